@@ -650,4 +650,18 @@ kinds! {
          grows. Walferry tries again.",
         "Follow the message. The connector's role needs the privileges SELECT and DELETE on the table, and the table needs a primary key or \
          another replica identity.";
+    "WF0788" Replay "replay" SETUP,
+        "Events cannot be sent again",
+        "`walferry outbox replay` needs a connector with an EventRouter, a table with a primary key, and a selection of rows or of records. \
+         One of these is missing or wrong, or the state file belongs to another replay.",
+        "Follow the hint. Nothing was sent by this call, unless the message says how far it came.";
+    "WF0789" Inbox "inbox" SETUP,
+        "A command for inbox tables could not do its work",
+        "`walferry inbox` could not create the table: a name cannot be read, the table exists, or the role may not create it. Nothing was changed.",
+        "Follow the hint. `walferry inbox create` without `--run` prints the SQL, so that you can run it yourself.";
+    "WF0790" PollerTable "poller_table" None,
+        "A captured table looks like one that a poller reads",
+        "The table has columns such as `status`, `published_at` or `attempts`, with which a program marks the rows that it has sent. If that \
+         program goes on, each event is sent twice. A snapshot would send again what the program has sent.",
+        "Follow docs/how-to/from-a-poller.md: it tells what will change, and how to switch without a gap.";
 }

@@ -77,7 +77,7 @@ pub fn calendar_date(days: i64) -> (i64, i64, i64) {
 
 /// Converts a date of Java's calendar to days since 1970. `month` may be outside 1 to 12, and `day` outside the month:
 /// both then count on into other years and months. The calendar is Gregorian from 1582-10-15, Julian before.
-pub(crate) fn days_of(year: i64, month: i64, day: i64) -> i64 {
+pub fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = (year + (month - 1).div_euclid(12), (month - 1).rem_euclid(12) + 1);
     let year_from_march = year - i64::from(month <= 2);
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

@@ -11,6 +11,7 @@ mod native;
 mod oauth;
 mod origin;
 mod producer;
+pub mod replay;
 mod reporter;
 mod set_aside;
 mod settings;

@@ -52,26 +52,26 @@ const READING: &str = "reading a chunk";
 const MARKING: &str = "writing to the signal table";
 
 /// A column of the key by which a table is read.
-struct KeyColumn {
-    name: String,
+pub(crate) struct KeyColumn {
+    pub(crate) name: String,
     /// Index of the column.
     place: usize,
     is_optional: bool,
     /// The type of the column. For a domain, its base type.
-    type_oid: Oid,
+    pub(crate) type_oid: Oid,
     /// The type in SQL notation.
     type_name: String,
 }
 
 /// What a chunk is read from.
-struct Target {
-    catalog: Catalog,
-    columns: Vec<ColumnFacts>,
-    table: String,
-    key: Vec<KeyColumn>,
+pub(crate) struct Target {
+    pub(crate) catalog: Catalog,
+    pub(crate) columns: Vec<ColumnFacts>,
+    pub(crate) table: String,
+    pub(crate) key: Vec<KeyColumn>,
     /// Whether keys are unique.
-    is_unique: bool,
-    condition: Option<String>,
+    pub(crate) is_unique: bool,
+    pub(crate) condition: Option<String>,
 }
 
 impl Windows {
@@ -263,7 +263,7 @@ impl Windows {
 
 /// Whether the server would refuse the same again: the table no longer exists, a condition is not valid SQL, a
 /// privilege is missing.
-fn is_refusal(error: &Error) -> bool {
+pub(crate) fn is_refusal(error: &Error) -> bool {
     const CLASSES: [&str; 7] = ["0A", "22", "2F", "38", "39", "3F", "42"];
     let code = error.server_error().map(|error| &*error.code);
     code.is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
@@ -439,7 +439,7 @@ pub(crate) fn tell_of_hidden(table: &str, hidden: &[String], publication: &str) 
 }
 
 /// The types of a table's columns, as SQL names them.
-async fn type_names(sql: &Sql, table: Oid) -> Result<HashMap<String, String>, Error> {
+pub(crate) async fn type_names(sql: &Sql, table: Oid) -> Result<HashMap<String, String>, Error> {
     const QUERY: &str = "
         SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod)
         FROM pg_catalog.pg_attribute a WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped";
@@ -450,7 +450,12 @@ async fn type_names(sql: &Sql, table: Oid) -> Result<HashMap<String, String>, Er
         .map_err(|error| Error::sql(READING, error))
 }
 
-fn key_column(name: &str, facts: &TableFacts, catalog: &Catalog, types: &HashMap<String, String>) -> Option<KeyColumn> {
+pub(crate) fn key_column(
+    name: &str,
+    facts: &TableFacts,
+    catalog: &Catalog,
+    types: &HashMap<String, String>,
+) -> Option<KeyColumn> {
     let place = facts.columns.iter().position(|column| column.name == name)?;
     let column = &facts.columns[place];
     let mut type_oid = column.type_oid;
@@ -472,7 +477,7 @@ fn key_column(name: &str, facts: &TableFacts, catalog: &Catalog, types: &HashMap
 }
 
 /// The key of the table's last row.
-async fn maximum(sql: &Sql, target: &Target) -> Result<Option<Key>, Error> {
+pub(crate) async fn maximum(sql: &Sql, target: &Target) -> Result<Option<Key>, Error> {
     let names: Vec<&str> = target.key.iter().map(|column| &*column.name).collect();
     let statement = format!(
         "COPY (SELECT {} FROM {}{} ORDER BY {} DESC LIMIT 1) TO STDOUT",
@@ -507,11 +512,11 @@ async fn maximum(sql: &Sql, target: &Target) -> Result<Option<Key>, Error> {
 
 /// Rows of a chunk.
 #[derive(Default)]
-struct Tuples {
-    tuples: Vec<Range<usize>>,
-    bytes: Bytes,
+pub(crate) struct Tuples {
+    pub(crate) tuples: Vec<Range<usize>>,
+    pub(crate) bytes: Bytes,
     /// Whether there are more rows than there is room for.
-    is_full: bool,
+    pub(crate) is_full: bool,
     /// Whether there are more rows with one key than there is room for. Rows with one key cannot be split.
     is_endless: bool,
 }
@@ -520,7 +525,7 @@ struct Tuples {
 const MOST_OF_ONE_KEY: usize = 4;
 
 /// Runs the statement of a chunk. Keeps rows up to the first one that exceeds `most` bytes.
-async fn tuples(sql: &Sql, statement: &str, target: &Target, most: usize) -> Result<Tuples, Error> {
+pub(crate) async fn tuples(sql: &Sql, statement: &str, target: &Target, most: usize) -> Result<Tuples, Error> {
     let mut lines = pin!(
         sql.copy_out(statement)
             .await
@@ -572,7 +577,7 @@ fn text(value: Column<'_>) -> Option<String> {
 }
 
 impl Target {
-    fn key_of(&self, tuple: &[u8]) -> Result<Key, Error> {
+    pub(crate) fn key_of(&self, tuple: &[u8]) -> Result<Key, Error> {
         let values: Vec<Option<String>> = Tuple::parse(tuple)
             .map_err(|error| malformed(&error))?
             .columns()
@@ -583,7 +588,7 @@ impl Target {
     }
 
     /// The statement that reads the chunk behind a key. As in Debezium, the first chunk has no upper bound.
-    fn chunk(&self, after: Option<&Key>, maximum: &Key, limit: u32) -> String {
+    pub(crate) fn chunk(&self, after: Option<&Key>, maximum: &Key, limit: u32) -> String {
         let columns: Vec<String> = self.columns.iter().map(|column| identifier(&column.name)).collect();
         let names: Vec<&str> = self.key.iter().map(|column| &*column.name).collect();
         let mut conditions = Vec::new();
@@ -610,7 +615,7 @@ impl Target {
     }
 
     /// The condition for keys behind this one (`is_lower`), or up to it.
-    fn bound(&self, key: &Key, is_lower: bool) -> String {
+    pub(crate) fn bound(&self, key: &Key, is_lower: bool) -> String {
         let values: Vec<Option<String>> = key
             .texts()
             .zip(&self.key)

@@ -35,7 +35,7 @@ use walferry_event::EventSettings;
 use walferry_event::reselect::RowReader;
 use walferry_kafka::{Producers, connect::OffsetLog};
 use walferry_offset::{FileStore, ImportError, MemoryStore, import, java_offsets};
-use walferry_postgres::{Postgres, RowLookups, TimescaleCatalog};
+use walferry_postgres::{Postgres, RowLookups, TimescaleCatalog, replay::Replay};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
 use walferry_transform::{Chain, HypertableReader};
@@ -239,6 +239,33 @@ pub(crate) fn passing<K>(
         source: Postgres::new(config, status.clone()).with_temporary_slot(),
         sinks,
         store: MemoryStore::default(),
+        pipelines: Box::new(move |after| Ok(make(after)?.with_witness(witness()))),
+        status,
+    }
+}
+
+/// A connector that reads the rows of one table again, without a slot, and then waits. The pipeline has a witness for each session.
+pub(crate) fn replaying<K, O>(
+    loaded: &Loaded,
+    (schema, table): (String, String),
+    source: Replay,
+    sinks: K,
+    store: O,
+    mut witness: impl FnMut() -> Box<dyn Witness> + 'static,
+    status: Arc<Status>,
+) -> ConnectorRun<Replay, K, O, Pipelines> {
+    let config = &loaded.connector;
+    let registries = Registries::pausing_at_most(config.errors.retry_delay_max);
+    let mut make = pipelines(loaded, &status, None, Some(registries), from_postgres(config));
+    ConnectorRun {
+        settings: ConnectorSettings {
+            snapshot_tables: Arc::new(move |of, name| of == schema && name == table),
+            confirm: false,
+            ..settings(loaded, watch::Sender::new(1).subscribe())
+        },
+        source,
+        sinks,
+        store,
         pipelines: Box::new(move |after| Ok(make(after)?.with_witness(witness()))),
         status,
     }

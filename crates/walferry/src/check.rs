@@ -20,6 +20,7 @@ use crate::{
     error::Error,
     fix, listen,
     load::{Configuration, Loaded, data_dir, load},
+    outbox::poller,
     rest,
     say::say,
     show::show,
@@ -227,6 +228,11 @@ async fn postgres(loaded: &Loaded, first_start: bool, tables_read: Option<&BTree
     match walferry_postgres::check::check(config, captured(config), snapshot).await {
         Ok(mut remarks) => {
             remarks.extend(requirements(loaded).await);
+            remarks.extend(
+                poller::remarks(loaded, snapshot, first_start)
+                    .await
+                    .unwrap_or_else(obstacles),
+            );
             // Where a snapshot is still to be read, it reads them.
             if let Some(read) = tables_read.filter(|_| !snapshot) {
                 match walferry_postgres::check::captured_tables(config, snapshot_tables(config)).await {

@@ -1,6 +1,6 @@
 //! The arguments of the command line.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
@@ -46,8 +46,10 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Show, export, import or reset stored offsets
     Offsets(OffsetsArgs),
-    /// Create an outbox table, or find the options for one that exists
+    /// Create an outbox table, find the options for one that exists, or send events again
     Outbox(OutboxArgs),
+    /// Create an inbox table, with which a consumer processes each event once
+    Inbox(InboxArgs),
     /// Explain the code of an error or a warning, or list all codes
     Explain {
         /// Code such as WF0301, or its word such as slot_in_use; without it, lists all codes
@@ -261,6 +263,9 @@ pub(crate) enum OutboxCommand {
     Create(OutboxCreateArgs),
     /// Look at an outbox table that exists, recognise the library that made it, and print the options of the connector for it
     Options(OutboxOptionsArgs),
+    /// Send events again: rows that are still in the table, or records of a topic. Each record has the header walferry.replay. Asks
+    /// before it sends. A running connector is not disturbed
+    Replay(Box<OutboxReplayArgs>),
 }
 
 /// `walferry outbox create`.
@@ -308,6 +313,137 @@ pub(crate) struct OutboxOptionsArgs {
     #[arg(long, value_name = "SCHEMA.TABLE")]
     pub(crate) table: Option<String>,
 }
+
+/// `walferry inbox`.
+#[derive(Debug, Args)]
+pub(crate) struct InboxArgs {
+    #[command(subcommand)]
+    pub(crate) command: InboxCommand,
+}
+
+/// The commands for inbox tables.
+#[derive(Debug, Subcommand)]
+pub(crate) enum InboxCommand {
+    /// Print the SQL for an inbox table: table, index, privileges and a function that removes old rows, each explained. With --run, run
+    /// it
+    Create(InboxCreateArgs),
+}
+
+/// `walferry inbox create`.
+#[derive(Debug, Args)]
+pub(crate) struct InboxCreateArgs {
+    /// Name of the table. Use double quotes around names with capital letters
+    #[arg(long, value_name = "SCHEMA.TABLE", default_value = "public.inbox")]
+    pub(crate) table: String,
+    /// Type of the ids. `uuid` is smaller; `text` takes any id
+    #[arg(long, value_name = "TYPE", default_value = "text")]
+    pub(crate) id_type: IdType,
+    /// How long an id is remembered: longer than any event may come late. Such as '7 days' or '12 hours'
+    #[arg(long, value_name = "TIME", default_value = "7 days")]
+    pub(crate) keep: String,
+    /// Role of a consumer that uses the table; can be given several times
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) consumer: Vec<String>,
+    /// The consumer's database, for --run: postgres://USER@HOST:PORT/DATABASE, with sslmode, sslrootcert, sslcert and sslkey as
+    /// options. Without a password, the environment variable PGPASSWORD is used
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Say what will be created, and create it
+    #[arg(long, requires = "url")]
+    pub(crate) run: bool,
+}
+
+/// The type of an inbox's ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IdType {
+    /// Any text
+    Text,
+    /// A UUID
+    Uuid,
+}
+
+/// `walferry outbox replay`.
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_HELP)]
+pub(crate) struct OutboxReplayArgs {
+    /// Connector configuration, as for `run`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: PathBuf,
+    /// Worker properties, as for `run`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) worker: Option<PathBuf>,
+    /// Kafka brokers, as host:port,host:port; takes precedence over the worker file
+    #[arg(long, value_name = "HOSTS")]
+    pub(crate) bootstrap_servers: Option<String>,
+    /// The outbox table, if the connector captures several. Use double quotes around names with capital letters
+    #[arg(long, value_name = "SCHEMA.TABLE")]
+    pub(crate) table: Option<String>,
+    /// Send rows from this time on, such as '2026-11-22 10:00+00'
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Send rows from before this time
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Send the event with this id; can be given several times
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Vec<String>,
+    /// Send events with this key; can be given several times
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Vec<String>,
+    /// Send rows that match this condition, as in WHERE
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) r#where: Option<String>,
+    /// Send all rows of the table
+    #[arg(long, conflicts_with_all = ["since", "until", "id", "key", "where"])]
+    pub(crate) all: bool,
+    /// Column of the id [default: that of the EventRouter]
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) id_column: Option<String>,
+    /// Column of the key [default: that of the EventRouter]
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) key_column: Option<String>,
+    /// Column of the time at which a row was written. Rows are sent in its order [default: that of the EventRouter, or created_at]
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) time_column: Option<String>,
+    /// Send the records of this topic again instead of the rows of a table
+    #[arg(long, value_name = "TOPIC", conflicts_with_all = ["table", "since", "until", "where", "all", "id_column", "key_column", "time_column"])]
+    pub(crate) from_topic: Option<String>,
+    /// With --from-topic: begin at this offset, of all partitions or of one; can be given several times
+    #[arg(
+        long,
+        value_name = "[PARTITION:]OFFSET",
+        requires = "from_topic",
+        conflicts_with = "from_timestamp"
+    )]
+    pub(crate) from_offset: Vec<String>,
+    /// With --from-topic: begin at the first record with this time or a later one: milliseconds since 1970, or 2026-11-22T10:00:00Z
+    #[arg(long, value_name = "TIME", requires = "from_topic")]
+    pub(crate) from_timestamp: Option<String>,
+    /// Send all records to this topic instead
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) to: Option<String>,
+    /// Send at most this many rows or records in a second
+    #[arg(long, value_name = "ROWS")]
+    pub(crate) rate: Option<NonZeroU32>,
+    /// File that says how far the replay is. If it exists, the same call goes on there; it is removed at the end [default:
+    /// walferry-replay-NAME.json in the present folder, with the name of the connector]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) state: Option<PathBuf>,
+    /// Only count what would be sent
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Send without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+const REPLAY_HELP: &str = "\
+Examples:
+  walferry outbox replay --config orders.json --since '2026-11-22 10:00+00' --until '2026-11-22 11:00+00'
+  walferry outbox replay --config orders.json --key order-4711 --to orders.repair
+  walferry outbox replay --config orders.json --from-topic outbox.event.order --from-offset 0:1500 --rate 200
+
+Each event may come twice: to consumers, a replay is a repetition. They recognise it by the header with the id of the event.";
 
 /// `walferry health`.
 #[derive(Debug, Args)]

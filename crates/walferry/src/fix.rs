@@ -118,7 +118,7 @@ fn choose<'a>(args: &CheckArgs, role: &str, wanted: &[Wanted<'a>]) -> Result<Vec
 }
 
 /// Asks a question. Returns whether the answer is yes; any other answer means no.
-fn confirm(question: &str) -> Result<bool, Error> {
+pub(crate) fn confirm(question: &str) -> Result<bool, Error> {
     let unreadable = |error: io::Error| Error::new(Kind::Output, "nobody can be asked").cause(error.to_string(), None);
     print!("{question} [y/N] ");
     io::stdout().flush().map_err(unreadable)?;

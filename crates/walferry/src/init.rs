@@ -214,6 +214,12 @@ impl Address {
     }
 }
 
+/// The server that a URL leads to, with the password of PGPASSWORD if the URL has none.
+pub(crate) fn reached_by(url: &str) -> Result<PostgresSection, Error> {
+    let address = Address::parse(url).map_err(|what| refused(what, "write postgres://USER@HOST:5432/DATABASE"))?;
+    address.section()
+}
+
 /// Decodes the percent-encoded bytes (such as `%40`) of a part of a URL.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());

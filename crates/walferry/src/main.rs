@@ -10,6 +10,7 @@ mod error;
 mod explain;
 mod fix;
 mod health;
+mod inbox;
 mod init;
 mod kubernetes;
 mod listen;
@@ -35,7 +36,7 @@ use clap::{CommandFactory, Parser};
 use mimalloc::MiMalloc;
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{Cli, Command, OutboxCommand},
     error::Error,
     progress::Bars,
 };
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "demo")]
         Command::Demo(_) => Some("warn,librdkafka=off,rdkafka=off"),
         Command::Tail(_) => Some("warn"),
+        Command::Outbox(ref args) if matches!(args.command, OutboxCommand::Replay(_)) => Some("warn"),
         _ => None,
     };
     let bars = Bars::new(!cli.log_json);
@@ -78,6 +80,7 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
         Command::Health(args) => health::health(&args),
         Command::Signal(args) => signal::signal(&args),
         Command::Outbox(args) => outbox::outbox(&args.command),
+        Command::Inbox(args) => inbox::inbox(&args.command),
         Command::Snapshot(args) => signal::snapshot(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "walferry", &mut io::stdout());

@@ -33,7 +33,9 @@ enum What {
     Deploy,
     /// All above; of what versions of Postgres differ in, on each version
     All,
-    /// What takes too long for every change: all of `e2e` on each version of Postgres
+    /// The programs of examples/ by the commands of their READMEs; needs python3, node, go and mvn
+    Examples,
+    /// What takes too long for every change: all of `e2e` on each version of Postgres, and `examples`
     Wide,
 }
 
@@ -59,6 +61,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         for major in provide::postgres_versions() {
             run_on_servers("e2e", &provide::servers(Some(major))?, false, &args.rest)?;
         }
+    }
+    if args.what == What::Examples || args.what == What::Wide && args.rest.is_empty() {
+        run_examples(&provide::servers(args.pg)?, &args.rest)?;
     }
     if wanted(What::E2e) || wanted(What::Parity) {
         let servers = provide::servers(args.pg)?;
@@ -89,6 +94,24 @@ fn run_on_servers(suite: &str, servers: &Servers, twin: bool, rest: &[String]) -
     tell_twin(&mut command, twin);
     shell::run(command.arg("--").args(rest))
 }
+
+/// One after another: each has servers of its own.
+fn run_examples(servers: &Servers, rest: &[String]) -> Outcome {
+    let missing: Vec<&str> = EXAMPLE_PROGRAMS
+        .into_iter()
+        .filter(|program| shell::find(program).is_none())
+        .collect();
+    if !missing.is_empty() {
+        return Err(format!("the examples need {}, which is not in PATH", missing.join(", ")).into());
+    }
+    shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
+    let mut command = shell::cargo(["test", "--workspace", "--test", "examples"]);
+    servers.tell(&mut command);
+    shell::run(command.args(["--", "--test-threads=1"]).args(rest))
+}
+
+/// What the READMEs of the examples call.
+const EXAMPLE_PROGRAMS: [&str; 4] = ["python3", "node", "go", "mvn"];
 
 fn tell_twin(command: &mut Command, twin: bool) {
     if twin {

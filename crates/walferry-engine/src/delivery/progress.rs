@@ -249,7 +249,7 @@ impl Progress {
 
     /// Removes the record with this sequence and everything behind it: they were not given to the producer, so nobody
     /// will settle them. Records before it may still arrive.
-    pub(crate) fn withdraw(&self, sequence: u64) {
+    pub fn withdraw(&self, sequence: u64) {
         let mut state = self.lock();
         state.ledger.withdraw(sequence);
         state.window.withdrawn(sequence);

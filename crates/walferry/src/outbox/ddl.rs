@@ -233,24 +233,8 @@ $walferry$;",
         statements
     }
 
-    /// Lets a role use the schema. A GRANT by a role that may not grant is only a warning in Postgres, so the result is looked at.
     fn usage(&self, role: &str) -> String {
-        let (of, schema) = (literal(role), literal(&self.table.schema));
-        format!(
-            "DO $walferry$
-BEGIN
-  IF NOT has_schema_privilege({of}, {schema}, 'USAGE') THEN
-    GRANT USAGE ON SCHEMA {} TO {};
-  END IF;
-  IF NOT has_schema_privilege({of}, {schema}, 'USAGE') THEN
-    RAISE EXCEPTION 'role % may not use the schema %', {of}, {schema}
-      USING HINT = 'let the owner of the schema run GRANT USAGE ON SCHEMA first';
-  END IF;
-END
-$walferry$;",
-            identifier(&self.table.schema),
-            identifier(role)
-        )
+        usage(&self.table.schema, role)
     }
 
     fn publish(&self) -> Statement {
@@ -294,6 +278,26 @@ $walferry$;"
             ),
         }
     }
+}
+
+/// Lets a role use a schema. A GRANT by a role that may not grant is only a warning in Postgres, so the result is looked at.
+pub(crate) fn usage(schema: &str, role: &str) -> String {
+    let (of, named) = (literal(role), literal(schema));
+    format!(
+        "DO $walferry$
+BEGIN
+  IF NOT has_schema_privilege({of}, {named}, 'USAGE') THEN
+    GRANT USAGE ON SCHEMA {} TO {};
+  END IF;
+  IF NOT has_schema_privilege({of}, {named}, 'USAGE') THEN
+    RAISE EXCEPTION 'role % may not use the schema %', {of}, {named}
+      USING HINT = 'let the owner of the schema run GRANT USAGE ON SCHEMA first';
+  END IF;
+END
+$walferry$;",
+        identifier(schema),
+        identifier(role)
+    )
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! `walferry outbox`: creates an outbox table, and finds the options for one that exists.
 
-mod ddl;
+pub(crate) mod ddl;
 mod known;
-mod names;
+pub(crate) mod names;
+pub(crate) mod poller;
+mod replay;
+mod router;
 
 use serde_json::{Map, Value};
 use tokio::runtime::{Builder, Runtime};
@@ -37,6 +40,7 @@ pub(crate) fn outbox(command: &OutboxCommand) -> Result<(), Error> {
     match command {
         OutboxCommand::Create(args) => create(args),
         OutboxCommand::Options(args) => options(args),
+        OutboxCommand::Replay(args) => replay::replay(args),
     }
 }
 
@@ -260,7 +264,7 @@ fn refused(what: &str, why: String, hint: &str) -> Error {
     Error::new(Kind::Outbox, what).cause(why, Some(hint.to_owned()))
 }
 
-fn runtime() -> Result<Runtime, Error> {
+pub(crate) fn runtime() -> Result<Runtime, Error> {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Error::new(Kind::NoRuntime, format!("the runtime does not start: {error}")))
 }

@@ -2,9 +2,9 @@
 
 /// Schema and name of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Name {
-    pub(super) schema: String,
-    pub(super) table: String,
+pub(crate) struct Name {
+    pub(crate) schema: String,
+    pub(crate) table: String,
 }
 
 impl Name {
@@ -13,7 +13,7 @@ impl Name {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
         loop {
@@ -42,18 +42,18 @@ impl Name {
     }
 
     /// As SQL writes it.
-    pub(super) fn sql(&self) -> String {
+    pub(crate) fn sql(&self) -> String {
         format!("{}.{}", identifier(&self.schema), identifier(&self.table))
     }
 
     /// As properties of a connector write it.
-    pub(super) fn dotted(&self) -> String {
+    pub(crate) fn dotted(&self) -> String {
         format!("{}.{}", self.schema, self.table)
     }
 }
 
 /// Bytes that a name may have.
-pub(super) const LONGEST: usize = 63;
+pub(crate) const LONGEST: usize = 63;
 
 /// One part of a name, and what follows it.
 fn part(text: &str) -> Result<(String, &str), String> {
@@ -82,7 +82,7 @@ fn part(text: &str) -> Result<(String, &str), String> {
 }
 
 /// A name, between double quotes unless it means the same without them.
-pub(super) fn identifier(name: &str) -> String {
+pub(crate) fn identifier(name: &str) -> String {
     let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name
             .bytes()
@@ -95,7 +95,7 @@ pub(super) fn identifier(name: &str) -> String {
 }
 
 /// A text between single quotes, as it is read whatever `standard_conforming_strings` says.
-pub(super) fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     let doubled = text.replace('\'', "''");
     if text.contains('\\') {
         format!("E'{}'", doubled.replace('\\', "\\\\"))

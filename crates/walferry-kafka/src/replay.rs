@@ -1,0 +1,313 @@
+//! Reads the records of a topic again, between two positions of each partition.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::{
+    Message as _, Offset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer as _},
+    error::KafkaError,
+    message::{BorrowedMessage, Headers as _},
+};
+use serde::{Deserialize, Serialize};
+use walferry_config::{Connector, Options, Worker};
+use walferry_engine::{Failure, Kind};
+
+use crate::{ClientSettings, client, failure};
+
+/// How long a broker may take for an answer.
+const REQUEST: Duration = Duration::from_secs(15);
+const POLL: Duration = Duration::from_millis(200);
+/// How long nothing may come before the reading is given up.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// A part of a partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// The partition.
+    pub partition: i32,
+    /// The offset of the next record.
+    pub from: i64,
+    /// The offset behind the last one.
+    pub to: i64,
+}
+
+impl Stretch {
+    /// How many offsets it has. Not each of them needs to have a record.
+    pub fn len(&self) -> u64 {
+        u64::try_from(self.to - self.from).unwrap_or_default()
+    }
+
+    /// Whether nothing is left of it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Where reading begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// At an offset of one partition, or of all.
+    Offsets(Vec<(Option<i32>, i64)>),
+    /// At the first record with this time or a later one, in milliseconds since 1970.
+    Time(i64),
+}
+
+/// A record as it stands in the topic.
+#[derive(Debug)]
+pub struct Copied<'a> {
+    /// Its partition.
+    pub partition: i32,
+    /// Its offset.
+    pub offset: i64,
+    /// Its timestamp.
+    pub timestamp_ms: Option<i64>,
+    /// Its key.
+    pub key: Option<&'a [u8]>,
+    /// Its value.
+    pub value: Option<&'a [u8]>,
+    /// Its headers.
+    pub headers: Vec<(&'a str, Option<&'a [u8]>)>,
+}
+
+/// Takes the records that are read. With an error it ends the reading.
+pub trait Taker {
+    /// Its error.
+    type Error: From<Failure>;
+
+    /// Takes a record.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn take(&mut self, record: &Copied<'_>) -> Result<(), Self::Error>;
+
+    /// Is called after each record, and now and then if none comes, with what is left.
+    ///
+    /// # Errors
+    /// The reading is to end.
+    fn between(&mut self, left: &[Stretch]) -> Result<(), Self::Error>;
+}
+
+/// Reads one topic. It is in no consumer group, and commits nothing.
+pub struct TopicReader {
+    topic: String,
+    consumer: BaseConsumer,
+}
+
+impl TopicReader {
+    /// Connects with what secures the connector's producer.
+    ///
+    /// # Errors
+    /// The client cannot be made.
+    pub fn open(
+        worker: &Worker,
+        connector: &Connector,
+        settings: &ClientSettings,
+        topic: &str,
+    ) -> Result<Self, Failure> {
+        let mut properties = client::signals(worker, &Options::default(), &settings.producer);
+        for (name, value) in [
+            ("bootstrap.servers", settings.bootstrap_servers()),
+            ("client.id", &*format!("connector-replay-{}-0", connector.name)),
+            // It is in no group, but the client wants one.
+            ("group.id", "walferry"),
+            ("enable.auto.commit", "false"),
+            ("auto.offset.reset", "error"),
+            // What a transaction has taken back was never there.
+            ("isolation.level", "read_committed"),
+            ("enable.partition.eof", "true"),
+            ("allow.auto.create.topics", "false"),
+            ("queued.max.messages.kbytes", "4096"),
+        ] {
+            properties.values.insert(name.to_owned(), value.to_owned());
+        }
+        let consumer: BaseConsumer = properties
+            .config()
+            .create()
+            .map_err(|error| failure::of_settings(&error))?;
+        properties.provide_token(consumer.client());
+        Ok(Self {
+            topic: topic.to_owned(),
+            consumer,
+        })
+    }
+
+    fn unread(&self, error: &dyn std::fmt::Display) -> Failure {
+        Failure::stop(
+            Kind::Replay,
+            format!("topic {} cannot be read: {error}", self.topic),
+            "look whether the brokers can be reached, whether the topic exists, and whether the Kafka user may read it",
+        )
+    }
+
+    /// What there is between the start and the present end of each partition.
+    ///
+    /// # Errors
+    /// The topic cannot be read, or a partition or an offset does not exist.
+    pub fn stretches(&self, start: &Start) -> Result<Vec<Stretch>, Failure> {
+        let metadata = self
+            .consumer
+            .fetch_metadata(Some(&self.topic), REQUEST)
+            .map_err(|error| self.unread(&error))?;
+        let described = metadata.topics().iter().find(|topic| topic.name() == self.topic);
+        let mut partitions: Vec<i32> = described
+            .map_or(&[][..], |topic| topic.partitions())
+            .iter()
+            .map(|partition| partition.id())
+            .collect();
+        partitions.sort_unstable();
+        if partitions.is_empty() {
+            return Err(self.unread(&"the brokers show no partition of it"));
+        }
+        let times = match start {
+            Start::Time(time) => Some(self.offsets_at(&partitions, *time)?),
+            Start::Offsets(_) => None,
+        };
+        if let Start::Offsets(offsets) = start
+            && let Some(unknown) = offsets
+                .iter()
+                .filter_map(|(partition, _)| *partition)
+                .find(|partition| !partitions.contains(partition))
+        {
+            return Err(Failure::stop(
+                Kind::Replay,
+                format!("topic {} has no partition {unknown}", self.topic),
+                format!("its partitions are 0 to {}", partitions.len() - 1),
+            ));
+        }
+        let mut stretches = Vec::new();
+        for &partition in &partitions {
+            let (first, end) = self
+                .consumer
+                .fetch_watermarks(&self.topic, partition, REQUEST)
+                .map_err(|error| self.unread(&error))?;
+            let from = match (start, &times) {
+                (Start::Offsets(offsets), _) => {
+                    let own = offsets.iter().find(|(of, _)| *of == Some(partition));
+                    match own.or_else(|| offsets.iter().find(|(of, _)| of.is_none())) {
+                        Some((_, offset)) => *offset,
+                        // Only other partitions are named.
+                        None => continue,
+                    }
+                }
+                (Start::Time(_), Some(times)) => times
+                    .find_partition(&self.topic, partition)
+                    .and_then(|found| found.offset().to_raw())
+                    // Behind the last record.
+                    .filter(|offset| *offset >= 0)
+                    .unwrap_or(end),
+                (Start::Time(_), None) => end,
+            };
+            if from < first && matches!(start, Start::Offsets(_)) && from != 0 {
+                return Err(Failure::stop(
+                    Kind::Replay,
+                    format!(
+                        "partition {partition} of topic {} begins at offset {first}: what was before offset {first} is no longer there",
+                        self.topic
+                    ),
+                    format!(
+                        "write --from-offset {partition}:{first}, or send the rows of the table again, if they are still there"
+                    ),
+                ));
+            }
+            let from = from.clamp(first, end.max(first));
+            stretches.push(Stretch {
+                partition,
+                from,
+                to: end,
+            });
+        }
+        Ok(stretches)
+    }
+
+    fn offsets_at(&self, partitions: &[i32], time: i64) -> Result<TopicPartitionList, Failure> {
+        let mut list = TopicPartitionList::new();
+        for &partition in partitions {
+            list.add_partition_offset(&self.topic, partition, Offset::Offset(time))
+                .map_err(|error| self.unread(&error))?;
+        }
+        self.consumer
+            .offsets_for_times(list, REQUEST)
+            .map_err(|error| self.unread(&error))
+    }
+
+    /// Hands over every record of the stretches, and moves their beginnings behind it. Records of one partition come in their order.
+    ///
+    /// # Errors
+    /// The topic cannot be read, or what the taker returns.
+    pub fn read<T: Taker>(&self, stretches: &mut [Stretch], taker: &mut T) -> Result<(), T::Error> {
+        let mut assignment = TopicPartitionList::new();
+        for stretch in stretches.iter().filter(|stretch| !stretch.is_empty()) {
+            assignment
+                .add_partition_offset(&self.topic, stretch.partition, Offset::Offset(stretch.from))
+                .map_err(|error| self.unread(&error))?;
+        }
+        self.consumer.assign(&assignment).map_err(|error| self.unread(&error))?;
+        let mut last = Instant::now();
+        while stretches.iter().any(|stretch| !stretch.is_empty()) {
+            match self.consumer.poll(POLL) {
+                Some(Ok(message)) => {
+                    last = Instant::now();
+                    let of = |stretch: &&mut Stretch| stretch.partition == message.partition();
+                    let Some(stretch) = stretches.iter_mut().find(of) else {
+                        continue;
+                    };
+                    if message.offset() >= stretch.to {
+                        stretch.from = stretch.to;
+                    } else if !stretch.is_empty() {
+                        taker.take(&copied(&message))?;
+                        stretch.from = message.offset() + 1;
+                    }
+                }
+                // The last offsets may be marks of transactions, which no consumer is given.
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    last = Instant::now();
+                    let of = |stretch: &&mut Stretch| stretch.partition == partition;
+                    if let Some(stretch) = stretches.iter_mut().find(of) {
+                        stretch.from = stretch.to;
+                    }
+                }
+                Some(Err(error)) if last.elapsed() > SILENCE || is_final(&error) => {
+                    return Err(self.unread(&error).into());
+                }
+                Some(Err(_)) => {}
+                None if last.elapsed() > SILENCE => {
+                    return Err(self.unread(&"no broker answers").into());
+                }
+                None => {}
+            }
+            taker.between(stretches)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether trying again would not help.
+fn is_final(error: &KafkaError) -> bool {
+    use rdkafka::error::RDKafkaErrorCode as Code;
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            Code::UnknownTopicOrPartition
+                | Code::UnknownTopic
+                | Code::UnknownPartition
+                | Code::TopicAuthorizationFailed
+                | Code::AutoOffsetReset
+                | Code::OffsetOutOfRange
+        )
+    )
+}
+
+fn copied<'a>(message: &'a BorrowedMessage<'_>) -> Copied<'a> {
+    let headers = message.headers().map(|headers| {
+        let headers = headers.iter().map(|header| (header.key, header.value));
+        headers.collect()
+    });
+    Copied {
+        partition: message.partition(),
+        offset: message.offset(),
+        timestamp_ms: message.timestamp().to_millis(),
+        key: message.key(),
+        value: message.payload(),
+        headers: headers.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,393 @@
+//! Sends the records of a topic again, as they are.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::task::spawn_blocking;
+use walferry_engine::{
+    Failure, Kind, Position,
+    progress::{Progress, StreamStep},
+    sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks as _},
+    store::StoredOffset,
+};
+use walferry_kafka::{
+    Producers,
+    replay::{Copied, Start, Stretch, Taker, TopicReader},
+};
+use walferry_pgoutput::Lsn;
+use walferry_record::java::date::days_of;
+
+use super::{
+    Job, WHAT, count,
+    mark::{HEADER, Mark, Marked},
+    refused,
+    state::{Source, State, VERSION},
+    tell_topics,
+};
+use crate::{assemble, cli::OutboxReplayArgs, error::Error, process, run::signalled, say::say};
+
+/// The state is written after so many records, or after so long.
+const RECORDS_BETWEEN_WRITES: usize = 5000;
+const BETWEEN_WRITES: Duration = Duration::from_secs(1);
+/// How long Kafka may take to acknowledge what was sent.
+const LOOK: Duration = Duration::from_millis(2);
+const BETWEEN_NEWS: Duration = Duration::from_secs(10);
+
+pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
+    let failed = |failure| Error::failure(WHAT, failure);
+    let loaded = &job.loaded;
+    let start = start(job.args)?;
+    let settings = assemble::kafka(loaded)?;
+    let reader = TopicReader::open(&loaded.worker, &loaded.connector, &settings, topic).map_err(failed)?;
+    let (left, sent, total) = match &job.earlier {
+        Some(State {
+            source: Source::Records { left, sent },
+            total,
+            ..
+        }) => {
+            say!("Going on with replay {}: {sent} records were sent.", job.run());
+            (left.clone(), *sent, *total)
+        }
+        _ => {
+            let left = reader.stretches(&start).map_err(failed)?;
+            let total = left.iter().map(Stretch::len).sum();
+            (left, 0, total)
+        }
+    };
+    let records = left.iter().map(Stretch::len).sum();
+    say!("At most {} of topic {topic}:", count(records, "record", "records"));
+    for Stretch { partition, from, to } in left.iter().filter(|stretch| !stretch.is_empty()) {
+        say!("  partition {partition}: offsets {from} to {}", to - 1);
+    }
+    if !(job.args.id.is_empty() && job.args.key.is_empty()) {
+        say!("Of these, the records with the wanted keys and ids are sent.");
+    }
+    if records == 0 && job.earlier.is_none() {
+        say!("There is nothing to send.");
+        return Ok(());
+    }
+    if !job.may_send(&count(records, "record", "records"))? {
+        return Ok(());
+    }
+    let run = job.run();
+    let dead_letters = &loaded.connector.errors.dead_letter_topic;
+    let mark = Mark::new(
+        &run,
+        job.args.to.as_deref(),
+        dead_letters.as_ref().map(ToString::to_string),
+    );
+    let limit = usize::try_from(loaded.connector.streaming.in_flight_max_bytes).unwrap_or(usize::MAX);
+    let progress = Arc::new(Progress::new(StoredOffset::default(), limit));
+    let mut sinks = Marked {
+        inner: Producers::new(settings),
+        mark: mark.clone(),
+    };
+    let sink = sinks.open(Acks::new(progress.clone())).map_err(failed)?;
+    let state = State {
+        version: VERSION,
+        run: run.clone(),
+        asked: job.asked.clone(),
+        total,
+        source: Source::Records {
+            left: left.clone(),
+            sent,
+        },
+    };
+    state.write(&job.path).map_err(failed)?;
+    let stopped = Arc::new(AtomicBool::new(false));
+    let mut copying = Copying {
+        topic: topic.to_owned(),
+        elsewhere: job.args.to.is_some(),
+        ids: job.args.id.clone(),
+        keys: job.args.key.clone(),
+        rate: job.args.rate.map(|rate| f64::from(rate.get())),
+        begun: Instant::now(),
+        paced: 0,
+        sink,
+        progress,
+        state,
+        path: job.path.clone(),
+        sent,
+        copies: 0,
+        unsaved: 0,
+        saved_at: Instant::now(),
+        told_at: Instant::now(),
+        stopped: stopped.clone(),
+    };
+    let runtime = process::runtime().map_err(failed)?;
+    let ended = runtime.block_on(async {
+        let work = spawn_blocking(move || {
+            let mut left = left;
+            let read = reader.read(&mut left, &mut copying);
+            let read = read.and_then(|()| copying.save(&left));
+            (read, copying.sent, copying.copies)
+        });
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                ended = &mut work => break ended,
+                () = signalled() => {
+                    // The second one does not wait for an orderly end.
+                    if stopped.swap(true, Relaxed) {
+                        std::process::exit(130);
+                    }
+                }
+            }
+        }
+    });
+    let (read, sent, copies) =
+        ended.map_err(|error| refused(format!("the reading thread has failed: {error}"), job.go_on()))?;
+    match read {
+        Ok(()) => {}
+        Err(End::Stopped) => {
+            say!(
+                "Stopped: {} were sent. To send the rest, {}.",
+                count(sent, "record", "records"),
+                job.go_on()
+            );
+            return Err(Error::new(Kind::Replay, "the replay was stopped before its end").already_told());
+        }
+        Err(End::Failed(failure)) => return Err(job.interrupted(failure)),
+    }
+    State::remove(&job.path).map_err(|failure| Error::failure("all records were sent again", failure))?;
+    say!("{} were sent again.", count(sent, "record", "records"));
+    tell_topics(&mark, &run);
+    if copies > 0 {
+        say!("  not sent: {copies}, which are copies of an earlier replay");
+    }
+    Ok(())
+}
+
+/// Where to begin.
+fn start(args: &OutboxReplayArgs) -> Result<Start, Error> {
+    if let Some(text) = &args.from_timestamp {
+        let time = milliseconds(text).ok_or_else(|| {
+            refused(
+                format!("--from-timestamp is {text:?}"),
+                "write milliseconds since 1970, or a time in UTC such as 2026-11-22T10:00:00Z",
+            )
+        })?;
+        return Ok(Start::Time(time));
+    }
+    if args.from_offset.is_empty() {
+        return Err(refused(
+            "it is not said where to begin".to_owned(),
+            "write --from-offset OFFSET, --from-offset PARTITION:OFFSET or --from-timestamp TIME; --from-offset 0 begins at the beginning",
+        ));
+    }
+    let offsets = args.from_offset.iter().map(|text| {
+        let parsed = match text.split_once(':') {
+            Some((partition, offset)) => partition
+                .parse()
+                .ok()
+                .zip(offset.parse().ok())
+                .map(|(partition, offset)| (Some(partition), offset)),
+            None => text.parse().ok().map(|offset| (None, offset)),
+        };
+        parsed.filter(|(_, offset)| *offset >= 0).ok_or_else(|| {
+            refused(
+                format!("--from-offset is {text:?}"),
+                "write an offset such as 1500, or a partition and its offset such as 0:1500",
+            )
+        })
+    });
+    Ok(Start::Offsets(offsets.collect::<Result<_, _>>()?))
+}
+
+/// A number, or a time in UTC as `2026-11-22T10:00:00Z`.
+fn milliseconds(text: &str) -> Option<i64> {
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let text = text.strip_suffix('Z').or_else(|| text.strip_suffix("+00:00"))?;
+    let (date, time) = text.split_once(['T', ' '])?;
+    let mut date = date.splitn(3, '-').map(|part| part.parse::<i64>().ok());
+    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+    let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
+    let mut time = time.splitn(3, ':').map(|part| part.parse::<i64>().ok());
+    let (hour, minute, second) = (time.next()??, time.next()??, time.next().unwrap_or(Some(0))?);
+    let is_date = (1..=12).contains(&month) && (1..=31).contains(&day);
+    let is_time = (0..24).contains(&hour) && (0..60).contains(&minute) && (0..60).contains(&second);
+    if !is_date || !is_time || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let days = days_of(year, month, day);
+    let thousandths: i64 = format!("{fraction:0<3}")[..3].parse().ok()?;
+    Some(((days * 24 + hour) * 60 + minute) * 60_000 + second * 1000 + thousandths)
+}
+
+/// Why the copying ends early.
+enum End {
+    /// Somebody has stopped it.
+    Stopped,
+    Failed(Failure),
+}
+
+impl From<Failure> for End {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Sends what is read.
+struct Copying<S> {
+    topic: String,
+    /// Whether the records go to another topic, which may have other partitions.
+    elsewhere: bool,
+    ids: Vec<String>,
+    keys: Vec<String>,
+    /// Records in a second.
+    rate: Option<f64>,
+    begun: Instant,
+    paced: u64,
+    sink: S,
+    progress: Arc<Progress>,
+    state: State,
+    path: std::path::PathBuf,
+    sent: u64,
+    /// Records that an earlier replay has made.
+    copies: u64,
+    /// Records since the state was written.
+    unsaved: usize,
+    saved_at: Instant,
+    told_at: Instant,
+    stopped: Arc<AtomicBool>,
+}
+
+impl<S: Sink> Copying<S> {
+    fn wants(&self, record: &Copied<'_>) -> bool {
+        let is = |wanted: &[String], bytes: Option<&[u8]>| {
+            wanted.is_empty() || bytes.is_some_and(|bytes| wanted.iter().any(|text| text.as_bytes() == bytes))
+        };
+        let id = record.headers.iter().find(|(name, _)| *name == "id");
+        is(&self.keys, record.key) && is(&self.ids, id.and_then(|(_, value)| *value))
+    }
+
+    fn failure(&self) -> Failure {
+        let ended = || Failure::retry(Kind::KafkaDelivery, "the producer has ended");
+        self.progress.failure().unwrap_or_else(ended)
+    }
+
+    /// Waits until Kafka has everything, and notes that.
+    fn save(&mut self, left: &[Stretch]) -> Result<(), End> {
+        while self.progress.in_flight().0 > 0 {
+            if self.progress.is_over() {
+                return Err(self.failure().into());
+            }
+            thread::sleep(LOOK);
+        }
+        self.state.source = Source::Records {
+            left: left.to_vec(),
+            sent: self.sent,
+        };
+        self.state.write(&self.path)?;
+        (self.unsaved, self.saved_at) = (0, Instant::now());
+        Ok(())
+    }
+
+    fn pace(&mut self) {
+        let Some(rate) = self.rate else { return };
+        let due = self.begun + Duration::from_secs_f64(self.paced as f64 / rate);
+        self.paced += 1;
+        let now = Instant::now();
+        if due > now {
+            thread::sleep(due - now);
+        } else if now - due > Duration::from_secs(1) {
+            // Kafka was slow. What was missed is not made up for with a burst.
+            (self.begun, self.paced) = (now, 1);
+        }
+    }
+}
+
+impl<S: Sink> Taker for Copying<S> {
+    type Error = End;
+
+    fn take(&mut self, record: &Copied<'_>) -> Result<(), End> {
+        if record.headers.iter().any(|(name, _)| *name == HEADER) {
+            self.copies += 1;
+            return Ok(());
+        }
+        if !self.wants(record) {
+            return Ok(());
+        }
+        self.pace();
+        if !self.progress.wait_for_room() {
+            return Err(self.failure().into());
+        }
+        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+        let step = StreamStep::Record {
+            position: Position::default(),
+            message: "READ",
+            last: true,
+            bytes: length(record.key) + length(record.value),
+        };
+        let sequence = self.progress.push([step]);
+        let outgoing = Outgoing {
+            topic: &self.topic,
+            partition: (!self.elsewhere).then_some(record.partition),
+            timestamp_ms: record.timestamp_ms,
+            key: record.key,
+            value: record.value,
+            headers: &record.headers,
+            origin: RecordOrigin {
+                table: "",
+                lsn: Lsn::INVALID,
+            },
+        };
+        if let Err(failure) = self.sink.send(&outgoing, sequence) {
+            self.progress.withdraw(sequence);
+            return Err(failure.into());
+        }
+        self.sent += 1;
+        self.unsaved += 1;
+        Ok(())
+    }
+
+    fn between(&mut self, left: &[Stretch]) -> Result<(), End> {
+        if self.progress.is_over() {
+            return Err(self.failure().into());
+        }
+        let is_stopped = self.stopped.load(Relaxed);
+        let is_due =
+            self.unsaved >= RECORDS_BETWEEN_WRITES || self.unsaved > 0 && self.saved_at.elapsed() >= BETWEEN_WRITES;
+        if is_due || is_stopped {
+            self.save(left)?;
+        }
+        if self.told_at.elapsed() >= BETWEEN_NEWS {
+            self.told_at = Instant::now();
+            eprintln!("{} were sent.", count(self.sent, "record", "records"));
+        }
+        if is_stopped {
+            return Err(End::Stopped);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_milliseconds_since_1970() {
+        let cases = [
+            ("1700000000000", Some(1_700_000_000_000)),
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("2000-02-29T12:30:15.25Z", Some(951_827_415_250)),
+            ("2026-11-22 10:00:00+00:00", Some(1_795_341_600_000)),
+            ("2026-11-22T10:00Z", Some(1_795_341_600_000)),
+            ("2026-11-22T10:00:00", None),
+            ("2026-13-22T10:00:00Z", None),
+            ("yesterday", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(milliseconds(text), expected, "{text}");
+        }
+    }
+}

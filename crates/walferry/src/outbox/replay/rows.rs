@@ -1,0 +1,440 @@
+//! Sends the rows of an outbox table again.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::watch,
+    task::{LocalSet, spawn_local},
+    time::sleep,
+};
+use walferry_config::connector::SnapshotMode;
+use walferry_engine::{
+    Kind, Target,
+    source::{Control as _, Source as _},
+    status::{Phase, Status},
+    witness::{Withheld, Witness},
+};
+use walferry_event::catalog::TableFacts;
+use walferry_kafka::Producers;
+use walferry_postgres::{
+    Postgres,
+    replay::{Place, Range, Replay, Survey, Track, Wanted, rows_left, survey},
+};
+use walferry_record::Record;
+
+use super::{
+    Job, WHAT, count,
+    mark::{Mark, Marked},
+    refused,
+    state::{Shared, Source, State, StateFile, VERSION},
+    tell_topics,
+};
+use crate::{
+    assemble::{self, captured},
+    beside::watch_kafka,
+    cli::OutboxReplayArgs,
+    error::Error,
+    load::Loaded,
+    outbox::{
+        names::Name,
+        router::{columns, has_router, router},
+        table,
+    },
+    process,
+    run::signalled,
+    say::say,
+    show::reason,
+};
+
+/// Names of the column in which libraries keep the time of a row, if the connector does not say it.
+const TIMES: [&str; 8] = [
+    "created_at",
+    "createdat",
+    "created_on",
+    "occurred_at",
+    "occurred_on",
+    "inserted_at",
+    "event_time",
+    "timestamp",
+];
+
+pub(super) fn replay(mut job: Job<'_>) -> Result<(), Error> {
+    check_selection(job.args)?;
+    let failed = |failure| Error::failure(WHAT, failure);
+    let runtime = process::runtime().map_err(failed)?;
+    leave_alone(&mut job.loaded);
+    LocalSet::new().block_on(&runtime, async {
+        let begun = match &job.earlier {
+            Some(State {
+                source: Source::Rows { range, place },
+                total,
+                ..
+            }) => {
+                let left = rows_left(&job.loaded.connector, range, place).await.map_err(failed)?;
+                say!(
+                    "Going on with replay {}: {} of {} were sent, {left} are left.",
+                    job.run(),
+                    place.rows,
+                    count(*total, "row", "rows")
+                );
+                Some((range.clone(), place.clone(), *total, left))
+            }
+            _ => {
+                let wanted = wanted(&job).await?;
+                let found = survey(&job.loaded.connector, &wanted).await.map_err(failed)?;
+                tell(&wanted, &found);
+                let rows = found.rows;
+                found.range.map(|range| (range, Place::default(), rows, rows))
+            }
+        };
+        let Some((range, place, total, left)) = begun else {
+            return Ok(());
+        };
+        let table = name(&range).sql();
+        if !job.may_send(&format!("{} of {table}", count(left, "row", "rows")))? {
+            return Ok(());
+        }
+        send(&job, range, place, total).await
+    })
+}
+
+fn check_selection(args: &OutboxReplayArgs) -> Result<(), Error> {
+    let none = args.since.is_none()
+        && args.until.is_none()
+        && args.id.is_empty()
+        && args.key.is_empty()
+        && args.r#where.is_none();
+    if none && !args.all {
+        return Err(refused(
+            "it is not said which rows".to_owned(),
+            "select them with --since and --until, --id, --key or --where; --all sends all rows of the table",
+        ));
+    }
+    // A condition that changes while the replay runs would leave out rows in silence, most of all after an interruption.
+    if let Some(condition) = &args.r#where
+        && let Some(word) = moving(condition)
+    {
+        return Err(refused(
+            format!("the condition of --where contains {word}, which means another time for each page"),
+            "write the time itself, or use --since and --until",
+        ));
+    }
+    Ok(())
+}
+
+/// A word whose value changes with the time.
+fn moving(condition: &str) -> Option<&'static str> {
+    const WORDS: [&str; 9] = [
+        "now()",
+        "current_timestamp",
+        "current_date",
+        "current_time",
+        "localtimestamp",
+        "clock_timestamp",
+        "statement_timestamp",
+        "transaction_timestamp",
+        "random()",
+    ];
+    let text: String = condition.to_lowercase().split_whitespace().collect();
+    WORDS.into_iter().find(|word| text.contains(word))
+}
+
+/// Takes everything out of the configuration that has to do with the stream.
+fn leave_alone(loaded: &mut Loaded) {
+    let config = &mut loaded.connector;
+    config.snapshot.mode = SnapshotMode::InitialOnly;
+    config.snapshot.delay = Duration::ZERO;
+    config.slot.drop_on_stop = false;
+    config.signals.channels.clear();
+    config.signals.notifications.clear();
+    config.heartbeat.interval = None;
+    config.events.transaction_metadata = false;
+}
+
+fn name(range: &Range) -> Name {
+    Name {
+        schema: range.schema.clone(),
+        table: range.table.clone(),
+    }
+}
+
+fn has(table: &TableFacts, column: &str) -> bool {
+    table.columns.iter().any(|known| known.name == column)
+}
+
+/// Whether an EventRouter makes events of the table's rows.
+fn is_outbox(loaded: &Loaded, table: &TableFacts) -> bool {
+    let dotted = format!("{}.{}", table.schema, table.name);
+    router(loaded, &dotted).is_some_and(|options| {
+        let (id, key) = columns(options);
+        has(table, &id) && key.iter().all(|column| has(table, column))
+    })
+}
+
+/// The table, and what is wanted of it.
+async fn wanted(job: &Job<'_>) -> Result<Wanted, Error> {
+    let (loaded, args) = (&job.loaded, job.args);
+    if !has_router(loaded) {
+        return Err(refused(
+            "the connector has no EventRouter, so it has no outbox".to_owned(),
+            "to read the rows of other tables again, use `walferry snapshot`; to send records of a topic again, add --from-topic",
+        ));
+    }
+    let asked = args.table.as_deref().map(table).transpose()?;
+    let status = Arc::new(Status::new(
+        &loaded.connector.name,
+        loaded.connector.topics.prefix.to_string(),
+    ));
+    let mut source = Postgres::new(&loaded.connector, status);
+    let tables = source.control().tables(captured(&loaded.connector), &[]).await;
+    let tables = tables.map_err(|failure| Error::failure(WHAT, failure))?;
+    let outboxes: Vec<&TableFacts> = tables.iter().filter(|table| is_outbox(loaded, table)).collect();
+    let list = || {
+        let names = outboxes.iter().map(|table| format!("{}.{}", table.schema, table.name));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let found = match (&asked, outboxes.as_slice()) {
+        (Some(asked), _) => {
+            let found = outboxes
+                .iter()
+                .find(|table| table.schema == asked.schema && table.name == asked.table);
+            *found.ok_or_else(|| {
+                refused(
+                    format!(
+                        "{} is not a captured table of which an EventRouter makes events",
+                        asked.sql()
+                    ),
+                    match outboxes.is_empty() {
+                        true => "correct table.include.list, or the columns of the EventRouter".to_owned(),
+                        false => format!("name one of these with --table: {}", list()),
+                    },
+                )
+            })?
+        }
+        (None, [only]) => only,
+        (None, []) => {
+            return Err(refused(
+                "no captured table has the columns of the EventRouter".to_owned(),
+                "correct table.include.list, or the columns of the EventRouter",
+            ));
+        }
+        (None, _) => {
+            return Err(refused(
+                "the connector captures several outbox tables".to_owned(),
+                format!("name one of these with --table: {}", list()),
+            ));
+        }
+    };
+    let dotted = format!("{}.{}", found.schema, found.name);
+    let options = router(loaded, &dotted).cloned().unwrap_or_default();
+    let (id, key) = columns(&options);
+    let time = args.time_column.clone();
+    let time = time.or_else(|| options.get("table.field.event.timestamp").map(str::to_owned));
+    let time = time.or_else(|| {
+        TIMES
+            .iter()
+            .find(|column| has(found, column))
+            .map(|column| (*column).to_owned())
+    });
+    if time.is_none() && (args.since.is_some() || args.until.is_some()) {
+        return Err(refused(
+            format!("it is not known which column of {dotted} has the time of a row"),
+            "name it with --time-column, or select rows with --where",
+        ));
+    }
+    Ok(Wanted {
+        schema: found.schema.clone(),
+        table: found.name.clone(),
+        time,
+        since: args.since.clone(),
+        until: args.until.clone(),
+        id: (args.id_column.clone().unwrap_or(id), args.id.clone()),
+        key: (
+            args.key_column.clone().map_or(key, |column| vec![column]),
+            args.key.clone(),
+        ),
+        condition: args.r#where.clone(),
+    })
+}
+
+fn tell(wanted: &Wanted, found: &Survey) {
+    let table = Name {
+        schema: wanted.schema.clone(),
+        table: wanted.table.clone(),
+    };
+    match (&found.range, &found.times) {
+        (None, _) => say!("No row of {} matches: there is nothing to send.", table.sql()),
+        (Some(_), times) => {
+            let times = match times {
+                Some((first, last)) => format!(", from {first} to {last}"),
+                None => String::new(),
+            };
+            say!(
+                "{} of {} {}{times}.",
+                count(found.rows, "row", "rows"),
+                table.sql(),
+                if found.rows == 1 { "matches" } else { "match" }
+            );
+            if wanted.time.is_none() {
+                say!(
+                    "They are sent in the order of the primary key: name the column of their time with --time-column if that is not their order."
+                );
+            }
+        }
+    }
+}
+
+async fn send(job: &Job<'_>, range: Range, place: Place, total: u64) -> Result<(), Error> {
+    let loaded = &job.loaded;
+    let config = &loaded.connector;
+    let run = job.run();
+    let mut status = Status::new(&config.name, config.topics.prefix.to_string());
+    status.shows_keys = config.errors.show_keys;
+    let status = Arc::new(status);
+    let state = State {
+        version: VERSION,
+        run: run.clone(),
+        asked: job.asked.clone(),
+        total,
+        source: Source::Rows {
+            range: range.clone(),
+            place: place.clone(),
+        },
+    };
+    state
+        .write(&job.path)
+        .map_err(|failure| Error::failure(WHAT, failure))?;
+    let dead_letters = config.errors.dead_letter_topic.as_ref().map(ToString::to_string);
+    let mark = Mark::new(&run, job.args.to.as_deref(), dead_letters);
+    let producers = Producers::new(assemble::kafka(loaded)?);
+    let target = Arc::new(watch::Sender::new(Target::Running));
+    let (seen, track) = (Shared::default(), Track::new(place));
+    let store = StateFile {
+        path: job.path.clone(),
+        state,
+        track: track.clone(),
+        status: status.clone(),
+        target: target.clone(),
+        seen: seen.clone(),
+    };
+    spawn_local(watch_kafka(producers.health(), producers.set_aside(), status.clone()));
+    spawn_local(watch(status.clone(), track.clone(), total));
+    spawn_local({
+        let target = target.clone();
+        async move {
+            signalled().await;
+            target.send_replace(Target::Stopped);
+            // The second one does not wait for an orderly end. What was sent since the state was written is sent again.
+            signalled().await;
+            std::process::exit(130);
+        }
+    });
+    let table = (range.schema.clone(), range.table.clone());
+    let source = Replay::new(config, range, track, job.args.rate, status.clone());
+    let withheld = Withheldness::default();
+    let witness = withheld.clone();
+    let sinks = Marked {
+        inner: producers,
+        mark: mark.clone(),
+    };
+    let told = target.subscribe();
+    let mut connector = assemble::replaying(
+        loaded,
+        table,
+        source,
+        sinks,
+        store,
+        move || Box::new(witness.clone()),
+        status,
+    );
+    let ended = connector.run(told).await;
+    let seen = seen.lock().clone();
+    ended.map_err(|failure| job.interrupted(failure))?;
+    if !seen.is_complete {
+        say!(
+            "Stopped: {} of {} were sent. To send the rest, {}.",
+            seen.place.rows,
+            count(total, "row", "rows"),
+            job.go_on()
+        );
+        return Err(Error::new(Kind::Replay, "the replay was stopped before its end").already_told());
+    }
+    State::remove(&job.path).map_err(|failure| Error::failure("all events were sent again", failure))?;
+    say!("{} were read again.", count(seen.place.rows, "row", "rows"));
+    tell_topics(&mark, &run);
+    for (why, rows) in withheld.lock().iter() {
+        say!("  not sent: {rows}, {why}");
+    }
+    Ok(())
+}
+
+/// Says how far it is, and what it waits for.
+async fn watch(status: Arc<Status>, track: Track, total: u64) {
+    const LOOK: Duration = Duration::from_millis(500);
+    const LOOKS_BETWEEN_NEWS: u32 = 20;
+    let (mut told, mut looks, mut last) = (None, 0, 0);
+    loop {
+        sleep(LOOK).await;
+        let waits = status.course().wait.or_else(|| status.kafka());
+        let waits = waits
+            .or_else(|| status.awaited())
+            .map(|trouble| trouble.failure.to_string());
+        if waits != told {
+            if let Some(waits) = &waits {
+                eprintln!("Waiting: {waits}");
+            }
+            told = waits;
+        }
+        looks += 1;
+        let parts = status
+            .counters
+            .delivered_chunks
+            .load(std::sync::atomic::Ordering::Relaxed);
+        let rows = track.delivered(parts).rows;
+        if looks % LOOKS_BETWEEN_NEWS == 0 && rows != last && status.phase() == Phase::Snapshot {
+            last = rows;
+            eprintln!("{rows} of {} were sent.", count(total, "row", "rows"));
+        }
+    }
+}
+
+/// Rows of which no record was sent, by the reason.
+#[derive(Debug, Clone, Default)]
+struct Withheldness(Arc<Mutex<BTreeMap<String, u64>>>);
+
+impl Withheldness {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Witness for Withheldness {
+    fn sent(&mut self, _: &Record<'_>) {}
+
+    fn withheld(&mut self, why: Withheld<'_>) {
+        let (what, _) = reason(why);
+        *self.lock().entry(what).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_that_move_with_the_time_are_found() {
+        let cases = [
+            ("created_at > NOW ( ) - interval '1 hour'", Some("now()")),
+            ("d = CURRENT_DATE", Some("current_date")),
+            ("type = 'known'", None),
+            ("created_at > '2026-01-01'", None),
+        ];
+        for (condition, expected) in cases {
+            assert_eq!(moving(condition), expected, "{condition}");
+        }
+    }
+}

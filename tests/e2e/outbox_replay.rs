@@ -1,0 +1,313 @@
+//! `walferry outbox replay` on real servers.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::{Map, Value, json};
+use walferry_testkit::servers::{Kafka, Record, Walferry, folder, wait_for, walferry_program};
+
+use crate::outbox::{Outbox, assert_runs};
+use crate::world::{self, World};
+
+const HEADER: &str = "walferry.replay";
+
+/// An outbox with a column for the time, its connector that runs, and a file of it for the command.
+struct Replayed<'a> {
+    outbox: Outbox,
+    kafka: &'a Kafka,
+    walferry: Walferry,
+    folder: PathBuf,
+}
+
+impl<'a> Replayed<'a> {
+    fn new(world: &'a World, name: &str) -> Self {
+        let outbox = Outbox::new(world, name);
+        outbox
+            .database
+            .sql()
+            .run("alter table outbox add created_at timestamptz not null default clock_timestamp()");
+        world.kafka.create_topic(&outbox.topic("order"), 3);
+        let walferry = outbox.start_with(config(&outbox));
+        let folder = folder("replay");
+        let connector = json!({ "name": name, "config": config(&outbox) });
+        fs::write(folder.join("connector.json"), connector.to_string()).expect("the folder can be written");
+        Self {
+            outbox,
+            kafka: &world.kafka,
+            walferry,
+            folder,
+        }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(walferry_program());
+        command
+            .args(["outbox", "replay", "--config", "connector.json", "--bootstrap-servers"])
+            .arg(self.kafka.bootstrap())
+            .args(args)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null());
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let Output { status, stdout, stderr } = self.command(args).output().expect("it can be run");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (status.code(), text(&stdout), text(&stderr))
+    }
+
+    /// Starts a slow replay, and kills it once the state says that something was sent.
+    #[track_caller]
+    fn run_and_kill(&self, args: &[&str], has_begun: impl Fn(&Value) -> bool) {
+        let state = self.folder.join("replay.json");
+        let mut replay: Child = self
+            .command(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it can be run");
+        wait_for("the replay to note how far it is", || {
+            assert!(replay.try_wait().expect("it is ours").is_none(), "the replay has ended");
+            read_state(&state).filter(&has_begun)
+        });
+        replay.kill().expect("it runs");
+        replay.wait().expect("it was killed");
+    }
+
+    /// The process that reads the slot.
+    fn reader(&self) -> Option<String> {
+        let query = format!(
+            "select active_pid from pg_replication_slots where slot_name = '{}'",
+            self.outbox.slot()
+        );
+        self.outbox.database.sql().value(&query)
+    }
+}
+
+fn config(outbox: &Outbox) -> Map<String, Value> {
+    outbox.config_with([("transforms.outbox.table.field.event.timestamp", "created_at")])
+}
+
+fn read_state(path: &Path) -> Option<Value> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+/// The records that were sent first, and those of replays.
+fn parted(records: Vec<Record>) -> (Vec<Record>, Vec<Record>) {
+    records
+        .into_iter()
+        .partition(|record| record.header_text(HEADER).is_none())
+}
+
+/// A record without its offset, its mark, and the id of the process that has made it.
+fn bare(record: &Record) -> Record {
+    let mut record = record.clone();
+    record.offset = 0;
+    record
+        .headers
+        .retain(|(name, _)| name != HEADER && name != "__debezium.context.runId");
+    record
+}
+
+fn by_id(records: &[Record]) -> BTreeMap<String, Record> {
+    let id = |record: &Record| record.header_text("id").expect("each event has an id").to_owned();
+    records.iter().map(|record| (id(record), bare(record))).collect()
+}
+
+#[track_caller]
+fn the_only_run(records: &[Record]) -> String {
+    let runs: BTreeSet<_> = records.iter().filter_map(|record| record.header_text(HEADER)).collect();
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    runs.into_iter().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn rows_are_sent_again_as_they_were_and_a_kill_in_the_middle_leaves_no_gap() {
+    let world = world::shared();
+    let mut replayed = Replayed::new(&world, "replay_rows");
+    let topic = replayed.outbox.topic("order");
+    for key in ["a", "b", "c"] {
+        replayed.outbox.insert(key, 1, 200);
+    }
+    let first = world.kafka.wait_for_records(&topic, 600);
+    let (reader, wal) = (replayed.reader(), replayed.outbox.confirmed());
+
+    let selected = ["--key", "a", "--key", "b", "--state", "replay.json", "--yes"];
+    replayed.run_and_kill(&[&selected[..], &["--rate", "60"]].concat(), |state| {
+        state["source"]["rows"]["place"]["rows"].as_u64() > Some(0)
+    });
+    // Another replay does not go on with the state of this one.
+    let (code, _, error) = replayed.run(&["--all", "--state", "replay.json", "--yes"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("belongs to another replay"), "{error}");
+
+    let (code, output, error) = replayed.run(&selected);
+    assert_eq!(code, Some(0), "{output}{error}");
+    assert!(output.contains("Going on with replay"), "{output}");
+    assert!(output.contains("400 rows were read again."), "{output}");
+    assert!(!replayed.folder.join("replay.json").exists());
+
+    let (firsts, again) = parted(world.kafka.wait_for_records(&topic, 1000));
+    assert!(firsts == first, "records of the connector have changed");
+    assert!(
+        (400..800).contains(&again.len()),
+        "{} records: it has begun anew",
+        again.len()
+    );
+    let mut expected = by_id(&firsts);
+    expected.retain(|_, record| record.key_text() != Some("c"));
+    for record in &again {
+        assert_eq!(bare(record), expected[record.header_text("id").expect("an id")]);
+    }
+    assert_eq!(by_id(&again).len(), expected.len());
+    assert_runs(&again, &["a", "b"], 200);
+    the_only_run(&again);
+
+    // The connector has noticed nothing.
+    assert_eq!(replayed.reader(), reader);
+    assert!(replayed.outbox.confirmed() >= wal);
+    assert!(replayed.walferry.runs());
+    let records = firsts.len() + again.len();
+    replayed.outbox.insert("a", 201, 201);
+    let (firsts, _) = parted(world.kafka.wait_for_records(&topic, records + 1));
+    assert_eq!(firsts.len(), 601);
+    assert_eq!(replayed.walferry.terminate(), Some(0), "{}", replayed.walferry.output());
+}
+
+#[test]
+fn a_replay_is_counted_first_and_can_go_elsewhere() {
+    let world = world::shared();
+    let replayed = Replayed::new(&world, "replay_counted");
+    let topic = replayed.outbox.topic("order");
+    replayed.outbox.insert("k", 1, 5);
+    let middle = replayed
+        .outbox
+        .database
+        .sql()
+        .value("select clock_timestamp()")
+        .expect("a time");
+    replayed.outbox.insert("k", 6, 8);
+    let first = world.kafka.wait_for_records(&topic, 8);
+
+    for (args, told) in [
+        (&["--dry-run"][..], "it is not said which rows"),
+        (&["--where", "created_at > now()"], "contains now()"),
+        (&["--where", "no_such_column = 1", "--yes"], "no_such_column"),
+        (
+            &["--all", "--table", "public.other", "--yes"],
+            "name one of these with --table: public.outbox",
+        ),
+        (&["--since", "whenever", "--yes"], "whenever"),
+        (&["--all"], "add --yes"),
+    ] {
+        let (code, output, error) = replayed.run(args);
+        assert_eq!(code, Some(2), "{args:?}: {output}{error}");
+        assert!(error.contains(told) && error.contains("hint:"), "{args:?}: {error}");
+    }
+    let (code, output, _) = replayed.run(&["--since", &middle, "--dry-run"]);
+    assert_eq!(code, Some(0));
+    assert!(output.contains("3 rows of public.outbox match"), "{output}");
+    let (code, output, _) = replayed.run(&["--until", &middle, "--where", "payload::int > 100 -- none", "--yes"]);
+    assert_eq!(code, Some(0));
+    assert!(output.contains("there is nothing to send"), "{output}");
+    assert_eq!(
+        world.kafka.read(std::slice::from_ref(&topic)),
+        first,
+        "something was sent"
+    );
+
+    let id = first[2].header_text("id").expect("an id");
+    let elsewhere = format!("{topic}.repair");
+    world.kafka.create_topic(&elsewhere, 3);
+    let (code, output, error) = replayed.run(&["--id", id, "--to", &elsewhere, "--yes"]);
+    assert_eq!(code, Some(0), "{output}{error}");
+    assert!(output.contains(&format!("1 record to topic {elsewhere}")), "{output}");
+    let sent = world.kafka.wait_for_records(&elsewhere, 1);
+    assert!(
+        output.contains(&format!("{HEADER} = {}", the_only_run(&sent))),
+        "{output}"
+    );
+    let mut sent = bare(&sent[0]);
+    sent.topic.clone_from(&topic);
+    assert_eq!(sent, bare(&first[2]));
+}
+
+#[test]
+fn records_of_a_topic_are_sent_again_as_they_are_and_copies_are_not_copied() {
+    let world = world::shared();
+    let replayed = Replayed::new(&world, "replay_topic");
+    let topic = replayed.outbox.topic("order");
+    for key in ["a", "b", "c", "d"] {
+        replayed.outbox.insert(key, 1, 100);
+    }
+    let first = world.kafka.wait_for_records(&topic, 400);
+
+    let selected = [
+        "--from-topic",
+        &topic,
+        "--from-offset",
+        "0",
+        "--state",
+        "replay.json",
+        "--yes",
+    ];
+    replayed.run_and_kill(&[&selected[..], &["--rate", "60"]].concat(), |state| {
+        state["source"]["records"]["sent"].as_u64() > Some(0)
+    });
+    let (code, output, error) = replayed.run(&selected);
+    assert_eq!(code, Some(0), "{output}{error}");
+    let (firsts, again) = parted(world.kafka.wait_for_records(&topic, 800));
+    assert!(firsts == first, "records of the connector have changed");
+    assert!((400..800).contains(&again.len()), "{}", again.len());
+    let expected = by_id(&firsts);
+    for record in &again {
+        assert_eq!(bare(record), expected[record.header_text("id").expect("an id")]);
+    }
+    assert_eq!(by_id(&again).len(), expected.len());
+    assert_runs(&again, &["a", "b", "c", "d"], 100);
+    the_only_run(&again);
+
+    // Later on, a part of it, elsewhere.
+    let elsewhere = format!("{topic}.repair");
+    world.kafka.create_topic(&elsewhere, 1);
+    let middle = first
+        .iter()
+        .filter_map(|record| record.timestamp_ms)
+        .max()
+        .expect("there are records");
+    let (code, output, error) = replayed.run(&[
+        "--from-topic",
+        &topic,
+        "--from-timestamp",
+        &(middle + 1).to_string(),
+        "--to",
+        &elsewhere,
+        "--yes",
+    ]);
+    assert_eq!(code, Some(0), "{output}{error}");
+    let (code, output, error) = replayed.run(&[
+        "--from-topic",
+        &topic,
+        "--from-offset",
+        "0",
+        "--key",
+        "c",
+        "--to",
+        &elsewhere,
+        "--yes",
+    ]);
+    assert_eq!(code, Some(0), "{output}{error}");
+    assert!(output.contains("copies of an earlier replay"), "{output}");
+    let records = world.kafka.wait_for_records(&elsewhere, 100);
+    assert_runs(&records, &["c"], 100);
+    assert_eq!(records.len(), 100);
+
+    let (code, _, error) = replayed.run(&["--from-topic", &format!("{topic}.none"), "--from-offset", "0", "--yes"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("the brokers show no partition of it"), "{error}");
+}
