@@ -32,7 +32,7 @@ use crate::{
         Chunk, ChunkSender, Control, Frame, Phase, Port, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest,
         Stream, TableFilter, WholeTable,
     },
-    status::{self, Connection, Status},
+    status::{self, Status, StreamConnection},
 };
 
 /// How often the log reports the progress of a snapshot.
@@ -449,8 +449,8 @@ impl<S: Source> SourceReader<'_, S> {
         self.wires.gate.close_until(self.port.chunks.connections() + 1);
         self.wires.confirmable.send_replace(None);
         let connection = match self.port.until {
-            Some(_) => Connection::CatchingUp,
-            None => Connection::Streaming,
+            Some(_) => StreamConnection::CatchingUp,
+            None => StreamConnection::Streaming,
         };
         let (chunks, begun, phase) = (
             self.port.chunks.clone(),
@@ -635,12 +635,16 @@ async fn over(phase: &mut watch::Receiver<Phase>) {
 }
 
 /// Shows each new connection in the status, for ever.
-async fn show_connections(mut begun: watch::Receiver<u64>, connection: Connection, status: &Status) -> Infallible {
+async fn show_connections(
+    mut begun: watch::Receiver<u64>,
+    connection: StreamConnection,
+    status: &Status,
+) -> Infallible {
     while begun.changed().await.is_ok() {
         status.stream.connect(connection);
         status.set_phase(match connection {
-            Connection::CatchingUp => status::Phase::Snapshot,
-            Connection::Streaming | Connection::Paused => status::Phase::Streaming,
+            StreamConnection::CatchingUp => status::Phase::Snapshot,
+            StreamConnection::Streaming | StreamConnection::Paused => status::Phase::Streaming,
         });
     }
     pending().await

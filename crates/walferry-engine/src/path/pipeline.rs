@@ -40,7 +40,7 @@ use crate::{
         witness::Witness,
     },
     position::Position,
-    source::{Asked, Frame, SnapshotKind, SourceRequest},
+    source::{Frame, NumberedAsk, SnapshotKind, SourceRequest},
     status::SlotXmin,
     status::Status,
 };
@@ -155,7 +155,11 @@ impl Pipeline {
     }
 
     /// Allows chunks of tables, and blocking snapshots, to be requested.
-    pub(crate) fn with_asks(mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<SourceRequest>) -> Self {
+    pub(crate) fn with_asks(
+        mut self,
+        asks: UnboundedSender<NumberedAsk>,
+        requests: UnboundedSender<SourceRequest>,
+    ) -> Self {
         if let Some(signals) = &mut self.signals {
             signals.ask_there(asks, requests);
         }
