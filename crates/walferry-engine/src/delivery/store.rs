@@ -82,7 +82,7 @@ pub struct StoredOffset {
 
 impl StoredOffset {
     /// An offset is written many times a second, and is not to be long.
-    pub(crate) const MOST_TABLES_READ: usize = 1000;
+    pub const MOST_TABLES_READ: usize = 1000;
 
     /// A snapshot has read these tables.
     pub(crate) fn read_tables(&mut self, tables: &[String]) {
