@@ -12,7 +12,7 @@ use walferry_admin::{Admin, Door, bind, serve};
 use walferry_engine::supervisor::Fixed;
 use walferry_engine::{
     Diagnosis, Disposition, Exit, Failure, Kind,
-    status::{Connection, Phase, Slot, Slots, Status, Trouble},
+    status::{Phase, Slot, Slots, Status, StreamConnection, Trouble},
 };
 
 const MIB: u64 = 1 << 20;
@@ -170,7 +170,7 @@ fn stream(status: &Status, s: u64, per_second: u64, behind: u64) {
     }
     status.stream.confirm((delivered - pace.min(delivered)).into());
     if s == 0 && phase == Phase::Streaming {
-        status.stream.connect(Connection::Streaming);
+        status.stream.connect(StreamConnection::Streaming);
     }
     if behind > 0 && per_second + u64::from(status.kafka().is_some()) > 0 {
         c.oldest_commit_us.store(now_us - behind as i64 * 1_000_000, Relaxed);

@@ -207,6 +207,9 @@ pub fn is_our_class(class: &str) -> bool {
 }
 
 /// Listens on the address of the endpoint.
+///
+/// # Errors
+/// The address cannot be used.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
     let bound = TcpListener::bind(address).await;
     bound.map_err(|source| BindError { address, source })

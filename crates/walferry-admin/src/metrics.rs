@@ -386,7 +386,7 @@ mod tests {
     use walferry_engine::supervisor::Fixed;
     use walferry_engine::{
         Failure,
-        status::{Connection, Status, Trouble},
+        status::{Status, StreamConnection, Trouble},
     };
 
     use super::*;
@@ -412,7 +412,7 @@ mod tests {
             counter.store(value, Relaxed);
         }
         for _ in 0..3 {
-            status.stream.connect(Connection::Streaming);
+            status.stream.connect(StreamConnection::Streaming);
         }
         c.last_change_us.store(NOW_US - 5 * S, Relaxed);
         c.last_commit_us.store(NOW_US - 7 * S, Relaxed);

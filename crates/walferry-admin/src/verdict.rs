@@ -5,7 +5,7 @@ use walferry_diagnosis::Kind;
 use walferry_engine::{
     Disposition, Failure,
     gap::Gap,
-    status::{Connection, IncrementalProgress, Invalidation, Phase, Slot, Trouble},
+    status::{IncrementalProgress, Invalidation, Phase, Slot, StreamConnection, Trouble},
 };
 
 use crate::{
@@ -266,7 +266,7 @@ impl Verdict {
             return verdict;
         }
         if observed.course.phase == Phase::Snapshot {
-            if observed.stream.connection == Some(Connection::CatchingUp) {
+            if observed.stream.connection == Some(StreamConnection::CatchingUp) {
                 let what = "a snapshot was interrupted: reading changes up to the position where it continues";
                 let verdict = Self::new(true, Level::Good, what.into());
                 return match observed.lag.bytes {
@@ -693,7 +693,7 @@ mod tests {
         let catching_up = || {
             let status = Status::new("orders", "shop");
             status.set_phase(Phase::Snapshot);
-            status.stream.connect(Connection::CatchingUp);
+            status.stream.connect(StreamConnection::CatchingUp);
             status
         };
         let cases: [(Status, &str, &[&str]); 11] = [

@@ -161,6 +161,9 @@ pub struct Declaration {
 
 impl Declaration {
     /// Parses a value with the type of the property and says only whether that went well.
+    ///
+    /// # Errors
+    /// The text is not a value of the property's type.
     pub fn check(&self, text: &str) -> Result<(), ValueError> {
         (self.check)(text)
     }

@@ -145,7 +145,7 @@ pub trait Windows: Send {
 ///
 /// [`StreamStep::ChunkRequested`]: crate::delivery::progress::StreamStep::ChunkRequested
 #[derive(Debug)]
-pub struct Asked {
+pub struct NumberedAsk {
     pub(crate) ask: Ask,
     pub(crate) number: u64,
 }

@@ -33,7 +33,7 @@ pub use inbox::{Full, Inbox, Signal};
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 pub use slot_xmin::SlotXmin;
-pub use stream::{Connection, Stream, StreamState};
+pub use stream::{StreamConnection, StreamState, StreamWatch};
 pub use wal_clock::WalClock;
 
 /// Everything known about one connector.
@@ -54,7 +54,7 @@ pub struct Status {
     /// Signalled when a heartbeat is sent: `heartbeat.action.query` is due.
     pub heartbeat_sent: Notify,
     /// The state of the stream.
-    pub stream: Stream,
+    pub stream: StreamWatch,
     /// The slot's xmin, if `xmin.fetch.interval.ms` is set.
     pub xmin: SlotXmin,
     /// Signals that came from elsewhere than the stream.

@@ -22,6 +22,9 @@ use crate::tables::{Captured, TableName, captured, columns_of, listed, unidentif
 
 /// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be
 /// read. Fails only if the server cannot be queried.
+///
+/// # Errors
+/// The server cannot be reached, or does not answer a query.
 pub async fn check(connector: &Connector, wanted: TableFilter, snapshot: bool) -> Result<Vec<Diagnosis>, Failure> {
     check_server(connector, &wanted, snapshot).await.map_err(Failure::from)
 }

@@ -137,115 +137,159 @@ pub struct Wish {
 
 /// The SQL, with what each statement is for. The password of the role is psql's variable `password`.
 pub fn sql(survey: &Survey, wish: &Wish) -> String {
-    let mut text = String::new();
-    let mut step = |why: &str, statements: &[String]| {
+    let mut script = Script {
+        survey,
+        wish,
+        role: identifier(&wish.role),
+        text: String::new(),
+    };
+    script.server();
+    script.role();
+    script.outbox();
+    script.privileges();
+    script.replica_identities();
+    script.publication();
+    script.text.trim_end().to_owned() + "\n"
+}
+
+/// The SQL while it is written.
+struct Script<'a> {
+    survey: &'a Survey,
+    wish: &'a Wish,
+    /// The role as an identifier.
+    role: String,
+    text: String,
+}
+
+impl Script<'_> {
+    fn step(&mut self, why: &str, statements: &[String]) {
         for line in why.lines() {
-            text.push_str(&format!("-- {line}\n"));
+            self.text.push_str(&format!("-- {line}\n"));
         }
         for statement in statements {
-            text.push_str(&format!("{statement};\n"));
+            self.text.push_str(&format!("{statement};\n"));
         }
-        text.push('\n');
-    };
-    let role = identifier(&wish.role);
-    if survey.wal_level != "logical" {
-        step(
-            &format!(
-                "Logical replication needs wal_level=logical; it is {:?} now. Restart the server after this statement.\n\
-                 (Amazon RDS: set rds.logical_replication=1. Cloud SQL: set cloudsql.logical_decoding=on.)",
-                survey.wal_level
+        self.text.push('\n');
+    }
+
+    /// The names of all tables that are published.
+    fn names(&self) -> String {
+        let tables = self.wish.tables.iter();
+        let names = tables.map(|table| qualified(&table.schema, &table.name));
+        let outbox = self.wish.new_outbox.as_ref().map(TableName::quoted);
+        names.chain(outbox).collect::<Vec<_>>().join(", ")
+    }
+
+    fn server(&mut self) {
+        if self.survey.wal_level != "logical" {
+            self.step(
+                &format!(
+                    "Logical replication needs wal_level=logical; it is {:?} now. Restart the server after this statement.\n\
+                     (Amazon RDS: set rds.logical_replication=1. Cloud SQL: set cloudsql.logical_decoding=on.)",
+                    self.survey.wal_level
+                ),
+                &["ALTER SYSTEM SET wal_level = 'logical'".to_owned()],
+            );
+        }
+        if self.survey.keeps_all_wal {
+            self.step(
+                "A slot keeps WAL on the server's disk while its connector is stopped, and nothing limits that now. With a limit, the slot is\n\
+                 lost before the disk is full. Choose a size that fits the disk, and run this:\n\
+                 ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf();",
+                &[],
+            );
+        }
+    }
+
+    fn role(&mut self) {
+        let role = &self.role;
+        let replicates = match self.survey.rds {
+            true => format!("GRANT rds_replication TO {role}"),
+            false => format!("ALTER ROLE {role} REPLICATION"),
+        };
+        match (self.survey.has_role, self.survey.role_replicates) {
+            (false, _) => self.step(
+                "The connector's role. REPLICATION lets it read the slot.",
+                &[format!("CREATE ROLE {role} LOGIN PASSWORD :'password'"), replicates],
             ),
-            &["ALTER SYSTEM SET wal_level = 'logical'".to_owned()],
-        );
+            (true, false) => self.step(
+                "The connector's role exists. REPLICATION lets it read the slot.",
+                &[replicates],
+            ),
+            (true, true) => self.step("The connector's role exists, and may read slots.", &[]),
+        }
     }
-    if survey.keeps_all_wal {
-        step(
-            "A slot keeps WAL on the server's disk while its connector is stopped, and nothing limits that now. With a limit, the slot is\n\
-             lost before the disk is full. Choose a size that fits the disk, and run this:\n\
-             ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf();",
-            &[],
-        );
+
+    fn outbox(&mut self) {
+        if let Some(outbox) = &self.wish.new_outbox {
+            self.step(
+                "The outbox, with the columns that Debezium's EventRouter expects. Your program inserts an event in the transaction that\n\
+                 changes its data. aggregatetype becomes the topic, aggregateid the key, payload the value.",
+                &[format!(
+                    "CREATE TABLE {} (\n  id uuid PRIMARY KEY DEFAULT gen_random_uuid(),\n  aggregatetype text NOT NULL,\n  aggregateid text NOT \
+                     NULL,\n  type text NOT NULL,\n  payload jsonb NOT NULL\n)",
+                    outbox.quoted()
+                )],
+            );
+        }
     }
-    let replicates = match survey.rds {
-        true => format!("GRANT rds_replication TO {role}"),
-        false => format!("ALTER ROLE {role} REPLICATION"),
-    };
-    match (survey.has_role, survey.role_replicates) {
-        (false, _) => step(
-            "The connector's role. REPLICATION lets it read the slot.",
-            &[format!("CREATE ROLE {role} LOGIN PASSWORD :'password'"), replicates],
-        ),
-        (true, false) => step(
-            "The connector's role exists. REPLICATION lets it read the slot.",
-            &[replicates],
-        ),
-        (true, true) => step("The connector's role exists, and may read slots.", &[]),
+
+    fn privileges(&mut self) {
+        let role = &self.role;
+        if self.wish.reads_rows {
+            let mut schemas: Vec<&str> = self.wish.tables.iter().map(|table| table.schema.as_str()).collect();
+            schemas.sort_unstable();
+            schemas.dedup();
+            let usage = schemas
+                .into_iter()
+                .map(|schema| format!("GRANT USAGE ON SCHEMA {} TO {role}", identifier(schema)));
+            let select = format!("GRANT SELECT ON {} TO {role}", self.names());
+            self.step(
+                "The first start reads the existing rows. Later, changes come from the slot, which needs no privilege on tables.",
+                &usage.chain([select]).collect::<Vec<_>>(),
+            );
+        }
     }
-    if let Some(outbox) = &wish.new_outbox {
-        step(
-            "The outbox, with the columns that Debezium's EventRouter expects. Your program inserts an event in the transaction that\n\
-             changes its data. aggregatetype becomes the topic, aggregateid the key, payload the value.",
+
+    fn replica_identities(&mut self) {
+        let unidentified = self.wish.tables.iter().flat_map(|table| &table.unidentified);
+        let statements: Vec<String> = unidentified
+            .map(|table| format!("ALTER TABLE {} REPLICA IDENTITY FULL", table.quoted()))
+            .collect();
+        if !statements.is_empty() {
+            self.step(
+                "These tables have no primary key. Once they are published, UPDATE and DELETE would fail without this. It makes the server\n\
+                 write the whole old row into the WAL.",
+                &statements,
+            );
+        }
+        if !self.wish.left_out.is_empty() {
+            let list: Vec<String> = self.wish.left_out.iter().map(Table::dotted).collect();
+            self.step(
+                &format!(
+                    "Left out, because they have no primary key: {}.\nOnce they were published, UPDATE and DELETE on them would fail. To include \
+                     one, name it with --table.",
+                    list.join(", ")
+                ),
+                &[],
+            );
+        }
+    }
+
+    fn publication(&mut self) {
+        let root = match self.wish.tables.iter().any(|table| table.partitioned) {
+            true => " WITH (publish_via_partition_root = true)",
+            false => "",
+        };
+        self.step(
+            "The publication decides which tables the slot sends. The connector does not change it.",
             &[format!(
-                "CREATE TABLE {} (\n  id uuid PRIMARY KEY DEFAULT gen_random_uuid(),\n  aggregatetype text NOT NULL,\n  aggregateid text NOT \
-                 NULL,\n  type text NOT NULL,\n  payload jsonb NOT NULL\n)",
-                outbox.quoted()
+                "CREATE PUBLICATION {} FOR TABLE {}{root}",
+                identifier(&self.wish.publication),
+                self.names()
             )],
         );
     }
-    let mut names: Vec<String> = wish
-        .tables
-        .iter()
-        .map(|table| qualified(&table.schema, &table.name))
-        .collect();
-    names.extend(wish.new_outbox.as_ref().map(TableName::quoted));
-    if wish.reads_rows {
-        let mut schemas: Vec<&str> = wish.tables.iter().map(|table| table.schema.as_str()).collect();
-        schemas.sort_unstable();
-        schemas.dedup();
-        let usage = schemas
-            .into_iter()
-            .map(|schema| format!("GRANT USAGE ON SCHEMA {} TO {role}", identifier(schema)));
-        let select = format!("GRANT SELECT ON {} TO {role}", names.join(", "));
-        step(
-            "The first start reads the existing rows. Later, changes come from the slot, which needs no privilege on tables.",
-            &usage.chain([select]).collect::<Vec<_>>(),
-        );
-    }
-    let unidentified = wish.tables.iter().flat_map(|table| &table.unidentified);
-    let statements: Vec<String> = unidentified
-        .map(|table| format!("ALTER TABLE {} REPLICA IDENTITY FULL", table.quoted()))
-        .collect();
-    if !statements.is_empty() {
-        step(
-            "These tables have no primary key. Once they are published, UPDATE and DELETE would fail without this. It makes the server\n\
-             write the whole old row into the WAL.",
-            &statements,
-        );
-    }
-    if !wish.left_out.is_empty() {
-        let list: Vec<String> = wish.left_out.iter().map(Table::dotted).collect();
-        step(
-            &format!(
-                "Left out, because they have no primary key: {}.\nOnce they were published, UPDATE and DELETE on them would fail. To include \
-                 one, name it with --table.",
-                list.join(", ")
-            ),
-            &[],
-        );
-    }
-    let root = match wish.tables.iter().any(|table| table.partitioned) {
-        true => " WITH (publish_via_partition_root = true)",
-        false => "",
-    };
-    step(
-        "The publication decides which tables the slot sends. The connector does not change it.",
-        &[format!(
-            "CREATE PUBLICATION {} FOR TABLE {}{root}",
-            identifier(&wish.publication),
-            names.join(", ")
-        )],
-    );
-    text.trim_end().to_owned() + "\n"
 }
 
 #[cfg(test)]

@@ -35,12 +35,18 @@ impl SlotWatch {
     }
 
     /// All slots of the server, ours first. After a failure, the next call connects again.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or does not answer.
     pub async fn query(&mut self) -> Result<Slots, Failure> {
         let ours = self.ours.clone();
         Ok(self.query_all().await?.seen_by(&ours))
     }
 
     /// The same for all connectors that have a slot on the server.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or does not answer.
     pub async fn query_all(&mut self) -> Result<Looked, Failure> {
         let silent = Error::Silent {
             doing: "reading the replication slots",
@@ -55,6 +61,9 @@ impl SlotWatch {
 
     /// `catalog_xmin` of our slot. `None` if the slot does not exist or has none. After a failure, the next call
     /// connects again.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or does not answer.
     pub async fn catalog_xmin(&mut self) -> Result<Option<Xid>, Failure> {
         let xmin = self.read_xmin().await;
         if xmin.is_err() {

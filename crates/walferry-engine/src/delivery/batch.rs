@@ -273,6 +273,9 @@ impl Batch {
 
     /// Gives all records and steps before the first waiting record to the sink and to progress, in order. If no record
     /// waits, the batch is empty afterwards.
+    ///
+    /// # Errors
+    /// The producer cannot take a record.
     pub fn deliver(&mut self, sink: &mut impl Sink, progress: &Progress, status: &Status) -> Result<(), Failure> {
         let ready = self.held.front().map_or(self.records.len(), |held| held.place.index);
         let steps = self.steps_before(ready);

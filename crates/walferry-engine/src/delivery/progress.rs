@@ -41,6 +41,9 @@ pub struct Stored {
 
 impl Delivered {
     /// Writes the offset. It is durable when this returns.
+    ///
+    /// # Errors
+    /// The offset could not be stored.
     pub async fn save(self, store: &mut impl OffsetStore) -> Result<Stored, Failure> {
         store.write(&self.offset).await?;
         Ok(Stored {

@@ -9,6 +9,9 @@ pub trait Sinks: Send + 'static {
     /// The producer that it opens.
     type Sink: Sink + Send + 'static;
     /// Opens a new producer that reports to `acks`. Does not wait for a broker.
+    ///
+    /// # Errors
+    /// The producer cannot be created.
     fn open(&mut self, acks: Acks) -> Result<Self::Sink, Failure>;
 }
 
@@ -19,6 +22,9 @@ pub trait Sink {
     ///
     /// Records of one partition are delivered in the order of the calls. For each record, the producer calls either
     /// [`Acks::delivered`] with its `sequence` or [`Acks::failed`], once and from any thread.
+    ///
+    /// # Errors
+    /// The producer cannot take the record, and the session has to end.
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure>;
 
     /// Whether records may be sent now; asked before each batch. A process that may have lost the right to run the

@@ -123,6 +123,9 @@ where
     P: FnMut(&StoredOffset) -> Result<Pipeline, Failure>,
 {
     /// Runs until `target` asks it to stop (`Ok`), or until it fails for good.
+    ///
+    /// # Errors
+    /// The connector has failed for good.
     pub async fn run(&mut self, mut target: watch::Receiver<Target>) -> Result<(), Failure> {
         let reach = Reach::default();
         let mut carried = Carried {

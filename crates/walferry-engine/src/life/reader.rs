@@ -32,7 +32,7 @@ use crate::{
         Chunk, ChunkSender, Control, Frame, Phase, Port, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest,
         Stream, TableFilter, WholeTable,
     },
-    status::{self, Connection, Status},
+    status::{self, Status, StreamConnection},
 };
 
 /// How often the log reports the progress of a snapshot.
@@ -114,49 +114,15 @@ impl<S: Source> SourceReader<'_, S> {
         let begun = self.port.chunks.begun();
         let nothing_read = snapshot.is_none();
         if let Some(gap) = self.gap.take() {
-            return tokio::select! {
-                failure = self.up_to(gap) => Err(failure),
-                () = over(&mut phase) => Ok(()),
-            };
+            return self.end_at(gap).await;
         }
-        tokio::select! {
+        let checked = tokio::select! {
             biased;
-            done = self.before_stream(snapshot) => done?,
-            () = over(&mut phase) => return Ok(()),
-        }
-        // Reading rows takes time. The server may have been replaced since the last look, and no open connection would
-        // have shown that.
-        let looked_again = async {
-            match nothing_read {
-                true => Ok(()),
-                false => self.check_slot().await,
-            }
-        };
-        let looked_again = tokio::select! {
-            biased;
-            looked_again = looked_again => looked_again,
+            checked = self.begin(snapshot) => checked?,
             () = over(&mut phase) => return Ok(()),
         };
-        let resumed = async {
-            match (&looked_again, self.held.interrupted.take()) {
-                (Ok(()), Some(done)) => self.resume_blocking(done).await,
-                _ => Ok(()),
-            }
-        };
-        tokio::select! {
-            biased;
-            resumed = resumed => resumed?,
-            () = over(&mut phase) => return Ok(()),
-        }
-        let streamed = match looked_again {
-            Ok(()) => self.follow().await,
-            Err(failure) => Err(failure),
-        };
-        let mut failure = match streamed {
-            Err(failure) => failure,
-            Ok(()) => return Ok(()),
-        };
-        loop {
+        let mut streamed = self.follow_if(checked).await;
+        while let Err(failure) = streamed {
             self.status.stream.disconnect();
             if self.port.chunks.is_closed() {
                 // The pipeline has ended, which is reported elsewhere. Another connection would have nobody to read
@@ -165,10 +131,7 @@ impl<S: Source> SourceReader<'_, S> {
                 return Ok(());
             }
             if failure.is_gap() {
-                return tokio::select! {
-                    failure = self.up_to(failure) => Err(failure),
-                    () = over(&mut phase) => Ok(()),
-                };
+                return self.end_at(failure).await;
             }
             // Until something is read, what was found at the start may change without harm (another process may read
             // the slot and move it, for example): the next session looks again.
@@ -186,14 +149,41 @@ impl<S: Source> SourceReader<'_, S> {
                 checked = checked => checked,
                 () = over(&mut phase) => return Ok(()),
             };
-            let streamed = match checked {
-                Ok(()) => self.follow().await,
-                Err(failure) => Err(failure),
-            };
-            failure = match streamed {
-                Err(failure) => failure,
-                Ok(()) => return Ok(()),
-            };
+            streamed = self.follow_if(checked).await;
+        }
+        Ok(())
+    }
+
+    /// Does everything that comes before the stream. Returns whether the slot is still the one that was found at the start.
+    async fn begin(&mut self, snapshot: Option<SnapshotPlan>) -> Result<Result<(), Failure>, Failure> {
+        let nothing_read = snapshot.is_none();
+        self.before_stream(snapshot).await?;
+        // Reading rows takes time. The server may have been replaced since the last look, and no open connection would
+        // have shown that.
+        let checked = match nothing_read {
+            true => Ok(()),
+            false => self.check_slot().await,
+        };
+        if checked.is_ok()
+            && let Some(done) = self.held.interrupted.take()
+        {
+            self.resume_blocking(done).await?;
+        }
+        Ok(checked)
+    }
+
+    /// Follows the stream, if the slot is as it should be.
+    async fn follow_if(&mut self, checked: Result<(), Failure>) -> Result<(), Failure> {
+        checked?;
+        self.follow().await
+    }
+
+    /// Reads up to a gap, and ends there.
+    async fn end_at(&mut self, gap: Failure) -> Result<(), Failure> {
+        let mut phase = self.port.phase.clone();
+        tokio::select! {
+            failure = self.up_to(gap) => Err(failure),
+            () = over(&mut phase) => Ok(()),
         }
     }
 
@@ -459,8 +449,8 @@ impl<S: Source> SourceReader<'_, S> {
         self.wires.gate.close_until(self.port.chunks.connections() + 1);
         self.wires.confirmable.send_replace(None);
         let connection = match self.port.until {
-            Some(_) => Connection::CatchingUp,
-            None => Connection::Streaming,
+            Some(_) => StreamConnection::CatchingUp,
+            None => StreamConnection::Streaming,
         };
         let (chunks, begun, phase) = (
             self.port.chunks.clone(),
@@ -645,12 +635,16 @@ async fn over(phase: &mut watch::Receiver<Phase>) {
 }
 
 /// Shows each new connection in the status, for ever.
-async fn show_connections(mut begun: watch::Receiver<u64>, connection: Connection, status: &Status) -> Infallible {
+async fn show_connections(
+    mut begun: watch::Receiver<u64>,
+    connection: StreamConnection,
+    status: &Status,
+) -> Infallible {
     while begun.changed().await.is_ok() {
         status.stream.connect(connection);
         status.set_phase(match connection {
-            Connection::CatchingUp => status::Phase::Snapshot,
-            Connection::Streaming | Connection::Paused => status::Phase::Streaming,
+            StreamConnection::CatchingUp => status::Phase::Snapshot,
+            StreamConnection::Streaming | StreamConnection::Paused => status::Phase::Streaming,
         });
     }
     pending().await

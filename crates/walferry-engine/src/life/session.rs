@@ -51,7 +51,7 @@ use crate::{
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, Asked, ChunkReceiver, ChunkSender, Control as _, Phase, Port, Source, SourceRequest},
+    source::{self, ChunkReceiver, ChunkSender, Control as _, NumberedAsk, Phase, Port, Source, SourceRequest},
     status::{self, Status},
 };
 
@@ -222,7 +222,7 @@ where
         wires: &Wires,
         chunks: ChunkReceiver,
         requests: UnboundedSender<SourceRequest>,
-        asks: UnboundedSender<Asked>,
+        asks: UnboundedSender<NumberedAsk>,
     ) -> Result<PipelineThread, Failure> {
         let mut pipeline = (self.pipelines)(&prepared.offset)?
             .with_gate(wires.gate.clone())

@@ -67,6 +67,9 @@ impl Plan {
 }
 
 /// Decides what the start does. `slot` is the slot's name, for messages.
+///
+/// # Errors
+/// The connector must not start, or has to wait.
 pub fn decide(
     slot: &str,
     found: &Inspection,

@@ -150,6 +150,9 @@ impl Supervisor {
 
     /// Stops all connectors, and waits for their ends. Returns the first failure among the runs that this ended. From
     /// the call on, no run starts, whatever a connector's target is.
+    ///
+    /// # Errors
+    /// A connector could not end in order.
     pub async fn stop_all(&self) -> Result<(), Failure> {
         let mut ending = BTreeSet::new();
         {

@@ -20,7 +20,7 @@ use crate::{
     backoff::Backoff,
     connector::ConnectorSettings,
     failure::{Disposition, Failure},
-    source::{Asked, Chunk, ChunkRead, ChunkSender, Frame, Windows},
+    source::{Chunk, ChunkRead, ChunkSender, Frame, NumberedAsk, Windows},
     status::{Slots, Status},
 };
 
@@ -48,15 +48,15 @@ const LAG_LOOK: Duration = Duration::from_secs(1);
 
 /// The pipeline's requests, in order.
 struct Asks<'a> {
-    receiver: &'a mut UnboundedReceiver<Asked>,
-    next: VecDeque<Asked>,
+    receiver: &'a mut UnboundedReceiver<NumberedAsk>,
+    next: VecDeque<NumberedAsk>,
     /// A signal waits: the present chunk gives way to it if it cannot be read at once.
     gives_way: bool,
 }
 
 impl Asks<'_> {
     /// The next request that is not `GiveWay`. `None` if the pipeline has ended.
-    async fn next(&mut self) -> Option<Asked> {
+    async fn next(&mut self) -> Option<NumberedAsk> {
         loop {
             let asked = match self.next.pop_front() {
                 Some(asked) => asked,
@@ -89,7 +89,7 @@ impl Asks<'_> {
     /// Waits until Kafka has everything that was sent before this chunk was requested, or until another one is requested
     /// in its place. It does not give way meanwhile: as in Debezium, a signal that follows the one that requests a snapshot
     /// finds its first chunk read.
-    async fn wait_for_delivery(&mut self, delivered: &mut watch::Receiver<u64>, chunk: &Asked) -> Waited {
+    async fn wait_for_delivery(&mut self, delivered: &mut watch::Receiver<u64>, chunk: &NumberedAsk) -> Waited {
         loop {
             let asked = tokio::select! {
                 biased;
@@ -107,7 +107,7 @@ impl Asks<'_> {
     }
 
     /// Takes a request that comes while this chunk waits. Returns whether it takes the chunk's place.
-    fn replaces(&mut self, asked: Asked, chunk: &Ask) -> bool {
+    fn replaces(&mut self, asked: NumberedAsk, chunk: &Ask) -> bool {
         if asked.ask == Ask::GiveWay {
             self.gives_way = matches!(chunk, Ask::Chunk(_));
             return false;
@@ -139,7 +139,7 @@ impl Waited {
 /// Waits until the next chunk may be read: Kafka has everything that was sent before, and the limits on rows per second
 /// and on lag allow it.
 async fn until_it_may_be_read(
-    asked: &Asked,
+    asked: &NumberedAsk,
     asks: &mut Asks<'_>,
     (delivered, due): (&mut watch::Receiver<u64>, Option<Instant>),
     most: Option<u64>,
@@ -194,7 +194,7 @@ fn lag_above(most: u64, slots: &Slots) -> Option<(u64, &'static str)> {
 /// Does what the pipeline asks for, and hands the answers on; for ever. What fails is tried again: the stream does not wait for it.
 pub(super) async fn serve(
     windows: &mut impl Windows,
-    (receiver, mut delivered): (&mut UnboundedReceiver<Asked>, watch::Receiver<u64>),
+    (receiver, mut delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
     chunks: ChunkSender,
     settings: &ConnectorSettings,
     status: &Status,
@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    fn chunk(name: &str, number: u64) -> Asked {
+    fn chunk(name: &str, number: u64) -> NumberedAsk {
         let table = Collection {
             id: "public.t".to_owned(),
             condition: None,
@@ -346,7 +346,7 @@ mod tests {
             left_out: Vec::new(),
             bytes: 1,
         }));
-        Asked { ask, number }
+        NumberedAsk { ask, number }
     }
 
     /// A chunk waits until Kafka has what was sent before it. A signal does not take its place, but another chunk does.
@@ -362,7 +362,7 @@ mod tests {
         sender.send(chunk("a", 2)).unwrap();
         let first = asks.next().await.unwrap();
         let ask = Ask::GiveWay;
-        sender.send(Asked { ask, number: 2 }).unwrap();
+        sender.send(NumberedAsk { ask, number: 2 }).unwrap();
         let early = timeout(
             Duration::from_millis(50),
             asks.wait_for_delivery(&mut delivered, &first),

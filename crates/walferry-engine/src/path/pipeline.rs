@@ -40,7 +40,7 @@ use crate::{
         witness::Witness,
     },
     position::Position,
-    source::{Asked, Frame, SnapshotKind, SourceRequest},
+    source::{Frame, NumberedAsk, SnapshotKind, SourceRequest},
     status::SlotXmin,
     status::Status,
 };
@@ -155,7 +155,11 @@ impl Pipeline {
     }
 
     /// Allows chunks of tables, and blocking snapshots, to be requested.
-    pub(crate) fn with_asks(mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<SourceRequest>) -> Self {
+    pub(crate) fn with_asks(
+        mut self,
+        asks: UnboundedSender<NumberedAsk>,
+        requests: UnboundedSender<SourceRequest>,
+    ) -> Self {
         if let Some(signals) = &mut self.signals {
             signals.ask_there(asks, requests);
         }
@@ -182,6 +186,9 @@ impl Pipeline {
 
     /// Processes one frame of the source. Its ranges point into `bytes`. `now_ns` is the time of processing,
     /// nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// The session has to end.
     pub fn on_frame(&mut self, frame: Frame, bytes: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         match frame {
             Frame::Wal { lsn, payload } => self.on_message(lsn, &bytes[payload], now_ns, out)?,
@@ -347,6 +354,9 @@ impl Pipeline {
     }
 
     /// Tries the waiting records of a batch again. Returns what the first record that still waits needs.
+    ///
+    /// # Errors
+    /// The session has to end.
     pub fn finish(&mut self, out: &mut Batch) -> Result<Option<Wait>, Failure> {
         self.emit.finish(out)
     }
@@ -670,8 +680,10 @@ impl Pipeline {
         self.emit.chain.outbox_columns()
     }
 
-    /// Checks the number of captured tables and looks for the outbox among them. Fails if there are too many, if there
-    /// is no outbox, or if it lacks a column.
+    /// Checks the number of captured tables, and looks for the outboxes among them.
+    ///
+    /// # Errors
+    /// There are too many tables, there is no outbox, or an outbox lacks a column.
     pub fn check_tables(&self, tables: &[TableFacts]) -> Result<(), Failure> {
         if let Some((most, action)) = self.limit
             && tables.len() > most as usize
@@ -690,6 +702,9 @@ impl Pipeline {
     }
 
     /// The outboxes whose delivered rows are to be removed, by their place in `tables`.
+    ///
+    /// # Errors
+    /// An outbox does not fit its options.
     pub fn retentions(&self, tables: &[TableFacts]) -> Result<Vec<(usize, Retention)>, Failure> {
         self.plans.retentions(&self.emit.chain, tables)
     }

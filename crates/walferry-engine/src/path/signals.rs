@@ -28,7 +28,7 @@ use crate::{
         window::{Evicted, Window},
     },
     position::Position,
-    source::{Asked, ChunkRows, SourceRequest, VisibleTransactions, WholeTable},
+    source::{ChunkRows, NumberedAsk, SourceRequest, VisibleTransactions, WholeTable},
     status::{IncrementalProgress, Status},
 };
 
@@ -66,7 +66,7 @@ pub(crate) struct Signals {
     settings: SignalSettings,
     snapshot: Incremental,
     window: Window,
-    asks: Option<UnboundedSender<Asked>>,
+    asks: Option<UnboundedSender<NumberedAsk>>,
     /// How many chunks were requested.
     chunks_requested: u64,
     notifications: Option<Notifications>,
@@ -146,7 +146,7 @@ impl Signals {
         }
     }
 
-    pub(crate) fn ask_there(&mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<SourceRequest>) {
+    pub(crate) fn ask_there(&mut self, asks: UnboundedSender<NumberedAsk>, requests: UnboundedSender<SourceRequest>) {
         (self.asks, self.requests) = (Some(asks), Some(requests));
     }
 
@@ -571,7 +571,7 @@ impl Signals {
         if let Some(asks) = &self.asks {
             let number = self.chunks_requested;
             // If nobody receives it, the session is ending.
-            let _ = asks.send(Asked { ask, number });
+            let _ = asks.send(NumberedAsk { ask, number });
         }
     }
 

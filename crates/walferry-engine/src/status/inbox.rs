@@ -41,6 +41,9 @@ impl Inbox {
     }
 
     /// Adds a signal.
+    ///
+    /// # Errors
+    /// Too many signals wait.
     pub fn put(&self, signal: Signal) -> Result<(), Full> {
         let mut waiting = self.lock();
         if waiting.len() >= MOST {

@@ -5,7 +5,7 @@ use walferry_pgoutput::Lsn;
 
 /// What the present connection of the stream is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Connection {
+pub enum StreamConnection {
     /// It brings changes up to the position at which an interrupted snapshot continues.
     CatchingUp,
     /// It brings changes as they are committed.
@@ -18,7 +18,7 @@ pub enum Connection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamState {
     /// The present connection. `None` while there is none.
-    pub connection: Option<Connection>,
+    pub connection: Option<StreamConnection>,
     /// How often the stream was connected, the present connection included.
     pub connects: u64,
     /// The position up to which the server may be told that nothing is needed any more.
@@ -28,15 +28,15 @@ pub struct StreamState {
 impl StreamState {
     /// The number of the present connection, if it brings changes as they are committed.
     pub fn streaming(&self) -> Option<u64> {
-        (self.connection == Some(Connection::Streaming)).then_some(self.connects)
+        (self.connection == Some(StreamConnection::Streaming)).then_some(self.connects)
     }
 }
 
 /// The state of the stream, over all sessions of a connector. The session writes it.
 #[derive(Debug, Default)]
-pub struct Stream(watch::Sender<StreamState>);
+pub struct StreamWatch(watch::Sender<StreamState>);
 
-impl Stream {
+impl StreamWatch {
     /// The present state.
     pub fn state(&self) -> StreamState {
         *self.0.borrow()
@@ -50,7 +50,7 @@ impl Stream {
     }
 
     /// There is a new connection.
-    pub fn connect(&self, connection: Connection) {
+    pub fn connect(&self, connection: StreamConnection) {
         self.0.send_modify(|state| {
             state.connection = Some(connection);
             state.connects += 1;
@@ -60,7 +60,7 @@ impl Stream {
     /// The present connection brings nothing more.
     pub fn pause(&self) {
         self.0.send_modify(|state| {
-            state.connection = state.connection.map(|_| Connection::Paused);
+            state.connection = state.connection.map(|_| StreamConnection::Paused);
         });
     }
 
@@ -87,22 +87,22 @@ mod tests {
 
     #[test]
     fn only_a_connection_that_brings_changes_as_they_are_committed_is_streaming() {
-        let stream = Stream::default();
+        let stream = StreamWatch::default();
         assert_eq!(stream.state().streaming(), None);
-        stream.connect(Connection::CatchingUp);
+        stream.connect(StreamConnection::CatchingUp);
         assert_eq!(stream.state().streaming(), None);
         stream.disconnect();
-        stream.connect(Connection::Streaming);
+        stream.connect(StreamConnection::Streaming);
         assert_eq!(stream.state().streaming(), Some(2));
         stream.pause();
         assert_eq!(
             (stream.state().streaming(), stream.state().connection),
-            (None, Some(Connection::Paused))
+            (None, Some(StreamConnection::Paused))
         );
         stream.disconnect();
         stream.pause();
         assert_eq!(stream.state().connection, None, "nothing is connected by a pause");
-        stream.connect(Connection::Streaming);
+        stream.connect(StreamConnection::Streaming);
         assert_eq!(
             stream.state().streaming(),
             Some(3),
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_confirmed_position_never_goes_back_on_one_server() {
-        let stream = Stream::default();
+        let stream = StreamWatch::default();
         stream.confirm(Lsn(7));
         stream.confirm(Lsn(5));
         assert_eq!(stream.state().confirmed, Lsn(7));

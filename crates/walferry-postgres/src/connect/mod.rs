@@ -86,6 +86,9 @@ impl Endpoint {
     }
 
     /// Opens a connection for ordinary SQL.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses the connection.
     pub async fn sql(&self, purpose: Purpose) -> Result<Sql, Error> {
         self.attempts(|stream| sql::login(&self.0, purpose, stream)).await
     }

@@ -79,6 +79,9 @@ impl Sql {
     }
 
     /// Runs statements without parameters or results.
+    ///
+    /// # Errors
+    /// The statement failed, or the connection was lost.
     pub async fn execute(&self, doing: &'static str, sql: &str) -> Result<(), Error> {
         self.try_execute(doing, sql)
             .await?

@@ -7,7 +7,7 @@ use tokio_postgres::Statement;
 use tokio_postgres::types::Type;
 use tracing::{info, warn};
 use walferry_engine::source::{Frame, SnapshotKind, SnapshotPlan, SnapshotTable};
-use walferry_event::catalog::{ColumnFacts, TableFacts};
+use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{Blocks, Done, Keys, SnapshotStep};
 
@@ -116,6 +116,23 @@ impl<'a> Queue<'a> {
         Some(Frame::Part { step, completes })
     }
 
+    /// The facts of a table. Within an incremental snapshot, without the columns that the stream would not bring.
+    async fn visible_facts(&self, sql: &Sql, table: &TableFacts) -> Result<Catalog, Error> {
+        let mut catalog = facts(sql, table).await?;
+        if self.plan.kind == SnapshotKind::Incremental
+            && let Some(facts) = &mut catalog.table
+        {
+            let publication = &self.options.publication;
+            let hidden = unpublished_columns(sql, publication, table.oid).await?;
+            tell_of_hidden(&format!("{}.{}", table.schema, table.name), &hidden, publication);
+            let left_out = &self.plan.left_out;
+            facts
+                .columns
+                .retain(|column| !left_out.contains(&column.name) && !hidden.contains(&column.name));
+        }
+        Ok(catalog)
+    }
+
     /// Creates the jobs of a table.
     async fn begin(&mut self, sql: &Sql, table: &TableFacts) -> Result<(), Error> {
         let oid = table.oid;
@@ -125,21 +142,7 @@ impl<'a> Queue<'a> {
         if is_complete && again.is_none() && !table.partition {
             return Ok(());
         }
-        let mut catalog = facts(sql, table).await?;
-        if self.plan.kind == SnapshotKind::Incremental
-            && let Some(facts) = &mut catalog.table
-        {
-            let hidden = unpublished_columns(sql, &self.options.publication, oid).await?;
-            tell_of_hidden(
-                &format!("{}.{}", table.schema, table.name),
-                &hidden,
-                &self.options.publication,
-            );
-            let left_out = &self.plan.left_out;
-            facts
-                .columns
-                .retain(|column| !left_out.contains(&column.name) && !hidden.contains(&column.name));
-        }
+        let catalog = self.visible_facts(sql, table).await?;
         let columns = catalog.table.as_ref().map_or(&[][..], |table| &table.columns).to_vec();
         let select = self.options.overrides.get(&format!("{}.{}", table.schema, table.name));
         let source = match select {

@@ -98,6 +98,9 @@ impl Signal {
     }
 
     /// What the signal requests, or why it cannot be followed.
+    ///
+    /// # Errors
+    /// The signal's type or data is wrong, and why.
     pub fn action(&self) -> Result<Action, String> {
         match self.kind.as_str() {
             "snapshot-window-open" => return Ok(Action::Open),

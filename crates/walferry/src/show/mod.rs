@@ -18,7 +18,8 @@ use walferry_engine::status::Status;
 use walferry_engine::store::StoredOffset;
 use walferry_engine::{Diagnosis, Failure};
 use walferry_pgoutput::{
-    Change, Column, LogicalMessage, Message, OldTuple, Operation, RelationColumn, ReplicaIdentity, Truncate, TupleBuf,
+    Change, Column, LogicalMessage, Message, Oid, OldTuple, Operation, RelationColumn, ReplicaIdentity, Truncate,
+    TupleBuf,
 };
 use walferry_postgres::{Postgres, Sample, SampleRow, Samples};
 use walferry_record::outline;
@@ -161,19 +162,11 @@ fn table(stage: &mut Stage, sample: &Sample, print: &mut Print, found: &mut Foun
             (made_up_row(sample), Row::MadeUp)
         }
     };
-    let full = relation.replica_identity == ReplicaIdentity::Full;
-    let whole = |row: &SampleRow| tuple(row.iter().map(Option::as_deref));
     let new = whole(&row)?;
     print.known.clear();
 
-    let change = |operation| {
-        Message::Change(Change {
-            relation: relation.oid,
-            operation,
-        })
-    };
     let insert = Operation::Insert { new: new.as_tuple() };
-    let mut played = stage.change(&sample.catalog, relation, change(insert))?;
+    let mut played = stage.change(&sample.catalog, relation, change(relation.oid, insert))?;
     let edges = (std::mem::take(&mut played.begin), std::mem::take(&mut played.end));
     // The connector would start, but would stop at a row like this.
     if kind == Row::Real
@@ -193,28 +186,7 @@ fn table(stage: &mut Stage, sample: &Sample, print: &mut Print, found: &mut Foun
             "      update, delete: the server refuses them once the table is published, as it has no replica identity"
         );
     } else {
-        let (before, changed) = another(sample, &row);
-        let before = whole(&before)?;
-        let old = full.then(|| OldTuple::Full(before.as_tuple()));
-        let label = match (full, &changed) {
-            (true, Some(column)) => format!("update (before it, column {column} had a made-up value)"),
-            _ => "update".to_owned(),
-        };
-        let update = Operation::Update {
-            old,
-            new: new.as_tuple(),
-        };
-        let played = stage.change(&sample.catalog, relation, change(update))?;
-        print.played(&[&label], played);
-
-        let key = relation.columns.iter().zip(&row);
-        let key = tuple(key.map(|(column, value)| value.as_deref().filter(|_| column.part_of_key)))?;
-        let old = match full {
-            true => OldTuple::Full(new.as_tuple()),
-            false => OldTuple::Key(key.as_tuple()),
-        };
-        let played = stage.change(&sample.catalog, relation, change(Operation::Delete { old }))?;
-        print.played(&["delete", "tombstone of the delete"], played);
+        update_and_delete(stage, sample, &row, &new, print)?;
     }
     let truncate = Message::Truncate(Truncate {
         cascade: false,
@@ -227,6 +199,49 @@ fn table(stage: &mut Stage, sample: &Sample, print: &mut Print, found: &mut Foun
         print.played(&["truncate"], played);
     }
     Ok(Some(edges).filter(|(begin, end)| !begin.is_empty() || !end.is_empty()))
+}
+
+/// Shows an update and a delete of a row.
+fn update_and_delete(
+    stage: &mut Stage,
+    sample: &Sample,
+    row: &SampleRow,
+    new: &TupleBuf,
+    print: &mut Print,
+) -> Result<(), Failure> {
+    let relation = &sample.relation;
+    let full = relation.replica_identity == ReplicaIdentity::Full;
+    let (before, changed) = another(sample, row);
+    let before = whole(&before)?;
+    let old = full.then(|| OldTuple::Full(before.as_tuple()));
+    let label = match (full, &changed) {
+        (true, Some(column)) => format!("update (before it, column {column} had a made-up value)"),
+        _ => "update".to_owned(),
+    };
+    let new = new.as_tuple();
+    let update = Operation::Update { old, new };
+    let played = stage.change(&sample.catalog, relation, change(relation.oid, update))?;
+    print.played(&[&label], played);
+
+    let key = relation.columns.iter().zip(row);
+    let key = tuple(key.map(|(column, value)| value.as_deref().filter(|_| column.part_of_key)))?;
+    let old = match full {
+        true => OldTuple::Full(new),
+        false => OldTuple::Key(key.as_tuple()),
+    };
+    let delete = Operation::Delete { old };
+    let played = stage.change(&sample.catalog, relation, change(relation.oid, delete))?;
+    print.played(&["delete", "tombstone of the delete"], played);
+    Ok(())
+}
+
+fn change(relation: Oid, operation: Operation<'_>) -> Message<'_> {
+    Message::Change(Change { relation, operation })
+}
+
+/// All values of a row.
+fn whole(row: &SampleRow) -> Result<TupleBuf, Failure> {
+    tuple(row.iter().map(Option::as_deref))
 }
 
 fn tuple<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> Result<TupleBuf, Failure> {
