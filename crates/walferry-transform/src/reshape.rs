@@ -214,12 +214,42 @@ pub(crate) fn typed<'a>(schema: &SchemaRef, values: Vec<Value<'a>>) -> Typed<'a>
     Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
 }
 
-/// Does to all values of a struct what Connect does to values that are copied from one struct to another: see [`settle_one`].
-pub(crate) fn settle<'a>(schema: &'a Schema, values: &mut [Value<'a>], replace_null: bool) -> Result<(), Unfit> {
-    for (field, value) in schema.fields().iter().zip(values) {
-        settle_one(field, value, replace_null)?;
+/// What Connect does to values that are copied from one struct to another (see [`settle_one`]), planned for the schema of the struct.
+///
+/// As a rule, most columns may be null, have no default and hold no values of their own. Such a value is right whatever it is, so it is
+/// not looked at, and a wide row costs no more than a narrow one.
+pub(crate) struct Settling {
+    /// Places of the fields whose values are looked at.
+    places: Box<[usize]>,
+}
+
+impl Settling {
+    /// The plan for structs of a schema.
+    pub(crate) fn new(schema: &Schema) -> Self {
+        let is_looked_at = |schema: &Schema| {
+            let holds_values = matches!(schema.shape, Shape::Struct(_) | Shape::Array(_) | Shape::Map(..));
+            !schema.optional || schema.default.is_some() || holds_values
+        };
+        let places = schema.fields().iter().enumerate();
+        let places = places.filter(|(_, field)| is_looked_at(&field.schema));
+        Self {
+            places: places.map(|(place, _)| place).collect(),
+        }
     }
-    Ok(())
+
+    /// Settles the values of a struct of this schema.
+    pub(crate) fn settle<'a>(
+        &self,
+        schema: &'a Schema,
+        values: &mut [Value<'a>],
+        replace_null: bool,
+    ) -> Result<(), Unfit> {
+        let fields = schema.fields();
+        for &place in &self.places {
+            settle_one(&fields[place], &mut values[place], replace_null)?;
+        }
+        Ok(())
+    }
 }
 
 /// Puts the default in the place of null, where that is wanted, and refuses what Connect's `Struct.put` refuses: null for a required

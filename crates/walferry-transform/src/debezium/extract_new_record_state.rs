@@ -9,7 +9,7 @@ use walferry_record::{Field, Header, Record, Schema, SchemaPlans, SchemaRef, Sha
 
 use crate::contract::{Row, Side};
 use crate::error::Problem;
-use crate::reshape::{basics, fields, settle, structure, typed};
+use crate::reshape::{Settling, basics, fields, structure, typed};
 use crate::{DropReason, Error, Outcome, Transform};
 
 choices! {
@@ -262,6 +262,7 @@ struct Extract {
     /// Place in the change event.
     place: usize,
     row: SchemaRef,
+    settling: Settling,
     /// Place of the column that names the topic; none where there is no such column.
     route: Option<usize>,
     /// None where the options do not fit, which fails only where a row is sent.
@@ -379,6 +380,7 @@ impl Settings {
             place,
             route,
             output: self.output(event, &row).ok(),
+            settling: Settling::new(&row),
             row,
         })
     }
@@ -527,7 +529,8 @@ impl Settings {
             .into_iter();
 
         let mut values = row.into_values();
-        settle(&extract.row, &mut values, self.replace_null && self.rewrites())?;
+        let replaces = self.replace_null && self.rewrites();
+        extract.settling.settle(&extract.row, &mut values, replaces)?;
         values.reserve_exact(output.schema.fields().len() - values.len());
         if self.rewrites() {
             values.push(Value::str(if is_delete { "true" } else { "false" }));

@@ -9,7 +9,7 @@ use walferry_record::{Decimal, Field, Record, Schema, SchemaRef, Shape, Typed, V
 
 use crate::contract::{Row, Side};
 use crate::error::Problem;
-use crate::reshape::{REPLACE_NULL, Reshape, basics, fields, kind, map, settle, structure, typed, values};
+use crate::reshape::{REPLACE_NULL, Reshape, Settling, basics, fields, kind, map, structure, typed, values};
 use crate::{Error, Transform};
 
 properties! {
@@ -170,6 +170,7 @@ fn parse_spec(entries: &[String]) -> Result<Spec, String> {
 
 pub(crate) struct Plan {
     input: SchemaRef,
+    settling: Settling,
     output: SchemaRef,
     /// Places of fields; none where the whole value is cast.
     casts: Vec<(usize, TargetType)>,
@@ -209,6 +210,7 @@ impl Reshape for Cast {
         };
         Ok(Plan {
             input: schema.clone(),
+            settling: Settling::new(schema),
             output: output.build(),
             casts,
         })
@@ -220,7 +222,7 @@ impl Reshape for Cast {
             return Ok(Typed::new(plan.output.clone(), value));
         }
         let mut values = values(value, PURPOSE)?;
-        settle(&plan.input, &mut values, self.replace_null)?;
+        plan.settling.settle(&plan.input, &mut values, self.replace_null)?;
         for &(place, target) in &plan.casts {
             let Field { name, schema } = &plan.input.fields()[place];
             values[place] = cast(Some(schema), std::mem::take(&mut values[place]), target, name)?;

@@ -6,7 +6,7 @@ use walferry_record::{Field, Record, Schema, SchemaRef, Shape, Typed, Value};
 
 use crate::contract::{Row, Side};
 use crate::error::Problem;
-use crate::reshape::{Reshape, settle, structure, typed};
+use crate::reshape::{Reshape, settle_one, structure, typed};
 use crate::{Error, Transform};
 
 properties! {
@@ -84,7 +84,7 @@ impl Reshape for HoistField {
             return Err(misnamed.into());
         }
         let mut values = vec![value];
-        settle(&plan.output, &mut values, false)?;
+        settle_one(&plan.output.fields()[0], &mut values[0], false)?;
         Ok(typed(&plan.output, values))
     }
 

@@ -4,7 +4,7 @@ use walferry_config::{Group, Property, Reader, Support, properties};
 use walferry_record::{Field, Record, Schema, SchemaRef, Typed, Value};
 
 use crate::contract::{Row, Side};
-use crate::reshape::{REPLACE_NULL, Reshape, basics, fields, map, set_text, settle, structure, typed, values};
+use crate::reshape::{REPLACE_NULL, Reshape, Settling, basics, fields, map, set_text, structure, typed, values};
 use crate::{Error, Transform};
 
 properties! {
@@ -143,6 +143,7 @@ impl InsertField {
 
 pub(crate) struct Plan {
     input: SchemaRef,
+    settling: Settling,
     output: SchemaRef,
 }
 
@@ -159,13 +160,14 @@ impl Reshape for InsertField {
         all.extend(new.map(|insertion| Field::new(insertion.name.as_str(), insertion.schema().build())));
         Ok(Plan {
             input: schema.clone(),
+            settling: Settling::new(schema),
             output: basics(schema, structure(all)?).build(),
         })
     }
 
     fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, record: &mut Record<'a>) -> Result<Typed<'a>, Error> {
         let mut values = values(value, PURPOSE)?;
-        settle(&plan.input, &mut values, self.replace_null)?;
+        plan.settling.settle(&plan.input, &mut values, self.replace_null)?;
         values.reserve_exact(self.insertions.len());
         for insertion in &self.insertions {
             values.push(self.value(insertion.what, record));

@@ -6,7 +6,7 @@ use walferry_record::{Decimal, Record, Schema, SchemaRef, Shape, Typed, Value};
 
 use crate::contract::{Row, Side};
 use crate::error::Problem;
-use crate::reshape::{REPLACE_NULL, Reshape, map, names, set_text, settle, typed, values};
+use crate::reshape::{REPLACE_NULL, Reshape, Settling, map, names, set_text, typed, values};
 use crate::{Error, Transform};
 
 properties! {
@@ -127,6 +127,7 @@ fn is_decimal(schema: &Schema) -> bool {
 
 pub(crate) struct Plan {
     schema: SchemaRef,
+    settling: Settling,
     /// Places of the fields; what cannot be masked fails only where there is a value.
     masks: Vec<(usize, Result<Value<'static>, CannotMask>)>,
 }
@@ -139,6 +140,7 @@ impl Reshape for MaskField {
         let masked = masked.filter(|(_, field)| self.fields.iter().any(|name| **name == *field.name));
         Ok(Plan {
             schema: schema.clone(),
+            settling: Settling::new(schema),
             masks: masked
                 .map(|(place, field)| (place, self.mask(&field.name, &field.schema)))
                 .collect(),
@@ -147,7 +149,7 @@ impl Reshape for MaskField {
 
     fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
         let mut values = values(value, PURPOSE)?;
-        settle(&plan.schema, &mut values, self.replace_null)?;
+        plan.settling.settle(&plan.schema, &mut values, self.replace_null)?;
         for (place, mask) in &plan.masks {
             if !values[*place].is_null() {
                 values[*place] = mask.as_ref().map_err(Clone::clone)?.reborrow();

@@ -7,7 +7,7 @@ use walferry_record::{Record, SchemaRef, Struct, Typed, Value};
 
 use crate::contract::{Row, Side};
 use crate::error::Problem;
-use crate::reshape::{REPLACE_NULL, Reshape, fields, set_text, settle};
+use crate::reshape::{REPLACE_NULL, Reshape, Settling, fields, set_text};
 use crate::{Error, Transform};
 
 properties! {
@@ -71,6 +71,7 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
 
 pub(crate) struct Plan {
     input: SchemaRef,
+    settling: Settling,
     output: SchemaRef,
 }
 
@@ -91,6 +92,7 @@ impl Reshape for SetSchemaMetadata {
         output.version = self.version.or(schema.version);
         Ok(Plan {
             input: schema.clone(),
+            settling: Settling::new(schema),
             output: output.build(),
         })
     }
@@ -99,7 +101,7 @@ impl Reshape for SetSchemaMetadata {
         let value = match value {
             Value::Struct(value) => {
                 let mut values = value.into_values();
-                settle(&plan.input, &mut values, self.replace_null)?;
+                plan.settling.settle(&plan.input, &mut values, self.replace_null)?;
                 Value::Struct(Struct::new(plan.output.clone(), values))
             }
             other => other,

@@ -7,7 +7,7 @@ use walferry_record::{Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
 
 use crate::contract::{Row, Side};
 use crate::error::Problem;
-use crate::reshape::{REPLACE_NULL, Reshape, Unfit, basics, fields, kind, map, settle, structure, typed, values};
+use crate::reshape::{REPLACE_NULL, Reshape, Settling, Unfit, basics, fields, kind, map, structure, typed, values};
 use crate::{Error, Transform};
 
 choices! {
@@ -233,6 +233,7 @@ impl TimestampConverter {
 
 pub(crate) struct Plan {
     input: SchemaRef,
+    settling: Settling,
     output: SchemaRef,
     /// The field and what it holds; the place is none where the whole value is meant, and the plan has neither where there is no such
     /// field.
@@ -246,6 +247,7 @@ impl Reshape for TimestampConverter {
         if self.field.is_empty() {
             return Ok(Plan {
                 input: schema.clone(),
+                settling: Settling::new(schema),
                 output: self.schema(schema.optional),
                 what: Some((None, Ok(SourceType::of(schema)?))),
             });
@@ -269,6 +271,7 @@ impl Reshape for TimestampConverter {
         }
         Ok(Plan {
             input: schema.clone(),
+            settling: Settling::new(schema),
             output: new.build(),
             what,
         })
@@ -283,7 +286,7 @@ impl Reshape for TimestampConverter {
             return Ok(Typed::new(plan.output.clone(), value));
         }
         let mut values = values(value, PURPOSE)?;
-        settle(&plan.input, &mut values, self.replace_null)?;
+        plan.settling.settle(&plan.input, &mut values, self.replace_null)?;
         if let Some((Some(place), from)) = &plan.what {
             values[*place] = self.convert(from, &values[*place])?;
         }
