@@ -1,6 +1,6 @@
 //! The connectors of a process. Each run assembles its connector from the configuration, on its own thread.
 
-use std::{panic::resume_unwind, path::Path, sync::Arc, thread};
+use std::{panic::resume_unwind, sync::Arc, thread};
 use walferry_diagnosis::Kind;
 
 use tokio::{
@@ -8,11 +8,11 @@ use tokio::{
     sync::{oneshot, watch},
     task::{LocalSet, spawn_local},
 };
-use tracing::{Instrument, error_span, info};
+use tracing::info;
 use walferry_engine::{
     Failure, Target,
     status::{Phase, Status},
-    supervisor::{Body, Supervisor},
+    supervisor::Body,
 };
 
 use crate::{
@@ -30,35 +30,6 @@ pub(crate) enum Tell {
     /// Never: the caller does.
     #[cfg(feature = "demo")]
     Never,
-}
-
-/// Starts a connector for each configuration. The tasks that watch the connectors between their runs live as long as the caller's
-/// local tasks.
-pub(crate) fn start(connectors: &[Loaded], data_dir: &Path, tell: Tell) -> Supervisor {
-    let supervisor = Supervisor::default();
-    let slots = beside::SlotLooks::default();
-    for loaded in connectors {
-        let mut status = Status::new(&loaded.connector.name, loaded.connector.topics.prefix.to_string());
-        status.shows_keys = loaded.connector.errors.show_keys;
-        let status = Arc::new(status);
-        // The slot's lag is shown even while the connector does not run.
-        let span = error_span!("beside", connector = status.name);
-        spawn_local(beside::tell_tables(loaded.clone()).instrument(span.clone()));
-        spawn_local(beside::watch_slots(loaded.clone(), slots.clone(), status.clone()).instrument(span));
-        let connector = loaded.clone();
-        let run = Run {
-            load: Arc::new(move || Ok(connector.clone())),
-            offsets: Offsets {
-                data_dir: data_dir.into(),
-                topic: None,
-            },
-            share: watch::Sender::new(connectors.len()),
-            status: status.clone(),
-            tell,
-        };
-        supervisor.add(status, run.body());
-    }
-    supervisor
 }
 
 /// A runtime for one thread.

@@ -18,8 +18,13 @@ use tokio::{
     task::spawn_local,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
+use tracing::{Instrument, error_span};
 use walferry_admin::{Admin, Door};
-use walferry_engine::{Failure, status::Status, supervisor::Connectors as _};
+use walferry_engine::{
+    Failure,
+    status::Status,
+    supervisor::{Connectors as _, Supervisor},
+};
 use walferry_kafka::demo::{Follower, Received};
 use walferry_postgres::connect::{Endpoint, Purpose, Sql};
 
@@ -30,10 +35,12 @@ use super::{
     shown,
 };
 use crate::{
+    assemble::Offsets,
+    beside,
     cli::DemoArgs,
     error::Error,
     load::Loaded,
-    process::{self, Tell},
+    process::{Run, Tell},
 };
 
 /// How often the line at the bottom is written again.
@@ -100,7 +107,7 @@ impl<'a> Play<'a> {
         })?;
         shown(self.introduce(server, configuration, &page, moved))?;
 
-        let supervisor = process::start(std::slice::from_ref(&self.loaded), offsets, Tell::Never);
+        let supervisor = start(&self.loaded, offsets);
         self.status = supervisor.statuses().remove(0);
         let admin = Admin::read_only(Arc::new(supervisor.clone()), env!("CARGO_PKG_VERSION"));
         let admin = spawn_local(walferry_admin::serve(
@@ -260,6 +267,31 @@ async fn open_shop(endpoint: &Endpoint) -> Result<Sql, Error> {
         .await
         .map_err(closed)?;
     Ok(sql)
+}
+
+/// Starts the connector. The task that watches its slot lives as long as the caller's local tasks.
+fn start(loaded: &Loaded, data_dir: &Path) -> Supervisor {
+    let supervisor = Supervisor::default();
+    let mut status = Status::new(&loaded.connector.name, loaded.connector.topics.prefix.to_string());
+    status.shows_keys = loaded.connector.errors.show_keys;
+    let status = Arc::new(status);
+    // The slot's lag is shown even while the connector does not run.
+    let span = error_span!("beside", connector = status.name);
+    spawn_local(beside::tell_tables(loaded.clone()).instrument(span.clone()));
+    spawn_local(beside::watch_slots(loaded.clone(), beside::SlotLooks::default(), status.clone()).instrument(span));
+    let connector = loaded.clone();
+    let run = Run {
+        load: Arc::new(move || Ok(connector.clone())),
+        offsets: Offsets {
+            data_dir: data_dir.into(),
+            topic: None,
+        },
+        share: watch::Sender::new(1),
+        status: status.clone(),
+        tell: Tell::Never,
+    };
+    supervisor.add(status, run.body());
+    supervisor
 }
 
 /// Writes at a rate, once the connector reads.
