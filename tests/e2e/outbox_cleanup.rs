@@ -5,13 +5,13 @@ use walferry_testkit::servers::{Kafka, Postgres, Sql, Walferry, wait_for};
 use crate::outbox::{Outbox, assert_runs, insert_sql};
 use crate::world;
 
-/// An outbox whose rows are all a day old, so that their age protects none of them.
-fn old_rows(postgres: &Postgres, kafka: &Kafka, name: &str) -> Outbox {
+/// An outbox whose rows tell when they were written.
+fn dated_rows(postgres: &Postgres, kafka: &Kafka, name: &str) -> Outbox {
     let outbox = Outbox::on(postgres, kafka, name);
     outbox
         .database
         .sql()
-        .run("alter table outbox add created_at timestamptz not null default now() - interval '1 day'");
+        .run("alter table outbox add created_at timestamptz not null default now()");
     outbox
 }
 
@@ -19,7 +19,7 @@ fn old_rows(postgres: &Postgres, kafka: &Kafka, name: &str) -> Outbox {
 fn start(outbox: &Outbox) -> Walferry {
     let walferry = outbox.start_with(outbox.config_with([
         ("transforms.outbox.table.field.event.timestamp", "created_at"),
-        ("transforms.outbox.walferry.retention.ms", "60000"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
         ("transforms.outbox.walferry.retention.batch.rows", "30"),
         ("publish.via.partition.root", "true"),
     ]));
@@ -63,7 +63,7 @@ fn delivered_rows_are_removed_and_rows_that_kafka_lacks_stay() {
     let world = world::shared();
     // One of its own, to be stopped.
     let kafka = Kafka::start();
-    let outbox = old_rows(&world.postgres, &kafka, "cleanup");
+    let outbox = dated_rows(&world.postgres, &kafka, "cleanup");
     let sql = outbox.database.sql();
     let mut walferry = start(&outbox);
     outbox.insert("k", 1, 100);
@@ -80,11 +80,20 @@ fn delivered_rows_are_removed_and_rows_that_kafka_lacks_stay() {
     kafka.wait_for_records(&outbox.topic("order"), 150);
     outbox.wait_until_confirmed();
     wait_for_looks(sql);
+    let is_old = "select now() - max(created_at) > interval '1 second' from outbox where aggregateid = 'k'";
+    wait_for("the rows to be old", || {
+        sql.value(is_old)
+            .filter(|is_old| is_old != "f")
+            .or_else(|| (rows(sql) == 0).then(String::new))
+    });
 
     let paused = kafka.pause();
     slow.run("commit");
     let before = rows(sql);
     outbox.insert("k", 151, 200);
+    wait_for("the rows to be old", || {
+        sql.value(is_old).filter(|is_old| is_old == "t")
+    });
     wait_for_looks(sql);
     assert!(before >= 2, "{before}");
     let missing = "select count(*) from outbox where aggregateid = 'slow' or payload::int > 150";
@@ -123,23 +132,26 @@ fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_s
     sql.run(
         "drop table outbox;
          create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
-           created_at timestamptz not null default now() - interval '1 day', primary key (id, created_at)) partition by range (created_at);
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
          create table outbox_rest partition of outbox default;
          create table outbox_old partition of outbox for values from (minvalue) to ('2020-01-01')",
     );
     // Whether the connector has ever sent it cannot be known.
-    sql.run("insert into outbox values (0, 'order', 'early', 'Created', '0', '2019-01-01')");
+    sql.run("insert into outbox values (0, 'order', 'early', 'Created', '0')");
     let mut walferry = start(&outbox);
     outbox.insert("k", 1, 50);
+    // An update gives a row a new transaction id. That is no event.
     sql.run(
-        "insert into outbox values (1, 'order', 'old', 'Created', '1', '2019-01-01');
+        "update outbox set payload = 'early' where id = 0;
+         insert into outbox values (1, 'order', 'old', 'Created', '1', '2019-01-01');
          insert into outbox values (2, 'order', 'young', 'Created', '1', now() + interval '1 hour')",
     );
     world.kafka.wait_for_records(&outbox.topic("order"), 52);
     wait_for("the delivered rows to be removed", || {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
-        (rows(sql) == 2).then_some(())
+        (rows(sql) == 3).then_some(())
     });
+    wait_for_looks(sql);
     let left = sql.value("select string_agg(aggregateid, ',' order by id) from outbox");
-    assert_eq!(left.as_deref(), Some("early,young"));
+    assert_eq!(left.as_deref(), Some("early,old,young"));
 }

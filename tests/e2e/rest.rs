@@ -1,7 +1,7 @@
 //! The REST API, as Kafka Connect's clients use it.
 
 use serde_json::{Value, json};
-use std::{fs::OpenOptions, io::Write};
+use std::{fs::OpenOptions, io::Write, path::Path};
 use walferry_testkit::servers::{Surroundings, Walferry, WalferryOptions, wait_for};
 use walferry_tests::rest::{self, Compare, Exchange};
 
@@ -385,6 +385,12 @@ fn a_password_opens_what_its_user_may() {
     assert!(!walferry.output().contains("s3cret"), "{}", walferry.output());
 }
 
+#[track_caller]
+fn make_fifo(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.is_ok_and(|status| status.success()), "mkfifo");
+}
+
 /// A config provider may hang: a file on a server that is gone, or an API server of Kubernetes that does not answer. A FIFO that nobody
 /// writes hangs in the same way.
 #[test]
@@ -392,8 +398,7 @@ fn a_config_provider_that_hangs_holds_up_only_its_own_connector() {
     let world = world::shared();
     let (good, hanging) = (Outbox::new(&world, "rest_good"), Outbox::new(&world, "rest_hanging"));
     let fifo = walferry_testkit::servers::folder("fifo").join("secrets.properties");
-    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
-    assert!(made.is_ok_and(|status| status.success()), "mkfifo");
+    make_fifo(&fifo);
     let mut walferry = worker(&world, "rest_hangs", &[]);
     let api = rest::Surroundings {
         rest: walferry.port(),
@@ -420,27 +425,18 @@ fn a_config_provider_that_hangs_holds_up_only_its_own_connector() {
     good.insert("k", 1, 2);
     world.kafka.wait_for_records(&good.topic("order"), 2);
     assert!(!asks.is_finished(), "nobody has written the password yet");
-    // It is read when the configuration is checked, when the connector is shown first, and for its run.
-    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let (stopped, written) = (stop.clone(), fifo.clone());
-    let writer = std::thread::spawn(move || {
-        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
-            // Opened for both, a FIFO waits for nobody: the last reader may have been served.
-            let mut fifo = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(&written)
-                .expect("the FIFO");
-            fifo.write_all(b"password=secret\n").expect("there is room in it");
-            // Else a reader would wait for its end.
-            drop(fifo);
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    });
+    // Who has opened the FIFO gets the password from it. Everybody else finds a file of the same name. Opened for both, a FIFO waits
+    // for nobody.
+    let mut writer = OpenOptions::new().read(true).write(true).open(&fifo).expect("the FIFO");
+    let file = fifo.with_extension("file");
+    std::fs::write(&file, "password=secret\n").expect("the file can be written");
+    std::fs::rename(&file, &fifo).expect("the file takes the place of the FIFO");
+    writer.write_all(b"password=secret\n").expect("there is room in it");
+    drop(writer);
     assert_eq!(asks.join().expect("an answer").status, 201);
     hanging.wait_until_streaming(&mut walferry);
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    writer.join().unwrap();
+    make_fifo(&file);
+    std::fs::rename(&file, &fifo).expect("a FIFO takes the place of the file");
 
     // A run that waits for the provider ends when it is told to, and so does the process.
     let answer = walferry.ask("POST", "/connectors/hanging/restart?includeTasks=true");

@@ -21,8 +21,10 @@
 //! A mark counts on the connection on which it was taken, and no longer: after a failover neither ids nor positions mean the same.
 //!
 //! That the slot is beyond a row does not say that the row was sent: it may have been written before its table was captured, while the
-//! publication left it out, or in a gap. So each table has a *floor*: the `xmax` of a snapshot that was taken while the connector streamed
-//! the table. Rows with lower transaction ids are never removed. The floor lasts as long as the connector's connection.
+//! publication left it out, or in a gap. So each table has a *floor*: a transaction id that was assigned while the connector streamed the
+//! table, and the time of it. Rows with a lower transaction id are never removed. Neither are rows from before that time: an update gives
+//! an old row a new transaction id. The floor lasts as long as the connector's connection, and as long as the table and its place in the
+//! publication stay what they are, by the catalog's own row versions ([`Floor::of`]).
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -74,8 +76,8 @@ pub struct Cleaner {
     pending: Option<Mark>,
     /// All rows with a lower transaction id are confirmed.
     confirmed_xmin: Option<i64>,
-    /// By table: rows with a lower transaction id may never have been sent.
-    floors: HashMap<String, i64>,
+    /// By table.
+    floors: HashMap<String, Floor>,
     /// Tables of which a warning was logged.
     warned: HashSet<String>,
     targets: Vec<Target>,
@@ -98,14 +100,26 @@ struct Mark {
     lsn: Lsn,
 }
 
+/// Rows of a table that were written before it may never have been sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Floor {
+    /// What it holds for: the versions of the catalog's rows of the table and of its publication. If the table is replaced by another one of
+    /// its name, or leaves the publication and comes back, this is another text.
+    of: String,
+    /// The transaction id.
+    xid: i64,
+    /// Its time by the server's clock, in microseconds since 1970.
+    since_us: i64,
+}
+
 /// A table, and what removes its rows.
 #[derive(Debug)]
 struct Target {
     /// For the log.
     table: String,
-    /// Removes one batch of rows: `$1` is the snapshot's `xmin`, `$2` milliseconds, `$3` a number of rows, `$4` the floor.
+    /// Removes one batch of rows: `$1` is the snapshot's `xmin`, `$2` milliseconds, `$3` a number of rows, `$4` and `$5` the floor.
     delete: String,
-    floor: i64,
+    floor: Floor,
     keep_ms: i64,
     batch_rows: i64,
 }
@@ -241,11 +255,12 @@ impl Cleaner {
         }
         if let Some(xmin) = self.confirmed_xmin {
             if let Some(target) = self.targets.get(self.next) {
-                let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
+                let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
                     (&xmin, Type::INT8),
                     (&target.keep_ms, Type::INT8),
                     (&target.batch_rows, Type::INT8),
-                    (&target.floor, Type::INT8),
+                    (&target.floor.xid, Type::INT8),
+                    (&target.floor.since_us, Type::INT8),
                 ];
                 let removed: i64 = sql.value(DOING, &target.delete, &parameters).await?;
                 round.removed = removed.unsigned_abs();
@@ -269,21 +284,38 @@ async fn targets(
     sql: &Sql,
     tables: &[CleanedTable],
     publication: &str,
-    floors: &mut HashMap<String, i64>,
+    floors: &mut HashMap<String, Floor>,
     warned: &mut HashSet<String>,
 ) -> Result<Vec<Target>, Error> {
-    const NEXT: &str = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::int8";
+    // Of Postgres 15 and later.
+    const HAS_SCHEMAS: &str = "SELECT pg_catalog.to_regclass('pg_catalog.pg_publication_namespace') IS NOT NULL";
+    const SCHEMAS: &str = "SELECT pg_catalog.string_agg(pg_catalog.concat_ws('.', s.oid, s.xmin), ',' ORDER BY s.oid)
+                           FROM pg_catalog.pg_publication_namespace s JOIN pg_catalog.pg_publication p ON p.oid = s.pnpubid
+                           WHERE p.pubname = $4 AND s.pnnspid = n.oid";
+    const NEXT: &str = "SELECT pg_catalog.pg_current_xact_id()::text::int8,
+                               (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::int8";
+    let schemas = match sql.value(LOOKING, HAS_SCHEMAS, &[]).await? {
+        true => SCHEMAS,
+        false => "SELECT ''",
+    };
     // A publication lists a partitioned table, or its partitions, as it sends them.
-    const QUERY: &str = "
+    let query = format!("
         SELECT pg_catalog.format_type(a.atttypid, NULL),
                EXISTS (SELECT FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_tables t ON t.pubname = p.pubname
                        WHERE p.pubname = $4 AND p.pubinsert AND pg_catalog.to_jsonb(t) ->> 'rowfilter' IS NULL
                          AND t.schemaname = n.nspname AND t.tablename = c.relname),
-               c.relkind = 'p'
+               c.relkind = 'p', c.oid,
+               pg_catalog.concat_ws('/', c.oid, c.xmin, n.oid,
+                 (SELECT pg_catalog.concat_ws('.', p.oid, p.xmin) FROM pg_catalog.pg_publication p WHERE p.pubname = $4),
+                 (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('.', r.oid, r.xmin), ',' ORDER BY r.oid)
+                  FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
+                  WHERE p.pubname = $4 AND (r.prrelid = c.oid OR r.prrelid IN (SELECT pg_catalog.pg_partition_ancestors(c.oid)))),
+                 ({schemas}))
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
              JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
         WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')
-          AND a.attname = $3 AND a.attnum > 0 AND NOT a.attisdropped";
+          AND a.attname = $3 AND a.attnum > 0 AND NOT a.attisdropped"
+    );
     let mut targets = Vec::new();
     for table in tables {
         let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
@@ -292,13 +324,15 @@ async fn targets(
             (&table.column, Type::TEXT),
             (&publication, Type::TEXT),
         ];
-        let rows = sql.rows(LOOKING, QUERY, &parameters).await?;
+        let rows = sql.rows(LOOKING, &query, &parameters).await?;
         // It was dropped meanwhile.
         let Some(row) = rows.first() else { continue };
         let read = |error| Error::sql(LOOKING, error);
         let kind: String = row.try_get(0).map_err(read)?;
         let published: bool = row.try_get(1).map_err(read)?;
         let is_partitioned: bool = row.try_get(2).map_err(read)?;
+        let oid: u32 = row.try_get(3).map_err(read)?;
+        let of: String = row.try_get(4).map_err(read)?;
         let shown = format!("{}.{}", table.schema, table.name);
         if !published {
             if warned.insert(shown.clone()) {
@@ -313,7 +347,7 @@ async fn targets(
             continue;
         }
         let column = identifier(&table.column);
-        let Some(is_old) = is_old(&column, &kind) else {
+        let Some(is_due) = is_due(&column, &kind) else {
             if warned.insert(shown.clone()) {
                 tracing::warn!(
                     table = shown,
@@ -328,37 +362,78 @@ async fn targets(
         let name = qualified(&table.schema, &table.name);
         // Tables that inherit from it have a publication of their own, or none.
         let from = if is_partitioned { name } else { format!("ONLY {name}") };
+        let is_there = match is_partitioned {
+            true => is_in_partition(),
+            false => format!("tableoid = {oid}"),
+        };
         targets.push(Target {
-            delete: delete(&from, &column, &is_old),
+            delete: delete(&from, &column, &format!("{is_there} AND {is_due}")),
             table: shown,
-            floor: i64::MAX,
+            floor: Floor {
+                of,
+                xid: i64::MAX,
+                since_us: i64::MAX,
+            },
             keep_ms: i64::try_from(table.keep.as_millis()).unwrap_or(i64::MAX),
             batch_rows: table.batch_rows.into(),
         });
     }
-    // After the look: what has a higher id was written while the table was published.
-    let next: i64 = sql.value(LOOKING, NEXT, &[]).await?;
-    floors.retain(|table, _| targets.iter().any(|target| target.table == *table));
+    let is_of = |target: &Target, table: &str, floor: &Floor| target.table == table && target.floor.of == floor.of;
+    floors.retain(|table, floor| targets.iter().any(|target| is_of(target, table, floor)));
+    if targets.iter().any(|target| !floors.contains_key(&target.table)) {
+        // After the look: transactions that get an id from now on write while the table is published.
+        let rows = sql.rows(LOOKING, NEXT, &[]).await?;
+        let row = rows.first().ok_or_else(|| Error::Protocol {
+            doing: LOOKING,
+            problem: "no row".to_owned(),
+        })?;
+        let number =
+            |place: usize| -> Result<i64, Error> { row.try_get(place).map_err(|error| Error::sql(LOOKING, error)) };
+        let (xid, since_us) = (number(0)?, number(1)?);
+        for target in &targets {
+            floors.entry(target.table.clone()).or_insert_with(|| {
+                tracing::info!(
+                    table = target.table,
+                    "rows that are written from now on are removed once they are old and delivered; rows from before stay"
+                );
+                Floor {
+                    of: target.floor.of.clone(),
+                    xid,
+                    since_us,
+                }
+            });
+        }
+    }
     for target in &mut targets {
-        target.floor = *floors.entry(target.table.clone()).or_insert_with(|| {
-            tracing::info!(
-                table = target.table,
-                "rows that are written from now on are removed once they are old and delivered; rows from before stay"
-            );
-            next
-        });
+        if let Some(floor) = floors.get(&target.table) {
+            target.floor = floor.clone();
+        }
     }
     Ok(targets)
 }
 
-/// Whether a row is older than `$2` milliseconds, by a column of this type; `None` for a type that does not tell.
-fn is_old(column: &str, kind: &str) -> Option<String> {
+/// A condition on a row of a partitioned table: its partition is in the WAL, and was one when the row was written. A table that is attached
+/// later has rows that were never sent. Rows of the transaction that has created the partition stay.
+fn is_in_partition() -> String {
+    let attached =
+        "(SELECT i.xmin::text::int8 FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+                     WHERE i.inhrelid = tableoid AND c.relkind = 'r' AND c.relpersistence = 'p')";
+    format!("(((xmin::text::int8 - {attached}) % 4294967296) + 4294967296) % 4294967296 BETWEEN 1 AND 2147483647")
+}
+
+/// Whether a row is older than `$2` milliseconds and not from before `$5`, by a column of this type; `None` for a type that does not tell.
+fn is_due(column: &str, kind: &str) -> Option<String> {
     const AGE: &str = "$2 * interval '1 millisecond'";
+    const SINCE: &str = "('1970-01-01 00:00:00+00'::timestamptz + $5 * interval '1 microsecond')";
     Some(match kind {
-        "timestamp with time zone" => format!("{column} < pg_catalog.now() - {AGE}"),
+        "timestamp with time zone" => format!("{column} < pg_catalog.now() - {AGE} AND {column} >= {SINCE}"),
         // As in records: a timestamp without time zone is UTC.
-        "timestamp without time zone" => format!("{column} < (pg_catalog.now() AT TIME ZONE 'UTC') - {AGE}"),
-        "bigint" => format!("{column} < (EXTRACT(epoch FROM pg_catalog.now()) * 1000)::int8 - $2"),
+        "timestamp without time zone" => format!(
+            "{column} < (pg_catalog.now() AT TIME ZONE 'UTC') - {AGE} AND {column} >= ({SINCE} AT TIME ZONE 'UTC')"
+        ),
+        "bigint" => format!(
+            "{column} < (EXTRACT(epoch FROM pg_catalog.now()) * 1000)::int8 - $2 AND {column} >= $5::int8 / 1000"
+        ),
         _ => return None,
     })
 }
@@ -369,11 +444,11 @@ fn is_old(column: &str, kind: &str) -> Option<String> {
 ///
 /// The rows are not locked first: that would need the privilege to update them. A row that is updated meanwhile has another `ctid`, and
 /// stays: the second condition is looked at again for the new row. The first one finds the rows without reading the table.
-fn delete(table: &str, column: &str, is_old: &str) -> String {
+fn delete(table: &str, column: &str, is_due: &str) -> String {
     format!(
         "WITH batch AS MATERIALIZED (
            SELECT tableoid AS part, ctid AS place FROM {table}
-           WHERE {is_old}
+           WHERE {is_due}
              AND ((($1 - xmin::text::int8) % 4294967296) + 4294967296) % 4294967296 BETWEEN 1 AND least($1 - $4, 2147483647)
            ORDER BY {column} LIMIT $3
          ), removed AS (
@@ -399,7 +474,7 @@ mod tests {
             ("integer", false),
             ("date", false),
         ] {
-            assert_eq!(is_old("\"c\"", kind).is_some(), tells, "{kind}");
+            assert_eq!(is_due("\"c\"", kind).is_some(), tells, "{kind}");
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::sanitize::Sanitizer;
 use crate::value::{Value, ValueError};
 
 const NO_LINEAGE: Support = Support::Accepted {
-    why: "it has a meaning only with openlineage.integration.enabled, which must be false",
+    why: "it has a meaning only with openlineage.integration.enabled, which has no effect",
 };
 const NO_HISTORY: Support = Support::Accepted {
     why: "only connectors that read DDL need it; the Postgres connector does not",
@@ -33,7 +33,10 @@ properties! {
                properties are always hidden.");
     const LINEAGE: Property<bool> = Property::new("openlineage.integration.enabled").default("false")
         .text("Sends lineage events to OpenLineage.")
-        .support(Support::Refused { hint: "Walferry does not support OpenLineage; remove the property" });
+        .support(Support::Elsewhere {
+            is: "asks for an integration that Walferry does not have: the records are the same, but nothing is reported to OpenLineage",
+            hint: "remove the property",
+        });
     const LINEAGE_PROPERTY: Property<Option<String>> = Property::new("openlineage.integration.<property>").text("An option of the \
                                                                                                                  OpenLineage integration.").support(NO_LINEAGE);
     const METRIC_TAGS: Property<Option<String>> = Property::new("custom.metric.tags")
