@@ -132,14 +132,17 @@ fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_s
     sql.run(
         "drop table outbox;
          create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
-           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
-         create table outbox_rest partition of outbox default;
-         create table outbox_old partition of outbox for values from (minvalue) to ('2020-01-01')",
+           created_at timestamptz not null default now(), primary key (id, aggregatetype)) partition by list (aggregatetype);
+         create table outbox_order partition of outbox for values in ('order');
+         create table later (like outbox including all)",
     );
     // Whether the connector has ever sent it cannot be known.
     sql.run("insert into outbox values (0, 'order', 'early', 'Created', '0')");
     let mut walferry = start(&outbox);
     outbox.insert("k", 1, 50);
+    // Its row was never sent.
+    sql.run("insert into later values (3, 'later', 'attached', 'Created', '1')");
+    sql.run("alter table outbox attach partition later for values in ('later')");
     // An update gives a row a new transaction id. That is no event.
     sql.run(
         "update outbox set payload = 'early' where id = 0;
@@ -149,9 +152,9 @@ fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_s
     world.kafka.wait_for_records(&outbox.topic("order"), 52);
     wait_for("the delivered rows to be removed", || {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
-        (rows(sql) == 3).then_some(())
+        (rows(sql) == 4).then_some(())
     });
     wait_for_looks(sql);
     let left = sql.value("select string_agg(aggregateid, ',' order by id) from outbox");
-    assert_eq!(left.as_deref(), Some("early,old,young"));
+    assert_eq!(left.as_deref(), Some("early,old,young,attached"));
 }
