@@ -23,18 +23,30 @@ fn start(outbox: &Outbox) -> Walferry {
         ("transforms.outbox.walferry.retention.batch.rows", "30"),
         ("publish.via.partition.root", "true"),
     ]));
-    wait_for("the first look at the outbox", || {
-        let output = walferry.output();
-        output
-            .contains("rows that are written from now on are removed")
-            .then_some(())
-    });
+    wait_for_floors(outbox, &walferry, "rows that are written from now on are removed", 1);
     walferry
+}
+
+/// Waits until the log has said so a number of times, and until rows that are written now are young enough to be removed later.
+#[track_caller]
+fn wait_for_floors(outbox: &Outbox, walferry: &Walferry, message: &str, times: usize) {
+    wait_for(message, || {
+        let output = walferry.output();
+        (output.matches(message).count() >= times).then_some(())
+    });
+    outbox.database.sql().run("select pg_sleep(1.1)");
 }
 
 fn rows(sql: &Sql) -> i64 {
     let count = sql.value("select count(*) from outbox").expect("a number");
     count.parse().expect("a number")
+}
+
+/// A figure of the outbox in the metrics, if it is there.
+fn figure(walferry: &Walferry, connector: &str, name: &str) -> Option<f64> {
+    let metrics = walferry.get("/metrics")?.body;
+    let line = format!("walferry_outbox_{name}{{connector=\"{connector}\",table=\"public.outbox\"}} ");
+    metrics.lines().find_map(|text| text.strip_prefix(&line)?.parse().ok())
 }
 
 #[track_caller]
@@ -103,7 +115,19 @@ fn delivered_rows_are_removed_and_rows_that_kafka_lacks_stay() {
         "rows that Kafka lacks were removed"
     );
 
+    let figure = |name| figure(&walferry, "cleanup", name);
+    wait_for("the rows that wait to be counted", || {
+        figure("unconfirmed_rows").filter(|rows| (50.0..=102.0).contains(rows))
+    });
+    wait_for("the oldest of them to be more than a second old", || {
+        figure("unconfirmed_seconds").filter(|seconds| *seconds > 1.0)
+    });
+    assert!(figure("bytes").is_some_and(|bytes| bytes > 8_192.0));
+
     drop(paused);
+    wait_for("no row to wait", || {
+        (figure("unconfirmed_rows") == Some(0.0) && figure("unconfirmed_seconds") == Some(0.0)).then_some(())
+    });
     wait_until_empty(&outbox, &mut walferry);
     // All events are there, and none for the rows that were removed.
     let records = kafka.wait_for_records(&outbox.topic("order"), 202);
@@ -143,18 +167,92 @@ fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_s
     // Its row was never sent.
     sql.run("insert into later values (3, 'later', 'attached', 'Created', '1')");
     sql.run("alter table outbox attach partition later for values in ('later')");
+    wait_for_floors(&outbox, &walferry, "the table has new partitions", 1);
     // An update gives a row a new transaction id. That is no event.
     sql.run(
-        "update outbox set payload = 'early' where id = 0;
+        "update outbox set payload = 'unsent' where id in (0, 3);
          insert into outbox values (1, 'order', 'old', 'Created', '1', '2019-01-01');
-         insert into outbox values (2, 'order', 'young', 'Created', '1', now() + interval '1 hour')",
+         insert into outbox values (2, 'order', 'young', 'Created', '1', now() + interval '1 hour');
+         insert into outbox values (4, 'later', 'sent', 'Created', '1')",
     );
     world.kafka.wait_for_records(&outbox.topic("order"), 52);
+    world.kafka.wait_for_records(&outbox.topic("later"), 1);
     wait_for("the delivered rows to be removed", || {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
-        (rows(sql) == 4).then_some(())
+        (rows(sql) <= 4).then_some(())
     });
     wait_for_looks(sql);
     let left = sql.value("select string_agg(aggregateid, ',' order by id) from outbox");
     assert_eq!(left.as_deref(), Some("early,old,young,attached"));
+    wait_for("the partitions to be counted", || {
+        figure(&walferry, "cleanup_parts", "partitions").filter(|partitions| *partitions == 2.0)
+    });
+}
+
+/// The other table has rows that were never sent.
+#[test]
+fn rows_that_were_never_sent_stay_when_two_tables_swap_names() {
+    let world = world::shared();
+    let outbox = dated_rows(&world.postgres, &world.kafka, "cleanup_swap");
+    let sql = outbox.database.sql();
+    let mut walferry = start(&outbox);
+    let floor = "rows that are written from now on are removed";
+    outbox.insert("k", 1, 10);
+    wait_until_empty(&outbox, &mut walferry);
+
+    // Under its first name, the table is not captured.
+    sql.run("create table outbox_new (like outbox including all)");
+    sql.run("insert into outbox_new values (1, 'order', 'unsent', 'Created', '1')");
+    let publication = outbox.slot();
+    sql.run(&format!(
+        "begin; alter table outbox rename to outbox_old; alter table outbox_new rename to outbox;
+         alter publication {publication} add table outbox; commit"
+    ));
+    wait_for_floors(&outbox, &walferry, floor, 2);
+    // It looks as if it had been written now.
+    sql.run("update outbox set payload = 'again'");
+    outbox.insert("k", 11, 20);
+    world.kafka.wait_for_records(&outbox.topic("order"), 20);
+    wait_for("the delivered rows to be removed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (rows(sql) <= 1).then_some(())
+    });
+    wait_for_looks(sql);
+    let left = sql.value("select string_agg(aggregateid, ',' order by id) from outbox");
+    assert_eq!(left.as_deref(), Some("unsent"));
+    assert_eq!(
+        world.kafka.read(&[outbox.topic("order")]).len(),
+        20,
+        "the other one was never sent"
+    );
+}
+
+#[test]
+fn partitions_of_an_outbox_are_created_before_rows_need_them() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_ahead");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at)",
+    );
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.partitions", "hour"),
+        ("transforms.outbox.walferry.partitions.ahead", "2"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    wait_for("this hour and two more to have partitions", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        let count = sql.value("select count(*) from pg_inherits where inhparent = 'outbox'::regclass")?;
+        (count.parse::<u32>().expect("a number") >= 3).then_some(())
+    });
+    // Without a partition, the insert fails.
+    outbox.insert("k", 1, 5);
+    world.kafka.wait_for_records(&outbox.topic("order"), 5);
+    let name = "select to_char(now() at time zone 'UTC', '\"outbox_\"YYYYMMDD_HH24')";
+    let is_there = format!("select to_regclass(({name})) is not null");
+    assert_eq!(sql.value(&is_there).as_deref(), Some("t"));
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::{fs::OpenOptions, io::Write, path::Path};
-use walferry_testkit::servers::{Surroundings, Walferry, WalferryOptions, wait_for};
+use walferry_testkit::servers::{Postgres, Surroundings, Walferry, WalferryOptions, wait_for};
 use walferry_tests::rest::{self, Compare, Exchange};
 
 use crate::{
@@ -107,6 +107,67 @@ fn fields(validation: &Exchange) -> (Vec<Vec<String>>, Vec<String>) {
     (shape, with_errors)
 }
 
+/// How the definitions of a validation or of a class differ from Kafka Connect's. Walferry may have further ones, of its own options.
+fn definitions_differ(expected: &Exchange, answer: &Exchange) -> Option<String> {
+    type Definitions = Vec<(String, Value)>;
+    let read = |exchange: &Exchange| -> (Vec<String>, Definitions) {
+        let groups = exchange.body["groups"].as_array().cloned().unwrap_or_default();
+        let groups = groups.iter().filter_map(|group| group.as_str().map(ToOwned::to_owned));
+        let of_validation = exchange.body["configs"].as_array();
+        let all = of_validation.or(exchange.body.as_array()).cloned().unwrap_or_default();
+        let definitions = all.into_iter().map(|config| {
+            let (mut definition, value) = match of_validation {
+                Some(_) => (config["definition"].clone(), config["value"].clone()),
+                None => (config, Value::Null),
+            };
+            let name = definition["name"].as_str().unwrap_or_default().to_owned();
+            definition["documentation"] = Value::Null;
+            let mut shown = json!({ "value": value["value"], "visible": value["visible"] });
+            // Versions are Walferry's. What is shown of a wrong value is compared elsewhere.
+            if name.ends_with("plugin.version") {
+                definition["default_value"] = Value::Null;
+                shown = Value::Null;
+            }
+            (name, json!({ "definition": definition, "shown": shown }))
+        });
+        (groups.collect(), definitions.collect())
+    };
+    let ((groups, definitions), (mut answered_groups, mut answered)) = (read(expected), read(answer));
+    let is_own = |name: &str| !definitions.iter().any(|(known, _)| known == name);
+    let own: Vec<String> = answered
+        .iter()
+        .map(|(name, _)| name.clone())
+        .filter(|name| is_own(name))
+        .collect();
+    answered.retain(|(name, _)| !is_own(name));
+    answered_groups.retain(|group| groups.contains(group));
+    let names = |all: &Definitions| -> Vec<String> { all.iter().map(|(name, _)| name.clone()).collect() };
+    if definitions.is_empty() || names(&definitions) != names(&answered) {
+        return Some(format!(
+            "other names or another order\n  Connect:  {:?}\n  Walferry: {:?}",
+            names(&definitions),
+            names(&answered)
+        ));
+    }
+    if groups != answered_groups {
+        return Some(format!(
+            "other groups\n  Connect:  {groups:?}\n  Walferry: {answered_groups:?}"
+        ));
+    }
+    let is_walferrys = |name: &String| name.contains("walferry.") || name.starts_with("errors.deadletterqueue.");
+    if let Some(name) = own.iter().find(|name| !is_walferrys(name)) {
+        return Some(format!("{name} is neither Connect's nor known as Walferry's own"));
+    }
+    let mut pairs = definitions.iter().zip(&answered);
+    let differs = pairs.find(|(expected, answer)| expected.1 != answer.1);
+    differs.map(|(expected, answer)| {
+        format!(
+            "another definition\n  Connect:  {}\n  Walferry: {}",
+            expected.1, answer.1
+        )
+    })
+}
+
 /// How an answer differs from Kafka Connect's, if it does.
 fn difference(compare: Compare, expected: &Exchange, answer: &Exchange) -> Option<String> {
     let differs = |what: &str| {
@@ -123,6 +184,7 @@ fn difference(compare: Compare, expected: &Exchange, answer: &Exchange) -> Optio
         |exchange: &Exchange| message(exchange).and_then(|text| text.lines().next().map(ToOwned::to_owned));
     match compare {
         Compare::Status => None,
+        Compare::Definitions => definitions_differ(expected, answer).map(|what| format!("{}: {what}", expected.ask)),
         Compare::Fields if fields(expected) != fields(answer) => Some(format!(
             "{}: other errors\n  Connect:  {:?}\n  Walferry: {:?}",
             expected.ask,
@@ -158,8 +220,63 @@ fn requests_are_answered_as_kafka_connect_answered_them() {
         port: database.port(),
         database: database.name().to_owned(),
     };
-    replay(&surroundings, &rest::requests(), &rest::recorded());
+    replay(
+        &surroundings,
+        &rest::requests_of("requests.toml"),
+        &rest::recorded_in("recorded.jsonl"),
+    );
     assert_eq!(walferry.terminate(), Some(0));
+}
+
+/// The worker's state is in topics, so that offsets are written as Connect writes them.
+#[test]
+fn mistaken_requests_and_definitions_are_answered_as_kafka_connect_answered_them() {
+    let world = world::shared();
+    let database = world.postgres.database("mistaken");
+    database
+        .sql()
+        .run("create table orders (id bigint primary key, note text); insert into orders values (1, 'a'), (2, null)");
+    let options = WalferryOptions {
+        name: "mistaken".into(),
+        config: serde_json::Map::new(),
+        worker: [
+            "group.id=mistaken",
+            "offset.storage.topic=mistaken_offsets",
+            "offset.storage.replication.factor=1",
+            "offset.storage.partitions=1",
+            "config.storage.topic=mistaken_configs",
+            "config.storage.replication.factor=1",
+            "status.storage.topic=mistaken_states",
+            "status.storage.replication.factor=1",
+            "status.storage.partitions=1",
+        ]
+        .map(ToOwned::to_owned)
+        .to_vec(),
+        bootstrap: world.kafka.bootstrap(),
+        env: Vec::new(),
+    };
+    let surroundings = Surroundings {
+        is_worker: true,
+        without_data_dir: true,
+        ..Surroundings::default()
+    };
+    let mut walferry = Walferry::start_in(options, surroundings);
+    wait_for("the REST API to answer", || {
+        walferry.get("/connectors").filter(|answer| answer.status == 200)
+    });
+    let surroundings = rest::Surroundings {
+        rest: walferry.port(),
+        port: database.port(),
+        database: database.name().to_owned(),
+    };
+    for name in ["malformed", "definitions"] {
+        replay(
+            &surroundings,
+            &rest::requests_of(&format!("{name}.toml")),
+            &rest::recorded_in(&format!("recorded_{name}.jsonl")),
+        );
+    }
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
 
 /// Asks the same, and compares the answers.
@@ -283,6 +400,82 @@ fn connectors_that_came_over_rest_outlast_the_process_as_they_were_wanted() {
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
 
+/// As in Connect: a task whose configuration has not changed goes on, and one that gets another is UNASSIGNED until it runs again.
+#[test]
+fn a_configuration_that_comes_again_restarts_nothing_and_another_one_is_shown_as_in_connect() {
+    let world = world::shared();
+    let one = Outbox::new(&world, "rest_put");
+    let mut walferry = worker(&world, "rest_put", &[]);
+    let put = |walferry: &Walferry, config: serde_json::Map<String, Value>, code: u16| {
+        let answer = walferry.send("PUT", "/connectors/one/config", &Value::Object(config));
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status, code, "{}", answer.body);
+    };
+    put(&walferry, one.config(), 201);
+    one.wait_until_streaming(&mut walferry);
+    one.insert("k", 1, 3);
+    world.kafka.wait_for_records(&one.topic("order"), 3);
+    let walsender = || {
+        let query = format!(
+            "select active_pid from pg_replication_slots where slot_name = '{}'",
+            one.slot()
+        );
+        one.database.sql().value(&query)
+    };
+    let before = walsender();
+    assert!(before.is_some());
+    // The same in another order.
+    put(&walferry, one.config().into_iter().rev().collect(), 200);
+    one.insert("k", 4, 6);
+    world.kafka.wait_for_records(&one.topic("order"), 6);
+    assert_eq!(walsender(), before, "the stream was not touched");
+
+    let states = |walferry: &Walferry| {
+        let answer = walferry.get("/connectors/one/status").expect("an answer");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let status = answer.json();
+        let text = |state: &Value| state.as_str().unwrap_or_default().to_owned();
+        (text(&status["connector"]["state"]), text(&status["tasks"][0]["state"]))
+    };
+    put(&walferry, one.config_with([("poll.interval.ms", "7")]), 200);
+    wait_for("the connector to run with the other configuration", || {
+        for _ in 0..20 {
+            let (connector, task) = states(&walferry);
+            for state in [&connector, &task] {
+                assert!(
+                    ["RUNNING", "UNASSIGNED"].contains(&state.as_str()),
+                    "{connector}, {task}"
+                );
+            }
+        }
+        let now = walsender();
+        (now.is_some() && now != before && states(&walferry).1 == "RUNNING").then_some(())
+    });
+    one.insert("k", 7, 9);
+    crate::outbox::assert_runs(&world.kafka.wait_for_records(&one.topic("order"), 9), &["k"], 9);
+    let topics = walferry.get("/connectors/one/topics").expect("an answer").body;
+    assert_eq!(topics, r#"{"one":{"topics":["rest_put.order"]}}"#);
+
+    // One that is stopped stays so.
+    assert_eq!(
+        walferry.ask("PUT", "/connectors/one/stop").expect("an answer").status,
+        204
+    );
+    wait_for("the connector to stop", || {
+        (states(&walferry).0 == "STOPPED").then_some(())
+    });
+    put(&walferry, one.config(), 200);
+    for _ in 0..20 {
+        assert_eq!(states(&walferry), ("STOPPED".to_owned(), String::new()));
+    }
+    assert_eq!(
+        walferry.ask("PUT", "/connectors/one/resume").expect("an answer").status,
+        202
+    );
+    one.wait_until_streaming(&mut walferry);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
 /// A file is the truth about its connector; over REST it can be read, and its connector can be steered.
 #[test]
 fn a_connector_of_a_file_is_read_only_over_rest_and_others_come_beside_it() {
@@ -314,6 +507,66 @@ fn a_connector_of_a_file_is_read_only_over_rest_and_others_come_beside_it() {
     other.insert("k", 1, 2);
     world.kafka.wait_for_records(&other.topic("order"), 2);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+/// As in Connect, a configuration is returned as it was submitted. Everything else hides what a secret property holds.
+#[test]
+fn a_literal_password_is_in_the_configuration_over_rest_and_nowhere_else() {
+    const PASSWORD: &str = "literal-S3cret";
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "rest_literal");
+    let mut walferry = worker(&world, "rest_literal", &[]);
+    let good = Value::Object(outbox.config_with([("database.password", PASSWORD)]));
+    let refused = Value::Object(outbox.config_with([("database.password", PASSWORD), ("snapshot.mode", PASSWORD)]));
+    let nowhere = Value::Object(outbox.config_with([
+        ("database.password", PASSWORD),
+        ("database.dbname", "there_is_no_such_database"),
+    ]));
+    let failing = Value::Object(outbox.config_with([
+        ("database.password", PASSWORD),
+        ("slot.name", "rest_literal_failing"),
+        ("publication.name", "there_is_no_such_publication"),
+        ("publication.autocreate.mode", "disabled"),
+    ]));
+    for (name, config, code) in [
+        ("literal", &good, 201),
+        ("failing", &failing, 201),
+        ("refused", &refused, 400),
+        ("nowhere", &nowhere, 400),
+    ] {
+        let answer = walferry.send("POST", "/connectors", &json!({ "name": name, "config": config }));
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status, code, "{}", answer.body);
+        assert!(code == 201 || !answer.body.contains(PASSWORD), "{}", answer.body);
+    }
+    outbox.wait_until_streaming(&mut walferry);
+    wait_for("the other one to fail", || {
+        let status = walferry.get("/connectors/failing/status")?;
+        status.body.contains("there_is_no_such_publication").then_some(())
+    });
+    for path in ["/connectors/literal", "/connectors/literal/config"] {
+        let answer = walferry.get(path).expect("an answer");
+        assert!(
+            answer.body.contains(PASSWORD),
+            "{path} returns what was submitted: {}",
+            answer.body
+        );
+    }
+    for path in [
+        "/connectors/literal/status",
+        "/connectors/failing/status",
+        "/connectors?expand=status",
+        "/connectors/literal/offsets",
+        "/ready",
+        "/slots",
+        "/metrics",
+        "/ui",
+    ] {
+        let answer = walferry.get(path).expect("an answer");
+        assert!(!answer.body.contains(PASSWORD), "{path}: {}", answer.body);
+    }
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert!(!walferry.output().contains(PASSWORD), "{}", walferry.output());
 }
 
 #[test]
@@ -396,7 +649,10 @@ fn make_fifo(path: &Path) {
 #[test]
 fn a_config_provider_that_hangs_holds_up_only_its_own_connector() {
     let world = world::shared();
-    let (good, hanging) = (Outbox::new(&world, "rest_good"), Outbox::new(&world, "rest_hanging"));
+    // A server of its own: transactions of other tests would hold up the connector's slot, for longer than a request may wait.
+    let postgres = Postgres::start();
+    let outbox = |name: &str| Outbox::on(&postgres, &world.kafka, name);
+    let (good, hanging) = (outbox("rest_good"), outbox("rest_hanging"));
     let fifo = walferry_testkit::servers::folder("fifo").join("secrets.properties");
     make_fifo(&fifo);
     let mut walferry = worker(&world, "rest_hangs", &[]);

@@ -6,7 +6,7 @@ use std::{
         atomic::{AtomicBool, AtomicI64, Ordering::SeqCst},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -78,6 +78,20 @@ fn latest(kafka: &Kafka, topic: &str) -> Vec<Record> {
     latest
 }
 
+/// The last record of the status topic about something; `None` if there is none, or a tombstone.
+fn state_record(kafka: &Kafka, key: &str) -> Option<Value> {
+    let records = latest(kafka, "connect-status");
+    let record = records.iter().find(|record| record.key_text() == Some(key))?;
+    serde_json::from_str(record.value_text()?).ok()
+}
+
+#[track_caller]
+fn wait_for_state(kafka: &Kafka, key: &str, state: &str) {
+    wait_for(&format!("{key} to be {state}"), || {
+        (state_record(kafka, key)?["state"] == state).then_some(())
+    });
+}
+
 /// One event after another, each in a transaction of its own, until it is dropped.
 struct Writes {
     written: Arc<AtomicI64>,
@@ -86,8 +100,9 @@ struct Writes {
 }
 
 impl Writes {
-    fn start(world: &World, outbox: &Outbox) -> Self {
-        let (written, stop) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicBool::new(false)));
+    /// `before` events are there already.
+    fn start(world: &World, outbox: &Outbox, before: i64) -> Self {
+        let (written, stop) = (Arc::new(AtomicI64::new(before)), Arc::new(AtomicBool::new(false)));
         let (counts, stopping) = (written.clone(), stop.clone());
         let sql = world.postgres.in_database(outbox.database.name());
         let thread = thread::spawn(move || {
@@ -114,6 +129,40 @@ impl Writes {
     }
 }
 
+/// Rows that were there before the connector. Its snapshot reads them.
+const EXISTING: i64 = 10;
+/// After a crash, Connect sends again what it has sent since it last stored an offset: `offset.flush.interval.ms` in the worker file of
+/// these tests, and at most `offset.flush.timeout.ms` for that.
+const CONNECT_REPEATS_MS: i64 = 1_000 + 5_000;
+
+/// After an orderly end, the status topic says that nobody runs connectors `one` and `two`. The second one was stopped, so it has no task.
+#[track_caller]
+fn assert_nobody_runs(kafka: &Kafka, who: &str) {
+    let states = [
+        "status-connector-one",
+        "status-task-one-0",
+        "status-connector-two",
+        "status-task-two-0",
+    ];
+    let states = states.map(|key| state_record(kafka, key).map(|record| record["state"].clone()));
+    let unassigned = Some(Value::from("UNASSIGNED"));
+    assert_eq!(
+        states,
+        [unassigned.clone(), unassigned.clone(), unassigned, None],
+        "{who}"
+    );
+}
+
+/// The offsets of connector `one`, oldest first: the partition, and whether Walferry has written it.
+fn offsets_of_one(kafka: &Kafka, server: &str) -> Vec<(i32, bool)> {
+    let key = format!(r#"["one",{{"server":"{server}"}}]"#);
+    let records = kafka.read(&["connect-offsets".into()]);
+    let of_one = records.iter().filter(|record| record.key_text() == Some(&key));
+    of_one
+        .map(|record| (record.partition, record.header_text("walferry.offset").is_some()))
+        .collect()
+}
+
 #[test]
 fn a_connector_goes_from_connect_to_walferry_and_back_three_times_while_rows_are_written() {
     let world = world::shared();
@@ -122,13 +171,16 @@ fn a_connector_goes_from_connect_to_walferry_and_back_three_times_while_rows_are
         Outbox::on(&world.postgres, &kafka, "takeover"),
         Outbox::on(&world.postgres, &kafka, "takeover_two"),
     );
-    let mut connect = Connect::start(&kafka);
-    connect.create("one", &one.config());
+    // Connect creates the topic of offsets. Where the key of a connector is in it depends on the number of partitions that are there.
+    let start_connect = || Connect::start_with(&kafka, &["offset.storage.partitions=5"]);
+    let mut connect = start_connect();
+    one.insert("k", 1, EXISTING);
+    connect.create("one", &one.config_with([("snapshot.mode", "initial")]));
     connect.create("two", &two.config());
     connect.stop("two");
     let file = json!({ "connector.class": "FileStreamSource", "file": "/dev/null", "topic": "elsewhere" });
     connect.create("file", file.as_object().expect("an object"));
-    let writes = Writes::start(&world, &one);
+    let writes = Writes::start(&world, &one, EXISTING);
     let moved = |beyond: i64| {
         let topic = one.topic("order");
         wait_for("records to arrive", || {
@@ -145,6 +197,9 @@ fn a_connector_goes_from_connect_to_walferry_and_back_three_times_while_rows_are
     for round in 0..rounds {
         let hard = round % 2 == 1;
         connect.end(hard);
+        if !hard {
+            assert_nobody_runs(&kafka, "Connect");
+        }
         moves.push((kafka.read(&[one.topic("order")]).len(), "Connect", hard));
         let mut walferry = start(&kafka, &format!("takeover{round}"));
         wait_for_turn(&mut walferry);
@@ -166,9 +221,10 @@ fn a_connector_goes_from_connect_to_walferry_and_back_three_times_while_rows_are
             walferry.kill();
         } else {
             assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+            assert_nobody_runs(&kafka, "Walferry");
         }
         moves.push((kafka.read(&[one.topic("order")]).len(), "Walferry", hard));
-        connect = Connect::start(&kafka);
+        connect = start_connect();
         wait_for("the connector to run", || {
             (state(connect.port(), "one")? == "RUNNING").then_some(())
         });
@@ -186,17 +242,49 @@ fn a_connector_goes_from_connect_to_walferry_and_back_three_times_while_rows_are
     };
     wait_for("the last row", || values().contains(&written).then_some(()));
     connect.end(false);
-    assert_runs(&kafka.read(&[one.topic("order")]), &["k"], written);
+    let records = kafka.read(&[one.topic("order")]);
+    assert_runs(&records, &["k"], written);
     let values = values();
+    for row in 1..=EXISTING {
+        let times = values.iter().filter(|value| **value == row).count();
+        assert_eq!(times, 1, "row {row} was read again by another snapshot");
+    }
+    let sent_ms = |at: usize| records[at].timestamp_ms.expect("every record has a time");
     for (number, (at, who, hard)) in moves.iter().enumerate() {
         let end = moves.get(number + 1).map_or(values.len(), |(at, ..)| *at);
         let furthest = values[..*at].iter().max().copied().unwrap_or_default();
-        let again = values[*at..end].iter().filter(|value| **value <= furthest).count();
+        let again: Vec<i64> = values[*at..end]
+            .iter()
+            .copied()
+            .filter(|value| *value <= furthest)
+            .collect();
         let how = if *hard { "is killed" } else { "ends in order" };
-        println!("{who} {how} after {at} records: {again} are sent again");
+        println!("{who} {how} after {at} records: {} are sent again", again.len());
+        // At an orderly end, Walferry stores what was delivered. Connect may start at the transaction that was the last.
+        if *who == "Walferry" && !*hard {
+            assert!(again.len() <= 1, "{again:?} are sent again after an orderly end");
+        }
+        if let Some(oldest) = again.iter().min() {
+            let first = values.iter().position(|value| value == oldest).expect("it was sent");
+            let window_ms = sent_ms(at - 1) - sent_ms(first);
+            assert!(
+                window_ms <= CONNECT_REPEATS_MS,
+                "{who} {how}: what was sent {window_ms} ms before is sent again; Connect repeats at most {CONNECT_REPEATS_MS} ms"
+            );
+        }
     }
     let repeated = values.len() as i64 - written;
     println!("{written} rows in {} moves, {repeated} sent again", moves.len());
+    // Both have found the same partition for the key.
+    assert_eq!(kafka.ends(&["connect-offsets".into()]).len(), 5);
+    let offsets = offsets_of_one(&kafka, "takeover");
+    for by_walferry in [false, true] {
+        assert!(offsets.iter().any(|(_, by)| *by == by_walferry), "{offsets:?}");
+    }
+    assert!(
+        offsets.iter().all(|(partition, _)| *partition == offsets[0].0),
+        "{offsets:?}"
+    );
 }
 
 #[test]
@@ -212,7 +300,7 @@ fn single_connectors_are_taken_from_a_cluster_that_runs_on_while_rows_are_writte
     connect.create("two", &two.config());
     let file = json!({ "connector.class": "FileStreamSource", "file": "/dev/null", "topic": "elsewhere" });
     connect.create("file", file.as_object().expect("an object"));
-    let writes = Writes::start(&world, &one);
+    let writes = Writes::start(&world, &one, 0);
     kafka.wait_for_records(&one.topic("order"), 50);
     let taking = |arguments: &[&str]| Surroundings {
         is_worker: true,
@@ -396,6 +484,35 @@ fn an_offset_in_a_file_that_is_ahead_of_the_one_in_the_topic_is_not_passed_over(
         assert!(trace.contains(&text), "{text}: {trace}");
     }
     assert!(walferry.output().contains("WF0610"), "{}", walferry.output());
+    // The status topic says so in Connect's form, also after the end of the process and after its restart.
+    wait_for_state(&kafka, "status-task-one-0", "FAILED");
+    let task = state_record(&kafka, "status-task-one-0").expect("it is there");
+    let names: Vec<&str> = task
+        .as_object()
+        .expect("an object")
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(names, ["state", "trace", "worker_id", "generation", "version"]);
+    assert_eq!(task["worker_id"], walferry.admin());
+    assert_eq!(task["trace"], trace, "the trace of the REST API");
+    assert!(
+        trace.starts_with("org.apache.kafka.connect.errors.ConnectException: "),
+        "{trace}"
+    );
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert_eq!(
+        state_record(&kafka, "status-task-one-0").expect("it is there")["state"],
+        "FAILED"
+    );
+    assert_eq!(
+        state_record(&kafka, "status-connector-one").expect("it is there")["state"],
+        "UNASSIGNED"
+    );
+    walferry.start_again();
+    wait_for_turn(&mut walferry);
+    wait_for_state(&kafka, "status-connector-one", "RUNNING");
+    wait_for_state(&kafka, "status-task-one-0", "FAILED");
     // As the hint says: the file is moved away.
     std::fs::remove_file(default_dir.join("one").join("offset.json")).expect("it is there");
     let answer = walferry.ask("POST", "/connectors/one/restart?includeTasks=true&onlyFailed=true");
@@ -409,7 +526,7 @@ fn an_offset_in_a_file_that_is_ahead_of_the_one_in_the_topic_is_not_passed_over(
 #[test]
 fn a_second_walferry_on_the_same_topics_waits_and_takes_over_when_the_first_is_gone() {
     let world = world::shared();
-    let kafka = Kafka::start();
+    let mut kafka = Kafka::start();
     let one = Outbox::on(&world.postgres, &kafka, "standby");
     let mut first = start(&kafka, "first");
     wait_for_turn(&mut first);
@@ -466,8 +583,11 @@ fn a_second_walferry_on_the_same_topics_waits_and_takes_over_when_the_first_is_g
         let task = find("status-task-one-0")?;
         (find("status-connector-one")?.contains("RUNNING") && task.contains("RUNNING")).then_some(())
     });
+    // Kafka is away, too, when it becomes the turn of the second one.
+    kafka.stop(true);
     first.kill();
     one.insert("k", 6, 9);
+    kafka.start_again();
     wait_for_turn(&mut second);
     one.wait_until_streaming(&mut second);
     let records = kafka.wait_for_records(&one.topic("order"), 9);
@@ -560,10 +680,253 @@ fn a_walferry_that_stood_still_or_lost_kafka_writes_nothing_more_and_waits_for_i
         (first.output().matches("WF0712").count() > output.matches("WF0712").count()).then_some(())
     });
     kafka.start_again();
-    let records = kafka.wait_for_records(&one.topic("order"), 200);
+    // Records may have come twice, so their number alone does not tell.
+    let records = wait_for("all events", || {
+        let records = kafka.read(&[one.topic("order")]);
+        let events: std::collections::BTreeSet<_> = records.iter().map(|record| record.value.clone()).collect();
+        (events.len() == 200).then_some(records)
+    });
     assert_runs(&records, &["k"], 200);
     assert!(!first.output().contains("WF0315"), "{}", first.output());
     assert_eq!(first.terminate(), Some(0), "{}", first.output());
+}
+
+/// The records of the status topic about a connector `name` that has sent records to one topic.
+fn keys_of(name: &str, topic: &str) -> [String; 3] {
+    [
+        format!("status-connector-{name}"),
+        format!("status-task-{name}-0"),
+        format!("status-topic-{topic}:connector-{name}"),
+    ]
+}
+
+#[test]
+fn connectors_of_files_run_beside_those_of_the_topics_and_all_keep_their_state_there() {
+    let world = world::shared();
+    let kafka = Kafka::start();
+    let (one, two) = (
+        Outbox::on(&world.postgres, &kafka, "of_file"),
+        Outbox::on(&world.postgres, &kafka, "of_topic"),
+    );
+    let mut worker: Vec<String> = WORKER.iter().map(ToString::to_string).collect();
+    worker.push("rest.advertised.host.name=walferry-1".into());
+    let options = WalferryOptions {
+        name: "one".into(),
+        worker,
+        ..one.options(one.config())
+    };
+    let surroundings = Surroundings {
+        without_data_dir: true,
+        ..Surroundings::default()
+    };
+    let mut walferry = Walferry::start_in(options, surroundings);
+    wait_for_turn(&mut walferry);
+    let answer = walferry.send("PUT", "/connectors/two/config", &Value::Object(two.config()));
+    assert_eq!(answer.expect("an answer").status, 201);
+    for outbox in [&one, &two] {
+        outbox.wait_until_streaming(&mut walferry);
+        outbox.insert("k", 1, 3);
+        kafka.wait_for_records(&outbox.topic("order"), 3);
+        outbox.wait_until_confirmed();
+    }
+    assert_eq!(walferry.get("/connectors").expect("an answer").body, r#"["one","two"]"#);
+    let offsets = latest(&kafka, "connect-offsets");
+    for key in [r#"["one",{"server":"of_file"}]"#, r#"["two",{"server":"of_topic"}]"#] {
+        assert!(
+            offsets.iter().any(|record| record.key_text() == Some(key)),
+            "{key}: {offsets:?}"
+        );
+    }
+    let has_config = |name: &str| {
+        let configs = latest(&kafka, "connect-configs");
+        let key = format!("connector-{name}");
+        configs
+            .iter()
+            .any(|record| record.key_text() == Some(&key) && record.value.is_some())
+    };
+    assert!(
+        has_config("two") && !has_config("one"),
+        "what is in a file is not copied into the topic"
+    );
+    let status = walferry.get("/connectors/one/status").expect("an answer").json();
+    assert_eq!(
+        status["connector"]["worker_id"],
+        format!("walferry-1:{}", walferry.port())
+    );
+    let topics = |walferry: &Walferry, name: &str| {
+        let answer = walferry.get(&format!("/connectors/{name}/topics")).expect("an answer");
+        answer.json()[name]["topics"].clone()
+    };
+    assert_eq!(topics(&walferry, "one"), json!(["of_file.order"]));
+    let about_one = keys_of("one", "of_file.order");
+    let about_two = keys_of("two", "of_topic.order");
+    for (keys, name, topic) in [
+        (&about_one, "one", "of_file.order"),
+        (&about_two, "two", "of_topic.order"),
+    ] {
+        for key in &keys[..2] {
+            wait_for_state(&kafka, key, "RUNNING");
+        }
+        let record = wait_for("the topic to be told", || state_record(&kafka, &keys[2]));
+        let told = &record["topic"];
+        assert!(told["discoverTimestamp"].is_u64(), "{record}");
+        assert_eq!(
+            (&told["name"], &told["connector"], &told["task"]),
+            (&topic.into(), &name.into(), &0.into())
+        );
+    }
+
+    // After an orderly end, nobody runs them.
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    for key in about_one[..2].iter().chain(&about_two[..2]) {
+        assert_eq!(
+            state_record(&kafka, key).expect("it is there")["state"],
+            "UNASSIGNED",
+            "{key}"
+        );
+    }
+
+    let bootstrap = kafka.bootstrap();
+    let command = [
+        "check",
+        "--config",
+        "connector.json",
+        "--worker",
+        "worker.properties",
+        "--admin",
+        "127.0.0.1:0",
+    ];
+    let checked = walferry.command_at([
+        command[0],
+        command[1],
+        command[2],
+        command[3],
+        command[4],
+        command[5],
+        command[6],
+        "--bootstrap-servers",
+        &bootstrap,
+    ]);
+    let checked = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(
+        checked.contains("a start continues from the stored offset"),
+        "{checked}"
+    );
+
+    // The file is another one now, with the name of a connector in the topics: it overwrites this connector's configuration.
+    walferry.options().name = "two".into();
+    walferry.options().config = two.config_with([("poll.interval.ms", "7")]);
+    walferry.start_again();
+    wait_for_turn(&mut walferry);
+    assert_eq!(walferry.get("/connectors").expect("an answer").body, r#"["two"]"#);
+    let output = walferry.output();
+    assert!(
+        output.contains("connector.json") && output.contains("overwrites"),
+        "{output}"
+    );
+    let config = walferry.get("/connectors/two/config").expect("an answer").json();
+    assert_eq!(config["poll.interval.ms"], "7");
+    wait_for("the configuration in the topic", || {
+        let configs = latest(&kafka, "connect-configs");
+        let record = configs
+            .iter()
+            .find(|record| record.key_text() == Some("connector-two"))?;
+        record.value_text()?.contains(r#""poll.interval.ms":"7""#).then_some(())
+    });
+    let answer = walferry.ask("DELETE", "/connectors/two").expect("an answer");
+    assert_eq!(answer.status, 403, "{}", answer.body);
+    // Of a connector that is gone, nothing stays but its offset.
+    wait_for("the states of the other one to be removed", || {
+        about_one
+            .iter()
+            .all(|key| state_record(&kafka, key).is_none())
+            .then_some(())
+    });
+
+    // Topics are remembered until they are reset.
+    assert_eq!(topics(&walferry, "two"), json!(["of_topic.order"]));
+    two.wait_until_streaming(&mut walferry);
+    let answer = walferry.ask("PUT", "/connectors/two/topics/reset").expect("an answer");
+    assert_eq!(answer.status, 202);
+    assert_eq!(topics(&walferry, "two"), json!([]));
+    wait_for("the tombstone of the topic", || {
+        state_record(&kafka, &about_two[2]).is_none().then_some(())
+    });
+    two.insert("k", 4, 5);
+    assert_runs(&kafka.wait_for_records(&two.topic("order"), 5), &["k"], 5);
+    assert_eq!(topics(&walferry, "two"), json!(["of_topic.order"]));
+    wait_for("the topic to be told again", || state_record(&kafka, &about_two[2]));
+    two.wait_until_confirmed();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+
+    // An earlier time without these topics has left a newer offset in the default data directory: it is not passed over.
+    let offset =
+        json!({ "lsn": 1_000_000_000_000_u64, "lsn_proc": 1_000_000_000_000_u64, "lsn_commit": 1_000_000_000_000_u64 });
+    let offsets = walferry.config_file().with_file_name("offsets.json");
+    std::fs::write(&offsets, offset.to_string()).expect("the scratch folder can be written");
+    let which = ["--config", "connector.json", "--data-dir", "state/walferry"];
+    let imported = walferry.command_at([
+        "offsets",
+        "import",
+        which[0],
+        which[1],
+        which[2],
+        which[3],
+        "offsets.json",
+    ]);
+    assert!(imported.status.success(), "{imported:?}");
+    walferry.start_again();
+    assert_eq!(walferry.wait(), Some(4), "{}", walferry.output());
+    let output = walferry.output();
+    for text in ["WF0610", "E8/D4A51000", "state/walferry", "in the offset topic"] {
+        assert!(output.contains(text), "{text}: {output}");
+    }
+    wait_for_state(&kafka, &about_two[1], "FAILED");
+    assert_eq!(
+        state_record(&kafka, &about_two[0]).expect("it is there")["state"],
+        "UNASSIGNED"
+    );
+}
+
+#[test]
+fn the_slot_is_not_confirmed_before_the_offset_topic_has_acknowledged() {
+    let world = world::shared();
+    let kafka = Kafka::start();
+    let one = Outbox::on(&world.postgres, &kafka, "unacknowledged");
+    let mut walferry = start(&kafka, "unacknowledged");
+    wait_for_turn(&mut walferry);
+    let answer = walferry.send("PUT", "/connectors/one/config", &Value::Object(one.config()));
+    assert_eq!(answer.expect("an answer").status, 201);
+    one.wait_until_streaming(&mut walferry);
+    one.insert("k", 1, 3);
+    kafka.wait_for_records(&one.topic("order"), 3);
+    one.wait_until_confirmed();
+    let compact = ("cleanup.policy", "compact");
+    kafka.configure_topic("connect-offsets", &[compact, ("max.message.bytes", "1")]);
+    let mut rows = 3;
+    // The broker may apply the setting a moment later.
+    wait_for("the offset to be refused", || {
+        rows += 1;
+        one.insert("k", rows, rows);
+        walferry.output().contains("did not accept a record").then_some(())
+    });
+    one.insert("k", rows + 1, rows + 3);
+    rows += 3;
+    let end = one.wal_end();
+    kafka.wait_for_records(&one.topic("order"), rows as usize);
+    // Several offsets and status updates would have been sent meanwhile.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert!(
+            one.confirmed() < end,
+            "the slot has moved, and the offset is not stored"
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
+    kafka.configure_topic("connect-offsets", &[compact]);
+    one.wait_until_confirmed();
+    assert_runs(&kafka.read(&[one.topic("order")]), &["k"], rows);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
 
 #[test]

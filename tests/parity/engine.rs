@@ -19,6 +19,8 @@ pub(crate) trait Engine {
     fn failure(&mut self) -> Option<String>;
     /// Removes the connector, if there is one, with its offsets.
     fn remove(&mut self);
+    /// Processor time that its process has used so far, in milliseconds; 0 if it does not run.
+    fn processor_ms(&self) -> u64;
 }
 
 /// The original.
@@ -103,6 +105,10 @@ impl Engine for Debezium {
             self.connect().remove(&connector);
         }
     }
+
+    fn processor_ms(&self) -> u64 {
+        self.connect().processor_ms().unwrap_or(0)
+    }
 }
 
 fn running(task: Task) -> Result<(), String> {
@@ -176,5 +182,9 @@ impl Engine for ThisWalferry {
 
     fn remove(&mut self) {
         self.program = None;
+    }
+
+    fn processor_ms(&self) -> u64 {
+        self.program.as_ref().and_then(Walferry::processor_ms).unwrap_or(0)
     }
 }

@@ -2,11 +2,13 @@
 //! own: the same workload through both, and the records compared byte for byte. One test per case file.
 //!
 //! Run by `cargo xtask test parity`. With `--twin` a second Debezium stands in Walferry's place: what
-//! those two differ in, the comparison must mask. `cargo xtask golden record` keeps what Debezium sent.
+//! those two differ in, the comparison must mask. `cargo xtask golden record` keeps what Debezium sent. `cargo xtask bench
+//! --beside-debezium` measures what a row costs each of them.
 
 mod engine;
 mod golden;
 mod run;
+mod speed;
 
 use engine::{Debezium, Engine, ThisWalferry};
 use libtest_mimic::{Arguments, Trial};
@@ -63,6 +65,9 @@ fn main() -> ExitCode {
         Ok("record") => Mode::Record,
         _ => Mode::Compare,
     };
+    if env::var("WALFERRY_PARITY").as_deref() == Ok("speed") {
+        return speed::measure();
+    }
     arguments.test_threads.get_or_insert(WORLDS);
     let idle = Arc::new(Idle::default());
     let trials = case::all().into_iter().map(|case| {

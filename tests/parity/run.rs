@@ -68,6 +68,7 @@ pub(crate) fn run(
         {
             *part = part.take().map(|bytes| schemas.shown(bytes));
         }
+        records.extend(registered(registry));
     }
     engines.iter_mut().for_each(|engine| engine.remove());
     if !failures.is_empty() {
@@ -83,6 +84,20 @@ pub(crate) fn run(
             .collect()
     };
     Ok(records.into_iter().map(masked).collect())
+}
+
+/// The schemas of a registry as records of a topic of their own, so that they are compared, too. Ids in headers say nothing about them.
+fn registered(registry: &Registry) -> impl Iterator<Item = Record> {
+    let record = |(name, text): (String, String)| Record {
+        topic: "(registered schemas)".into(),
+        partition: 0,
+        offset: 0,
+        timestamp_ms: None,
+        key: Some(name.into_bytes()),
+        value: Some(text.into_bytes()),
+        headers: Vec::new(),
+    };
+    registry.registered().into_iter().map(record)
 }
 
 fn play(

@@ -1,9 +1,18 @@
-//! `cargo xtask golden record-rest`: asks a real Kafka Connect the requests of `requests.toml`, and keeps its answers.
+//! `cargo xtask golden record-rest`: asks a real Kafka Connect the requests of the files beside this one, and keeps its answers. With
+//! the variable `WALFERRY_REST_ONLY=PART` it asks those of files whose names hold PART.
 
-use std::fs;
+use std::{collections::BTreeMap, env, fs};
 
+use serde_json::{Value, json};
 use walferry_testkit::servers::{Connect, Kafka, Postgres};
-use walferry_tests::rest::{LINES, Request, Surroundings, folder, jaas, requests, requests_of, without_documentation};
+use walferry_tests::rest::{Compare, LINES, Request, Surroundings, folder, jaas, requests_of, without_documentation};
+
+/// Requests, and the answers to them.
+const FILES: [(&str, &str); 3] = [
+    ("requests.toml", "recorded.jsonl"),
+    ("malformed.toml", "recorded_malformed.jsonl"),
+    ("definitions.toml", "recorded_definitions.jsonl"),
+];
 
 fn main() {
     let (postgres, kafka) = (Postgres::start(), Kafka::start());
@@ -24,8 +33,17 @@ fn main() {
         port: database.port(),
         database: database.name().to_owned(),
     };
-    record(&surroundings, &requests(), "recorded.jsonl");
+    let part = env::var("WALFERRY_REST_ONLY").unwrap_or_default();
+    for (requests, recorded) in FILES.into_iter().filter(|(file, _)| file.contains(&part)) {
+        record(&surroundings, &requests_of(requests), recorded);
+    }
+    if "definitions".contains(&part) {
+        record_definitions(&surroundings);
+    }
     drop(connect);
+    if !"doors.toml".contains(&part) {
+        return;
+    }
 
     let option = jaas(&walferry_testkit::servers::folder("jaas"));
     let connect = Connect::start_as(&kafka, &LINES, &[&option]);
@@ -41,8 +59,74 @@ fn record(surroundings: &Surroundings, requests: &[Request], file: &str) {
     for request in requests {
         let mut answer = surroundings.ask(request);
         without_documentation(&mut answer.body);
+        if request.compare == Compare::Definitions {
+            without_recommendations(&mut answer.body);
+        }
         lines += &serde_json::to_string(&answer).expect("an answer is JSON");
         lines.push('\n');
         fs::write(folder().join(file), &lines).expect("the answers can be written");
     }
+}
+
+/// Keeps the definitions of all classes without their texts, which are Kafka's and Debezium's prose. Walferry answers with them.
+fn record_definitions(surroundings: &Surroundings) {
+    let get = |path: &str| {
+        let request = Request {
+            ask: format!("GET {path}"),
+            until: None,
+            headers: BTreeMap::new(),
+            body: None,
+            compare: Compare::All,
+            differs: None,
+        };
+        surroundings.ask(&request).body
+    };
+    let plugins = get("/connector-plugins?connectorsOnly=false");
+    let mut classes: Vec<&str> = plugins
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|plugin| plugin["class"].as_str())
+        .collect();
+    classes.retain(|class| !class.contains("Mirror") && !class.contains("FileStream"));
+    classes.sort_unstable();
+    classes.dedup();
+    let mut lines = String::new();
+    for class in classes {
+        let definitions = get(&format!("/connector-plugins/{class}/config"));
+        // A connector's part is empty for a class that cannot be made.
+        let Some(definitions) = definitions.as_array() else {
+            continue;
+        };
+        let options: Vec<Value> = definitions.iter().map(compact).collect();
+        lines += &json!({ "class": class, "options": options }).to_string();
+        lines.push('\n');
+    }
+    let file = folder().join("../../crates/walferry-admin/src/rest/definitions.jsonl");
+    fs::write(file, lines).expect("the definitions can be written");
+}
+
+/// Empties the lists of values, which are long and are not compared.
+fn without_recommendations(body: &mut Value) {
+    let configs = body.get_mut("configs").and_then(Value::as_array_mut);
+    for config in configs.into_iter().flatten() {
+        config["value"]["recommended_values"] = json!([]);
+    }
+}
+
+/// The members of a definition in the order in which Connect writes them, without the text.
+fn compact(definition: &Value) -> Value {
+    let members = [
+        "name",
+        "type",
+        "required",
+        "default_value",
+        "importance",
+        "group",
+        "order_in_group",
+        "width",
+        "display_name",
+        "dependents",
+    ];
+    members.iter().map(|member| definition[*member].clone()).collect()
 }

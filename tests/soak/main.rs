@@ -2,6 +2,7 @@
 //! servers. Run by `cargo xtask soak`, which says what the options mean.
 
 mod check;
+mod cleanup;
 mod full_disk;
 mod latency;
 mod memory;
@@ -47,6 +48,8 @@ struct Args {
     #[arg(long)]
     again: bool,
     #[arg(long)]
+    cleanup: bool,
+    #[arg(long)]
     latency: bool,
     #[arg(long, default_value_t = 200)]
     rate: u64,
@@ -64,6 +67,8 @@ fn main() -> ExitCode {
         tables::topics(topics)
     } else if args.memory {
         memory::run(args.rows, args.outage_s)
+    } else if args.cleanup {
+        cleanup::run(args.rows, args.kills, args.seed)
     } else if args.latency {
         latency::run(args.rows, args.rate, args.chunk_rows, args.seed)
     } else if args.again {

@@ -30,15 +30,21 @@ impl<'a> Schemas<'a> {
         let registry = self.registry;
         let ask = || registry.ask_own(2, &format!("/ids/globalIds/{id}"));
         let schema = self.known.entry(id).or_insert_with(ask);
-        let mut text = format!("{{\"@id\":{id},\"@schema\":{schema},\"@\":");
-        let mut reader = Reader::new(value, schema);
-        if reader.value(schema, "", &mut text).is_none() || !reader.bytes.is_empty() {
+        // A schema may refer to others by name.
+        let whole = || registry.ask_own(2, &format!("/ids/globalIds/{id}?dereference=true"));
+        match read(value, schema).or_else(|| read(value, &whole())) {
+            Some(text) => format!("{{\"@id\":{id},\"@schema\":{schema},\"@\":{text}}}").into_bytes(),
             // What the schema does not fit is compared as it is.
-            return bytes;
+            None => bytes,
         }
-        text.push('}');
-        text.into_bytes()
     }
+}
+
+/// A whole value as JSON.
+fn read(value: &[u8], schema: &Value) -> Option<String> {
+    let (mut text, mut reader) = (String::new(), Reader::new(value, schema));
+    reader.value(schema, "", &mut text)?;
+    reader.bytes.is_empty().then_some(text)
 }
 
 struct Reader<'a> {

@@ -50,6 +50,8 @@ pub enum Compare {
     FirstLine,
     /// Of a validation: the status, the members of its parts, and which properties have errors.
     Fields,
+    /// Of a validation or of a class: the definitions, in order.
+    Definitions,
 }
 
 /// What a worker answered.
@@ -123,12 +125,7 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("rest")
 }
 
-/// All requests, in order.
-pub fn requests() -> Vec<Request> {
-    requests_of("requests.toml")
-}
-
-/// Those of a file.
+/// All requests of a file, in order.
 pub fn requests_of(file: &str) -> Vec<Request> {
     #[derive(Deserialize)]
     struct File {
@@ -138,12 +135,7 @@ pub fn requests_of(file: &str) -> Vec<Request> {
     toml::from_str::<File>(&text).expect("the requests are TOML").request
 }
 
-/// What Kafka Connect answered to them.
-pub fn recorded() -> Vec<Exchange> {
-    recorded_in("recorded.jsonl")
-}
-
-/// The answers that a file holds.
+/// The answers of Kafka Connect that a file holds.
 pub fn recorded_in(file: &str) -> Vec<Exchange> {
     let text = fs::read_to_string(folder().join(file)).expect("the answers can be read");
     let exchanges = text.lines().map(|line| serde_json::from_str(line).expect("an answer"));
@@ -218,8 +210,9 @@ impl Surroundings {
         }
         let body = body.unwrap_or_default();
         write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).ok()?;
+        let answer = String::from_utf8_lossy(&answer);
         let (head, body) = answer.split_once("\r\n\r\n")?;
         let mut lines = head.lines();
         let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;

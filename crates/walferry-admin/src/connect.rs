@@ -30,17 +30,43 @@ impl<'a> Root<'a> {
     }
 }
 
-/// `GET /health` (KIP-1017). It is about the process alone, so a process that answers is healthy.
+/// `GET /health` (KIP-1017).
 #[derive(Debug, Serialize)]
 pub(crate) struct Health {
+    #[serde(skip)]
+    code: u16,
     status: &'static str,
-    message: &'static str,
+    message: String,
 }
 
-pub(crate) const HEALTHY: Health = Health {
-    status: "healthy",
-    message: "Worker has completed startup and is ready to handle requests.",
-};
+impl Health {
+    fn new(code: u16, status: &'static str, message: String) -> Self {
+        Self { code, status, message }
+    }
+
+    pub(crate) fn healthy() -> Self {
+        let message = "Worker has completed startup and is ready to handle requests.";
+        Self::new(200, "healthy", message.to_owned())
+    }
+
+    /// It has nothing to do until another process ends.
+    pub(crate) fn waiting(why: &str) -> Self {
+        Self::new(200, "healthy", format!("Worker has completed startup. {why}"))
+    }
+
+    pub(crate) fn starting(why: &str) -> Self {
+        Self::new(503, "starting", format!("Worker is still starting up. {why}"))
+    }
+
+    pub(crate) fn unhealthy(why: &str) -> Self {
+        let message = "Worker was unable to handle this request and may be unable to handle other requests.";
+        Self::new(500, "unhealthy", format!("{message} {why}"))
+    }
+
+    pub(crate) const fn code(&self) -> u16 {
+        self.code
+    }
+}
 
 /// The body of every error.
 #[derive(Debug, Serialize)]

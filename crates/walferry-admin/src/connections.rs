@@ -37,8 +37,8 @@ use crate::guard::HEADER_BYTES;
 
 /// Time limit for the header of a request.
 const HEADER: Duration = Duration::from_secs(10);
-/// How long after the beginning of its last request a connection lasts. A client that reads an answer slowly or sends a body slowly
-/// has no more time than one that is idle.
+/// How long a connection lasts on which nothing happens. A client that sends a body slowly or reads an answer slowly has no more time than
+/// an idle one. The time in which Walferry works on an answer does not count: `guard` limits it.
 const IDLE: Duration = Duration::from_secs(30);
 /// Pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -76,41 +76,71 @@ impl Limits {
 
 /// An open connection.
 #[derive(Debug)]
-struct Open {
-    /// When its last request began; before the first, when it was accepted.
-    asked: Mutex<Instant>,
+pub(crate) struct Open {
+    state: Mutex<State>,
     /// Signalled when another connection needs its place.
     closed: Notify,
     ended: AtomicBool,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct State {
+    /// When its last request began, or when that request's answer was ready. Before the first request, when it was accepted.
+    moved: Instant,
+    /// Walferry works on an answer.
+    works: bool,
+}
+
+/// Walferry works on an answer, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Work(Arc<Open>);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.moves(false);
+    }
+}
+
 impl Open {
     fn new() -> Self {
+        let state = State {
+            moved: Instant::now(),
+            works: false,
+        };
         Self {
-            asked: Mutex::new(Instant::now()),
+            state: Mutex::new(state),
             closed: Notify::new(),
             ended: AtomicBool::new(false),
         }
     }
 
-    fn asked(&self) -> Instant {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> State {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn asks(&self) {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    fn moves(&self, works: bool) {
+        let moved = Instant::now();
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State { moved, works };
+    }
+
+    /// The whole request is here, and Walferry begins to work on the answer. This may take longer than a connection may be idle.
+    pub(crate) fn works(self: &Arc<Self>) -> Work {
+        self.moves(true);
+        Work(self.clone())
     }
 
     /// Waits until it has been idle for too long, or another connection needs its place.
     async fn over(&self, idle: Duration) -> &'static str {
         loop {
-            let end = self.asked() + idle;
+            let state = self.state();
+            let now = Instant::now();
+            let end = if state.works { now + idle } else { state.moved + idle };
+            if end <= now {
+                return "it was idle";
+            }
             tokio::select! {
                 () = self.closed.notified() => return "another one needs its place",
                 () = sleep_until(end) => {}
-            }
-            if self.asked() + idle <= Instant::now() {
-                return "it was idle";
             }
         }
     }
@@ -174,7 +204,11 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 fn close_oldest(open: &mut VecDeque<Arc<Open>>) {
-    let oldest = (0..open.len()).min_by_key(|&place| open[place].asked());
+    // A client that waits for its answer is the last one to lose its connection.
+    let oldest = (0..open.len()).min_by_key(|&place| {
+        let state = open[place].state();
+        (state.works, state.moved)
+    });
     if let Some(oldest) = oldest.and_then(|place| open.remove(place)) {
         oldest.closed.notify_one();
     }
@@ -246,7 +280,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     open.ended.store(true, Relaxed);
 }
 
-/// The routes, with a note of when they were asked.
+/// The routes. They learn on which connection a request came.
 struct Asked {
     router: TowerToHyperService<Router>,
     open: Arc<Open>,
@@ -257,15 +291,16 @@ impl Service<Request<Incoming>> for Asked {
     type Error = Infallible;
     type Future = <TowerToHyperService<Router> as Service<Request<Body>>>::Future;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.open.asks();
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        self.open.moves(false);
+        request.extensions_mut().insert(self.open.clone());
         self.router.call(request.map(Body::new))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::routing::get;
+    use axum::{Extension, routing::get};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -279,7 +314,15 @@ mod tests {
         let stop = watch::Sender::new(false);
         let router = Router::new()
             .route("/", get(|| async { "here" }))
-            .route("/large", get(|| async { "x".repeat(64 * 1024 * 1024) }));
+            .route("/large", get(|| async { "x".repeat(64 * 1024 * 1024) }))
+            .route(
+                "/slow",
+                get(|Extension(open): Extension<Arc<Open>>| async move {
+                    let _work = open.works();
+                    sleep(Duration::from_millis(500)).await;
+                    "here"
+                }),
+            );
         let limits = Limits {
             connections,
             header,
@@ -297,10 +340,16 @@ mod tests {
     }
 
     async fn ask(socket: &mut TcpStream) -> bool {
-        socket
-            .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            .await
-            .unwrap();
+        ask_for(socket, "/").await
+    }
+
+    async fn ask_for(socket: &mut TcpStream, path: &str) -> bool {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        socket.write_all(request.as_bytes()).await.unwrap();
+        read_answer(socket).await
+    }
+
+    async fn read_answer(socket: &mut TcpStream) -> bool {
         let mut answer = Vec::new();
         while !answer.ends_with(b"here") {
             let read = tokio::time::timeout(LONG, socket.read_buf(&mut answer)).await;
@@ -355,6 +404,29 @@ mod tests {
         // Whether it ends with an error or not: the answer is not whole.
         let _ = tokio::time::timeout(LONG, slow.read_to_end(&mut got)).await.unwrap();
         assert!(got.len() < 64 * 1024 * 1024, "{} bytes", got.len());
+    }
+
+    #[tokio::test]
+    async fn a_client_gets_its_answer_however_long_the_work_on_it_takes() {
+        let (address, _stop) = endpoint(4, LONG, Duration::from_millis(100)).await;
+        let mut patient = TcpStream::connect(address).await.unwrap();
+        assert!(ask_for(&mut patient, "/slow").await);
+        assert!(closed(&mut patient).await, "then it is idle");
+
+        // Others that need a place take that of an idle client.
+        let (address, _stop) = endpoint(4, LONG, LONG).await;
+        let mut patient = TcpStream::connect(address).await.unwrap();
+        patient
+            .write_all(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .await
+            .unwrap();
+        let mut others = Vec::new();
+        for _ in 0..8 {
+            let mut other = TcpStream::connect(address).await.unwrap();
+            assert!(ask(&mut other).await);
+            others.push(other);
+        }
+        assert!(read_answer(&mut patient).await);
     }
 
     #[tokio::test]

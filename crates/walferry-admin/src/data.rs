@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use walferry_engine::status::Incident;
+use walferry_engine::status::{Incident, Outbox};
 use walferry_pgoutput::Lsn;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     observation::{Observation, SnapshotProgress, load},
     process::Process,
     slots::{self, SeenBy},
-    verdict::Verdict,
+    verdict::{Verdict, beside_seconds_left},
 };
 
 /// The process with its connectors.
@@ -44,6 +44,8 @@ struct Connector {
     latency: Latencies,
     totals: Totals,
     snapshot: SnapshotProgress,
+    /// The incremental snapshot that runs.
+    incremental: Option<IncrementalView>,
     topics: Vec<Topic>,
     /// Number of topics, including those that are not in `topics`.
     topic_count: usize,
@@ -52,6 +54,15 @@ struct Connector {
     warnings: Vec<String>,
     incidents: Vec<IncidentView>,
     slots: SeenBy,
+    outboxes: Vec<Outbox>,
+    table_change: Option<TableChangeView>,
+}
+
+/// The last change of the columns of a captured table.
+#[derive(Debug, Serialize)]
+struct TableChangeView {
+    at: Option<String>,
+    change: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -78,6 +89,40 @@ struct Totals {
     set_aside: u64,
     connects: u64,
     restarts: u64,
+    outbox_removed: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct IncrementalView {
+    /// The table that is being read.
+    table: String,
+    rows: u64,
+    rows_estimate: Option<u64>,
+    /// Estimated rows that are left, by table.
+    rows_left: BTreeMap<String, u64>,
+    tables: usize,
+    tables_left: usize,
+    paused: bool,
+    seconds: f64,
+    seconds_left: Option<f64>,
+}
+
+impl IncrementalView {
+    fn of(observed: &Observation<'_>) -> Option<Self> {
+        let (beside, begun_us) = observed.status.incremental()?;
+        let seconds = (observed.now_us - begun_us).max(0) as f64 / 1e6;
+        Some(Self {
+            seconds,
+            seconds_left: beside_seconds_left(&beside, seconds),
+            table: beside.table,
+            rows: beside.rows,
+            rows_estimate: beside.rows_estimate,
+            rows_left: beside.rows_left.into_iter().collect(),
+            tables: beside.tables,
+            tables_left: beside.tables_left,
+            paused: beside.is_paused,
+        })
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -150,8 +195,10 @@ impl Connector {
                 set_aside: load(&c.set_aside),
                 connects: observed.stream.connects,
                 restarts: load(&c.restarts),
+                outbox_removed: load(&c.outbox_removed),
             },
             snapshot: observed.snapshot(),
+            incremental: IncrementalView::of(observed),
             topic_count: topics.len(),
             topics: topics
                 .into_iter()
@@ -172,6 +219,11 @@ impl Connector {
                 .map(IncidentView::from)
                 .collect(),
             slots,
+            outboxes: observed.status.outboxes(),
+            table_change: observed.status.table_change().map(|(change, at_us)| TableChangeView {
+                at: human::instant(at_us),
+                change: change.to_string(),
+            }),
         }
     }
 }

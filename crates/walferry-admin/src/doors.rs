@@ -67,7 +67,7 @@ pub(crate) enum Permission {
 }
 
 /// Paths about the process alone, for tools that watch it. Their answers need no password.
-const OPEN_TO_ALL: [&str; 1] = ["/health"];
+const OPEN_TO_ALL: [&str; 2] = ["/health", "/live"];
 /// Paths that a scraper's token allows.
 const OPEN_TO_SCRAPERS: [&str; 3] = ["/metrics", "/slots", "/ready"];
 

@@ -7,45 +7,71 @@ use std::fmt::{self, Display, Write as _};
 
 use walferry_telemetry::Metric;
 
+use crate::otlp::Points;
+
 /// `Content-Type` of the text.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The text while it is written.
-#[derive(Debug, Default)]
-pub(crate) struct Exposition {
-    text: String,
+/// The metrics while they are written.
+#[derive(Debug)]
+pub(crate) enum Exposition {
+    /// For Prometheus.
+    Text(String),
+    /// For an OpenTelemetry collector.
+    Points(Points),
 }
 
 /// Collects the samples of one metric. A metric without samples is not written.
 pub(crate) struct Samples<'a> {
-    text: &'a mut String,
+    out: &'a mut Exposition,
     metric: &'a Metric,
     written: bool,
+}
+
+impl Default for Exposition {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
 }
 
 impl Exposition {
     /// Writes one metric with all its samples.
     pub(crate) fn metric(&mut self, metric: &Metric, write: impl FnOnce(&mut Samples<'_>)) {
         write(&mut Samples {
-            text: &mut self.text,
+            out: self,
             metric,
             written: false,
         });
     }
 
+    /// The text. Empty if it is not text that was written.
     pub(crate) fn finish(self) -> String {
-        self.text
+        match self {
+            Self::Text(text) => text,
+            Self::Points(_) => String::new(),
+        }
     }
 }
 
 impl Samples<'_> {
     /// A sample; `values` are those of the metric's labels, in their order.
     pub(crate) fn add(&mut self, values: &[&str], value: impl Display) {
+        if let Exposition::Points(points) = self.out {
+            // Every value is a number.
+            if let Ok(value) = value.to_string().parse() {
+                points.number(self.metric, values, value);
+            }
+            return;
+        }
         self.line("", values, None, value);
     }
 
     /// A histogram: the count in each bucket, of which the last has no bound.
     pub(crate) fn add_histogram(&mut self, values: &[&str], bounds: &[f64], counts: &[u64], sum: f64) {
+        if let Exposition::Points(points) = self.out {
+            points.histogram(self.metric, values, bounds, counts, sum);
+            return;
+        }
         let bounds = bounds.iter().copied().chain([f64::INFINITY]);
         let mut cumulated = 0;
         for (bound, count) in bounds.zip(counts) {
@@ -63,12 +89,15 @@ impl Samples<'_> {
 
     fn line(&mut self, suffix: &str, values: &[&str], more: Option<(&str, &str)>, value: impl Display) {
         debug_assert_eq!(values.len(), self.metric.labels.len(), "{}", self.metric.name);
-        let Metric { name, kind, text, .. } = self.metric;
+        let Metric {
+            name, kind, text: help, ..
+        } = self.metric;
+        let Exposition::Text(text) = &mut *self.out else { return };
         if !self.written {
             self.written = true;
-            let _ = writeln!(self.text, "# HELP {name} {text}\n# TYPE {name} {}", kind.word());
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", kind.word());
         }
-        let _ = write!(self.text, "{name}{suffix}");
+        let _ = write!(text, "{name}{suffix}");
         let labels = self
             .metric
             .labels
@@ -78,11 +107,11 @@ impl Samples<'_> {
             .chain(more);
         let mut before = '{';
         for (label, value) in labels {
-            let _ = write!(self.text, "{before}{label}=\"{}\"", Escaped(value));
+            let _ = write!(text, "{before}{label}=\"{}\"", Escaped(value));
             before = ',';
         }
         let end = if before == '{' { "" } else { "}" };
-        let _ = writeln!(self.text, "{end} {value}");
+        let _ = writeln!(text, "{end} {value}");
     }
 }
 

@@ -6,18 +6,23 @@
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use axum::{
-    extract::{Request, State},
+    body::{Body, Bytes},
+    extract::{FromRequest, Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header, uri::Authority},
     middleware::Next,
     response::Response,
 };
+use jiff::Timestamp;
+use tokio::time::timeout;
 
 use crate::{
     Resources,
     connect::ErrorBody,
+    connections::Open,
     doors::Permission,
     routes::{EntryPoint, Shown, json, refused},
     settings::RestSettings,
@@ -26,8 +31,14 @@ use crate::{
 /// Maximum size of a request's body in bytes.
 pub(crate) const BODY_BYTES: usize = 1024 * 1024;
 
+/// The answer to a longer one.
+const TOO_LONG: &str = "The body is longer than 1 MiB.";
+
 /// Maximum size of a request's header in bytes: its first line, and all names and values with their separators.
 pub(crate) const HEADER_BYTES: usize = 64 * 1024;
+
+/// What a process answers that does not work yet.
+const IN_STANDBY: [&str; 3] = ["/health", "/live", "/metrics"];
 
 /// Passes on a request if this listener answers it and the client may send it.
 pub(crate) async fn guard(
@@ -59,13 +70,13 @@ pub(crate) async fn guard(
                 response
             }
             Permission::Granted | Permission::Unknown => match &settings.standby {
-                Some(why) if !matches!(request.uri().path().trim_end_matches('/'), "/health" | "/metrics") => {
-                    error(StatusCode::SERVICE_UNAVAILABLE, &why.text())
+                Some(standby) if !IN_STANDBY.contains(&request.uri().path().trim_end_matches('/')) => {
+                    error(StatusCode::SERVICE_UNAVAILABLE, &standby.why())
                 }
                 _ => {
                     let base = Base::of(place, &request);
                     request.extensions_mut().insert(base);
-                    next.run(request).await
+                    answered(request, next, settings.time_limit).await
                 }
             },
         },
@@ -85,6 +96,37 @@ pub(crate) async fn guard(
         }
     }
     response
+}
+
+/// Reads the whole request, and lets its route answer it within a time limit.
+async fn answered(request: Request, next: Next, limit: Duration) -> Response {
+    let (parts, body) = request.into_parts();
+    let mut reading = Request::new(body);
+    // They have the limit of the body's size.
+    reading.extensions_mut().clone_from(&parts.extensions);
+    let body = match Bytes::from_request(reading, &()).await {
+        Ok(body) => body,
+        Err(refused) if refused.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            return error(StatusCode::PAYLOAD_TOO_LARGE, TOO_LONG);
+        }
+        Err(_) => return error(StatusCode::BAD_REQUEST, "The body of the request did not arrive whole."),
+    };
+    // While Walferry works, the connection is not idle.
+    let _work = parts.extensions.get::<Arc<Open>>().map(Open::works);
+    let what = format!("{} {}", parts.method, parts.uri.path());
+    let began = Timestamp::now();
+    let answer = next.run(Request::from_parts(parts, Body::from(body)));
+    match timeout(limit, answer).await {
+        Ok(response) => response,
+        // Connect begins its text in the same way.
+        Err(_) => error(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            &format!(
+                "Request timed out. The worker is currently answering {what}, which began at {began:.3}. If the request changes something, \
+                 this may still happen. Look at the state before you send the request again."
+            ),
+        ),
+    }
 }
 
 /// The scheme and the host that the client used.
@@ -148,9 +190,15 @@ fn refusal<B>(
             "The header is longer than 64 KiB.",
         ));
     }
+    if !is_text(request.uri().path()) {
+        return Some((
+            StatusCode::BAD_REQUEST,
+            "The path of the request is not UTF-8 in which special characters are written as % and two hexadecimal digits.",
+        ));
+    }
     let length = text(headers, header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     if length.is_some_and(|length| length > BODY_BYTES as u64) {
-        return Some((StatusCode::PAYLOAD_TOO_LARGE, "The body is longer than 1 MiB."));
+        return Some((StatusCode::PAYLOAD_TOO_LARGE, TOO_LONG));
     }
     // A request with a complete URL names the host there.
     let host = match request.uri().authority() {
@@ -180,6 +228,26 @@ fn refusal<B>(
         "The request comes from a web page of another origin. This endpoint answers only its own page and programs that are not browsers. \
          To allow pages of that origin, add it to access.control.allow.origin in the worker file.",
     ))
+}
+
+/// Whether a path is text after its `%XX` are decoded.
+fn is_text(path: &str) -> bool {
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        let byte = match byte {
+            b'%' => {
+                let mut digit = || Some(char::from(bytes.next()?).to_digit(16)? as u8);
+                match (digit(), digit()) {
+                    (Some(high), Some(low)) => high << 4 | low,
+                    _ => return false,
+                }
+            }
+            byte => byte,
+        };
+        decoded.push(byte);
+    }
+    str::from_utf8(&decoded).is_ok()
 }
 
 /// The connection reads in pieces, and notices an endless header only at the end of a piece. So the received bytes are counted, too.
@@ -324,6 +392,23 @@ mod tests {
         assert_eq!(request(64 * 1024), 200);
         assert_eq!(request(64 * 1024 + 1), 431);
         assert_eq!(request(70_000), 431);
+    }
+
+    #[test]
+    fn paths_are_utf8_in_percent_signs() {
+        for (path, expected) in [
+            ("/connectors/a%20b%C3%BC", true),
+            ("/connectors/ü", true),
+            ("/connectors/%F0%9F%98%80", true),
+            ("/connectors/%FF", false),
+            ("/connectors/%C3", false),
+            ("/connectors/%zz", false),
+            ("/connectors/%", false),
+            ("/connectors/%1", false),
+            ("/connectors/%ED%A0%BD", false),
+        ] {
+            assert_eq!(is_text(path), expected, "{path}");
+        }
     }
 
     #[test]

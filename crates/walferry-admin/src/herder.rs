@@ -78,10 +78,16 @@ pub struct Validation {
     pub errors: Vec<(String, String)>,
     /// Why a reference such as `${file:…}` has no value.
     pub unresolved: Option<String>,
+    /// Defaults that the worker decides, such as its converters.
+    pub defaults: Vec<(&'static str, String)>,
 }
 
 /// The connectors, as the REST API reads and changes them. A method that changes something returns when the change is durable. The
 /// connector may follow later.
+///
+/// # Errors
+/// A promise fails with what Connect's REST API answers: a status and a message, such as 404 for a connector that does not exist, 409 for a
+/// name that is taken, and 500 when the change cannot be made durable.
 pub trait Herder: fmt::Debug + Send + Sync {
     /// Names of all connectors.
     fn names(&self) -> Vec<String>;
@@ -110,8 +116,20 @@ pub trait Herder: fmt::Debug + Send + Sync {
     /// Writes the offsets of a stopped connector: the body of `PATCH`; `None` removes them all.
     fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> Promise<()>;
 
+    /// The topics that a connector has sent records to since they were last reset. None for an unknown connector.
+    fn topics(&self, name: &str) -> Vec<String>;
+
+    /// Forgets these topics. Each is remembered again with its next record.
+    ///
+    /// # Errors
+    /// Nothing can be changed in this process.
+    fn reset_topics(&self, name: &str) -> Result<(), Refused>;
+
     /// All classes that connectors may name.
     fn plugins(&self) -> Vec<Plugin>;
+
+    /// Is kept once the part of the process that makes changes has come to it.
+    fn answers(&self) -> Promise<()>;
 }
 
 /// Shows and controls connectors that are in no book. Their configurations are not shown and cannot be changed.
@@ -119,12 +137,15 @@ pub trait Herder: fmt::Debug + Send + Sync {
 pub struct ReadOnly(pub Arc<dyn Connectors>);
 
 impl ReadOnly {
-    fn refuse<T: Send + 'static>() -> Promise<T> {
-        let refused = Refused::new(
+    fn refused() -> Refused {
+        Refused::new(
             403,
             "The connectors of this process are fixed: they cannot be changed through the REST API.",
-        );
-        Box::pin(async { Err(refused) })
+        )
+    }
+
+    fn refuse<T: Send + 'static>() -> Promise<T> {
+        Box::pin(async { Err(Self::refused()) })
     }
 }
 
@@ -167,8 +188,24 @@ impl Herder for ReadOnly {
         Self::refuse()
     }
 
+    fn topics(&self, name: &str) -> Vec<String> {
+        let mut topics = Vec::new();
+        if let Some(status) = self.0.statuses().iter().find(|status| status.name == name) {
+            status.visit_topics(|topic, _| topics.push(topic.to_owned()));
+        }
+        topics
+    }
+
+    fn reset_topics(&self, _: &str) -> Result<(), Refused> {
+        Err(Self::refused())
+    }
+
     fn plugins(&self) -> Vec<Plugin> {
         Vec::new()
+    }
+
+    fn answers(&self) -> Promise<()> {
+        Box::pin(async { Ok(()) })
     }
 }
 

@@ -16,6 +16,8 @@ const KEPT: usize = 300;
 #[derive(Debug, Default)]
 pub(crate) struct History {
     samples: VecDeque<Sample>,
+    /// When the status was created that the samples are of.
+    created_us: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +48,11 @@ pub(crate) struct Latencies {
 
 impl History {
     pub(crate) fn push(&mut self, observed: &Observation<'_>) {
+        // A new configuration comes with a new status, which counts from zero.
+        if self.created_us != observed.status.created_us {
+            self.samples.clear();
+            self.created_us = observed.status.created_us;
+        }
         if self.samples.len() == KEPT {
             self.samples.pop_front();
         }
@@ -165,5 +172,10 @@ mod tests {
             history.push(&Observation::at(&status, NOW_US + s * S));
         }
         assert_eq!(history.curves().lag_seconds.len(), KEPT);
+        // A new configuration counts anew.
+        let mut newer = Status::new("c", "s");
+        newer.created_us = status.created_us + 1;
+        history.push(&Observation::at(&newer, NOW_US + 1_000 * S));
+        assert_eq!(history.curves().lag_seconds.len(), 1);
     }
 }

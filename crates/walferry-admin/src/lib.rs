@@ -15,6 +15,7 @@ mod history;
 mod human;
 mod metrics;
 mod observation;
+pub mod otlp;
 mod process;
 mod rest;
 mod routes;
@@ -44,7 +45,7 @@ use walferry_engine::{status::Status, supervisor::Connectors};
 pub use crate::{
     cluster::ClusterId,
     doors::{Digested, Doors, User},
-    settings::{HeaderRule, RestSettings, Standby},
+    settings::{HeaderRule, RestSettings, Stage, Standby},
     tls::{Tls, TlsError, without_effect},
 };
 use crate::{
@@ -85,6 +86,11 @@ impl Admin {
             settings: RestSettings::default(),
         }
     }
+}
+
+/// All metrics, as the body of a request to the path `/v1/metrics` of an OpenTelemetry collector.
+pub fn otlp_metrics(admin: &Admin, resource: &Json) -> Json {
+    metrics::otlp(admin, resource)
 }
 
 /// Levels that nobody can change.

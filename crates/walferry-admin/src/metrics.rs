@@ -2,16 +2,19 @@
 
 use std::{fmt::Display, time::SystemTime};
 
+use serde_json::Value as Json;
 use walferry_engine::{
     Disposition, Exit,
-    status::{LATENCY_BOUNDS_US, Phase, Slot},
+    status::{IncrementalEnd, LATENCY_BOUNDS_US, Outbox, Phase, Slot},
 };
 use walferry_telemetry::{Metric, debezium as dbz, metrics as m};
 
 use crate::{
     Admin,
     exposition::{Exposition, Samples},
+    now_us,
     observation::{Observation, PHASE_WORDS, load, load_i64},
+    otlp::Points,
     process::Process,
     verdict::Verdict,
 };
@@ -21,10 +24,23 @@ const WAL_STATUSES: [&str; 4] = ["reserved", "extended", "unreserved", "lost"];
 
 /// The text of `/metrics`.
 pub(crate) fn text(admin: &Admin, process: Option<Process>, now_us: i64) -> String {
+    write(Exposition::default(), admin, process, now_us).finish()
+}
+
+/// The same for an OpenTelemetry collector.
+pub(crate) fn otlp(admin: &Admin, resource: &Json) -> Json {
+    let out = Exposition::Points(Points::new(admin.started, SystemTime::now()));
+    match write(out, admin, Process::own(), now_us()) {
+        Exposition::Points(points) => points.request(resource, admin.version),
+        Exposition::Text(_) => Json::Null,
+    }
+}
+
+fn write(out: Exposition, admin: &Admin, process: Option<Process>, now_us: i64) -> Exposition {
     let statuses = admin.connectors.statuses();
     let observations: Vec<_> = statuses.iter().map(|status| Observation::at(status, now_us)).collect();
     let mut page = Page {
-        out: Exposition::default(),
+        out,
         observations: &observations,
     };
     page.lag();
@@ -36,7 +52,7 @@ pub(crate) fn text(admin: &Admin, process: Option<Process>, now_us: i64) -> Stri
     page.snapshot();
     page.debezium();
     page.process(admin, process);
-    page.out.finish()
+    page.out
 }
 
 struct Page<'a> {
@@ -206,8 +222,30 @@ impl Page<'_> {
             }
         });
         self.value(&m::SET_ASIDE, |observed| Some(load(&observed.counters().set_aside)));
+        self.value(&m::TABLE_CHANGES, |observed| {
+            Some(load(&observed.counters().table_changes))
+        });
         self.value(&m::OUTBOX_REMOVED, |observed| {
             Some(load(&observed.counters().outbox_removed))
+        });
+        self.outbox(&m::OUTBOX_UNCONFIRMED, |outbox| Some(outbox.unconfirmed?.rows));
+        self.outbox(&m::OUTBOX_UNCONFIRMED_AGE, |outbox| Some(outbox.unconfirmed?.seconds));
+        self.outbox(&m::OUTBOX_DEAD, |outbox| Some(outbox.dead_rows));
+        self.outbox(&m::OUTBOX_BYTES, |outbox| Some(outbox.bytes));
+        self.outbox(&m::OUTBOX_PARTITIONS, |outbox| Some(outbox.partitions));
+        self.value(&m::OUTBOX_PARTITIONS_CREATED, |observed| {
+            Some(load(&observed.counters().outbox_partitions))
+        });
+    }
+
+    /// One metric of each outbox table.
+    fn outbox<V: Display>(&mut self, metric: &Metric, value: impl Fn(&Outbox) -> Option<V>) {
+        self.each(metric, |observed, name, samples| {
+            for outbox in observed.status.outboxes() {
+                if let Some(value) = value(&outbox) {
+                    samples.add(&[name, &outbox.table], value);
+                }
+            }
         });
     }
 
@@ -239,7 +277,24 @@ impl Page<'_> {
             Some(u8::from(observed.status.incremental().is_some()))
         });
         self.value(&m::BESIDE_LEFT, |observed| {
-            Some(observed.status.incremental().map_or(0, |beside| beside.tables_left))
+            Some(
+                observed
+                    .status
+                    .incremental()
+                    .map_or(0, |(beside, _)| beside.tables_left),
+            )
+        });
+        self.each(&m::BESIDE_ROWS, |observed, name, samples| {
+            if let Some((beside, _)) = observed.status.incremental() {
+                samples.add(&[name, &beside.table], beside.rows);
+            }
+        });
+        self.each(&m::BESIDE_ROWS_LEFT, |observed, name, samples| {
+            if let Some((beside, _)) = observed.status.incremental() {
+                for (table, rows) in &beside.rows_left {
+                    samples.add(&[name, table], rows);
+                }
+            }
         });
     }
 
@@ -287,9 +342,13 @@ impl Page<'_> {
         });
 
         let snapshot = dbz::SNAPSHOT;
-        let tables = |observed: &Observation<'_>| {
-            let snapshot = observed.snapshot();
-            (snapshot.tables, snapshot.tables_left)
+        // As in Debezium, the snapshot that runs counts, of whichever kind it is.
+        let tables = |observed: &Observation<'_>| match observed.status.incremental() {
+            Some((beside, _)) => (beside.tables as u64, beside.tables_left as u64),
+            None => {
+                let snapshot = observed.snapshot();
+                (snapshot.tables, snapshot.tables_left)
+            }
         };
         let running = |observed: &Observation<'_>| {
             observed.course.phase == Phase::Snapshot || observed.status.incremental().is_some()
@@ -301,19 +360,33 @@ impl Page<'_> {
         });
         self.dbz(&dbz::SNAPSHOT_PAUSED, snapshot, |observed| {
             Some(u8::from(
-                observed.status.incremental().is_some_and(|beside| beside.is_paused),
+                observed
+                    .status
+                    .incremental()
+                    .is_some_and(|(beside, _)| beside.is_paused),
             ))
         });
         self.dbz(&dbz::SNAPSHOT_COMPLETED, snapshot, |observed| {
             let (all, left) = tables(observed);
-            Some(u8::from(all > 0 && left == 0 && !running(observed)))
+            let is_complete = match last_incremental(observed) {
+                Some(last) => last.is_complete,
+                None => all > 0 && left == 0,
+            };
+            Some(u8::from(is_complete && !running(observed)))
         });
         self.dbz(&dbz::SNAPSHOT_ABORTED, snapshot, |observed| {
             let ended = matches!(observed.course.phase, Phase::Failed(_) | Phase::Waiting(_));
-            Some(u8::from(ended && tables(observed).1 > 0))
+            let is_stopped = last_incremental(observed).is_some_and(|last| !last.is_complete) && !running(observed);
+            let is_interrupted = ended && observed.snapshot().tables_left > 0;
+            Some(u8::from(is_stopped || is_interrupted))
         });
         self.dbz(&dbz::SNAPSHOT_SECONDS, snapshot, |observed| {
-            Some(observed.snapshot().seconds.round())
+            let seconds = match (observed.status.incremental(), last_incremental(observed)) {
+                (Some((_, begun_us)), _) => (observed.now_us - begun_us) as f64 / 1e6,
+                (None, Some(last)) => (last.ended_us - last.begun_us) as f64 / 1e6,
+                (None, None) => observed.snapshot().seconds,
+            };
+            Some(seconds.max(0.0).round())
         });
         self.each(&dbz::ROWS_SCANNED, |observed, _, samples| {
             for (table, rows) in observed.status.snapshot_rows() {
@@ -352,7 +425,20 @@ impl Page<'_> {
             self.out
                 .metric(&m::START, |samples| samples.add(&[], since.as_secs_f64()));
         }
+        if let Some((dropped, failed)) = walferry_telemetry::otlp::export().map(|export| export.troubles()) {
+            self.out.metric(&m::OTLP_FAILURES, |samples| samples.add(&[], failed));
+            self.out.metric(&m::OTLP_DROPPED, |samples| samples.add(&[], dropped));
+        }
     }
+}
+
+/// The last incremental snapshot, if no other snapshot has begun after it.
+fn last_incremental(observed: &Observation<'_>) -> Option<IncrementalEnd> {
+    let begun_us = load_i64(&observed.counters().snapshot_begun_us);
+    observed
+        .status
+        .last_incremental()
+        .filter(|last| last.ended_us >= begun_us)
 }
 
 fn limit(observed: &Observation<'_>) -> Option<u64> {
@@ -386,7 +472,7 @@ mod tests {
     use walferry_engine::supervisor::Fixed;
     use walferry_engine::{
         Failure,
-        status::{Status, StreamConnection, Trouble},
+        status::{IncrementalProgress, Status, StreamConnection, Trouble, Unconfirmed},
     };
 
     use super::*;
@@ -424,6 +510,17 @@ mod tests {
         status.count_skipped("delete", 2);
         status.latency.observe(1_500);
         status.warn("acks=1".into());
+        status.set_outboxes(vec![Outbox {
+            table: "public.outbox".into(),
+            unconfirmed: Some(Unconfirmed {
+                rows: 12_000,
+                seconds: 420.5,
+            }),
+            dead_rows: 70,
+            bytes: 8_192,
+            partitions: 9,
+            ..Outbox::default()
+        }]);
         status.set_missing(Some(Default::default()));
         status.set_phase(Phase::Streaming);
         status.set_kafka(Some(Trouble {
@@ -446,7 +543,18 @@ mod tests {
             ..Slot::default()
         });
         status.set_slots(figures);
-        let connectors = Fixed(vec![Arc::new(status), Arc::new(Status::new("silent", "quiet"))]);
+        let silent = Status::new("silent", "quiet");
+        silent.set_incremental(IncrementalProgress {
+            table: "public.items".into(),
+            rows: 40,
+            rows_estimate: Some(100),
+            rows_in_all: 50,
+            rows_left: vec![("public.items".into(), 60), ("public.notes".into(), 7)],
+            tables: 3,
+            tables_left: 2,
+            is_paused: true,
+        });
+        let connectors = Fixed(vec![Arc::new(status), Arc::new(silent)]);
         Admin {
             started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_789_999_000),
             ..Admin::read_only(Arc::new(connectors), "1.2.3")
@@ -481,6 +589,7 @@ mod tests {
 
     #[test]
     fn every_metric_of_the_table_is_served_with_its_type() {
+        walferry_telemetry::otlp::enable();
         let page = page();
         let (samples, types) = parse(&page);
         let table = m::GROUPS.iter().flat_map(|(_, metrics)| *metrics).chain(dbz::METRICS);
@@ -581,6 +690,30 @@ mod tests {
                 r#"walferry_position_lsn{connector="orders",position="delivered"}"#,
                 2_000.0,
             ),
+            (
+                r#"walferry_incremental_snapshot_table_rows{connector="silent",table="public.items"}"#,
+                40.0,
+            ),
+            (
+                r#"walferry_incremental_snapshot_table_rows_left{connector="silent",table="public.items"}"#,
+                60.0,
+            ),
+            (
+                r#"walferry_incremental_snapshot_table_rows_left{connector="silent",table="public.notes"}"#,
+                7.0,
+            ),
+            (
+                r#"walferry_outbox_unconfirmed_rows{connector="orders",table="public.outbox"}"#,
+                12_000.0,
+            ),
+            (
+                r#"walferry_outbox_unconfirmed_seconds{connector="orders",table="public.outbox"}"#,
+                420.5,
+            ),
+            (
+                r#"walferry_outbox_dead_rows{connector="orders",table="public.outbox"}"#,
+                70.0,
+            ),
             (r#"walferry_build_info{version="1.2.3"}"#, 1.0),
             ("process_resident_memory_bytes", 20_971_520.0),
             ("process_start_time_seconds", 1_789_999_000.0),
@@ -612,12 +745,43 @@ mod tests {
             ("SnapshotCompleted", "shop", "snapshot", 1.0),
             ("SnapshotRunning", "shop", "snapshot", 0.0),
             ("SnapshotCompleted", "quiet", "snapshot", 0.0),
+            ("SnapshotRunning", "quiet", "snapshot", 1.0),
+            ("SnapshotPaused", "quiet", "snapshot", 1.0),
+            ("TotalTableCount", "quiet", "snapshot", 3.0),
+            ("RemainingTableCount", "quiet", "snapshot", 2.0),
         ];
         for (name, server, context, value) in cases {
             let name = format!(r#"debezium_metrics_{name}{{plugin="postgres",name="{server}",context="{context}"}}"#);
             assert_eq!(samples.get(name.as_str()), Some(&value), "{name}");
         }
         assert_eq!(samples["kafka_connect_worker_metrics_connector_count"], 2.0);
+    }
+
+    #[test]
+    fn the_last_snapshot_tells_whether_it_is_complete_of_whichever_kind_it_was() {
+        let admin = admin();
+        let values = |is_complete: Option<bool>| {
+            let status = &admin.connectors.statuses()[1];
+            match is_complete {
+                Some(is_complete) => status.end_incremental(is_complete),
+                None => status.set_incremental(IncrementalProgress::default()),
+            }
+            let page = text(&admin, None, NOW_US);
+            let (samples, _) = parse(&page);
+            [
+                "SnapshotRunning",
+                "SnapshotCompleted",
+                "SnapshotAborted",
+                "RemainingTableCount",
+            ]
+            .map(|name| {
+                let name = format!(r#"debezium_metrics_{name}{{plugin="postgres",name="quiet",context="snapshot"}}"#);
+                samples[name.as_str()]
+            })
+        };
+        assert_eq!(values(Some(true)), [0.0, 1.0, 0.0, 0.0]);
+        assert_eq!(values(None), [1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(values(Some(false)), [0.0, 0.0, 1.0, 0.0]);
     }
 
     #[test]

@@ -11,18 +11,16 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{DefaultBodyLimit, Path, State},
-    handler::Handler,
     http::{HeaderValue, StatusCode, header},
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
-    routing::{get, post},
 };
 use serde::Serialize;
-use walferry_engine::status::{Phase, Status};
+use walferry_engine::status::Phase;
 
 use crate::{
     Admin, Door, Resources,
-    connect::{ErrorBody, HEALTHY, Root},
+    connect::ErrorBody,
     data::Data,
     exposition, guard,
     history::History,
@@ -62,8 +60,6 @@ pub(crate) struct Shown {
     pub(crate) place: EntryPoint,
     /// Histories of the connectors, by name.
     histories: Mutex<BTreeMap<String, History>>,
-    /// For connectors whose topics were reset: the number of records that each topic had then.
-    forgotten: Mutex<BTreeMap<String, BTreeMap<String, u64>>>,
 }
 
 pub(crate) type Seen = State<Arc<Shown>>;
@@ -74,7 +70,6 @@ impl Shown {
             admin,
             place,
             histories: Mutex::default(),
-            forgotten: Mutex::default(),
         }
     }
 
@@ -82,23 +77,6 @@ impl Shown {
     pub(crate) fn worker_id(&self) -> String {
         let advertised = self.admin.settings.advertised.clone();
         advertised.unwrap_or_else(|| self.place.address.to_string())
-    }
-
-    pub(crate) fn forgotten_topics(&self, name: &str) -> BTreeMap<String, u64> {
-        let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-        forgotten.get(name).cloned().unwrap_or_default()
-    }
-
-    pub(crate) fn forget_topics_of(&self, status: &Status) {
-        let counts = status.topics().into_iter().map(|(topic, count)| (topic, count.records));
-        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-        forgotten.insert(status.name.clone(), counts.collect());
-    }
-
-    /// The connector is removed. A later connector with its name begins with an empty history.
-    pub(crate) fn forget_topics(&self, name: &str) {
-        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-        forgotten.remove(name);
     }
 
     /// Takes a sample of every connector.
@@ -119,47 +97,40 @@ const PAGE: &str = include_str!("page.html");
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                            img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// All routes. As in Connect, every path may end with a slash.
+rest::resources! {
+    /// What Walferry answers beside Connect's resources.
+    OWN;
+    "/live" => get live;
+    "/ready" => get ready;
+    "/metrics" => get scrape;
+    "/slots" => get all_slots;
+    "/connectors/{name}/signals" => post signal;
+    "/connectors/{name}/notifications" => get notifications;
+    "/ui" => get page;
+    "/ui/data" => get data;
+    "/openapi.json" => get open_api;
+}
+
+/// All routes.
 pub(crate) fn router(shown: Arc<Shown>, place: EntryPoint) -> Router {
-    let routes = Router::new().route("/", get(root).options(|| async { rest::options("HEAD,GET,OPTIONS") }));
-    let routes = rest::resources(rest::at(routes, "/health", get(health)));
-    let routes = at(routes, "/ready", ready);
-    let routes = at(routes, "/metrics", scrape);
-    let routes = at(routes, "/slots", all_slots);
-    let routes = rest::at(routes, "/connectors/{name}/signals", post(signal));
-    let routes = rest::at(routes, "/connectors/{name}/notifications", get(notifications));
-    let routes = at(routes, "/ui", page);
-    let routes = at(routes, "/ui/data", data);
-    let routes = at(routes, "/openapi.json", open_api);
-    routes
+    add(rest::routes())
         .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED) })
         .fallback(|| async { refused(StatusCode::NOT_FOUND) })
-        .layer(DefaultBodyLimit::max(guard::BODY_BYTES))
         .layer(from_fn_with_state((shown.clone(), place), guard::guard))
+        .layer(DefaultBodyLimit::max(guard::BODY_BYTES))
         .with_state(shown)
 }
 
-fn at<T, H>(routes: Router<Arc<Shown>>, path: &'static str, handler: H) -> Router<Arc<Shown>>
-where
-    H: Handler<T, Arc<Shown>>,
-    T: 'static,
-{
-    rest::at(routes, path, get(handler))
-}
-
-/// Connect's resources, for generated clients.
+/// All resources, for generated clients.
 const OPEN_API: &str = include_str!("openapi.json");
 
 async fn open_api() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], OPEN_API).into_response()
 }
 
-async fn root(State(shown): Seen) -> Response {
-    json(StatusCode::OK, &Root::of(&shown.admin).await)
-}
-
-async fn health() -> Response {
-    json(StatusCode::OK, &HEALTHY)
+/// Whatever Kafka and Postgres do, the process answers. So this is what a liveness probe asks.
+async fn live() -> Response {
+    json(StatusCode::OK, &serde_json::json!({ "live": true }))
 }
 
 /// `GET /ready`.
@@ -225,7 +196,7 @@ async fn all_slots(State(shown): Seen) -> Response {
 async fn signal(State(shown): Seen, Path(name): Path<String>, body: Bytes) -> Response {
     let statuses = shown.admin.connectors.statuses();
     match statuses.iter().find(|status| status.name == name) {
-        Some(status) => signals::post(status, &body),
+        Some(status) => signals::post(status, &body).await,
         None => signals::unknown(&name),
     }
 }
@@ -279,3 +250,6 @@ pub(crate) fn refused(code: StatusCode) -> Response {
     *response.status_mut() = code;
     response
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,9 @@
 //! The settings of the REST API, from the worker file.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use axum::http::{HeaderName, HeaderValue};
 
@@ -23,27 +26,47 @@ pub struct RestSettings {
     pub headers: Vec<HeaderRule>,
     /// Who may send requests.
     pub doors: Doors,
-    /// Why this process only waits. All requests except `/health` and `/metrics` are answered with this reason, and the process is not ready.
+    /// How long Walferry may work on the answer to a request. Connect's limit is fixed, too.
+    pub time_limit: Duration,
+    /// How long `/health` waits for an answer. Connect's limit is fixed, too.
+    pub health_time_limit: Duration,
+    /// Why this process does not work yet. Requests are answered with this reason, except those about the process itself.
     pub standby: Option<Standby>,
 }
 
-/// Why a process only waits. The reason may change meanwhile. Clones share it.
+/// Why a process does not work yet. The reason may change meanwhile. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Standby(Arc<Mutex<String>>);
+pub struct Standby(Arc<Mutex<Stage>>);
+
+/// How far a process is that does not work yet, and why: sentences.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// It is starting.
+    Starting(String),
+    /// It has started, and waits for its turn: another process works.
+    Waiting(String),
+}
 
 impl Standby {
-    /// It waits for this reason.
-    pub fn new(why: impl Into<String>) -> Self {
-        Self(Arc::new(Mutex::new(why.into())))
+    /// At this stage.
+    pub fn new(stage: Stage) -> Self {
+        Self(Arc::new(Mutex::new(stage)))
     }
 
-    /// Sets another reason.
-    pub fn set_reason(&self, why: impl Into<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why.into();
+    /// Goes on to another stage.
+    pub fn set(&self, stage: Stage) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stage;
     }
 
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn stage(&self) -> Stage {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Why it does not work yet.
+    pub fn why(&self) -> String {
+        match self.stage() {
+            Stage::Starting(why) | Stage::Waiting(why) => why,
+        }
     }
 }
 
@@ -57,6 +80,8 @@ impl Default for RestSettings {
             origin_methods: Vec::new(),
             headers: Vec::new(),
             doors: Doors::default(),
+            time_limit: Duration::from_secs(90),
+            health_time_limit: Duration::from_secs(10),
             standby: None,
         }
     }

@@ -1,6 +1,6 @@
 //! `POST /connectors/{name}/signals` and `GET /connectors/{name}/notifications`: what Debezium has in JMX.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     body::Bytes,
@@ -9,6 +9,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::timeout;
 use walferry_engine::status::{Signal, Status};
 
 use crate::connect::ErrorBody;
@@ -26,7 +27,12 @@ struct Asked {
 #[derive(Debug, Serialize)]
 struct Accepted<'a> {
     id: &'a str,
+    /// Whether the signal cannot be lost any more: the stored offset contains what it has brought about.
+    stored: bool,
 }
+
+/// How long an answer waits until the signal is stored.
+const STORED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A notification in the form of Debezium's MBean.
 #[derive(Debug, Serialize)]
@@ -39,8 +45,8 @@ struct Notification {
     timestamp: i64,
 }
 
-/// Passes a signal to a connector, which follows it as soon as it streams.
-pub(crate) fn post(status: &Arc<Status>, body: &Bytes) -> Response {
+/// Passes a signal to a connector, which follows it as soon as it streams. The answer says whether a crash may still lose it.
+pub(crate) async fn post(status: &Arc<Status>, body: &Bytes) -> Response {
     let asked: Asked = match serde_json::from_slice(body) {
         Ok(asked) => asked,
         Err(error) => {
@@ -66,10 +72,16 @@ pub(crate) fn post(status: &Arc<Status>, body: &Bytes) -> Response {
             format!("The signal cannot be processed: {why}."),
         );
     }
-    let accepted = Accepted { id: &signal.id };
-    let answer = json(StatusCode::ACCEPTED, &accepted);
-    match status.signals.put(signal.clone()) {
-        Ok(()) => answer,
+    let id = signal.id.clone();
+    match status.signals.put(signal) {
+        Ok(ticket) => {
+            let _ = timeout(STORED_WITHIN, status.signals.until_stored(ticket)).await;
+            let accepted = Accepted {
+                id: &id,
+                stored: status.signals.is_stored(ticket),
+            };
+            json(StatusCode::ACCEPTED, &accepted)
+        }
         Err(_) => refused(
             StatusCode::TOO_MANY_REQUESTS,
             "Too many signals are waiting for the connector, which does not process them: check its status.".to_owned(),

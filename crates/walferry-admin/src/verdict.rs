@@ -5,7 +5,7 @@ use walferry_diagnosis::Kind;
 use walferry_engine::{
     Disposition, Failure,
     gap::Gap,
-    status::{IncrementalProgress, Invalidation, Phase, Slot, StreamConnection, Trouble},
+    status::{IncrementalProgress, Invalidation, Phase, Slot, StreamConnection, Trouble, Unconfirmed},
 };
 
 use crate::{
@@ -49,6 +49,10 @@ const LAG_NOISE_SECONDS: f64 = 3.0;
 const LAG_NOTE_SECONDS: f64 = 60.0;
 /// How long it is told that positions are missing on the server; `walferry offsets show` tells it for ever.
 const NEWS_US: i64 = 7 * 24 * 3600 * 1_000_000;
+/// So many rows of an outbox that are not confirmed are worth a word,
+const OUTBOX_ROWS: u64 = 10_000;
+/// and rows that are older than this.
+const OUTBOX_SECONDS: f64 = 300.0;
 /// Less room than this for a slot is worth a word.
 const SCARCE_BYTES: i64 = 1 << 30;
 
@@ -85,6 +89,7 @@ impl Verdict {
         };
         verdict.judge_slot(observed);
         verdict.tell_missing(observed);
+        verdict.tell_outboxes(observed);
         verdict
     }
 
@@ -305,7 +310,10 @@ impl Verdict {
             _ => Self::new(true, Level::Good, "streaming".into()).and("It is up to date."),
         };
         match observed.status.incremental() {
-            Some(beside) => verdict.and(&beside_the_stream(&beside)),
+            Some((beside, begun_us)) => {
+                let seconds = (observed.now_us - begun_us).max(0) as f64 / 1e6;
+                verdict.and(&beside_the_stream(&beside, seconds))
+            }
             None => verdict,
         }
     }
@@ -361,6 +369,38 @@ impl Verdict {
         let text = human::sentence(&format!("{} (found at {found})", missing.sentence()));
         let hint = "topics may contain rows that the server does not have: see docs/how-to/failover.md";
         self.raise(Level::Note, &text, Some(hint));
+    }
+
+    /// Outboxes in which many rows wait, or one for long, or which have many dead rows. The first two limits are those of the alerts.
+    fn tell_outboxes(&mut self, observed: &Observation<'_>) {
+        for outbox in observed.status.outboxes() {
+            if let Some(waiting) = outbox.unconfirmed
+                && waiting.rows > 0
+                && (waiting.rows > OUTBOX_ROWS || waiting.seconds > OUTBOX_SECONDS)
+            {
+                let more = if waiting.rows >= Unconfirmed::MOST {
+                    " or more"
+                } else {
+                    ""
+                };
+                let text = format!(
+                    "Rows of the outbox {} are not confirmed: {}{more}, the oldest {} old.",
+                    outbox.table,
+                    human::count(waiting.rows),
+                    human::duration(waiting.seconds)
+                );
+                self.raise(Level::Note, &text, None);
+            }
+            if let Some(vacuum) = &outbox.vacuum {
+                let text = format!(
+                    "The outbox {} has {} dead rows and {} live ones: autovacuum does not keep up.",
+                    outbox.table,
+                    human::count(outbox.dead_rows),
+                    human::count(outbox.live_rows)
+                );
+                self.raise(Level::Note, &text, Some(vacuum));
+            }
+        }
     }
 
     fn raise(&mut self, level: Level, text: &str, hint: Option<&str>) {
@@ -420,24 +460,46 @@ fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
     ))
 }
 
-/// How far a snapshot beside the stream is.
-fn beside_the_stream(beside: &IncrementalProgress) -> String {
-    let rows = human::count(beside.rows);
+/// How far a snapshot beside the stream is. It has run for so many seconds.
+fn beside_the_stream(beside: &IncrementalProgress, seconds: f64) -> String {
     let (table, left) = (&beside.table, beside.tables_left);
     let verb = if beside.is_paused { "is paused" } else { "is running" };
-    match left {
-        0 | 1 => format!("An incremental snapshot {verb}: {rows} rows of {table} read."),
-        _ => format!(
-            "An incremental snapshot {verb}: {rows} rows of {table} read, {left} tables left including this one."
-        ),
-    }
+    let rows = match beside.rows_estimate {
+        // Rows come while the table is read.
+        Some(estimate) if estimate > beside.rows => {
+            format!("{} of about {} rows", human::count(beside.rows), human::count(estimate))
+        }
+        _ => format!("{} rows", human::count(beside.rows)),
+    };
+    let tables = match left {
+        0 | 1 => String::new(),
+        _ => format!(", {left} tables left including this one"),
+    };
+    let time = match beside_seconds_left(beside, seconds) {
+        Some(left) if left >= 1.0 => format!(", about {} left", human::duration(left)),
+        _ => String::new(),
+    };
+    format!("An incremental snapshot {verb}: {rows} of {table} read{tables}{time}.")
+}
+
+/// How long it will still take at its pace so far. `None` if that is not known: the rows of a table cannot be estimated, or it has hardly
+/// begun.
+pub(crate) fn beside_seconds_left(beside: &IncrementalProgress, seconds: f64) -> Option<f64> {
+    const SHORTEST_SECONDS: f64 = 5.0;
+    let is_known =
+        beside.rows_left.len() == beside.tables_left && beside.rows_in_all > 0 && seconds >= SHORTEST_SECONDS;
+    let left: u64 = beside.rows_left.iter().map(|(_, rows)| rows).sum();
+    (is_known && !beside.is_paused).then(|| seconds * left as f64 / beside.rows_in_all as f64)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
-    use walferry_engine::{history::MissingPositions, status::Status};
+    use walferry_engine::{
+        history::MissingPositions,
+        status::{Outbox, Status},
+    };
     use walferry_pgoutput::Lsn;
 
     use super::*;
@@ -455,6 +517,54 @@ mod tests {
     /// A connector whose phases were set in real time is judged by a clock that is `later` seconds ahead of it.
     fn verdict(status: &Status, later: i64) -> Verdict {
         Verdict::of(&Observation::at(status, crate::now_us() + later * S))
+    }
+
+    #[test]
+    fn an_incremental_snapshot_says_how_much_is_left() {
+        let beside = |rows, estimate, in_all, left: &[u64], tables_left, is_paused| IncrementalProgress {
+            table: "public.items".into(),
+            rows,
+            rows_estimate: estimate,
+            rows_in_all: in_all,
+            rows_left: left.iter().map(|rows| (format!("t{rows}"), *rows)).collect(),
+            tables: 2,
+            tables_left,
+            is_paused,
+        };
+        let running = "An incremental snapshot is running: ";
+        let cases = [
+            (
+                beside(1000, Some(4000), 1000, &[3000], 1, false),
+                10.0,
+                format!("{running}1,000 of about 4,000 rows of public.items read, about 30 s left."),
+            ),
+            (
+                beside(1000, Some(4000), 1000, &[3000], 1, false),
+                1.0,
+                format!("{running}1,000 of about 4,000 rows of public.items read."),
+            ),
+            // The second table has no statistics.
+            (
+                beside(1000, Some(4000), 1000, &[3000], 2, false),
+                10.0,
+                format!("{running}1,000 of about 4,000 rows of public.items read, 2 tables left including this one."),
+            ),
+            (
+                beside(5000, Some(4000), 9000, &[0, 9000], 2, false),
+                90.0,
+                format!(
+                    "{running}5,000 rows of public.items read, 2 tables left including this one, about 1 min left."
+                ),
+            ),
+            (
+                beside(7, None, 7, &[], 1, true),
+                90.0,
+                "An incremental snapshot is paused: 7 rows of public.items read.".to_owned(),
+            ),
+        ];
+        for (beside, seconds, expected) in cases {
+            assert_eq!(beside_the_stream(&beside, seconds), expected);
+        }
     }
 
     #[test]
@@ -618,6 +728,51 @@ mod tests {
                 verdict.hints,
                 full_s.map(|_| "free space".to_owned()).into_iter().collect::<Vec<_>>()
             );
+        }
+    }
+
+    #[test]
+    fn an_outbox_in_which_many_rows_wait_or_one_for_long_or_with_many_dead_rows_is_worth_a_word() {
+        for (rows, seconds, vacuum, told) in [
+            (0, 900.0, None, None),
+            (10_000, 300.0, None, None),
+            (
+                10_001,
+                1.0,
+                None,
+                Some("Rows of the outbox public.outbox are not confirmed: 10,001, the oldest 1 s old."),
+            ),
+            (
+                1,
+                301.0,
+                None,
+                Some("Rows of the outbox public.outbox are not confirmed: 1, the oldest 5 min old."),
+            ),
+            (
+                0,
+                0.0,
+                Some("ALTER TABLE public.outbox SET (x = 1)"),
+                Some("The outbox public.outbox has 60,000 dead rows and 7 live ones: autovacuum does not keep up."),
+            ),
+        ] {
+            let status = Status::new("orders", "shop");
+            status.set_phase(Phase::Streaming);
+            status.set_outboxes(vec![Outbox {
+                table: "public.outbox".into(),
+                unconfirmed: Some(Unconfirmed { rows, seconds }),
+                live_rows: 7,
+                dead_rows: 60_000,
+                vacuum: vacuum.map(str::to_owned),
+                ..Outbox::default()
+            }]);
+            let verdict = Verdict::of(&Observation::at(&status, NOW_US));
+            assert!(verdict.ready);
+            assert_eq!(verdict.level, if told.is_some() { Level::Note } else { Level::Good });
+            match told {
+                Some(told) => assert!(verdict.reason.contains(told), "{}", verdict.reason),
+                None => assert!(!verdict.reason.contains("outbox"), "{}", verdict.reason),
+            }
+            assert_eq!(verdict.hints, vacuum.map(str::to_owned).into_iter().collect::<Vec<_>>());
         }
     }
 

@@ -66,7 +66,7 @@ impl ValueError {
     }
 }
 
-/// The candidate that is nearest to `text`, if it is near enough to be a slip of the pen.
+/// The candidate that is nearest to `text`, if it is near enough to be a typing mistake.
 pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let text = text.to_ascii_lowercase();
     candidates
@@ -82,8 +82,8 @@ pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate)
 }
 
-/// The name of a property that is nearest to `name`, part by part. Whole names are alike where they share most of their parts, and
-/// mean different things: `max.request.size` is no slip for `max.queue.size`.
+/// The property name that is nearest to `name`, compared part by part. Names that share most of their parts look alike as a whole but
+/// have different meanings: `max.request.size` is not a misspelt `max.queue.size`.
 pub(crate) fn nearest_name<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest(
         name,
@@ -91,7 +91,7 @@ pub(crate) fn nearest_name<'a>(name: &str, candidates: impl IntoIterator<Item = 
     )
 }
 
-/// Whether each part of one name has its like in the other, in their order, but for one part that either has more.
+/// Whether the parts of both names are alike, in order. One of the names may have one additional part.
 fn is_slip(name: &str, candidate: &str) -> bool {
     const APART: [char; 3] = ['.', '_', '-'];
     let (name, candidate) = (name.to_ascii_lowercase(), candidate.to_ascii_lowercase());

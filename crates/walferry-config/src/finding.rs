@@ -1,4 +1,4 @@
-//! What reading a configuration brought to light.
+//! The findings of reading a configuration.
 
 use walferry_diagnosis::{Diagnosis, HIDDEN, Kind, Severity};
 
@@ -38,8 +38,8 @@ impl Findings {
         self.0.extend(other.0);
     }
 
-    /// Hides a secret wherever it stands, also where it has become part of a name. A short one is hidden only as a word of its own,
-    /// for messages may have it as a part of theirs.
+    /// Hides a secret everywhere, even where it is a part of a name. A short secret is hidden only if it is a whole word, because messages may
+    /// contain it as a part of other words.
     pub(crate) fn hide(&mut self, secret: &str) {
         for finding in &mut self.0 {
             let texts = [&mut finding.place, &mut finding.text];

@@ -1,4 +1,4 @@
-//! Files of other kinds, which people hand in where a connector or a worker is meant: what they are, and how they become one.
+//! Recognises files that people pass instead of a connector or a worker file, and says how to convert them.
 
 use std::fmt;
 
@@ -32,9 +32,9 @@ impl fmt::Display for Foreign {
 
 /// What a JSON object is.
 pub(crate) enum Json {
-    /// A connector, or at least nothing else.
+    /// A connector, or an object that is not known to be anything else.
     Connector,
-    /// There is a connector in it: its text.
+    /// It contains a connector, with this text.
     Wrapped(String),
     /// Something else.
     Foreign(Foreign),

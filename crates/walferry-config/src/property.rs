@@ -26,11 +26,11 @@ pub enum Support {
         /// Why nothing is lost by that.
         why: &'static str,
     },
-    /// A name of something else that people write here: it has no effect, and its author should know where it belongs.
+    /// The name of a setting of another system that people write here. It has no effect, and the warning says where it belongs.
     Elsewhere {
         /// What it is, as the end of a sentence that begins with the name.
         is: &'static str,
-        /// What to write instead; `<…>` stands for what the same variable part of the name is, and `<prefix>` for what stands
+        /// What to write instead. `<…>` is replaced by the same variable part of the name, and `<prefix>` by the text
         /// before the name.
         hint: &'static str,
     },
@@ -46,6 +46,7 @@ pub struct Property<T> {
     name: &'static str,
     default: Option<&'static str>,
     required: bool,
+    example: Option<&'static str>,
     text: &'static str,
     support: Support,
     marker: PhantomData<fn() -> T>,
@@ -58,6 +59,7 @@ impl<T> Property<T> {
             name,
             default: None,
             required: false,
+            example: None,
             text: "",
             support: Support::Honoured,
             marker: PhantomData,
@@ -73,6 +75,12 @@ impl<T> Property<T> {
     /// Leaving the property out is a problem.
     pub const fn required(mut self) -> Self {
         self.required = true;
+        self
+    }
+
+    /// A value for the reference page. If the name has variable parts, this is a name with values in their place, `=`, and the value.
+    pub const fn example(mut self, text: &'static str) -> Self {
+        self.example = Some(text);
         self
     }
 
@@ -102,7 +110,7 @@ impl<T> Property<T> {
         self.required
     }
 
-    /// What to do where it is left out: the first sentence of its text says what it is.
+    /// What to do if it is left out: the first sentence of its text, which says what it is.
     pub(crate) fn remedy(&self, full_name: &str) -> String {
         let first = self.text.split_once(". ").map_or(self.text, |(first, _)| first);
         let first = first.trim_end_matches('.');
@@ -125,6 +133,7 @@ impl<T: Value> Property<T> {
             values: T::VALUES,
             default: self.default,
             required: self.required,
+            example: self.example,
             secret: T::SECRET,
             text: self.text,
             support: self.support,
@@ -150,6 +159,8 @@ pub struct Declaration {
     pub default: Option<&'static str>,
     /// Whether leaving it out is a problem.
     pub required: bool,
+    /// The example that the declaration gives. [`Declaration::shown_example`] has one for most others, too.
+    pub example: Option<&'static str>,
     /// Whether the value must never be shown.
     pub secret: bool,
     /// What it does.
@@ -166,6 +177,31 @@ impl Declaration {
     /// The text is not a value of the property's type.
     pub fn check(&self, text: &str) -> Result<(), ValueError> {
         (self.check)(text)
+    }
+
+    /// The name and a value, as a user would write them: the example of the declaration; or a value that is not the default, if there are
+    /// only some; or the default.
+    pub fn shown_example(&self) -> Option<(String, String)> {
+        let named = |value: &str| (self.name.to_owned(), value.to_owned());
+        match self.example {
+            Some(example) if self.is_pattern() => {
+                let (name, value) = example.split_once('=')?;
+                return Some((name.to_owned(), value.to_owned()));
+            }
+            Some(example) => return Some(named(example)),
+            None if self.is_pattern() => return None,
+            None => {}
+        }
+        let refused: &[&str] = match self.support {
+            Support::Except { values, .. } => values,
+            _ => &[],
+        };
+        let is_other = |value: &&&str| {
+            let is = |other: &str| other.eq_ignore_ascii_case(value);
+            !self.default.is_some_and(is) && !refused.iter().any(|refused| is(refused))
+        };
+        let other = self.values.iter().find(is_other).copied();
+        other.or(self.default.filter(|default| !default.is_empty())).map(named)
     }
 
     /// Whether the name has variable parts.
@@ -191,8 +227,8 @@ impl Declaration {
     }
 }
 
-/// Matches a name against a pattern. A part in the middle ends at the first place where the text behind it goes on, the
-/// last one takes the rest; no part is empty.
+/// Matches a name against a pattern. A variable part in the middle ends where the literal text after it first occurs; the
+/// last part takes the rest. No part is empty.
 fn captures<'n>(pattern: &str, name: &'n str) -> Option<Vec<&'n str>> {
     let mut parts = Vec::new();
     let (mut pattern, mut rest) = (pattern, name);

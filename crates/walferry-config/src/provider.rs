@@ -34,7 +34,7 @@ pub trait Lookup {
     }
 }
 
-/// What of Kubernetes holds values.
+/// The Kubernetes resources that hold values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KubernetesKind {
     /// A secret.
@@ -231,7 +231,13 @@ impl Providers {
                 ),
             },
             Some(Provider::File { .. } | Provider::Dir { .. }) if path.is_empty() => {
-                failed("it needs a path and a key of the file".to_owned(), wanted)
+                let hint = match key.rsplit_once('/') {
+                    Some((folder, file)) if key.starts_with('/') && !folder.is_empty() && !file.is_empty() => {
+                        format!("{wanted}, or ${{dir:{folder}:{file}}} if the file contains nothing but the value")
+                    }
+                    _ => wanted,
+                };
+                failed("it needs a path and a key of the file".to_owned(), hint)
             }
             Some(Provider::File { allowed } | Provider::Dir { allowed }) if !allowed.allow(path) => failed(
                 format!("the worker's allowed.paths does not include {path}"),
@@ -552,6 +558,18 @@ pub(crate) mod tests {
                 "{text}"
             );
         }
+    }
+
+    /// As if the file were a mounted secret.
+    #[test]
+    fn a_path_without_a_key_may_be_meant_for_dir() {
+        let mut findings = Findings::default();
+        let text = "${file:/secrets/postgres/password}";
+        Providers::default().resolve("x", text, &World, &mut findings, &mut Vec::new());
+        let hints: Vec<_> = findings.iter().filter_map(|finding| finding.hint.as_deref()).collect();
+        let expected =
+            "write ${file:PATH:KEY}, or ${dir:/secrets/postgres:password} if the file contains nothing but the value";
+        assert_eq!(hints, [expected]);
     }
 
     #[test]

@@ -22,9 +22,9 @@ pub struct Options {
 #[derive(Clone, PartialEq, Eq)]
 struct Entry {
     text: String,
-    /// What the user wrote, where a config provider has resolved it to `text`, which is then as good as secret.
+    /// What the user wrote, if a config provider resolved it to `text`. The resolved text is treated as a secret.
     written: Option<String>,
-    /// `custom.sanitize.pattern` means it.
+    /// Whether `custom.sanitize.pattern` matches the name.
     secret: bool,
 }
 
@@ -99,7 +99,7 @@ impl Options {
         );
     }
 
-    /// Keeps the values of all properties from being shown that look like secrets to a sanitizer.
+    /// Hides the values of all properties that a sanitizer considers secret.
     pub(crate) fn hide(&mut self, sanitizer: &Sanitizer) {
         for (name, entry) in &mut self.entries {
             entry.secret |= sanitizer.is_secret(name);
@@ -125,8 +125,8 @@ impl Options {
         }
     }
 
-    /// Hides in findings what they repeat of the values of their properties, where that may be a secret: what a config provider has
-    /// handed out, and what does not look like a value of the property's type.
+    /// Hides values of properties that findings repeat, if they may be secret: values from a config provider, and values that do not look
+    /// like the property's type.
     pub(crate) fn guard(&self, findings: &mut Findings, declarations: &[&Declaration]) {
         let entries: BTreeMap<_, _> = self
             .entries
@@ -171,7 +171,7 @@ impl Options {
         self.entries.get(name).is_some_and(marked) || Sanitizer::default().is_secret(&self.full_name(name))
     }
 
-    /// Gives an option another name; one that is there under that name already wins.
+    /// Renames an option. If an option of the new name exists already, that one is kept.
     pub(crate) fn rename(&mut self, from: &str, to: &str) {
         if let Some(entry) = self.entries.remove(from) {
             self.entries.entry(to.to_owned()).or_insert(entry);
@@ -189,7 +189,7 @@ impl Options {
     }
 }
 
-/// What a property holds that transforms and converters declare, as far as its name says.
+/// The kind of value of an option of a transform or a converter, guessed from the option's name.
 fn kind_by_name(name: &str) -> &'static str {
     let class = ["type", "class", "converter"].iter().any(|end| name.ends_with(end));
     if class { "class" } else { "string" }
@@ -243,7 +243,7 @@ impl std::fmt::Debug for Options {
 /// use walferry_config::{Options, Property, Reader, properties};
 ///
 /// properties! {
-///     const ROUTE_BY_FIELD: Property<String> = Property::new("route.by.field").default("aggregatetype").text("…");
+///     const ROUTE_BY_FIELD: Property<String> = Property::new("route.by.field").example("topic").default("aggregatetype").text("…");
 ///     const NEGATE: Property<bool> = Property::new("negate").default("false").text("…");
 /// }
 /// let entries = BTreeMap::from([("negate".to_owned(), "yes".to_owned())]);
@@ -288,8 +288,8 @@ impl<'a> Reader<'a> {
 
     /// The value of a property, or its default where it is left out.
     ///
-    /// A value that cannot be read is reported, and something stands in for it: [`finish`](Self::finish) sees to it
-    /// that nobody gets to work with that.
+    /// A value that cannot be read is reported, and a default is returned in its place. [`finish`](Self::finish) makes sure
+    /// that nobody uses this default.
     pub fn get<T: Value>(&mut self, property: &Property<T>) -> T {
         let remedy = property.remedy(&self.options.full_name(property.name()));
         match self.options.get(property.name()) {

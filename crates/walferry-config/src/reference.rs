@@ -24,12 +24,12 @@ fn write_group(page: &mut String, group: &Group, anchors: &mut HashSet<String>) 
         lines.extend([format!("All names have the prefix `{}`.", group.prefix), String::new()]);
     }
     let mut anchored = |declaration: &Declaration| {
-        let name = declaration.name.to_owned();
+        let name = anchor(declaration.name);
         let anchor = match anchors.insert(name.clone()) {
             true => name,
             false => format!("{}-{name}", slug(group.title)),
         };
-        format!("<a id=\"{anchor}\"></a>{}", row(declaration))
+        anchored_row(&anchor, declaration)
     };
     let (used, unused): (Vec<_>, Vec<_>) = group
         .declarations
@@ -59,15 +59,39 @@ const fn has_effect(declaration: &Declaration) -> bool {
     )
 }
 
+const fn is_refused(declaration: &Declaration) -> bool {
+    matches!(declaration.support, Support::Refused { .. })
+}
+
 fn slug(title: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric();
     let words = title.split(|c| !is_word(c)).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-").to_lowercase()
 }
 
-/// The table of a group's properties, without its last line break.
+/// The table of a group's properties, without its last line break. Each row has the property's name as its anchor.
 pub fn options_markdown(group: &Group) -> String {
-    table(group.declarations, row)
+    table(group.declarations, |declaration| {
+        anchored_row(&anchor(declaration.name), declaration)
+    })
+}
+
+/// The anchor of a property. A variable part `<option>` becomes `OPTION`, because angle brackets do not work in a link.
+fn anchor(name: &str) -> String {
+    let mut in_variable = false;
+    let kept = name.chars().filter_map(|c| match c {
+        '<' | '>' => {
+            in_variable = c == '<';
+            None
+        }
+        c if in_variable => Some(c.to_ascii_uppercase()),
+        c => Some(c),
+    });
+    kept.collect()
+}
+
+fn anchored_row(anchor: &str, declaration: &Declaration) -> String {
+    format!("<a id=\"{anchor}\"></a>{}", row(declaration))
 }
 
 fn table<'d>(
@@ -114,12 +138,18 @@ fn row(declaration: &Declaration) -> String {
             format!("{} **No effect**, with a warning: it {is} ({hint}).", declaration.text)
         }
     };
+    let example = match declaration.shown_example() {
+        Some((name, value)) if has_effect(declaration) && !is_refused(declaration) => {
+            format!(" Example: `{name}={value}`.")
+        }
+        _ => String::new(),
+    };
     format!(
         "`{}` | {} | {} | {} |",
         declaration.name,
         cell(&kind),
         cell(&default),
-        cell(&text)
+        cell(&(text + &example))
     )
 }
 
@@ -134,9 +164,10 @@ mod tests {
     use crate::Property;
 
     crate::properties! {
-        const NAME: Property<String> = Property::new("slot.name").default("a|b").text("The slot.");
+        const NAME: Property<String> = Property::new("slot.name").default("a|b").example("c").text("The slot.");
         const DROP: Property<bool> = Property::new("drop").required().text("Drops it.").support(Support::Refused { hint: "leave it out" });
         const PATH: Property<Option<String>> = Property::new("path").text("A path.").support(Support::Accepted { why: "there is none" });
+        const CUT: Property<String> = Property::new("cut.to.<length>.chars").example("cut.to.2.chars=a").text("Cuts.");
     }
 
     #[test]
@@ -149,8 +180,9 @@ mod tests {
         };
         let expected = "# T\n\nI.\n\n## Slot\n\nAbout slots.\n\nAll names have the prefix `x.`.\n\n\
             | property | type | default | what it does |\n| --- | --- | --- | --- |\n\
-            | <a id=\"slot.name\"></a>`slot.name` | string | `a\\|b` | The slot. |\n\
-            | <a id=\"drop\"></a>`drop` | boolean | required | Drops it. **Refused** (leave it out). |\n\n\
+            | <a id=\"slot.name\"></a>`slot.name` | string | `a\\|b` | The slot. Example: `slot.name=c`. |\n\
+            | <a id=\"drop\"></a>`drop` | boolean | required | Drops it. **Refused** (leave it out). |\n\
+            | <a id=\"cut.to.LENGTH.chars\"></a>`cut.to.<length>.chars` | string | – | Cuts. Example: `cut.to.2.chars=a`. |\n\n\
             Accepted without effect:\n\n\
             | property | type | default | what it does |\n| --- | --- | --- | --- |\n\
             | <a id=\"path\"></a>`path` | string | – | A path. **No effect:** there is none. |\n";
@@ -158,5 +190,7 @@ mod tests {
         // Anchors are unique.
         let twice = reference_markdown("T", "I.", [&group, &group]);
         assert!(twice.contains("<a id=\"slot-slot.name\"></a>"), "{twice}");
+        let options = options_markdown(&group);
+        assert!(options.contains("| <a id=\"slot.name\"></a>`slot.name` |"), "{options}");
     }
 }

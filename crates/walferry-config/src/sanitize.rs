@@ -50,7 +50,7 @@ const SECRET_WORDS: &[&str] = &[
     "accesskey",
 ];
 
-/// More characters of a value are not shown: an error is read by a person.
+/// Maximum number of characters of a value that an error shows.
 const MOST_SHOWN: usize = 200;
 
 impl Sanitizer {
@@ -250,7 +250,7 @@ fn without_defaults(text: &str) -> String {
     shown
 }
 
-/// Whether an error may repeat a value, or a part of one, that is no value of its property's type.
+/// Whether an error may repeat a value, or a part of one, that does not fit the type of its property.
 ///
 /// A password may have been written into any property. So what is shown has to look like a value of that type: a number, a word
 /// that is near to one of the `allowed` ones, or else a name made of whole words.

@@ -42,7 +42,7 @@ const SERIALIZERS: [&str; 2] = [
 ];
 
 impl Submitted {
-    /// Whether this is an `application.properties` of Debezium Server.
+    /// Whether a file is an `application.properties` of Debezium Server.
     pub fn is_of_debezium_server(&self) -> bool {
         let is_one = |name: &str| name.starts_with(SOURCE) || name.starts_with(SINK);
         self.properties.iter().any(|(name, _)| is_one(name))

@@ -8,8 +8,8 @@ use crate::secret::Secret;
 
 /// The type of a property.
 ///
-/// `Default` stands in where a property without a default is left out, and in place of a value that has been reported
-/// as a problem, so that reading goes on to the next one.
+/// `Default` is used if a property without a default is left out. It also replaces a value that was reported
+/// as a problem, so that reading can continue.
 pub trait Value: Default {
     /// The type in a word or two, as the reference page shows it.
     const TYPE: &'static str;
@@ -26,12 +26,12 @@ pub trait Value: Default {
     /// Says what was expected instead.
     fn parse(text: &str) -> Result<Self, ValueError>;
 
-    /// What to write in place of a text that is no such value, where the error has no better guess.
+    /// What to write instead of a text that cannot be parsed, if the error has no better suggestion.
     fn remedy(_text: &str) -> Option<String> {
         None
     }
 
-    /// The value with the name of its property, where errors that show later tell it.
+    /// Adds the name of the property to the value, for errors that occur later.
     #[must_use]
     fn named(self, _property: &str) -> Self {
         self

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::connector::{Plugin, hide_values};
 use crate::file::Submitted;
 use crate::finding::Findings;
-use crate::property::{Group, Property, Support};
+use crate::otlp::{self, OtlpSection};
+use crate::property::{Declaration, Group, Property, Support};
 use crate::provider::{Lookup, Providers};
 use crate::reader::{Options, Reader};
 use crate::sanitize::may_be_shown;
@@ -49,6 +50,8 @@ pub struct Worker {
     pub status_storage: Options,
     /// `rest.*`, `listeners.https.*` and what else the REST API has.
     pub rest: RestSection,
+    /// `walferry.otlp.*`. `None`: nothing is exported.
+    pub otlp: Option<OtlpSection>,
 }
 
 /// How the REST API behaves.
@@ -58,7 +61,9 @@ pub struct RestSection {
     pub advertised_host: Option<String>,
     /// `rest.advertised.port`
     pub advertised_port: Option<u16>,
-    /// `admin.listeners`, where `/admin/…` is; `None` where the other resources are, and none at all turns it off.
+    /// `rest.advertised.listener`
+    pub advertised_listener: Option<String>,
+    /// `admin.listeners`, the addresses of `/admin/…`. `None`: the same as `listeners`. An empty list turns `/admin/…` off.
     pub admin_listeners: Option<Vec<String>>,
     /// TLS of `listeners`: `ssl.*`, from `listeners.https.` if anything has that prefix.
     pub tls: Options,
@@ -150,19 +155,19 @@ const REMOVED: Support = Support::Accepted {
 };
 
 properties! {
-    const BOOTSTRAP: Property<Option<String>> = Property::new("bootstrap.servers")
+    const BOOTSTRAP: Property<Option<String>> = Property::new("bootstrap.servers").example("kafka-1:9092,kafka-2:9092")
         .text("Kafka brokers to connect to first. The flag `--bootstrap-servers` takes precedence.");
-    const GROUP_ID: Property<Option<String>> = Property::new("group.id")
+    const GROUP_ID: Property<Option<String>> = Property::new("group.id").example("connect-cluster")
         .text("Name of the worker's group.");
-    const KEY_CONVERTER: Property<String> = Property::new("key.converter").default("org.apache.kafka.connect.json.JsonConverter")
+    const KEY_CONVERTER: Property<String> = Property::new("key.converter").example("org.apache.kafka.connect.json.JsonConverter").default("org.apache.kafka.connect.json.JsonConverter")
         .text("Class that serializes keys, for connectors that do not set one.");
-    const KEY_OPTION: Property<Option<String>> = Property::new("key.converter.<option>").text("An option of that class.");
-    const VALUE_CONVERTER: Property<String> = Property::new("value.converter").default("org.apache.kafka.connect.json.JsonConverter")
+    const KEY_OPTION: Property<Option<String>> = Property::new("key.converter.<option>").example("key.converter.schemas.enable=false").text("An option of that class.");
+    const VALUE_CONVERTER: Property<String> = Property::new("value.converter").example("org.apache.kafka.connect.json.JsonConverter").default("org.apache.kafka.connect.json.JsonConverter")
         .text("Class that serializes values, for connectors that do not set one.");
-    const VALUE_OPTION: Property<Option<String>> = Property::new("value.converter.<option>").text("An option of that class.");
-    const HEADER_CONVERTER: Property<String> = Property::new("header.converter").default("org.apache.kafka.connect.storage.SimpleHeaderConverter")
+    const VALUE_OPTION: Property<Option<String>> = Property::new("value.converter.<option>").example("value.converter.schemas.enable=false").text("An option of that class.");
+    const HEADER_CONVERTER: Property<String> = Property::new("header.converter").example("org.apache.kafka.connect.storage.SimpleHeaderConverter").default("org.apache.kafka.connect.storage.SimpleHeaderConverter")
         .text("Class that serializes headers, for connectors that do not set one.");
-    const HEADER_OPTION: Property<Option<String>> = Property::new("header.converter.<option>").text("An option of that class.");
+    const HEADER_OPTION: Property<Option<String>> = Property::new("header.converter.<option>").example("header.converter.schemas.enable=false").text("An option of that class.");
     const FLUSH_INTERVAL: Property<Duration> = Property::new("offset.flush.interval.ms").default("1000")
         .text("Maximum time between two writes of the offset while there is activity. After a crash, records sent since the last write \
                are sent again. Normally the offset is written within 50 ms of delivery, as long as the disk keeps up; this property can \
@@ -173,69 +178,70 @@ properties! {
     const SHUTDOWN_TIMEOUT: Property<Duration> = Property::new("task.shutdown.graceful.timeout.ms").default("10000")
         .text("How long a stop waits for records in flight. Kafka Connect's default is 5000, and its image's is 10000.")
         .support(Support::Accepted { why: "a stop always waits up to 10 s for records in flight" });
-    const LISTENERS: Property<Vec<String>> = Property::new("listeners")
+    const LISTENERS: Property<Vec<String>> = Property::new("listeners").example("http://127.0.0.1:8083")
         .text("Addresses of the admin endpoint, such as `http://127.0.0.1:8083,https://0.0.0.0:8443`. The flag `--admin` wins over it; \
                without either it is reachable from this machine only, where Connect listens everywhere.");
     const TOPIC_CREATION: Property<bool> = Property::new("topic.creation.enable").default("true")
         .text("Whether connectors may create topics as their `topic.creation.*` says.");
     const POLICY: Property<Policy> = Property::new("connector.client.config.override.policy").default("All")
         .text("Client properties that connectors may override.");
-    const ALLOWLIST: Property<Vec<String>> = Property::new("connector.client.config.override.allowlist")
+    const ALLOWLIST: Property<Vec<String>> = Property::new("connector.client.config.override.allowlist").example("linger.ms,batch.size")
         .text("With the policy `Allowlist`: the names of the properties that connectors may override.");
-    const PRODUCER: Property<Option<String>> = Property::new("producer.<property>")
+    const PRODUCER: Property<Option<String>> = Property::new("producer.<property>").example("producer.linger.ms=5")
         .text("A property of the producers of all connectors. As in Connect, the security settings must be repeated here.");
-    const ADMIN_LISTENERS: Property<Vec<String>> = Property::new("admin.listeners")
+    const ADMIN_LISTENERS: Property<Vec<String>> = Property::new("admin.listeners").example("http://127.0.0.1:8084")
         .text("Separate addresses for `/admin/loggers`, written as in `listeners`. If it is not set, `/admin/loggers` is served with the \
                rest of the API. If it is empty, it is not served at all.");
-    const ADMIN_LISTENERS_HTTPS: Property<Option<String>> = Property::new("admin.listeners.https.<property>")
+    const ADMIN_LISTENERS_HTTPS: Property<Option<String>> = Property::new("admin.listeners.https.<property>").example("admin.listeners.https.ssl.keystore.location=/etc/walferry/server.p12")
         .text("TLS settings of `admin.listeners`, as in `listeners.https.<property>`.");
-    const ADMIN: Property<Option<String>> = Property::new("admin.<property>")
+    const ADMIN: Property<Option<String>> = Property::new("admin.<property>").example("admin.request.timeout.ms=60000")
         .text("A property of the Kafka client that creates topics. It takes precedence over properties without the prefix.");
     const CONSUMER: Property<Option<String>> = Property::new("consumer.<property>")
         .text("A property of Kafka consumers.")
         .support(Support::Accepted { why: "Postgres connectors do not consume from Kafka" });
-    const PROVIDERS: Property<Vec<String>> = Property::new("config.providers")
+    const PROVIDERS: Property<Vec<String>> = Property::new("config.providers").example("secrets")
         .text("Names of config providers. `env`, `file` and `dir` exist without being listed.");
-    const PROVIDER: Property<Option<String>> = Property::new("config.providers.<name>.<option>")
+    const PROVIDER: Property<Option<String>> = Property::new("config.providers.<name>.<option>").example("config.providers.secrets.class=io.strimzi.kafka.KubernetesSecretConfigProvider")
         .text("`class` is EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider, or one of Strimzi's \
                KubernetesSecretConfigProvider and KubernetesConfigMapConfigProvider, which ask the API server with the pod's service \
                account: `${NAME:NAMESPACE/SECRET:KEY}`. `param.allowlist.pattern` limits the \
                variables, `param.allowed.paths` the paths that it hands out.");
-    const SECURITY: Property<Option<String>> = Property::new("security.protocol")
+    const SECURITY: Property<Option<String>> = Property::new("security.protocol").example("SASL_SSL")
         .text("How the client that creates topics connects to the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.");
-    const SSL_CLIENT_AUTH: Property<Option<String>> = Property::new("ssl.client.auth")
+    const SSL_CLIENT_AUTH: Property<Option<String>> = Property::new("ssl.client.auth").example("required")
         .text("Whether clients of the REST API show a certificate: `none`, `requested` or `required`. It has to be signed by one of \
                the truststore.");
-    const SSL: Property<Option<String>> = Property::new("ssl.<property>")
+    const SSL: Property<Option<String>> = Property::new("ssl.<property>").example("ssl.truststore.location=/etc/walferry/kafka-ca.pem")
         .text("TLS settings of that client, and of the REST API if no property has the prefix `listeners.https.`.");
-    const SASL: Property<Option<String>> = Property::new("sasl.<property>")
+    const SASL: Property<Option<String>> = Property::new("sasl.<property>").example("sasl.mechanism=SCRAM-SHA-512")
         .text("Login settings of that client.");
-    const CLIENT_ID: Property<Option<String>> = Property::new("client.id").text("Name of that client.");
-    const DNS: Property<Option<String>> = Property::new("client.dns.lookup").text("How that client resolves host names.");
-    const REQUEST_TIMEOUT: Property<Option<String>> = Property::new("request.timeout.ms").text("Time limit of that client's requests.");
-    const RETRY: Property<Option<String>> = Property::new("retry.<property>").text("Pauses between that client's retries.");
-    const RECONNECT: Property<Option<String>> = Property::new("reconnect.<property>").text("Pauses between that client's attempts to \
+    const CLIENT_ID: Property<Option<String>> = Property::new("client.id").example("walferry").text("Name of that client.");
+    const DNS: Property<Option<String>> = Property::new("client.dns.lookup").example("use_all_dns_ips").text("How that client resolves host names.");
+    const REQUEST_TIMEOUT: Property<Option<String>> = Property::new("request.timeout.ms").example("30000").text("Time limit of that client's requests.");
+    const RETRY: Property<Option<String>> = Property::new("retry.<property>").example("retry.backoff.ms=100").text("Pauses between that client's retries.");
+    const RECONNECT: Property<Option<String>> = Property::new("reconnect.<property>").example("reconnect.backoff.max.ms=1000").text("Pauses between that client's attempts to \
                                                                                             reconnect.");
-    const CONNECTION_SETUP: Property<Option<String>> = Property::new("socket.connection.<property>").text("Time limits of that client's connections.");
-    const IDLE: Property<Option<String>> = Property::new("connections.max.idle.ms").text("Time after which that client closes idle \
+    const CONNECTION_SETUP: Property<Option<String>> = Property::new("socket.connection.<property>").example("socket.connection.setup.timeout.ms=10000").text("Time limits of that client's connections.");
+    const IDLE: Property<Option<String>> = Property::new("connections.max.idle.ms").example("540000").text("Time after which that client closes idle \
                                                                                           connections.");
-    const SEND_BUFFER: Property<Option<String>> = Property::new("send.buffer.bytes").text("Send buffer of that client's sockets.");
-    const RECEIVE_BUFFER: Property<Option<String>> = Property::new("receive.buffer.bytes").text("Receive buffer of that client's sockets.");
-    const METADATA: Property<Option<String>> = Property::new("metadata.<property>").text("How that client updates its metadata about the \
+    const SEND_BUFFER: Property<Option<String>> = Property::new("send.buffer.bytes").example("131072").text("Send buffer of that client's sockets.");
+    const RECEIVE_BUFFER: Property<Option<String>> = Property::new("receive.buffer.bytes").example("65536").text("Receive buffer of that client's sockets.");
+    const METADATA: Property<Option<String>> = Property::new("metadata.<property>").example("metadata.max.age.ms=300000").text("How that client updates its metadata about the \
                                                                                           cluster.");
-    const OFFSET_STORAGE: Property<Option<String>> = Property::new("offset.storage.<property>")
+    const OFFSET_STORAGE: Property<Option<String>> = Property::new("offset.storage.<property>").example("offset.storage.topic=connect-offsets")
         .text("`topic` is Connect's topic for offsets. If it does not exist, it is created with `partitions` (25), `replication.factor` \
-               (3; -1 is the brokers' default) and the other settings given here. If all three topics are set, and neither `--data-dir` \
-               nor `--config` is given, configurations, offsets and states are stored in these topics; otherwise in the data directory.");
-    const CONFIG_STORAGE: Property<Option<String>> = Property::new("config.storage.<property>")
+               (3; -1 is the brokers' default) and the other settings given here. If all three topics are set, and `--data-dir` is not \
+               given, configurations, offsets and states are stored in these topics; otherwise in the data directory.");
+    const CONFIG_STORAGE: Property<Option<String>> = Property::new("config.storage.<property>").example("config.storage.topic=connect-configs")
         .text("`topic` is Connect's topic for configurations. The rules are those of `offset.storage`, but it has one partition.");
-    const STATUS_STORAGE: Property<Option<String>> = Property::new("status.storage.<property>")
+    const STATUS_STORAGE: Property<Option<String>> = Property::new("status.storage.<property>").example("status.storage.topic=connect-status")
         .text("`topic` is Connect's topic for states. The rules are those of `offset.storage`, but it has 5 partitions by default.");
     const EXACTLY_ONCE: Property<String> = Property::new("exactly.once.source.support").default("disabled")
         .text("Whether records may arrive exactly once.")
         .support(Support::Refused { hint: "Walferry delivers at least once; remove the property" });
     const TRACKING: Property<bool> = Property::new("topic.tracking.enable").default("true")
-        .text("Whether `/connectors/NAME/topics` tells which topics a connector has sent records to.");
+        .text("Whether `/connectors/NAME/topics` tells which topics a connector has sent records to. They are kept in the topic of \
+               `status.storage`, if the worker has one.");
     const TRACKING_RESET: Property<bool> = Property::new("topic.tracking.allow.reset").default("true")
         .text("Whether that may be forgotten, with `/connectors/NAME/topics/reset`.");
     const PLUGIN_PATH: Property<Option<String>> = Property::new("plugin.path").text("Where Connect finds Java classes.").support(NO_PLUGINS);
@@ -243,32 +249,36 @@ properties! {
     const KEY_VERSION: Property<Option<String>> = Property::new("key.converter.plugin.version").text("Version of the class.").support(NO_PLUGINS);
     const VALUE_VERSION: Property<Option<String>> = Property::new("value.converter.plugin.version").text("Version of the class.").support(NO_PLUGINS);
     const HEADER_VERSION: Property<Option<String>> = Property::new("header.converter.plugin.version").text("Version of the class.").support(NO_PLUGINS);
-    const EXTENSIONS: Property<Vec<String>> = Property::new("rest.extension.classes")
+    const EXTENSIONS: Property<Vec<String>> = Property::new("rest.extension.classes").example("org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension")
         .text("`org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension` asks for a user and a password: those \
                of `walferry.rest.users.file`, or of the file that the login module of JAAS names. Other classes of Java have no effect; \
                Walferry warns about them.");
-    const USERS_FILE: Property<Option<String>> = Property::new("walferry.rest.users.file")
+    const USERS_FILE: Property<Option<String>> = Property::new("walferry.rest.users.file").example("/etc/walferry/users")
         .text("A file with the users of the REST API, one `NAME=PASSWORD` on a line, as Connect's PropertyFileLoginModule has it. Instead \
                of the password you may write `sha256:` and the 64 digits that `sha256sum` prints; `,read` after it makes a user who may \
                only read. Without users, everybody may do everything.");
-    const TOKENS_FILE: Property<Option<String>> = Property::new("walferry.rest.tokens.file")
+    const TOKENS_FILE: Property<Option<String>> = Property::new("walferry.rest.tokens.file").example("/etc/walferry/tokens")
         .text("A file with bearer tokens, one on a line, that open `/metrics`, `/slots` and `/ready` where users are asked for a password. \
                Instead of a token you may write `sha256:` and its 64 digits, too.");
     const METRICS: Property<Option<String>> = Property::new("metrics.<property>").text("How JMX metrics are computed.").support(NO_JMX);
     const REPORTERS: Property<Option<String>> = Property::new("metric.reporters").text("Java classes that report metrics.").support(CLASSES);
-    const ADVERTISED_HOST: Property<Option<String>> = Property::new("rest.advertised.host.name")
-        .text("Host of `worker_id` and of `Location`; the address that the endpoint listens on without it.");
-    const ADVERTISED_PORT: Property<Option<u16>> = Property::new("rest.advertised.port").text("Port of `worker_id` and of `Location`.");
-    const ADVERTISED: Property<Option<String>> = Property::new("rest.advertised.listener").text("Which listener other workers use.").support(ALONE);
+    const ADVERTISED_HOST: Property<Option<String>> = Property::new("rest.advertised.host.name").example("worker-1.example.com")
+        .text("Host in `worker_id`, by which other workers and tools reach this one. If it is not set: the host of the first listener as it is \
+               written in `listeners`, or the address of this machine if the listener has none.");
+    const ADVERTISED_PORT: Property<Option<u16>> = Property::new("rest.advertised.port").example("8083")
+        .text("Port in `worker_id`. If it is not set: that of the listener.");
+    const ADVERTISED: Property<Option<String>> = Property::new("rest.advertised.listener").example("http")
+        .text("Which listener `worker_id` names: the first with `http`, or the first with `https`. If it is not set: the first with `http`, if \
+               there is one.");
     const REST_HOST: Property<Option<String>> = Property::new("rest.host.name").text("Older form of `listeners`.").support(REMOVED);
     const REST_PORT: Property<Option<String>> = Property::new("rest.port").text("Older form of `listeners`.").support(REMOVED);
-    const CORS_ORIGIN: Property<Vec<String>> = Property::new("access.control.allow.origin")
+    const CORS_ORIGIN: Property<Vec<String>> = Property::new("access.control.allow.origin").example("https://shop.example")
         .text("Origins whose web pages may ask the REST API; `*` is every one. Without it only the endpoint's own page may.");
-    const CORS_METHODS: Property<Vec<String>> = Property::new("access.control.allow.methods")
+    const CORS_METHODS: Property<Vec<String>> = Property::new("access.control.allow.methods").example("GET,POST,PUT")
         .text("Methods that these pages may use; without it GET, POST and HEAD.");
-    const REST_HEADERS: Property<Option<String>> = Property::new("response.http.headers.config")
+    const REST_HEADERS: Property<Option<String>> = Property::new("response.http.headers.config").example("add X-Frame-Options: DENY")
         .text("Headers of every answer, such as `add X-Frame-Options: DENY, \"set Cache-Control: no-cache, no-store\"`.");
-    const LISTENERS_HTTPS: Property<Option<String>> = Property::new("listeners.https.<property>")
+    const LISTENERS_HTTPS: Property<Option<String>> = Property::new("listeners.https.<property>").example("listeners.https.ssl.keystore.location=/etc/walferry/server.p12")
         .text("TLS of the REST API: `ssl.keystore.location` (PKCS12, JKS or PEM), `ssl.keystore.password`, `ssl.key.password`, \
                `ssl.truststore.location`, `ssl.truststore.password`, `ssl.client.auth` (`none`, `requested` or `required`) and \
                `ssl.enabled.protocols`; certificates and keys in PEM may stand here, too, as `ssl.keystore.certificate.chain`, \
@@ -287,12 +297,20 @@ properties! {
 }
 
 /// The sections of the reference page for worker files.
-pub static WORKER_GROUPS: &[Group] = &[Group {
-    title: "Worker",
-    text: "What stands in a worker file, such as Connect's `connect-distributed.properties`.",
-    prefix: "",
-    declarations: DECLARATIONS,
-}];
+pub static WORKER_GROUPS: &[Group] = &[
+    Group {
+        title: "Worker",
+        text: "What stands in a worker file, such as Connect's `connect-distributed.properties`.",
+        prefix: "",
+        declarations: DECLARATIONS,
+    },
+    otlp::GROUP,
+];
+
+/// The declarations of all groups.
+fn declarations() -> impl Iterator<Item = &'static Declaration> {
+    WORKER_GROUPS.iter().flat_map(|group| group.declarations)
+}
 
 /// Beginnings of the client properties that stand without a prefix.
 const CLIENT: &[&str] = &[
@@ -378,10 +396,10 @@ impl Worker {
                 None => options.set(name, text),
             }
         }
-        let mut reader = Reader::new(&options, DECLARATIONS);
+        let mut reader = Reader::new(&options, declarations());
         let worker = Self::from_reader(&mut reader, providers);
         let (worker, mut more) = reader.finish(worker);
-        options.guard(&mut more, &DECLARATIONS.iter().collect::<Vec<_>>());
+        options.guard(&mut more, &declarations().collect::<Vec<_>>());
         findings.extend(more);
         hide_values(&mut findings, &values);
         (worker.filter(|_| !findings.has_problems()), findings)
@@ -417,9 +435,11 @@ impl Worker {
             config_storage: options.below("config.storage."),
             offset_storage: options.below("offset.storage."),
             status_storage: options.below("status.storage."),
+            otlp: OtlpSection::read(reader),
             rest: RestSection {
                 advertised_host: reader.get(&ADVERTISED_HOST),
                 advertised_port: reader.get(&ADVERTISED_PORT),
+                advertised_listener: reader.get(&ADVERTISED),
                 admin_listeners: {
                     let listeners = reader.get(&ADMIN_LISTENERS);
                     options.get(ADMIN_LISTENERS.name()).map(|_| listeners)
@@ -442,6 +462,6 @@ impl Worker {
 impl Default for Worker {
     fn default() -> Self {
         let options = Options::default();
-        Self::from_reader(&mut Reader::new(&options, DECLARATIONS), Providers::default())
+        Self::from_reader(&mut Reader::new(&options, declarations()), Providers::default())
     }
 }

@@ -28,7 +28,7 @@ type Built = (Option<Box<dyn Converter>>, Findings);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writes {
     Everything,
-    /// What waits for a registry cannot write headers.
+    /// A converter that may wait for a registry cannot write headers.
     KeysAndValues,
     Headers,
 }
@@ -43,7 +43,7 @@ impl Writes {
     }
 }
 
-/// Where simple names are ambiguous, the first is meant.
+/// If several classes have the same simple name, the first one is used.
 static CONVERTERS: &[Row] = &[
     Row {
         class: "org.apache.kafka.connect.json.JsonConverter",
@@ -319,7 +319,7 @@ fn byte_buffer(role: Role, options: &Options) -> Built {
     (converter, findings)
 }
 
-/// The full names of the classes that are there, for their documentation, each with its own group of options where it has one.
+/// The full names of all converter classes, each with its own group of options if it has one. For the documentation.
 pub fn classes() -> impl Iterator<Item = (&'static str, Option<&'static Group>)> {
     CONVERTERS.iter().map(|row| (row.class, row.options))
 }

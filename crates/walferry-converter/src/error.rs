@@ -34,14 +34,14 @@ impl Error {
     pub const fn problem(&self) -> &Problem {
         &self.failure.problem
     }
-    /// What the record has to wait for, where nothing is wrong with it.
+    /// What the record has to wait for. `None` if the value cannot be written.
     pub const fn wait(&self) -> Option<&Wait> {
         match &self.failure.problem {
             Problem::Wait(wait) => Some(wait),
             _ => None,
         }
     }
-    /// As it is told: its code, its text and what to do.
+    /// The error as a diagnosis: code, text and hint.
     pub fn diagnosis(&self) -> Diagnosis {
         let kind = match &self.failure.problem {
             Problem::Registry { .. } => Kind::RegistryRefused,
@@ -85,6 +85,10 @@ impl Error {
             Problem::AvroRedefined { .. } | Problem::ProtobufRedefined { .. } => {
                 Some("give one of the two another name, for example with SetSchemaMetadata")
             }
+            Problem::NoGuid => Some(
+                "use a registry that has GUIDs, such as Confluent's from version 8.0, or remove key.schema.id.serializer and \
+                 value.schema.id.serializer of the converter, so that the id stands before the value",
+            ),
             Problem::NoTraceparent => {
                 Some("add traceparent:header to metadata.source, or set opentelemetry.tracing.attributes.enable=false")
             }
@@ -176,7 +180,7 @@ pub enum Problem {
         /// The field.
         name: &'static str,
     },
-    /// A schema that has no name, where the name tells what the value is.
+    /// A schema without a name, although the name decides what the value is.
     #[error("the schema has no name, so it is unknown whether this is a change event")]
     Unnamed,
     /// A change event of another connector.
@@ -205,7 +209,7 @@ pub enum Problem {
         "Value for `traceparent` CloudEvents field currently can't be obtained from a record value and can only be obtained from a record header"
     )]
     NoTraceparent,
-    /// Nothing is wrong: something is not there yet.
+    /// Nothing is wrong: something is not available yet.
     #[error("waiting for {}", wait_text(.0))]
     Wait(Wait),
     /// The registry gives no id.
@@ -216,12 +220,15 @@ pub enum Problem {
         /// What it says.
         refusal: Refusal,
     },
-    /// Subjects are named by record type, and the schema is none.
+    /// Subjects are named by record type, but the schema is not a record.
     #[error("the subject is named after the record type, but the {part} is not a struct with a name")]
     NoRecordName {
         /// Key or value.
         part: &'static str,
     },
+    /// The registry does not tell the id that the configuration asks for.
+    #[error("the schema registry gives no GUID of the schema, which HeaderSchemaIdSerializer writes into a header")]
+    NoGuid,
     /// The converter was not given a registry.
     #[error("no schema registry is connected")]
     NoRegistry,

@@ -95,6 +95,8 @@ impl Linked for ExtJsonConverter {
             kind: Kind::KafkaConnect,
             text: entry.text.as_ref().map_err(Clone::clone)?,
             record: None,
+            behind: &[],
+            references: &[],
         };
         let ids = self.link.ids(&mut entry.slots, topic, &described)?;
         out.extend_from_slice(br#"{"schemaId":"#);

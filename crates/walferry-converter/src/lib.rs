@@ -84,12 +84,12 @@ pub trait Converter: DynClone + Send {
         self.encode(topic, part, typed, out)
     }
 
-    /// The headers that the record gets for what was encoded last; asked for after [`Encoded::BytesWithHeaders`].
+    /// The headers to add to the record for the last encoded value. Valid after [`Encoded::BytesWithHeaders`].
     fn added_headers(&self) -> &AddedHeaders {
         AddedHeaders::NONE
     }
 
-    /// Connects a converter that needs a schema registry with its client. Without it such a converter can write nothing.
+    /// Gives the client of the schema registry to a converter that needs one. Without it, such a converter cannot write anything.
     fn attach(&mut self, _connect: &mut dyn FnMut(&registry::RegistrySettings) -> Arc<dyn registry::Registry>) {}
 }
 

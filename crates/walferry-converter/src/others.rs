@@ -1,4 +1,4 @@
-//! Options of other converters, which people leave behind when they change the class. They have no effect, as in Kafka Connect.
+//! Options of other converters. People leave them behind when they change the class. As in Kafka Connect, they have no effect.
 
 use walferry_config::{Declaration, Options, Property, Reader, Support};
 

@@ -45,20 +45,20 @@ pub struct BinaryDataConverter {
     buffers: Buffers,
 }
 
-/// What becomes of bytes where there is a delegate.
+/// How bytes are written if there is a delegate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Buffers {
     /// They are written as they are.
     Raw,
-    /// They are the delegate's too, as the older `io.debezium.converters.ByteArrayConverter` has it: it knows arrays of bytes only,
-    /// and the connector sends buffers.
+    /// The delegate writes them. The older `io.debezium.converters.ByteArrayConverter` does this, because it recognises only byte arrays,
+    /// while the connector sends buffers.
     Delegated,
 }
 
 properties! {
-    const DELEGATE: Property<Option<String>> = Property::new("delegate.converter.type")
+    const DELEGATE: Property<Option<String>> = Property::new("delegate.converter.type").example("org.apache.kafka.connect.json.JsonConverter")
         .text("Class of the converter for data that is not binary. If it is not set, such data stops the connector.");
-    const DELEGATE_OPTION: Property<String> = Property::new("delegate.converter.type.<option>")
+    const DELEGATE_OPTION: Property<String> = Property::new("delegate.converter.type.<option>").example("delegate.converter.type.schemas.enable=false")
         .text("An option of that converter, such as `delegate.converter.type.schemas.enable`.");
 }
 

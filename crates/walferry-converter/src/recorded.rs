@@ -87,7 +87,7 @@ pub(crate) fn value(schema: &SchemaRef, json: &Json) -> Value<'static> {
     }
 }
 
-/// Compares each line of a file of cases, of which there are more than `least`, and tells all that differ.
+/// Compares each line of a file of cases and reports all differences. The file must have more than `least` cases.
 #[track_caller]
 pub(crate) fn compare(cases: &str, least: usize, difference: impl Fn(&Json) -> Option<String>) {
     let mut wrong = Vec::new();

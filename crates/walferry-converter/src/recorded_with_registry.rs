@@ -41,6 +41,7 @@ impl Registry for Known {
         Answer::Known(Ids {
             content: known["content"].as_i64().unwrap(),
             global: known["global"].as_i64().unwrap(),
+            guid: None,
         })
     }
 

@@ -7,7 +7,7 @@ use crate::{Converter, Encoded, Error, Part};
 use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 use walferry_record::java::{date, text};
 
-/// Writes text as it is, and what is made of parts in a way that resembles JSON: Connect's default for headers.
+/// Writes text unchanged, and arrays, maps and structs in a form similar to JSON. This is Connect's default for headers.
 #[derive(Debug, Clone, Default)]
 pub struct SimpleHeaderConverter;
 

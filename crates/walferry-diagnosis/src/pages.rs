@@ -83,7 +83,8 @@ kinds! {
     "WF0111" ConnectorsClash "connectors_clash" SETUP,
         "Two connectors cannot run in the same process",
         "Two of the connectors have the same name, or use the same replication slot on the same server. Offsets are stored \
-         by connector name, and a slot can be read by only one connector.",
+         by connector name, and a slot can be read by only one connector. A connector of a file also must not have the name of \
+         a connector in Connect's topics that Walferry does not run.",
         "Give each connector its own `name` and `slot.name`.";
     "WF0112" ServersMissing "servers_missing" SETUP,
         "The address of Kafka is not set",
@@ -92,7 +93,7 @@ kinds! {
     "WF0113" Configuration "configuration" SETUP,
         "The configuration has errors",
         "The connector cannot be built from its configuration. Each problem is listed on its own line with its own code.",
-        "Correct the problems. `walferry check --config FILE` lists them without starting the connector.";
+        "Correct the problems. `walferry check`, with the arguments of `run`, lists them without starting the connector.";
     "WF0114" RegexLimit "regex_limit" SETUP,
         "A regular expression takes too many steps",
         "The expression tries very many ways to match one text. Java would compute for a very long time; Walferry stops \
@@ -315,17 +316,19 @@ kinds! {
         "WAL positions of one server mean nothing on another. The system identifier of this server differs from that of \
          the server that was read before.",
         "Set `database.hostname` to the correct server. To read a new server, use another `--data-dir`, or remove the \
-         offset with `walferry offsets reset`.";
+         offset with `walferry offsets reset` (in Connect's topics: DELETE /connectors/NAME/offsets).";
     "WF0313" AnotherHistory "another_history" SETUP,
         "The server's history differs from the one that was read",
         "The server was restored or promoted, and does not have some of the transactions that were delivered.",
         "If this is the wrong server, connect to the right one; nothing else is needed. Otherwise read all rows again, or \
-         accept this server with `walferry offsets accept-history`.";
+         accept this server with `walferry offsets accept-history`. `docs/how-to/failover.md` says how if the offset is in \
+         Connect's topics.";
     "WF0314" OffsetBeyondServer "offset_beyond_server" SETUP,
         "The stored offset is beyond the end of the server's WAL",
         "The server was restored from a backup, or is a different server. It does not have everything that was delivered.",
         "If this is the wrong server, connect to the right one; nothing else is needed. Otherwise read all rows again, or \
-         accept this server with `walferry offsets accept-history`.";
+         accept this server with `walferry offsets accept-history`. `docs/how-to/failover.md` says how if the offset is in \
+         Connect's topics.";
     "WF0315" SlotAheadOfOffset "slot_ahead_of_offset" SETUP,
         "The slot is ahead of the stored offset",
         "Something other than this connector has advanced the slot. Changes between the offset and the slot may be missing \
@@ -355,10 +358,10 @@ kinds! {
         "Some tables match the filters but are not in the publication, so their changes are not sent.",
         "Add the tables with the statement in the hint, or remove them from `table.include.list`.";
     "WF0321" SignalTableNotPublished "signal_table_not_published" SETUP,
-        "The signal table is not in the publication",
-        "Signals arrive through the replication stream, but the publication does not include the table of \
-         `signal.data.collection`.",
-        "Add the table with the statement in the hint, or remove `source` from `signal.enabled.channels`.";
+        "The stream does not bring the rows of the signal table",
+        "Signals and the windows of incremental snapshots arrive through the replication stream. The table of `signal.data.collection` does not \
+         exist, or the publication does not include it, or the publication leaves out inserted rows, some rows or some columns of it.",
+        "Run the statement in the hint, or remove `source` from `signal.enabled.channels`. Streaming continues meanwhile.";
     "WF0401" RecordFailed "record_failed" RECORD,
         "A record cannot be sent",
         "A change could not be turned into a record. The message names the table and the position. Walferry sends nothing \
@@ -530,7 +533,8 @@ kinds! {
         "Kafka Connect is still using the topics",
         "Workers of Kafka Connect are members of the group that uses these topics. If both ran, two processes would write \
          offsets for the same connector.",
-        "Stop the Kafka Connect workers first, or take single connectors with `walferry run --take NAME`.";
+        "Stop the Kafka Connect workers first, or take single connectors with `walferry run --take NAME`. To run beside them \
+         with connectors of your own, keep the state in files with `--data-dir`.";
     "WF0550" NotTaken "not_taken" SETUP,
         "A connector could not be taken over from Kafka Connect",
         "`walferry run --take` asks the REST API of a Kafka Connect cluster for a connector, stops it there and reads its \
@@ -635,6 +639,18 @@ kinds! {
         "There is nothing to run or to check",
         "Neither a connector nor a worker was given.",
         "Specify a connector with `--config FILE`, or a worker with `--worker FILE`.";
+    "WF0775" OutboxWatch "outbox_watch" None,
+        "Rows of an outbox cannot be counted",
+        "`walferry.watch` or `walferry.retention.ms` is set, but the rows of the outbox that are not confirmed could not be counted. Events are delivered as \
+         before. The metrics of the outbox are missing until it works.",
+        "Follow the message. The connector's role needs the privilege SELECT on the table. Without an index that begins with the column in \
+         `table.field.event.timestamp`, counting takes too long in a large table: create one.";
+    "WF0776" OutboxPartitions "outbox_partitions" None,
+        "Partitions of an outbox cannot be created",
+        "`walferry.partitions` is set, but the server refuses to create a partition. Events are delivered as before. Rows for which there \
+         is no partition go to the default partition, or their insert fails if there is none. Walferry tries again.",
+        "Follow the message. Only the owner of a table may create its partitions: make the connector's role a member of the owner's role. \
+         If the default partition has rows of the time of a new partition, move them away first.";
     "WF0780" NotHealthy "not_healthy" GAVE_UP,
         "The process that runs is not healthy",
         "`walferry health` has asked the admin endpoint. It does not answer, or, with `--ready`, a connector does not do its work.",

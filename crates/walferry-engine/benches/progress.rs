@@ -10,6 +10,7 @@ use std::{
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use walferry_engine::{
+    message_type::MessageType,
     position::Position,
     progress::{Progress, StreamStep, Transaction},
     store::StoredOffset,
@@ -68,7 +69,10 @@ impl<'a> Workload<'a> {
                     lsn: Lsn(number),
                     ..Position::default()
                 },
-                message: if number % 2 == 0 { "INSERT" } else { "UPDATE" },
+                message: match number % 2 {
+                    0 => MessageType::Insert,
+                    _ => MessageType::Update,
+                },
                 last: true,
                 bytes: 300,
             };

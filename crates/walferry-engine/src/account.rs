@@ -13,6 +13,7 @@ use crate::{
         transaction_counts::{Counted, TransactionCounts},
     },
     history,
+    message_type::MessageType,
     position::Position,
 };
 
@@ -38,8 +39,8 @@ pub enum StreamStep {
     Record {
         /// Position of the change that the record comes from.
         position: Position,
-        /// Kind of the change, as Debezium names it in `messageType`.
-        message: &'static str,
+        /// What the record comes from.
+        message: MessageType,
         /// Whether it is the last record of the change.
         last: bool,
         /// Size of key, value and headers in bytes.
@@ -65,7 +66,7 @@ pub enum StreamStep {
         /// The members of the offset that describe it. Empty if there is no such snapshot any more.
         kept: Arc<Map<String, Json>>,
         /// The change that has brought this about, which is dealt with, and its kind.
-        at: Option<(Position, &'static str)>,
+        at: Option<(Position, MessageType)>,
         /// Whether a blocking snapshot has ended with it: what was delivered of that one counts for no other.
         ends_blocking: bool,
     },
@@ -74,6 +75,8 @@ pub enum StreamStep {
     /// The pipeline has made so many requests for chunks of an incremental snapshot. Once this counts, Kafka has all
     /// earlier chunks, and the last one that was requested may be read.
     ChunkRequested(u64),
+    /// The signals up to this ticket have been followed, or are in the offset's state of an incremental snapshot.
+    SignalTaken(u64),
     /// A snapshot has read these tables.
     TablesRead(Arc<[String]>),
     /// A part of the snapshot that is being read is complete, or is not what it was.
@@ -120,12 +123,14 @@ pub(crate) struct Offset {
     /// connection.
     beginning: u32,
     /// Kind of the last delivered change. It becomes a string only when the offset is asked for.
-    message: Option<&'static str>,
+    message: Option<MessageType>,
     transaction_counts: TransactionCounts,
     /// The transaction of the last delivered record.
     pub(crate) transaction: Transaction,
     /// Number of delivered snapshot chunks.
     pub(crate) chunks: u64,
+    /// The ticket of the last signal that counts.
+    pub(crate) signals: u64,
     pub(crate) unstored: Unstored,
 }
 
@@ -133,7 +138,7 @@ pub(crate) struct Offset {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Change {
     pub(crate) position: Position,
-    pub(crate) message: &'static str,
+    pub(crate) message: MessageType,
     /// Whether it is the last record of the change.
     pub(crate) last: bool,
 }
@@ -157,13 +162,14 @@ impl Offset {
             transaction_counts,
             transaction: Transaction::default(),
             chunks: 0,
+            signals: 0,
         }
     }
 
     /// The offset in the form in which it is stored.
     pub(crate) fn stored_form(&mut self) -> StoredOffset {
         if let Some(message) = self.message.take() {
-            self.delivered.connect.message_type = Some(message.to_owned());
+            self.delivered.connect.message_type = Some(message.as_str().to_owned());
         }
         let mut offset = self.delivered.clone();
         self.transaction_counts.add_to(&mut offset.connect);
@@ -176,7 +182,7 @@ impl Offset {
             .min(self.delivered.connect.lsn_proc.unwrap_or_default().into())
     }
 
-    fn reach_change(&mut self, position: Position, message: &'static str) {
+    fn reach_change(&mut self, position: Position, message: MessageType) {
         let offset = &mut self.delivered.connect;
         offset.lsn = Some(position.lsn.into());
         self.message = Some(message);
@@ -203,6 +209,13 @@ impl Offset {
             }
             StreamStep::Connected(_) => self.beginning -= 1,
             StreamStep::ChunkRequested(_) => {}
+            StreamStep::SignalTaken(ticket) => {
+                self.signals = ticket;
+                // A signal that has changed nothing is done once an offset has been stored after it.
+                if self.delivered.connect.lsn.is_some() {
+                    self.unstored = self.unstored.max(Unstored::Passed);
+                }
+            }
             StreamStep::Commit { end, seen, .. } => self.reach_commit(end, seen),
             StreamStep::Idle(lsn) => self.reach_idle(lsn),
             StreamStep::Incremental {
@@ -254,7 +267,7 @@ impl Offset {
     fn reach_incremental(
         &mut self,
         kept: &Map<String, Json>,
-        at: Option<(Position, &'static str)>,
+        at: Option<(Position, MessageType)>,
         ends_blocking: bool,
     ) {
         if ends_blocking {

@@ -12,6 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use walferry_diagnosis::Diagnosis;
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{
@@ -64,6 +65,10 @@ pub struct Parts<'a, S: Source + ?Sized> {
 /// Looks at the server and changes it: the slot and the publication.
 ///
 /// Every method may be called again after it failed; none blocks the thread.
+///
+/// # Errors
+/// Each method returns a [`Failure`] if the server cannot be reached, refuses what is asked, or lacks what is needed. Its disposition says
+/// whether another try may help.
 pub trait Control: Send {
     /// Looks at server, slot and publication, in as few round trips as possible. Reports all problems that need a
     /// person in one failure: `wal_level`, privileges, version, plugin or database of the slot, a lost publication.
@@ -112,6 +117,9 @@ pub trait Control: Send {
 }
 
 /// Streams committed changes from the slot.
+///
+/// # Errors
+/// [`Failure`] if the connection is lost or silent, the server refuses to stream, or a message cannot be read.
 pub trait Stream: Send {
     /// Streams from `from` until the connection fails, or [`Port::phase`] says to close, or [`Port::until`] is reached.
     /// Only the last two return `Ok`.
@@ -123,6 +131,9 @@ pub trait Stream: Send {
 }
 
 /// Reads existing rows, in chunks.
+///
+/// # Errors
+/// [`Failure`] if the connection is lost, a table cannot be read, or the exported snapshot has ended.
 pub trait Rows: Send {
     /// Reads what is left of the tables and sends it as [`Frame::Table`], [`Frame::Row`] and [`Frame::Part`], between
     /// [`Frame::SnapshotBegin`] and the frame that ends a snapshot of its kind. All of it is seen by one snapshot: the one that [`Control`] exported
@@ -133,7 +144,15 @@ pub trait Rows: Send {
 
 /// Reads chunks of tables beside the stream, over a connection of its own. Writes the watermarks of a chunk to the
 /// signal table.
+///
+/// # Errors
+/// [`Failure`] if the connection is lost or the server refuses a statement that another try may carry out.
 pub trait Windows: Send {
+    /// Looks whether the stream will bring what is written to the signal table. If it will not, returns what to warn about.
+    fn look(&mut self) -> impl Future<Output = Result<Option<Diagnosis>, Failure>> + Send {
+        ready(Ok(None))
+    }
+
     /// Carries out a request. What the server refuses for good is an [`ChunkAnswer::Failed`]. Any other failure is tried
     /// again with `again` set, since nobody knows how far the last try got. [`Ask::Close`] and [`Ask::GiveWay`] have no
     /// answer.
@@ -170,6 +189,12 @@ pub struct ChunkRows {
     pub tuples: Vec<Range<usize>>,
     /// Which transactions the rows include.
     pub seen: VisibleTransactions,
+    /// How many rows the table had to read when this chunk began, as the server estimates it. Only some chunks say so.
+    pub rows_left: Option<u64>,
+    /// How many rows the tables of [`ChunkAsk::others`] have, as far as the server knows.
+    ///
+    /// [`ChunkAsk::others`]: walferry_snapshot::incremental::ChunkAsk::others
+    pub others: Vec<(String, u64)>,
 }
 
 /// Which transactions a database snapshot includes.
@@ -437,7 +462,7 @@ pub enum Frame {
         rows: Option<Box<ChunkRows>>,
     },
     /// A signal that came from elsewhere than the stream. The engine creates it itself.
-    Signal(Box<Signal>),
+    Signal(u64, Box<Signal>),
     /// Time has passed. The engine creates it itself, so that heartbeats are sent while the stream is quiet.
     Tick,
 }

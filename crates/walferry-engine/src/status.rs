@@ -11,10 +11,11 @@ mod stream;
 mod wal_clock;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
+    fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, AtomicU64},
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -29,7 +30,7 @@ use crate::{failure::Failure, gap::Gap, history::MissingPositions};
 
 use by_name::ByName;
 pub use by_name::OTHERS;
-pub use inbox::{Full, Inbox, Signal};
+pub use inbox::{Full, Inbox, Origin, Signal};
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 pub use slot_xmin::SlotXmin;
@@ -66,6 +67,8 @@ pub struct Status {
     awaited: Mutex<Option<Trouble>>,
     incidents: Mutex<VecDeque<Incident>>,
     slots: watch::Sender<Option<Slots>>,
+    delivered_parts: watch::Sender<u64>,
+    not_captured: Mutex<NotCaptured>,
     wal_clock: Mutex<WalClock>,
     topics: Mutex<ByName<TopicCount>>,
     skipped: Mutex<BTreeMap<&'static str, u64>>,
@@ -74,7 +77,67 @@ pub struct Status {
     warnings: Mutex<Vec<String>>,
     missing: Mutex<Option<MissingPositions>>,
     notifications: Mutex<VecDeque<Notification>>,
-    incremental: Mutex<Option<IncrementalProgress>>,
+    incremental: Mutex<Incrementals>,
+    outboxes: Mutex<Vec<Outbox>>,
+    table_change: Mutex<Option<(TableChange, i64)>>,
+}
+
+/// How the columns of a captured table have changed, as the stream describes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableChange {
+    /// Schema and name.
+    pub table: String,
+    /// Which columns were added or removed, or have another type.
+    pub columns: String,
+}
+
+impl fmt::Display for TableChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.table, self.columns)
+    }
+}
+
+/// An outbox table, as it was when last looked at.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Outbox {
+    /// Schema and name.
+    pub table: String,
+    /// Committed rows that are not confirmed. `None` if they could not be counted, or if it is not known yet how far the slot is.
+    pub unconfirmed: Option<Unconfirmed>,
+    /// Live rows, by the statistics of Postgres.
+    pub live_rows: u64,
+    /// Dead rows, by the statistics of Postgres.
+    pub dead_rows: u64,
+    /// Size on disk, with indexes and TOAST.
+    pub bytes: u64,
+    /// Partitions with rows; 0 if the table is not partitioned.
+    pub partitions: u64,
+    /// What to do about many dead rows.
+    pub vacuum: Option<String>,
+}
+
+/// Committed rows of an outbox that are not confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Unconfirmed {
+    /// How many. No more than [`Unconfirmed::MOST`] are counted.
+    pub rows: u64,
+    /// How old the oldest of them is, by the column with its time.
+    pub seconds: f64,
+}
+
+impl Unconfirmed {
+    /// How many rows are looked through at most.
+    pub const MOST: u64 = 100_000;
+}
+
+/// The relations that the stream brings and that are not captured.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NotCaptured {
+    /// Their oids. The server describes a relation again only when it believes that it has changed, so a table may be among them that has
+    /// got a captured name since.
+    pub oids: HashSet<u32>,
+    /// How often a relation has left the set.
+    pub changes: u64,
 }
 
 /// Progress of an incremental snapshot.
@@ -82,12 +145,39 @@ pub struct Status {
 pub struct IncrementalProgress {
     /// The table that is being read.
     pub table: String,
-    /// Rows of this table that were read so far.
+    /// Rows of this table that were read so far. They count from the start of the process.
     pub rows: u64,
+    /// How many rows these will be in the end, as the server estimates it.
+    pub rows_estimate: Option<u64>,
+    /// Rows of all tables that this snapshot has read so far.
+    pub rows_in_all: u64,
+    /// How many rows each table still has to give, as far as the server can estimate it: first those of this table, then those of the
+    /// tables that follow.
+    pub rows_left: Vec<(String, u64)>,
+    /// All tables of this snapshot, as far as the process knows.
+    pub tables: usize,
     /// Tables left to read, including this one.
     pub tables_left: usize,
     /// Whether the snapshot is paused by a signal.
     pub is_paused: bool,
+}
+
+/// The incremental snapshot that runs, and the one before it.
+#[derive(Debug, Default)]
+struct Incrementals {
+    running: Option<(IncrementalProgress, i64)>,
+    last: Option<IncrementalEnd>,
+}
+
+/// An incremental snapshot that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IncrementalEnd {
+    /// Whether it has read its tables to the end. A signal may have stopped it.
+    pub is_complete: bool,
+    /// When it began, microseconds since 1970.
+    pub begun_us: i64,
+    /// When it ended, microseconds since 1970.
+    pub ended_us: i64,
 }
 
 /// How many notifications are kept for the admin endpoint.
@@ -124,8 +214,6 @@ pub struct Counters {
     pub received_lsn: AtomicU64,
     /// LSN up to which everything has been delivered to Kafka.
     pub delivered_lsn: AtomicU64,
-    /// Snapshot chunks delivered to Kafka.
-    pub delivered_chunks: AtomicU64,
     /// LSN of the stored offset.
     pub stored_lsn: AtomicU64,
     /// The server's WAL position as last reported in the stream.
@@ -161,6 +249,10 @@ pub struct Counters {
     pub snapshot_begun_us: AtomicI64,
     /// When the snapshot had read everything, microseconds since 1970; 0 before.
     pub snapshot_ended_us: AtomicI64,
+    /// How often the columns of captured tables have changed.
+    pub table_changes: AtomicU64,
+    /// Partitions of outbox tables that were created.
+    pub outbox_partitions: AtomicU64,
     /// Delivered rows that were removed from outbox tables.
     pub outbox_removed: AtomicU64,
 }
@@ -325,14 +417,56 @@ impl Status {
         notifications.push_back(told);
     }
 
-    /// Progress of an incremental snapshot. `None` if there is none.
-    pub fn incremental(&self) -> Option<IncrementalProgress> {
-        lock(&self.incremental).clone()
+    /// Progress of an incremental snapshot, and when it began in this process, in microseconds since 1970. `None` if there is none.
+    pub fn incremental(&self) -> Option<(IncrementalProgress, i64)> {
+        lock(&self.incremental).running.clone()
+    }
+
+    /// The incremental snapshot that this process has ended last.
+    pub fn last_incremental(&self) -> Option<IncrementalEnd> {
+        lock(&self.incremental).last
     }
 
     /// Sets the progress of an incremental snapshot.
-    pub(crate) fn set_incremental(&self, incremental: Option<IncrementalProgress>) {
-        *lock(&self.incremental) = incremental;
+    pub fn set_incremental(&self, progress: IncrementalProgress) {
+        let mut incremental = lock(&self.incremental);
+        let begun_us = incremental
+            .running
+            .as_ref()
+            .map_or_else(now_us, |(_, begun_us)| *begun_us);
+        incremental.running = Some((progress, begun_us));
+    }
+
+    /// No incremental snapshot is running any more.
+    pub fn end_incremental(&self, is_complete: bool) {
+        let mut incremental = lock(&self.incremental);
+        if let Some((_, begun_us)) = incremental.running.take() {
+            incremental.last = Some(IncrementalEnd {
+                is_complete,
+                begun_us,
+                ended_us: now_us(),
+            });
+        }
+    }
+
+    /// The outbox tables that are taken care of. Empty if there are none, or if they were not looked at yet.
+    pub fn outboxes(&self) -> Vec<Outbox> {
+        lock(&self.outboxes).clone()
+    }
+
+    /// Sets what was seen of the outbox tables.
+    pub fn set_outboxes(&self, outboxes: Vec<Outbox>) {
+        *lock(&self.outboxes) = outboxes;
+    }
+
+    /// The last change of the columns of a captured table since the process started, and when it was read, in microseconds since 1970.
+    pub fn table_change(&self) -> Option<(TableChange, i64)> {
+        lock(&self.table_change).clone()
+    }
+
+    pub(crate) fn table_changed(&self, change: TableChange) {
+        self.counters.table_changes.fetch_add(1, Relaxed);
+        *lock(&self.table_change) = Some((change, now_us()));
     }
 
     /// The last notifications, oldest first.
@@ -467,6 +601,29 @@ impl Status {
         *lock(&self.gap) = gap;
     }
 
+    /// The relations that are not captured, as of a position that is not confirmed yet.
+    pub fn not_captured(&self) -> NotCaptured {
+        lock(&self.not_captured).clone()
+    }
+
+    pub(crate) fn set_not_captured(&self, oids: HashSet<u32>) {
+        let mut known = lock(&self.not_captured);
+        known.changes += u64::from(!known.oids.is_subset(&oids));
+        known.oids = oids;
+    }
+
+    /// The number of parts of a snapshot that have been delivered, over all sessions: of each, all records and all before them.
+    pub fn watch_delivered_parts(&self) -> watch::Receiver<u64> {
+        self.delivered_parts.subscribe()
+    }
+
+    /// Further parts of a snapshot have been delivered.
+    pub(crate) fn parts_delivered(&self, parts: u64) {
+        if parts > 0 {
+            self.delivered_parts.send_modify(|all| *all += parts);
+        }
+    }
+
     /// The server's slots when they were last queried.
     pub fn slots(&self) -> Option<Slots> {
         self.slots.borrow().clone()
@@ -488,6 +645,14 @@ impl Status {
     /// Records and bytes by topic. Beyond a limit, further topics count together as [`OTHERS`].
     pub fn topics(&self) -> BTreeMap<String, TopicCount> {
         lock(&self.topics).all()
+    }
+    /// Looks at each topic and the number of records sent to it, without copying them. Topics that count together as [`OTHERS`] are
+    /// left out, because their names are not known.
+    pub fn visit_topics(&self, mut look: impl FnMut(&str, u64)) {
+        let topics = lock(&self.topics);
+        for (topic, count) in topics.iter().filter(|(topic, _)| *topic != OTHERS) {
+            look(topic, count.records);
+        }
     }
     /// Adds to a topic's count.
     pub fn count_topic(&self, topic: &str, records: u64, bytes: u64) {

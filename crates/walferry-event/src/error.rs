@@ -36,13 +36,13 @@ pub enum Error {
         /// What is wrong with the value.
         reason: Reason,
     },
-    /// A regular expression that goes back and back in the name of a table, a column or a message.
+    /// A regular expression that backtracks too much on the name of a table, a column or a message.
     #[error(transparent)]
     Expression(#[from] walferry_config::RegexLimit),
 }
 
 impl Error {
-    /// As it is told: its code, its text and what to do.
+    /// The error as a diagnosis: code, text and hint.
     pub fn diagnosis(&self) -> Diagnosis {
         let kind = match self {
             Self::DuplicateField { .. } => Kind::SchemaRefused,

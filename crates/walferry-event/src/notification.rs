@@ -26,7 +26,7 @@ pub struct Notification {
 }
 
 impl Notification {
-    /// Puts the details into the order of Debezium's map: a copy of what is told, to which the connector's name is added.
+    /// Puts the details into the order of Debezium's map, which is a copy of the details with the connector's name added.
     pub fn new(
         id: String,
         (aggregate, kind): (&'static str, &'static str),

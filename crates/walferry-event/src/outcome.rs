@@ -17,7 +17,7 @@ pub struct ChangeOutcome<'a> {
     pub left_out: bool,
     /// Fields that are empty because their values could not be converted.
     pub failures: Vec<Failure>,
-    /// What the last of its records is to get from the database before it goes on.
+    /// What must be read from the database before the last record goes on.
     pub lookups: Vec<RowLookup>,
 }
 

@@ -1,7 +1,7 @@
 //! Columns of a changed row that are read again from its table: Debezium's `ReselectColumnsPostProcessor`.
 //!
-//! What is to be read is decided here, and what was read is put into the event here. Who reads it is behind [`RowReader`]: the row may
-//! not be to be had for a while, and the event waits until it is.
+//! This module decides what to read, and puts the values into the event. A [`RowReader`] does the reading. The row may
+//! be unavailable for a while; the event waits for it.
 
 use std::mem::take;
 use std::sync::{Arc, OnceLock};
@@ -26,11 +26,11 @@ pub struct RowQuery {
     pub table: String,
     /// The columns that are wanted.
     pub columns: Vec<String>,
-    /// The columns that the row is found by, with the text of their values. One without a text is NULL or is not known, so that no
-    /// row can be found. Empty where the table has no key.
+    /// The columns by which the row is found, with their values as text. `None` is a value that is NULL or unknown, so that no
+    /// row can be found. Empty if the table has no key.
     pub key: Vec<(String, Option<String>)>,
-    /// Whether the columns are wanted however large they are. Many rows are asked for at once, and they must not fill the memory: one
-    /// that is large is asked for again when it is its turn.
+    /// Whether to read the columns whatever their size. Many rows are requested together and must not fill the memory, so a large row
+    /// is requested again when it is the turn of its event.
     pub however_large: bool,
 }
 
@@ -40,16 +40,16 @@ pub trait RowReader: Send + Sync {
     fn read(&self, query: RowQuery) -> Arc<RowReading>;
 }
 
-/// What came of a query.
+/// The result of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowAnswer {
-    /// The columns that were wanted, in their order, as the text that Postgres prints. `None` is NULL.
+    /// The requested columns, in order, as text in Postgres' format. `None` is NULL.
     Row(Vec<Option<String>>),
-    /// They are large, and `however_large` was not said.
+    /// The columns are large, and `however_large` was false.
     Large,
     /// There is no such row any more.
     Gone,
-    /// The server refuses the query, and would refuse it again.
+    /// The server refused the query, and would refuse it again.
     Refused {
         /// Why.
         what: String,
@@ -76,14 +76,14 @@ impl RowReading {
         }
     }
 
-    /// Hands in what came of it. Whoever waits goes on.
+    /// Sets the result, and ends the wait.
     pub fn finish(&self, answer: RowAnswer) {
         // It is handed in once.
         let _ = self.answer.set(answer);
         self.wait.end();
     }
 
-    /// What is waited for until the row has been read. Who reads tells it what is in the way.
+    /// The wait that ends when the row has been read. The reader reports problems to it.
     pub const fn wait(&self) -> &Wait {
         &self.wait
     }
@@ -107,7 +107,7 @@ pub(crate) struct Reselect {
     placeholder: Arc<Placeholder>,
 }
 
-/// What stands for a value that Postgres has left out, in the forms that Debezium looks for.
+/// The placeholder for a value that Postgres has left out, in the forms that Debezium recognises.
 #[derive(Debug)]
 struct Placeholder {
     text: String,
@@ -163,7 +163,7 @@ pub(crate) fn plans(
 }
 
 impl Reselect {
-    /// What is to be read again of a row, if anything is. `old` has what the stream has left out of `new`.
+    /// What to read again of a row. `None` if nothing is needed. `old` may have key values that the stream left out of `new`.
     pub(crate) fn lookup(
         &self,
         plan: &TablePlan,
@@ -216,7 +216,7 @@ impl Reselect {
 }
 
 impl Placeholder {
-    /// Whether a value is the placeholder, as Debezium finds it out: by the value alone.
+    /// Whether a value is the placeholder. Like Debezium, it looks at the value alone.
     fn is_in(&self, schema: &Schema, value: &Value<'_>) -> bool {
         let (Shape::Array(element), Value::Array(values)) = (&schema.shape, value) else {
             return self.is(schema, value);

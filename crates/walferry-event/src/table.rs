@@ -170,13 +170,13 @@ impl TablePlan {
         self.signals
     }
 
-    /// The text of a row's key, by which rows can be told apart; `None` where the table has no key, or the stream has left a value of it
-    /// out. Where it has, `old` may have it.
+    /// The key of a row as text, which distinguishes rows. `None` if the table has no key, or if the stream left out a value of the
+    /// key. In the latter case, `old` may have the value.
     pub fn raw_key(&self, row: Tuple<'_>, old: Option<OldTuple<'_>>) -> Option<Vec<u8>> {
         self.raw_key_of(row, old.map(|old| old.tuple()), true)
     }
 
-    /// The same of a row before its change.
+    /// The key of a row before its change, in the same form.
     pub fn raw_old_key(&self, old: OldTuple<'_>) -> Option<Vec<u8>> {
         match old {
             OldTuple::Full(old) => self.raw_key_of(old, None, true),

@@ -6,6 +6,7 @@ pub mod date;
 pub mod date_format;
 pub mod float;
 pub mod hash;
+pub mod json;
 pub mod offset_time;
 
 /// Milliseconds of a day.

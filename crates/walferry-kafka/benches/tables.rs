@@ -33,7 +33,7 @@ fn tables(criterion: &mut Criterion) {
         let mut tables = tables.iter().cycle();
         let step = StreamStep::Record {
             position: Position::default(),
-            message: "INSERT",
+            message: walferry_engine::message_type::MessageType::Insert,
             last: true,
             bytes: 0,
         };

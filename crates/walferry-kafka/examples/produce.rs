@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let step = StreamStep::Record {
             position,
-            message: "INSERT",
+            message: walferry_engine::message_type::MessageType::Insert,
             last: true,
             bytes: value.len() + 64,
         };

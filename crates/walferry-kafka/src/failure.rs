@@ -167,6 +167,12 @@ pub(crate) fn not_authenticated(reason: &str) -> Failure {
             "Kafka login failed",
             "check `sasl.oauthbearer.token.endpoint.url`, the client id and the client secret",
         )
+    } else if reason.contains("GSSAPI") {
+        (
+            "Kafka login with Kerberos failed",
+            "check `principal` and `keyTab` in `sasl.jaas.config`, `sasl.kerberos.service.name`, /etc/krb5.conf, and that `kinit` (Debian: \
+             package krb5-user) obtains a ticket",
+        )
     } else {
         (
             "Kafka rejects the login",

@@ -14,6 +14,7 @@ use walferry_engine::{
     Disposition, Exit, Failure,
     sink::{Acks, Headers},
 };
+use walferry_telemetry::otlp::{self, DeliverySpan, Export, TRACEPARENT, TraceParent};
 
 use crate::{
     batching::{Batching, Step},
@@ -72,7 +73,12 @@ impl Reporter {
                         for report in reports {
                             match report.error() {
                                 None if self.idempotent && report.offset().is_none() => self.unproven(report),
-                                None => delivered.push(Opaque::from(report.opaque()).sequence()),
+                                None => {
+                                    delivered.push(Opaque::from(report.opaque()).sequence());
+                                    if let Some(export) = otlp::export() {
+                                        trace(report, export);
+                                    }
+                                }
                                 Some(code) => refused.push((code, report)),
                             }
                         }
@@ -233,4 +239,39 @@ impl Reporter {
             );
         }
     }
+}
+
+/// The delivery of a record that belongs to a sampled trace is a span of that trace.
+fn trace(report: Report<'_>, export: &Export) {
+    let headers = report.headers();
+    let header = |wanted: &str| {
+        headers
+            .iter()
+            .find(|(name, _)| *name == wanted)
+            .and_then(|(_, value)| *value)
+    };
+    let Some(parent) = header(TRACEPARENT).and_then(TraceParent::parse) else {
+        return;
+    };
+    let mut id = [0; 8];
+    if !parent.is_sampled || openssl::rand::rand_bytes(&mut id).is_err() {
+        return;
+    }
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let ended_ns = since_1970.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let begun_ns = report
+        .timestamp_ms()
+        .and_then(|ms| u64::try_from(ms).ok())
+        .map(|ms| ms.saturating_mul(1_000_000));
+    export.push(DeliverySpan {
+        parent,
+        id,
+        topic: report.topic().to_owned(),
+        partition: report.partition(),
+        offset: report.offset(),
+        message: header("id").map(|id| String::from_utf8_lossy(id).trim_matches('"').to_owned()),
+        // A span cannot end before it begins, whatever the clocks say.
+        begun_ns: begun_ns.unwrap_or(ended_ns).min(ended_ns),
+        ended_ns,
+    });
 }

@@ -71,6 +71,7 @@ impl DeadLetters {
                 error!(
                     code = failure.code(),
                     kind = failure.kind.as_str(),
+                    hint = failure.hint(),
                     "dropped by errors.tolerance=all: {}",
                     failure.for_log()
                 );
@@ -93,6 +94,7 @@ impl DeadLetters {
                 error!(
                     code = failure.code(),
                     kind = failure.kind.as_str(),
+                    hint = failure.hint(),
                     topic = name,
                     "set aside by errors.tolerance=all: {}",
                     failure.for_log()

@@ -174,6 +174,11 @@ impl ClientSettings {
         properties
     }
 
+    /// Whether a record counts as delivered only when a broker has it: not with `acks=0`.
+    pub fn waits_for_brokers(&self) -> bool {
+        self.producer.values.get("acks").is_none_or(|acks| acks != "0")
+    }
+
     /// Whether brokers check that no batch of the producer is missing.
     pub(crate) fn is_idempotent(&self) -> bool {
         self.producer

@@ -1,6 +1,7 @@
 //! Signals from a topic.
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -11,7 +12,7 @@ use std::{
 
 use rdkafka::{
     Message, Offset, TopicPartitionList,
-    consumer::{BaseConsumer, Consumer as _},
+    consumer::{BaseConsumer, CommitMode, Consumer as _},
     error::KafkaError,
     message::BorrowedMessage,
 };
@@ -27,6 +28,8 @@ use crate::{ClientSettings, client};
 
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
+/// The same while signals wait for the offset to be stored.
+const STORED_POLL: Duration = Duration::from_millis(50);
 /// Pause after a failure, and while too many signals wait.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -57,7 +60,7 @@ impl SignalReader {
             ("group.id", section.consumer.get("group.id").unwrap_or(&section.group)),
             ("client.id", &format!("connector-signals-{}-0", connector.name)),
             ("auto.offset.reset", "earliest"),
-            ("enable.auto.commit", "true"),
+            ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),
         ] {
             properties.values.insert(name.to_owned(), value.to_owned());
@@ -72,8 +75,9 @@ impl SignalReader {
         let span = tracing::Span::current();
         let run = move || {
             let _span = span.entered();
+            let mut read = Read::default();
             while !follower.over.load(Relaxed) {
-                if let Err(error) = follower.read(&properties) {
+                if let Err(error) = follower.read(&properties, &mut read) {
                     warn!(code = Kind::SignalsUnread.code(), topic = follower.topic, %error, "signals cannot be read from Kafka; retrying");
                     follower.status.count_error(Kind::SignalsUnread);
                     follower.pause();
@@ -84,6 +88,36 @@ impl SignalReader {
             warn!(%error, "signals cannot be read from Kafka, because a thread could not be started");
         }
         Self { over }
+    }
+}
+
+/// Records that were read, but that a later reader would need to read again.
+#[derive(Debug, Default)]
+struct Read {
+    /// Their offsets, and the tickets of the signals among them.
+    waiting: VecDeque<(i64, Option<u64>)>,
+    /// Where this reader goes on.
+    next: Option<i64>,
+    /// Where a later reader may begin, if the group's position does not say so yet.
+    uncommitted: Option<i64>,
+}
+
+impl Read {
+    /// A record was read. `None`: it is no signal of this connector.
+    fn add(&mut self, offset: i64, ticket: Option<u64>) {
+        self.waiting.push_back((offset, ticket));
+        self.next = Some(offset + 1);
+    }
+
+    /// Where a later reader may begin, if that is further than before: behind the records whose signals are all stored.
+    fn passed(&mut self, is_stored: impl Fn(u64) -> bool) -> Option<i64> {
+        let mut next = None;
+        let is_passed = |(_, ticket): &&(i64, Option<u64>)| ticket.is_none_or(&is_stored);
+        while let Some((offset, _)) = self.waiting.front().filter(is_passed) {
+            next = Some(offset + 1);
+            self.waiting.pop_front();
+        }
+        next
     }
 }
 
@@ -104,25 +138,43 @@ impl Follower {
         }
     }
 
-    fn read(&self, properties: &client::Properties) -> Result<(), KafkaError> {
+    fn read(&self, properties: &client::Properties, read: &mut Read) -> Result<(), KafkaError> {
         let consumer: BaseConsumer = properties.config().create()?;
         properties.provide_token(consumer.client());
         let mut places = TopicPartitionList::new();
-        places.add_partition_offset(&self.topic, 0, Offset::Stored)?;
+        // After a failure, the group's position may be behind what was read.
+        let from = read.next.map_or(Offset::Stored, Offset::Offset);
+        places.add_partition_offset(&self.topic, 0, from)?;
         consumer.assign(&places)?;
         info!(topic = self.topic, "signals are read from Kafka");
         while !self.over.load(Relaxed) {
-            let Some(message) = consumer.poll(POLL) else { continue };
-            let message = message?;
-            if let Some(signal) = self.signal(&message) {
-                while self.status.signals.put(signal.clone()).is_err() {
-                    self.pause();
-                    if self.over.load(Relaxed) {
-                        return Ok(());
+            let poll = if read.waiting.is_empty() { POLL } else { STORED_POLL };
+            if let Some(message) = consumer.poll(poll) {
+                let message = message?;
+                let mut ticket = None;
+                if let Some(signal) = self.signal(&message) {
+                    let origin = (self.topic.clone(), message.offset());
+                    while ticket.is_none() {
+                        match self.status.signals.put_once(origin.clone(), signal.clone()) {
+                            Ok(put) => ticket = Some(put),
+                            Err(_) if self.over.load(Relaxed) => return Ok(()),
+                            Err(_) => self.pause(),
+                        }
                     }
                 }
+                read.add(message.offset(), ticket);
             }
-            consumer.store_offset_from_message(&message)?;
+            // The group's position follows the stored offset: what a crash loses is read again.
+            if let Some(next) = read.passed(|ticket| self.status.signals.is_stored(ticket)) {
+                read.uncommitted = Some(next);
+            }
+            // A commit that has failed is tried again.
+            if let Some(next) = read.uncommitted {
+                let mut position = TopicPartitionList::new();
+                position.add_partition_offset(&self.topic, 0, Offset::Offset(next))?;
+                consumer.commit(&position, CommitMode::Sync)?;
+                read.uncommitted = None;
+            }
         }
         Ok(())
     }
@@ -156,6 +208,19 @@ fn signal(payload: &[u8]) -> Option<Signal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_position_passes_only_signals_that_are_stored() {
+        let mut read = Read::default();
+        for (offset, ticket) in [(10, None), (11, Some(1)), (12, None), (15, Some(2)), (16, None)] {
+            read.add(offset, ticket);
+        }
+        assert_eq!(read.passed(|_| false), Some(11));
+        assert_eq!(read.passed(|_| false), None);
+        assert_eq!(read.passed(|ticket| ticket <= 1), Some(13));
+        assert_eq!(read.passed(|ticket| ticket <= 2), Some(17));
+        assert_eq!(read.passed(|_| true), None);
+    }
 
     #[test]
     fn records_are_signals() {

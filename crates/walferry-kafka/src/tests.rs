@@ -61,7 +61,7 @@ impl World {
         };
         let sequence = self.progress.push([StreamStep::Record {
             position,
-            message: "INSERT",
+            message: walferry_engine::message_type::MessageType::Insert,
             last: true,
             bytes: 0,
         }]);

@@ -17,6 +17,7 @@ use crate::inspect::Server;
 use crate::problem::Problem;
 use crate::publication::{self, Publication};
 use crate::quote::identifier;
+use crate::signal_table;
 use crate::snapshot;
 use crate::tables::{Captured, TableName, captured, columns_of, listed, unidentified, unpublished_identities};
 
@@ -68,6 +69,7 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
     diagnoses.extend(guardrail_diagnosis(tables.len(), connector.streaming.max_tables));
     if streams {
         diagnoses.extend(publication_diagnoses(&sql, &server, &publication, wanted, &tables).await?);
+        diagnoses.extend(signal_table::remark(&sql, connector).await?);
     }
     if snapshot {
         diagnoses.extend(rows_diagnoses(&sql, &server, &connector.snapshot, &tables).await?);

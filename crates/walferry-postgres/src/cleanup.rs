@@ -21,21 +21,23 @@
 //! A mark counts on the connection on which it was taken, and no longer: after a failover neither ids nor positions mean the same.
 //!
 //! That the slot is beyond a row does not say that the row was sent: it may have been written before its table was captured, while the
-//! publication left it out, or in a gap. So each table has a *floor*: a transaction id that was assigned while the connector streamed the
-//! table, and the time of it. Rows with a lower transaction id are never removed. Neither are rows from before that time: an update gives
-//! an old row a new transaction id. The floor lasts as long as the connector's connection, and as long as the table and its place in the
-//! publication stay what they are, by the catalog's own row versions ([`Floor::of`]).
+//! publication left it out, or in a gap. So each table and each partition has a *floor* (`floors.rs`): a transaction id that was assigned
+//! while the connector streamed the table, and the time of it. Rows with a lower transaction id are never removed. Neither are rows from
+//! before that time: an update gives an old row a new transaction id. The floor lasts as long as the connector's connection, and as long as
+//! the table and its place in the publication stay what they are, by the catalog's own row versions.
 
-use std::collections::{HashMap, HashSet};
+mod floors;
+
 use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
 use walferry_config::Connector;
+use walferry_engine::status::NotCaptured;
 use walferry_pgoutput::Lsn;
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
-use crate::quote::{identifier, qualified};
+use floors::Floors;
 
 /// An outbox table whose rows are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,16 +72,12 @@ pub struct Round {
 pub struct Cleaner {
     endpoint: Endpoint,
     slot: String,
-    publication: String,
     sql: Option<Sql>,
     /// Waits to be confirmed.
     pending: Option<Mark>,
     /// All rows with a lower transaction id are confirmed.
     confirmed_xmin: Option<i64>,
-    /// By table.
-    floors: HashMap<String, Floor>,
-    /// Tables of which a warning was logged.
-    warned: HashSet<String>,
+    floors: Floors,
     targets: Vec<Target>,
     /// When they were looked for.
     looked: Option<Instant>,
@@ -89,6 +87,12 @@ pub struct Cleaner {
     quiet_at: Option<Lsn>,
     /// Whether this has written the last thing that it saw in the WAL.
     has_nudged: bool,
+    /// When the server of this connection was started.
+    server: Option<String>,
+    distributes_invalidations: bool,
+    is_version_told: bool,
+    /// [`NotCaptured::changes`] at the last round.
+    changes: u64,
 }
 
 /// A place at which everything that a snapshot shows was committed.
@@ -100,28 +104,21 @@ struct Mark {
     lsn: Lsn,
 }
 
-/// Rows of a table that were written before it may never have been sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Floor {
-    /// What it holds for: the versions of the catalog's rows of the table and of its publication. If the table is replaced by another one of
-    /// its name, or leaves the publication and comes back, this is another text.
-    of: String,
-    /// The transaction id.
-    xid: i64,
-    /// Its time by the server's clock, in microseconds since 1970.
-    since_us: i64,
-}
-
 /// A table, and what removes its rows.
 #[derive(Debug)]
 struct Target {
     /// For the log.
     table: String,
-    /// Removes one batch of rows: `$1` is the snapshot's `xmin`, `$2` milliseconds, `$3` a number of rows, `$4` and `$5` the floor.
+    /// Removes one batch of rows; see [`delete`].
     delete: String,
-    floor: Floor,
     keep_ms: i64,
     batch_rows: i64,
+    /// The table itself, or its partitions. Rows of other partitions stay.
+    parts: Vec<u32>,
+    /// The floor of each part: a transaction id,
+    xids: Vec<i64>,
+    /// and a time in microseconds since 1970.
+    since_us: Vec<i64>,
 }
 
 const DOING: &str = "removing delivered rows of an outbox";
@@ -134,6 +131,22 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 const MOST_BEHIND: u64 = 256 * 1024 * 1024;
 
 /// All in one statement: its snapshot is taken before any function of it is called.
+/// The version of the server, and when it was started.
+const SERVER: &str = "SELECT current_setting('server_version_num')::int4, pg_catalog.pg_postmaster_start_time()::text";
+
+/// Whether a change of a publication reaches transactions that are running. Without it, which versions before May 2025 lack, rows of a table
+/// that has just been published may not be in the stream.
+const fn distributes_invalidations(version: i32) -> bool {
+    let minor = version % 10000;
+    match version / 10000 {
+        14 => minor >= 18,
+        15 => minor >= 13,
+        16 => minor >= 9,
+        17 => minor >= 5,
+        major => major > 17,
+    }
+}
+
 const MARK: &str = "
     SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::int8,
            (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::int8,
@@ -146,24 +159,26 @@ impl Cleaner {
         Self {
             endpoint: Endpoint::new(connector.postgres.clone()),
             slot: connector.slot.name.to_string(),
-            publication: connector.publication.name.clone(),
             sql: None,
             pending: None,
             confirmed_xmin: None,
-            floors: HashMap::new(),
-            warned: HashSet::new(),
+            floors: Floors::new(&connector.publication.name),
             targets: Vec::new(),
             looked: None,
             next: 0,
             quiet_at: None,
             has_nudged: false,
+            server: None,
+            distributes_invalidations: false,
+            is_version_told: false,
+            changes: 0,
         }
     }
 
     /// Forgets what is known: the connector did not stream all the time. Rows that are there now are never removed.
     pub fn forget(&mut self) {
         self.forget_marks();
-        self.floors.clear();
+        self.floors.forget();
         self.targets.clear();
         self.looked = None;
         self.next = 0;
@@ -177,11 +192,17 @@ impl Cleaner {
 
     /// Takes and settles marks, and removes at most one batch of rows. `told` is the position up to which the connector itself has
     /// told the server that it needs nothing any more.
+    /// `not_captured` is what the stream has brought up to there.
     ///
     /// # Errors
     /// The server cannot be asked, or refuses. The next round begins anew.
-    pub async fn round(&mut self, tables: &[CleanedTable], told: Lsn) -> Result<Round, Error> {
-        let done = self.try_round(tables, told).await;
+    pub async fn round(
+        &mut self,
+        tables: &[CleanedTable],
+        told: Lsn,
+        not_captured: &NotCaptured,
+    ) -> Result<Round, Error> {
+        let done = self.try_round(tables, told, not_captured).await;
         if done.is_err() {
             self.sql = None;
             self.looked = None;
@@ -191,7 +212,12 @@ impl Cleaner {
         done
     }
 
-    async fn try_round(&mut self, tables: &[CleanedTable], told: Lsn) -> Result<Round, Error> {
+    async fn try_round(
+        &mut self,
+        tables: &[CleanedTable],
+        told: Lsn,
+        not_captured: &NotCaptured,
+    ) -> Result<Round, Error> {
         let begun = Instant::now();
         let mut round = Round::default();
         if told == Lsn::INVALID {
@@ -201,9 +227,43 @@ impl Cleaner {
         if self.sql.as_ref().is_none_or(Sql::is_closed) {
             self.forget_marks();
             let sql = self.endpoint.sql(Purpose::Cleanup).await?;
-            // Who works on the rows goes first.
-            sql.execute(DOING, "SET lock_timeout = '5s'").await?;
+            // Who works on the rows goes first: a lock is not waited for as long as it takes the server to look for a deadlock.
+            sql.execute(DOING, "SET lock_timeout = '500ms'; SET statement_timeout = '30s'")
+                .await?;
+            let rows = sql.rows(LOOKING, SERVER, &[]).await?;
+            let row = rows.first();
+            let version: i32 = row
+                .map_or(Ok(0), |row| row.try_get(0))
+                .map_err(|error| Error::sql(LOOKING, error))?;
+            let server: Option<String> = row
+                .map(|row| row.try_get(1))
+                .transpose()
+                .map_err(|error| Error::sql(LOOKING, error))?;
+            if self.server.is_some() && self.server != server {
+                // Another server answers, or this one was restarted.
+                self.forget();
+            }
+            self.server = server;
+            self.distributes_invalidations = distributes_invalidations(version);
+            if !self.distributes_invalidations && !std::mem::replace(&mut self.is_version_told, true) {
+                tracing::warn!(
+                    version,
+                    hint = "update the server to 14.18, 15.13, 16.9, 17.5 or later, or remove walferry.retention.ms",
+                    "delivered rows are not removed: this version of Postgres may leave rows out of the stream when a publication changes"
+                );
+            }
             self.sql = Some(sql);
+        }
+        if !self.distributes_invalidations {
+            return Ok(round);
+        }
+        if self.changes != not_captured.changes {
+            // A table is captured again that was not for a while.
+            self.changes = not_captured.changes;
+            self.floors.forget();
+            self.next = 0;
+            self.looked = None;
+            self.targets.clear();
         }
         let slot = self.slot.clone();
         let sql = self.sql.as_ref().expect("opened above");
@@ -249,18 +309,20 @@ impl Cleaner {
             return Ok(round);
         }
         if self.next == 0 && self.looked.is_none_or(|looked| looked.elapsed() > LOOK_INTERVAL) {
-            let (floors, warned) = (&mut self.floors, &mut self.warned);
-            self.targets = targets(sql, tables, &self.publication, floors, warned).await?;
+            self.targets = self.floors.targets(sql, tables, &not_captured.oids).await?;
             self.looked = Some(Instant::now());
         }
         if let Some(xmin) = self.confirmed_xmin {
             if let Some(target) = self.targets.get(self.next) {
-                let parameters: [(&(dyn ToSql + Sync), Type); 5] = [
+                let earliest = *target.since_us.iter().min().expect("a target has parts");
+                let parameters: [(&(dyn ToSql + Sync), Type); 7] = [
                     (&xmin, Type::INT8),
                     (&target.keep_ms, Type::INT8),
                     (&target.batch_rows, Type::INT8),
-                    (&target.floor.xid, Type::INT8),
-                    (&target.floor.since_us, Type::INT8),
+                    (&earliest, Type::INT8),
+                    (&target.parts, Type::OID_ARRAY),
+                    (&target.xids, Type::INT8_ARRAY),
+                    (&target.since_us, Type::INT8_ARRAY),
                 ];
                 let removed: i64 = sql.value(DOING, &target.delete, &parameters).await?;
                 round.removed = removed.unsigned_abs();
@@ -278,178 +340,54 @@ impl Cleaner {
     }
 }
 
-/// The tables whose rows may be removed, with what removes them. A table that is new among them gets a floor, and one that is no longer among
-/// them loses its own.
-async fn targets(
-    sql: &Sql,
-    tables: &[CleanedTable],
-    publication: &str,
-    floors: &mut HashMap<String, Floor>,
-    warned: &mut HashSet<String>,
-) -> Result<Vec<Target>, Error> {
-    // Of Postgres 15 and later.
-    const HAS_SCHEMAS: &str = "SELECT pg_catalog.to_regclass('pg_catalog.pg_publication_namespace') IS NOT NULL";
-    const SCHEMAS: &str = "SELECT pg_catalog.string_agg(pg_catalog.concat_ws('.', s.oid, s.xmin), ',' ORDER BY s.oid)
-                           FROM pg_catalog.pg_publication_namespace s JOIN pg_catalog.pg_publication p ON p.oid = s.pnpubid
-                           WHERE p.pubname = $4 AND s.pnnspid = n.oid";
-    const NEXT: &str = "SELECT pg_catalog.pg_current_xact_id()::text::int8,
-                               (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::int8";
-    let schemas = match sql.value(LOOKING, HAS_SCHEMAS, &[]).await? {
-        true => SCHEMAS,
-        false => "SELECT ''",
-    };
-    // A publication lists a partitioned table, or its partitions, as it sends them.
-    let query = format!("
-        SELECT pg_catalog.format_type(a.atttypid, NULL),
-               EXISTS (SELECT FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_tables t ON t.pubname = p.pubname
-                       WHERE p.pubname = $4 AND p.pubinsert AND pg_catalog.to_jsonb(t) ->> 'rowfilter' IS NULL
-                         AND t.schemaname = n.nspname AND t.tablename = c.relname),
-               c.relkind = 'p', c.oid,
-               pg_catalog.concat_ws('/', c.oid, c.xmin, n.oid,
-                 (SELECT pg_catalog.concat_ws('.', p.oid, p.xmin) FROM pg_catalog.pg_publication p WHERE p.pubname = $4),
-                 (SELECT pg_catalog.string_agg(pg_catalog.concat_ws('.', r.oid, r.xmin), ',' ORDER BY r.oid)
-                  FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
-                  WHERE p.pubname = $4 AND (r.prrelid = c.oid OR r.prrelid IN (SELECT pg_catalog.pg_partition_ancestors(c.oid)))),
-                 ({schemas}))
-        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-             JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
-        WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')
-          AND a.attname = $3 AND a.attnum > 0 AND NOT a.attisdropped"
-    );
-    let mut targets = Vec::new();
-    for table in tables {
-        let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
-            (&table.schema, Type::TEXT),
-            (&table.name, Type::TEXT),
-            (&table.column, Type::TEXT),
-            (&publication, Type::TEXT),
-        ];
-        let rows = sql.rows(LOOKING, &query, &parameters).await?;
-        // It was dropped meanwhile.
-        let Some(row) = rows.first() else { continue };
-        let read = |error| Error::sql(LOOKING, error);
-        let kind: String = row.try_get(0).map_err(read)?;
-        let published: bool = row.try_get(1).map_err(read)?;
-        let is_partitioned: bool = row.try_get(2).map_err(read)?;
-        let oid: u32 = row.try_get(3).map_err(read)?;
-        let of: String = row.try_get(4).map_err(read)?;
-        let shown = format!("{}.{}", table.schema, table.name);
-        if !published {
-            if warned.insert(shown.clone()) {
-                tracing::warn!(
-                    table = shown,
-                    publication,
-                    hint = "publish all inserted rows of the table, without a row filter, or remove walferry.retention.ms. Rows that were \
-                            written until then are never removed",
-                    "delivered rows are not removed: the publication does not send all rows of the table"
-                );
-            }
-            continue;
-        }
-        let column = identifier(&table.column);
-        let Some(is_due) = is_due(&column, &kind) else {
-            if warned.insert(shown.clone()) {
-                tracing::warn!(
-                    table = shown,
-                    column = table.column,
-                    found = kind,
-                    hint = "name a column of type timestamptz, timestamp or bigint in table.field.event.timestamp",
-                    "delivered rows are not removed: the column does not tell how old a row is"
-                );
-            }
-            continue;
-        };
-        let name = qualified(&table.schema, &table.name);
-        // Tables that inherit from it have a publication of their own, or none.
-        let from = if is_partitioned { name } else { format!("ONLY {name}") };
-        let is_there = match is_partitioned {
-            true => is_in_partition(),
-            false => format!("tableoid = {oid}"),
-        };
-        targets.push(Target {
-            delete: delete(&from, &column, &format!("{is_there} AND {is_due}")),
-            table: shown,
-            floor: Floor {
-                of,
-                xid: i64::MAX,
-                since_us: i64::MAX,
-            },
-            keep_ms: i64::try_from(table.keep.as_millis()).unwrap_or(i64::MAX),
-            batch_rows: table.batch_rows.into(),
-        });
-    }
-    let is_of = |target: &Target, table: &str, floor: &Floor| target.table == table && target.floor.of == floor.of;
-    floors.retain(|table, floor| targets.iter().any(|target| is_of(target, table, floor)));
-    if targets.iter().any(|target| !floors.contains_key(&target.table)) {
-        // After the look: transactions that get an id from now on write while the table is published.
-        let rows = sql.rows(LOOKING, NEXT, &[]).await?;
-        let row = rows.first().ok_or_else(|| Error::Protocol {
-            doing: LOOKING,
-            problem: "no row".to_owned(),
-        })?;
-        let number =
-            |place: usize| -> Result<i64, Error> { row.try_get(place).map_err(|error| Error::sql(LOOKING, error)) };
-        let (xid, since_us) = (number(0)?, number(1)?);
-        for target in &targets {
-            floors.entry(target.table.clone()).or_insert_with(|| {
-                tracing::info!(
-                    table = target.table,
-                    "rows that are written from now on are removed once they are old and delivered; rows from before stay"
-                );
-                Floor {
-                    of: target.floor.of.clone(),
-                    xid,
-                    since_us,
-                }
-            });
-        }
-    }
-    for target in &mut targets {
-        if let Some(floor) = floors.get(&target.table) {
-            target.floor = floor.clone();
-        }
-    }
-    Ok(targets)
-}
-
-/// A condition on a row of a partitioned table: its partition is in the WAL, and was one when the row was written. A table that is attached
-/// later has rows that were never sent. Rows of the transaction that has created the partition stay.
-fn is_in_partition() -> String {
-    let attached =
-        "(SELECT i.xmin::text::int8 FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
-                     WHERE i.inhrelid = tableoid AND c.relkind = 'r' AND c.relpersistence = 'p')";
-    format!("(((xmin::text::int8 - {attached}) % 4294967296) + 4294967296) % 4294967296 BETWEEN 1 AND 2147483647")
-}
-
-/// Whether a row is older than `$2` milliseconds and not from before `$5`, by a column of this type; `None` for a type that does not tell.
+/// Whether a row is older than `$2` milliseconds and from after its floor, by a column of this type; `None` for a type that does not tell.
+/// `$4` is the earliest floor: with an index on the column, rows from before it are not even read.
 fn is_due(column: &str, kind: &str) -> Option<String> {
     const AGE: &str = "$2 * interval '1 millisecond'";
-    const SINCE: &str = "('1970-01-01 00:00:00+00'::timestamptz + $5 * interval '1 microsecond')";
+    let since = |us: &str| format!("('1970-01-01 00:00:00+00'::timestamptz + {us} * interval '1 microsecond')");
+    let floor = of_part("$7");
     Some(match kind {
-        "timestamp with time zone" => format!("{column} < pg_catalog.now() - {AGE} AND {column} >= {SINCE}"),
+        "timestamp with time zone" => format!(
+            "{column} < pg_catalog.now() - {AGE} AND {column} > {} AND {column} > {}",
+            since("$4"),
+            since(&floor)
+        ),
         // As in records: a timestamp without time zone is UTC.
         "timestamp without time zone" => format!(
-            "{column} < (pg_catalog.now() AT TIME ZONE 'UTC') - {AGE} AND {column} >= ({SINCE} AT TIME ZONE 'UTC')"
+            "{column} < (pg_catalog.now() AT TIME ZONE 'UTC') - {AGE} AND {column} > ({} AT TIME ZONE 'UTC')
+             AND {column} > ({} AT TIME ZONE 'UTC')",
+            since("$4"),
+            since(&floor)
         ),
+        // The division truncates, so the next millisecond is the first one that is after the floor.
         "bigint" => format!(
-            "{column} < (EXTRACT(epoch FROM pg_catalog.now()) * 1000)::int8 - $2 AND {column} >= $5::int8 / 1000"
+            "{column} < (EXTRACT(epoch FROM pg_catalog.now()) * 1000)::int8 - $2 AND {column} > $4::int8 / 1000 + 1
+             AND {column} > {floor} / 1000 + 1"
         ),
         _ => return None,
     })
 }
 
+/// What an array holds for the partition of a row, or for the table itself. NULL for a partition that is not in `$5`: no condition on it is
+/// then true.
+fn of_part(array: &str) -> String {
+    format!("({array}::int8[])[pg_catalog.array_position($5::oid[], tableoid)]")
+}
+
 /// The ids of rows are the lower 32 bits of transaction ids. `$1` is all 64 of one, so the distance is taken modulo 2^32: a row is before
 /// it if the distance is less than 2^31. No row that can be seen is further ahead than that; one that lies further back, and that was
-/// frozen long ago, may stay. `$4` is the floor, in 64 bits, too.
+/// frozen long ago, may stay. `$6` has the floor of each partition, in 64 bits, too.
 ///
 /// The rows are not locked first: that would need the privilege to update them. A row that is updated meanwhile has another `ctid`, and
 /// stays: the second condition is looked at again for the new row. The first one finds the rows without reading the table.
 fn delete(table: &str, column: &str, is_due: &str) -> String {
+    let distance = "(((($1 - xmin::text::int8) % 4294967296) + 4294967296) % 4294967296)";
+    let floor = of_part("$6");
     format!(
         "WITH batch AS MATERIALIZED (
            SELECT tableoid AS part, ctid AS place FROM {table}
            WHERE {is_due}
-             AND ((($1 - xmin::text::int8) % 4294967296) + 4294967296) % 4294967296 BETWEEN 1 AND least($1 - $4, 2147483647)
+             AND {distance} BETWEEN 1 AND 2147483647 AND {distance} <= $1 - {floor}
            ORDER BY {column} LIMIT $3
          ), removed AS (
            DELETE FROM {table}

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::io;
 use std::path::PathBuf;
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Diagnosis, Kind};
 
 use walferry_config::connector::SslMode;
 use walferry_engine::failure::{Disposition, Failure};
@@ -11,6 +11,7 @@ use walferry_engine::gap;
 
 use crate::problem::Problem;
 use crate::server_error::ServerError;
+use crate::signal_table::NotPublished;
 
 /// A failure of a connection, a statement or the stream.
 #[derive(Debug, thiserror::Error)]
@@ -193,14 +194,14 @@ pub enum Error {
         table: String,
     },
     /// The stream would not contain the watermarks of chunks.
-    #[error(
-        "publication {publication} does not publish the signal table {table}, so the stream would not contain the watermarks of chunks"
-    )]
+    #[error("{}", why.text(table, publication))]
     SignalTableNotPublished {
         /// Quoted name.
         table: String,
         /// Quoted name.
         publication: String,
+        /// What is missing.
+        why: NotPublished,
     },
     /// The snapshot that a slot exported no longer exists.
     #[error("the exported snapshot no longer exists, because the connection that held it was lost")]
@@ -305,6 +306,11 @@ impl Error {
     pub(crate) fn is_not_ready(&self) -> bool {
         self.server_error()
             .is_some_and(|error| error.kind() == Kind::ServerNotReady)
+    }
+
+    /// The same as a warning: nothing has failed yet.
+    pub(crate) fn warning(&self) -> Diagnosis {
+        Diagnosis::warning(self.kind(), self.to_string()).with_any_hint(self.hint())
     }
 
     /// The kind, for metrics.
@@ -450,9 +456,11 @@ impl Error {
                  interval '1 minute' ORDER BY xact_start; SELECT pg_terminate_backend(PID);"
                     .to_owned()
             }
-            Self::SignalTableNotPublished { table, publication } => {
-                format!("ALTER PUBLICATION {publication} ADD TABLE {table}")
-            }
+            Self::SignalTableNotPublished {
+                table,
+                publication,
+                why,
+            } => why.hint(table, publication),
             Self::SelectOverride { table, .. } => format!("correct `snapshot.select.statement.overrides.{table}`"),
             Self::NoTimescale { .. } => {
                 "check that `database.dbname` is the database with the extension (`CREATE EXTENSION timescaledb`), or remove the transform"

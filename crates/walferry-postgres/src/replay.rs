@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use std::future::pending;
 use std::num::NonZeroU32;
 use std::ops::Range as Span;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -94,7 +93,7 @@ pub struct Range {
     pub last: Vec<Option<String>>,
 }
 
-/// Up to which row everything was delivered.
+/// The row up to which everything was delivered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The values of the ordering columns in that row. `None` before the first page.
@@ -558,7 +557,7 @@ impl source::Windows for NoChunks {
 
 impl source::Rows for Pages {
     async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
-        let place = self.track.begin(self.status.counters.delivered_chunks.load(Relaxed));
+        let place = self.track.begin(*self.status.watch_delivered_parts().borrow());
         let sql = open(&self.endpoint).await?;
         let moment = Moment::of(&sql).await?;
         let tables = plan.tables.iter();

@@ -155,7 +155,7 @@ struct Found {
 /// The servers that replicate this one physically. A role without `pg_monitor` sees that they are there, and no more.
 #[derive(Debug, Default, Deserialize)]
 struct Standbys {
-    /// How far the last of them is.
+    /// The lowest replay position among the standbys.
     #[serde(default, deserialize_with = "lsn")]
     replayed: Option<Lsn>,
     are_hidden: Option<bool>,

@@ -4,14 +4,15 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::pin::pin;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use tokio_postgres::types::Type;
 use tracing::info;
-use walferry_config::connector::{SignalTable, Watermarking};
+use walferry_config::connector::{SignalChannel, SignalTable, Watermarking};
 use walferry_config::{Connector, JavaRegex};
+use walferry_diagnosis::Diagnosis;
 use walferry_engine::Failure;
 use walferry_engine::source::{ChunkRead, ChunkRows, TableFilter, VisibleTransactions, Windows as Edge};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
@@ -25,6 +26,7 @@ use crate::connect::{ALL_ROWS, Endpoint, Purpose, Sql, within};
 use crate::copy::append_tuple;
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
+use crate::signal_table::{Written, is_in, obstacle};
 use crate::snapshot::wal_position;
 use crate::tables::listed;
 
@@ -38,16 +40,26 @@ pub struct Windows {
     /// Maximum number of rows of a chunk.
     rows: u32,
     captured: TableFilter,
+    /// Whether signals in the signal table are followed.
+    follows_table: bool,
     /// `read.only`: nothing is written.
     read_only: bool,
     /// When the present window was opened. The closing row contains this too.
     opened: String,
     /// A table, and how many of its rows fit into a chunk if that is fewer than `rows`.
     fitting: Option<(String, u32)>,
+    /// The table whose rows were estimated last.
+    estimated: Option<String>,
+    /// When everything about the signal table was last found in order.
+    looked: Option<Instant>,
+    /// With `insert_delete`: chunks whose opening row may still be in the signal table.
+    open: Vec<String>,
 }
 
 /// How long a statement may take. If the key has no index, sorting the table may take long.
 const LIMIT: Duration = Duration::from_secs(1800);
+/// How often everything about the signal table is looked at. Chunks in between only need to know that it is published.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 const READING: &str = "reading a chunk";
 const MARKING: &str = "writing to the signal table";
 
@@ -86,9 +98,13 @@ impl Windows {
             watermarking: signals.watermarking,
             rows: signals.chunk_rows,
             captured,
+            follows_table: signals.has(SignalChannel::Source),
             read_only: signals.read_only,
             opened: String::new(),
             fitting: None,
+            estimated: None,
+            looked: None,
+            open: Vec::new(),
         }
     }
 
@@ -146,6 +162,10 @@ impl Windows {
         self.demand_published().await?;
         self.opened = now();
         let data = format!("{{\"openWindowTimestamp\": \"{}\"}}", self.opened);
+        if self.watermarking == Watermarking::InsertDelete && !self.open.iter().any(|open| open == chunk) {
+            self.remove_left_over().await?;
+            self.open.push(chunk.to_owned());
+        }
         self.write(&format!("{chunk}-open"), "snapshot-window-open", &data, again)
             .await
     }
@@ -171,6 +191,7 @@ impl Windows {
                 self.write(&open, "snapshot-window-open", "{}", false).await?;
                 let _: i64 = self.sql().await?.value(MARKING, &delete, &[]).await?;
             }
+            self.open.retain(|open| open != chunk);
             return Ok(());
         }
         let data = format!(
@@ -180,6 +201,28 @@ impl Windows {
         );
         self.write(&format!("{chunk}-close"), "snapshot-window-close", &data, again)
             .await
+    }
+
+    /// Removes the opening rows of chunks that were given up: nobody else would. The stream brings their deletion, and no window is waiting for
+    /// it.
+    async fn remove_left_over(&mut self) -> Result<(), Error> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        let table = self.signals()?;
+        let ids: Vec<String> = self
+            .open
+            .iter()
+            .map(|chunk| literal(&format!("{chunk}-open")))
+            .collect();
+        let delete = format!(
+            "DELETE FROM {} WHERE id IN ({})",
+            qualified(&table.schema, &table.name),
+            ids.join(", ")
+        );
+        self.sql().await?.execute(MARKING, &delete).await?;
+        self.open.clear();
+        Ok(())
     }
 
     async fn write(&mut self, id: &str, kind: &str, data: &str, again: bool) -> Result<(), Error> {
@@ -195,23 +238,23 @@ impl Windows {
         self.sql().await?.execute(MARKING, &insert).await
     }
 
-    /// Fails if the signal table is not published. Without its changes in the stream, no window would ever open.
+    /// Fails if the stream does not bring the rows of the signal table. Without them, no window would ever open.
     async fn demand_published(&mut self) -> Result<(), Error> {
-        const QUERY: &str = "
-            SELECT EXISTS (SELECT FROM pg_catalog.pg_publication_tables
-              WHERE pubname = $1 AND schemaname = $2 AND tablename = $3)";
-        let SignalTable { schema, name } = self.signals()?.clone();
+        let table = self.signals()?.clone();
         let publication = self.publication.clone();
-        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
-            [(&publication, Type::TEXT), (&schema, Type::TEXT), (&name, Type::TEXT)];
-        let is_published: bool = self.sql().await?.value(MARKING, QUERY, &parameters).await?;
-        if is_published {
+        let written = Written::Windows(self.watermarking);
+        let is_recent = self.looked.is_some_and(|at| at.elapsed() < LOOK_INTERVAL);
+        let sql = self.sql().await?;
+        if is_recent && is_in(sql, &table, &publication).await? {
             return Ok(());
         }
-        Err(Error::SignalTableNotPublished {
-            table: qualified(&schema, &name),
-            publication: identifier(&publication),
-        })
+        match obstacle(sql, &table, &publication, written).await? {
+            Some(error) => Err(error),
+            None => {
+                self.looked = Some(Instant::now());
+                Ok(())
+            }
+        }
     }
 
     /// Reads the table's facts and the rows in one transaction, which begins after the window was opened.
@@ -222,17 +265,19 @@ impl Windows {
             Some((table, rows)) if *table == ask.table.id => *rows,
             _ => self.rows,
         };
+        let estimates = ask.after.is_none() || self.estimated.as_ref() != Some(&ask.table.id);
         self.sql().await?;
         // If the future is dropped, the connection must not be used again: its transaction would show the past.
         let sql = self.sql.take().expect("opened above");
         sql.execute(READING, BEGIN).await?;
-        let read = match within(LIMIT, read(&sql, ask, rows, &captured, &self.publication)).await {
+        let read = match within(LIMIT, read(&sql, ask, (rows, estimates), &captured, &self.publication)).await {
             Some(read) => read,
             None => Err(sql.fell_silent(READING, LIMIT)),
         };
         let read = match read {
             Ok((read, is_full)) => {
                 sql.execute(READING, "COMMIT").await?;
+                self.estimated = Some(ask.table.id.clone());
                 let count = read.rows.as_ref().map_or(0, |rows| rows.tuples.len());
                 self.fits(&ask.table.id, rows, count, is_full);
                 read
@@ -264,9 +309,13 @@ impl Windows {
 /// Whether the server would refuse the same again: the table no longer exists, a condition is not valid SQL, a
 /// privilege is missing.
 pub(crate) fn is_refusal(error: &Error) -> bool {
-    const CLASSES: [&str; 7] = ["0A", "22", "2F", "38", "39", "3F", "42"];
-    let code = error.server_error().map(|error| &*error.code);
-    code.is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
+    error.server_error().is_some_and(|error| refuses(&error.code))
+}
+
+/// Whether a SQLSTATE says so. P0 is what a function raises, 21 a subquery with too many rows, and 54 a statement that is too complex.
+fn refuses(code: &str) -> bool {
+    const CLASSES: [&str; 10] = ["0A", "21", "22", "2F", "38", "39", "3F", "42", "54", "P0"];
+    CLASSES.iter().any(|class| code.starts_with(class))
 }
 
 fn plain(answer: ChunkAnswer) -> ChunkRead {
@@ -277,7 +326,7 @@ fn plain(answer: ChunkAnswer) -> ChunkRead {
 async fn read(
     sql: &Sql,
     ask: &ChunkAsk,
-    limit: u32,
+    (limit, estimates): (u32, bool),
     captured: &TableFilter,
     publication: &str,
 ) -> Result<(ChunkRead, bool), Error> {
@@ -298,6 +347,13 @@ async fn read(
             Some(maximum) => maximum,
             None => return Ok((plain(ChunkAnswer::Empty), false)),
         },
+    };
+    let (rows_left, others) = match estimates {
+        true => (
+            rows_left(sql, &target.rest(ask.after.as_ref(), &maximum)).await?,
+            rows_of(sql, &ask.others).await?,
+        ),
+        false => (None, Vec::new()),
     };
     let statement = target.chunk(ask.after.as_ref(), &maximum, limit);
     let Tuples {
@@ -331,12 +387,58 @@ async fn read(
             bytes: tuple_bytes,
             tuples,
             seen,
+            rows_left,
+            others,
         })),
     };
     Ok((read, is_full))
 }
 
-/// What the table is read by; an answer where it cannot be read.
+/// How many rows a statement will return, as the server's planner estimates it.
+async fn rows_left(sql: &Sql, statement: &str) -> Result<Option<u64>, Error> {
+    let plan = sql.rows(READING, &format!("EXPLAIN {statement}"), &[]).await?;
+    let first: Option<String> = match plan.first() {
+        Some(row) => row.try_get(0).map_err(|error| Error::sql(READING, error))?,
+        None => None,
+    };
+    Ok(first.as_deref().and_then(rows_of_plan))
+}
+
+/// The number of rows in the first line of a plan.
+fn rows_of_plan(line: &str) -> Option<u64> {
+    let (_, rest) = line.split_once(" rows=")?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// How many rows tables have, by the statistics of the server. Those of a partitioned table are the rows of its partitions.
+async fn rows_of(sql: &Sql, tables: &[String]) -> Result<Vec<(String, u64)>, Error> {
+    // Since Postgres 14, -1 says that there are no statistics. `pg_partition_tree` would lock every partition until the chunk is read.
+    const QUERY: &str = "
+        SELECT n.nspname || '.' || c.relname,
+               (WITH RECURSIVE tree (oid, kind, tuples) AS (
+                  SELECT c.oid, c.relkind, c.reltuples
+                  UNION ALL
+                  SELECT p.oid, p.relkind, p.reltuples
+                  FROM tree JOIN pg_catalog.pg_inherits i ON i.inhparent = tree.oid
+                       JOIN pg_catalog.pg_class p ON p.oid = i.inhrelid)
+                SELECT CASE WHEN pg_catalog.bool_and(tuples >= 0) THEN pg_catalog.sum(tuples) END
+                FROM tree WHERE kind <> 'p')::bigint
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname || '.' || c.relname = ANY ($1) AND c.relkind IN ('r', 'p')";
+    if tables.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = sql.rows(READING, QUERY, &[(&tables, Type::TEXT_ARRAY)]).await?;
+    let read = |row: &tokio_postgres::Row| {
+        let (name, rows): (String, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(rows.map(|rows| (name, rows.unsigned_abs())))
+    };
+    let read: Result<Vec<_>, tokio_postgres::Error> = rows.iter().map(read).collect();
+    let known = read.map_err(|error| Error::sql(READING, error))?;
+    Ok(known.into_iter().flatten().collect())
+}
+
+/// Finds how to read the table. Returns an answer if the table cannot be read.
 async fn target(
     sql: &Sql,
     ask: &ChunkAsk,
@@ -399,7 +501,7 @@ async fn target(
     }))
 }
 
-/// The columns that the publication leaves out of a table's changes with a column list. Generated columns are no matter of such a list.
+/// The columns of a table that the publication's column list leaves out. Generated columns are not considered.
 pub(crate) async fn unpublished_columns(sql: &Sql, publication: &str, table: Oid) -> Result<Vec<String>, Error> {
     // A list may be that of the table, or of a table that it is a partition of, or that is its partition. Before Postgres 15 there is no
     // `prattrs`.
@@ -589,18 +691,9 @@ impl Target {
 
     /// The statement that reads the chunk behind a key. As in Debezium, the first chunk has no upper bound.
     pub(crate) fn chunk(&self, after: Option<&Key>, maximum: &Key, limit: u32) -> String {
+        let conditions = self.conditions(after, maximum);
         let columns: Vec<String> = self.columns.iter().map(|column| identifier(&column.name)).collect();
         let names: Vec<&str> = self.key.iter().map(|column| &*column.name).collect();
-        let mut conditions = Vec::new();
-        if let Some(after) = after {
-            conditions.push(self.bound(after, true));
-            conditions.push(self.bound(maximum, false));
-        }
-        conditions.extend(self.condition.clone());
-        let conditions = match conditions.is_empty() {
-            true => String::new(),
-            false => format!(" WHERE {}", conditions.join(" AND ")),
-        };
         // This chunk has all rows with its last key, since the next one begins behind that key.
         let limit = match self.is_unique {
             true => format!("LIMIT {limit}"),
@@ -612,6 +705,25 @@ impl Target {
             self.table,
             names.join(", "),
         )
+    }
+
+    /// The statement that reads everything behind a key. It is only planned, to see how many rows that are.
+    fn rest(&self, after: Option<&Key>, maximum: &Key) -> String {
+        format!("SELECT 1 FROM {}{}", self.table, self.conditions(after, maximum))
+    }
+
+    /// The WHERE that leaves the rows behind a key.
+    fn conditions(&self, after: Option<&Key>, maximum: &Key) -> String {
+        let mut conditions = Vec::new();
+        if let Some(after) = after {
+            conditions.push(self.bound(after, true));
+            conditions.push(self.bound(maximum, false));
+        }
+        conditions.extend(self.condition.clone());
+        match conditions.is_empty() {
+            true => String::new(),
+            false => format!(" WHERE {}", conditions.join(" AND ")),
+        }
     }
 
     /// The condition for keys behind this one (`is_lower`), or up to it.
@@ -670,6 +782,25 @@ fn now() -> String {
 }
 
 impl Edge for Windows {
+    async fn look(&mut self) -> Result<Option<Diagnosis>, Failure> {
+        let Some(table) = self.table.clone() else {
+            return Ok(None);
+        };
+        let publication = self.publication.clone();
+        let written = match self.follows_table {
+            true => Written::Signals,
+            false if self.read_only => return Ok(None),
+            false => Written::Windows(self.watermarking),
+        };
+        let looked = match self.sql().await {
+            Ok(sql) => obstacle(sql, &table, &publication, written).await,
+            Err(error) => Err(error),
+        };
+        // Most connectors never read a chunk.
+        self.sql = None;
+        Ok(looked?.map(|error| error.warning()))
+    }
+
     async fn ask(&mut self, ask: &Ask, again: bool) -> Result<Option<ChunkRead>, Failure> {
         let done = self.do_what_is_asked(ask, again).await;
         if done.is_err() {
@@ -715,6 +846,34 @@ mod tests {
 
     fn key(values: &[Option<&str>]) -> Key {
         Key::new(values.iter().map(|value| (value.map(str::to_owned), Oid(23))))
+    }
+
+    #[test]
+    fn a_plan_tells_how_many_rows_are_left() {
+        let cases = [
+            ("Seq Scan on t  (cost=0.00..155.00 rows=10000 width=4)", Some(10_000)),
+            ("Append  (cost=0.00..1.00 rows=7 width=0)", Some(7)),
+            ("Result  (cost=0.00..0.00 rows=0 width=0)", Some(0)),
+            ("Seq Scan on t", None),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(rows_of_plan(line), expected, "{line}");
+        }
+        let target = target(&[("id", false)], true);
+        assert_eq!(
+            target.rest(Some(&key(&[Some("5")])), &key(&[Some("9")])),
+            r#"SELECT 1 FROM "public"."t" WHERE "id" > CAST('5' AS integer) AND "id" <= CAST('9' AS integer)"#
+        );
+    }
+
+    #[test]
+    fn what_the_server_would_refuse_again_cancels_the_table() {
+        for code in ["42P01", "42501", "22012", "P0001", "54001", "21000", "38000"] {
+            assert!(refuses(code), "{code}");
+        }
+        for code in ["08006", "57P01", "57014", "53300", "40001", "58030", "XX001", "55P03"] {
+            assert!(!refuses(code), "{code}");
+        }
     }
 
     #[test]

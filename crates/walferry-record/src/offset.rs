@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
+use walferry_java::json::quoted;
 
 /// The connector and the topic prefix that an offset belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +17,7 @@ pub struct SourcePartition {
 impl SourcePartition {
     /// The key in Connect's offset topic, with exactly Connect's bytes: `["name",{"server":"prefix"}]`.
     pub fn key(&self) -> String {
-        let quote = |s: &str| Json::from(s).to_string();
-        format!("[{},{{\"server\":{}}}]", quote(&self.connector), quote(&self.server))
+        format!("[{},{{\"server\":{}}}]", quoted(&self.connector), quoted(&self.server))
     }
 
     /// Reads such a key back.
@@ -120,6 +120,12 @@ mod tests {
         assert_eq!(p.key(), r#"["c 1",{"server":"tp"}]"#);
         assert_eq!(SourcePartition::from_key(&p.key()), Some(p));
         assert_eq!(SourcePartition::from_key(r#"{"server":"tp"}"#), None);
+        let p = SourcePartition {
+            connector: "ü 😀".into(),
+            server: "tp".into(),
+        };
+        assert_eq!(p.key(), r#"["ü \uD83D\uDE00",{"server":"tp"}]"#);
+        assert_eq!(SourcePartition::from_key(&p.key()), Some(p));
     }
 
     #[test]

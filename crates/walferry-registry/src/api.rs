@@ -2,7 +2,9 @@
 
 use serde_json::{Value as Json, json};
 use walferry_config::shown_text;
-use walferry_converter::registry::{Api, Ids, Lookup, Refusal, Request, Subject, is_same, same_bytes, with_references};
+use walferry_converter::registry::{
+    Api, Guid, Ids, Lookup, Reference, Refusal, Request, Subject, is_same, same_bytes, with_references,
+};
 use walferry_diagnosis::Diagnosis;
 
 use crate::http::{self, Http, Reply};
@@ -54,6 +56,8 @@ const UNFIT: &str = "its version does not match the record: ";
 fn with_difference(http: &mut Http, api: Api, request: &Request, mut refusal: Refusal) -> Refusal {
     let latest = Request {
         lookup: Lookup::Latest,
+        schema: with_references(request.kind, &request.schema, &all(&request.references)),
+        references: Vec::new(),
         ..request.clone()
     };
     if let Err(Failure::Refused(newest)) = lookup(http, api, &latest)
@@ -63,6 +67,17 @@ fn with_difference(http: &mut Http, api: Api, request: &Request, mut refusal: Re
         refusal.what.push_str(difference);
     }
     refusal
+}
+
+/// Name and text of each reference, and of what they refer to.
+fn all(references: &[Reference]) -> Vec<(String, String)> {
+    let of = |reference: &Reference| {
+        let own = (reference.name.clone(), reference.schema.clone());
+        std::iter::once(own)
+            .chain(all(&reference.references))
+            .collect::<Vec<_>>()
+    };
+    references.iter().flat_map(of).collect()
 }
 
 fn lookup(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
@@ -162,7 +177,15 @@ fn confluent(http: &mut Http, request: &Request) -> Answer<Ids> {
     Ok(Ids {
         content: id,
         global: id,
+        guid: json["guid"].as_str().and_then(guid),
     })
+}
+
+/// The bytes of a GUID such as `a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11`.
+fn guid(text: &str) -> Option<Guid> {
+    let digits: String = text.split('-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok()?;
+    (digits.len() == 32).then(|| number.to_be_bytes())
 }
 
 fn confluent_body(request: &Request) -> String {
@@ -179,6 +202,14 @@ fn normalized(normalize: bool) -> &'static str {
 }
 
 fn apicurio_v2(http: &mut Http, request: &Request) -> Answer<Ids> {
+    let json = apicurio_v2_meta(http, request)?;
+    let ids = apicurio_ids(&json, request)?;
+    compare_chosen(http, Api::ApicurioV2, request, ids)?;
+    Ok(ids)
+}
+
+/// What the second interface says of a version. It is registered first if that is asked for, after what it refers to.
+fn apicurio_v2_meta(http: &mut Http, request: &Request) -> Answer<Json> {
     let subject = &request.subject;
     let artifact = format!("{}/artifacts/{}", group(subject), encoded(&subject.id));
     let ask = match &request.lookup {
@@ -187,7 +218,14 @@ fn apicurio_v2(http: &mut Http, request: &Request) -> Answer<Ids> {
                 "{}/artifacts?ifExists={if_exists}&canonical={normalize}",
                 group(subject)
             );
-            let mut ask = post(path, request.schema.clone());
+            let references = registered_references(http, request, apicurio_v2_meta)?;
+            let mut ask = match references.is_empty() {
+                true => post(path, request.schema.clone()),
+                false => {
+                    let body = json!({ "content": request.schema, "references": references });
+                    post_as("application/create.extended+json", path, body.to_string())
+                }
+            };
             ask.headers.push(("x-registry-artifactid", subject.id.clone()));
             ask.headers
                 .push(("x-registry-artifacttype", request.kind.as_str().to_owned()));
@@ -203,13 +241,50 @@ fn apicurio_v2(http: &mut Http, request: &Request) -> Answer<Ids> {
         }),
     };
     let reply = http.send(&ask)?;
-    let json = taken(reply, request)?;
-    let ids = apicurio_ids(&json, request)?;
-    compare_chosen(http, Api::ApicurioV2, request, ids)?;
-    Ok(ids)
+    taken(reply, request)
+}
+
+/// Registers the types that a schema refers to, and returns the references to them.
+fn registered_references(
+    http: &mut Http,
+    request: &Request,
+    register: fn(&mut Http, &Request) -> Answer<Json>,
+) -> Answer<Vec<Json>> {
+    let mut references = Vec::new();
+    for reference in &request.references {
+        let part = Request {
+            subject: reference.subject.clone(),
+            schema: reference.schema.clone(),
+            references: reference.references.clone(),
+            ..request.clone()
+        };
+        let meta = match http.parts.get(reference) {
+            Some(known) => known.clone(),
+            None => {
+                let meta = register(http, &part)?;
+                http.parts.insert(reference.clone(), meta.clone());
+                meta
+            }
+        };
+        references.push(json!({
+            "groupId": meta["groupId"],
+            "artifactId": reference.subject.id,
+            "version": meta["version"],
+            "name": reference.name,
+        }));
+    }
+    Ok(references)
 }
 
 fn apicurio_v3(http: &mut Http, request: &Request) -> Answer<Ids> {
+    let json = apicurio_v3_meta(http, request)?;
+    let ids = apicurio_ids(&json, request)?;
+    compare_chosen(http, Api::ApicurioV3, request, ids)?;
+    Ok(ids)
+}
+
+/// The same with the third interface.
+fn apicurio_v3_meta(http: &mut Http, request: &Request) -> Answer<Json> {
     let subject = &request.subject;
     let artifact = format!("{}/artifacts/{}", group(subject), encoded(&subject.id));
     let ask = match &request.lookup {
@@ -218,7 +293,9 @@ fn apicurio_v3(http: &mut Http, request: &Request) -> Answer<Ids> {
                 "{}/artifacts?ifExists={if_exists}&canonical={normalize}",
                 group(subject)
             );
-            let content = json!({ "content": request.schema, "contentType": "application/json", "references": [] });
+            let references = registered_references(http, request, apicurio_v3_meta)?;
+            let content =
+                json!({ "content": request.schema, "contentType": "application/json", "references": references });
             let mut version = json!({ "content": content });
             if let Some(name) = &subject.version {
                 version["version"] = name.as_str().into();
@@ -245,11 +322,11 @@ fn apicurio_v3(http: &mut Http, request: &Request) -> Answer<Ids> {
         }
     };
     let reply = http.send(&ask)?;
-    let json = taken(reply, request)?;
+    let mut json = taken(reply, request)?;
     let version = match request.lookup {
-        Lookup::Register { .. } => &json["version"],
-        Lookup::Find { .. } => &json["versions"][0],
-        _ => &json,
+        Lookup::Register { .. } => json["version"].take(),
+        Lookup::Find { .. } => json["versions"][0].take(),
+        _ => json,
     };
     if version.is_null() {
         return Err(Failure::Missing(Refusal {
@@ -257,9 +334,7 @@ fn apicurio_v3(http: &mut Http, request: &Request) -> Answer<Ids> {
             hint: Some(not_registered().to_owned()),
         }));
     }
-    let ids = apicurio_ids(version, request)?;
-    compare_chosen(http, Api::ApicurioV3, request, ids)?;
-    Ok(ids)
+    Ok(version)
 }
 
 fn group(subject: &Subject) -> String {
@@ -271,6 +346,7 @@ fn apicurio_ids(json: &Json, request: &Request) -> Answer<Ids> {
     Ok(Ids {
         content: id("contentId")?,
         global: id("globalId")?,
+        guid: None,
     })
 }
 
@@ -413,6 +489,10 @@ fn post(path: String, body: String) -> http::Request {
         true => CONFLUENT_JSON,
         false => "application/json",
     };
+    post_as(content, path, body)
+}
+
+fn post_as(content: &str, path: String, body: String) -> http::Request {
     http::Request {
         path,
         headers: vec![

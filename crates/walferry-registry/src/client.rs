@@ -330,6 +330,9 @@ impl Asker {
         state.lost.extend(lost);
         state.order.clear();
         drop(state);
+        if let Some(http) = &mut self.http {
+            http.parts.clear();
+        }
         self.turn = 0;
         self.shared.generation.fetch_add(1, Ordering::Release);
     }
@@ -341,7 +344,15 @@ impl Asker {
 
     fn ids(&mut self, request: &Request) -> Result<Ids, Failure> {
         let api = self.settings.api;
-        api::ids(self.http()?, api, request)
+        let http = self.http()?;
+        match api::ids(http, api, request) {
+            // The registry may have lost a type that the schema refers to.
+            Err(Failure::Refused(_) | Failure::Missing(_)) if !http.parts.is_empty() => {
+                http.parts.clear();
+                api::ids(http, api, request)
+            }
+            answer => answer,
+        }
     }
 
     fn http(&mut self) -> Result<&mut Http, Diagnosis> {

@@ -1,5 +1,6 @@
 //! Requests to one of several URLs, with log-in and certificates.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,9 +8,9 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value as Json;
 use ureq::http::Response;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, ProxyProtocol};
 use walferry_config::{Secret, shown_answer, shown_text};
-use walferry_converter::registry::{Auth, OAuth, RegistrySettings, Store, Tls};
+use walferry_converter::registry::{Auth, OAuth, Proxy, Reference, RegistrySettings, Store, Tls};
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_keystore::{self as keystore, StoreError};
 
@@ -27,6 +28,8 @@ pub(crate) struct Http {
     /// The URL that answered last.
     current: usize,
     token: Option<(Secret, Instant)>,
+    /// What the registry has said of the types that schemas refer to. Many schemas refer to the same ones.
+    pub(crate) parts: HashMap<Reference, Json>,
 }
 
 /// One request.
@@ -72,7 +75,7 @@ impl Http {
             .timeout_global(Some(limit.map_or(longest, |limit| longest.min(limit))))
             .http_status_as_error(false)
             // Like Java's client, ignore the proxy variables of the environment.
-            .proxy(None)
+            .proxy(settings.proxy.as_ref().map(proxy).transpose()?)
             .tls_config(tls(&settings.tls)?)
             .build();
         Ok(Self {
@@ -80,6 +83,7 @@ impl Http {
             settings: settings.clone(),
             current: 0,
             token: None,
+            parts: HashMap::new(),
         })
     }
 
@@ -158,6 +162,9 @@ impl Http {
             Auth::OAuth(oauth) => sent.push(oauth.client_secret.clone()),
             Auth::None | Auth::Bearer(_) => {}
         }
+        if let Some((_, password)) = self.settings.proxy.as_ref().and_then(|proxy| proxy.login.as_ref()) {
+            sent.push(password.clone());
+        }
         sent
     }
 
@@ -206,6 +213,10 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
     let pair = BASE64_STANDARD.encode(format!("{}:{}", oauth.client_id, oauth.client_secret.expose()));
     let mut response = agent
         .post(&oauth.token_url)
+        // Only the registry is behind the proxy, as with Java's client.
+        .config()
+        .proxy(None)
+        .build()
         .header("authorization", format!("Basic {pair}"))
         .header("accept", "application/json")
         .send_form(form)
@@ -237,6 +248,9 @@ fn unreachable_at(url: &str, error: &ureq::Error) -> Diagnosis {
              (…ssl.keystore.location), and the registry's log"
         }
         Some(_) => "check the registry's certificate and the truststore of the converter (…ssl.truststore.location)",
+        None if matches!(error, ureq::Error::ConnectProxyFailed(_)) => {
+            "check the proxy: it must allow CONNECT to the host and port of the registry. If it does not, reach the registry without the proxy"
+        }
         // The registry may close the connection before its alert is read.
         None if url.starts_with("https:") && is_cut_off(error) => {
             "check the registry's log: it ended the connection. If it refuses the client's certificate, check the keystore of the converter \
@@ -263,6 +277,22 @@ fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
         ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
         _ => None,
     }
+}
+
+fn proxy(proxy: &Proxy) -> Result<ureq::Proxy, Diagnosis> {
+    let mut builder = ureq::Proxy::builder(ProxyProtocol::Http)
+        .host(&proxy.host)
+        .port(proxy.port);
+    if let Some((user, password)) = &proxy.login {
+        builder = builder.username(user).password(password.expose());
+    }
+    builder.build().map_err(|_| {
+        let what = format!("the proxy {}:{} cannot be used", shown_text(&proxy.host), proxy.port);
+        trouble(
+            what,
+            Some("write only the host's name, such as proxy.example.com".to_owned()),
+        )
+    })
 }
 
 fn tls(tls: &Tls) -> Result<TlsConfig, Diagnosis> {

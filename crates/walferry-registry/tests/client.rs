@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use walferry_config::Secret;
 use walferry_converter::registry::{
-    Answer, Api, Auth, Ids, Kind, Lookup, OAuth, Refusal, Registry, RegistrySettings, Request, Subject, Tls,
+    Answer, Api, Auth, Ids, Kind, Lookup, OAuth, Proxy, Reference, Refusal, Registry, RegistrySettings, Request,
+    Subject, Tls,
 };
 use walferry_registry::Registries;
 
@@ -97,6 +98,7 @@ fn settings(api: Api, urls: Vec<String>) -> RegistrySettings {
         tls: Tls::default(),
         connect_timeout: Duration::from_secs(5),
         read_timeout: Duration::from_secs(5),
+        proxy: None,
     }
 }
 
@@ -109,6 +111,7 @@ fn request(lookup: Lookup) -> Request {
         kind: Kind::Avro,
         schema: "\"int\"".to_owned(),
         lookup,
+        references: Vec::new(),
     }
 }
 
@@ -147,6 +150,25 @@ fn a_schema_is_registered_once_and_its_id_kept() {
     let asked = fake.asked();
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].2, r#"{"schema":"\"int\""}"#);
+}
+
+/// Confluent's registry computes the GUID from the schema.
+#[test]
+fn a_guid_is_what_the_registry_tells() {
+    let told = [
+        (
+            r#"{"id":7,"guid":"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"}"#,
+            Some(*b"\xa0\xee\xbc\x99\x9c\x0b\x4e\xf8\xbb\x6d\x6b\xb9\xbd\x38\x0a\x11"),
+        ),
+        (r#"{"id":7,"guid":"a0eebc99"}"#, None),
+        (r#"{"id":7}"#, None),
+    ];
+    for (answer, expected) in told {
+        let (fake, url) = Fake::start();
+        fake.answer(REGISTER, 200, answer);
+        let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+        assert_eq!(settled(&*client, &register()).unwrap().guid, expected, "{answer}");
+    }
 }
 
 #[test]
@@ -264,6 +286,87 @@ fn another_url_is_asked_where_one_does_not_answer() {
     let urls = vec![format!("http://{nobody}"), ill_url, url];
     let client = Registries::default().of(&settings(Api::Confluent, urls));
     assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+}
+
+/// A proxy that answers each request for a connection with this status, and then connects to one server, whatever is asked for. It notes
+/// what was asked.
+fn start_proxy(status: &'static str, server: &str) -> (Proxy, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (asked, server) = (Arc::<Mutex<Vec<String>>>::default(), server.to_owned());
+    let noted = asked.clone();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                head.push(byte[0]);
+            }
+            noted.lock().unwrap().push(String::from_utf8(head).unwrap());
+            write!(stream, "HTTP/1.1 {status}\r\n\r\n").unwrap();
+            let mut upstream = TcpStream::connect(server.trim_start_matches("http://")).unwrap();
+            let (mut from_client, mut to_server) = (stream.try_clone().unwrap(), upstream.try_clone().unwrap());
+            thread::spawn(move || std::io::copy(&mut from_client, &mut to_server));
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut upstream, &mut stream);
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
+    let proxy = Proxy {
+        host: "127.0.0.1".to_owned(),
+        port,
+        login: Some(("me".to_owned(), Secret::new("pw"))),
+    };
+    (proxy, asked)
+}
+
+/// Only the proxy knows the registry's host. Tokens come from elsewhere.
+#[test]
+fn a_registry_is_reached_through_a_proxy() {
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    fake.answer("POST /token", 200, r#"{"access_token":"abc","expires_in":300}"#);
+    let (proxy, asked) = start_proxy("200 OK", &url);
+    let settings = RegistrySettings {
+        auth: Auth::OAuth(OAuth {
+            token_url: format!("{url}/token"),
+            client_id: "id".to_owned(),
+            client_secret: Secret::new("secret"),
+            scope: None,
+        }),
+        proxy: Some(proxy),
+        ..settings(Api::Confluent, vec!["http://registry.invalid:8081".to_owned()])
+    };
+    let client = Registries::default().of(&settings);
+    assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+    let asked = asked.lock().unwrap().clone();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert!(
+        asked[0].starts_with("CONNECT registry.invalid:8081 HTTP/1.1\r\n"),
+        "{asked:?}"
+    );
+    assert!(
+        asked[0].contains("Proxy-Authorization: Basic bWU6cHc=\r\n"),
+        "{asked:?}"
+    );
+}
+
+#[test]
+fn a_proxy_that_refuses_is_told_of() {
+    let (_, url) = Fake::start();
+    let (proxy, _) = start_proxy("403 Forbidden", &url);
+    let settings = RegistrySettings {
+        proxy: Some(proxy),
+        ..settings(Api::Confluent, vec!["http://registry.invalid:8081".to_owned()])
+    };
+    let client = Registries::default().of(&settings);
+    let told = told(&*client, &register());
+    assert!(
+        told.contains("registry.invalid:8081") && told.contains("proxy server responded 403"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -455,6 +558,55 @@ fn apicurios_interfaces_are_spoken() {
     let client = Registries::default().of(&settings(Api::ApicurioV3, vec![url]));
     let ids = settled(&*client, &register()).unwrap();
     assert_eq!((ids.content, ids.global), (14, 15));
+}
+
+#[test]
+fn types_that_a_schema_only_names_are_registered_before_it() {
+    let reference = |name: &str, schema: &str, references| Reference {
+        name: name.to_owned(),
+        subject: Subject {
+            id: name.to_owned(),
+            ..Subject::default()
+        },
+        schema: schema.to_owned(),
+        references,
+    };
+    let point = reference("geo.Point", "POINT", Vec::new());
+    let row = reference("a.t.Value", "ROW", vec![point]);
+    let request = Request {
+        references: vec![row],
+        ..register()
+    };
+    let told = r#""groupId":"default","version":"3","contentId":5,"globalId":6"#;
+    let cases = [
+        (Api::ApicurioV2, format!("{{{told}}}"), "POINT"),
+        (
+            Api::ApicurioV3,
+            format!(r#"{{"version":{{{told}}}}}"#),
+            r#""content":"POINT""#,
+        ),
+    ];
+    for (api, answer, first) in cases {
+        let (fake, url) = Fake::start();
+        let path = "POST /groups/default/artifacts?ifExists=RETURN_OR_UPDATE&canonical=false";
+        fake.answer(path, 200, &answer);
+        let client = Registries::default().of(&settings(api, vec![url]));
+        assert_eq!(settled(&*client, &request).unwrap().global, 6);
+        let bodies: Vec<String> = fake.asked().into_iter().map(|(.., body)| body).collect();
+        assert_eq!(bodies.len(), 3, "{bodies:?}");
+        assert!(bodies[0].contains(first), "{bodies:?}");
+        for (body, schema, name) in [(&bodies[1], "ROW", "geo.Point"), (&bodies[2], "\"int\"", "a.t.Value")] {
+            let body: serde_json::Value = serde_json::from_str(body).unwrap();
+            let body = match api {
+                Api::ApicurioV3 => &body["firstVersion"]["content"],
+                _ => &body,
+            };
+            let expected =
+                serde_json::json!([{ "groupId": "default", "artifactId": name, "version": "3", "name": name }]);
+            assert_eq!(body["content"], schema);
+            assert_eq!(body["references"], expected);
+        }
+    }
 }
 
 #[test]

@@ -98,6 +98,7 @@ fn outcome(url: &str, tls: Tls) -> Result<i64, String> {
         tls,
         connect_timeout: Duration::from_secs(5),
         read_timeout: Duration::from_secs(5),
+        proxy: None,
     });
     let request = Request {
         subject: Subject {
@@ -106,6 +107,7 @@ fn outcome(url: &str, tls: Tls) -> Result<i64, String> {
         },
         kind: Kind::Avro,
         schema: "\"int\"".to_owned(),
+        references: Vec::new(),
         lookup: Lookup::Register {
             normalize: false,
             if_exists: "",

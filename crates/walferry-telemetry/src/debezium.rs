@@ -52,7 +52,7 @@ pub const ABSENT: &[(&str, &str)] = &[
     ),
     (
         "ChunkId, ChunkFrom, ChunkTo, TableFrom, TableTo",
-        "`walferry_incremental_snapshot_tables_left` and `walferry_snapshot_table_rows_total` for progress, and the notification \
+        "`walferry_incremental_snapshot_table_rows` and `walferry_incremental_snapshot_table_rows_left` for progress, and the notification \
          `IN_PROGRESS` for the keys of each chunk; the JMX exporter does not export these metrics either, because they are text",
     ),
     (
@@ -173,7 +173,7 @@ pub const QUEUE: Metric = Metric::new(
 pub const TABLES: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_TotalTableCount",
-    "Total number of tables that the snapshot reads.",
+    "Total number of tables that the running snapshot reads, be it incremental or not; if none is running, of the last one that was not incremental.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -181,7 +181,7 @@ pub const TABLES: Metric = Metric::new(
 pub const TABLES_LEFT: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_RemainingTableCount",
-    "Number of tables that the snapshot still has to read.",
+    "Number of tables that the running snapshot still has to read, be it incremental or not; 0 if none is running.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -189,7 +189,7 @@ pub const TABLES_LEFT: Metric = Metric::new(
 pub const SNAPSHOT_RUNNING: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_SnapshotRunning",
-    "1 while a snapshot is running, else 0.",
+    "1 while a snapshot is running, be it incremental or not, else 0.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -205,7 +205,7 @@ pub const SNAPSHOT_PAUSED: Metric = Metric::new(
 pub const SNAPSHOT_COMPLETED: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_SnapshotCompleted",
-    "1 after this process has completed the snapshot, else 0.",
+    "1 if this process has completed its last snapshot, be it incremental or not, else 0.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -213,7 +213,7 @@ pub const SNAPSHOT_COMPLETED: Metric = Metric::new(
 pub const SNAPSHOT_ABORTED: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_SnapshotAborted",
-    "1 if a failure has interrupted the snapshot, else 0.",
+    "1 if a failure has interrupted the snapshot, or if a signal has stopped the last incremental snapshot, else 0.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -221,7 +221,7 @@ pub const SNAPSHOT_ABORTED: Metric = Metric::new(
 pub const SNAPSHOT_SECONDS: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_SnapshotDurationInSeconds",
-    "Duration of the running snapshot, or of the last one; 0 before the first snapshot.",
+    "Duration of the running snapshot, or of the last one, be it incremental or not; 0 before the first snapshot.",
 )
 .labels(&["plugin", "name", "context"]);
 

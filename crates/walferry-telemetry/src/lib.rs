@@ -7,6 +7,7 @@ pub mod debezium;
 mod log;
 mod metric;
 pub mod metrics;
+pub mod otlp;
 mod reference;
 
 pub use log::{FIELDS, Field, SPANS, Span};

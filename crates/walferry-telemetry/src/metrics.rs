@@ -44,7 +44,14 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
             TOPIC_BYTES,
             SKIPPED,
             SET_ASIDE,
+            TABLE_CHANGES,
             OUTBOX_REMOVED,
+            OUTBOX_UNCONFIRMED,
+            OUTBOX_UNCONFIRMED_AGE,
+            OUTBOX_DEAD,
+            OUTBOX_BYTES,
+            OUTBOX_PARTITIONS,
+            OUTBOX_PARTITIONS_CREATED,
         ],
     ),
     (
@@ -62,9 +69,11 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
             SNAPSHOT_SECONDS,
             BESIDE_RUNNING,
             BESIDE_LEFT,
+            BESIDE_ROWS,
+            BESIDE_ROWS_LEFT,
         ],
     ),
-    ("Process", &[BUILD, MEMORY, CPU, START]),
+    ("Process", &[BUILD, MEMORY, CPU, START, OTLP_FAILURES, OTLP_DROPPED]),
 ];
 
 /// `walferry_lag_seconds`.
@@ -384,6 +393,63 @@ pub const OUTBOX_REMOVED: Metric = Metric::new(
 )
 .labels(&["connector"]);
 
+/// `walferry_table_changes_total`.
+pub const TABLE_CHANGES: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_table_changes_total",
+    "How often the columns of a captured table have changed while the connector was connected. The log says which.",
+)
+.labels(&["connector"]);
+
+/// `walferry_outbox_unconfirmed_rows`.
+pub const OUTBOX_UNCONFIRMED: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_outbox_unconfirmed_rows",
+    "Number of committed rows of an outbox table that are not confirmed; no more than 100,000 are counted. Counted every few seconds with \
+     `walferry.retention.ms`, `walferry.partitions` or `walferry.watch`. Missing if it is not known.",
+)
+.labels(&["connector", "table"]);
+
+/// `walferry_outbox_unconfirmed_seconds`.
+pub const OUTBOX_UNCONFIRMED_AGE: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_outbox_unconfirmed_seconds",
+    "Age of the oldest of these rows, by the column with the time of the row; 0 if there is none.",
+)
+.labels(&["connector", "table"]);
+
+/// `walferry_outbox_dead_rows`.
+pub const OUTBOX_DEAD: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_outbox_dead_rows",
+    "Number of dead rows in an outbox table and its partitions, by the statistics of Postgres. Vacuum removes them.",
+)
+.labels(&["connector", "table"]);
+
+/// `walferry_outbox_bytes`.
+pub const OUTBOX_BYTES: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_outbox_bytes",
+    "Size of an outbox table on disk, with its partitions, indexes and TOAST.",
+)
+.labels(&["connector", "table"]);
+
+/// `walferry_outbox_partitions`.
+pub const OUTBOX_PARTITIONS: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_outbox_partitions",
+    "Number of partitions of an outbox table; 0 if it is not partitioned.",
+)
+.labels(&["connector", "table"]);
+
+/// `walferry_outbox_partitions_created_total`.
+pub const OUTBOX_PARTITIONS_CREATED: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_outbox_partitions_created_total",
+    "Number of partitions of outbox tables that `walferry.partitions` has created.",
+)
+.labels(&["connector"]);
+
 /// `walferry_in_flight_records`.
 pub const IN_FLIGHT_RECORDS: Metric = Metric::new(
     Kind::Gauge,
@@ -487,6 +553,22 @@ pub const BESIDE_LEFT: Metric = Metric::new(
 )
 .labels(&["connector"]);
 
+/// `walferry_incremental_snapshot_table_rows`.
+pub const BESIDE_ROWS: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_incremental_snapshot_table_rows",
+    "Number of rows that the running incremental snapshot has read of the table that it is reading, since the start of the process; absent if none is running.",
+)
+.labels(&["connector", "table"]);
+
+/// `walferry_incremental_snapshot_table_rows_left`.
+pub const BESIDE_ROWS_LEFT: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_incremental_snapshot_table_rows_left",
+    "Estimated number of rows that the running incremental snapshot still has to read, by table. For the table that it is reading, the estimate is that of Postgres's planner; for the tables that follow, it is `reltuples`, which does not know the conditions of the signal. Absent for a table without statistics.",
+)
+.labels(&["connector", "table"]);
+
 /// `walferry_build_info`.
 pub const BUILD: Metric = Metric::new(
     Kind::Gauge,
@@ -514,4 +596,18 @@ pub const START: Metric = Metric::new(
     Kind::Gauge,
     "process_start_time_seconds",
     "Start time of the process, as Unix time.",
+);
+
+/// `walferry_otlp_failures_total`.
+pub const OTLP_FAILURES: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_otlp_failures_total",
+    "Requests that the OpenTelemetry collector did not accept. Only with `walferry.otlp.endpoint`.",
+);
+
+/// `walferry_otlp_spans_dropped_total`.
+pub const OTLP_DROPPED: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_otlp_spans_dropped_total",
+    "Spans that were not sent, because the OpenTelemetry collector did not accept them or was too slow. Only with `walferry.otlp.endpoint`.",
 );

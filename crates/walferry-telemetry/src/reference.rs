@@ -23,8 +23,8 @@ Every metric of a connector has the label `connector` with the connector's name.
 const DEBEZIUM: &str = "
 ## Debezium's metric names
 
-Existing dashboards and alerts keep working: Walferry also serves these metrics under Debezium's names, if the meaning is the same. They are the
-names that the JMX exporter creates with the rules of Debezium's container images. `plugin` is `postgres`, `name` is
+Most existing dashboards and alerts keep working ([which panels stay empty](../how-to/watch-the-slot.md#dashboards-for-debezium)): Walferry also serves these
+metrics under Debezium's names, if the meaning is the same. They are the names that the JMX exporter creates with the rules of Debezium's container images. `plugin` is `postgres`, `name` is
 `topic.prefix`, and `context` is `streaming` or `snapshot`.
 ";
 

@@ -1,4 +1,4 @@
-//! Plans that are found by what a schema says.
+//! Finds plans by the content of a schema.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use walferry_record::{SchemaPlans, SchemaRef};
 
 use crate::event_router::ByContent;
 
-/// Contents that are remembered.
+/// Maximum number of schemas whose plans are kept.
 const REMEMBERED: usize = 1000;
 
-/// One plan for all schemas that say the same. Some of Debezium's transforms remember what they made of a schema for the first record,
-/// and apply it to later records of an equal schema, where it need not fit.
+/// One plan for all equal schemas. Some of Debezium's transforms keep what they computed for the schema of the first record, and apply it
+/// to later records with an equal schema, even if it does not fit them.
 #[derive(Debug)]
 pub(crate) struct PlansByContent<P> {
-    /// The same plans by the address of the schema, which is faster.
+    /// The same plans by the address of the schema. This look-up is faster.
     by_address: SchemaPlans<Arc<P>>,
     by_content: HashMap<ByContent, Arc<P>>,
 }
@@ -28,7 +28,7 @@ impl<P> Default for PlansByContent<P> {
     }
 }
 
-/// A clone begins empty, as that of [`SchemaPlans`].
+/// A clone is empty, like a clone of [`SchemaPlans`].
 impl<P> Clone for PlansByContent<P> {
     fn clone(&self) -> Self {
         Self::default()
@@ -36,7 +36,7 @@ impl<P> Clone for PlansByContent<P> {
 }
 
 impl<P> PlansByContent<P> {
-    /// The plan of a schema, made when the first schema with that content is met.
+    /// The plan of a schema. It is made when a schema with this content is first seen.
     ///
     /// # Errors
     /// What `make` says. The plan is asked for again next time.

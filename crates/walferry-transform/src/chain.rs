@@ -11,7 +11,7 @@ use walferry_record::Record;
 use crate::contract::{Predicate, Requirement, Row, Side, TransactionPlace};
 use crate::foreign::instead_of;
 use crate::hypertables::HypertableReader;
-use crate::outbox::{OutboxColumns, Retention, Table, check_tables, nearest};
+use crate::outbox::{Care, OutboxColumns, Table, check_tables, nearest};
 use crate::registry::{self, Class, PREDICATES, TRANSFORMS};
 use crate::shared_headers::SharedHeaders;
 use crate::{Error, Outcome, Transform, Waiting};
@@ -38,7 +38,7 @@ pub struct ChainError {
 }
 
 impl ChainError {
-    /// As it is told: its code, its text and what to do.
+    /// The error as a diagnosis: code, text and hint.
     pub fn diagnosis(&self) -> Diagnosis {
         Diagnosis::of(Kind::TransformFailed, self).with_any_hint(self.hint())
     }
@@ -55,10 +55,10 @@ impl ChainError {
 #[derive(Clone, Default)]
 pub struct Chain {
     steps: Vec<Step>,
-    /// The place of the transform that dropped a record last.
+    /// Index of the transform that dropped a record last.
     dropped_by: Option<usize>,
     shared: SharedHeaders,
-    /// Whether a transform has to know where in its transaction each record is.
+    /// Whether a transform needs to know the position of each record in its transaction.
     wants_place: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct Named<'c> {
     pub transform: &'c str,
     /// The name of its predicate in `predicates`.
     pub predicate: Option<&'c str>,
-    /// Whether `negate` turns the predicate round.
+    /// Whether `negate` inverts the predicate.
     pub negate: bool,
 }
 
@@ -114,10 +114,17 @@ impl Chain {
         }
         // Behind a transform that makes rows of messages, the messages are the outbox, and no table has rows to be removed.
         let behind = steps.iter().skip_while(|step| !step.transform.makes_rows());
-        for step in behind.filter(|step| step.transform.retention().is_some()) {
+        for (step, care) in behind.filter_map(|step| Some((step, step.transform.care()?))) {
+            let option = match care {
+                Care { retention: Some(_), .. } => "retention.ms",
+                Care {
+                    partitions: Some(_), ..
+                } => "partitions",
+                Care { .. } => "watch",
+            };
             findings
                 .problem(
-                    format!("transforms.{}.walferry.retention.ms", step.name),
+                    format!("transforms.{}.walferry.{option}", step.name),
                     "has no effect behind a transform that makes events of logical messages: there is no table",
                 )
                 .hint("remove it");
@@ -139,7 +146,7 @@ impl Chain {
         self.go_on(record, 0)
     }
 
-    /// Goes on with a record that has waited, at the transform that had it wait.
+    /// Continues with a record that has waited, at the transform that made it wait.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -181,12 +188,12 @@ impl Chain {
         Ok(Outcome::Record(record))
     }
 
-    /// Whether [`at`](Self::at) is to be called before each record.
+    /// Whether [`at`](Self::at) must be called before each record.
     pub const fn wants_place(&self) -> bool {
         self.wants_place
     }
 
-    /// Says where the next record is; `None` for one that is no change of a transaction.
+    /// Sets the position of the next record in its transaction. `None` if the record is not a change of a transaction.
     pub fn at(&mut self, place: Option<TransactionPlace>) {
         for step in &mut self.steps {
             step.transform.at(place);
@@ -208,25 +215,25 @@ impl Chain {
         self.steps.is_empty()
     }
 
-    /// Connects the transforms that read TimescaleDB's catalog with who reads it. To be called once, before the first record.
+    /// Gives a reader to the transforms that read TimescaleDB's catalog. Call it once, before the first record.
     pub fn attach(&mut self, connect: &mut dyn FnMut() -> Arc<dyn HypertableReader>) {
         for step in &mut self.steps {
             step.transform.attach(connect);
         }
     }
 
-    /// Whether a transform reads TimescaleDB's catalog, so that the database has to have it.
+    /// Whether a transform reads TimescaleDB's catalog. If so, the database must have that catalog.
     pub fn reads_hypertables(&self) -> bool {
         let reads = |step: &Step| matches!(step.transform.requirement(), Some(Requirement::Hypertables));
         self.steps.iter().any(reads)
     }
 
-    /// Whether a transform works on an outbox table, so that the captured tables are to be looked at.
+    /// Whether a transform works on an outbox table. If so, the captured tables must be checked.
     pub fn has_outbox(&self) -> bool {
         self.outboxes().next().is_some()
     }
 
-    /// The columns that make a table an outbox, where one transform alone works on outboxes.
+    /// The columns that identify an outbox table. Empty unless exactly one transform works on outboxes.
     pub fn outbox_columns(&self) -> Vec<String> {
         let mut outboxes = self.outboxes();
         match (outboxes.next(), outboxes.next()) {
@@ -235,26 +242,38 @@ impl Chain {
         }
     }
 
-    /// The transforms that need an outbox among the captured tables, and its columns. Behind a transform that makes rows of messages the
-    /// messages are the outbox.
+    /// The transforms that need an outbox among the captured tables, each with the columns of its outbox. Transforms after one that turns
+    /// messages into rows are left out, because the messages are their outbox.
     fn outboxes(&self) -> impl Iterator<Item = (&Step, &OutboxColumns)> {
         let tables = self.steps.iter().take_while(|step| !step.transform.makes_rows());
         tables.filter_map(|step| Some((step, step.outbox()?)))
     }
 
-    /// Whether delivered rows of an outbox are to be removed.
-    pub fn has_retention(&self) -> bool {
-        self.outboxes().any(|(step, _)| step.transform.retention().is_some())
+    /// Whether an outbox is taken care of beside the stream.
+    pub fn has_care(&self) -> bool {
+        self.outboxes().any(|(step, _)| step.transform.care().is_some())
     }
 
-    /// The outboxes whose delivered rows are to be removed, by their place in `tables`. The first transform that works on a table decides.
-    pub fn retentions(&self, tables: &[Table<'_>]) -> Vec<(usize, &Retention)> {
+    /// Whether delivered rows of an outbox are to be removed.
+    pub fn has_retention(&self) -> bool {
+        let mut cares = self.outboxes().filter_map(|(step, _)| step.transform.care());
+        cares.any(|care| care.retention.is_some())
+    }
+
+    /// Whether partitions of an outbox are to be created.
+    pub fn has_partitions(&self) -> bool {
+        let mut cares = self.outboxes().filter_map(|(step, _)| step.transform.care());
+        cares.any(|care| care.partitions.is_some())
+    }
+
+    /// The outboxes that are taken care of, as indexes of `tables`. The first transform that works on a table decides.
+    pub fn cares(&self, tables: &[Table<'_>]) -> Vec<(usize, &Care)> {
         let mut decided = HashSet::new();
         let mut found = Vec::new();
         for (step, columns) in self.outboxes() {
             for place in step.outbox_tables(columns, tables).unwrap_or_default() {
-                if let (true, Some(retention)) = (decided.insert(place), step.transform.retention()) {
-                    found.push((place, retention));
+                if let (true, Some(care)) = (decided.insert(place), step.transform.care()) {
+                    found.push((place, care));
                 }
             }
         }

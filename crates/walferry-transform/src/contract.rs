@@ -1,4 +1,4 @@
-//! What a transform and a predicate are, to the chain and to the table of them.
+//! The traits that a transform and a predicate implement, and the row with which they register.
 
 use std::sync::Arc;
 
@@ -7,35 +7,35 @@ use walferry_config::{Group, Reader, RegexLimit};
 use walferry_record::{Header, Record, Typed};
 
 use crate::hypertables::HypertableReader;
-use crate::outbox::{OutboxColumns, Retention};
+use crate::outbox::{Care, OutboxColumns};
 use crate::{Error, Outcome};
 
 /// One step of a chain.
 ///
-/// A transform works in two steps. It *plans* once for each schema that it meets: the output schema, and which fields it is about.
-/// It *applies* the plan to each record, which moves values only. A transform that changes names, topics or headers alone does not
+/// A transform works in two steps. It *plans* once for each schema: it computes the output schema and finds the fields that it needs.
+/// It *applies* the plan to each record, which only moves values. A transform that changes only names, topics or headers does not
 /// look at the values. `Reshape` does both steps for transforms of the key or the value.
 ///
 /// A transform is built once, when the configuration is checked. Each session of the connector gets a clone that has not seen a record.
 pub trait Transform: DynClone + Send {
-    /// Turns one record into what goes on down the chain. The result may borrow from the transform (topics, header
-    /// names), so it is to be encoded before the next record comes.
+    /// Transforms one record. The result may borrow from the transform (topics, header names), so the caller must
+    /// encode it before it passes the next record.
     ///
     /// # Errors
     /// Where the record cannot be transformed and no option says that it may be dropped.
     fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error>;
 
-    /// What the transform asks of the database.
+    /// What the transform needs from the database.
     fn requirement(&self) -> Option<Requirement<'_>> {
         None
     }
 
-    /// Whether it makes rows of records that come from no table, so that a transform behind it needs no captured table.
+    /// Whether it turns records that come from no table into rows. A transform after it then needs no captured table.
     fn makes_rows(&self) -> bool {
         false
     }
 
-    /// What it will do with the list of headers of this record.
+    /// How it will treat the header list of this record.
     fn header_list(&self, record: &Record<'_>) -> HeaderList {
         let _ = record;
         HeaderList::Copied
@@ -46,30 +46,30 @@ pub trait Transform: DynClone + Send {
         false
     }
 
-    /// The headers that it will add to the list of this record before it makes a copy of the list, or drops the record.
+    /// The headers that it will add to the header list of this record before it copies the list or drops the record.
     fn headers_before_copy(&mut self, record: &Record<'_>) -> Vec<Header<'static>> {
         let _ = record;
         Vec::new()
     }
 
-    /// What becomes of delivered rows of the outboxes that it works on, where they are to be removed.
-    fn retention(&self) -> Option<&Retention> {
+    /// What is done for the outboxes that it works on beside the stream.
+    fn care(&self) -> Option<&Care> {
         None
     }
 
-    /// Whether it has to know where in its transaction each record is.
+    /// Whether it needs to know the position of each record in its transaction.
     fn wants_place(&self) -> bool {
         false
     }
 
-    /// Where the next record is, for a transform that wants it; `None` for a record that is no change of a transaction.
+    /// Sets the position of the next record, for a transform that wants it. `None` if the record is not a change of a transaction.
     fn at(&mut self, _place: Option<TransactionPlace>) {}
 
-    /// Connects a transform that reads TimescaleDB's catalog with who reads it. Without that such a transform can route nothing.
+    /// Gives a reader to a transform that reads TimescaleDB's catalog. Without a reader, such a transform cannot route records.
     fn attach(&mut self, _connect: &mut dyn FnMut() -> Arc<dyn HypertableReader>) {}
 }
 
-/// Which change of which transaction a record comes from.
+/// The position of a change: its transaction, and its number within the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionPlace {
     /// LSN of the commit.
@@ -82,7 +82,7 @@ pub struct TransactionPlace {
     pub commit_time_us: i64,
 }
 
-/// What a transform does with the list of headers that a record has.
+/// How a transform treats the header list of a record.
 ///
 /// In Debezium a delete and its tombstone share one list. A header that is added to the list of the delete also reaches the tombstone,
 /// which comes next. Most transforms give the record a copy of its list, and what is added to a copy stays with the delete.
@@ -109,13 +109,13 @@ clone_trait_object!(Transform);
 
 /// Says which records a transform sees.
 pub trait Predicate: DynClone + Send {
-    /// Whether it is true of a record, as the transforms before have left it.
+    /// Whether it is true for a record, in the form that the transforms before it have produced.
     ///
     /// # Errors
     /// A regular expression looks for a match for too long.
     fn test(&self, record: &Record<'_>) -> Result<bool, RegexLimit>;
 
-    /// Whether it is true of every change event on a topic; `None` where the topic does not tell.
+    /// Whether it is true for every change event of a topic. `None` if the topic alone does not decide that.
     fn test_topic(&self, topic: &str) -> Option<bool> {
         let _ = topic;
         None
@@ -151,6 +151,6 @@ pub(crate) struct Row<T: ?Sized + 'static> {
     pub(crate) sides: bool,
     /// The options: the parser, the check of names and the reference page read them.
     pub(crate) options: Group,
-    /// Reads the options and builds the plug-in. What is wrong with the options is told to the reader.
+    /// Reads the options and builds the plug-in. Reports problems with the options to the reader.
     pub(crate) build: fn(&mut Reader<'_>, Side) -> Option<Box<T>>,
 }

@@ -11,7 +11,7 @@ pub trait Problem: std::error::Error + Send + Sync + 'static {
     }
 }
 
-/// A regular expression that would look for a match for too long.
+/// A match of a regular expression that would take too many steps.
 impl Problem for walferry_config::RegexLimit {
     fn hint(&self) -> Option<String> {
         Some(Self::hint(self))
@@ -52,7 +52,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Errors that say the same are the same.
+/// Two errors are equal if their texts are equal.
 impl PartialEq for Error {
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()

@@ -1,4 +1,4 @@
-//! Transforms of others that are not there, and what is there instead.
+//! Third-party transforms that Walferry does not have, and what to use instead.
 
 /// Full names without the side, and what to write in their place.
 const INSTEAD: &[(&str, &str)] = &[

@@ -78,7 +78,7 @@ impl Reading {
         self.wait.end();
     }
 
-    /// What is waited for until it has been read. Who reads tells it what is in the way.
+    /// The wait that ends when the catalog has been read. The reader reports problems to it.
     pub const fn wait(&self) -> &Wait {
         &self.wait
     }

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use walferry_config::{Findings, RegexList, limited};
+use walferry_config::{Findings, RegexList, choices, limited};
 
 /// The columns that an EventRouter is configured for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxColumns {
     /// Id, payload and route: a table that has these is an outbox.
     pub(crate) identifying: Vec<Column>,
-    /// What an outbox must have besides.
+    /// Further columns that an outbox must have.
     pub(crate) further: Vec<Column>,
-    /// The tables that are meant, as `schema.table`; `None` where their columns tell.
+    /// The tables that are outboxes, matched as `schema.table`. `None` if the columns of a table decide that.
     pub(crate) tables: Option<RegexList>,
     /// The full name of the property that lists the tables.
     pub(crate) tables_property: String,
@@ -26,13 +26,33 @@ pub(crate) struct Column {
     pub(crate) property: String,
 }
 
+/// What is done for an outbox table beside the stream: its rows are counted, for the metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Care {
+    /// The column that tells how old a row is.
+    pub column: String,
+    /// Whether delivered rows are removed, too.
+    pub retention: Option<Retention>,
+    /// What a partition holds, and how many of them are created ahead.
+    pub partitions: Option<(PartitionPeriod, u32)>,
+}
+
+choices! {
+    /// What one partition of an outbox holds.
+    pub enum PartitionPeriod {
+        /// The rows of a day, in UTC.
+        #[default]
+        Day = "day",
+        /// The rows of an hour.
+        Hour = "hour",
+    }
+}
+
 /// When delivered rows of an outbox are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// How old they must be.
     pub keep: Duration,
-    /// The column that tells how old a row is.
-    pub column: String,
     /// How many rows one statement removes at most.
     pub batch_rows: u32,
 }

@@ -11,9 +11,9 @@ pub enum Outcome<'a> {
     Record(Record<'a>),
     /// Ends here, on purpose; to be counted.
     Dropped(DropReason),
-    /// Must not go where it would go: the whole record is for the dead-letter topic.
+    /// Must not be sent to its topic. The whole record goes to the dead-letter topic.
     SetAside(Box<SetAside<'a>>),
-    /// Needs something that is not there yet. Nothing has become of the record so far.
+    /// Needs something that is not available yet. The record is unchanged.
     Waits(Waiting<'a>),
 }
 
@@ -35,7 +35,7 @@ pub struct Waiting<'a> {
     pub record: Record<'a>,
     /// What it waits for.
     pub wait: Wait,
-    /// The place of the transform in the chain: with it the chain goes on. The chain fills it in.
+    /// Index of the transform in the chain, where the chain continues later. The chain sets it.
     pub step: usize,
 }
 

@@ -58,7 +58,7 @@ pub(crate) static PREDICATES: &[Row<dyn Predicate>] = &[
 /// A transform that people look for and that Debezium 3.6 does not have for Postgres.
 pub(crate) struct Absent {
     pub(crate) class: &'static str,
-    /// Goes on after "is …, which".
+    /// Continues the sentence "is …, which".
     pub(crate) why: &'static str,
     pub(crate) instead: &'static str,
 }

@@ -91,7 +91,7 @@ impl<R: Reshape> Transform for Sided<R> {
     }
 }
 
-/// What transforms of fields refuse alike.
+/// Errors that several transforms of fields have in common.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error("{purpose} needs a struct, but the record has {found}")]
@@ -214,7 +214,7 @@ pub(crate) fn typed<'a>(schema: &SchemaRef, values: Vec<Value<'a>>) -> Typed<'a>
     Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
 }
 
-/// What Connect does to values that are copied from one struct to another (see [`settle_one`]), planned for the schema of the struct.
+/// What Connect does with values that are copied from one struct to another (see [`settle_one`]), planned for the struct's schema.
 ///
 /// As a rule, most columns may be null, have no default and hold no values of their own. Such a value is right whatever it is, so it is
 /// not looked at, and a wide row costs no more than a narrow one.

@@ -5,13 +5,13 @@ use walferry_record::{Header, Record, Value};
 use crate::contract::{HeaderList, Transform};
 use crate::debezium::envelope;
 
-/// In Debezium a delete and the tombstone behind it have one list of headers. What a transform adds to the list of the delete is
-/// therefore on the tombstone, too. Here each has a list of its own, and this carries the added headers from one to the other.
+/// In Debezium, a delete and its tombstone share one header list. So a header that a transform adds to the delete is also on the
+/// tombstone. Here each has its own list, and this type copies the added headers from the delete to the tombstone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SharedHeaders {
     /// Whether any transform adds headers. Otherwise nothing is looked at.
     is_needed: bool,
-    /// Whether the record that is under way is a delete which still has the list that its tombstone will have.
+    /// Whether the current record is a delete that still has the list which its tombstone will have.
     is_shared: bool,
     /// The headers that were added to that list.
     added: Vec<Header<'static>>,
@@ -57,7 +57,7 @@ impl SharedHeaders {
         })
     }
 
-    /// A transform has made this of a record that had been on this topic.
+    /// A transform has turned a record of this topic into this record.
     pub(crate) fn after(&mut self, before: Option<Before>, topic: &str, record: &Record<'_>) {
         let Some(Before { list, length }) = before else { return };
         if let (HeaderList::Kept, Some(added)) = (list, record.headers.get(length..)) {

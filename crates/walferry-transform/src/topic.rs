@@ -102,8 +102,8 @@ mod tests {
     use super::*;
 
     properties! {
-        const REGEX: Property<JavaRegex> = Property::new("regex").required();
-        const REPLACEMENT: Property<String> = Property::new("replacement").required();
+        const REGEX: Property<JavaRegex> = Property::new("regex").example("shop\\.public\\.(.*)").required();
+        const REPLACEMENT: Property<String> = Property::new("replacement").example("-").required();
     }
 
     fn router(regex: &str, replacement: &str) -> (Option<TopicRouter>, Vec<String>) {

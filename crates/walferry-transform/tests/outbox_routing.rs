@@ -361,10 +361,22 @@ fn each_outbox_table_has_the_options_of_its_own_router() {
 #[test]
 fn what_cannot_work_is_refused_with_a_hint() {
     const TOPICS: (&str, &str) = ("walferry.topics", "a:b");
-    let cases: [(&[(&str, &str)], &str); 10] = [
+    let cases: [(&[(&str, &str)], &str); 13] = [
         (
             &[("walferry.retention.ms", "1000")],
             "transforms.outbox.walferry.retention.ms is set, but table.field.event.timestamp names no column that tells how old a row is (set table.field.event.timestamp to the column with the time at which the row was written)",
+        ),
+        (
+            &[("walferry.watch", "true")],
+            "transforms.outbox.walferry.watch is set, but table.field.event.timestamp names no column that tells how old a row is (set table.field.event.timestamp to the column with the time at which the row was written)",
+        ),
+        (
+            &[("walferry.partitions", "day")],
+            "transforms.outbox.walferry.partitions is set, but table.field.event.timestamp names no column that tells how old a row is (set table.field.event.timestamp to the column with the time at which the row was written)",
+        ),
+        (
+            &[("walferry.partitions.ahead", "5")],
+            "transforms.outbox.walferry.partitions.ahead has no effect without walferry.partitions (set walferry.partitions, or remove this option)",
         ),
         (
             &[("walferry.retention.batch.rows", "5")],

@@ -22,7 +22,7 @@ use walferry_converter::{
     registry::{Registry, Unasked},
 };
 use walferry_engine::{
-    Converters, Disposition, ErrorPolicy, Failure, Pipeline, SignalSettings,
+    Converters, Disposition, ErrorNames, ErrorPolicy, Failure, Pipeline, SignalSettings,
     connector::{ConnectorRun, ConnectorSettings},
     life::IncrementalLimits,
     source::TableFilter,
@@ -430,6 +430,21 @@ fn error_policy(config: &Connector) -> ErrorPolicy {
         dead_letters: errors.dead_letter_topic.as_ref().map(ToString::to_string),
         retry_timeout: errors.retry_timeout,
         quiet: !errors.log,
+        names: error_names(config),
+    }
+}
+
+fn error_names(config: &Connector) -> ErrorNames {
+    let plugins = &config.plugins;
+    let transforms = plugins.transforms.iter();
+    ErrorNames {
+        connector: config.name.clone(),
+        transforms: transforms
+            .map(|transform| (transform.name.clone(), transform.class.clone()))
+            .collect(),
+        header_converter: plugins.header_converter.class.clone(),
+        key_converter: plugins.key_converter.class.clone(),
+        value_converter: plugins.value_converter.class.clone(),
     }
 }
 

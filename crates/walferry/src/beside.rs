@@ -3,17 +3,20 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
-    fs::{self, OpenOptions},
+    fs::OpenOptions,
     io,
-    path::Path,
+    path::{Path, PathBuf},
     rc::{Rc, Weak},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use tokio::{sync::Mutex, time::sleep};
+use tokio::{
+    sync::Mutex,
+    time::{sleep, timeout},
+};
 use tracing::{debug, info, warn};
-use walferry_config::connector::{Filter, PostgresSection, SignalChannel};
+use walferry_config::connector::{FailureHandling, Filter, PostgresSection, SignalChannel, Tolerance};
 use walferry_engine::{
     Failure, Kind,
     pipeline::Pipeline,
@@ -21,11 +24,13 @@ use walferry_engine::{
     status::{Signal, Slots, Status},
     store::StoredOffset,
 };
-use walferry_kafka::{Health, SetAsideCount};
+use walferry_kafka::{ClientSettings, Health, SetAsideCount};
 use walferry_postgres::{
-    CleanedTable, Cleaner, Looked, Postgres, SlotWatch,
+    CleanedTable, Cleaner, Looked, OutboxPartitions, OutboxWatch, PartitionedTable, Period, Postgres, SlotWatch,
+    WatchedTable,
     connect::{Endpoint, Purpose},
 };
+use walferry_transform::PartitionPeriod;
 
 use crate::{assemble, load::Loaded};
 
@@ -148,7 +153,7 @@ pub(crate) async fn tell_tables(loaded: Loaded) {
     }
 }
 
-/// `signal.enabled.channels=file`: takes the signals out of the file. As in Debezium, the file is emptied before they are followed.
+/// `signal.enabled.channels=file`: passes on the signals in the file, and empties it. As long as a crash would lose a signal, its line stays.
 pub(crate) async fn read_signal_file(loaded: Loaded, status: Arc<Status>) {
     /// However short the interval is set.
     const SHORTEST: Duration = Duration::from_millis(50);
@@ -156,60 +161,102 @@ pub(crate) async fn read_signal_file(loaded: Loaded, status: Arc<Status>) {
     if !section.has(SignalChannel::File) {
         return;
     }
-    let file = Path::new(&section.file);
-    info!(file = %file.display(), "reading signals from a file");
-    let mut unfinished = String::new();
+    let mut file = SignalFile {
+        path: Path::new(&section.file).to_owned(),
+        ..SignalFile::default()
+    };
+    let interval = section.poll_interval.max(SHORTEST);
+    info!(file = %file.path.display(), "reading signals from a file");
     loop {
-        sleep(section.poll_interval.max(SHORTEST)).await;
+        sleep(interval).await;
         status.signals.opened().await;
-        let lines = match take_lines(file, &mut unfinished) {
-            Ok(lines) => lines,
-            Err(error) => {
-                warn!(file = %file.display(), %error, "the signal file cannot be read and emptied");
-                continue;
-            }
-        };
-        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
-            let Some(signal) = serde_json::from_str(line)
-                .ok()
-                .and_then(|json| Signal::from_json(&json))
-            else {
-                warn!(
-                    file = %file.display(),
-                    "a line is not a signal: it must be a JSON object with id, type and data"
-                );
-                continue;
-            };
-            if let Err(error) = status.signals.put(signal) {
-                warn!(file = %file.display(), %error, "a signal was lost: write it again");
-            }
+        if let Err(error) = file.pass_on(&status) {
+            warn!(file = %file.path.display(), %error, "the signal file cannot be read and emptied");
+            continue;
+        }
+        // Usually that takes some milliseconds. While Kafka is away, lines that come later are passed on, too.
+        let _ = timeout(interval, status.signals.until_stored(file.last)).await;
+        if status.signals.is_stored(file.last)
+            && let Err(error) = file.empty()
+        {
+            warn!(file = %file.path.display(), %error, "the signal file cannot be emptied");
         }
     }
 }
 
-/// What the file holds, which is empty then. Nothing is taken while somebody still writes the last line: `unfinished` is what the file
-/// held at the last look if it did not end with a line break.
-fn take_lines(file: &Path, unfinished: &mut String) -> io::Result<String> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(error),
-    };
-    if text.is_empty() {
-        return Ok(text);
+/// The file with signals.
+#[derive(Debug, Default)]
+struct SignalFile {
+    path: PathBuf,
+    /// How many of its bytes were passed on.
+    done: usize,
+    /// These bytes, by which another file of the same name is recognised.
+    passed: String,
+    /// The ticket of the last signal that was passed on.
+    last: u64,
+    /// What the file had at the last look, if it did not end with a line break: somebody may still be writing the last line.
+    unfinished: String,
+}
+
+impl SignalFile {
+    /// Passes on the lines that are new.
+    fn pass_on(&mut self, status: &Status) -> io::Result<()> {
+        let text = self.complete_lines()?;
+        for line in text.get(self.done..).unwrap_or_default().split_inclusive('\n') {
+            let signal = serde_json::from_str(line).ok();
+            if let Some(signal) = signal.and_then(|json| Signal::from_json(&json)) {
+                let origin = (self.path.display().to_string(), self.done as i64);
+                // If too many signals wait, this line and those behind it are read again later.
+                let Ok(ticket) = status.signals.put_once(origin, signal) else {
+                    break;
+                };
+                self.last = ticket;
+            } else if !line.trim().is_empty() {
+                warn!(
+                    file = %self.path.display(),
+                    "a line is not a signal: it must be a JSON object with id, type and data"
+                );
+            }
+            self.done += line.len();
+            self.passed.push_str(line);
+        }
+        Ok(())
     }
-    if !text.ends_with('\n') && text != *unfinished {
-        *unfinished = text;
-        return Ok(String::new());
+
+    /// What the file has. Nothing while somebody still writes the last line.
+    fn complete_lines(&mut self) -> io::Result<String> {
+        let text = match OpenOptions::new().read(true).write(true).open(&self.path) {
+            // Without the right to empty the file, its signals would be followed again after each start.
+            Ok(file) => io::read_to_string(file)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error),
+        };
+        if !text.starts_with(&self.passed) {
+            // Somebody has emptied it, or written another one.
+            self.done = 0;
+            self.passed.clear();
+        }
+        if !text.is_empty() && !text.ends_with('\n') && text != self.unfinished {
+            self.unfinished = text;
+            return Ok(String::new());
+        }
+        Ok(text)
     }
-    let opened = OpenOptions::new().write(true).open(file)?;
-    if opened.metadata()?.len() != text.len() as u64 {
-        // Another line came meanwhile.
-        return Ok(String::new());
+
+    /// Empties the file, unless it has lines that were not passed on.
+    fn empty(&mut self) -> io::Result<()> {
+        if self.done == 0 {
+            return Ok(());
+        }
+        let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        if io::read_to_string(&file)? == self.passed {
+            file.set_len(0)?;
+            self.done = 0;
+            self.passed.clear();
+            self.unfinished.clear();
+        }
+        Ok(())
     }
-    opened.set_len(0)?;
-    unfinished.clear();
-    Ok(text)
 }
 
 /// `xmin.fetch.interval.ms`: keeps the slot's `catalog_xmin` fresh for `source.xmin`.
@@ -269,20 +316,110 @@ pub(crate) async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
     }
 }
 
-/// `walferry.retention.ms`: removes delivered rows from outbox tables, on a connection of its own.
-pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
+/// Takes care of outbox tables: counts what waits, and removes delivered rows, each on a connection of its own.
+pub(crate) async fn care_for_outboxes(loaded: Loaded, status: Arc<Status>) {
+    let Some(outboxes) = Outboxes::of(&loaded) else {
+        return;
+    };
+    let outboxes = Mutex::new(outboxes);
+    tokio::join!(
+        clean_outboxes(&loaded, &outboxes, &status),
+        watch_outboxes(&loaded, &outboxes, &status),
+        create_partitions(&loaded, &outboxes, &status)
+    );
+}
+
+/// `walferry.partitions`: creates partitions ahead.
+async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &Status) {
+    const INTERVAL: Duration = Duration::from_secs(60);
+    /// After the table was in use, or the server could not be asked.
+    const SOON: Duration = Duration::from_secs(10);
+
+    if !outboxes.lock().await.pipeline.has_partitions() {
+        return;
+    }
+    let mut partitions = OutboxPartitions::new(&loaded.connector);
+    loop {
+        let created = async {
+            let mut outboxes = outboxes.lock().await;
+            let listed = outboxes.list().await?.iter();
+            let tables: Vec<_> = listed.filter_map(|table| table.partitioned.clone()).collect();
+            drop(outboxes);
+            partitions.create(&tables).await.map_err(Failure::from)
+        };
+        let pause = match created.await {
+            Ok(created) => {
+                status.counters.outbox_partitions.fetch_add(created.partitions, Relaxed);
+                for _ in 0..created.refused {
+                    status.count_error(Kind::OutboxPartitions);
+                }
+                if created.is_locked { SOON } else { INTERVAL }
+            }
+            // The connector itself says why Postgres cannot be reached.
+            Err(failure) => {
+                debug!(code = Kind::OutboxPartitions.code(), error = %failure, "the partitions of an outbox could not be looked at; trying again");
+                status.count_error(Kind::OutboxPartitions);
+                SOON
+            }
+        };
+        sleep(pause).await;
+    }
+}
+
+/// `walferry.watch`: counts the rows of outbox tables that are not confirmed.
+async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &Status) {
+    const INTERVAL: Duration = Duration::from_secs(5);
+    /// After a look, Walferry leaves the server alone for several times as long as it took.
+    const SHARE: u32 = 10;
+
+    let mut watch = OutboxWatch::new(&loaded.connector);
+    let mut told = None;
+    loop {
+        let begun = Instant::now();
+        let looked = async {
+            let mut outboxes = outboxes.lock().await;
+            let tables: Vec<_> = outboxes
+                .list()
+                .await?
+                .iter()
+                .map(|table| table.watched.clone())
+                .collect();
+            drop(outboxes);
+            watch.look(&tables).await.map_err(Failure::from)
+        };
+        match looked.await {
+            Ok(seen) => {
+                told = None;
+                status.set_outboxes(seen);
+            }
+            // The connector itself says why Postgres cannot be reached.
+            Err(failure) => {
+                status.set_outboxes(Vec::new());
+                let text = failure.to_string();
+                // The same again is only counted.
+                if told.as_ref() != Some(&text) {
+                    debug!(code = Kind::OutboxWatch.code(), error = %failure, "the rows of an outbox could not be counted; trying again");
+                    told = Some(text);
+                }
+                status.count_error(Kind::OutboxWatch);
+            }
+        }
+        sleep(INTERVAL.max(begun.elapsed() * SHARE)).await;
+    }
+}
+
+/// `walferry.retention.ms`: removes delivered rows from outbox tables.
+async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &Status) {
     /// How often to look when there is nothing to remove.
     const INTERVAL: Duration = Duration::from_secs(2);
-    /// How often the captured tables are listed.
-    const LIST_INTERVAL: Duration = Duration::from_secs(60);
     /// After a statement, Walferry leaves the server alone for several times as long as it took.
     const SHARE: u32 = 4;
     const SHORTEST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(30);
 
-    let Some(mut outboxes) = Outboxes::of(&loaded) else {
+    if !outboxes.lock().await.removes_rows() {
         return;
-    };
+    }
     if let Some(origin) = loaded
         .connector
         .slot
@@ -304,8 +441,30 @@ pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
         );
         return;
     }
+    if loaded.connector.events.on_processing_failure != FailureHandling::Fail {
+        warn!(
+            hint = "remove event.processing.failure.handling.mode, or remove walferry.retention.ms",
+            "delivered rows are not removed: a row that cannot become an event is left out of Kafka"
+        );
+        return;
+    }
+    let (client, _) = ClientSettings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
+    if !client.is_some_and(|client| client.waits_for_brokers()) {
+        warn!(
+            hint = "remove acks=0, or remove walferry.retention.ms",
+            "delivered rows are not removed: with acks=0, Kafka confirms records before a broker has them"
+        );
+        return;
+    }
+    let errors = &loaded.connector.errors;
+    if errors.tolerance == Tolerance::All && errors.dead_letter_topic.is_none() {
+        warn!(
+            hint = "name a topic in errors.deadletterqueue.topic.name, or remove walferry.retention.ms",
+            "delivered rows are not removed: errors.tolerance=all drops records, and the row would be the last copy"
+        );
+        return;
+    }
     let mut cleaner = Cleaner::new(&loaded.connector);
-    let (mut tables, mut listed) = (Vec::new(), None::<Instant>);
     let (mut told, mut is_behind) = (None, false);
     let (mut pause, mut connection) = (INTERVAL, None);
     loop {
@@ -317,14 +476,24 @@ pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
         if streaming.is_none() || streaming != connection {
             connection = streaming;
             cleaner.forget();
+            if connection.is_some() {
+                // Rows from before the first look stay.
+                pause = SHORTEST;
+            }
             continue;
         }
+        let begun = Instant::now();
         let done = async {
-            if listed.is_none_or(|listed| listed.elapsed() > LIST_INTERVAL) {
-                tables = outboxes.list().await?;
-                listed = Some(Instant::now());
-            }
-            cleaner.round(&tables, stream.confirmed).await.map_err(Failure::from)
+            let mut outboxes = outboxes.lock().await;
+            let listed = outboxes.list().await?.iter();
+            let tables: Vec<_> = listed.filter_map(|table| table.cleaned.clone()).collect();
+            drop(outboxes);
+            // Read after the confirmed position: it has everything up to there.
+            let not_captured = status.not_captured();
+            cleaner
+                .round(&tables, stream.confirmed, &not_captured)
+                .await
+                .map_err(Failure::from)
         };
         match done.await {
             Ok(round) => {
@@ -341,11 +510,13 @@ pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
                 pause = shortest.max(round.took * SHARE);
             }
             Err(failure) => {
-                pause = LONGEST;
+                // A statement that takes too long each time must not burden the server either.
+                pause = LONGEST.max(begun.elapsed() * SHARE);
                 let text = failure.to_string();
                 // The same again is only counted.
                 if told.as_ref() != Some(&text) {
-                    let hint = failure.causes.iter().find_map(|cause| cause.hint.as_deref());
+                    let index = "if a statement took too long, create an index on the column with the time";
+                    let hint = failure.hint().unwrap_or(index);
                     warn!(
                         code = Kind::OutboxCleanup.code(),
                         error = %failure,
@@ -360,40 +531,84 @@ pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
     }
 }
 
-/// Finds the outboxes whose delivered rows are to be removed.
+/// How often the captured tables are listed.
+const LIST_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Finds the outboxes that are taken care of.
 struct Outboxes {
     pipeline: Pipeline,
     source: Postgres,
     captured: TableFilter,
+    listed: Option<Instant>,
+    tables: Vec<CaredTable>,
+}
+
+/// An outbox, and what is done for it.
+struct CaredTable {
+    watched: WatchedTable,
+    cleaned: Option<CleanedTable>,
+    partitioned: Option<PartitionedTable>,
 }
 
 impl Outboxes {
-    /// `None` where no rows are to be removed.
+    /// `None` if there is nothing to do.
     fn of(loaded: &Loaded) -> Option<Self> {
         let config = &loaded.connector;
         let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
         let mut make = assemble::pipelines(loaded, &status, None, None, assemble::from_postgres(config));
         // What is wrong with it, the connector itself says.
         let pipeline = make(&StoredOffset::default()).ok()?;
-        pipeline.has_retention().then(|| Self {
+        pipeline.has_care().then(|| Self {
             pipeline,
             source: Postgres::new(config, status),
             captured: assemble::captured(config),
+            listed: None,
+            tables: Vec::new(),
         })
     }
 
-    async fn list(&mut self) -> Result<Vec<CleanedTable>, Failure> {
+    /// Whether delivered rows of any outbox are to be removed.
+    fn removes_rows(&self) -> bool {
+        self.pipeline.has_retention()
+    }
+
+    /// The tables as they were listed a short time ago.
+    async fn list(&mut self) -> Result<&[CaredTable], Failure> {
+        if self.listed.is_some_and(|listed| listed.elapsed() <= LIST_INTERVAL) {
+            return Ok(&self.tables);
+        }
         let columns = self.pipeline.outbox_columns();
         let facts = self.source.control().tables(self.captured.clone(), &columns).await?;
-        let found = self.pipeline.retentions(&facts)?;
-        let cleaned = found.into_iter().map(|(place, retention)| CleanedTable {
-            schema: facts[place].schema.clone(),
-            name: facts[place].name.clone(),
-            column: retention.column,
-            keep: retention.keep,
-            batch_rows: retention.batch_rows,
+        let found = self.pipeline.cares(&facts)?;
+        let tables = found.into_iter().map(|(place, care)| {
+            let (schema, name) = (facts[place].schema.clone(), facts[place].name.clone());
+            let cleaned = care.retention.map(|retention| CleanedTable {
+                schema: schema.clone(),
+                name: name.clone(),
+                column: care.column.clone(),
+                keep: retention.keep,
+                batch_rows: retention.batch_rows,
+            });
+            let partitioned = care.partitions.map(|(period, ahead)| PartitionedTable {
+                schema: schema.clone(),
+                name: name.clone(),
+                column: care.column.clone(),
+                period: match period {
+                    PartitionPeriod::Day => Period::Day,
+                    PartitionPeriod::Hour => Period::Hour,
+                },
+                ahead,
+            });
+            let column = care.column;
+            CaredTable {
+                watched: WatchedTable { schema, name, column },
+                cleaned,
+                partitioned,
+            }
         });
-        Ok(cleaned.collect())
+        self.tables = tables.collect();
+        self.listed = Some(Instant::now());
+        Ok(&self.tables)
     }
 }
 
@@ -411,30 +626,55 @@ pub(crate) async fn watch_kafka(health: Health, set_aside: SetAsideCount, status
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
-    fn a_line_is_taken_when_it_is_complete_or_stays_as_it_is() {
-        let folder = std::env::temp_dir().join(format!("walferry-lines-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder can be made");
-        let file = folder.join("signals.txt");
-        let mut unfinished = String::new();
-        let mut take = || take_lines(&file, &mut unfinished).expect("the file can be read");
-        assert_eq!(take(), "", "there is no file yet");
-        for (written, taken) in [
-            ("one\n", "one\n"),
-            ("", ""),
-            ("tw", ""),
-            ("two\nthr", ""),
-            ("two\nthree\n", "two\nthree\n"),
-            ("four", ""),
-        ] {
-            fs::write(&file, written).expect("the file can be written");
-            assert_eq!(take(), taken, "{written:?}");
+    fn a_line_is_taken_when_it_is_complete_or_stays_as_it_is_and_the_file_is_emptied_behind_it() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let mut file = SignalFile {
+            path: folder.path().join("signals.txt"),
+            ..SignalFile::default()
+        };
+        let status = Status::new("c", "s");
+        let line = |id: &str| format!("{{\"id\": \"{id}\", \"type\": \"log\", \"data\": {{}}}}");
+        let (one, two) = (line("1") + "\n", line("2") + "\n");
+        let (half, rest) = two.split_at(9);
+        // What is written into the file, how many signals have been passed on then, and whether the offset with them is stored.
+        let cases = [
+            (None, 0, false),
+            (Some(one.clone()), 1, false),
+            (Some(one.clone()), 1, false),
+            (Some(format!("{one}{half}")), 1, false),
+            (Some(format!("{one}{half}{rest}no signal\n")), 2, false),
+            (Some(format!("{one}{two}no signal\n")), 2, true),
+            (Some(line("3")), 2, false),
+            // Nobody has gone on with it since.
+            (Some(line("3")), 3, true),
+        ];
+        for (number, (text, passed, is_stored)) in cases.into_iter().enumerate() {
+            if let Some(text) = &text {
+                fs::write(&file.path, text).expect("the file can be written");
+            }
+            file.pass_on(&status).expect("the file can be read");
+            assert_eq!(file.last, passed, "{number}: {text:?}");
+            if is_stored {
+                status.signals.store(file.last);
+                file.empty().expect("the file can be emptied");
+                assert_eq!(fs::read_to_string(&file.path).expect("it is there"), "", "{number}");
+            }
         }
-        // Nobody has gone on with it since.
-        assert_eq!(take(), "four");
-        assert_eq!(fs::read_to_string(&file).expect("it is there"), "");
-        let _ = fs::remove_dir_all(&folder);
+        // A line that comes between the reading and the emptying stays.
+        fs::write(&file.path, &one).expect("the file can be written");
+        file.pass_on(&status).expect("the file can be read");
+        fs::write(&file.path, format!("{one}{two}")).expect("the file can be written");
+        file.empty().expect("the file can be looked at");
+        assert_eq!(
+            fs::read_to_string(&file.path).expect("it is there"),
+            format!("{one}{two}")
+        );
+        file.pass_on(&status).expect("the file can be read");
+        assert_eq!(file.last, 5);
     }
 }

@@ -6,7 +6,7 @@ use walferry_diagnosis::Kind;
 use tokio::runtime::{Builder, Runtime};
 use walferry_config::Worker;
 use walferry_engine::{
-    Diagnosis, Failure, Severity,
+    Diagnosis, Disposition, Failure, Severity,
     source::{Control as _, Source as _},
     status::Status,
     store::StoredOffset,
@@ -22,8 +22,10 @@ use crate::{
     load::{Configuration, Loaded, data_dir, load},
     outbox::poller,
     rest,
+    run::topics_of,
     say::say,
     show::show,
+    worker::store,
 };
 
 /// Looks at both sides of every connector, and at what all of them share. An obstacle to a start is an error, after everything has
@@ -170,7 +172,7 @@ const fn word(severity: Severity) -> &'static str {
     }
 }
 
-/// What is found in the data directory.
+/// What is found in the data directory, or in Connect's topics.
 struct Found {
     /// What is stored, and whether it can be written.
     remarks: Vec<Diagnosis>,
@@ -181,13 +183,39 @@ struct Found {
 
 fn offset(args: &CheckArgs, loaded: &Loaded) -> Found {
     let (dir, partition) = (data_dir(&args.data), partition(&loaded.connector));
-    let found = FileStore::peek(&dir, &partition);
+    let topics = match topics_of(&args.data, &loaded.worker, &loaded.bootstrap_servers) {
+        Ok(topics) => topics,
+        Err(failure) => {
+            return Found {
+                remarks: obstacles(failure),
+                first_start: false,
+                tables_read: None,
+            };
+        }
+    };
+    let mut remarks = Vec::new();
+    let found = match &topics {
+        None => FileStore::peek(&dir, &partition).map_err(|error| error.for_good()),
+        Some(topics) => store::peek(topics, &partition, &dir).or_else(|failure| match failure.disposition {
+            Disposition::Retry => {
+                let what = format!("the stored offset is not known, and a start would wait for it: {failure}");
+                let hint = format!(
+                    "nothing has to be done if topic {} does not exist yet: a start creates it",
+                    topics.offset.name
+                );
+                remarks.push(Diagnosis::warning(failure.kind, what).with_hint(hint));
+                Ok(None)
+            }
+            _ => Err(failure),
+        }),
+    };
+    let is_known = remarks.is_empty();
     let tables_read = found
         .as_ref()
         .ok()
         .and_then(|stored| stored.as_ref()?.tables_read.clone());
     let (stored, first_start) = match found {
-        Err(error) => (obstacles(error.for_good()), false),
+        Err(failure) => (obstacles(failure), false),
         // It reads existing rows, as a first start does.
         Ok(Some(stored)) if stored.connect.is_unfinished_snapshot() => {
             let text = "a snapshot was interrupted; a start continues it";
@@ -198,13 +226,14 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> Found {
                 let text = format!("a start continues from the stored offset {from}");
                 (vec![Diagnosis::good(text)], false)
             }
+            None if !is_known => (Vec::new(), true),
             None => {
                 let text = "no offset is stored: this is a first start";
                 (vec![Diagnosis::change(text)], true)
             }
         },
     };
-    let mut remarks = stored;
+    remarks.extend(stored);
     match FileStore::probe(&dir, &partition) {
         Ok(()) => {}
         // As with the slot: whoever looks at a connector that runs has no obstacle to remove.
@@ -212,6 +241,12 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> Found {
             Diagnosis::warning(Kind::DataDirLocked, format!("{error}, perhaps by this connector"))
                 .with_hint("stop that process before the start, or use another `--data-dir` for this one"),
         ),
+        // Its offset is in Connect's topics, so it can start.
+        Err(error) if topics.is_some() => {
+            let what = format!("{error}, so `walferry offsets skip-gap` cannot reach the connector");
+            let hint = error.hint();
+            remarks.push(Diagnosis::warning(error.for_good().kind, what).with_hint(hint));
+        }
         Err(error) => remarks.extend(obstacles(error.for_good())),
     }
     Found {
@@ -306,7 +341,7 @@ fn kafka_side(loaded: &Loaded) -> Result<Vec<Diagnosis>, Error> {
 /// The addresses of the admin endpoint, whether they are free, and whether its users and certificates can be read.
 fn admin(args: &CheckArgs, worker: &Worker, runtime: &Runtime) -> Vec<Diagnosis> {
     let mut remarks = rest::settings(worker).map_or_else(|error| error.causes(), |_| Vec::new());
-    let wanted = match listen::wanted(args.admin, worker) {
+    let wanted = match listen::wanted(args.admin, worker, listen::DEFAULT) {
         Ok(wanted) => wanted,
         Err(error) => {
             remarks.extend(error.causes());

@@ -88,18 +88,24 @@ pub(crate) struct ConnectorArgs {
 /// Where offsets are stored.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DataArgs {
-    /// Folder for offsets [default: $XDG_STATE_HOME/walferry, or /var/lib/walferry]
+    /// Folder for offsets [default: $XDG_STATE_HOME/walferry, or /var/lib/walferry]. `run` and `check` use Kafka Connect's topics instead if
+    /// the worker file names them and this folder is not given
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) data_dir: Option<PathBuf>,
 }
 
 /// `walferry run`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) connector: ConnectorArgs,
     #[command(flatten)]
     pub(crate) data: DataArgs,
+    /// Run as the container images do. Without --config and --worker, use /etc/walferry/connector.json and
+    /// /etc/walferry/worker.properties if they exist; otherwise the worker that the environment variables of Debezium's or Confluent's
+    /// Kafka Connect image define. Without `listeners` and --admin, listen on port 8083 of all interfaces
+    #[arg(long)]
+    pub(crate) in_container: bool,
     /// Take these connectors from a Kafka Connect cluster that keeps running: stop them there, and continue with them here at the next
     /// change. From then on, their configurations and offsets are kept in the data directory. Needs the worker file of the cluster
     #[arg(long, value_name = "NAME", num_args = 1.., requires = "worker", conflicts_with = "config")]
@@ -439,9 +445,9 @@ pub(crate) struct OutboxReplayArgs {
 
 const REPLAY_HELP: &str = "\
 Examples:
-  walferry outbox replay --config orders.json --since '2026-11-22 10:00+00' --until '2026-11-22 11:00+00'
-  walferry outbox replay --config orders.json --key order-4711 --to orders.repair
-  walferry outbox replay --config orders.json --from-topic outbox.event.order --from-offset 0:1500 --rate 200
+  walferry outbox replay --config a.json --worker w.properties --since '2026-11-22 10:00+00'
+  walferry outbox replay --config a.json --worker w.properties --key order-4711 --to orders.repair
+  walferry outbox replay --config a.json --bootstrap-servers kafka:9092 --from-topic outbox.event.a
 
 Each event may come twice: to consumers, a replay is a repetition. They recognise it by the header with the id of the event.";
 
@@ -476,9 +482,8 @@ pub(crate) struct SignalArgs {
     /// Id of the signal, which notifications contain
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// Address of the admin endpoint of the process that runs the connector
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
-    pub(crate) admin: SocketAddr,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArgs,
 }
 
 /// `walferry snapshot`.
@@ -499,9 +504,35 @@ pub(crate) struct SnapshotArgs {
     /// Read the tables in the order of this column instead of their keys
     #[arg(long, value_name = "COLUMN", conflicts_with = "blocking")]
     pub(crate) surrogate_key: Option<String>,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArgs,
+}
+
+/// Where the process is that runs the connector, and how to log in there.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct EndpointArgs {
     /// Address of the admin endpoint of the process that runs the connector
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
     pub(crate) admin: SocketAddr,
+    /// URL of this endpoint, if it has a host name or speaks TLS: http://HOST:8083 or https://HOST:8443
+    #[arg(long, value_name = "URL", conflicts_with = "admin")]
+    pub(crate) url: Option<String>,
+    /// User who logs in. The password is read from --password-file, from the environment variable WALFERRY_REST_PASSWORD, or from the
+    /// terminal
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// File that contains the user's password in its first line
+    #[arg(long, value_name = "FILE", requires = "user", value_hint = ValueHint::FilePath)]
+    pub(crate) password_file: Option<PathBuf>,
+    /// File with the certificates (PEM) of the authorities that sign the endpoint's certificate [default: those of the system]
+    #[arg(long, value_name = "FILE", requires = "url", value_hint = ValueHint::FilePath)]
+    pub(crate) ca: Option<PathBuf>,
+    /// File with a client certificate (PEM), if the endpoint asks for one
+    #[arg(long, value_name = "FILE", requires_all = ["url", "key"], value_hint = ValueHint::FilePath)]
+    pub(crate) cert: Option<PathBuf>,
+    /// File with the key (PEM) of the client certificate
+    #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
+    pub(crate) key: Option<PathBuf>,
 }
 
 /// The connector whose gap is meant.

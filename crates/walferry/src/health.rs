@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Prints one line for each connector, and fails if the process is not healthy.
 pub(crate) fn health(args: &HealthArgs) -> Result<(), Error> {
     let admin = args.admin;
-    let path = if args.ready { "ready" } else { "health" };
+    let path = if args.ready { "ready" } else { "live" };
     let agent = ureq::Agent::new_with_config(
         ureq::Agent::config_builder()
             .timeout_global(Some(LIMIT))
@@ -83,7 +83,7 @@ fn unhealthy() -> Error {
     Error::new(Kind::NotHealthy, "Walferry is not healthy")
 }
 
-/// Name, reason and hint of each connector in the answer of `/ready`. The answer of `/health` lists no connectors.
+/// Name, reason and hint of each connector in the answer of `/ready`. The answer of `/live` lists no connectors.
 fn reasons(body: &str) -> Vec<(String, String, Option<String>)> {
     let answer: Value = serde_json::from_str(body).unwrap_or_default();
     let connectors = answer["connectors"].as_array().cloned().unwrap_or_default();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_healthy_whatever_the_connectors_do() {
-        assert_eq!(asked(false, 200, "ok"), (Ok(()), "GET /health HTTP/1.1".to_owned()));
+        assert_eq!(asked(false, 200, "ok"), (Ok(()), "GET /live HTTP/1.1".to_owned()));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `walferry inbox`: the table with which a consumer recognises events that come twice.
 
-use walferry_engine::{Failure, Kind};
-use walferry_postgres::connect::{Endpoint, Purpose};
+use walferry_engine::Kind;
 
 use crate::{
     cli::{IdType, InboxCommand, InboxCreateArgs},
@@ -10,13 +9,10 @@ use crate::{
     outbox::{
         ddl::usage,
         names::{Name, identifier},
-        runtime,
     },
     say::say,
+    script::{self, LONGEST_TABLE, Statement},
 };
-
-/// Longer names leave no room for what the names of index and function append.
-const LONGEST_TABLE: usize = 44;
 
 /// The headline of each error.
 const WHAT: &str = "the inbox was not created";
@@ -34,16 +30,6 @@ struct Plan {
     id: IdType,
     keep: String,
     consumers: Vec<String>,
-}
-
-/// One statement.
-#[derive(Debug)]
-struct Statement {
-    /// What it does, in a line.
-    what: String,
-    /// Why, for the reader of the script.
-    why: Vec<String>,
-    sql: String,
 }
 
 fn create(args: &InboxCreateArgs) -> Result<(), Error> {
@@ -77,42 +63,13 @@ fn create(args: &InboxCreateArgs) -> Result<(), Error> {
         ));
     }
     match &args.url {
-        Some(url) if args.run => run(&plan, url)?,
-        _ => say!("{}", plan.script().trim_end()),
-    }
-    Ok(())
-}
-
-/// Says what will be done, and does it, in one transaction.
-fn run(plan: &Plan, url: &str) -> Result<(), Error> {
-    let section = reached_by(url)?;
-    let endpoint = Endpoint::new(section.clone());
-    say!(
-        "as role {} in database {} at {}, in one transaction:",
-        section.user,
-        section.dbname,
-        endpoint.address()
-    );
-    for statement in plan.statements() {
-        say!("  {}", statement.what);
-    }
-    let done = runtime()?.block_on(async {
-        let sql = endpoint.sql(Purpose::General).await?;
-        sql.execute("creating the inbox", &plan.script()).await
-    });
-    done.map_err(|error| {
-        let what = match error {
-            // The server may have committed before the connection was lost.
-            walferry_postgres::Error::Lost { .. } | walferry_postgres::Error::Silent { .. } => {
-                "it is not known whether the inbox was created"
+        Some(url) if args.run => {
+            script::run("inbox", &reached_by(url)?, &plan.statements(), &plan.script())?;
+            for line in plan.usage() {
+                say!("{line}");
             }
-            _ => "the inbox was not created; nothing was changed",
-        };
-        Error::failure(what, Failure::from(error))
-    })?;
-    say!("done");
-    for line in plan.usage() {
-        say!("{line}");
+        }
+        _ => say!("{}", plan.script().trim_end()),
     }
     Ok(())
 }
@@ -120,9 +77,11 @@ fn run(plan: &Plan, url: &str) -> Result<(), Error> {
 impl Plan {
     /// A name that the script cannot hold, because it would end a comment or a block.
     fn unusable_name(&self) -> Option<&str> {
-        let names = [&self.table.schema, &self.table.table];
-        let mut names = names.into_iter().chain(&self.consumers).map(String::as_str);
-        names.find(|name| name.chars().any(char::is_control) || name.contains("$walferry$"))
+        script::unusable(
+            [&self.table.schema, &self.table.table]
+                .into_iter()
+                .chain(&self.consumers),
+        )
     }
 
     fn beside(&self, suffix: &str) -> String {
@@ -134,13 +93,13 @@ impl Plan {
         format!("{}.{}", identifier(&self.table.schema), self.beside("cleanup"))
     }
 
-    fn statements(&self) -> Vec<Statement> {
+    fn statements(&self) -> Vec<Statement<String>> {
         let mut statements = vec![self.create_table(), self.index(), self.function()];
         statements.extend(self.grants());
         statements
     }
 
-    fn create_table(&self) -> Statement {
+    fn create_table(&self) -> Statement<String> {
         let id = match self.id {
             IdType::Text => "text",
             IdType::Uuid => "uuid",
@@ -167,7 +126,7 @@ impl Plan {
         }
     }
 
-    fn index(&self) -> Statement {
+    fn index(&self) -> Statement<String> {
         let index = self.beside("received_at_idx");
         Statement {
             what: format!("create the index {index}"),
@@ -176,7 +135,7 @@ impl Plan {
         }
     }
 
-    fn function(&self) -> Statement {
+    fn function(&self) -> Statement<String> {
         let (table, function, keep) = (self.table.sql(), self.cleanup(), &self.keep);
         Statement {
             what: format!("create the function {function}, which removes rows that are older than {keep}"),
@@ -203,7 +162,7 @@ $walferry$;"
         }
     }
 
-    fn grants(&self) -> Vec<Statement> {
+    fn grants(&self) -> Vec<Statement<String>> {
         let grant = |of: &String| {
             let role = identifier(of);
             Statement {
@@ -235,25 +194,16 @@ $walferry$;"
 
     /// The whole script, with comments.
     fn script(&self) -> String {
-        let mut script = format!(
-            "-- The inbox table {}, in the database of the consumer.\nBEGIN;\n",
-            self.table.sql()
-        );
-        for statement in self.statements() {
-            script.push('\n');
-            for line in &statement.why {
-                script.push_str(&format!("-- {line}\n"));
-            }
-            script.push_str(&statement.sql);
-            script.push('\n');
-        }
+        let mut tail = String::new();
         if self.consumers.is_empty() {
-            script.push_str(&format!(
+            tail = format!(
                 "\n-- Let the role of each consumer insert rows:\n-- GRANT SELECT, INSERT ON {} TO role_of_the_consumer;\n",
                 self.table.sql()
-            ));
+            );
         }
-        script.push_str("\nCOMMIT;\n\n");
+        let head = format!("The inbox table {}, in the database of the consumer.", self.table.sql());
+        let mut script = script::script(&head, &self.statements(), &tail);
+        script.push('\n');
         for line in self.usage() {
             script.push_str(&format!("-- {line}\n"));
         }

@@ -1,6 +1,6 @@
 //! Where the admin endpoint listens.
 
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use tracing::warn;
 use walferry_admin::{Resources, Tls, without_effect};
@@ -10,12 +10,16 @@ use walferry_diagnosis::Kind;
 use crate::error::Error;
 
 /// The default without a flag and `listeners`. Only this machine can connect, because the endpoint has no password.
-pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
+pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
+/// The default in a container, where nobody outside could connect otherwise. It is also Kafka Connect's.
+pub(crate) const IN_CONTAINER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8083);
 
 /// A listener of the endpoint.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     pub(crate) address: SocketAddr,
+    /// The host as it was written. `None` without one.
+    pub(crate) host: Option<String>,
     pub(crate) tls: Option<Tls>,
     pub(crate) resources: Resources,
 }
@@ -27,23 +31,34 @@ impl Wanted {
     }
 }
 
-/// All listeners: those of the flag or of `listeners`, and those of `admin.listeners`.
-pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker) -> Result<Vec<Wanted>, Error> {
+/// All listeners: those of the flag or of `listeners`, or else the default, and those of `admin.listeners`.
+pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker, default: SocketAddr) -> Result<Vec<Wanted>, Error> {
     let rest = &worker.rest;
     let mut main = match flag {
         Some(address) => vec![(address, false)],
-        None if worker.listeners.is_empty() => vec![(DEFAULT, false)],
+        None if worker.listeners.is_empty() => vec![(default, false)],
         None => addresses("listeners", &worker.listeners)?,
+    };
+    let hosts: Vec<Option<String>> = match flag {
+        // Nobody can connect to `0.0.0.0`, so other workers are told the address of this machine.
+        Some(address) if address.ip().is_unspecified() => vec![None],
+        Some(address) => vec![Some(address.ip().to_string())],
+        None if worker.listeners.is_empty() => match default.ip().is_unspecified() {
+            true => vec![None],
+            false => vec![Some(default.ip().to_string())],
+        },
+        None => worker.listeners.iter().map(|listener| host(listener)).collect(),
     };
     let mut own = addresses("admin.listeners", rest.admin_listeners.as_deref().unwrap_or_default())?;
     // Connect could not open such a listener twice.
     let (shared, own_only): (Vec<_>, Vec<_>) = own.drain(..).partition(|listener| main.contains(listener));
     let mut all = Vec::new();
     let mut tls = Lazy::new("listeners", &rest.tls);
-    for listener in main.drain(..) {
+    for (listener, host) in main.drain(..).zip(hosts) {
         let has_admin = rest.admin_listeners.is_none() || shared.contains(&listener);
         all.push(Wanted {
             address: listener.0,
+            host,
             tls: tls.get(listener.1)?,
             resources: if has_admin {
                 Resources::All
@@ -56,6 +71,7 @@ pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker) -> Result<Vec<Wa
     for (address, is_tls) in own_only {
         all.push(Wanted {
             address,
+            host: None,
             tls: tls.get(is_tls)?,
             resources: Resources::OnlyAdmin,
         });
@@ -98,6 +114,14 @@ impl<'a> Lazy<'a> {
         }
         Ok(self.read.clone())
     }
+}
+
+/// The host of a listener as it is written, without the brackets of IPv6.
+fn host(listener: &str) -> Option<String> {
+    let (_, place) = listener.trim().split_once("://")?;
+    let (host, _) = place.trim_end_matches('/').rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then(|| host.to_owned())
 }
 
 /// The address of each listener, and whether it uses TLS.
@@ -168,7 +192,7 @@ mod tests {
             };
             worker.rest.admin_listeners = admin.map(|listeners| listeners.iter().map(ToString::to_string).collect());
             let flag = flag.map(|address| address.parse().expect("an address"));
-            let wanted = wanted(flag, &worker).expect("listeners");
+            let wanted = wanted(flag, &worker, DEFAULT).expect("listeners");
             let wanted = wanted
                 .into_iter()
                 .map(|wanted| (wanted.address.port(), wanted.resources));
@@ -183,6 +207,27 @@ mod tests {
         );
         assert_eq!(resources(Some(&["http://127.0.0.1:9000"]), None), [(9000, All)]);
         assert_eq!(resources(None, Some("127.0.0.1:7")), [(7, All)]);
+    }
+
+    #[test]
+    fn the_host_of_a_listener_is_the_one_that_was_written() {
+        let cases = [
+            ("http://connect-1.example:8083", Some("connect-1.example")),
+            (" https://0.0.0.0:8443/ ", Some("0.0.0.0")),
+            ("http://[::1]:8083", Some("::1")),
+            ("http://:8083", None),
+        ];
+        for (listener, expected) in cases {
+            assert_eq!(host(listener).as_deref(), expected, "{listener}");
+        }
+        let of_flag = |flag: &str| {
+            let flag = flag.parse().expect("an address");
+            wanted(Some(flag), &Worker::default(), DEFAULT).expect("a listener")[0]
+                .host
+                .clone()
+        };
+        assert_eq!(of_flag("127.0.0.1:7").as_deref(), Some("127.0.0.1"));
+        assert_eq!(of_flag("0.0.0.0:7"), None);
     }
 
     #[test]
@@ -207,7 +252,7 @@ mod tests {
                 listeners: vec![listener.to_owned()],
                 ..Worker::default()
             };
-            let error = format!("{:?}", wanted(None, &worker).unwrap_err());
+            let error = format!("{:?}", wanted(None, &worker, DEFAULT).unwrap_err());
             assert!(error.contains(&format!("{expected:?}")), "{error}");
         }
     }

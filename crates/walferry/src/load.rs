@@ -126,9 +126,8 @@ fn worker(args: &ConnectorArgs, problems: &mut Problems) -> Result<Option<Worker
             of_debezium_server(&args.config, &read, problems).unwrap_or_default(),
         ));
     }
-    let variables = env::vars_os();
-    let variables = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let Some(submitted) = surrounded::worker(variables) else {
+    let Some(surrounded::Worker { submitted, overruled }) = surrounded::worker(surrounded::variables(env::vars_os()))
+    else {
         let hint = "specify a connector with `--config FILE`, or a worker with `--worker FILE`; the environment variables of Kafka \
                     Connect's images (BOOTSTRAP_SERVERS, CONFIG_STORAGE_TOPIC and OFFSET_STORAGE_TOPIC, or CONNECT_…) also define a \
                     worker";
@@ -139,6 +138,13 @@ fn worker(args: &ConnectorArgs, problems: &mut Problems) -> Result<Option<Worker
         properties = submitted.properties.len(),
         "the environment variables define a worker, as in Kafka Connect's images"
     );
+    for (variable, by) in overruled {
+        warn!(
+            variable,
+            hint = format!("set {by} instead"),
+            "this variable has no effect, as in Debezium's image"
+        );
+    }
     Ok(read(&submitted, Path::new("the environment"), problems))
 }
 
@@ -233,9 +239,7 @@ fn of_debezium_server(
 }
 
 fn variables() -> BTreeMap<String, String> {
-    let variables =
-        env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    variables.collect()
+    surrounded::variables(env::vars_os()).collect()
 }
 
 /// A slot feeds one connector; its name is unique on a server, whatever the database.

@@ -112,12 +112,15 @@ impl Loggers for Levels {
         let now = time::SystemTime::now()
             .duration_since(time::UNIX_EPOCH)
             .map_or(0, |since| since.as_millis() as u64);
-        set.insert(logger.to_owned(), (level, now));
+        let is_new = !set.contains_key(logger);
+        set.entry(logger.to_owned()).or_insert((level, now));
         let below = format!("{logger}.");
         let mut changed: Vec<String> = Vec::new();
         for (name, known) in set.iter_mut() {
-            // As in Connect, loggers below it take its level.
-            if logger == "root" || name == logger || name.starts_with(&below) {
+            // As in Connect, loggers below it take its level, and one that has it already is not changed.
+            let is_it = name == logger && is_new;
+            let takes_it = logger == "root" || name == logger || name.starts_with(&below);
+            if is_it || takes_it && known.0 != *level {
                 *known = (level, now);
                 changed.push(name.clone());
             }

@@ -4,8 +4,12 @@ mod assemble;
 mod beside;
 mod check;
 mod cli;
+mod container;
 #[cfg(feature = "demo")]
 mod demo;
+#[cfg(test)]
+mod documented;
+mod endpoint;
 mod error;
 mod explain;
 mod fix;
@@ -17,12 +21,14 @@ mod listen;
 mod load;
 mod logging;
 mod offsets;
+mod otlp;
 mod outbox;
 mod process;
 mod progress;
 mod rest;
 mod run;
 mod say;
+mod script;
 mod show;
 mod signal;
 mod surrounded;

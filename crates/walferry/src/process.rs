@@ -146,7 +146,7 @@ impl Run {
             let (health, set_aside) = (connector.sinks.health(), connector.sinks.set_aside());
             spawn_local(beside::watch_kafka(health, set_aside, status.clone()));
             spawn_local(beside::run_heartbeat_query(loaded.clone(), status.clone()));
-            spawn_local(beside::clean_outboxes(loaded.clone(), status.clone()));
+            spawn_local(beside::care_for_outboxes(loaded.clone(), status.clone()));
             spawn_local(beside::fetch_xmin(loaded.clone(), status.clone()));
             spawn_local(beside::read_signal_file(loaded.clone(), status.clone()));
             let _signals = assemble::signals_of_topic(loaded, status);

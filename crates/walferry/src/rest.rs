@@ -1,12 +1,12 @@
 //! The settings of the REST API, from the worker file.
 
-use std::{env, fs};
+use std::{env, fs, net::ToSocketAddrs as _};
 
-use walferry_admin::{Digested, Doors, HeaderRule, RestSettings, User};
+use walferry_admin::{Digested, Door, Doors, HeaderRule, Resources, RestSettings, User};
 use walferry_config::{RestSection, Worker, java_properties, shown_text};
 use walferry_diagnosis::Kind;
 
-use crate::error::Error;
+use crate::{error::Error, listen};
 
 /// Reads the files that the worker file names.
 pub(crate) fn settings(worker: &Worker) -> Result<RestSettings, Error> {
@@ -16,7 +16,6 @@ pub(crate) fn settings(worker: &Worker) -> Result<RestSettings, Error> {
         wrong(format!("response.http.headers.config: {why}"), hint)
     })?;
     Ok(RestSettings {
-        advertised: advertised(rest),
         topic_tracking: rest.topic_tracking,
         topic_tracking_reset: rest.topic_tracking_reset,
         origins: rest.allow_origin.clone(),
@@ -31,14 +30,42 @@ fn wrong(what: String, hint: impl Into<String>) -> Error {
     Error::new(Kind::Configuration, "the admin endpoint did not start").cause(what, Some(hint.into()))
 }
 
-/// Connect's `worker_id` is host and port. If only the host is set, the port is Connect's default.
-fn advertised(rest: &RestSection) -> Option<String> {
-    let host = rest
-        .advertised_host
+/// Connect's `worker_id`: the host and the port at which other workers reach this one. The host is `rest.advertised.host.name`, or else that
+/// of the listener as it was written (`hosts`), or else the address of this machine. The port is `rest.advertised.port`, or else that of the
+/// listener.
+pub(crate) fn worker_id(rest: &RestSection, doors: &[Door], hosts: &[Option<String>]) -> String {
+    let all = doors.iter().zip(hosts);
+    let public = all.filter(|(door, _)| door.resources != Resources::OnlyAdmin);
+    // As in Connect, the first listener of the scheme that is asked for, or else the first one without TLS.
+    let is_tls = rest
+        .advertised_listener
         .as_deref()
-        .map(str::trim)
-        .filter(|host| !host.is_empty())?;
-    Some(format!("{host}:{}", rest.advertised_port.unwrap_or(8083)))
+        .is_some_and(|scheme| scheme.trim().eq_ignore_ascii_case("https"));
+    let first_of = |is_tls: bool| public.clone().find(|(door, _)| door.tls.is_some() == is_tls);
+    let listener = first_of(is_tls).or_else(|| first_of(!is_tls));
+    let set = rest.advertised_host.as_deref().map(str::trim);
+    let host = match set.filter(|host| !host.is_empty()) {
+        Some(host) => host.to_owned(),
+        None => listener
+            .and_then(|(_, host)| host.clone())
+            .unwrap_or_else(address_of_this_machine),
+    };
+    let bound = listener.and_then(|(door, _)| door.listener.local_addr().ok());
+    let port = rest.advertised_port.or(bound.map(|address| address.port()));
+    let port = port.unwrap_or(listen::DEFAULT.port());
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
+/// The address to which the name of this machine resolves. As in Java, IPv4 is preferred.
+fn address_of_this_machine() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let found = (name.trim(), 0).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+    let found = found.unwrap_or_default();
+    let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    address.map_or_else(|| listen::DEFAULT.ip().to_string(), |address| address.ip().to_string())
 }
 
 fn doors(rest: &RestSection) -> Result<Doors, Error> {
@@ -170,6 +197,48 @@ mod tests {
             .into_iter()
             .map(|user| (user.name, user.password, user.writes))
             .collect()
+    }
+
+    #[test]
+    fn a_worker_is_named_by_host_and_port_as_in_connect() {
+        let runtime = crate::process::runtime().expect("a runtime");
+        runtime.block_on(async {
+            let open = |resources| async move {
+                let listener = walferry_admin::bind(([127, 0, 0, 1], 0).into()).await.expect("a port");
+                Door {
+                    listener,
+                    tls: None,
+                    resources,
+                }
+            };
+            let doors = [open(Resources::OnlyAdmin).await, open(Resources::All).await];
+            let port = doors[1].listener.local_addr().expect("an address").port();
+            let cases = [
+                (None, None, Some("connect-1"), format!("connect-1:{port}")),
+                (None, Some(9), Some("connect-1"), "connect-1:9".to_owned()),
+                (Some("proxy"), None, Some("connect-1"), format!("proxy:{port}")),
+                (Some(" "), Some(9), Some("0.0.0.0"), "0.0.0.0:9".to_owned()),
+                (Some("proxy"), Some(9), None, "proxy:9".to_owned()),
+                (None, None, Some("::1"), format!("[::1]:{port}")),
+            ];
+            for (set, advertised_port, host, expected) in cases {
+                let rest = RestSection {
+                    advertised_host: set.map(ToOwned::to_owned),
+                    advertised_port,
+                    ..RestSection::default()
+                };
+                let hosts = [Some("admin".to_owned()), host.map(ToOwned::to_owned)];
+                assert_eq!(worker_id(&rest, &doors, &hosts), expected);
+            }
+            // Without a host, it is the address of this machine.
+            let found = worker_id(&RestSection::default(), &doors, &[None, None]);
+            let (host, found_port) = found.rsplit_once(':').expect("host and port");
+            assert!(
+                host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok(),
+                "{found}"
+            );
+            assert_eq!(found_port, port.to_string());
+        });
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `walferry run`.
 
 use std::{
+    collections::BTreeMap,
     future::pending,
     path::{Path, PathBuf},
     sync::Arc,
@@ -8,6 +9,7 @@ use std::{
 };
 
 use rustix::thread::disable_transparent_huge_pages;
+use serde_json::Value as Json;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -20,23 +22,28 @@ use walferry_config::Worker;
 use walferry_diagnosis::Kind;
 use walferry_engine::{
     Failure,
+    book::Book as _,
     supervisor::{Connectors, Supervisor},
 };
-use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, cluster_id};
+use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, Subject, cluster_id};
 use walferry_offset::FileBook;
 
 use crate::{
     assemble::Offsets,
-    cli::RunArgs,
+    cli::{DataArgs, RunArgs},
+    container,
     error::Error,
     listen::{self, Wanted},
     load::{Configuration, data_dir, load},
-    logging, process,
+    logging,
+    otlp::Exporter,
+    process,
     progress::Bars,
     rest,
     take::take,
     worker::{
-        Beginning, BookChoice, Herd, states,
+        Beginning, BookChoice, Herd, OpenBook,
+        states::Teller,
         topics::{self, Opened},
     },
 };
@@ -46,12 +53,24 @@ const CLUSTER_PAUSE: Duration = Duration::from_secs(30);
 
 /// Runs until a signal, or until its only connector has failed for good.
 pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
+    let args = &container::completed(args.clone());
     // If Linux uses huge pages by default, 14 MiB more would be resident. If this call fails, nothing else is lost.
     disable_transparent_huge_pages(true).ok();
     let configuration = load(&args.connector)?;
-    let wanted = listen::wanted(args.admin, &configuration.worker)?;
-    let topics = topics_of(args, &configuration)?;
+    let default = if args.in_container {
+        listen::IN_CONTAINER
+    } else {
+        listen::DEFAULT
+    };
+    let wanted = listen::wanted(args.admin, &configuration.worker, default)?;
+    let topics = match args.take.is_empty() {
+        true => topics_of(&args.data, &configuration.worker, &configuration.bootstrap_servers)
+            .map_err(|failure| Error::failure("the configuration has a problem", failure))?,
+        // The topics are those of a cluster that runs on.
+        false => None,
+    };
     let settings = rest::settings(&configuration.worker)?;
+    let exporter = Exporter::of(configuration.worker.otlp.as_ref())?;
     let data_dir = data_dir(&args.data);
     take(args, &configuration, &data_dir)?;
     let runtime = process::runtime().map_err(|failure| Error::failure("Walferry did not start", failure))?;
@@ -59,6 +78,7 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
         wanted,
         bars,
         settings,
+        exporter,
         topics,
         data_dir,
     };
@@ -69,20 +89,20 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
     served
 }
 
-/// Connect's topics, if they hold the state of this worker: the worker file names them, no connector comes from a file, and no data
-/// directory is requested.
-fn topics_of(args: &RunArgs, configuration: &Configuration) -> Result<Option<ConnectTopics>, Error> {
-    if args.data.data_dir.is_some() || !args.take.is_empty() || !configuration.connectors.is_empty() {
-        return Ok(None);
+/// Connect's topics, if they hold the state of this worker: a worker file or the environment names them, and no data directory is requested.
+/// Connectors of files run beside those of the topics.
+pub(crate) fn topics_of(data: &DataArgs, worker: &Worker, servers: &str) -> Result<Option<ConnectTopics>, Failure> {
+    match data.data_dir {
+        Some(_) => Ok(None),
+        None => ConnectTopics::of(worker, servers),
     }
-    ConnectTopics::of(&configuration.worker, &configuration.bootstrap_servers)
-        .map_err(|failure| Error::failure("the configuration has a problem", failure))
 }
 
 struct Process<'a> {
     wanted: Vec<Wanted>,
     bars: &'a Bars,
     settings: RestSettings,
+    exporter: Option<Exporter>,
     topics: Option<ConnectTopics>,
     data_dir: PathBuf,
 }
@@ -98,7 +118,7 @@ struct Turn {
 struct Storage {
     book: BookChoice,
     offsets: Option<OffsetLog>,
-    states: Option<StateLog>,
+    states: Option<(StateLog, BTreeMap<Subject, Json>)>,
     leadership: Option<Leadership>,
 }
 
@@ -130,7 +150,10 @@ async fn end_connectors(ending: Ending, herd: &Herd, leadership: Option<&Leaders
 
 impl Process<'_> {
     async fn run(mut self, configuration: Configuration) -> Result<(), Error> {
-        let mut doors = open_doors(std::mem::take(&mut self.wanted), &self.settings).await?;
+        let wanted = std::mem::take(&mut self.wanted);
+        let hosts: Vec<_> = wanted.iter().map(|wanted| wanted.host.clone()).collect();
+        let mut doors = open_doors(wanted, &self.settings).await?;
+        self.settings.advertised = Some(rest::worker_id(&configuration.worker.rest, &doors, &hosts));
         let did_not_start = |failure| Error::failure("Walferry did not start", failure);
         let topics = self.topics.take();
         let cluster = Arc::new(ClusterId::default());
@@ -175,9 +198,9 @@ impl Process<'_> {
         };
         spawn_local(topics::tell_of_connect(topics));
         Ok(Storage {
-            book: Ok(Box::new(opened.book)),
+            book: Ok(opened.book),
             offsets: Some(opened.offsets),
-            states: Some(opened.states),
+            states: Some((opened.states, opened.read_states)),
             leadership: Some(leadership),
         })
     }
@@ -214,12 +237,10 @@ impl Process<'_> {
             Ok(served) => served,
             Err(error) => return Ending::Over(Err(Error::failure("Walferry did not start", used_twice(&error)))),
         };
-        let address = doors.first().and_then(|door| door.listener.local_addr().ok());
-        if let Some(states) = storage.states {
-            let address = address.unwrap_or(listen::DEFAULT);
-            let worker_id = self.settings.advertised.clone().unwrap_or_else(|| address.to_string());
-            spawn_local(states::tell(herd.clone(), states, worker_id));
-        }
+        let teller = storage.states.map(|(log, read)| {
+            let worker_id = self.settings.advertised.clone().unwrap_or_default();
+            Teller::new(herd.clone(), log, read, worker_id, self.settings.topic_tracking).start()
+        });
         let stop = watch::Sender::new(false);
         let admin = Admin {
             herder: Arc::new(herd.clone()),
@@ -228,6 +249,10 @@ impl Process<'_> {
             kafka_cluster_id: cluster,
             ..Admin::read_only(Arc::new(herd.supervisor().clone()), env!("CARGO_PKG_VERSION"))
         };
+        if let Some(exporter) = &self.exporter {
+            spawn_local(exporter.clone().run(admin.clone()));
+        }
+        let shown = admin.clone();
         let admin = spawn_local(walferry_admin::serve(served, admin, stopped(stop.subscribe())));
         let ending = tokio::select! {
             () = signalled() => Ending::Over(Ok(())),
@@ -246,10 +271,23 @@ impl Process<'_> {
             doors.clear();
         }
         stop.send_replace(true);
+        // What the connectors go through while they end is not written.
+        let teller = match teller {
+            Some(teller) => teller.stop().await,
+            None => None,
+        };
         let ending = end_connectors(ending, &herd, leadership.as_ref()).await;
         let _ = admin.await;
+        if let Some(teller) = teller
+            && matches!(ending, Ending::Over(_))
+        {
+            teller.tell_end().await;
+        }
         // Give up the turn only after everything is stored, because the next process begins then.
         drop(leadership);
+        if let Some(exporter) = &self.exporter {
+            exporter.finish(&shown).await;
+        }
         ending
     }
 
@@ -257,7 +295,7 @@ impl Process<'_> {
     /// to end.
     async fn wait_for_turn(&self, doors: &[Door], topics: &ConnectTopics) -> Option<Result<Turn, Failure>> {
         let stop = watch::Sender::new(false);
-        let standby = Standby::new(topics::why_waiting(topics, None));
+        let standby = Standby::new(topics::preparing(topics));
         let settings = RestSettings {
             standby: Some(standby.clone()),
             ..self.settings.clone()
@@ -301,24 +339,30 @@ async fn ask_for_cluster(worker: Worker, servers: String, told: Arc<ClusterId>) 
 }
 
 async fn hold(topics: &ConnectTopics, standby: &Standby) -> Result<Turn, Failure> {
-    topics::prepare(topics).await?;
+    topics::prepare(topics, standby).await?;
     let leadership = Leadership::seek(topics)?;
     info!(group = topics.group, "waiting for its turn to use Connect's topics");
-    let mut denied = leadership.denied();
+    let (mut denied, mut joined) = (leadership.denied(), leadership.joined());
     let tell = async {
-        // The sender lives as long as the leadership.
-        while denied.changed().await.is_ok() {
-            standby.set_reason(topics::why_waiting(topics, denied.borrow_and_update().as_ref()));
+        loop {
+            let stage = topics::waiting(topics, *joined.borrow_and_update(), denied.borrow_and_update().as_ref());
+            standby.set(stage);
+            // The senders live as long as the leadership.
+            tokio::select! {
+                Ok(()) = denied.changed() => {}
+                Ok(()) = joined.changed() => {}
+                else => pending().await,
+            }
         }
-        pending::<()>().await;
     };
     tokio::select! {
         () = topics::wait_for_turn(&leadership) => {}
         () = tell => {}
     }
     info!(group = topics.group, "using Connect's topics");
+    standby.set(topics::reading(topics));
     let topics = leadership.limit(topics);
-    let opened = topics::open(&topics, walferry_admin::is_our_class).await?;
+    let opened = topics::open(&topics, walferry_admin::is_our_class, standby).await?;
     Ok(Turn {
         leadership,
         topics,
@@ -341,7 +385,14 @@ async fn turn_is_lost(leadership: Option<&Leadership>) -> Failure {
 /// Where connectors of the REST API are kept. A process whose connectors come from files can run without it.
 fn shelf(data_dir: &Path, is_worker: bool) -> Result<BookChoice, Error> {
     match FileBook::open(data_dir) {
-        Ok(book) => Ok(Ok(Box::new(book))),
+        Ok(mut book) => {
+            let entries = book.entries();
+            let entries = entries.map_err(|failure| Error::failure("Walferry did not start", failure))?;
+            Ok(Ok(OpenBook {
+                book: Box::new(book),
+                entries,
+            }))
+        }
         Err(error) if is_worker => Err(Error::failure("Walferry did not start", error.for_good())),
         Err(error) => Ok(Err(format!("{error} ({})", error.hint()))),
     }

@@ -1,20 +1,13 @@
 //! `walferry signal` and `walferry snapshot`: signals for a connector of another process, through its admin endpoint.
 
-use std::{
-    io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
-    time::Duration,
-};
-
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{SignalArgs, SnapshotArgs},
+    cli::{EndpointArgs, SignalArgs, SnapshotArgs},
+    endpoint::{Endpoint, Trouble, encoded},
     error::Error,
+    say::say,
 };
-
-/// How long the endpoint may take.
-const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) fn signal(args: &SignalArgs) -> Result<(), Error> {
     let data: Value = serde_json::from_str(&args.data).map_err(|error| {
@@ -27,8 +20,9 @@ pub(crate) fn signal(args: &SignalArgs) -> Result<(), Error> {
     if let Some(id) = &args.id {
         body["id"] = json!(id);
     }
-    let id = give(args.admin, &args.name, &body)?;
-    println!("{} was sent to connector {} (id {id})", args.kind, args.name);
+    let Given { id, is_stored } = give(&args.endpoint, &args.name, &body)?;
+    say!("{} was sent to connector {} (id {id})", args.kind, args.name);
+    tell_unstored(is_stored);
     Ok(())
 }
 
@@ -42,16 +36,17 @@ pub(crate) fn snapshot(args: &SnapshotArgs) -> Result<(), Error> {
     if let Some(column) = &args.surrogate_key {
         data["surrogate-key"] = json!(column);
     }
-    let id = give(
-        args.admin,
+    let Given { id, is_stored } = give(
+        &args.endpoint,
         &args.name,
         &json!({"type": "execute-snapshot", "data": data}),
     )?;
-    println!(
+    say!(
         "connector {} was asked for a snapshot of {} (id {id}); its log shows the progress",
         args.name,
         args.table.join(", ")
     );
+    tell_unstored(is_stored);
     Ok(())
 }
 
@@ -59,53 +54,177 @@ fn failed(what: String, hint: &str) -> Error {
     Error::new(walferry_engine::Kind::SignalNotGiven, "the signal was not given").cause(what, Some(hint.to_owned()))
 }
 
-/// Gives a signal to a connector. Returns its id.
-fn give(admin: SocketAddr, name: &str, body: &Value) -> Result<String, Error> {
-    let path = format!("/connectors/{}/signals", encoded(name));
-    let (code, answer) = post(admin, &path, &body.to_string()).map_err(|error| {
-        failed(
-            format!("the admin endpoint at {admin} does not answer: {error}"),
-            "start the connector, or set the address of its endpoint with --admin",
-        )
-    })?;
-    let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
-    if code != 202 {
-        let message = answer["message"].as_str().unwrap_or("without a reason");
-        return Err(failed(
-            format!("the admin endpoint at {admin} rejects it ({code}): {message}"),
-            "compare the name with the list of GET /connectors, and the signal with `walferry signal --help`",
-        ));
+/// A signal that a connector has accepted.
+#[derive(Debug, PartialEq, Eq)]
+struct Given {
+    id: String,
+    /// Whether a crash cannot lose it.
+    is_stored: bool,
+}
+
+fn tell_unstored(is_stored: bool) {
+    if !is_stored {
+        say!(
+            "it is not in the stored offset yet, because the connector does not stream, or Kafka does not answer: if the process is killed \
+             before, send it again"
+        );
     }
-    Ok(answer["id"].as_str().unwrap_or_default().to_owned())
 }
 
-/// One request, and the code and body of its answer.
-fn post(address: SocketAddr, path: &str, body: &str) -> io::Result<(u16, String)> {
-    let mut socket = TcpStream::connect_timeout(&address, LIMIT)?;
-    socket.set_read_timeout(Some(LIMIT))?;
-    socket.set_write_timeout(Some(LIMIT))?;
-    let length = body.len();
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
-         Connection: close\r\n\r\n{body}"
-    );
-    socket.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer)?;
-    let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
-    let code = code.ok_or_else(|| io::Error::other("the answer is not HTTP"))?;
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    Ok((code, body.to_owned()))
+/// Gives a signal to a connector.
+fn give(args: &EndpointArgs, name: &str, body: &Value) -> Result<Given, Error> {
+    let told = |Trouble { what, hint }: Trouble| failed(what, &hint);
+    let endpoint = Endpoint::of(args).map_err(told)?;
+    let path = format!("/connectors/{}/signals", encoded(name));
+    let answer = endpoint.post(&path, body).map_err(told)?;
+    match answer.code {
+        202 => Ok(Given {
+            id: answer.body["id"].as_str().unwrap_or_default().to_owned(),
+            // Older versions do not say.
+            is_stored: answer.body["stored"].as_bool().unwrap_or(true),
+        }),
+        _ => Err(told(endpoint.refused(&answer, name, "walferry signal --help"))),
+    }
 }
 
-/// A part of a path.
-pub(crate) fn encoded(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        thread,
+    };
+
+    use super::*;
+
+    fn to(admin: std::net::SocketAddr) -> EndpointArgs {
+        EndpointArgs {
+            admin,
+            url: None,
+            user: None,
+            password_file: None,
+            ca: None,
+            cert: None,
+            key: None,
         }
     }
-    out
+
+    /// What the command says about an endpoint that answers each request in turn with these codes and bodies, and what was asked.
+    fn asked(
+        change: impl FnOnce(&mut EndpointArgs),
+        answers: Vec<(u16, &'static str)>,
+    ) -> (Result<Given, String>, Vec<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut args = to(listener.local_addr().unwrap());
+        change(&mut args);
+        let server = thread::spawn(move || {
+            let mut requests = Vec::new();
+            for (code, body) in answers {
+                let (mut socket, _) = listener.accept().unwrap();
+                let mut request = Vec::new();
+                let mut piece = [0; 2048];
+                // The body is the last that comes.
+                while !request.windows(4).any(|four| four == b"\r\n\r\n")
+                    || (request.starts_with(b"POST") && !request.ends_with(b"}"))
+                {
+                    let length = socket.read(&mut piece).unwrap();
+                    request.extend_from_slice(&piece[..length]);
+                }
+                let length = body.len();
+                let answer =
+                    format!("HTTP/1.1 {code} X\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+                socket.write_all(answer.as_bytes()).unwrap();
+                requests.push(String::from_utf8(request).unwrap());
+            }
+            requests
+        });
+        let said = give(&args, "shop orders", &json!({"type": "log", "data": {}})).map_err(|error| error.to_string());
+        (said, server.join().unwrap())
+    }
+
+    #[test]
+    fn a_signal_is_sent_with_the_login_of_the_password_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        fs::write(&file, "s3cret\n").unwrap();
+        let (said, requests) = asked(
+            |args| (args.user, args.password_file) = (Some("ops".into()), Some(file.clone())),
+            vec![(202, r#"{"id": "rest-1", "stored": false}"#)],
+        );
+        let (id, is_stored) = ("rest-1".to_owned(), false);
+        assert_eq!(said, Ok(Given { id, is_stored }));
+        let request = requests[0].to_lowercase();
+        assert!(
+            request.starts_with("post /connectors/shop%20orders/signals "),
+            "{request}"
+        );
+        // ops:s3cret
+        assert!(request.contains("authorization: basic b3bzonmzy3jlda=="), "{request}");
+        assert!(request.contains(r#""type":"log""#), "{request}");
+    }
+
+    #[test]
+    fn each_refusal_says_what_to_do() {
+        const DENIED: (u16, &str) = (
+            401,
+            r#"{"error_code": 401, "message": "User cannot access the resource."}"#,
+        );
+        const READS: (u16, &str) = (
+            403,
+            r#"{"error_code": 403, "message": "This user may read but not change anything."}"#,
+        );
+        const UNKNOWN: (u16, &str) = (
+            404,
+            r#"{"error_code": 404, "message": "Unknown connector shop orders"}"#,
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        fs::write(&file, "s3cret").unwrap();
+        let cases = [
+            (false, vec![DENIED], ["--user NAME", "WALFERRY_REST_PASSWORD"]),
+            (
+                true,
+                vec![DENIED],
+                ["(401): User cannot access the resource.", "check the user of --user"],
+            ),
+            (true, vec![READS], ["(403): This user may read", "`,read`"]),
+            (
+                false,
+                vec![UNKNOWN, (200, r#"["orders", "stock"]"#)],
+                ["Unknown connector", "orders, stock"],
+            ),
+            (false, vec![UNKNOWN, (200, "[]")], ["Unknown connector", "no connector"]),
+            (false, vec![(404, "<html>")], ["(404)", "admin endpoint of Walferry"]),
+            (
+                false,
+                vec![(400, r#"{"message": "The signal is odd."}"#)],
+                ["The signal is odd.", "walferry signal --help"],
+            ),
+        ];
+        for (logs_in, answers, parts) in cases {
+            let file = file.clone();
+            let (said, _) = asked(
+                |args| {
+                    if logs_in {
+                        (args.user, args.password_file) = (Some("ops".into()), Some(file));
+                    }
+                },
+                answers,
+            );
+            let said = said.unwrap_err();
+            assert!(
+                parts.iter().all(|part| said.contains(part)) && !said.contains("s3cret"),
+                "{parts:?}: {said}"
+            );
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let admin = listener.local_addr().unwrap();
+        drop(listener);
+        let said = give(&to(admin), "orders", &json!({})).unwrap_err().to_string();
+        assert!(
+            said.contains("does not answer") && said.contains("start the connector"),
+            "{said}"
+        );
+    }
 }

@@ -31,9 +31,10 @@ use walferry_postgres::SlotWatch;
 use crate::{
     assemble,
     cli::RunArgs,
+    endpoint,
     error::Error,
     load::{Configuration, load_configuration},
-    process, signal,
+    process,
 };
 
 /// How long one request may take.
@@ -129,7 +130,7 @@ impl Taking<'_> {
     }
 
     fn path(&self, of: &str) -> String {
-        format!("/connectors/{}{of}", signal::encoded(self.name))
+        format!("/connectors/{}{of}", endpoint::encoded(self.name))
     }
 
     /// Sends a request to the cluster, and repeats it while its workers rebalance. The answer has one of the expected codes.

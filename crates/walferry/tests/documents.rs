@@ -133,11 +133,13 @@ fn prose(page: &Path) -> Vec<String> {
     lines
 }
 
-/// The names by which links can reach the headings of a page, as GitHub and mdBook make them.
+/// The names by which links can reach the headings of a page, as GitHub and mdBook make them, and its anchors `<a id="…">`.
 fn anchors(page: &Path) -> HashSet<String> {
     let mut times: HashMap<String, usize> = HashMap::new();
     let lines = prose(page);
     let headings = lines.iter().filter(|line| line.starts_with('#'));
+    let ids = lines.iter().flat_map(|line| line.split("<a id=\"").skip(1));
+    let ids = ids.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned()));
     headings
         .map(|heading| {
             let heading = heading.trim_start_matches('#').trim().to_lowercase();
@@ -151,6 +153,7 @@ fn anchors(page: &Path) -> HashSet<String> {
                 format!("{name}-{}", *times - 1)
             }
         })
+        .chain(ids)
         .collect()
 }
 
@@ -187,4 +190,65 @@ fn links_between_the_documents_lead_to_a_file_and_to_a_heading() {
         links > 200 && headings > 30,
         "{links} links, {headings} of them to headings"
     );
+}
+
+/// A listing that does not begin with a command shows what something printed.
+fn is_of_commands(language: &str, lines: &[&str]) -> bool {
+    language == "sh" || (language == "console" && lines.iter().any(|line| line.trim_start().starts_with("$ ")))
+}
+
+/// A reader has to know which commands nobody has run. The site shows it beside the listing.
+#[test]
+fn each_listing_of_commands_says_which_test_runs_it_or_why_none_does() {
+    let mut all = ["README.md", "CONTRIBUTING.md", "SECURITY.md"]
+        .map(|page| root().join(page))
+        .to_vec();
+    pages(&root().join("docs"), &mut all);
+    let mut sources = String::new();
+    for folder in ["tests", "crates"] {
+        read_sources(&root().join(folder), &mut sources);
+    }
+    let (mut problems, mut count) = (Vec::new(), 0);
+    for page in all {
+        let text = fs::read_to_string(&page).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let mut number = 0;
+        while number < lines.len() {
+            let Some(language) = lines[number].trim_start().strip_prefix("```") else {
+                number += 1;
+                continue;
+            };
+            let begin = number + 1;
+            let length = lines[begin..].iter().position(|line| line.trim() == "```").unwrap();
+            if is_of_commands(language, &lines[begin..begin + length]) {
+                count += 1;
+                let before = number.checked_sub(1).map_or("", |before| lines[before].trim());
+                let said = before.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
+                let problem = match said.and_then(|said| said.split_once(": ")) {
+                    Some(("not run", _)) => None,
+                    Some(("run by", test)) if sources.contains(&format!("fn {test}()")) => None,
+                    Some(("run by", test)) => Some(format!("there is no test {test}")),
+                    _ => {
+                        Some("write `<!-- run by: TEST -->` or `<!-- not run: why -->` into the line before it".into())
+                    }
+                };
+                let place = format!("{}:{}", page.display(), number + 1);
+                problems.extend(problem.map(|problem| format!("{place}: {problem}")));
+            }
+            number = begin + length + 1;
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert!(count > 60, "{count} listings of commands");
+}
+
+fn read_sources(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") {
+            read_sources(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
 }

@@ -183,3 +183,88 @@ fn a_listener_speaks_tls_and_takes_the_certificates_of_its_truststore() {
         assert_eq!(worker.0.wait().unwrap().code(), Some(0), "{auth}");
     }
 }
+
+/// `walferry signal` and `walferry snapshot` reach a worker that has only TLS, wants a client certificate, and names users. Each obstacle is
+/// told with the option that removes it.
+#[test]
+fn signals_reach_a_worker_that_wants_a_certificate_and_a_login() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let ours = Pki::new(folder, "ca");
+    let server = ours.sign("server", ExtendedKeyUsagePurpose::ServerAuth);
+    ours.sign("client", ExtendedKeyUsagePurpose::ClientAuth);
+    fs::write(folder.join("users"), "ops=s3cret\neyes=s3cret,read\n").unwrap();
+    fs::write(folder.join("password"), "s3cret\n").unwrap();
+    let [tls] = ports();
+    let lines = [
+        format!("listeners=https://127.0.0.1:{tls}"),
+        format!("ssl.keystore.location={}", server.display()),
+        "ssl.keystore.type=PEM".into(),
+        format!("ssl.truststore.location={}", folder.join("ca.pem").display()),
+        "ssl.truststore.type=PEM".into(),
+        "ssl.client.auth=required".into(),
+        format!("walferry.rest.users.file={}", folder.join("users").display()),
+    ];
+    let url = format!("https://127.0.0.1:{tls}");
+    let path = |name: &str| folder.join(name).display().to_string();
+    let health = [
+        "--cacert".to_owned(),
+        path("ca.pem"),
+        "--cert".into(),
+        path("client.pem"),
+        format!("{url}/health"),
+    ];
+    let health: Vec<&str> = health.iter().map(String::as_str).collect();
+    let _worker = worker(folder, &lines, &|| curl(&health) == Some(200));
+    let said = |arguments: &[&str], password: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_walferry"));
+        command.args(arguments).current_dir(folder).stdin(Stdio::null());
+        command.env_remove("WALFERRY_REST_PASSWORD");
+        command.envs(password.map(|password| ("WALFERRY_REST_PASSWORD", password)));
+        let told = command.output().unwrap();
+        assert_eq!(told.status.code(), Some(2), "{told:?}");
+        let said = String::from_utf8(told.stderr).unwrap();
+        assert!(!said.contains("s3cret"), "{said}");
+        said
+    };
+    let pause = ["signal", "orders", "pause-snapshot", "--url", &url];
+    let trusting = [&pause[..], &["--ca", "ca.pem"]].concat();
+    let known = [&trusting[..], &["--cert", "client.pem", "--key", "client.pem"]].concat();
+    let user = |name: &'static str| [&known[..], &["--user", name]].concat();
+    let in_plain = url.replace("https", "http");
+    let cases: [(&[&str], Option<&str>, &str); 8] = [
+        (
+            &["signal", "orders", "pause-snapshot", "--url", &in_plain],
+            None,
+            "write --url https://",
+        ),
+        (&pause, None, "name a file with the authority's certificate with --ca"),
+        (&trusting, None, "name it with --cert and --key"),
+        (&known, None, "give the user with --user NAME"),
+        (&user("ops"), None, "set WALFERRY_REST_PASSWORD"),
+        (&user("ops"), Some("wrong"), "check the user of --user"),
+        (&user("eyes"), Some("s3cret"), "must not end with `,read`"),
+        (&user("ops"), Some("s3cret"), "this process has no connector"),
+    ];
+    for (arguments, password, expected) in cases {
+        let said = said(arguments, password);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+    let with_file = [
+        &[
+            "snapshot",
+            "orders",
+            "--table",
+            "public.t",
+            "--password-file",
+            "password",
+        ],
+        &user("ops")[3..],
+    ]
+    .concat();
+    let said = said(&with_file, Some("wrong"));
+    assert!(
+        said.contains("this process has no connector"),
+        "the file counts first: {said}"
+    );
+}

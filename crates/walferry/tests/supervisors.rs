@@ -23,7 +23,7 @@ fn the_unit_restarts_all_but_what_a_person_has_to_mend() {
     let codes = FOR_A_PERSON.map(|code| code.to_string()).join(" ");
     assert!(unit.contains("Restart=on-failure\n"));
     assert!(unit.contains(&format!("RestartPreventExitStatus={codes}\n")));
-    let page = text("docs/how-to/run-under-systemd.md");
+    let page = text("docs/reference/exit-codes.md");
     for code in FOR_A_PERSON {
         let row = page.lines().find(|line| line.starts_with(&format!("| {code} |")));
         assert!(

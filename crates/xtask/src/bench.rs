@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value as Json;
 
-use crate::{Outcome, shell};
+use crate::{Outcome, provide, shell};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -13,16 +13,41 @@ pub(crate) struct Args {
     /// the counts. Words after `--` choose benchmarks by a part of their names.
     #[arg(long)]
     instructions: bool,
+    /// Measures the processor time of Walferry beside Debezium instead, on real servers: the same rows as JSON, flattened as JSON, and
+    /// flattened as Avro
+    #[arg(long, conflicts_with = "instructions")]
+    beside_debezium: bool,
+    /// With --beside-debezium: rows of each run
+    #[arg(long, default_value_t = 200_000)]
+    rows: u64,
     /// Given to Criterion: a part of a benchmark's name, `--save-baseline NAME`, …
     #[arg(last = true)]
     rest: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    if args.beside_debezium {
+        return beside_debezium(args.rows);
+    }
     match args.instructions {
         true => instructions(&args.rest),
         false => shell::run(shell::cargo(["bench", "--workspace", "--bench", "*", "--"]).args(&args.rest)),
     }
+}
+
+/// The program that users run is measured, so it is a release.
+fn beside_debezium(rows: u64) -> Outcome {
+    provide::build_dependencies()?;
+    let servers = provide::servers(None)?;
+    shell::run(&mut shell::cargo(["build", "--release", "--workspace", "--bins"]))?;
+    let mut command = shell::cargo(["test", "--workspace", "--test", "parity"]);
+    servers.tell(&mut command);
+    let program = shell::root().join("target/release/walferry");
+    command
+        .env("WALFERRY_PARITY", "speed")
+        .env("WALFERRY_PARITY_ROWS", rows.to_string())
+        .env("WALFERRY_TEST_WALFERRY", program);
+    shell::run(&mut command)
 }
 
 /// The benchmarks that can be counted (`counted` in `benches/` of `walferry-transform`): package and name.

@@ -21,7 +21,10 @@ pub(crate) fn run() -> Outcome {
         if page == SUMMARY {
             text = with_classes(&text)?;
         }
-        write(&page, &escaped(&with_links(&text, Path::new(&page), &repository)))?;
+        write(
+            &page,
+            &escaped(&with_links(&told(&text), Path::new(&page), &repository)),
+        )?;
     }
     write(
         "docs/CHANGELOG.md",
@@ -162,7 +165,23 @@ fn with_links(text: &str, page: &Path, repository: &str) -> String {
     out
 }
 
-/// Placeholders such as `<name>` outside of code are text, not HTML.
+/// Comments such as `<!-- not run: why -->` become text, so that readers of the site know which commands no test runs.
+fn told(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let said = line.trim().strip_prefix("<!-- not run: ");
+        match said.and_then(|rest| rest.strip_suffix(" -->")) {
+            Some(why) => {
+                let indent = &line[..line.len() - line.trim_start().len()];
+                out.push_str(&format!("{indent}*Not run by a test: {why}.*\n\n"));
+            }
+            None => out.push_str(line),
+        }
+    }
+    out
+}
+
+/// Placeholders such as `<name>` outside of code are text, not HTML. An anchor is HTML.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_code = false;
@@ -179,7 +198,8 @@ fn escaped(text: &str) -> String {
             let mut rest = part;
             while let (true, Some(at)) = (is_text, rest.find('<')) {
                 let word: &str = rest[at + 1..].split('>').next().unwrap_or_default();
-                let is_placeholder = word.starts_with(char::is_alphabetic) && !word.contains(':');
+                let is_anchor = word.starts_with("a id=\"");
+                let is_placeholder = word.starts_with(char::is_alphabetic) && !word.contains(':') && !is_anchor;
                 out.push_str(&rest[..at]);
                 out.push_str(if is_placeholder { "&lt;" } else { "<" });
                 rest = &rest[at + 1..];
@@ -248,8 +268,12 @@ mod tests {
         for line in text.lines() {
             if line.trim_start().starts_with("```") {
                 in_code = !in_code;
-            } else if !in_code && line.starts_with('#') {
-                found.push(anchor(line.trim_start_matches('#').trim()));
+            } else if !in_code {
+                if line.starts_with('#') {
+                    found.push(anchor(line.trim_start_matches('#').trim()));
+                }
+                let ids = line.split("<a id=\"").skip(1);
+                found.extend(ids.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
             }
         }
         found
@@ -313,12 +337,37 @@ mod tests {
     }
 
     #[test]
+    fn commands_that_no_test_runs_are_marked_on_the_site() {
+        let text = "a\n\n  <!-- not run: no `x` is here -->\n  ```sh\n<!-- run by: b -->\n";
+        assert_eq!(
+            told(text),
+            "a\n\n  *Not run by a test: no `x` is here.*\n\n  ```sh\n<!-- run by: b -->\n"
+        );
+    }
+
+    #[test]
     fn placeholders_are_no_html() {
         let text = "a <name> `<b>` <http://x> <!-- c -->\n```\n<d>\n```\n";
         assert_eq!(
             escaped(text),
             "a &lt;name> `<b>` <http://x> <!-- c -->\n```\n<d>\n```\n"
         );
+    }
+
+    /// The site would show an anchor that is taken for a placeholder as text.
+    #[test]
+    fn the_anchor_of_a_property_stays_an_anchor() {
+        let page = read("docs/reference/configuration.md");
+        let row = page
+            .lines()
+            .find(|line| line.contains("`slot.name`") && line.starts_with("| <a id=\"slot.name\"></a>"))
+            .expect("the row of slot.name has an anchor");
+        assert!(
+            escaped(row).starts_with("| <a id=\"slot.name\"></a>`slot.name` |"),
+            "{}",
+            escaped(row)
+        );
+        assert!(anchors(&page).contains(&"column.truncate.to.LENGTH.chars".to_owned()));
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Let it read such a table again beside the stream instead, which a signal asks for: it is killed and paused, and the table altered
     #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication"])]
     again: bool,
+    /// Let it remove delivered rows instead, beside a writer of 5,000 rows a second: it is killed, and Kafka is away for a minute
+    #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication", "again"])]
+    cleanup: bool,
     /// Measure how long rows take to the broker instead: without a snapshot, and while a table of that many rows is read again
     #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication", "again"])]
     latency: bool,
@@ -86,6 +89,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("--memory", args.memory),
         ("--snapshot", args.snapshot),
         ("--again", args.again),
+        ("--cleanup", args.cleanup),
         ("--latency", args.latency),
         ("--network", args.network),
         ("--full-disk", args.full_disk),

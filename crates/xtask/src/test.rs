@@ -35,7 +35,9 @@ enum What {
     All,
     /// The programs of examples/ by the commands of their READMEs; needs python3, node, go and mvn
     Examples,
-    /// What takes too long for every change: all of `e2e` on each version of Postgres, and `examples`
+    /// A build with the feature `gssapi`, a key distribution centre and a Kafka that takes its tickets; needs libsasl2-dev, krb5-kdc and krb5-user
+    Kerberos,
+    /// What takes too long for every change: all of `e2e` on each version of Postgres, `examples` and `kerberos`
     Wide,
 }
 
@@ -64,6 +66,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     if args.what == What::Examples || args.what == What::Wide && args.rest.is_empty() {
         run_examples(&provide::servers(args.pg)?, &args.rest)?;
+    }
+    if args.what == What::Kerberos || args.what == What::Wide && args.rest.is_empty() {
+        run_kerberos(args)?;
     }
     if wanted(What::E2e) || wanted(What::Parity) {
         let servers = provide::servers(args.pg)?;
@@ -108,6 +113,18 @@ fn run_examples(servers: &Servers, rest: &[String]) -> Outcome {
     let mut command = shell::cargo(["test", "--workspace", "--test", "examples"]);
     servers.tell(&mut command);
     shell::run(command.args(["--", "--test-threads=1"]).args(rest))
+}
+
+/// With a program of its own, in a folder of its own: the others are built without Kerberos.
+fn run_kerberos(args: &Args) -> Outcome {
+    provide::kerberos()?;
+    let servers = provide::servers(args.pg)?;
+    let folder = shell::root().join("target/kerberos");
+    shell::run(shell::cargo(["build", "--package", "walferry", "--features", "gssapi", "--target-dir"]).arg(&folder))?;
+    let mut command = shell::cargo(["test", "--workspace", "--test", "kerberos"]);
+    servers.tell(&mut command);
+    command.env("WALFERRY_TEST_WALFERRY", folder.join("debug/walferry"));
+    shell::run(command.arg("--").args(&args.rest))
 }
 
 /// What the READMEs of the examples call.

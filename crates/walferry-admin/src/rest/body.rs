@@ -20,6 +20,9 @@ pub(super) struct Create {
 
 const CREATE: &str = "org.apache.kafka.connect.runtime.rest.entities.CreateConnectorRequest";
 const OFFSETS: &str = "org.apache.kafka.connect.runtime.rest.entities.ConnectorOffsets";
+const OFFSET: &str = "org.apache.kafka.connect.runtime.rest.entities.ConnectorOffset";
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Reads the body of `POST /connectors`.
 pub(super) fn create(body: &[u8]) -> Result<Create, Refused> {
@@ -46,7 +49,8 @@ pub(super) fn create(body: &[u8]) -> Result<Create, Refused> {
         }
     }
     let config = config.ok_or_else(|| null("java.util.Map.get(Object)", "connectorConfig"))?;
-    let name = name.trim().to_owned();
+    // As Java trims.
+    let name = name.trim_matches(|c| c <= ' ').to_owned();
     Ok(Create { name, config, target })
 }
 
@@ -76,7 +80,14 @@ pub(super) fn offsets(body: &[u8]) -> Result<Vec<(Json, Json)>, Refused> {
             #[serde(default)]
             offset: Json,
         }
-        let entries: Vec<Entry> = serde_json::from_str(value.get()).map_err(|error| malformed(&error))?;
+        let entries: Option<Vec<&RawValue>> = serde_json::from_str(value.get()).map_err(|error| malformed(&error))?;
+        let entry = |entry: &RawValue| {
+            // An array would be read as the members in order.
+            members(entry.get().as_bytes(), OFFSET)?;
+            serde_json::from_str(entry.get()).map_err(|error| malformed(&error))
+        };
+        let entries = entries.unwrap_or_default().into_iter().map(entry);
+        let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
         if let Some(other) = entries
             .iter()
             .flat_map(|entry| [&entry.partition, &entry.offset])
@@ -117,7 +128,14 @@ pub(super) fn level(body: &[u8]) -> Result<String, Refused> {
         .into_iter()
         .find(|(name, _)| name == "level")
         .and_then(|(_, level)| level);
-    level.ok_or_else(|| Refused::new(400, "Desired 'level' parameter was not specified in request."))
+    match level {
+        None => Err(Refused::new(
+            400,
+            "Desired 'level' parameter was not specified in request.",
+        )),
+        Some(level) if level.trim().is_empty() => Err(Refused::new(500, "Illegal null or empty Level name.")),
+        Some(level) => Ok(level.trim().to_owned()),
+    }
 }
 
 fn state(text: Option<String>) -> Result<Target, Refused> {
@@ -174,6 +192,8 @@ fn text(value: &RawValue, class: &str, name: &str) -> Result<Option<String>, Ref
 }
 
 fn members<'b>(body: &'b [u8], class: &str) -> Result<Vec<(String, &'b RawValue)>, Refused> {
+    // Java reads over it.
+    let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
     let kind = match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => Some(("Array", "START_ARRAY")),
         Some(b'"') => Some(("String", "VALUE_STRING")),

@@ -3,6 +3,7 @@
 mod body;
 mod definitions;
 mod loggers;
+mod worker;
 
 use std::sync::Arc;
 
@@ -13,14 +14,14 @@ use axum::{
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
-    routing::{MethodRouter, get, post, put},
+    routing::MethodRouter,
 };
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use walferry_engine::{
     Target,
     book::Configuration,
-    status::{OTHERS, Phase, Status},
+    status::{Phase, Status},
 };
 
 use crate::{
@@ -34,81 +35,85 @@ use crate::{
 const CLASS: &str = "io.debezium.connector.postgresql.PostgresConnector";
 const TASK_CLASS: &str = "io.debezium.connector.postgresql.PostgresConnectorTask";
 
-/// Every path of Connect's, with its methods in the order in which Connect names them, and those that Walferry adds to a connector.
-/// The OpenAPI document has the same.
-pub(crate) const RESOURCES: &[(&str, &str)] = &[
-    ("/", "HEAD,GET,OPTIONS"),
-    ("/health", "HEAD,GET,OPTIONS"),
-    ("/connectors", "HEAD,POST,GET,OPTIONS"),
-    ("/connectors/{name}", "HEAD,DELETE,GET,OPTIONS"),
-    ("/connectors/{name}/config", "HEAD,GET,OPTIONS,PUT,PATCH"),
-    ("/connectors/{name}/status", "HEAD,GET,OPTIONS"),
-    ("/connectors/{name}/restart", "POST,OPTIONS"),
-    ("/connectors/{name}/pause", "OPTIONS,PUT"),
-    ("/connectors/{name}/resume", "OPTIONS,PUT"),
-    ("/connectors/{name}/stop", "OPTIONS,PUT"),
-    ("/connectors/{name}/tasks", "HEAD,GET,OPTIONS"),
-    ("/connectors/{name}/tasks/{task}/status", "HEAD,GET,OPTIONS"),
-    ("/connectors/{name}/tasks/{task}/restart", "POST,OPTIONS"),
-    ("/connectors/{name}/topics", "HEAD,GET,OPTIONS"),
-    ("/connectors/{name}/topics/reset", "OPTIONS,PUT"),
-    ("/connectors/{name}/signals", "POST,OPTIONS"),
-    ("/connectors/{name}/notifications", "HEAD,GET,OPTIONS"),
-    ("/connectors/{name}/offsets", "HEAD,DELETE,GET,OPTIONS,PATCH"),
-    ("/connector-plugins", "HEAD,GET,OPTIONS"),
-    ("/connector-plugins/{plugin}/config", "HEAD,GET,OPTIONS"),
-    ("/connector-plugins/{plugin}/config/validate", "OPTIONS,PUT"),
-    ("/admin/loggers", "HEAD,GET,OPTIONS"),
-    ("/admin/loggers/{logger}", "HEAD,GET,OPTIONS,PUT"),
-];
+/// A path, and the methods that it answers beside HEAD and OPTIONS.
+pub(crate) type Resource = (&'static str, &'static [&'static str]);
 
-type Routes = Router<Arc<Shown>>;
+pub(crate) type Routes = Router<Arc<Shown>>;
 
-/// Connect's resources, to those that are there.
-pub(crate) fn resources(routes: Routes) -> Routes {
-    let routes = at(routes, "/connectors", get(list).post(create));
-    let routes = at(routes, "/connectors/{name}", get(info).delete(remove));
-    let routes = at(
-        routes,
-        "/connectors/{name}/config",
-        get(config).put(put_config).patch(patch_config),
-    );
-    let routes = at(routes, "/connectors/{name}/status", get(status));
-    let routes = at(routes, "/connectors/{name}/restart", post(restart));
-    let routes = at(routes, "/connectors/{name}/pause", put(pause));
-    let routes = at(routes, "/connectors/{name}/resume", put(resume));
-    let routes = at(routes, "/connectors/{name}/stop", put(stop));
-    let routes = at(routes, "/connectors/{name}/tasks", get(tasks));
-    let routes = at(routes, "/connectors/{name}/tasks/{task}/status", get(task_status));
-    let routes = at(routes, "/connectors/{name}/tasks/{task}/restart", post(restart_task));
-    let routes = at(routes, "/connectors/{name}/topics", get(topics));
-    let routes = at(routes, "/connectors/{name}/topics/reset", put(reset_topics));
-    let offsets = get(offsets).patch(alter_offsets).delete(reset_offsets);
-    let routes = at(routes, "/connectors/{name}/offsets", offsets);
-    let routes = at(routes, "/connector-plugins", get(plugins));
-    let routes = at(routes, "/connector-plugins/{plugin}/config", get(plugin_config));
-    let routes = at(routes, "/connector-plugins/{plugin}/config/validate", put(validate));
-    let routes = at(routes, "/admin/loggers", get(loggers::all));
-    let routes = at(routes, "/admin/loggers/{logger}", get(loggers::one).put(loggers::set));
-    routes.layer(from_fn(negotiate))
+/// Writes a table of paths, methods and handlers twice: as the routes, and as a list for the tests that look at all of them.
+macro_rules! resources {
+    ($(#[$meta:meta])* $list:ident; $($path:literal => $($method:ident $handler:path),+;)*) => {
+        $(#[$meta])*
+        #[cfg(test)]
+        pub(crate) const $list: &[crate::rest::Resource] = &[$(($path, &[$(stringify!($method)),+])),*];
+
+        fn add(mut routes: crate::rest::Routes) -> crate::rest::Routes {
+            $(
+                let methods = axum::routing::MethodRouter::new()$(.$method($handler))+;
+                routes = crate::rest::at(routes, ($path, &[$(stringify!($method)),+]), methods);
+            )*
+            routes
+        }
+    };
+}
+pub(crate) use resources;
+
+resources! {
+    /// Connect's resources.
+    RESOURCES;
+    "/" => get worker::root;
+    "/health" => get worker::health;
+    "/connectors" => get list, post create;
+    "/connectors/{name}" => get info, delete remove;
+    "/connectors/{name}/config" => get config, put put_config, patch patch_config;
+    "/connectors/{name}/status" => get status;
+    "/connectors/{name}/restart" => post restart;
+    "/connectors/{name}/pause" => put pause;
+    "/connectors/{name}/resume" => put resume;
+    "/connectors/{name}/stop" => put stop;
+    "/connectors/{name}/tasks" => get tasks;
+    "/connectors/{name}/tasks/{task}/status" => get task_status;
+    "/connectors/{name}/tasks/{task}/restart" => post restart_task;
+    "/connectors/{name}/topics" => get topics;
+    "/connectors/{name}/topics/reset" => put reset_topics;
+    "/connectors/{name}/offsets" => get offsets, patch alter_offsets, delete reset_offsets;
+    "/connector-plugins" => get plugins;
+    "/connector-plugins/{plugin}/config" => get plugin_config;
+    "/connector-plugins/{plugin}/config/validate" => put validate;
+    "/admin/loggers" => get loggers::all;
+    "/admin/loggers/{logger}" => get loggers::one, put loggers::set;
 }
 
-/// A path, which Connect takes with a slash at its end too. OPTIONS tells its methods.
-pub(crate) fn at(routes: Routes, path: &'static str, methods: MethodRouter<Arc<Shown>>) -> Routes {
-    let allowed = RESOURCES
-        .iter()
-        .find(|(known, _)| *known == path)
-        .map_or("HEAD,GET,OPTIONS", |(_, allowed)| allowed);
-    let methods = methods.options(move || async move { options(allowed) });
-    routes
-        .route(path, methods.clone())
-        .route(&format!("{}/", path.trim_end_matches('/')), methods)
+/// Connect's resources.
+pub(crate) fn routes() -> Routes {
+    add(Router::new()).layer(from_fn(negotiate))
+}
+
+/// The order in which Connect names the methods of a path.
+const METHODS: [&str; 7] = ["HEAD", "DELETE", "POST", "GET", "OPTIONS", "PUT", "PATCH"];
+
+/// Adds a path. As in Connect, it may end with a slash, and OPTIONS tells its methods.
+pub(crate) fn at(routes: Routes, (path, methods): Resource, answers: MethodRouter<Arc<Shown>>) -> Routes {
+    let is_there = |wanted: &&str| match *wanted {
+        "OPTIONS" => true,
+        "HEAD" => methods.contains(&"get"),
+        wanted => methods.iter().any(|method| wanted.eq_ignore_ascii_case(method)),
+    };
+    let allowed: Vec<&str> = METHODS.into_iter().filter(is_there).collect();
+    let answers = answers.options(move || async move { options(&allowed) });
+    match path {
+        "/" => routes.route(path, answers),
+        path => routes.route(path, answers.clone()).route(&format!("{path}/"), answers),
+    }
 }
 
 /// The answer to OPTIONS.
-pub(crate) fn options(allowed: &'static str) -> Response {
-    let headers = [(header::ALLOW, allowed), (header::CONTENT_TYPE, "text/plain")];
-    (headers, allowed.replace(',', ", ")).into_response()
+fn options(allowed: &[&str]) -> Response {
+    let headers = [
+        (header::ALLOW, allowed.join(",")),
+        (header::CONTENT_TYPE, "text/plain".to_owned()),
+    ];
+    (headers, allowed.join(", ")).into_response()
 }
 
 /// Connect's resources speak JSON and nothing else.
@@ -124,7 +129,12 @@ fn not_json(method: &Method, headers: &HeaderMap) -> Option<StatusCode> {
     let kind = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let takes_json = |accept: &str| {
         let mut kinds = accept.split(',').map(kind);
-        kinds.any(|kind| matches!(kind.as_str(), "*/*" | "application/*" | "application/json" | ""))
+        kinds.any(|kind| {
+            matches!(
+                kind.as_str(),
+                "*/*" | "*/json" | "application/*" | "application/json" | ""
+            )
+        })
     };
     if method != Method::OPTIONS && text(header::ACCEPT).is_some_and(|accept| !takes_json(accept)) {
         return Some(StatusCode::NOT_ACCEPTABLE);
@@ -150,10 +160,10 @@ fn ok(body: &impl Serialize) -> Answer {
 /// All values of a name in a query.
 fn query_values(query: Option<String>, name: &str) -> Vec<String> {
     let query = query.unwrap_or_default();
-    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let pairs = form_urlencoded::parse(query.as_bytes());
     pairs
-        .filter(|(key, _)| *key == name)
-        .map(|(_, value)| value.to_owned())
+        .filter(|(key, _)| key == name)
+        .map(|(_, value)| value.into_owned())
         .collect()
 }
 
@@ -408,7 +418,6 @@ async fn config(State(shown): Seen, Path(name): Path<String>) -> Answer {
 async fn remove(State(shown): Seen, Path(name): Path<String>) -> Answer {
     shown.configuration(&name)?;
     shown.admin.herder.remove(&name).await?;
-    shown.forget_topics(&name);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -471,13 +480,15 @@ async fn restart(State(shown): Seen, Path(name): Path<String>, RawQuery(query): 
 
 /// There is one task, number 0.
 async fn restart_task(State(shown): Seen, Path((name, task)): Path<(String, String)>) -> Answer {
-    let Ok(task) = task.parse::<u32>() else {
+    let Ok(task) = task.parse::<i32>() else {
         return Err(Refused::new(404, "HTTP 404 Not Found"));
     };
     if shown.admin.herder.target(&name).is_none() {
         return Err(Refused::new(404, format!("Unknown connector: {name}")));
     }
-    if task != 0 || shown.admin.connectors.restart(&name, false).is_err() {
+    // A stopped connector has no task.
+    let is_stopped = shown.admin.herder.target(&name) == Some(Target::Stopped);
+    if task != 0 || is_stopped || shown.admin.connectors.restart(&name, false).is_err() {
         return Err(Refused::new(404, format!("Unknown task: {name}-{task}")));
     }
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -494,12 +505,13 @@ async fn tasks(State(shown): Seen, Path(name): Path<String>) -> Answer {
 }
 
 async fn task_status(State(shown): Seen, Path((name, task)): Path<(String, String)>) -> Answer {
-    let Ok(task) = task.parse::<usize>() else {
+    let Ok(task) = task.parse::<i32>() else {
         return Err(Refused::new(404, "HTTP 404 Not Found"));
     };
     let status = shown.find(&name);
     let body = status.as_ref().map(|status| shown.status_of(status));
-    let state: Option<&TaskState> = body.as_ref().and_then(|body| body.tasks().get(task));
+    let place = usize::try_from(task).ok();
+    let state: Option<&TaskState> = body.as_ref().and_then(|body| body.tasks().get(place?));
     match state {
         Some(state) => ok(state),
         None => Err(Refused::new(404, format!("No status found for task {name}-{task}"))),
@@ -510,12 +522,7 @@ async fn topics(State(shown): Seen, Path(name): Path<String>) -> Answer {
     if !shown.admin.settings.topic_tracking {
         return Err(Refused::new(403, "Topic tracking is disabled."));
     }
-    let counts = shown.find(&name).map(|status| status.topics()).unwrap_or_default();
-    let forgotten = shown.forgotten_topics(&name);
-    let used = counts.into_iter().filter(|(topic, count)| {
-        topic != OTHERS && forgotten.get(topic).is_none_or(|records| *records < count.records)
-    });
-    let topics: Vec<String> = used.map(|(topic, _)| topic).collect();
+    let topics = shown.admin.herder.topics(&name);
     ok(&json!({ name: { "topics": topics } }))
 }
 
@@ -527,9 +534,7 @@ async fn reset_topics(State(shown): Seen, Path(name): Path<String>) -> Answer {
     if !settings.topic_tracking_reset {
         return Err(Refused::new(403, "Topic tracking reset is disabled."));
     }
-    if let Some(status) = shown.find(&name) {
-        shown.forget_topics_of(&status);
-    }
+    shown.admin.herder.reset_topics(&name)?;
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
@@ -602,16 +607,8 @@ async fn plugins(State(shown): Seen, RawQuery(query): RawQuery) -> Answer {
 }
 
 async fn plugin_config(State(shown): Seen, Path(name): Path<String>) -> Answer {
-    let is_it =
-        |class: &str| class == name || is_ours(&name) && class == CLASS || class.rsplit('.').next() == Some(&name);
-    let plugin = shown
-        .admin
-        .herder
-        .plugins()
-        .into_iter()
-        .find(|plugin| is_it(&plugin.class));
-    match plugin {
-        Some(plugin) => ok(&definitions::of_plugin(&plugin)),
+    match definitions::find(&shown.admin.herder.plugins(), &[], &name) {
+        Some(plugin) => ok(&definitions::of_plugin(plugin)),
         None => Err(Refused::new(404, format!("Unknown plugin {name}."))),
     }
 }
@@ -651,7 +648,14 @@ async fn validate(State(shown): Seen, Path(plugin): Path<String>, body: Bytes) -
         let message = "Missing required configuration \"name\" which has no default value.";
         validation.errors.push(("name".into(), message.into()));
     }
-    ok(&definitions::infos(CLASS, &configuration, &validation))
+    let (plugins, version) = (shown.admin.herder.plugins(), shown.admin.version);
+    ok(&definitions::infos(
+        CLASS,
+        &plugins,
+        version,
+        &configuration,
+        &validation,
+    ))
 }
 
 /// A name as a part of a path.
@@ -672,35 +676,6 @@ fn encoded(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_open_api_document_has_the_paths_and_methods_that_there_are() {
-        let document: Json = serde_json::from_str(include_str!("../openapi.json")).unwrap();
-        let paths = document["paths"].as_object().unwrap();
-        let mut told: Vec<(String, Vec<String>)> = Vec::new();
-        for (path, operations) in paths {
-            let methods = operations
-                .as_object()
-                .unwrap()
-                .keys()
-                .filter(|key| *key != "parameters");
-            let mut methods: Vec<String> = methods.map(|method| method.to_uppercase()).collect();
-            methods.sort();
-            told.push((path.clone(), methods));
-        }
-        let there = RESOURCES.iter().map(|(path, allowed)| {
-            let methods = allowed
-                .split(',')
-                .filter(|method| !matches!(*method, "HEAD" | "OPTIONS"));
-            let mut methods: Vec<String> = methods.map(ToOwned::to_owned).collect();
-            methods.sort();
-            ((*path).to_owned(), methods)
-        });
-        let mut there: Vec<_> = there.collect();
-        told.sort();
-        there.sort();
-        assert_eq!(told, there);
-    }
 
     #[test]
     fn names_are_written_into_locations_as_java_writes_them() {

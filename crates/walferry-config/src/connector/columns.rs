@@ -145,7 +145,7 @@ pub(super) fn numbered<'c>(
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct KeyColumns {
     columns: Vec<RegexList>,
-    /// Entries that match no table: there is a blank behind the table's expression, and to Debezium it is part of it.
+    /// Entries that match no table, because there is a blank after the table's expression. Debezium treats the blank as a part of the expression.
     blank: Vec<String>,
 }
 
@@ -185,20 +185,20 @@ impl Value for KeyColumns {
 }
 
 properties! {
-    const TRUNCATE: Property<RegexList> = Property::new("column.truncate.to.<length>.chars")
+    const TRUNCATE: Property<RegexList> = Property::new("column.truncate.to.<length>.chars").example("column.truncate.to.20.chars=public\\.orders\\.note")
         .text("Truncates the text of these columns to this number of characters.");
-    const MASK: Property<RegexList> = Property::new("column.mask.with.<length>.chars")
+    const MASK: Property<RegexList> = Property::new("column.mask.with.<length>.chars").example("column.mask.with.4.chars=public\\.customers\\.tax_id")
         .text("Replaces the text of these columns with this number of asterisks, even if it is NULL; 0 means an empty text. Only \
                character types are masked; types such as `uuid` and `json` are not.");
-    const HASH: Property<RegexList> = Property::new("column.mask.hash.<algorithm>.with.salt.<salt>")
+    const HASH: Property<RegexList> = Property::new("column.mask.hash.<algorithm>.with.salt.<salt>").example("column.mask.hash.SHA-256.with.salt.CzQMA0cB5K=public\\.customers\\.email")
         .text("Replaces these columns with a salted hash, computed as in Debezium's first version: over Java's serialized form of the text.");
-    const HASH_V2: Property<RegexList> = Property::new("column.mask.hash.v2.<algorithm>.with.salt.<salt>")
+    const HASH_V2: Property<RegexList> = Property::new("column.mask.hash.v2.<algorithm>.with.salt.<salt>").example("column.mask.hash.v2.SHA-256.with.salt.CzQMA0cB5K=public\\.customers\\.email")
         .text("The same, but computed over the text itself, so that other systems can compute the same hash.");
-    const PROPAGATE_COLUMN: Property<RegexList> = Property::new("column.propagate.source.type")
+    const PROPAGATE_COLUMN: Property<RegexList> = Property::new("column.propagate.source.type").example("public\\.orders\\..*")
         .text("Adds the Postgres type, length and scale of these columns to their schemas.");
-    const PROPAGATE_DATATYPE: Property<RegexList> = Property::new("datatype.propagate.source.type")
+    const PROPAGATE_DATATYPE: Property<RegexList> = Property::new("datatype.propagate.source.type").example("public\\..*\\.NUMERIC")
         .text("The same for all columns of these types: regular expressions that match `schema.table.TYPE`.");
-    const KEY_COLUMNS: Property<KeyColumns> = Property::new("message.key.columns")
+    const KEY_COLUMNS: Property<KeyColumns> = Property::new("message.key.columns").example("public.orders:customer,number")
         .text("Columns that form the key of a table: entries `table:column,column`, separated by `;`. All parts are regular expressions; \
                the first part matches `schema.table`. Tables that match no entry keep their primary key.");
 }
@@ -238,8 +238,8 @@ fn message_keys(reader: &mut Reader<'_>) -> Vec<RegexList> {
     keys.columns
 }
 
-/// The properties of a pattern in the order in which Debezium meets them, of which the first that matches a column counts: that
-/// of a `java.util.HashMap` of all properties of the task.
+/// The properties of a pattern, in the order in which Debezium reads them: that of a `java.util.HashMap` of all properties of the task. For
+/// each column, the first property that matches is used.
 fn in_order_of_debezium<'a>(reader: &mut Reader<'a>, pattern: &Property<RegexList>) -> Vec<(Vec<&'a str>, RegexList)> {
     let mut found = reader.matching(pattern);
     // Connect adds `name` where it is missing, and `task.class`.
@@ -284,7 +284,7 @@ fn length_rules(reader: &mut Reader<'_>, pattern: &Property<RegexList>) -> Vec<L
     rules.collect()
 }
 
-/// The pattern of the first version also means the second: its algorithm then begins with `v2.`.
+/// The pattern of version 1 also matches names of version 2: their algorithm then begins with `v2.`.
 fn hash_rules(reader: &mut Reader<'_>) -> Vec<HashRule> {
     let found = in_order_of_debezium(reader, &HASH);
     let rules = found.into_iter().filter_map(|(parts, columns)| {

@@ -28,7 +28,7 @@ impl Value for NamePattern {
 }
 
 properties! {
-    const SANITIZE: Property<Option<NamePattern>> = Property::new("custom.sanitize.pattern")
+    const SANITIZE: Property<Option<NamePattern>> = Property::new("custom.sanitize.pattern").example(".*token.*")
         .text("Regular expression for names of additional properties whose values are never shown. Passwords, secrets, tokens and similar \
                properties are always hidden.");
     const LINEAGE: Property<bool> = Property::new("openlineage.integration.enabled").default("false")

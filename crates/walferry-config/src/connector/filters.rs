@@ -99,7 +99,7 @@ impl FilterSection {
         )
     }
 
-    /// The property that excludes every table there can be, as where only logical messages are to be sent.
+    /// The property that excludes every possible table, for example because only logical messages are captured.
     pub fn excludes_every_table(&self) -> Option<&'static str> {
         // No database has such names.
         let every = |filter: &Filter, name: &str| matches!(filter, Filter::Exclude(list) if list.matches(name));
@@ -109,7 +109,7 @@ impl FilterSection {
         every(&self.tables, "\u{1}.\u{1}").then_some(TABLE_EXCLUDE.name())
     }
 
-    /// The list that no table passes, where tables are named: the first place to look for a mistake.
+    /// The property to check first if no table passes the filters, although tables exist. For messages.
     pub fn list_of_tables(&self) -> &'static str {
         match (&self.tables, &self.schemas) {
             (Filter::Include(_), _) => TABLE_INCLUDE.name(),
@@ -135,25 +135,25 @@ fn is_builtin(schema: &str, table: &str) -> bool {
 }
 
 properties! {
-    const SCHEMA_INCLUDE: Property<RegexList> = Property::new("schema.include.list")
+    const SCHEMA_INCLUDE: Property<RegexList> = Property::new("schema.include.list").example("public,shop")
         .text("Schemas to capture: regular expressions, separated by commas. Each must match the whole name; case does not matter. Write \
                `\\,` for a comma within an expression.");
-    const SCHEMA_EXCLUDE: Property<RegexList> = Property::new("schema.exclude.list")
+    const SCHEMA_EXCLUDE: Property<RegexList> = Property::new("schema.exclude.list").example("audit")
         .text("Schemas not to capture. It cannot be combined with the include list.");
-    const TABLE_INCLUDE: Property<RegexList> = Property::new("table.include.list")
+    const TABLE_INCLUDE: Property<RegexList> = Property::new("table.include.list").example("public\\.orders,public\\.customers")
         .text("Tables to capture: regular expressions that match `schema.table`. The filters for schemas apply as well. Snapshots read \
                the tables in the order of this list.");
-    const TABLE_EXCLUDE: Property<RegexList> = Property::new("table.exclude.list")
+    const TABLE_EXCLUDE: Property<RegexList> = Property::new("table.exclude.list").example("public\\.tmp_.*")
         .text("Tables not to capture. It cannot be combined with the include list.");
     const IGNORE_BUILTIN: Property<bool> = Property::new("table.ignore.builtin").default("true")
         .text("Excludes system tables: `pg_catalog`, `information_schema`, temporary tables and PostGIS's `spatial_ref_sys`.");
-    const COLUMN_INCLUDE: Property<RegexList> = Property::new("column.include.list")
+    const COLUMN_INCLUDE: Property<RegexList> = Property::new("column.include.list").example("public\\.orders\\.(id|total)")
         .text("Columns to include in values: regular expressions that match `schema.table.column`. Keys always contain their columns.");
-    const COLUMN_EXCLUDE: Property<RegexList> = Property::new("column.exclude.list")
+    const COLUMN_EXCLUDE: Property<RegexList> = Property::new("column.exclude.list").example("public\\.customers\\.password_hash")
         .text("Columns to exclude from values. It cannot be combined with the include list.");
-    const MESSAGE_INCLUDE: Property<RegexList> = Property::new("message.prefix.include.list")
+    const MESSAGE_INCLUDE: Property<RegexList> = Property::new("message.prefix.include.list").example("orders")
         .text("Prefixes of logical messages (`pg_logical_emit_message`) to capture. If neither list is set, all messages are captured.");
-    const MESSAGE_EXCLUDE: Property<RegexList> = Property::new("message.prefix.exclude.list")
+    const MESSAGE_EXCLUDE: Property<RegexList> = Property::new("message.prefix.exclude.list").example("debug.*")
         .text("Prefixes of logical messages not to capture. It cannot be combined with the include list.");
     const DATABASE_INCLUDE: Property<RegexList> = Property::new("database.include.list")
         .text("Databases to capture, in Debezium's connectors for other databases.")

@@ -11,7 +11,7 @@ use crate::value::{Value, ValueError};
 use crate::worker::{OverridePolicy, Worker};
 use crate::{choices, properties};
 
-/// What other parts build by the names of classes, each with its options.
+/// The classes that other crates build, each with its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plugins {
     /// `key.converter`, or the worker's.
@@ -111,7 +111,7 @@ const VERSION: Support = Support::Accepted {
 };
 
 properties! {
-    const NAME: Property<Option<String>> = Property::new("name")
+    const NAME: Property<Option<String>> = Property::new("name").example("orders")
         .text("Name of the connector. It is part of the identity under which offsets are stored. It can be given in the file, next to \
                `config` if there is such an object, or on the command line.");
     const CLASS: Property<PostgresConnector> = Property::new("connector.class")
@@ -125,19 +125,19 @@ properties! {
     const TASKS_ENFORCE: Property<bool> = Property::new("tasks.max.enforce").default("true")
         .text("Whether it is an error to configure more tasks.")
         .support(Support::Accepted { why: "a Postgres connector always has one task, as in Debezium" });
-    const KEY_CONVERTER: Property<Option<String>> = Property::new("key.converter")
+    const KEY_CONVERTER: Property<Option<String>> = Property::new("key.converter").example("org.apache.kafka.connect.json.JsonConverter")
         .text("Class that serializes keys. If it is set, only the connector's own options `key.converter.*` apply. If it is not set, the \
                worker's converter is used with the worker's options, or JsonConverter if there is no worker file.");
-    const KEY_OPTION: Property<Option<String>> = Property::new("key.converter.<option>")
+    const KEY_OPTION: Property<Option<String>> = Property::new("key.converter.<option>").example("key.converter.schemas.enable=false")
         .text("An option of that class. It has an effect only if the connector also sets the class.");
-    const VALUE_CONVERTER: Property<Option<String>> = Property::new("value.converter")
+    const VALUE_CONVERTER: Property<Option<String>> = Property::new("value.converter").example("org.apache.kafka.connect.json.JsonConverter")
         .text("Class that serializes values. The rules are those of `key.converter`.");
-    const VALUE_OPTION: Property<Option<String>> = Property::new("value.converter.<option>")
+    const VALUE_OPTION: Property<Option<String>> = Property::new("value.converter.<option>").example("value.converter.schemas.enable=false")
         .text("An option of that class. It has an effect only if the connector also sets the class.");
-    const HEADER_CONVERTER: Property<Option<String>> = Property::new("header.converter")
+    const HEADER_CONVERTER: Property<Option<String>> = Property::new("header.converter").example("org.apache.kafka.connect.storage.SimpleHeaderConverter")
         .text("Class that serializes headers. The rules are those of `key.converter`, but without a worker file it is \
                SimpleHeaderConverter.");
-    const HEADER_OPTION: Property<Option<String>> = Property::new("header.converter.<option>")
+    const HEADER_OPTION: Property<Option<String>> = Property::new("header.converter.<option>").example("header.converter.schemas.enable=false")
         .text("An option of that class. It has an effect only if the connector also sets the class.");
     const KEY_VERSION: Property<Option<String>> = Property::new("key.converter.plugin.version")
         .text("Version of the class.").support(VERSION);
@@ -145,18 +145,18 @@ properties! {
         .text("Version of the class.").support(VERSION);
     const HEADER_VERSION: Property<Option<String>> = Property::new("header.converter.plugin.version")
         .text("Version of the class.").support(VERSION);
-    const TRANSFORMS: Property<Vec<String>> = Property::new("transforms")
+    const TRANSFORMS: Property<Vec<String>> = Property::new("transforms").example("unwrap,route")
         .text("Names of the transforms, in the order in which they are applied.");
-    const TRANSFORM_OPTION: Property<Option<String>> = Property::new("transforms.<name>.<option>")
+    const TRANSFORM_OPTION: Property<Option<String>> = Property::new("transforms.<name>.<option>").example("transforms.route.type=org.apache.kafka.connect.transforms.RegexRouter")
         .text("`type` is the class of the transform. `predicate` is the name of a predicate: the transform is applied only to records \
                that match it, or with `negate` only to records that do not. All others are options of the class.");
-    const PREDICATES: Property<Vec<String>> = Property::new("predicates")
+    const PREDICATES: Property<Vec<String>> = Property::new("predicates").example("isOrder")
         .text("Names of the predicates.");
-    const PREDICATE_OPTION: Property<Option<String>> = Property::new("predicates.<name>.<option>")
+    const PREDICATE_OPTION: Property<Option<String>> = Property::new("predicates.<name>.<option>").example("predicates.isOrder.type=org.apache.kafka.connect.transforms.predicates.TopicNameMatches")
         .text("`type` is the class of the predicate. All others are options of the class.");
-    const PRODUCER: Property<Option<String>> = Property::new("producer.override.<property>")
+    const PRODUCER: Property<Option<String>> = Property::new("producer.override.<property>").example("producer.override.compression.type=zstd")
         .text("A property of the Kafka producer. It overrides the worker's `producer.*`.");
-    const ADMIN: Property<Option<String>> = Property::new("admin.override.<property>")
+    const ADMIN: Property<Option<String>> = Property::new("admin.override.<property>").example("admin.override.request.timeout.ms=60000")
         .text("A property of the Kafka client that creates topics. It overrides the worker's `admin.*`.");
     const CONSUMER: Property<Option<String>> = Property::new("consumer.override.<property>")
         .text("A property of the Kafka consumer.")
@@ -255,7 +255,7 @@ fn predicates(reader: &mut Reader<'_>) -> Vec<PredicatePlugin> {
     predicates.collect()
 }
 
-/// The names of a list; one that comes twice is a problem, and options of one that is not in it are told of.
+/// The names of a list. Reports names that appear twice, and options of names that are not in the list.
 pub(super) fn names(reader: &mut Reader<'_>, list: &Property<Vec<String>>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in reader.get(list) {

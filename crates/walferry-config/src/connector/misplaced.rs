@@ -86,25 +86,25 @@ properties! {
     const OFFSET_STORAGE_OPTION: Property<Option<String>> = Property::new("offset.storage.<option>").text("An option of that class.").support(OFFSETS);
     const CONFIG_STORAGE: Property<Option<String>> = Property::new("config.storage.<option>").text("The topic for configurations.").support(WORKER);
     const STATUS_STORAGE: Property<Option<String>> = Property::new("status.storage.<option>").text("The topic for states.").support(WORKER);
-    const GROUP_ID: Property<Option<String>> = Property::new("group.id").text("Name of the group of workers.").support(WORKER);
-    const BOOTSTRAP: Property<Option<String>> = Property::new("bootstrap.servers").text("Kafka brokers.")
+    const GROUP_ID: Property<Option<String>> = Property::new("group.id").example("connect-cluster").text("Name of the group of workers.").support(WORKER);
+    const BOOTSTRAP: Property<Option<String>> = Property::new("bootstrap.servers").example("kafka-1:9092,kafka-2:9092").text("Kafka brokers.")
         .support(Support::Elsewhere {
             is: "belongs to the worker and has no effect in a connector, as in Kafka Connect",
             hint: "use `--bootstrap-servers`, or a worker file with `--worker`; producer.override.bootstrap.servers sets other brokers \
                    for one connector",
         });
-    const LISTENERS: Property<Option<String>> = Property::new("listeners").text("Address of the REST API.").support(WORKER);
+    const LISTENERS: Property<Option<String>> = Property::new("listeners").example("http://127.0.0.1:8083").text("Address of the REST API.").support(WORKER);
     const PLUGIN_PATH: Property<Option<String>> = Property::new("plugin.path").text("Where Connect finds Java classes.").support(WORKER);
-    const PROVIDERS: Property<Option<String>> = Property::new("config.providers").text("Names of config providers.").support(WORKER);
+    const PROVIDERS: Property<Option<String>> = Property::new("config.providers").example("secrets").text("Names of config providers.").support(WORKER);
     const PROVIDER: Property<Option<String>> = Property::new("config.providers.<option>").text("The class or an option of such a provider.").support(WORKER);
     const INTERNAL_KEY: Property<Option<String>> = Property::new("internal.key.converter").text("Format of Connect's own topics.").support(REMOVED);
     const INTERNAL_KEY_OPTION: Property<Option<String>> = Property::new("internal.key.converter.<option>").text("Format of Connect's own topics.").support(REMOVED);
     const INTERNAL_VALUE: Property<Option<String>> = Property::new("internal.value.converter").text("Format of Connect's own topics.").support(REMOVED);
     const INTERNAL_VALUE_OPTION: Property<Option<String>> = Property::new("internal.value.converter.<option>").text("Format of Connect's own topics.").support(REMOVED);
-    const PRODUCER_PROPERTY: Property<Option<String>> = Property::new("producer.<property>").text("A property of the Kafka producer.").support(OVERRIDE);
+    const PRODUCER_PROPERTY: Property<Option<String>> = Property::new("producer.<property>").example("producer.linger.ms=5").text("A property of the Kafka producer.").support(OVERRIDE);
     const PRODUCER_FETCH: Property<Option<String>> = Property::new("producer.max.partition.fetch.bytes").text("A property of the Kafka \
                                                                                                                consumer.").support(CONSUMER);
-    const ADMIN_PROPERTY: Property<Option<String>> = Property::new("admin.<property>").text("A property of the Kafka client that creates \
+    const ADMIN_PROPERTY: Property<Option<String>> = Property::new("admin.<property>").example("admin.request.timeout.ms=60000").text("A property of the Kafka client that creates \
                                                                                              topics.").support(OVERRIDE_ADMIN);
     const CONSUMER_PROPERTY: Property<Option<String>> = Property::new("consumer.<property>").text("A property of the Kafka consumer.").support(CONSUMER);
     const FETCH: Property<Option<String>> = Property::new("fetch.<property>").text("A property of the Kafka consumer.").support(CONSUMER);
@@ -136,9 +136,9 @@ properties! {
     const P_ACKS: Property<Option<String>> = Property::new("acks").text("A property of the Kafka producer.").support(producer("write producer.override.acks for this connector, or producer.acks in the worker file"));
     const P_BATCH_SIZE: Property<Option<String>> = Property::new("batch.size").text("A property of the Kafka producer.").support(producer("write producer.override.batch.size for this connector, or producer.batch.size in the worker file"));
     const P_BUFFER_MEMORY: Property<Option<String>> = Property::new("buffer.memory").text("A property of the Kafka producer.").support(producer("write producer.override.buffer.memory for this connector, or producer.buffer.memory in the worker file"));
-    const P_CLIENT_ID: Property<Option<String>> = Property::new("client.id").text("A property of the Kafka producer.").support(producer("write producer.override.client.id for this connector, or producer.client.id in the worker file"));
+    const P_CLIENT_ID: Property<Option<String>> = Property::new("client.id").example("walferry").text("A property of the Kafka producer.").support(producer("write producer.override.client.id for this connector, or producer.client.id in the worker file"));
     const P_COMPRESSION_TYPE: Property<Option<String>> = Property::new("compression.type").text("A property of the Kafka producer.").support(producer("write producer.override.compression.type for this connector, or producer.compression.type in the worker file"));
-    const P_CONNECTIONS_MAX_IDLE_MS: Property<Option<String>> = Property::new("connections.max.idle.ms").text("A property of the Kafka \
+    const P_CONNECTIONS_MAX_IDLE_MS: Property<Option<String>> = Property::new("connections.max.idle.ms").example("540000").text("A property of the Kafka \
                                                                                                                producer.").support(producer("write producer.override.connections.max.idle.ms for this connector, or producer.connections.max.idle.ms in the worker file"));
     const P_DELIVERY_TIMEOUT_MS: Property<Option<String>> = Property::new("delivery.timeout.ms").text("A property of the Kafka producer.").support(producer("write producer.override.delivery.timeout.ms for this connector, or producer.delivery.timeout.ms in the worker file"));
     const P_ENABLE_IDEMPOTENCE: Property<Option<String>> = Property::new("enable.idempotence").text("A property of the Kafka producer.").support(producer("write producer.override.enable.idempotence for this connector, or producer.enable.idempotence in the worker file"));
@@ -153,18 +153,18 @@ properties! {
     const P_MAX_REQUEST_SIZE: Property<Option<String>> = Property::new("max.request.size").text("A property of the Kafka producer.").support(producer("write producer.override.max.request.size for this connector, or producer.max.request.size in the worker file"));
     const P_METADATA_MAX_AGE_MS: Property<Option<String>> = Property::new("metadata.max.age.ms").text("A property of the Kafka producer.").support(producer("write producer.override.metadata.max.age.ms for this connector, or producer.metadata.max.age.ms in the worker file"));
     const P_PARTITIONER_CLASS: Property<Option<String>> = Property::new("partitioner.class").text("A property of the Kafka producer.").support(producer("write producer.override.partitioner.class for this connector, or producer.partitioner.class in the worker file"));
-    const P_RECEIVE_BUFFER_BYTES: Property<Option<String>> = Property::new("receive.buffer.bytes").text("A property of the Kafka producer.").support(producer("write producer.override.receive.buffer.bytes for this connector, or producer.receive.buffer.bytes in the worker file"));
+    const P_RECEIVE_BUFFER_BYTES: Property<Option<String>> = Property::new("receive.buffer.bytes").example("65536").text("A property of the Kafka producer.").support(producer("write producer.override.receive.buffer.bytes for this connector, or producer.receive.buffer.bytes in the worker file"));
     const P_RECONNECT_BACKOFF_MS: Property<Option<String>> = Property::new("reconnect.backoff.ms").text("A property of the Kafka producer.").support(producer("write producer.override.reconnect.backoff.ms for this connector, or producer.reconnect.backoff.ms in the worker file"));
     const P_RECONNECT_BACKOFF_MAX_MS: Property<Option<String>> = Property::new("reconnect.backoff.max.ms").text("A property of the Kafka \
                                                                                                                  producer.").support(producer("write producer.override.reconnect.backoff.max.ms for this connector, or producer.reconnect.backoff.max.ms in the worker file"));
-    const P_REQUEST_TIMEOUT_MS: Property<Option<String>> = Property::new("request.timeout.ms").text("A property of the Kafka producer.").support(producer("write producer.override.request.timeout.ms for this connector, or producer.request.timeout.ms in the worker file"));
+    const P_REQUEST_TIMEOUT_MS: Property<Option<String>> = Property::new("request.timeout.ms").example("30000").text("A property of the Kafka producer.").support(producer("write producer.override.request.timeout.ms for this connector, or producer.request.timeout.ms in the worker file"));
     const P_RETRIES: Property<Option<String>> = Property::new("retries").text("A property of the Kafka producer.").support(producer("write producer.override.retries for this connector, or producer.retries in the worker file"));
     const P_RETRY_BACKOFF_MS: Property<Option<String>> = Property::new("retry.backoff.ms").text("A property of the Kafka producer.").support(producer("write producer.override.retry.backoff.ms for this connector, or producer.retry.backoff.ms in the worker file"));
-    const P_SECURITY_PROTOCOL: Property<Option<String>> = Property::new("security.protocol").text("A property of the Kafka producer.").support(producer("write producer.override.security.protocol for this connector, or producer.security.protocol in the worker file"));
-    const P_SEND_BUFFER_BYTES: Property<Option<String>> = Property::new("send.buffer.bytes").text("A property of the Kafka producer.").support(producer("write producer.override.send.buffer.bytes for this connector, or producer.send.buffer.bytes in the worker file"));
+    const P_SECURITY_PROTOCOL: Property<Option<String>> = Property::new("security.protocol").example("SASL_SSL").text("A property of the Kafka producer.").support(producer("write producer.override.security.protocol for this connector, or producer.security.protocol in the worker file"));
+    const P_SEND_BUFFER_BYTES: Property<Option<String>> = Property::new("send.buffer.bytes").example("131072").text("A property of the Kafka producer.").support(producer("write producer.override.send.buffer.bytes for this connector, or producer.send.buffer.bytes in the worker file"));
     const P_TRANSACTIONAL_ID: Property<Option<String>> = Property::new("transactional.id").text("A property of the Kafka producer.").support(producer("write producer.override.transactional.id for this connector, or producer.transactional.id in the worker file"));
-    const P_SSL: Property<Option<String>> = Property::new("ssl.<property>").text("A property of the Kafka producer.").support(producer("write producer.override.ssl.<property> for this connector, or producer.ssl.<property> in the worker file"));
-    const P_SASL: Property<Option<String>> = Property::new("sasl.<property>").text("A property of the Kafka producer.").support(producer("write producer.override.sasl.<property> for this connector, or producer.sasl.<property> in the worker file"));
+    const P_SSL: Property<Option<String>> = Property::new("ssl.<property>").example("ssl.truststore.location=/etc/walferry/kafka-ca.pem").text("A property of the Kafka producer.").support(producer("write producer.override.ssl.<property> for this connector, or producer.ssl.<property> in the worker file"));
+    const P_SASL: Property<Option<String>> = Property::new("sasl.<property>").example("sasl.mechanism=SCRAM-SHA-512").text("A property of the Kafka producer.").support(producer("write producer.override.sasl.<property> for this connector, or producer.sasl.<property> in the worker file"));
 }
 
 pub(super) const GROUP: Group = Group {

@@ -104,8 +104,8 @@ pub static CONNECTOR_GROUPS: &[Group] = &[
 impl Connector {
     /// Reads a connector: resolves references, brings older names up to date, checks every property.
     ///
-    /// `name` counts where the file has none. `check` builds what other parts make of classes and their options, so
-    /// that what is wrong there is in the same report. There is a connector unless something is a problem.
+    /// `name` is used if the file has no name. `check` builds the plug-ins from their classes and options, so
+    /// that their problems are in the same report. Returns a connector unless there is a problem.
     pub fn read(
         submitted: &Submitted,
         name: Option<&str>,
@@ -197,7 +197,7 @@ fn resolve(
     options
 }
 
-/// `${NAME}` is how a shell and a compose file write a variable; nothing here fills it in.
+/// Warns of `${NAME}`, the form of a variable in shells and compose files. Walferry does not replace it.
 fn warn_of_no_reference(name: &str, text: &str, findings: &mut Findings) {
     let variable = text.trim().strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     let variable = variable.filter(|text| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
@@ -209,9 +209,9 @@ fn warn_of_no_reference(name: &str, text: &str, findings: &mut Findings) {
     }
 }
 
-/// Values of config providers are as good as secrets, also where they have become part of a name, such as that of a transform.
+/// Hides values from config providers, which are treated as secrets, even if they are part of a name, such as that of a transform.
 pub(crate) fn hide_values(findings: &mut Findings, values: &[String]) {
-    /// Shorter values are words such as `true`, which messages have for themselves.
+    /// Shorter values are not hidden: they are words such as `true`, which messages contain anyway.
     const SHORTEST: usize = 6;
     for value in values {
         for line in value.lines().map(str::trim).filter(|line| line.len() >= SHORTEST) {

@@ -41,9 +41,9 @@ choices! {
 const RESELECT: &str = "io.debezium.processors.reselect.ReselectColumnsPostProcessor";
 
 properties! {
-    const NAMES: Property<Vec<String>> = Property::new("post.processors")
+    const NAMES: Property<Vec<String>> = Property::new("post.processors").example("reselector")
         .text("Names of the post-processors, which change an event before the transforms, in the order in which they are applied.");
-    const OPTION: Property<Option<String>> = Property::new("post.processors.<name>.<option>")
+    const OPTION: Property<Option<String>> = Property::new("post.processors.<name>.<option>").example("post.processors.reselector.type=io.debezium.processors.reselect.ReselectColumnsPostProcessor")
         .text("`type` is the class of the post-processor. All others are options of the class.");
 }
 
@@ -63,10 +63,10 @@ pub mod reselect {
     properties! {
         pub(super) const TYPE: Property<String> = Property::new("type").default(RESELECT)
             .text("The class of the post-processor.");
-        pub(super) const INCLUDE: Property<RegexList> = Property::new("reselect.columns.include.list")
+        pub(super) const INCLUDE: Property<RegexList> = Property::new("reselect.columns.include.list").example("public\\.orders:note")
             .text("Columns that are read again: regular expressions, separated by commas. Each must match the whole \
                    `schema.table:column`; case does not matter. Without a list, all columns are read again.");
-        pub(super) const EXCLUDE: Property<RegexList> = Property::new("reselect.columns.exclude.list")
+        pub(super) const EXCLUDE: Property<RegexList> = Property::new("reselect.columns.exclude.list").example("public\\.orders:scan")
             .text("Columns that are not read again. It has no effect if the include list is set.");
         pub(super) const UNAVAILABLE: Property<bool> = Property::new("reselect.unavailable.values").default("true")
             .text("Whether a column is read again if its value is `unavailable.value.placeholder`.");

@@ -119,31 +119,31 @@ impl Value for Statements {
 }
 
 properties! {
-    pub(super) const HOSTNAME: Property<HostName> = Property::new("database.hostname").required()
+    pub(super) const HOSTNAME: Property<HostName> = Property::new("database.hostname").example("db.example.com").required()
         .text("Host name or address of the Postgres server. It must be the primary, or a standby with Postgres 16 or later. Unlike in \
                Debezium, it may also be an IPv6 address.");
     const PORT: Property<u16> = Property::new("database.port").default("5432")
         .text("Port of the Postgres server.");
-    const USER: Property<String> = Property::new("database.user").required()
+    const USER: Property<String> = Property::new("database.user").example("orders_cdc").required()
         .text("Role to connect as. It needs LOGIN and REPLICATION, SELECT on the captured tables for snapshots, and the privileges that \
                `publication.autocreate.mode` requires.");
-    const PASSWORD: Property<Option<Secret>> = Property::new("database.password")
+    const PASSWORD: Property<Option<Secret>> = Property::new("database.password").example("${env:PGPASSWORD}")
         .text("Password of the role. We recommend a reference such as `${env:PGPASSWORD}` or `${file:/secrets/pg.properties:password}` \
                instead of the password itself.");
-    const DBNAME: Property<String> = Property::new("database.dbname").required()
+    const DBNAME: Property<String> = Property::new("database.dbname").example("orders").required()
         .text("Database to read. A slot belongs to one database, so each database needs its own connector.");
     const SSLMODE: Property<SslMode> = Property::new("database.sslmode").default("prefer")
         .text("Whether the connection is encrypted, and how the server is verified, as in libpq. Only `verify-full` protects against an \
                attacker who impersonates the server.");
-    const SSLROOTCERT: Property<Option<String>> = Property::new("database.sslrootcert")
+    const SSLROOTCERT: Property<Option<String>> = Property::new("database.sslrootcert").example("/etc/walferry/db-ca.pem")
         .text("PEM file with the trusted certificate authorities. The default is `~/.postgresql/root.crt`, if that file exists. \
                `verify-ca` and `verify-full` need such a file. With `verify-full`, the value `system` selects the operating system's \
                certificates. As in libpq, the certificate is verified in every mode that encrypts, if there is such a file.");
-    const SSLCERT: Property<Option<String>> = Property::new("database.sslcert")
+    const SSLCERT: Property<Option<String>> = Property::new("database.sslcert").example("/etc/walferry/client.pem")
         .text("PEM file with the client certificate, for servers that require one.");
-    const SSLKEY: Property<Option<String>> = Property::new("database.sslkey")
+    const SSLKEY: Property<Option<String>> = Property::new("database.sslkey").example("/etc/walferry/client.key")
         .text("File with the private key of the client certificate: PEM, or PKCS#8 in DER as Debezium requires it.");
-    const SSLPASSWORD: Property<Option<Secret>> = Property::new("database.sslpassword")
+    const SSLPASSWORD: Property<Option<Secret>> = Property::new("database.sslpassword").example("${env:KEY_PASSWORD}")
         .text("Password of the key, if it is encrypted.");
     const SSLFACTORY: Property<Option<String>> = Property::new("database.sslfactory")
         .text("Java class that opens sockets.")
@@ -155,13 +155,13 @@ properties! {
                half without an answer or acknowledgement.");
     const CONNECT_TIMEOUT: Property<Seconds> = Property::new("database.connectTimeout").default("10")
         .text("Time limit for connecting, in seconds.");
-    const INITIAL_STATEMENTS: Property<Statements> = Property::new("database.initial.statements")
+    const INITIAL_STATEMENTS: Property<Statements> = Property::new("database.initial.statements").example("SET lock_timeout = '5s'")
         .text("SQL statements that run on each new connection, separated by `;`. Write `;;` for a semicolon within a statement. They do \
                not run on the replication connection.");
     const QUERY_TIMEOUT: Property<Duration> = Property::new("database.query.timeout.ms").default("600000")
         .text("Time limit for queries; 0 means no limit. If the server has not answered 10 s after the limit, Walferry treats it as dead. \
                Reading a table for a snapshot may take longer, as long as rows arrive.");
-    const OPTIONS: Property<Option<String>> = Property::new("database.options")
+    const OPTIONS: Property<Option<String>> = Property::new("database.options").example("-c lock_timeout=5s")
         .text("Session settings in libpq's notation, such as `-c lock_timeout=5s`.");
     const FACTORY: Property<Option<String>> = Property::new("database.connection.factory.class")
         .text("Java class that opens connections, such as the one for AWS authentication tokens.")
@@ -185,7 +185,7 @@ properties! {
     const TARGET_SERVER_TYPE: Property<Option<String>> = Property::new("database.targetServerType")
         .text("How pgjdbc chooses among several hosts.")
         .support(Support::Accepted { why: "there is only one host" });
-    const DRIVER: Property<Option<String>> = Property::new("driver.<parameter>")
+    const DRIVER: Property<Option<String>> = Property::new("driver.<parameter>").example("driver.connectTimeout=10")
         .text("A parameter of pgjdbc. It is the same as `database.<parameter>`, and takes precedence over it.");
 }
 

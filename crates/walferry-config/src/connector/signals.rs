@@ -130,7 +130,7 @@ choices! {
     }
 }
 
-/// A list of channels. Debezium looks for unknown ones among the classes that it has been given, and passes over what it does not find.
+/// A list of channels. Debezium looks up unknown ones among its classes, and ignores those that it does not find.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Words<T> {
     known: Vec<T>,
@@ -154,7 +154,7 @@ impl<T: Value> Value for Words<T> {
 }
 
 properties! {
-    const TABLE: Property<Option<String>> = Property::new("signal.data.collection")
+    const TABLE: Property<Option<String>> = Property::new("signal.data.collection").example("public.signals")
         .text("Table for signals, as `schema.table`, with the columns id, type and data in this order. It is captured even if no filter \
                includes it, and its existing rows are not read. Incremental snapshots write their watermarks to this table: they mark in \
                the stream when a chunk was read.");
@@ -163,13 +163,13 @@ properties! {
                /connectors/<name>/signals` and `walferry signal` (`jmx`).");
     const POLL: Property<Duration> = Property::new("signal.poll.interval.ms").default("5000")
         .text("How often Walferry checks the topic and the file for signals.");
-    const FILE: Property<Option<String>> = Property::new("signal.file")
+    const FILE: Property<Option<String>> = Property::new("signal.file").example("/var/lib/walferry/signals.json")
         .text("File for signals. Each line is a JSON object with `id`, `type` and `data`. Walferry empties the file after reading it. The \
                default is `file-signals.txt` in the working directory.");
-    const KAFKA_TOPIC: Property<Option<String>> = Property::new("signal.kafka.topic")
+    const KAFKA_TOPIC: Property<Option<String>> = Property::new("signal.kafka.topic").example("signals")
         .text("Topic for signals, of which only partition 0 is read. The key of a record is the connector's `topic.prefix`, and the value \
                is a JSON object with `id`, `type` and `data`. The default is `<topic.prefix>-signal`.");
-    const KAFKA_SERVERS: Property<Option<String>> = Property::new("signal.kafka.bootstrap.servers")
+    const KAFKA_SERVERS: Property<Option<String>> = Property::new("signal.kafka.bootstrap.servers").example("kafka:9092")
         .text("Brokers of the topic for signals. The default is the brokers to which records are sent.");
     const KAFKA_GROUP: Property<String> = Property::new("signal.kafka.groupId").default("kafka-signal")
         .text("Consumer group that stores up to where the topic was read.");
@@ -179,7 +179,7 @@ properties! {
     const KAFKA_OTHER: Property<Option<String>> = Property::new("signal.kafka.<property>")
         .text("Not a property of Debezium.")
         .support(Support::Elsewhere { is: "is not a property of Debezium", hint: "set the properties of the consumer with signal.consumer.*" });
-    const CONSUMER: Property<Option<String>> = Property::new("signal.consumer.<property>")
+    const CONSUMER: Property<Option<String>> = Property::new("signal.consumer.<property>").example("signal.consumer.security.protocol=SSL")
         .text("How the consumer of the topic connects to the brokers: `security.protocol`, `ssl.*` and `sasl.*`. By default it uses the \
                settings of the producer.");
     const RETRIES: Property<Option<String>> = Property::new("signal.emit.failure.max.retries").default("0")
@@ -199,17 +199,17 @@ properties! {
     const READ_ONLY: Property<bool> = Property::new("read.only").default("false")
         .text("Takes incremental snapshots without writing to the database: the window of a chunk is closed when the stream has passed \
                the position at which the chunk was read. This needs no signal table; signals come through other channels.");
-    const MAX_ROWS: Property<Option<u32>> = Property::new("walferry.snapshot.max.rows.per.second")
+    const MAX_ROWS: Property<Option<u32>> = Property::new("walferry.snapshot.max.rows.per.second").example("5000")
         .text("Maximum number of rows that an incremental snapshot reads per second. This property is Walferry's own. By default there is \
                no limit.");
-    const MAX_LAG: Property<Option<ByteCount>> = Property::new("walferry.snapshot.max.lag.bytes")
+    const MAX_LAG: Property<Option<ByteCount>> = Property::new("walferry.snapshot.max.lag.bytes").example("1073741824")
         .text("An incremental snapshot reads no further chunk while the slot, or a standby of the server, is this many bytes behind the \
                server's position. To see how far standbys are, the role needs `pg_monitor`. This property is Walferry's own. By default \
                there is no limit.");
     const NOTIFICATIONS: Property<Words<NotificationChannel>> = Property::new("notification.enabled.channels")
         .text("Channels for notifications about snapshots: a topic (`sink`), the log (`log`), or `GET /connectors/<name>/notifications` \
                (`jmx`).");
-    const NOTIFICATION_TOPIC: Property<Option<String>> = Property::new("notification.sink.topic.name")
+    const NOTIFICATION_TOPIC: Property<Option<String>> = Property::new("notification.sink.topic.name").example("notifications")
         .text("Topic for notifications.");
 }
 

@@ -87,9 +87,9 @@ impl Value for StreamParams {
 }
 
 fn stream_param(pair: &str) -> Result<(String, String), ValueError> {
-    /// Options that Walferry sets itself: twice, the server refuses them.
+    /// Options that Walferry sets itself. The server refuses an option that is given twice.
     const OURS: [&str; 3] = ["proto_version", "publication_names", "messages"];
-    /// Options that change how the stream is to be read, of later versions of the protocol. Off, they say nothing.
+    /// Options of later protocol versions that change the format of the stream. They are accepted only if they are off.
     const UNREAD: [&str; 3] = ["binary", "streaming", "two_phase"];
     /// Postgres' words for it.
     const OFF: [&str; 4] = ["false", "off", "no", "0"];
@@ -185,7 +185,7 @@ properties! {
     const FAILOVER: Property<bool> = Property::new("slot.failover").default("false")
         .text("Creates a slot that standbys with Postgres 17 or later synchronize. On an older server or on a standby, the new slot is an \
                ordinary one; a slot that already exists is not changed.");
-    const STREAM_PARAMS: Property<StreamParams> = Property::new("slot.stream.params")
+    const STREAM_PARAMS: Property<StreamParams> = Property::new("slot.stream.params").example("origin=none")
         .text("Additional options of pgoutput for START_REPLICATION: `name=value` pairs, separated by `;`. `origin=none` (Postgres 16 or \
                later) excludes changes that the server itself received through replication.");
     const MAX_RETRIES: Property<Option<u32>> = Property::new("slot.max.retries")
@@ -209,7 +209,7 @@ properties! {
     const VIA_PARTITION_ROOT: Property<bool> = Property::new("publish.via.partition.root").default("false")
         .text("Whether rows of partitions are sent as rows of the partitioned table. It has an effect only if Walferry creates the \
                publication.");
-    const REPLICA_IDENTITIES: Property<ReplicaIdentityRules> = Property::new("replica.identity.autoset.values")
+    const REPLICA_IDENTITIES: Property<ReplicaIdentityRules> = Property::new("replica.identity.autoset.values").example("public\\.orders:FULL")
         .text("Sets the replica identity of tables at the start: `table:FULL`, `table:DEFAULT`, `table:NOTHING` or `table:INDEX name`, \
                separated by commas. Each table is a regular expression that matches `schema.table`.");
 }

@@ -153,12 +153,12 @@ properties! {
     const QUERY_CUSTOM: Property<Option<String>> = Property::new("snapshot.query.mode.custom.name")
         .text("Java class for `snapshot.query.mode=custom`.")
         .support(Support::Refused { hint: "Walferry cannot load Java classes; use snapshot.select.statement.overrides" });
-    const INCLUDE: Property<RegexList> = Property::new("snapshot.include.collection.list")
+    const INCLUDE: Property<RegexList> = Property::new("snapshot.include.collection.list").example("public\\.orders")
         .text("Captured tables that the snapshot reads: regular expressions that match `schema.table`. Streaming covers all captured \
                tables.");
-    const OVERRIDES: Property<Vec<String>> = Property::new("snapshot.select.statement.overrides")
+    const OVERRIDES: Property<Vec<String>> = Property::new("snapshot.select.statement.overrides").example("public.orders")
         .text("Tables that have their own SELECT statement: `schema.table`, separated by commas.");
-    const OVERRIDE: Property<String> = Property::new("snapshot.select.statement.overrides.<table>")
+    const OVERRIDE: Property<String> = Property::new("snapshot.select.statement.overrides.<table>").example("snapshot.select.statement.overrides.public.orders=SELECT * FROM orders WHERE placed_at > now() - interval '1 year'")
         .text("The SELECT statement for this table. Result columns are matched by name; columns that are missing are NULL.");
     const ROW_COUNT: Property<RowCountOrder> = Property::new("snapshot.tables.order.by.row.count").default("disabled")
         .text("Whether Debezium orders tables by size instead of by `table.include.list`.")
@@ -218,8 +218,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> SnapshotSection {
     }
 }
 
-/// A table needs both: its name in the list and a statement under its name. As in Debezium, only half of that selects all
-/// rows; unlike there, somebody is told.
+/// A table needs both its name in the list and a statement under its name. With only one of them, all rows are read, as in Debezium;
+/// unlike Debezium, Walferry reports this.
 fn select_overrides(reader: &mut Reader<'_>) -> BTreeMap<String, String> {
     let listed = reader.get(&OVERRIDES);
     let mut statements: BTreeMap<String, String> = BTreeMap::new();

@@ -125,7 +125,7 @@ properties! {
         .support(Support::Accepted { why: "Walferry always checks, because changes would be missing otherwise" });
     const XMIN_INTERVAL: Property<Duration> = Property::new("xmin.fetch.interval.ms").default("0")
         .text("How often the slot's `catalog_xmin` is read for `source.xmin`. With 0 it is never read, and `source.xmin` is null.");
-    const IN_FLIGHT: Property<Option<ByteCount>> = Property::new("walferry.in.flight.max.bytes")
+    const IN_FLIGHT: Property<Option<ByteCount>> = Property::new("walferry.in.flight.max.bytes").example("8388608")
         .text("Maximum number of bytes in flight between Postgres and Kafka. What does not fit waits in Postgres. The connectors of a \
                process share it: with two connectors, each has half of its configured value. This property is Walferry's own. The default \
                is 16777216 (16 MiB), or the value of `max.queue.size.in.bytes`.");
@@ -165,9 +165,9 @@ properties! {
     const TOLERANCE: Property<Tolerance> = Property::new("errors.tolerance").default("none")
         .text("What happens if a record cannot be transformed, converted or sent: stop (`none`), or set it aside and count it (`all`). \
                Connect drops such records. Walferry sends them to `errors.deadletterqueue.topic.name`, if that is set.");
-    const DEAD_LETTER: Property<Option<TopicPart>> = Property::new("errors.deadletterqueue.topic.name")
+    const DEAD_LETTER: Property<Option<TopicPart>> = Property::new("errors.deadletterqueue.topic.name").example("orders.dead-letters")
         .text("Topic for records that are set aside (dead-letter topic). In Connect, only sink connectors have one.");
-    const DEAD_LETTER_REPLICATION: Property<Option<i32>> = Property::new("errors.deadletterqueue.topic.replication.factor")
+    const DEAD_LETTER_REPLICATION: Property<Option<i32>> = Property::new("errors.deadletterqueue.topic.replication.factor").example("3")
         .text("Replication factor of the dead-letter topic, if Walferry creates it. By default, or with -1, it is the broker's default.");
     const RETRY_TIMEOUT: Property<i64> = Property::new("errors.retry.timeout").default("0")
         .text("How long a record may wait for a schema registry that does not answer, in milliseconds. After that time the connector \
@@ -219,7 +219,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (StreamingSection, ErrorSection) 
 /// The option of an EventRouter by which it sends events of unknown types to the dead-letter topic.
 const UNKNOWN_TYPES: &str = "walferry.topics.unknown";
 
-/// Says that nothing would ever be sent to the dead-letter topic, or that there is none to which a transform could send.
+/// Warns if nothing can ever be sent to the dead-letter topic, or if a transform needs that topic and there is none.
 pub(super) fn check_dead_letters(
     reader: &mut Reader<'_>,
     errors: &ErrorSection,

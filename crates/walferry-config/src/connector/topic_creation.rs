@@ -63,14 +63,14 @@ impl TopicCreation {
 }
 
 properties! {
-    const GROUPS: Property<Vec<String>> = Property::new("topic.creation.groups")
+    const GROUPS: Property<Vec<String>> = Property::new("topic.creation.groups").example("compacted")
         .text("Names of groups of topics that have their own settings. The first group that matches a topic applies.");
-    const DEFAULT_REPLICATION: Property<Option<i32>> = Property::new("topic.creation.default.replication.factor")
+    const DEFAULT_REPLICATION: Property<Option<i32>> = Property::new("topic.creation.default.replication.factor").example("3")
         .text("Replication factor of topics that match no group; -1 means the broker's default. Required if any `topic.creation.*` is set.");
-    const DEFAULT_PARTITIONS: Property<Option<i32>> = Property::new("topic.creation.default.partitions")
+    const DEFAULT_PARTITIONS: Property<Option<i32>> = Property::new("topic.creation.default.partitions").example("6")
         .text("Number of partitions of topics that match no group; -1 means the broker's default. Required if any `topic.creation.*` is \
                set.");
-    const SETTING: Property<Option<String>> = Property::new("topic.creation.<group>.<setting>")
+    const SETTING: Property<Option<String>> = Property::new("topic.creation.<group>.<setting>").example("topic.creation.compacted.include=shop\\.public\\..*")
         .text("Settings of `default` or of a group: `replication.factor`, `partitions`, and any topic setting, such as `cleanup.policy`. \
                A group also has `include` and `exclude`: regular expressions that match whole topic names, separated by commas. A group \
                inherits the default's replication factor and partitions, but none of its other settings.");

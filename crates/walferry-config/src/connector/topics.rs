@@ -93,31 +93,31 @@ impl Value for ReplacementText {
 }
 
 properties! {
-    const PREFIX: Property<TopicPart> = Property::new("topic.prefix").required()
+    const PREFIX: Property<TopicPart> = Property::new("topic.prefix").example("shop").required()
         .text("First part of the names of topics and schemas. It is also part of the identity under which offsets are stored, so a \
                connector with a new prefix starts from the beginning.");
     const STRATEGY: Property<TopicNaming> = Property::new("topic.naming.strategy").default("io.debezium.schema.SchemaTopicNamingStrategy")
         .text("How topic names are derived from table names. Debezium's six strategies are supported.");
     const DELIMITER: Property<TopicPart> = Property::new("topic.delimiter").default(".")
         .text("Separator between the parts of a topic name.");
-    const REGEX: Property<Pattern> = Property::new("topic.regex")
+    const REGEX: Property<Pattern> = Property::new("topic.regex").example("(.*)_[0-9]+")
         .text("For the regex strategies: the expression that a topic name must match in order to be rewritten.");
-    const REPLACEMENT: Property<ReplacementText> = Property::new("topic.replacement")
+    const REPLACEMENT: Property<ReplacementText> = Property::new("topic.replacement").example("$1")
         .text("For the regex strategies: the new name, with `$1` and so on for groups.");
     const KEY_UNIQUE: Property<bool> = Property::new("topic.key.enforce.uniqueness").default("true")
         .text("For the regex strategies: adds a field to the key that distinguishes the tables that share a topic.");
     const KEY_FIELD: Property<String> = Property::new("topic.key.field.name").default("__dbz__physicalTableIdentifier")
         .text("For the regex strategies: the name of this field.");
-    const KEY_REGEX: Property<Pattern> = Property::new("topic.key.field.regex")
+    const KEY_REGEX: Property<Pattern> = Property::new("topic.key.field.regex").example(".*_([0-9]+)")
         .text("For the regex strategies: the expression that a topic name must match in order to derive the value of this field from it.");
-    const KEY_REPLACEMENT: Property<ReplacementText> = Property::new("topic.key.field.replacement")
+    const KEY_REPLACEMENT: Property<ReplacementText> = Property::new("topic.key.field.replacement").example("$1")
         .text("For the regex strategies: the value of this field, with `$1` and so on for groups.");
     const CACHE: Property<u32> = Property::new("topic.cache.size").default("10000")
         .text("Number of topic names that Debezium keeps in memory.")
         .support(Support::Accepted { why: "Walferry computes the name once for each table" });
     const HEARTBEAT_PREFIX: Property<TopicPart> = Property::new("topic.heartbeat.prefix").default("__debezium-heartbeat")
         .text("First part of the name of the heartbeat topic; `topic.prefix` follows.");
-    const HEARTBEAT_NAME: Property<Option<TopicPart>> = Property::new("topic.heartbeat.name")
+    const HEARTBEAT_NAME: Property<Option<TopicPart>> = Property::new("topic.heartbeat.name").example("heartbeats")
         .text("Full name of the heartbeat topic. Several connectors may share it.");
     const HEARTBEAT_TOPICS: Property<TopicPart> = Property::new("heartbeat.topics.prefix").default("__debezium-heartbeat")
         .text("Older name of `topic.heartbeat.prefix`.")
@@ -127,7 +127,7 @@ properties! {
     const HEARTBEAT_INTERVAL: Property<Duration> = Property::new("heartbeat.interval.ms").default("0")
         .text("Interval between heartbeat records; with 0 none are sent. Walferry advances the slot without heartbeats, even if the \
                captured tables do not change.");
-    const HEARTBEAT_QUERY: Property<Option<String>> = Property::new("heartbeat.action.query")
+    const HEARTBEAT_QUERY: Property<Option<String>> = Property::new("heartbeat.action.query").example("UPDATE heartbeat SET at = now()")
         .text("SQL statement that runs with each heartbeat, on a separate connection.");
 }
 

@@ -9,8 +9,8 @@ use std::{cell::RefCell, sync::Arc};
 /// Steps of one match. An ordinary expression takes a few for each character of a name.
 pub(super) const STEPS: usize = 250_000;
 
-/// Bytes of a text that an expression which may go back in it is tried on: a single step may look at all of them. No name of a
-/// table or topic is nearly as long.
+/// Maximum number of bytes of a text on which an expression that may backtrack is tried, because a single step may read all of them. Names
+/// of tables and topics are much shorter.
 pub(super) const LONGEST_TEXT: usize = 32 * 1024;
 
 /// A match that took more steps than it may take. It never holds the text, which may be a row's value.
@@ -42,7 +42,7 @@ impl RegexLimit {
 }
 
 thread_local! {
-    /// The first match of this thread that was given up since [`limited`] was entered.
+    /// The first match of this thread that took too many steps since [`limited`] was entered.
     static GIVEN_UP: RefCell<Option<RegexLimit>> = const { RefCell::new(None) };
 }
 
@@ -53,7 +53,7 @@ pub(super) fn give_up(limit: RegexLimit) {
     });
 }
 
-/// Does something in which expressions are matched.
+/// Runs code that matches expressions.
 ///
 /// # Errors
 /// One of them was given up: what `work` made of it is not to be used.

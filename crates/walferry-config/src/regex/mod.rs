@@ -88,6 +88,14 @@ impl JavaRegex {
         self.within_limits(text, || self.whole.captures(text)).flatten()
     }
 
+    /// The match of this number, counted from 0, and its groups, as `Matcher.find` and `Matcher.group` give them. A match that takes too
+    /// long is none: [`limited`] tells.
+    pub fn found<'t>(&self, text: &'t str, number: usize) -> Option<Vec<Option<&'t str>>> {
+        let search = || self.part.captures_iter(text).nth(number).transpose();
+        let captures = self.within_limits(text, search).flatten()?;
+        Some(captures.iter().map(|group| group.map(|group| group.as_str())).collect())
+    }
+
     /// Whether a part of the text matches, as `Matcher.find` says. A match that takes too long is none: [`limited`] tells.
     pub fn is_found(&self, text: &str) -> bool {
         self.within_limits(text, || self.part.is_match(text)).unwrap_or(false)
@@ -143,8 +151,8 @@ impl JavaRegex {
     }
 }
 
-/// Whether an expression has what a search in one pass cannot do: looking around, references to groups, and groups that are
-/// not entered again.
+/// Whether an expression may backtrack, because it contains look-around, references to groups, or atomic groups and possessive
+/// quantifiers.
 fn goes_back(translated: &str) -> bool {
     [
         "(?=", "(?!", "(?<=", "(?<!", "(?>", "\\k<", "(?:\\1", "(?:\\2", "(?:\\3", "(?:\\4", "(?:\\5", "(?:\\6",

@@ -18,7 +18,7 @@ pub(crate) fn same_bytes(ours: &str, theirs: &str) -> Result<(), String> {
     compare(&mut a, &mut b, &ours, &theirs, "")
 }
 
-/// The named types that were met, by full name, and the namespace around.
+/// The named types seen so far, by full name, and the enclosing namespace.
 #[derive(Default)]
 struct Names {
     met: HashMap<String, usize>,
@@ -44,7 +44,7 @@ impl Names {
 #[derive(PartialEq)]
 enum Type<'a> {
     Primitive(&'a str),
-    /// A type that was declared before: the how manieth.
+    /// A type that was declared before, as its number in the order of declarations.
     Reference(usize),
     Union(&'a [Json]),
     Array(&'a Json),
@@ -55,7 +55,7 @@ enum Type<'a> {
     Unknown,
 }
 
-/// Whether a type is neither named nor made of others.
+/// Whether a type has neither a name nor parts.
 pub(super) fn is_primitive(name: &str) -> bool {
     ["null", "boolean", "int", "long", "float", "double", "bytes", "string"].contains(&name)
 }

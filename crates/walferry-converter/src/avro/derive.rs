@@ -277,7 +277,7 @@ impl Deriver {
         Ok(())
     }
 
-    /// The schema's name, or a made up one: `ConnectDefault`, `ConnectDefault2` and so on.
+    /// The schema's name, or a generated one: `ConnectDefault`, `ConnectDefault2` and so on.
     fn name(&mut self, schema: &connect::Schema) -> Result<Name, Problem> {
         if let Some(name) = &schema.name {
             let (namespace, name) = self.style.split(name);

@@ -18,7 +18,7 @@ use walferry_config::{Findings, Options};
 use walferry_record::{Schema, SchemaPlans, SchemaRef, Shape, Typed, Value};
 
 use crate::error::{Failure, Problem};
-use crate::registry::{self, Described, Kind, Link, Linked, Slots, TypeName};
+use crate::registry::{self, Described, Kind, Link, Linked, Referenced, Slots, TypeName};
 use crate::{Encoded, Role, others};
 use plan::Plan;
 use style::Style;
@@ -58,6 +58,8 @@ struct KnownSchema {
 pub(crate) struct Avro {
     /// The Avro schema as JSON.
     text: String,
+    /// The types that it only names.
+    references: Vec<Referenced>,
     /// The name of a record.
     name: Option<TypeName>,
     plan: Plan,
@@ -135,11 +137,11 @@ impl Linked for AvroConverter {
                 false => Err(Problem::AvroNull.into()),
             };
         }
-        let (family, style) = (self.family, self.style);
+        let (family, style, splits) = (self.family, self.style, self.link.splits());
         let entry = self.plans.get(schema, |schema| KnownSchema {
             avro: match family {
-                Family::Apicurio if is_optional_record(schema) => Avro::of_record(schema, style),
-                _ => Avro::new(schema, style),
+                Family::Apicurio if is_optional_record(schema) => Avro::of_record(schema, style, splits),
+                _ => Avro::new(schema, style, splits),
             },
             slots: Slots::default(),
         });
@@ -148,13 +150,12 @@ impl Linked for AvroConverter {
             kind: Kind::Avro,
             text: &avro.text,
             record: avro.name.as_ref(),
+            behind: &[],
+            references: &avro.references,
         };
         self.link.write(&mut entry.slots, topic, &described, out)?;
         avro.write(&typed.value, out)?;
-        Ok(match self.link.added().is_empty() {
-            true => Encoded::Bytes,
-            false => Encoded::BytesWithHeaders,
-        })
+        Ok(self.link.encoded())
     }
 }
 
@@ -163,8 +164,13 @@ fn is_optional_record(schema: &Schema) -> bool {
 }
 
 impl Avro {
-    fn new(schema: &SchemaRef, style: Style) -> Result<Self, Box<Failure>> {
+    /// With `splits`, records and enums within the schema are schemas of their own.
+    fn new(schema: &SchemaRef, style: Style, splits: bool) -> Result<Self, Box<Failure>> {
         let avro = derive::derive(schema, style)?;
+        let (text, references) = match splits {
+            true => avro.in_parts()?,
+            false => (avro.text()?, Vec::new()),
+        };
         let name = match &avro.kind {
             schema::Kind::Record { name, .. } => Some(TypeName {
                 namespace: name.namespace.clone(),
@@ -173,7 +179,8 @@ impl Avro {
             _ => None,
         };
         Ok(Self {
-            text: avro.text()?,
+            text,
+            references,
             name,
             plan: Plan::new(schema, style),
             bare: style.bare_bytes && schema.shape == Shape::Bytes && !schema.optional,
@@ -182,14 +189,14 @@ impl Avro {
 
     /// The same for an optional record that is not null. Apicurio's serializer registers the schema that the Avro record carries,
     /// which is never a union with null. Confluent's registers the schema that was derived.
-    fn of_record(schema: &SchemaRef, style: Style) -> Result<Self, Box<Failure>> {
+    fn of_record(schema: &SchemaRef, style: Style, splits: bool) -> Result<Self, Box<Failure>> {
         let required = Schema {
             optional: false,
             ..Schema::clone(schema)
         };
         Ok(Self {
             plan: Plan::new(schema, style).without_null(),
-            ..Self::new(&Arc::new(required), style)?
+            ..Self::new(&Arc::new(required), style, splits)?
         })
     }
 

@@ -27,7 +27,7 @@ properties! {
     pub(super) const DISCARD_TYPE_DOC: Property<bool> = Property::new("discard.type.doc.default")
         .default("false")
         .text("Takes documentation and defaults from the fields instead of from the types. Only Confluent's converter has this option.");
-    pub(super) const SERIALIZER: Property<Option<String>> = Property::new("avro.<option>")
+    pub(super) const SERIALIZER: Property<Option<String>> = Property::new("avro.<option>").example("avro.schema.registry.url=http://registry:8081")
         .text("Options of Confluent's serializer for Java objects, such as `avro.use.logical.type.converters`.")
         .support(Support::Accepted { why: "the converter writes no Java objects" });
     pub(super) const READER: Property<Option<String>> = Property::new("specific.avro.<option>")

@@ -20,7 +20,7 @@ pub(super) struct Plan {
     null: Null,
 }
 
-/// What stands before a value, and what in place of one.
+/// What is written before a value, and what is written for null.
 #[derive(Debug, Clone, Copy)]
 enum Null {
     /// Null is not allowed: the value stands alone.
@@ -272,7 +272,7 @@ fn write_array(items: &Plan, values: &[Value<'_>], out: &mut Vec<u8>) -> Written
     Ok(())
 }
 
-/// The converter collects the pairs in a `HashMap`, whose order is what is written.
+/// The Java converter collects the pairs in a `HashMap`. They are written in the order of that map.
 fn write_map(values: &Plan, pairs: &[(Value<'_>, Value<'_>)], out: &mut Vec<u8>) -> Written {
     let pairs = pairs.iter().map(|(key, value)| (key.reborrow(), value.reborrow()));
     let Value::Map(pairs) = JavaHashMap::filled(pairs.collect()).into_value() else {
@@ -300,7 +300,7 @@ fn write_entries((keys, values): &(Plan, Plan), pairs: &[(Value<'_>, Value<'_>)]
     Ok(())
 }
 
-/// Arrays and maps are one block of so many elements, which is left out where there are none, and an empty block.
+/// Arrays and maps are written as one block of elements, then an empty block. Without elements, only the empty block is written.
 fn open_block(out: &mut Vec<u8>, elements: usize) {
     if elements > 0 {
         push_long(out, elements as i64);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::json;
 use crate::error::Problem;
+use crate::registry::{Referenced, TypeName};
 
 /// A schema. Named types are shared: a second use is written as a reference by name.
 pub(super) type SchemaRef = Arc<Schema>;
@@ -86,7 +87,7 @@ impl Schema {
         }
     }
 
-    /// Whether values of both are the same bytes, whatever the two say of documentation and defaults.
+    /// Whether values of both have the same bytes. Documentation and defaults may differ.
     fn has_bytes_of(&self, other: &Self) -> bool {
         if std::ptr::eq(self, other) {
             return true;
@@ -118,13 +119,62 @@ impl Schema {
     /// When one name stands for two different types. Avro for Java writes a reference to the first of them, and no consumer could
     /// read the second.
     pub(super) fn text(self: &Arc<Self>) -> Result<String, Problem> {
+        self.text_beside(&[])
+    }
+
+    /// The same, with these types named only: they are schemas of their own.
+    fn text_beside(self: &Arc<Self>, types: &[&Arc<Self>]) -> Result<String, Problem> {
+        let known = types.iter().filter_map(|known| Some((known.name()?, *known)));
         let mut writer = Writer {
             out: String::new(),
-            known: HashMap::new(),
+            known: known.collect(),
             namespace: None,
         };
         writer.schema(self)?;
         Ok(writer.out)
+    }
+
+    /// The schema and the types that it refers to, as Apicurio's `AvroSchemaParser` takes them apart: each record and each enum in a
+    /// field, and in a union, an array or a map there. What stands deeper, such as the union of an array, stays where it is. A type that
+    /// is used twice is in the list twice.
+    ///
+    /// # Errors
+    /// As [`Schema::text`].
+    pub(super) fn in_parts(self: &Arc<Self>) -> Result<(String, Vec<Referenced>), Problem> {
+        let types = self.types_within();
+        let text = self.text_beside(&types)?;
+        let referenced = types.into_iter().map(|schema| {
+            let (text, references) = schema.in_parts()?;
+            let name = schema.name().expect("only named types are taken");
+            let name = TypeName {
+                namespace: name.namespace.clone(),
+                name: name.name.clone(),
+            };
+            Ok(Referenced { name, text, references })
+        });
+        Ok((text, referenced.collect::<Result<_, Problem>>()?))
+    }
+
+    fn types_within(&self) -> Vec<&SchemaRef> {
+        match &self.kind {
+            Kind::Record { fields, .. } => {
+                let mut types = Vec::new();
+                for Field { schema, .. } in fields {
+                    match schema.is_taken_out() {
+                        true => types.push(schema),
+                        false => types.extend(schema.types_within()),
+                    }
+                }
+                types
+            }
+            Kind::Union(branches) => branches.iter().filter(|branch| branch.is_taken_out()).collect(),
+            Kind::Array(inner) | Kind::Map(inner) if inner.is_taken_out() => vec![inner],
+            _ => Vec::new(),
+        }
+    }
+
+    const fn is_taken_out(&self) -> bool {
+        matches!(self.kind, Kind::Record { .. } | Kind::Enum { .. })
     }
 }
 
@@ -139,7 +189,7 @@ impl Name {
         Ok(Self { namespace, name })
     }
 
-    /// The name of a dotted name.
+    /// Splits a dotted name into namespace and name.
     pub(super) fn split(full: &str) -> Result<Self, Problem> {
         match full.rsplit_once('.') {
             Some((namespace, name)) => Self::new(Some(namespace.to_owned()), name.to_owned()),
@@ -329,5 +379,62 @@ impl<'a> Writer<'a> {
 
     fn text(&mut self, text: &str) {
         json::push_string(&mut self.out, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(name: &str, fields: Vec<(&str, SchemaRef)>) -> SchemaRef {
+        let field = |(name, schema): (&str, SchemaRef)| Field {
+            name: name.to_owned(),
+            schema,
+            doc: None,
+            default: None,
+        };
+        Arc::new(Schema::of(Kind::Record {
+            name: Name::split(name).expect("the name is valid"),
+            doc: None,
+            fields: fields.into_iter().map(field).collect(),
+        }))
+    }
+
+    fn optional(schema: &SchemaRef) -> SchemaRef {
+        let null = Arc::new(Schema::primitive("null"));
+        Arc::new(Schema::of(Kind::Union(vec![null, schema.clone()])))
+    }
+
+    /// As `AvroSchemaParser` of Apicurio 2.6.13 does it; the parity case `avro_references` compares whole schemas of Debezium.
+    #[test]
+    fn types_in_fields_are_taken_out_and_those_in_lists_of_optional_elements_stay() {
+        let point = record("geo.Point", Vec::new());
+        let list = Arc::new(Schema::of(Kind::Array(optional(&point))));
+        let row = record("a.t.Value", vec![("p", optional(&point)), ("list", list.clone())]);
+        let envelope = record(
+            "a.t.Envelope",
+            vec![("before", optional(&row)), ("after", optional(&row))],
+        );
+        let (text, references) = envelope.in_parts().expect("no name stands for two types");
+        assert_eq!(
+            text,
+            r#"{"type":"record","name":"Envelope","namespace":"a.t","fields":[{"name":"before","type":["null","Value"]},{"name":"after","type":["null","Value"]}]}"#
+        );
+        let [before, after] = &references[..] else {
+            panic!("{references:?}");
+        };
+        assert_eq!(before, after);
+        assert_eq!(
+            before.text,
+            r#"{"type":"record","name":"Value","namespace":"a.t","fields":[{"name":"p","type":["null","geo.Point"]},{"name":"list","type":{"type":"array","items":["null","geo.Point"]}}]}"#
+        );
+        assert_eq!(before.references.len(), 1);
+        assert_eq!(
+            before.references[0].text,
+            r#"{"type":"record","name":"Point","namespace":"geo","fields":[]}"#
+        );
+
+        let (text, references) = record("a.OnlyList", vec![("list", list)]).in_parts().expect("as above");
+        assert!(references.is_empty() && text.contains("\"Point\""), "{text}");
     }
 }

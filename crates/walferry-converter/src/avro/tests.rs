@@ -20,7 +20,7 @@ fn difference(case: &Json) -> Option<String> {
     let name = case["name"].as_str().unwrap();
     let schema = schema(&case["connect"]["schema"]);
     let value = value(&schema, &case["connect"]["payload"]);
-    let avro = Avro::new(&schema, style(&case["options"]));
+    let avro = Avro::new(&schema, style(&case["options"]), false);
     if REFUSED.contains(&name) {
         return avro.is_ok().then(|| "is not refused".to_owned());
     }
@@ -100,6 +100,7 @@ mod with_a_registry {
                 Some(&id) => Answer::Known(Ids {
                     content: id,
                     global: id + 1000,
+                    guid: None,
                 }),
                 None => Answer::Wait(Wait::new(Need::SchemaId { subject })),
             }

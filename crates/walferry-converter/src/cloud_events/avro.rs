@@ -90,7 +90,7 @@ impl Avro {
         }
     }
 
-    /// Where the schema of `data` is. Debezium reads the four bytes behind the first as the id, whatever the framing is.
+    /// The URL of the schema of `data`. Debezium takes the four bytes after the first one as the id, whatever the framing is.
     pub(super) fn schema_url(&self) -> String {
         let id = self.data.get(1..5).and_then(|bytes| bytes.try_into().ok());
         let id = i32::from_be_bytes(id.unwrap_or_default());

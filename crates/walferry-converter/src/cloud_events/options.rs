@@ -10,7 +10,7 @@ properties! {
     pub(super) const DATA_SERIALIZER: Property<Format> = Property::new("data.serializer.type")
         .default("json")
         .text("Format of the event's `data`. `avro` needs a schema registry: `avro.schema.registry.url` or `avro.apicurio.registry.url`.");
-    pub(super) const JSON_OPTION: Property<String> = Property::new("json.<option>")
+    pub(super) const JSON_OPTION: Property<String> = Property::new("json.<option>").example("json.schemas.enable=false")
         .text("An option of the JsonConverter that writes the event, such as `json.schemas.enable`, which applies only to `data`.");
     pub(super) const EXTENSIONS: Property<bool> = Property::new("extension.attributes.enable")
         .default("true")
@@ -29,10 +29,10 @@ properties! {
     pub(super) const ADJUSTMENT: Property<NameAdjustment> = Property::new("schema.name.adjustment.mode")
         .default("avro")
         .text("How the name of the event's schema is made valid. The name is used only with Avro.");
-    pub(super) const EVENT_SCHEMA: Property<Option<String>> = Property::new("schema.cloudevents.name")
+    pub(super) const EVENT_SCHEMA: Property<Option<String>> = Property::new("schema.cloudevents.name").example("com.example.Event")
         .text("Name of the event's schema. The default is `<topic.prefix>.<database>.CloudEvents.Envelope`. The name is used only with \
                Avro.");
-    pub(super) const AVRO_OPTION: Property<String> = Property::new("avro.<option>")
+    pub(super) const AVRO_OPTION: Property<String> = Property::new("avro.<option>").example("avro.schema.registry.url=http://registry:8081")
         .text("An option of the Avro converter: of Apicurio's if `avro.apicurio.registry.url` is set, otherwise of Confluent's.");
 }
 

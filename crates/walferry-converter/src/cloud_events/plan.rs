@@ -9,7 +9,7 @@ use crate::JsonConverter;
 use crate::error::{Failure, Problem};
 use crate::json::{PreparedSchema, Style, push_string};
 
-/// More plans are never kept for one schema.
+/// Maximum number of plans that are kept for one schema.
 const MOST: usize = 100;
 
 /// A plan for each schema seen and each name that `data` has with it.

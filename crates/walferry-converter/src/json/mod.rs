@@ -17,7 +17,8 @@ pub(crate) use entry::PreparedSchema;
 pub(crate) use options::DECLARATIONS;
 pub(crate) use plan::{Plan, is_union};
 pub(crate) use schema::text as schema_text;
-pub(crate) use text::{push_base64, push_integer, push_string, push_text};
+pub(crate) use text::{push_base64, push_integer, push_string};
+pub(crate) use walferry_record::java::json::push_text;
 
 /// Writes JSON, with the schema in front of it or without.
 ///

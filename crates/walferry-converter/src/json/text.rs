@@ -34,26 +34,7 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// The same into text. Here what lies beyond U+FFFF stands as it is: Jackson escapes it only where it writes bytes.
-pub(crate) fn push_text(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            c if c < ' ' => out.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-}
-
-/// Whether a byte begins a character that does not stand for itself.
+/// Whether a byte begins a character that must be escaped.
 const fn is_special(byte: u8) -> bool {
     (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte >= 0xF0)
 }
@@ -74,7 +55,7 @@ const fn each(byte: u8) -> u128 {
     u128::from_le_bytes([byte; 16])
 }
 
-/// Appends what has not been written yet before the special character at `at`, and that one escaped. Tells where it ends.
+/// Appends the text up to the special character at `at`, then the escape of that character. Returns where the character ends.
 #[inline(always)]
 fn push_up_to(out: &mut Vec<u8>, text: &str, written: usize, at: usize) -> usize {
     out.extend_from_slice(&text.as_bytes()[written..at]);

@@ -99,9 +99,11 @@ impl Linked for JsonSchemaConverter {
             kind: Kind::Json,
             text: entry.text.as_ref().map_err(Clone::clone)?,
             record: entry.name.as_ref(),
+            behind: &[],
+            references: &[],
         };
         self.link.write(&mut entry.slots, topic, &described, out)?;
         entry.plan.write(&typed.value, out)?;
-        Ok(Encoded::Bytes)
+        Ok(self.link.encoded())
     }
 }

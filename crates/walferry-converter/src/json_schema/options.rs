@@ -45,7 +45,7 @@ properties! {
         .default("false")
         .text("Whether a value is checked against its schema.")
         .support(Support::Accepted { why: "Walferry never writes a value that does not match its schema" });
-    pub(super) const JSON_OTHER: Property<Option<String>> = Property::new("json.<option>")
+    pub(super) const JSON_OTHER: Property<Option<String>> = Property::new("json.<option>").example("json.schemas.enable=false")
         .text("Another option of Confluent's JSON serializer.")
         .support(Support::Accepted { why: OF_CLASSES });
     pub(super) const RULES: Property<Option<String>> = Property::new("validation.rules.execution")

@@ -11,7 +11,7 @@ mod wire;
 mod tests;
 
 use walferry_config::{Findings, Options};
-use walferry_record::{SchemaPlans, SchemaRef, Typed, Value};
+use walferry_record::{SchemaPlans, SchemaRef, Typed};
 
 use crate::error::{Failure, Problem};
 use crate::registry::{self, Described, Kind, Link, Linked, Slots, TypeName};
@@ -79,11 +79,6 @@ impl Protobuf {
             plan: file.plan,
         })
     }
-
-    fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
-        out.extend_from_slice(&self.index);
-        self.plan.write_root(value, out)
-    }
 }
 
 impl Linked for ProtobufConverter {
@@ -117,9 +112,11 @@ impl Linked for ProtobufConverter {
             kind: Kind::Protobuf,
             text: &protobuf.text,
             record: Some(&protobuf.name),
+            behind: &protobuf.index,
+            references: &[],
         };
         self.link.write(&mut entry.slots, topic, &described, out)?;
-        protobuf.write(&typed.value, out)?;
-        Ok(Encoded::Bytes)
+        protobuf.plan.write_root(&typed.value, out)?;
+        Ok(self.link.encoded())
     }
 }

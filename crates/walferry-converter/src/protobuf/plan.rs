@@ -35,9 +35,9 @@ struct FieldPlan {
     plan: Plan,
     /// What stands in front of the value, or of all values where they are packed.
     key: Box<[u8]>,
-    /// A reader can tell whether the field is there, so a zero is written, too.
+    /// Whether a reader can tell that the field is set. If so, zeros are written, too.
     presence: bool,
-    /// A null stays a null, although there is a default.
+    /// Whether null is written as null although there is a default.
     keep_null: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Protobuf's wire format: what of it a record needs. It is a varint and a length; crates for it bring a compiler of messages along,
-//! and the messages of a connector are known only when it runs.
+//! The part of Protobuf's wire format that records need: varints and lengths. Crates for Protobuf bring a compiler of messages, but
+//! the messages of a connector are known only at run time.
 
 /// Types of what stands behind a field's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

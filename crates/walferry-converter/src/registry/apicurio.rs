@@ -6,11 +6,11 @@ use walferry_config::{Property, Reader, Secret, Support, Value, properties};
 
 use super::framing::Id;
 use super::naming::{ArtifactNaming, Naming};
-use super::{Api, Auth, Framing, Link, Lookup, OAuth, RegistrySettings, options};
+use super::{Api, Auth, Framing, Link, Lookup, OAuth, Proxy, RegistrySettings, options};
 use crate::Role;
 
 properties! {
-    pub(super) const URL: Property<String> = Property::new("apicurio.registry.url")
+    pub(super) const URL: Property<String> = Property::new("apicurio.registry.url").example("http://registry:8080/apis/registry/v3")
         .required()
         .text("URL of the registry's own API: `http://registry:8080/apis/registry/v2` or `…/v3`. The version also selects the generation \
                of Apicurio's converters, because their defaults differ.");
@@ -28,11 +28,11 @@ properties! {
     pub(super) const STRATEGY: Property<ArtifactNaming> = Property::new("apicurio.registry.artifact-resolver-strategy")
         .default("io.apicurio.registry.serde.strategy.TopicIdStrategy")
         .text("How artifacts are named.");
-    pub(super) const GROUP: Property<Option<String>> = Property::new("apicurio.registry.artifact.group-id")
+    pub(super) const GROUP: Property<Option<String>> = Property::new("apicurio.registry.artifact.group-id").example("shop")
         .text("Group of all artifacts.");
-    pub(super) const ARTIFACT: Property<Option<String>> = Property::new("apicurio.registry.artifact.artifact-id")
+    pub(super) const ARTIFACT: Property<Option<String>> = Property::new("apicurio.registry.artifact.artifact-id").example("order")
         .text("A single artifact for all schemas.");
-    pub(super) const VERSION: Property<Option<String>> = Property::new("apicurio.registry.artifact.version")
+    pub(super) const VERSION: Property<Option<String>> = Property::new("apicurio.registry.artifact.version").example("1")
         .text("Version of the artifact to use, or the name of a new version.");
     pub(super) const USE_ID: Property<Option<UseId>> = Property::new("apicurio.registry.use-id")
         .text("Which id a record contains. The default is globalId with `…/v2` and contentId with `…/v3`.");
@@ -68,11 +68,9 @@ properties! {
         .text("Encoding of Avro.")
         .support(Support::Refused { hint: "remove it; for JSON, use JsonConverter" });
     pub(super) const DEREFERENCE: Property<Option<bool>> = Property::new("apicurio.registry.dereference-schema")
-        .text("Registers a schema as a whole, including the types that it uses.")
-        .support(Support::Except {
-            values: &["false"],
-            hint: "set it to true: schemas are registered as a whole, without references",
-        });
+        .text("Registers an Avro schema as a whole, including the types that it uses. With false, each record type and each enum within it \
+               becomes an artifact of its own, named after the type, and schemas refer to it. The default is true with `…/v2` and false with \
+               `…/v3`, as in Apicurio's converters.");
     pub(super) const SERIALIZER_DEREFERENCE: Property<Option<bool>> = Property::new("apicurio.registry.serializer.dereference-schema")
         .text("How a schema that is looked up is read.")
         .support(Support::Accepted { why: "schemas are registered as a whole" });
@@ -82,38 +80,38 @@ properties! {
     pub(super) const CANONICALIZE: Property<bool> = Property::new("apicurio.registry.canonicalize")
         .default("false")
         .text("Lets the registry compare schemas in their canonical form.");
-    pub(super) const USERNAME: Property<Option<String>> = Property::new("apicurio.auth.username")
+    pub(super) const USERNAME: Property<Option<String>> = Property::new("apicurio.auth.username").example("walferry")
         .text("User name for the registry.");
-    pub(super) const PASSWORD: Property<Option<Secret>> = Property::new("apicurio.auth.password")
+    pub(super) const PASSWORD: Property<Option<Secret>> = Property::new("apicurio.auth.password").example("${env:REGISTRY_PASSWORD}")
         .text("Password for the registry.");
-    pub(super) const TOKEN_URL: Property<Option<String>> = Property::new("apicurio.auth.service.token.endpoint")
+    pub(super) const TOKEN_URL: Property<Option<String>> = Property::new("apicurio.auth.service.token.endpoint").example("https://login.example.com/token")
         .text("URL of the token endpoint (OAuth client credentials).");
-    pub(super) const REALM_URL: Property<Option<String>> = Property::new("apicurio.auth.service.url")
+    pub(super) const REALM_URL: Property<Option<String>> = Property::new("apicurio.auth.service.url").example("https://login.example.com")
         .text("URL of Keycloak. Together with `apicurio.auth.realm`, it determines the token endpoint.");
-    pub(super) const REALM: Property<Option<String>> = Property::new("apicurio.auth.realm")
+    pub(super) const REALM: Property<Option<String>> = Property::new("apicurio.auth.realm").example("registry")
         .text("Keycloak's realm.");
-    pub(super) const CLIENT_ID: Property<Option<String>> = Property::new("apicurio.auth.client.id")
+    pub(super) const CLIENT_ID: Property<Option<String>> = Property::new("apicurio.auth.client.id").example("walferry")
         .text("OAuth client id.");
-    pub(super) const CLIENT_SECRET: Property<Option<Secret>> = options::client_secret("apicurio.auth.client.secret");
-    pub(super) const SCOPE: Property<Option<String>> = options::scope("apicurio.auth.client.scope");
-    pub(super) const NEW_USERNAME: Property<Option<String>> = Property::new("apicurio.registry.auth.username")
+    pub(super) const CLIENT_SECRET: Property<Option<Secret>> = options::client_secret("apicurio.auth.client.secret").example("${env:CLIENT_SECRET}");
+    pub(super) const SCOPE: Property<Option<String>> = options::scope("apicurio.auth.client.scope").example("registry");
+    pub(super) const NEW_USERNAME: Property<Option<String>> = Property::new("apicurio.registry.auth.username").example("walferry")
         .text("The name of `apicurio.auth.username` in Apicurio 3.");
-    pub(super) const NEW_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.auth.password")
+    pub(super) const NEW_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.auth.password").example("${env:REGISTRY_PASSWORD}")
         .text("The name of `apicurio.auth.password` in Apicurio 3.");
-    pub(super) const NEW_TOKEN_URL: Property<Option<String>> = Property::new("apicurio.registry.auth.service.token.endpoint")
+    pub(super) const NEW_TOKEN_URL: Property<Option<String>> = Property::new("apicurio.registry.auth.service.token.endpoint").example("https://login.example.com/token")
         .text("The name of `apicurio.auth.service.token.endpoint` in Apicurio 3.");
-    pub(super) const NEW_CLIENT_ID: Property<Option<String>> = Property::new("apicurio.registry.auth.client.id")
+    pub(super) const NEW_CLIENT_ID: Property<Option<String>> = Property::new("apicurio.registry.auth.client.id").example("walferry")
         .text("The name of `apicurio.auth.client.id` in Apicurio 3.");
-    pub(super) const NEW_CLIENT_SECRET: Property<Option<Secret>> = Property::new("apicurio.registry.auth.client.secret")
+    pub(super) const NEW_CLIENT_SECRET: Property<Option<Secret>> = Property::new("apicurio.registry.auth.client.secret").example("${env:CLIENT_SECRET}")
         .text("The name of `apicurio.auth.client.secret` in Apicurio 3.");
-    pub(super) const NEW_SCOPE: Property<Option<String>> = Property::new("apicurio.registry.auth.client.scope")
+    pub(super) const NEW_SCOPE: Property<Option<String>> = Property::new("apicurio.registry.auth.client.scope").example("registry")
         .text("The name of `apicurio.auth.client.scope` in Apicurio 3.");
-    pub(super) const HEADER: Property<Secret> = options::request_header("apicurio.registry.request.headers.<name>");
-    pub(super) const TRUSTED: Property<Option<String>> = options::trusted("apicurio.registry.request.ssl.truststore.location");
-    pub(super) const TRUSTED_PASSWORD: Property<Option<Secret>> = options::store_password("apicurio.registry.request.ssl.truststore.password");
-    pub(super) const IDENTITY: Property<Option<String>> = options::identity("apicurio.registry.request.ssl.keystore.location");
-    pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = options::store_password("apicurio.registry.request.ssl.keystore.password");
-    pub(super) const KEY_PASSWORD: Property<Option<Secret>> = options::key_password("apicurio.registry.request.ssl.key.password");
+    pub(super) const HEADER: Property<Secret> = options::request_header("apicurio.registry.request.headers.<name>").example("apicurio.registry.request.headers.X-Team=orders");
+    pub(super) const TRUSTED: Property<Option<String>> = options::trusted("apicurio.registry.request.ssl.truststore.location").example("/etc/walferry/registry-ca.pem");
+    pub(super) const TRUSTED_PASSWORD: Property<Option<Secret>> = options::store_password("apicurio.registry.request.ssl.truststore.password").example("${env:STORE_PASSWORD}");
+    pub(super) const IDENTITY: Property<Option<String>> = options::identity("apicurio.registry.request.ssl.keystore.location").example("/etc/walferry/client.p12");
+    pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = options::store_password("apicurio.registry.request.ssl.keystore.password").example("${env:STORE_PASSWORD}");
+    pub(super) const KEY_PASSWORD: Property<Option<Secret>> = options::key_password("apicurio.registry.request.ssl.key.password").example("${env:KEY_PASSWORD}");
     pub(super) const SSL_OTHER: Property<Option<String>> = Property::new("apicurio.registry.request.ssl.<option>")
         .text("Another option of Java's TLS, such as the type of a keystore.")
         .support(Support::Accepted { why: "Walferry detects the type of a keystore from its content" });
@@ -121,6 +119,7 @@ properties! {
         .text("Certificates, with the names of Apicurio 3.")
         .support(Support::Refused { hint: "write apicurio.registry.request.ssl.truststore.location and so on" });
     pub(super) const SERIALIZER: Property<Option<String>> = Property::new("apicurio.registry.converter.serializer")
+        .example("io.apicurio.registry.serde.avro.AvroKafkaSerializer")
         .text("Class that writes values. The converter determines it.")
         .support(Support::Except {
             values: &["io.apicurio.registry.utils.serde.AvroKafkaSerializer"],
@@ -129,6 +128,7 @@ properties! {
     pub(super) const DESERIALIZER: Property<Option<String>> = options::reading("apicurio.registry.converter.deserializer", "Class that \
                                                                                                                             reads values.");
     pub(super) const GLOBAL_ID_STRATEGY: Property<Option<String>> = Property::new("apicurio.registry.global-id")
+        .example("io.apicurio.registry.utils.serde.strategy.FindLatestIdStrategy")
         .text("How Apicurio 1 found a schema.")
         .support(Support::Except {
             values: &[
@@ -164,6 +164,12 @@ properties! {
     pub(super) const CACHE: Property<Option<String>> = options::tuning("schemas.cache.config", "Number of converted schemas that are \
                                                                                                 cached.");
     pub(super) const CACHE_SIZE: Property<Option<String>> = options::tuning("schemas.cache.size", "The same under another name.");
+    pub(super) const PROXY_HOST: Property<Option<String>> = options::proxy_host("apicurio.registry.proxy.host").example("proxy.example.com");
+    pub(super) const PROXY_PORT: Property<Option<u16>> = options::proxy_port("apicurio.registry.proxy.port").example("3128");
+    pub(super) const PROXY_USERNAME: Property<Option<String>> = Property::new("apicurio.registry.proxy.username").example("walferry")
+        .text("User name for this proxy.");
+    pub(super) const PROXY_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.proxy.password").example("${env:PROXY_PASSWORD}")
+        .text("Password for this proxy.");
     pub(super) const USE_HEADERS: Property<Option<String>> = Property::new("apicurio.registry.use.headers")
         .text("Not an option of the converter.")
         .support(Support::Elsewhere { is: "is not an option of Apicurio's converters", hint: "to choose whether ids are written into \
@@ -234,6 +240,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
         ),
         connect_timeout: Duration::from_secs(60),
         read_timeout: Duration::from_secs(60),
+        proxy: proxy(reader),
     };
     let (group, id, version) = (reader.get(&GROUP), reader.get(&ARTIFACT), reader.get(&VERSION));
     let register = reader.get(&AUTO_REGISTER_OF_IMAGE).unwrap_or_default() || reader.get(&AUTO_REGISTER);
@@ -254,7 +261,18 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
     };
     let is_key = role == Role::Key;
     let framing = framing(reader, api, is_key, encoding);
-    Link::new(settings, naming, lookup, framing, is_key)
+    let is_whole = reader.get(&DEREFERENCE).unwrap_or(api == Api::ApicurioV2);
+    Link::new(settings, naming, lookup, framing, is_key).splitting(!is_whole)
+}
+
+fn proxy(reader: &mut Reader<'_>) -> Option<Proxy> {
+    let (user, password) = (reader.get(&PROXY_USERNAME), reader.get(&PROXY_PASSWORD));
+    let proxy = options::proxy(reader, &PROXY_HOST, &PROXY_PORT)?;
+    Some(Proxy {
+        // As in Java, one of the two alone is no login.
+        login: user.zip(password),
+        ..proxy
+    })
 }
 
 /// The defaults of Apicurio's converters changed between 2 and 3.

@@ -10,7 +10,7 @@ use super::{Api, Auth, Framing, Link, Lookup, OAuth, RegistrySettings, Store, Tl
 use crate::Role;
 
 properties! {
-    pub(super) const URLS: Property<Vec<String>> = Property::new("schema.registry.url")
+    pub(super) const URLS: Property<Vec<String>> = Property::new("schema.registry.url").example("http://registry:8081")
         .required()
         .text("URL of the schema registry. Several URLs are tried in order. A URL may contain a user name and a password.");
     pub(super) const AUTO_REGISTER: Property<bool> = Property::new("auto.register.schemas")
@@ -48,20 +48,20 @@ properties! {
             values: &["SASL_INHERIT"],
             hint: "set basic.auth.credentials.source=USER_INFO and basic.auth.user.info",
         });
-    pub(super) const USER_INFO: Property<Option<Secret>> = Property::new("basic.auth.user.info")
+    pub(super) const USER_INFO: Property<Option<Secret>> = Property::new("basic.auth.user.info").example("${env:REGISTRY_LOGIN}")
         .text("User name and password, separated by a colon, if `basic.auth.credentials.source` is USER_INFO.");
-    pub(super) const OLD_USER_INFO: Property<Option<Secret>> = Property::new("schema.registry.basic.auth.user.info")
+    pub(super) const OLD_USER_INFO: Property<Option<Secret>> = Property::new("schema.registry.basic.auth.user.info").example("${env:REGISTRY_LOGIN}")
         .text("The former name of `basic.auth.user.info`.");
     pub(super) const BEARER_SOURCE: Property<Option<BearerSource>> = Property::new("bearer.auth.credentials.source")
         .text("Where a token comes from: `bearer.auth.token`, or OAuth client credentials. If it is not set, no token is sent.");
-    pub(super) const BEARER_TOKEN: Property<Option<Secret>> = Property::new("bearer.auth.token")
+    pub(super) const BEARER_TOKEN: Property<Option<Secret>> = Property::new("bearer.auth.token").example("${env:REGISTRY_TOKEN}")
         .text("The token, if `bearer.auth.credentials.source` is STATIC_TOKEN.");
-    pub(super) const TOKEN_URL: Property<Option<String>> = Property::new("bearer.auth.issuer.endpoint.url")
+    pub(super) const TOKEN_URL: Property<Option<String>> = Property::new("bearer.auth.issuer.endpoint.url").example("https://login.example.com/oauth2/token")
         .text("URL of the token endpoint, if `bearer.auth.credentials.source` is OAUTHBEARER.");
-    pub(super) const CLIENT_ID: Property<Option<String>> = Property::new("bearer.auth.client.id")
+    pub(super) const CLIENT_ID: Property<Option<String>> = Property::new("bearer.auth.client.id").example("walferry")
         .text("OAuth client id.");
-    pub(super) const CLIENT_SECRET: Property<Option<Secret>> = options::client_secret("bearer.auth.client.secret");
-    pub(super) const SCOPE: Property<Option<String>> = options::scope("bearer.auth.scope");
+    pub(super) const CLIENT_SECRET: Property<Option<Secret>> = options::client_secret("bearer.auth.client.secret").example("${env:CLIENT_SECRET}");
+    pub(super) const SCOPE: Property<Option<String>> = options::scope("bearer.auth.scope").example("registry");
     pub(super) const TOKEN_MARGIN: Property<Option<String>> = Property::new("bearer.auth.cache.expiry.buffer.seconds")
         .text("How long before its end a token is renewed.")
         .support(Support::Accepted { why: "Walferry renews a token 30 seconds before it ends" });
@@ -72,21 +72,21 @@ properties! {
         .text("Class that provides tokens.")
         .support(Support::Refused { hint: "set bearer.auth.credentials.source to STATIC_TOKEN or OAUTHBEARER: Walferry cannot load custom \
                                            classes" });
-    pub(super) const CLUSTER: Property<Option<String>> = Property::new("bearer.auth.logical.cluster")
+    pub(super) const CLUSTER: Property<Option<String>> = Property::new("bearer.auth.logical.cluster").example("lsrc-12345")
         .text("The registry's cluster, sent as the header `target-sr-cluster`.");
-    pub(super) const POOL: Property<Option<String>> = Property::new("bearer.auth.identity.pool.id")
+    pub(super) const POOL: Property<Option<String>> = Property::new("bearer.auth.identity.pool.id").example("pool-12345")
         .text("The identity pool, sent as the header `Confluent-Identity-Pool-Id`.");
-    pub(super) const HEADER: Property<Secret> = options::request_header("request.header.<name>");
-    pub(super) const TRUSTED: Property<Option<String>> = options::trusted("schema.registry.ssl.truststore.location");
-    pub(super) const TRUSTED_PASSWORD: Property<Option<Secret>> = options::store_password("schema.registry.ssl.truststore.password");
-    pub(super) const IDENTITY: Property<Option<String>> = options::identity("schema.registry.ssl.keystore.location");
-    pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = options::store_password("schema.registry.ssl.keystore.password");
-    pub(super) const KEY_PASSWORD: Property<Option<Secret>> = options::key_password("schema.registry.ssl.key.password");
-    pub(super) const TRUSTED_PEM: Property<Option<String>> = Property::new("schema.registry.ssl.truststore.certificates")
+    pub(super) const HEADER: Property<Secret> = options::request_header("request.header.<name>").example("request.header.X-Team=orders");
+    pub(super) const TRUSTED: Property<Option<String>> = options::trusted("schema.registry.ssl.truststore.location").example("/etc/walferry/registry-ca.pem");
+    pub(super) const TRUSTED_PASSWORD: Property<Option<Secret>> = options::store_password("schema.registry.ssl.truststore.password").example("${env:STORE_PASSWORD}");
+    pub(super) const IDENTITY: Property<Option<String>> = options::identity("schema.registry.ssl.keystore.location").example("/etc/walferry/client.p12");
+    pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = options::store_password("schema.registry.ssl.keystore.password").example("${env:STORE_PASSWORD}");
+    pub(super) const KEY_PASSWORD: Property<Option<Secret>> = options::key_password("schema.registry.ssl.key.password").example("${env:KEY_PASSWORD}");
+    pub(super) const TRUSTED_PEM: Property<Option<String>> = Property::new("schema.registry.ssl.truststore.certificates").example("${file:/etc/walferry/tls.properties:ca}")
         .text("The certificates themselves, as PEM, instead of a file.");
-    pub(super) const CHAIN_PEM: Property<Option<String>> = Property::new("schema.registry.ssl.keystore.certificate.chain")
+    pub(super) const CHAIN_PEM: Property<Option<String>> = Property::new("schema.registry.ssl.keystore.certificate.chain").example("${file:/etc/walferry/tls.properties:chain}")
         .text("The client certificate with its chain, as PEM, instead of a file.");
-    pub(super) const KEY_PEM: Property<Option<Secret>> = Property::new("schema.registry.ssl.keystore.key")
+    pub(super) const KEY_PEM: Property<Option<Secret>> = Property::new("schema.registry.ssl.keystore.key").example("${file:/etc/walferry/tls.properties:key}")
         .text("The key of the client certificate, as PEM.");
     pub(super) const NO_HOST_CHECK: Property<String> = Property::new("schema.registry.ssl.endpoint.identification.algorithm")
         .default("https")
@@ -101,12 +101,13 @@ properties! {
     pub(super) const READ_TIMEOUT: Property<Duration> = Property::new("http.read.timeout.ms")
         .default("60000")
         .text("Time limit for an answer of the registry.");
-    pub(super) const ID_SERIALIZER: Property<String> = Property::new("<part>.schema.id.serializer")
-        .text("Where the id is written in a record.")
-        .support(Support::Except {
-            values: &["io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"],
-            hint: "remove it: the id is written before the value, where every consumer finds it",
-        });
+    pub(super) const KEY_ID_SERIALIZER: Property<IdSerializer> = Property::new("key.schema.id.serializer")
+        .default("io.confluent.kafka.serializers.schema.id.PrefixSchemaIdSerializer")
+        .text("Where a record contains the id of the key's schema: as a number before the key, or as a GUID in the header \
+               `__key_schema_id`. The registry must have GUIDs, as Confluent's has from version 8.0.");
+    pub(super) const VALUE_ID_SERIALIZER: Property<IdSerializer> = Property::new("value.schema.id.serializer")
+        .default("io.confluent.kafka.serializers.schema.id.PrefixSchemaIdSerializer")
+        .text("The same for the value's schema, with the header `__value_schema_id`.");
     pub(super) const METADATA: Property<Option<String>> = Property::new("use.latest.with.metadata")
         .text("Uses the newest version with this metadata.")
         .support(Support::Refused { hint: "set use.latest.version=true or use.schema.id" });
@@ -117,12 +118,8 @@ properties! {
         .text("Class that determines the context of a subject.")
         .default("io.confluent.kafka.serializers.context.NullContextNameStrategy")
         .support(Support::Refused { hint: "put the context into the URL: http://registry:8081/contexts/.name" });
-    pub(super) const PROXY_HOST: Property<Option<String>> = Property::new("proxy.host")
-        .text("A proxy in front of the registry.")
-        .support(Support::Refused { hint: "set schema.registry.url to a URL that is reachable without a proxy" });
-    pub(super) const PROXY_PORT: Property<Option<String>> = Property::new("proxy.port")
-        .text("Port of this proxy.")
-        .support(Support::Refused { hint: "set schema.registry.url to a URL that is reachable without a proxy" });
+    pub(super) const PROXY_HOST: Property<Option<String>> = options::proxy_host("proxy.host").example("proxy.example.com");
+    pub(super) const PROXY_PORT: Property<Option<u16>> = options::proxy_port("proxy.port").example("3128");
     pub(super) const MAX_SCHEMAS: Property<Option<String>> = options::tuning("max.schemas.per.subject", "Number of schemas of a subject \
                                                                                                          that the Java client caches.");
     pub(super) const CACHE: Property<Option<String>> = options::tuning("schemas.cache.config", "Number of converted schemas that are \
@@ -152,6 +149,17 @@ properties! {
         .default("false")
         .text("Whether a new version inherits the tags of the previous one.")
         .support(Support::Refused { hint: "remove it, or keep this connector on Kafka Connect" });
+}
+
+walferry_config::choices! {
+    /// `key.schema.id.serializer` and `value.schema.id.serializer`.
+    pub(super) enum IdSerializer {
+        /// A number before the key or value.
+        #[default]
+        Prefix = "io.confluent.kafka.serializers.schema.id.PrefixSchemaIdSerializer",
+        /// A GUID in a header.
+        Header = "io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer",
+    }
 }
 
 walferry_config::choices! {
@@ -197,6 +205,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
         tls: tls(reader),
         connect_timeout: reader.get(&CONNECT_TIMEOUT),
         read_timeout: reader.get(&READ_TIMEOUT),
+        proxy: options::proxy(reader, &PROXY_HOST, &PROXY_PORT),
     };
     let normalize = reader.get(&NORMALIZE);
     let id = reader.get(&USE_ID);
@@ -219,9 +228,15 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
     let (key, value) = (reader.get(&KEY_NAMING), reader.get(&VALUE_NAMING));
     let is_key = role == Role::Key;
     let naming = Naming::Confluent(if is_key { key } else { value });
-    let framing = Framing::Prefix {
-        wide: false,
-        id: Id::Content,
+    let (key, value) = (reader.get(&KEY_ID_SERIALIZER), reader.get(&VALUE_ID_SERIALIZER));
+    let framing = match if is_key { key } else { value } {
+        IdSerializer::Prefix => Framing::Prefix {
+            wide: false,
+            id: Id::Content,
+        },
+        IdSerializer::Header => Framing::Guid {
+            name: if is_key { "__key_schema_id" } else { "__value_schema_id" },
+        },
     };
     Link::new(settings, naming, lookup, framing, is_key)
 }

@@ -2,6 +2,7 @@
 
 use super::Ids;
 use crate::AddedHeaders;
+use crate::error::Problem;
 
 /// How a record tells its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,10 +20,18 @@ pub(crate) enum Framing {
         id: Id,
         /// Name and value of the header that tells how the value is encoded.
         encoding: Option<(&'static str, &'static str)>,
-        /// Whether the id would have eight bytes where it stood in front of the value.
+        /// Whether the id has eight bytes when it is written before the value instead.
         wide: bool,
     },
+    /// A header with the schema's GUID, as Confluent's converters write it.
+    Guid {
+        /// Name of the header.
+        name: &'static str,
+    },
 }
+
+/// The first byte of a header with a GUID. A number has 0 there.
+const GUID_FOLLOWS: u8 = 1;
 
 /// Which id is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,33 +41,59 @@ pub(crate) enum Id {
 }
 
 impl Framing {
-    /// The same where there are no headers to put the id into.
+    /// The framing for places without headers: the id is written before the value.
     pub(crate) fn in_front(self) -> Self {
         match self {
             Self::Headers { id, wide, .. } => Self::Prefix { wide, id },
-            prefix => prefix,
+            Self::Guid { .. } => Self::Prefix {
+                wide: false,
+                id: Id::Content,
+            },
+            prefix @ Self::Prefix { .. } => prefix,
         }
     }
 
-    /// Appends what stands in front of the value, or adds the headers. Headers stand on a record only where it has a value.
-    pub(crate) fn write(&self, ids: Ids, out: &mut Vec<u8>, added: &mut AddedHeaders) {
+    /// Appends what stands in front of the value, or adds the headers. Headers stand on a record only where it has a value. `behind` is
+    /// what follows the id, wherever the id stands.
+    ///
+    /// # Errors
+    /// When the registry has not told the id that is written.
+    pub(crate) fn write(
+        &self,
+        ids: Ids,
+        behind: &[u8],
+        out: &mut Vec<u8>,
+        added: &mut AddedHeaders,
+    ) -> Result<(), Problem> {
         match self {
             Self::Prefix { wide: false, id } => {
                 out.push(0);
                 // Java's `(int) id`.
                 out.extend_from_slice(&(id.of(ids) as i32).to_be_bytes());
+                out.extend_from_slice(behind);
             }
             Self::Prefix { wide: true, id } => {
                 out.push(0);
                 out.extend_from_slice(&id.of(ids).to_be_bytes());
+                out.extend_from_slice(behind);
+            }
+            Self::Guid { name } => {
+                let guid = ids.guid.ok_or(Problem::NoGuid)?;
+                let mut value = Vec::with_capacity(1 + guid.len() + behind.len());
+                value.push(GUID_FOLLOWS);
+                value.extend_from_slice(&guid);
+                value.extend_from_slice(behind);
+                added.add(name, &value);
             }
             Self::Headers { name, id, encoding, .. } => {
                 added.add(name, &id.of(ids).to_be_bytes());
                 if let Some((name, value)) = encoding {
                     added.add(name, value.as_bytes());
                 }
+                out.extend_from_slice(behind);
             }
         }
+        Ok(())
     }
 }
 
@@ -80,10 +115,13 @@ mod tests {
         let ids = Ids {
             content: 5,
             global: 258,
+            guid: Some(*b"0123456789abcdef"),
         };
         let written = |framing: Framing| {
             let (mut out, mut added) = (Vec::new(), AddedHeaders::default());
-            framing.write(ids, &mut out, &mut added);
+            let written = framing.write(ids, &[9], &mut out, &mut added);
+            assert_eq!(written, Ok(()));
+            assert_eq!(out.pop(), (!matches!(framing, Framing::Guid { .. })).then_some(9));
             let added: Vec<_> = added
                 .iter()
                 .map(|(name, value)| (name.to_owned(), value.to_vec()))
@@ -108,5 +146,28 @@ mod tests {
                 ("apicurio.value.encoding".to_owned(), b"BINARY".to_vec()),
             ]
         );
+        let (out, added) = written(Framing::Guid {
+            name: "__value_schema_id",
+        });
+        assert!(out.is_empty());
+        assert_eq!(
+            added,
+            [("__value_schema_id".to_owned(), b"\x010123456789abcdef\x09".to_vec())]
+        );
+    }
+
+    #[test]
+    fn a_guid_that_the_registry_does_not_tell_is_not_made_up() {
+        let ids = Ids {
+            content: 5,
+            global: 5,
+            guid: None,
+        };
+        let (mut out, mut added) = (Vec::new(), AddedHeaders::default());
+        let framing = Framing::Guid {
+            name: "__key_schema_id",
+        };
+        assert_eq!(framing.write(ids, &[], &mut out, &mut added), Err(Problem::NoGuid));
+        assert!(out.is_empty() && added.is_empty());
     }
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::naming::Naming;
-use super::{Answer, Framing, Ids, Kind, Lookup, Registry, RegistrySettings, Request, TypeName};
-use crate::AddedHeaders;
+use super::{Answer, Framing, Ids, Kind, Lookup, Reference, Registry, RegistrySettings, Request, TypeName};
 use crate::error::Problem;
+use crate::{AddedHeaders, Encoded};
 
 /// A converter's way to its registry.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub(crate) struct Link {
     pub(super) lookup: Lookup,
     pub(super) framing: Framing,
     pub(super) is_key: bool,
+    /// Whether types within a schema are schemas of their own.
+    splits: bool,
     pub(super) registry: Option<Arc<dyn Registry>>,
     added: AddedHeaders,
 }
@@ -33,7 +35,7 @@ pub(crate) struct Slots {
 struct Slot {
     topic: Box<str>,
     request: Request,
-    /// The ids, and the generation that they are of.
+    /// The ids, and the generation of the registry that they belong to.
     ids: Option<(Ids, u64)>,
 }
 
@@ -42,6 +44,19 @@ pub(crate) struct Described<'a> {
     pub(crate) kind: Kind,
     pub(crate) text: &'a str,
     pub(crate) record: Option<&'a TypeName>,
+    /// What stands behind the id: for Protobuf, which message of the schema the value is.
+    pub(crate) behind: &'a [u8],
+    /// The types that the text only names.
+    pub(crate) references: &'a [Referenced],
+}
+
+/// A type that a schema only names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Referenced {
+    pub(crate) name: TypeName,
+    pub(crate) text: String,
+    /// The types that this text only names.
+    pub(crate) references: Vec<Referenced>,
 }
 
 impl Link {
@@ -58,6 +73,7 @@ impl Link {
             lookup,
             framing,
             is_key,
+            splits: false,
             registry: None,
             added: AddedHeaders::default(),
         }
@@ -66,6 +82,16 @@ impl Link {
     /// Puts the id in front of the value, whatever the options say: there are no headers.
     pub(crate) fn in_front(&mut self) {
         self.framing = self.framing.clone().in_front();
+    }
+
+    /// Registers the types within a schema as schemas of their own.
+    pub(super) fn splitting(self, splits: bool) -> Self {
+        Self { splits, ..self }
+    }
+
+    /// Whether types within a schema are schemas of their own. A version that the registry chooses is compared as a whole.
+    pub(crate) const fn splits(&self) -> bool {
+        self.splits && matches!(self.lookup, Lookup::Register { .. } | Lookup::Find { .. })
     }
 
     /// Connects it with the client.
@@ -95,8 +121,15 @@ impl Link {
         out: &mut Vec<u8>,
     ) -> Result<(), Problem> {
         let ids = self.ids(slots, topic, schema)?;
-        self.framing.write(ids, out, &mut self.added);
-        Ok(())
+        self.framing.write(ids, schema.behind, out, &mut self.added)
+    }
+
+    /// What was made of a value that was written.
+    pub(crate) fn encoded(&self) -> Encoded {
+        match self.added.is_empty() {
+            true => Encoded::Bytes,
+            false => Encoded::BytesWithHeaders,
+        }
     }
 
     /// The ids of a schema for a topic.
@@ -131,7 +164,24 @@ impl Link {
             kind: schema.kind,
             schema: schema.text.to_owned(),
             lookup: self.lookup.clone(),
+            references: self.references(topic, schema.references)?,
         })
+    }
+
+    /// The group follows from the strategy, the artifact is named after the type.
+    fn references(&self, topic: &str, referenced: &[Referenced]) -> Result<Vec<Reference>, Problem> {
+        let reference = |referenced: &Referenced| {
+            let name = referenced.name.full();
+            let mut subject = self.naming.subject(topic, self.is_key, Some(&referenced.name))?;
+            subject.id.clone_from(&name);
+            Ok(Reference {
+                name,
+                subject,
+                schema: referenced.text.clone(),
+                references: self.references(topic, &referenced.references)?,
+            })
+        };
+        referenced.iter().map(reference).collect()
     }
 }
 

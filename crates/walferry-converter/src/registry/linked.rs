@@ -40,3 +40,67 @@ impl<C: Linked> Converter for C {
         self.link_mut().attach(connect);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Unasked;
+    use crate::{Role, converter};
+    use walferry_config::Options;
+    use walferry_record::{Field, Schema, Struct, Value};
+
+    /// The bytes of a key or value, and the headers that are added.
+    fn written(class: &str, role: Role, options: &[(&str, &str)]) -> (Vec<u8>, Vec<(String, Vec<u8>)>) {
+        let mut all = Options::new("value.converter.", Default::default());
+        all.set("schema.registry.url", "http://registry:8081");
+        options.iter().for_each(|(name, value)| all.set(*name, *value));
+        let (converter, findings) = converter(class, role, &all);
+        let mut converter = converter.unwrap_or_else(|| panic!("{findings:?}"));
+        converter.attach(&mut |_| Arc::new(Unasked));
+        let schema = Schema::structure(vec![Field::new("id", Schema::int32().build())])
+            .named("Row")
+            .build();
+        let value = Value::Struct(Struct::new(schema.clone(), vec![Value::Int32(7)]));
+        let part = if role == Role::Key { Part::Key } else { Part::Value };
+        let mut out = Vec::new();
+        let encoded = converter.encode("t", part, &Typed::new(schema, value), &mut out);
+        let added = converter.added_headers();
+        let expected = match added.is_empty() {
+            true => Encoded::Bytes,
+            false => Encoded::BytesWithHeaders,
+        };
+        assert_eq!(encoded.expect("the value fits"), expected);
+        let added = added.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        (out, added.collect())
+    }
+
+    /// `SchemaId.guidToBytes` of Confluent 8: a one, the GUID, and for Protobuf which message of the schema it is.
+    #[test]
+    fn a_guid_stands_in_a_header_and_nothing_in_front_of_the_value() {
+        let serializer = "io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer";
+        for (class, index) in [
+            ("io.confluent.connect.avro.AvroConverter", &[][..]),
+            ("io.confluent.connect.json.JsonSchemaConverter", &[]),
+            ("io.confluent.connect.protobuf.ProtobufConverter", &[0]),
+        ] {
+            for (role, option, header) in [
+                (Role::Key, "key.schema.id.serializer", "__key_schema_id"),
+                (Role::Value, "value.schema.id.serializer", "__value_schema_id"),
+            ] {
+                let (plain, none) = written(class, role, &[]);
+                assert_eq!(none, []);
+                let (bare, added) = written(class, role, &[(option, serializer)]);
+                assert_eq!(plain, [&[0; 5], index, &bare].concat(), "{class}");
+                let value = [&[1][..], &[0; 16], index].concat();
+                assert_eq!(added, [(header.to_owned(), value)], "{class}");
+            }
+        }
+        // The option of keys says nothing about values.
+        let (_, added) = written(
+            "io.confluent.connect.avro.AvroConverter",
+            Role::Value,
+            &[("key.schema.id.serializer", serializer)],
+        );
+        assert_eq!(added, []);
+    }
+}

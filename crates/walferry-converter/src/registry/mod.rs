@@ -18,17 +18,17 @@ use walferry_record::Wait;
 pub(crate) use apicurio::{DECLARATIONS as APICURIO, FRAMING as APICURIO_FRAMING, link as apicurio_link};
 pub(crate) use confluent::{DECLARATIONS as CONFLUENT, link as confluent_link};
 pub(crate) use framing::Framing;
-pub(crate) use link::{Described, Link, Slots};
+pub(crate) use link::{Described, Link, Referenced, Slots};
 pub(crate) use linked::Linked;
 pub(crate) use naming::TypeName;
-pub use settings::{Api, Auth, OAuth, RegistrySettings, Store, Tls};
+pub use settings::{Api, Auth, OAuth, Proxy, RegistrySettings, Store, Tls};
 
 /// A schema registry, as converters see it. It answers at once.
 pub trait Registry: Send + Sync + fmt::Debug {
-    /// The ids of a schema. Those that are not known yet are asked for, and the answer is a wait that ends when they have come.
+    /// The ids of a schema. If they are not known yet, requests them and returns a wait, which ends when they have arrived.
     fn ids(&self, request: &Request) -> Answer;
 
-    /// Changes when ids that were handed out before may no longer be right: the registry has lost them.
+    /// Changes when the registry has lost schemas, so that ids returned before may be wrong.
     fn generation(&self) -> u64;
 }
 
@@ -38,7 +38,11 @@ pub struct Unasked;
 
 impl Registry for Unasked {
     fn ids(&self, _request: &Request) -> Answer {
-        Answer::Known(Ids { content: 0, global: 0 })
+        Answer::Known(Ids {
+            content: 0,
+            global: 0,
+            guid: Some(Guid::default()),
+        })
     }
 
     fn generation(&self) -> u64 {
@@ -64,9 +68,14 @@ pub struct Ids {
     pub content: i64,
     /// Of this version of this artifact: Apicurio's `globalId`. With Confluent's interface there is one id.
     pub global: i64,
+    /// The same in every registry, because it is computed from the schema. Only newer registries of Confluent tell it.
+    pub guid: Option<Guid>,
 }
 
-/// Why a registry gives no id, which another try would not change.
+/// A schema's id of sixteen bytes.
+pub type Guid = [u8; 16];
+
+/// Why a registry returns no id. The same request would be refused again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// What the registry says, without a full stop.
@@ -84,8 +93,23 @@ pub struct Request {
     pub kind: Kind,
     /// Its text.
     pub schema: String,
-    /// What is done where the registry does not have it, and which version is meant.
+    /// What to do if the registry does not have the schema, and which version to use.
     pub lookup: Lookup,
+    /// The types that the text only names. Each is a schema of its own, and belongs into the registry before this one.
+    pub references: Vec<Reference>,
+}
+
+/// A type that a schema refers to by name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// Its full name, as it stands in the text that refers to it.
+    pub name: String,
+    /// Where it belongs.
+    pub subject: Subject,
+    /// Its text.
+    pub schema: String,
+    /// The types that this text only names.
+    pub references: Vec<Reference>,
 }
 
 /// Where a schema belongs.

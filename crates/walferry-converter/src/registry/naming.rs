@@ -54,7 +54,7 @@ pub(crate) struct TypeName {
 }
 
 impl TypeName {
-    fn full(&self) -> String {
+    pub(super) fn full(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{namespace}.{}", self.name),
             None => self.name.clone(),

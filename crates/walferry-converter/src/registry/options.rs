@@ -2,7 +2,7 @@
 
 use walferry_config::{Property, Reader, Secret, Support};
 
-use super::{Store, Tls};
+use super::{Proxy, Store, Tls};
 
 const TUNING: &str =
     "Walferry requests the id of each schema once and keeps it, and retries until the registry answers";
@@ -52,6 +52,42 @@ pub(super) const fn scope(name: &'static str) -> Property<Option<String>> {
 
 pub(super) const fn request_header(name: &'static str) -> Property<Secret> {
     Property::new(name).text("Header that is added to each request to the registry.")
+}
+
+pub(super) const fn proxy_host(name: &'static str) -> Property<Option<String>> {
+    Property::new(name).text(
+        "Host of an HTTP proxy through which the registry is reached. Walferry asks the proxy for a connection to the registry (`CONNECT`), \
+         with `http://` URLs, too.",
+    )
+}
+
+pub(super) const fn proxy_port(name: &'static str) -> Property<Option<u16>> {
+    Property::new(name).text("Port of this proxy.")
+}
+
+/// The proxy, if it is fully given. As in Java, a host without a port counts for nothing.
+pub(super) fn proxy(
+    reader: &mut Reader<'_>,
+    host: &Property<Option<String>>,
+    port: &Property<Option<u16>>,
+) -> Option<Proxy> {
+    let (given_host, given_port) = (reader.get(host), reader.get(port));
+    match (given_host.filter(|host| !host.trim().is_empty()), given_port) {
+        (Some(text), Some(port)) => {
+            let host = text.trim().trim_start_matches("http://").trim_end_matches('/');
+            Some(Proxy {
+                host: host.to_owned(),
+                port,
+                login: None,
+            })
+        }
+        (Some(_), None) => {
+            let what = format!("has no effect without {}, as with the Java converter", port.name());
+            reader.note(host.name(), what);
+            None
+        }
+        (None, _) => None,
+    }
 }
 
 /// The headers of each request.

@@ -32,6 +32,19 @@ pub struct RegistrySettings {
     pub connect_timeout: Duration,
     /// How long an answer may take.
     pub read_timeout: Duration,
+    /// Through which proxy the registry is reached.
+    pub proxy: Option<Proxy>,
+}
+
+/// An HTTP proxy in front of a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proxy {
+    /// Its host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Name and password with which the client logs in to the proxy.
+    pub login: Option<(String, Secret)>,
 }
 
 /// How a client logs in.

@@ -14,6 +14,7 @@ use crate::{
         sink::{Outgoing, RecordOrigin, Sink},
     },
     failure::Failure,
+    message_type::MessageType,
     position::Position,
     stage::Stage,
     status::Status,
@@ -63,7 +64,7 @@ pub(crate) struct Reservation {
     index: usize,
     pub(crate) table: String,
     pub(crate) position: Position,
-    pub(crate) message: &'static str,
+    pub(crate) message: MessageType,
 }
 
 /// Name and value of a header. `None` is a null value.
@@ -148,7 +149,7 @@ impl Batch {
     }
 
     /// Completes the record whose bytes and headers were written since `mark`.
-    pub(crate) fn record(&mut self, mark: Checkpoint, parts: Parts, position: Position, message: &'static str) {
+    pub(crate) fn record(&mut self, mark: Checkpoint, parts: Parts, position: Position, message: MessageType) {
         let Parts {
             topic,
             table,
@@ -183,7 +184,7 @@ impl Batch {
         &mut self,
         table: &str,
         position: Position,
-        message: &'static str,
+        message: MessageType,
         held: impl FnOnce(Reservation) -> HeldRecord,
     ) {
         let place = Reservation {
@@ -449,7 +450,7 @@ mod tests {
     fn sent(batch: &mut Batch, topic: &str) {
         let mark = batch.mark();
         let parts = parts(batch, topic);
-        batch.record(mark, parts, Position::default(), "INSERT");
+        batch.record(mark, parts, Position::default(), MessageType::Insert);
     }
 
     fn parts(batch: &mut Batch, topic: &str) -> Parts {
@@ -475,15 +476,17 @@ mod tests {
         let wait = Wait::new(Need::SchemaId {
             subject: topic.to_owned(),
         });
-        batch.hold("public.t", Position::default(), "INSERT", |place| HeldRecord {
-            place,
-            record,
-            step: None,
-            stage: Stage::ValueConverter,
-            wait,
-            in_transaction: None,
-            aside: None,
-            rows: Vec::new(),
+        batch.hold("public.t", Position::default(), MessageType::Insert, |place| {
+            HeldRecord {
+                place,
+                record,
+                step: None,
+                stage: Stage::ValueConverter,
+                wait,
+                in_transaction: None,
+                aside: None,
+                rows: Vec::new(),
+            }
         });
     }
 

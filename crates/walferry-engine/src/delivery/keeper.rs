@@ -178,6 +178,7 @@ impl<L: Listener> Keeper<'_, L> {
             code = failure.code(),
             error.kind = failure.kind.as_str(),
             error = %failure,
+            hint = failure.hint(),
             pause_ms = pause.as_millis() as u64,
             "the offset could not be stored; retrying after a pause while delivery continues"
         );
@@ -196,20 +197,21 @@ impl<L: Listener> Keeper<'_, L> {
         let chunks = self.progress.chunks();
         self.listener.delivered(delivered.offset(), chunks);
         let offset = &delivered.offset().connect;
-        counters.delivered_chunks.fetch_add(chunks, Relaxed);
+        self.status.parts_delivered(chunks);
         counters
             .delivered_lsn
             .fetch_max(offset.lsn_proc.unwrap_or_default(), Relaxed);
         counters
             .delivered_commit_us
             .fetch_max(offset.ts_usec.unwrap_or_default(), Relaxed);
-        let tells_of_slot = !delivered.offset().is_beginning();
+        let (tells_of_slot, signals) = (!delivered.offset().is_beginning(), delivered.signals());
         let stored = delivered.save(store).await.inspect_err(|failure| {
             self.progress.not_stored();
             if failure.disposition == Disposition::Retry {
                 self.status.set_store(Some(failure.clone()));
             }
         })?;
+        self.status.signals.store(signals);
         if self.status.set_store(None).is_some() {
             info!(lsn.stored = %stored.confirmable(), "the offset is stored again");
         }
@@ -259,6 +261,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
+    use crate::message_type::MessageType;
     use crate::{delivery::progress::StreamStep, position::Position};
 
     /// A listener that ignores everything.
@@ -339,7 +342,7 @@ mod tests {
                     lsn: Lsn(n),
                     ..Position::default()
                 },
-                message: "INSERT",
+                message: MessageType::Insert,
                 last: true,
                 bytes: 1,
             };

@@ -30,6 +30,7 @@ use crate::{
 pub struct Delivered {
     offset: StoredOffset,
     processed: Lsn,
+    signals: u64,
 }
 
 /// The offset of this position is durable. Only [`Delivered::save`] makes one.
@@ -58,6 +59,11 @@ impl Delivered {
             history.furthest = history.furthest.max(server_end);
         }
         self
+    }
+
+    /// The ticket of the last signal whose effect is in this offset.
+    pub(crate) const fn signals(&self) -> u64 {
+        self.signals
     }
 
     /// The offset to be stored.
@@ -313,6 +319,7 @@ impl Progress {
         (unstored > Unstored::Nothing).then(|| Delivered {
             offset: account.stored_form(),
             processed: account.processed(),
+            signals: account.signals,
         })
     }
 
@@ -399,6 +406,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message_type::MessageType;
 
     #[test]
     fn acknowledged_records_behind_one_that_is_stuck_take_room() {
@@ -406,7 +414,7 @@ mod tests {
         let progress = Progress::new(StoredOffset::default(), LIMIT);
         let record = StreamStep::Record {
             position: Position::default(),
-            message: "INSERT",
+            message: MessageType::Insert,
             last: true,
             bytes: 300,
         };
@@ -429,7 +437,7 @@ mod tests {
             lsn: Lsn(0),
             ordinal: 0,
         },
-        message: "INSERT",
+        message: MessageType::Insert,
         last: true,
         bytes: 300,
     };
@@ -514,7 +522,7 @@ mod tests {
                 lsn: Lsn(end.0 - 50 + u64::from(record)),
                 ordinal: 0,
             },
-            message: "INSERT",
+            message: MessageType::Insert,
             last: true,
             bytes: 300,
         }));
@@ -610,7 +618,7 @@ mod tests {
         assert_eq!(progress.shown(), (Lsn(100), 0));
         let record = StreamStep::Record {
             position: Position::default(),
-            message: "INSERT",
+            message: MessageType::Insert,
             last: true,
             bytes: 300,
         };

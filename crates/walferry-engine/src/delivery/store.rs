@@ -20,6 +20,10 @@ use crate::{
 };
 
 /// Stores the offset of one connector. `walferry-offset` has the stores that need no Kafka.
+///
+/// # Errors
+/// Each method returns a [`Failure`] if the store cannot be read or written, is damaged, or belongs to another connector or process. Its
+/// disposition says whether another try may help.
 pub trait OffsetStore: Send + 'static {
     /// The offset that was written last, or `None` if none was ever written. A damaged or foreign store is a failure,
     /// never `None`.

@@ -88,8 +88,9 @@ pub(crate) fn not_there_yet(slot: &str, found: &Inspection, stored: &StoredOffse
                  {before}: another server was promoted, or a backup was restored, and the slot does not exist there yet"
             ),
             format!(
-                "{} If that is not possible, changes after the stored offset can no longer be read: run `walferry offsets reset`, and \
-                 read all rows again with `snapshot.mode=initial`",
+                "{} If that is not possible, changes after the stored offset can no longer be read: run `walferry offsets reset` (if the \
+                 offset is in Connect's topics: PUT /connectors/NAME/stop, then DELETE /connectors/NAME/offsets), and read all rows again \
+                 with `snapshot.mode=initial`",
                 bring(slot)
             ),
         )
@@ -131,7 +132,10 @@ pub(crate) fn went_back(furthest: Lsn, found: &Inspection) -> Option<Failure> {
 }
 
 const CHOICES: &str = "Otherwise read all rows again (`walferry offsets reset`, `snapshot.mode=initial`), or accept this server: after \
-                       `walferry offsets accept-history`, the next start continues from the slot's position";
+                       `walferry offsets accept-history`, the next start continues from the slot's position. If the offset is in \
+                       Connect's topics, neither command finds it: send PUT /connectors/NAME/stop and DELETE \
+                       /connectors/NAME/offsets, then set `snapshot.mode` (`initial` reads all rows again, `no_data` continues from the \
+                       slot's position) and resume the connector";
 
 /// A transaction that had to come in the stream did not come.
 pub(crate) fn missed(missed: &Missed, stored: &Positions) -> Failure {

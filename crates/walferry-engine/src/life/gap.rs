@@ -106,7 +106,7 @@ where
             let finding = match self.find_gap(&failure, gaps).await {
                 Ok(finding) => finding,
                 Err(other) => {
-                    warn!(code = other.code(), error.kind = other.kind.as_str(), error = %other, "the gap could not be examined; retrying");
+                    warn!(code = other.code(), error.kind = other.kind.as_str(), error = %other, hint = other.hint(), "the gap could not be examined; retrying");
                     self.status.set_phase(status::Phase::Waiting(failure));
                     self.wait_for_choice(pause).await;
                     return Ok(());

@@ -139,7 +139,6 @@ impl<K: Sink> Work<K> {
             .counters
             .received_bytes
             .fetch_add(chunk.bytes.len() as u64, Relaxed);
-        self.pipeline.report(&self.status);
         self.deliver(batch)
     }
 
@@ -189,7 +188,7 @@ impl<K: Sink> Work<K> {
             }
             let failure = awaited(wait);
             if self.status.set_awaited(Some(failure.clone())).as_ref() != Some(&failure) {
-                warn!(code = failure.code(), reason = %failure, "a record and everything after it are waiting");
+                warn!(code = failure.code(), reason = %failure, hint = failure.hint(), "a record and everything after it are waiting");
             }
         }
         Waited::ForIt
@@ -197,6 +196,8 @@ impl<K: Sink> Work<K> {
 
     /// Gives the batch to the producer once there is room. Returns whether to continue.
     fn deliver(&mut self, batch: &mut Batch) -> Result<bool, Failure> {
+        // First of all: what is told of relations that are not captured must be known before a position behind them is confirmed.
+        self.pipeline.report(&self.status);
         let (progress, mut waits) = (&self.progress, false);
         self.sink
             .before_waiting(&mut || progress.has_room(std::mem::replace(&mut waits, true)));

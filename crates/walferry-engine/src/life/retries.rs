@@ -63,6 +63,7 @@ impl Retries {
             code = failure.code(),
             error.kind = failure.kind.as_str(),
             error = failure.for_log(),
+            hint = failure.hint(),
             pause_ms = pause.as_millis() as u64,
             "retrying after a pause"
         );

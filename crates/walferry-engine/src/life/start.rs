@@ -165,7 +165,8 @@ fn is_on_server(found: &Inspection, stored: &StoredOffset, from: Lsn) -> Result<
                 found.system_id
             ),
             "set `database.hostname` to the server that the offset belongs to; for a new server, start with another `--data-dir`, or \
-             remove the offset with `walferry offsets reset` and choose a `snapshot.mode`",
+             remove the offset with `walferry offsets reset` (in Connect's topics: DELETE /connectors/NAME/offsets) and choose a \
+             `snapshot.mode`",
         ));
     }
     went_back(from, found).map_or(Ok(()), Err)

@@ -117,6 +117,34 @@ impl Supervisor {
         let _ = self.want(&name, wanted);
     }
 
+    /// Gives a connector another status and another body, because its configuration has changed. The new status is shown from the call
+    /// on. The present run ends in order, and the next run is one of the new body. A connector that is to be stopped stays stopped. One
+    /// that has failed starts again.
+    ///
+    /// # Errors
+    /// There is no connector of this name.
+    pub fn replace(&self, status: Arc<Status>, body: Body) -> Result<(), UnknownConnector> {
+        let mut connectors = self.lock();
+        let named = |connector: &&mut Supervised| connector.status.name == status.name;
+        let Some(connector) = connectors.iter_mut().find(named) else {
+            return Err(UnknownConnector(status.name.clone()));
+        };
+        (connector.status, connector.body) = (status, body);
+        if connector.machine.target() == Target::Stopped {
+            connector.status.set_phase(Phase::Stopped);
+            return Ok(());
+        }
+        if self.is_closed() {
+            return Ok(());
+        }
+        match connector.machine.restart() {
+            // The new status shows a connector that starts, not one that ends.
+            Action::Restart => drop(connector.target.send_replace(Target::Stopped)),
+            action => self.act(connector, action),
+        }
+        Ok(())
+    }
+
     /// Whether a run of the connector is under way, including one that is ending.
     pub fn runs(&self, name: &str) -> bool {
         let connectors = self.lock();
@@ -267,7 +295,7 @@ impl Supervisor {
             let _span = error_span!("run", connector = status.name).entered();
             let result = catch_unwind(AssertUnwindSafe(|| body(target))).unwrap_or_else(|_| {
                 let failure = panicked();
-                error!(code = failure.code(), error.kind = failure.kind.as_str(), error = %failure, "the connector has failed");
+                error!(code = failure.code(), error.kind = failure.kind.as_str(), error = %failure, hint = failure.hint(), "the connector has failed");
                 status.set_phase(Phase::Failed(failure.clone()));
                 Err(failure)
             });
@@ -544,6 +572,48 @@ mod tests {
             assert!(!supervisor.runs("a") && !supervisor.runs("late"));
             assert_eq!((runs.load(Relaxed), late_runs.load(Relaxed)), (1, 0));
         }
+    }
+
+    #[tokio::test]
+    async fn a_connector_with_a_new_configuration_is_shown_as_starting_until_it_runs() {
+        let supervisor = Supervisor::default();
+        let (old, body, runs, may_end) = lingering("a");
+        supervisor.add(old.clone(), body);
+        while runs.load(Relaxed) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        old.set_phase(Phase::Streaming);
+        let new = Work::new("a");
+        supervisor.replace(new.status.clone(), new.body()).unwrap();
+        let shown = supervisor.statuses();
+        assert!(shown.len() == 1 && Arc::ptr_eq(&shown[0], &new.status));
+        assert_eq!(new.status.phase(), Phase::Starting);
+        // The old run delivers what it has read. Only then the new one begins.
+        assert_eq!((runs.load(Relaxed), new.runs.load(Relaxed)), (1, 0));
+        may_end.send_replace(true);
+        new.comes_to(|phase| *phase == Phase::Streaming);
+        assert_eq!((runs.load(Relaxed), new.runs.load(Relaxed)), (1, 1));
+
+        // One that has failed starts again with its new configuration.
+        *new.fails.lock().unwrap() = Some("gone");
+        supervisor.failure("a").await;
+        let newer = Work::new("a");
+        supervisor.replace(newer.status.clone(), newer.body()).unwrap();
+        newer.comes_to(|phase| *phase == Phase::Streaming);
+
+        // One that is stopped stays so.
+        supervisor.stop("a").unwrap();
+        newer.comes_to(|phase| *phase == Phase::Stopped);
+        let newest = Work::new("a");
+        supervisor.replace(newest.status.clone(), newest.body()).unwrap();
+        assert_eq!(newest.status.phase(), Phase::Stopped);
+        assert_eq!(supervisor.stop_all().await, Ok(()));
+        assert_eq!((newer.runs.load(Relaxed), newest.runs.load(Relaxed)), (1, 0));
+        let unknown = Work::new("b");
+        assert_eq!(
+            supervisor.replace(unknown.status.clone(), unknown.body()),
+            Err(UnknownConnector("b".into()))
+        );
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
     time::{Instant, sleep, sleep_until},
 };
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use walferry_snapshot::incremental::{Ask, ChunkAnswer};
 
 use crate::{
@@ -206,6 +206,7 @@ pub(super) async fn serve(
         next: VecDeque::new(),
         gives_way: false,
     };
+    look_at_signal_table(windows, &chunks).await;
     let mut due = None;
     let mut are_standbys_told = limits.lag_bytes.is_none();
     while let Some(mut asked) = asks.next().await {
@@ -248,6 +249,24 @@ pub(super) async fn serve(
     pending().await
 }
 
+/// Once there is a stream, warns if it does not bring what is written to the signal table.
+async fn look_at_signal_table(windows: &mut impl Windows, chunks: &ChunkSender) {
+    if chunks.begun().wait_for(|begun| *begun > 0).await.is_err() {
+        return pending().await;
+    }
+    match windows.look().await {
+        Ok(None) => {}
+        Ok(Some(told)) => warn!(
+            code = told.code(),
+            hint = told.hint,
+            "signals and incremental snapshots will not work: {}",
+            told.text
+        ),
+        // Postgres may be busy. What is wrong is said again when a chunk is read.
+        Err(error) => debug!(error = %error, "the signal table could not be looked at"),
+    }
+}
+
 /// Once there is a stream, passes on signals that come from elsewhere than the stream, for ever.
 pub(super) async fn feed(status: &Status, chunks: ChunkSender) -> Infallible {
     let mut begun = chunks.begun();
@@ -256,12 +275,12 @@ pub(super) async fn feed(status: &Status, chunks: ChunkSender) -> Infallible {
     }
     let _taking = status.signals.open();
     loop {
-        let signal = status.signals.next().await;
-        let frame = Frame::Signal(Box::new(signal));
+        let (ticket, signal) = status.signals.next().await;
+        let frame = Frame::Signal(ticket, Box::new(signal));
         if chunks.send(Chunk::new(Bytes::new(), vec![frame])).await.is_err() {
             return pending().await;
         }
-        status.signals.taken();
+        status.signals.taken(ticket);
     }
 }
 
@@ -345,6 +364,7 @@ mod tests {
             maximum: None,
             left_out: Vec::new(),
             bytes: 1,
+            others: Vec::new(),
         }));
         NumberedAsk { ask, number }
     }

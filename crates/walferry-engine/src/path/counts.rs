@@ -5,11 +5,12 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
-use tracing::warn;
+use tracing::{info, warn};
 use walferry_event::{Failure as Unconverted, Notification};
 use walferry_pgoutput::Lsn;
 
-use crate::status::Status;
+use crate::message_type::MessageType;
+use crate::status::{Status, TableChange};
 
 /// Plain numbers. Once per chunk they are added to the shared counters.
 #[derive(Debug, Default)]
@@ -36,6 +37,8 @@ pub(crate) struct Counts {
     last_lsn: Lsn,
     last_change_us: i64,
     last_commit_us: i64,
+    /// Captured tables whose columns have changed.
+    table_changes: Vec<TableChange>,
     /// Columns whose values could not be converted. Each is logged once.
     told: BTreeSet<(String, String)>,
     /// Tables whose rows could not be read again, and why. Each is logged once.
@@ -43,11 +46,11 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn change(&mut self, message: &str, lsn: Lsn, now_ns: i64) {
+    pub(crate) fn change(&mut self, message: MessageType, lsn: Lsn, now_ns: i64) {
         let index = match message {
-            "INSERT" => 0,
-            "UPDATE" => 1,
-            "DELETE" => 2,
+            MessageType::Insert => 0,
+            MessageType::Update => 1,
+            MessageType::Delete => 2,
             _ => 3,
         };
         self.changes[index] += 1;
@@ -110,6 +113,16 @@ impl Counts {
         }
     }
 
+    /// The stream describes a captured table with other columns than before.
+    pub(crate) fn table_changed(&mut self, change: TableChange) {
+        info!(
+            table = change.table,
+            columns = change.columns,
+            "the columns of a captured table have changed; further records have the new schema"
+        );
+        self.table_changes.push(change);
+    }
+
     pub(crate) fn report(&mut self, status: &Status) {
         let counters = &status.counters;
         let add = |counter: &std::sync::atomic::AtomicU64, n: &mut u64| {
@@ -132,6 +145,9 @@ impl Counts {
         for (table, mut rows) in self.snapshot_rows.drain(..) {
             status.count_snapshot_rows(&table, rows);
             add(&counters.snapshot_rows, &mut rows);
+        }
+        for change in self.table_changes.drain(..) {
+            status.table_changed(change);
         }
         for told in self.notifications.drain(..) {
             status.notify(told);

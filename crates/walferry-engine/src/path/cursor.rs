@@ -8,6 +8,7 @@ use walferry_transform::TransactionPlace;
 use crate::{
     delivery::{progress::Transaction, store::StoredOffset},
     history::{self, Expected, TransactionMark},
+    message_type::MessageType,
     position::Position,
 };
 
@@ -258,7 +259,7 @@ impl Cursor {
 fn begun(offset: &StoredOffset) -> Option<TransactionMark> {
     let connect = &offset.connect;
     let (position, xid, time_us) = (offset.position?, connect.tx_id?, connect.ts_usec?);
-    (connect.message_type.as_deref() != Some("MESSAGE")).then_some(TransactionMark {
+    (connect.message_type.as_deref() != Some(MessageType::Message.as_str())).then_some(TransactionMark {
         lsn: position.unit,
         xid,
         time_us,

@@ -17,6 +17,7 @@ use crate::{
         progress::StreamStep,
     },
     failure::{Disposition, Failure},
+    message_type::MessageType,
     path::{
         counts::Counts,
         cursor::Cursor,
@@ -58,6 +59,39 @@ pub struct ErrorPolicy {
     pub retry_timeout: Option<Duration>,
     /// `errors.log.enable=false`: records that are set aside are counted but not logged.
     pub quiet: bool,
+    /// The names in log lines about records that are set aside.
+    pub names: ErrorNames,
+}
+
+/// The names in a log line of Connect about a record that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ErrorNames {
+    /// The connector.
+    pub connector: String,
+    /// The transforms of `transforms`, each with its class.
+    pub transforms: Vec<(String, String)>,
+    /// Class of the converter of headers.
+    pub header_converter: String,
+    /// Class of the converter of keys.
+    pub key_converter: String,
+    /// Class of the converter of values.
+    pub value_converter: String,
+}
+
+impl ErrorNames {
+    /// Connect's line, for those who search the log for it. A stage that Connect does not have is told in the same form.
+    fn line(&self, failed: &Failed) -> String {
+        let named = |(name, _): &&(String, String)| failed.transform.as_deref() == Some(name);
+        let class = match failed.stage {
+            Stage::Event => "io.debezium.connector.postgresql.PostgresConnectorTask",
+            Stage::Transformation => self.transforms.iter().find(named).map_or("null", |(_, class)| class),
+            Stage::HeaderConverter => &self.header_converter,
+            Stage::KeyConverter => &self.key_converter,
+            Stage::ValueConverter => &self.value_converter,
+        };
+        let (connector, stage) = (&self.connector, failed.stage.as_str());
+        format!("Error encountered in task {connector}-0. Executing stage '{stage}' with class '{class}'.")
+    }
 }
 
 impl ErrorPolicy {
@@ -137,18 +171,17 @@ pub(crate) struct Provenance<'a> {
     /// `schema.table`. Empty if the record comes from no table.
     pub(crate) table: &'a str,
     pub(crate) position: Position,
-    /// Debezium's word for the kind of change.
-    pub(crate) message: &'static str,
+    pub(crate) message: MessageType,
 }
 
 impl Provenance<'_> {
     /// How an error names the record.
     fn subject(&self) -> Cow<'_, str> {
         match (self.table, self.message) {
-            ("", "HEARTBEAT") => "a heartbeat".into(),
-            ("", "MESSAGE") => "a logical message".into(),
-            ("", "NOTIFICATION") => "a notification".into(),
-            ("", "TRANSACTION") => "a record for the begin or end of a transaction".into(),
+            ("", MessageType::Heartbeat) => "a heartbeat".into(),
+            ("", MessageType::Message) => "a logical message".into(),
+            ("", MessageType::Notification) => "a notification".into(),
+            ("", MessageType::Transaction) => "a record for the begin or end of a transaction".into(),
             ("", _) => "a record of no table".into(),
             (table, _) => format!("a row of {table}").into(),
         }
@@ -282,7 +315,7 @@ impl Emit {
         if !self.chain.wants_place() {
             return None;
         }
-        let is_change = matches!(from.message, "INSERT" | "UPDATE" | "DELETE" | "TRUNCATE" | "MESSAGE");
+        let is_change = from.message.is_of_stream();
         is_change.then(|| self.cursor.place())?
     }
 
@@ -314,7 +347,11 @@ impl Emit {
                 let told = Diagnosis::error(Kind::TransformFailed, why).with_any_hint(hint);
                 // The configuration names a topic wherever a transform sets records aside.
                 let Some(topic) = &self.tolerance.dead_letters else {
-                    return Made::Failed(Failed { stage: STAGE, told });
+                    return Made::Failed(Failed {
+                        stage: STAGE,
+                        told,
+                        transform: None,
+                    });
                 };
                 record.topic = Cow::Borrowed(topic);
                 // A partition that the row names is one of the topic that it does not go to.
@@ -342,6 +379,7 @@ impl Emit {
                 return Made::Failed(Failed {
                     stage: STAGE,
                     told: error.diagnosis(),
+                    transform: Some(error.transform),
                 });
             }
         };
@@ -355,7 +393,11 @@ impl Emit {
                     }
                     Some(told) => {
                         drop(record);
-                        let failed = Failed { stage: STAGE, told };
+                        let failed = Failed {
+                            stage: STAGE,
+                            told,
+                            transform: None,
+                        };
                         let log = if self.tolerance.quiet {
                             Log::Detail
                         } else {
@@ -467,6 +509,7 @@ impl Emit {
         let failed = Failed {
             stage,
             told: gave_up(wait, self.tolerance.retry_timeout.unwrap_or_default()),
+            transform: None,
         };
         let mark = out.mark();
         let parts = self.on_failed(failed, mark, from, out)?;
@@ -490,6 +533,7 @@ impl Emit {
         let failed = |told| Failed {
             stage: Stage::Event,
             told,
+            transform: None,
         };
         let (what, hint) = match row.reading.answer() {
             Some(RowAnswer::Row(values)) => {
@@ -542,6 +586,7 @@ impl Emit {
         let failed = Failed {
             stage: Stage::Event,
             told: error.diagnosis(),
+            transform: None,
         };
         let mark = out.mark();
         let parts = self.set_aside_change(failed, from, out)?;
@@ -644,7 +689,8 @@ impl Emit {
                 code,
                 error = what,
                 hint,
-                "record set aside"
+                "record set aside: {}",
+                self.tolerance.names.line(failed)
             ),
             Log::Detail => tracing::debug!(
                 table = from.table,
@@ -729,6 +775,8 @@ enum Unmade {
 struct Failed {
     stage: Stage,
     told: Diagnosis,
+    /// The transform that failed, where it is known.
+    transform: Option<String>,
 }
 
 impl Converters {
@@ -786,6 +834,7 @@ fn written(
             None => Unmade::Failed(Failed {
                 stage,
                 told: error.diagnosis(),
+                transform: None,
             }),
         }),
     }
@@ -873,7 +922,7 @@ mod tests {
             let from = Provenance {
                 table: "public.orders",
                 position: Position::default(),
-                message: "INSERT",
+                message: MessageType::Insert,
             };
             let mut batch = Batch::default();
             assert!(emit.send(record, from, &mut batch).is_ok());
@@ -885,6 +934,35 @@ mod tests {
             assert!(text.contains(&format!("__connect.errors.stage{expected}")), "{text}");
             assert!(text.contains("did not arrive within errors.retry.timeout=0"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_record_that_is_set_aside_is_logged_in_connects_form() {
+        let names = ErrorNames {
+            connector: "shop".into(),
+            transforms: vec![("unwrap".into(), "io.debezium.transforms.ExtractNewRecordState".into())],
+            header_converter: "H".into(),
+            key_converter: "K".into(),
+            value_converter: "V".into(),
+        };
+        let line = |stage, transform: Option<&str>| {
+            names.line(&Failed {
+                stage,
+                told: Diagnosis::error(Kind::RecordFailed, "it failed"),
+                transform: transform.map(ToOwned::to_owned),
+            })
+        };
+        let expected = |stage: &str, class: &str| {
+            format!("Error encountered in task shop-0. Executing stage '{stage}' with class '{class}'.")
+        };
+        assert_eq!(line(Stage::ValueConverter, None), expected("VALUE_CONVERTER", "V"));
+        assert_eq!(line(Stage::HeaderConverter, None), expected("HEADER_CONVERTER", "H"));
+        let class = "io.debezium.transforms.ExtractNewRecordState";
+        assert_eq!(
+            line(Stage::Transformation, Some("unwrap")),
+            expected("TRANSFORMATION", class)
+        );
+        assert_eq!(line(Stage::Transformation, None), expected("TRANSFORMATION", "null"));
     }
 
     #[test]
@@ -915,10 +993,14 @@ mod tests {
     #[test]
     fn an_error_says_what_the_record_is_also_where_it_comes_from_no_table() {
         let cases = [
-            ("public.orders", "INSERT", "a row of public.orders"),
-            ("", "MESSAGE", "a logical message"),
-            ("", "HEARTBEAT", "a heartbeat"),
-            ("", "TRANSACTION", "a record for the begin or end of a transaction"),
+            ("public.orders", MessageType::Insert, "a row of public.orders"),
+            ("", MessageType::Message, "a logical message"),
+            ("", MessageType::Heartbeat, "a heartbeat"),
+            (
+                "",
+                MessageType::Transaction,
+                "a record for the begin or end of a transaction",
+            ),
         ];
         for (table, message, expected) in cases {
             let position = Position::default();

@@ -9,6 +9,7 @@ use walferry_event::{EventSettings, Heartbeat};
 use crate::{
     delivery::batch::Batch,
     failure::Failure,
+    message_type::MessageType,
     path::emit::{Emit, Provenance},
     position::Position,
 };
@@ -43,7 +44,7 @@ impl Heartbeats {
         let from = Provenance {
             table: "",
             position: Position::default(),
-            message: "HEARTBEAT",
+            message: MessageType::Heartbeat,
         };
         emit.send(self.records.record(now_ns / 1_000_000), from, out)
     }

@@ -8,6 +8,7 @@
 mod counts;
 mod cursor;
 mod emit;
+mod estimates;
 mod heartbeat;
 mod initial;
 pub mod pipeline;
@@ -19,5 +20,5 @@ mod toast_reread;
 mod window;
 pub mod witness;
 
-pub use emit::{Converters, ErrorPolicy};
+pub use emit::{Converters, ErrorNames, ErrorPolicy};
 pub use signals::SignalSettings;

@@ -18,7 +18,7 @@ use walferry_pgoutput::{
 };
 use walferry_record::Wait;
 use walferry_snapshot::{Done, RowsToReread, SnapshotStep};
-use walferry_transform::{Chain, Retention};
+use walferry_transform::{Care, Chain};
 
 use crate::{
     delivery::{
@@ -28,6 +28,7 @@ use crate::{
     },
     failure::{Disposition, Failure},
     history::{Expected, Gate, Missed, Positions, missed},
+    message_type::MessageType,
     path::{
         cursor::{AsOrigin, Cursor},
         emit::{Converters, Emit, ErrorPolicy, Provenance},
@@ -202,11 +203,12 @@ impl Pipeline {
                     signals.answer((of, answer, rows), plans, between(&context), emit, out)?;
                 }
             }
-            Frame::Signal(signal) => {
+            Frame::Signal(ticket, signal) => {
                 if let Some(signals) = &mut self.signals {
                     let context = quiet(&self.emit.cursor, now_ns);
                     signals.signal(*signal, between(&context), &mut self.emit, out)?;
                 }
+                out.step(StreamStep::SignalTaken(ticket));
             }
             Frame::SnapshotBegin {
                 rows_left,
@@ -447,7 +449,10 @@ impl Pipeline {
                 if let Some(reread) = &mut self.toast_reread {
                     reread.learn(&relation, self.plans.next_facts());
                 }
-                self.plans.learn(relation)
+                if let Some(change) = self.plans.learn(relation)? {
+                    self.emit.counts.table_changed(change);
+                }
+                Ok(())
             }
             Message::Truncate(truncate) => self.on_truncate(lsn, &truncate, now_ns, out),
             Message::Logical(message) => self.on_logical_message(lsn, &message, now_ns, out),
@@ -464,7 +469,9 @@ impl Pipeline {
         let Some(plan) = self.plans.of(change.relation)? else {
             let met = self.emit.cursor.advance(lsn);
             if !met.is_delivered() {
-                self.emit.counts.change(word(&change.operation), lsn, now_ns);
+                self.emit
+                    .counts
+                    .change(MessageType::from(&change.operation), lsn, now_ns);
                 self.emit.skip(Skipped::Table.as_str());
             }
             return Ok(());
@@ -479,7 +486,7 @@ impl Pipeline {
         if met.is_delivered() && self.metadata.is_none() {
             return Ok(());
         }
-        let message = word(&change.operation);
+        let message = MessageType::from(&change.operation);
         let from = Provenance {
             table: plan.name(),
             position: met.position(),
@@ -539,7 +546,7 @@ impl Pipeline {
             let met = self.emit.cursor.advance(lsn);
             let Some(plan) = plan else {
                 if !met.is_delivered() {
-                    self.emit.counts.change("TRUNCATE", lsn, now_ns);
+                    self.emit.counts.change(MessageType::Truncate, lsn, now_ns);
                     self.emit.skip(Skipped::Table.as_str());
                 }
                 continue;
@@ -547,7 +554,7 @@ impl Pipeline {
             let from = Provenance {
                 table: plan.name(),
                 position: met.position(),
-                message: "TRUNCATE",
+                message: MessageType::Truncate,
             };
             let origin = self.emit.cursor.origin_name();
             let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
@@ -557,7 +564,7 @@ impl Pipeline {
                 signals.truncated(plan.name(), context.xid.map(|xid| xid.0));
             }
             if !met.is_delivered() {
-                self.emit.counts.change("TRUNCATE", lsn, now_ns);
+                self.emit.counts.change(MessageType::Truncate, lsn, now_ns);
                 let before = out.records();
                 self.emit.send_all(outcome, from, out)?;
                 out.end_change(before);
@@ -589,7 +596,7 @@ impl Pipeline {
         let from = Provenance {
             table: "",
             position: met.position(),
-            message: "MESSAGE",
+            message: MessageType::Message,
         };
         let record = match record {
             Ok(record) => record,
@@ -650,7 +657,7 @@ impl Pipeline {
                 lsn,
                 ..Position::default()
             },
-            message: "TRANSACTION",
+            message: MessageType::Transaction,
         };
         let Some(record) = record else { return Ok(()) };
         self.emit.send(record, from, out)?;
@@ -696,22 +703,35 @@ impl Pipeline {
         Ok(())
     }
 
+    /// Whether an outbox is taken care of beside the stream.
+    pub fn has_care(&self) -> bool {
+        self.emit.chain.has_care()
+    }
+
     /// Whether delivered rows of an outbox are to be removed.
     pub fn has_retention(&self) -> bool {
         self.emit.chain.has_retention()
     }
 
-    /// The outboxes whose delivered rows are to be removed, by their place in `tables`.
+    /// Whether partitions of an outbox are to be created.
+    pub fn has_partitions(&self) -> bool {
+        self.emit.chain.has_partitions()
+    }
+
+    /// The outboxes that are taken care of, by their place in `tables`.
     ///
     /// # Errors
     /// An outbox does not fit its options.
-    pub fn retentions(&self, tables: &[TableFacts]) -> Result<Vec<(usize, Retention)>, Failure> {
-        self.plans.retentions(&self.emit.chain, tables)
+    pub fn cares(&self, tables: &[TableFacts]) -> Result<Vec<(usize, Care)>, Failure> {
+        self.plans.cares(&self.emit.chain, tables)
     }
 
     /// Tells what has been counted since the last time.
     pub fn report(&mut self, status: &Status) {
         self.emit.counts.report(status);
+        if let Some(relations) = self.plans.take_others() {
+            status.set_not_captured(relations);
+        }
         if let Some(signals) = &mut self.signals {
             signals.report(status);
         }
@@ -745,15 +765,6 @@ impl Check {
                 ..failure
             },
         })
-    }
-}
-
-/// Debezium's name of an operation.
-const fn word(operation: &Operation<'_>) -> &'static str {
-    match operation {
-        Operation::Insert { .. } => "INSERT",
-        Operation::Update { .. } => "UPDATE",
-        Operation::Delete { .. } => "DELETE",
     }
 }
 

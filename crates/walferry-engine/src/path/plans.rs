@@ -15,11 +15,12 @@ use walferry_event::{
     kept,
 };
 use walferry_pgoutput::{Oid, Relation, RelationColumn};
-use walferry_transform::{Chain, Retention, Table};
+use walferry_transform::{Care, Chain, Table};
 
 use crate::{
     failure::{Disposition, Failure},
     path::shelf::{Kept, Shelf},
+    status::TableChange,
 };
 
 /// The plans of the relations that this connection has described.
@@ -35,6 +36,8 @@ pub(crate) struct RelationPlans {
     away: HashMap<Oid, Kept>,
     /// Relations that are not captured.
     others: HashSet<Oid>,
+    /// Whether `others` has changed since it was last told.
+    are_others_new: bool,
     shelf: Shelf,
     /// Rises whenever the relation changes. Shows which plan was used last.
     clock: u64,
@@ -71,6 +74,7 @@ impl RelationPlans {
             plans: HashMap::new(),
             away: HashMap::new(),
             others: HashSet::new(),
+            are_others_new: false,
             shelf: Shelf::default(),
             clock: 0,
             last: Oid(0),
@@ -94,6 +98,7 @@ impl RelationPlans {
         self.plans.clear();
         self.away = HashMap::new();
         self.others = HashSet::new();
+        self.are_others_new = true;
         self.shelf.clear();
         self.weight = 0;
         self.facts = None;
@@ -113,7 +118,9 @@ impl RelationPlans {
     ///
     /// If a captured table is renamed to a name that is not captured, it keeps its old name for as long as its columns
     /// stay the same: Debezium ignores descriptions of tables that are not captured.
-    pub(crate) fn learn(&mut self, relation: Relation) -> Result<(), Failure> {
+    ///
+    /// Returns how the columns of a captured table have changed since its last description.
+    pub(crate) fn learn(&mut self, relation: Relation) -> Result<Option<TableChange>, Failure> {
         let mut facts = self.facts.take();
         if let Some(catalog) = &mut facts {
             let types = relation.columns.iter().map(|column| column.type_oid);
@@ -125,10 +132,15 @@ impl RelationPlans {
             if !self.is_same(oid, &relation.columns)? {
                 self.remove(oid);
                 self.others.insert(oid);
+                self.are_others_new = true;
             }
-            return Ok(());
+            return Ok(None);
         }
         tell_left_out(&plan);
+        // The old description is not needed otherwise. If it cannot be read back, the new one counts without a comparison.
+        let _ = self.fetch(oid);
+        let known = self.plans.get(&oid);
+        let change = known.and_then(|known| TableChange::between(&known.columns, &relation));
         self.remove(oid);
         let columns = relation.columns.clone();
         let made_from = kept::write(relation, facts.as_deref()).map(Vec::into_boxed_slice);
@@ -142,7 +154,13 @@ impl RelationPlans {
                 used: 0,
             },
         );
-        Ok(())
+        Ok(change)
+    }
+
+    /// The relations that were described and are not captured, if that has changed since the last call.
+    pub(crate) fn take_others(&mut self) -> Option<HashSet<u32>> {
+        let is_new = std::mem::take(&mut self.are_others_new);
+        is_new.then(|| self.others.iter().map(|oid| oid.0).collect())
     }
 
     /// Whether the relation is captured and has these columns.
@@ -156,7 +174,7 @@ impl RelationPlans {
             self.weight -= known.weight();
         }
         self.away.remove(&oid);
-        self.others.remove(&oid);
+        self.are_others_new |= self.others.remove(&oid);
     }
 
     fn insert(&mut self, oid: Oid, described: Described) {
@@ -250,6 +268,40 @@ impl RelationPlans {
     }
 }
 
+impl TableChange {
+    /// `None` if names and types are the same.
+    fn between(before: &[RelationColumn], after: &Relation) -> Option<Self> {
+        let is_same = |(a, b): (&RelationColumn, &RelationColumn)| {
+            (&a.name, a.type_oid, a.type_modifier) == (&b.name, b.type_oid, b.type_modifier)
+        };
+        if before.len() == after.columns.len() && before.iter().zip(&after.columns).all(is_same) {
+            return None;
+        }
+        fn names(columns: &[RelationColumn], wanted: impl Fn(&RelationColumn) -> bool) -> Vec<&str> {
+            let columns = columns.iter().filter(|column| wanted(column));
+            columns.map(|column| column.name.as_str()).collect()
+        }
+        let find = |columns: &[RelationColumn], name: &str| columns.iter().position(|column| column.name == name);
+        let added = names(&after.columns, |column| find(before, &column.name).is_none());
+        let removed = names(before, |column| find(&after.columns, &column.name).is_none());
+        let retyped = names(&after.columns, |column| {
+            find(before, &column.name).is_some_and(|place| {
+                let old = &before[place];
+                (old.type_oid, old.type_modifier) != (column.type_oid, column.type_modifier)
+            })
+        });
+        let parts = [("added", added), ("removed", removed), ("another type", retyped)];
+        let parts = parts.iter().filter(|(_, columns)| !columns.is_empty());
+        let parts: Vec<_> = parts
+            .map(|(what, columns)| format!("{what}: {}", columns.join(", ")))
+            .collect();
+        (!parts.is_empty()).then(|| Self {
+            table: format!("{}.{}", after.namespace, after.name),
+            columns: parts.join("; "),
+        })
+    }
+}
+
 impl Described {
     fn weight(&self) -> usize {
         PLAN_WEIGHT + self.columns.len()
@@ -279,11 +331,11 @@ impl RelationPlans {
         Err(Failure::of(Disposition::stop(Kind::NoOutbox), Kind::NoOutbox, causes))
     }
 
-    /// The outboxes whose delivered rows are to be removed, by their place in `tables`.
-    pub(crate) fn retentions(&self, chain: &Chain, tables: &[TableFacts]) -> Result<Vec<(usize, Retention)>, Failure> {
+    /// The outboxes that are taken care of, by their place in `tables`.
+    pub(crate) fn cares(&self, chain: &Chain, tables: &[TableFacts]) -> Result<Vec<(usize, Care)>, Failure> {
         self.with_tables(tables, |tables| {
-            let found = chain.retentions(tables).into_iter();
-            found.map(|(place, retention)| (place, retention.clone())).collect()
+            let found = chain.cares(tables).into_iter();
+            found.map(|(place, care)| (place, care.clone())).collect()
         })
     }
 
@@ -457,6 +509,31 @@ mod tests {
     }
 
     #[test]
+    fn a_table_whose_columns_have_changed_is_told() {
+        let mut plans = plans();
+        let mut learn = |relation: Relation| plans.learn(relation).unwrap().map(|change| change.to_string());
+        assert_eq!(
+            learn(relation(1, "t", &["id", "v", "w"])),
+            None,
+            "the first description"
+        );
+        assert_eq!(learn(relation(1, "t", &["id", "v", "w"])), None, "the same again");
+        let mut key = relation(1, "t", &["id", "v", "w"]);
+        key.columns[0].part_of_key = true;
+        assert_eq!(learn(key), None);
+        let mut number = relation(1, "t", &["id", "w", "x", "y"]);
+        number.columns[1].type_oid = Oid(20);
+        assert_eq!(
+            learn(number.clone()).as_deref(),
+            Some("public.t (added: x, y; removed: v; another type: w)")
+        );
+        number.columns[2].type_modifier = 14;
+        assert_eq!(learn(number).as_deref(), Some("public.t (another type: x)"));
+        assert_eq!(learn(relation(2, "other", &["id"])), None);
+        assert_eq!(learn(relation(2, "other", &["id", "v"])), None, "it is not captured");
+    }
+
+    #[test]
     fn plans_that_were_put_away_are_made_again_as_they_were() {
         let mut plans = learned();
         assert!(plans.weight <= MOST_WEIGHT && plans.away.len() > TABLES as usize / 3);
@@ -504,7 +581,12 @@ mod tests {
         assert_eq!(plans.of(Oid(1)).unwrap().expect("it goes on").name(), "public.t1");
         plans.learn(relation(2, "renamed", &["id", "w"])).unwrap();
         assert!(plans.of(Oid(2)).unwrap().is_none());
-        plans.learn(relation(3, "t3", &["id", "v", "w"])).unwrap();
+        let change = plans.learn(relation(3, "t3", &["id", "v", "w"])).unwrap();
+        assert_eq!(
+            change.map(|change| change.to_string()).as_deref(),
+            Some("public.t3 (added: w)"),
+            "it was put away meanwhile"
+        );
         assert_eq!(
             plans
                 .of(Oid(3))

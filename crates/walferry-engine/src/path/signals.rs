@@ -21,15 +21,17 @@ use walferry_snapshot::incremental::{Action, Ask, ChunkAnswer, Effect, Increment
 use crate::{
     delivery::{batch::Batch, progress::StreamStep, store::StoredOffset},
     failure::Failure,
+    message_type::MessageType,
     path::{
         emit::{Emit, Provenance, begin_transaction},
+        estimates::Estimates,
         initial,
         plans::RelationPlans,
         window::{Evicted, Window},
     },
     position::Position,
     source::{ChunkRows, NumberedAsk, SourceRequest, VisibleTransactions, WholeTable},
-    status::{IncrementalProgress, Status},
+    status::Status,
 };
 
 /// Settings of signals and notifications.
@@ -92,6 +94,7 @@ pub(crate) struct Signals {
     left_out: HashMap<String, Vec<String>>,
     /// Whether the status is out of date.
     has_news: bool,
+    estimates: Estimates,
     /// With `read.only`: the window that was requested is to be opened.
     opens_unmarked: bool,
     /// With `read.only`: the position at which the present window ends.
@@ -110,7 +113,7 @@ pub(crate) struct Signals {
 pub(crate) struct Here<'a, 'c> {
     pub(crate) context: &'a Context<'c>,
     /// Position and kind of the change, if the frame is one.
-    pub(crate) change: Option<(Position, &'static str)>,
+    pub(crate) change: Option<(Position, MessageType)>,
 }
 
 impl Signals {
@@ -137,6 +140,7 @@ impl Signals {
             repeats: 0,
             left_out: HashMap::new(),
             has_news: true,
+            estimates: Estimates::default(),
             opens_unmarked: false,
             close_at: None,
             unreadable,
@@ -436,7 +440,12 @@ impl Signals {
                 bytes,
                 tuples,
                 seen,
+                rows_left,
+                others,
             } = *rows;
+            if let Some(table) = self.snapshot.tables().next() {
+                self.estimates.learn(table, self.snapshot.rows(), rows_left, others);
+            }
             self.oldest_seen.get_or_insert_with(|| seen.clone());
             self.seen = Some(seen);
             if let Some(plan) = plan(plans, &mut catalog)? {
@@ -448,6 +457,7 @@ impl Signals {
         }
         self.window.expect_rows(false);
         let effects = self.snapshot.answer(answer, &mut new_id);
+        self.estimates.tell(&self.snapshot, here.context.processed_time_ns);
         self.take(effects, here, emit, out)
     }
 
@@ -509,18 +519,12 @@ impl Signals {
     /// Shows the progress of the snapshot in the status.
     pub(crate) fn report(&mut self, status: &Status) {
         if mem::take(&mut self.has_news) {
-            let table = self.snapshot.tables().next().map(str::to_owned);
-            status.set_incremental(table.map(|table| IncrementalProgress {
-                table,
-                rows: self.snapshot.rows(),
-                tables_left: self.snapshot.tables().count(),
-                is_paused: self.snapshot.is_paused(),
-            }));
+            self.estimates.report(&self.snapshot, status);
         }
     }
 
     /// Puts the changed state into the offset. `at` is the change that caused it.
-    pub(crate) fn keep(&mut self, at: Option<(Position, &'static str)>, emit: &mut Emit, out: &mut Batch) {
+    pub(crate) fn keep(&mut self, at: Option<(Position, MessageType)>, emit: &mut Emit, out: &mut Batch) {
         if self.snapshot.has_changed() {
             if at.is_some() {
                 begin_transaction(&mut emit.cursor, out);
@@ -534,7 +538,7 @@ impl Signals {
         self.store(None, true, out);
     }
 
-    fn store(&mut self, at: Option<(Position, &'static str)>, ends_blocking: bool, out: &mut Batch) {
+    fn store(&mut self, at: Option<(Position, MessageType)>, ends_blocking: bool, out: &mut Batch) {
         let kept = Arc::new(self.snapshot.kept());
         out.step(StreamStep::Incremental {
             kept,
@@ -548,6 +552,7 @@ impl Signals {
             if let Some(left_out) = self.left_out.get(&chunk.table.id) {
                 chunk.left_out.clone_from(left_out);
             }
+            chunk.others = self.estimates.unknown(&self.snapshot);
             if self.is_behind() {
                 self.window.spoil();
             }
@@ -592,7 +597,7 @@ impl Signals {
             let from = Provenance {
                 table: plan.name(),
                 position,
-                message: "READ",
+                message: MessageType::Read,
             };
             let tuple = row.tuple()?;
             match plan.snapshot_row(tuple.columns(), &context) {
@@ -611,6 +616,7 @@ impl Signals {
         emit: &mut Emit,
         out: &mut Batch,
     ) -> Result<(), Failure> {
+        self.estimates.notified(&notification);
         let SignalSettings { log, status, .. } = self.settings;
         if self.notifications.is_none() && !log && !status {
             return Ok(());
@@ -641,7 +647,7 @@ impl Signals {
             let from = Provenance {
                 table: "",
                 position: Position::default(),
-                message: "NOTIFICATION",
+                message: MessageType::Notification,
             };
             emit.send(notifications.record(&told), from, out)?;
         }

@@ -10,6 +10,7 @@ use walferry_snapshot as snapshot;
 use crate::{
     delivery::{batch::Batch, progress::StreamStep},
     failure::Failure,
+    message_type::MessageType,
     path::{
         emit::{Emit, Provenance},
         plans::RelationPlans,
@@ -176,7 +177,7 @@ impl HeldRow {
         let from = Provenance {
             table: plan.name(),
             position,
-            message: "READ",
+            message: MessageType::Read,
         };
         let tuple = Tuple::parse(&self.tuple).map_err(|error| {
             let what = format!("a row of {} cannot be decoded: {error}", plan.name());

@@ -35,6 +35,11 @@ impl<T: Default + Clone> ByName<T> {
         self.0.get_mut(name).expect("inserted above")
     }
 
+    /// All counts, one after another.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
+        self.0.iter().map(|(name, count)| (name.as_str(), count))
+    }
+
     /// All counts.
     pub(super) fn all(&self) -> BTreeMap<String, T> {
         self.0.clone()

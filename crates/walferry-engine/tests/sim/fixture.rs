@@ -45,6 +45,7 @@ pub(crate) fn pipeline_of(connector: &Connector, after: &StoredOffset) -> Pipeli
         dead_letters: connector.errors.dead_letter_topic.as_ref().map(ToString::to_string),
         retry_timeout: connector.errors.retry_timeout,
         quiet: !connector.errors.log,
+        ..ErrorPolicy::default()
     };
     let pipeline = Pipeline::new(events, chain.unwrap_or_default(), converters, tolerance, after);
     match connector.streaming.max_tables {

@@ -115,6 +115,19 @@ fn a_snapshot_that_is_interrupted_again_and_again_misses_no_row() {
     });
 }
 
+/// Existing rows come beside the stream, chunk by chunk, while everything may go wrong. No row is older than what was sent before it.
+#[test]
+fn an_incremental_snapshot_misses_no_row_and_sends_none_behind_a_newer_one() {
+    let runs = Runs {
+        plan: Box::new(|random| {
+            let chunk_rows = 1 + random.below(4) as usize;
+            Plan::of(random).beside_the_stream(chunk_rows)
+        }),
+        moments: 1,
+    };
+    runs.each(0..60, async |world, _| world.steps(800).await);
+}
+
 /// What the stream does not tell, a snapshot that goes on has to read: a row whose new version came to lie where it was done.
 #[test]
 fn rows_whose_changes_are_withheld_arrive_though_a_snapshot_is_interrupted() {

@@ -14,6 +14,7 @@ mod record;
 mod server;
 mod turns;
 mod wal;
+mod windows;
 
 use std::{
     collections::BTreeSet,
@@ -30,11 +31,12 @@ use walferry_diagnosis::Kind;
 
 use tokio::sync::watch;
 use walferry_engine::{
-    Disposition, Failure, Pipeline, Target,
+    Disposition, Failure, Pipeline, SignalSettings, Target,
     connector::{ConnectorRun, ConnectorSettings},
     gap::Way,
+    life::IncrementalLimits,
     start::Mismatch,
-    status::Status,
+    status::{Signal, Status},
     store::StoredOffset,
 };
 use walferry_pgoutput::Lsn;
@@ -63,6 +65,7 @@ pub(crate) struct State {
     disk: Disk,
     source: Gate,
     store: Gate,
+    windows: Gate,
     session: Session,
     /// Where the stream has begun, each with the length of the log then. The last one counts.
     beginnings: Vec<(usize, Lsn)>,
@@ -79,6 +82,8 @@ pub(crate) struct State {
     lacks_units: bool,
     /// Whether another server has taken over.
     has_failed_over: bool,
+    /// Whether an incremental snapshot was ever stored.
+    has_read_beside: bool,
     /// What went wrong.
     faults: Vec<String>,
     /// What happened, where somebody wants to know.
@@ -110,6 +115,7 @@ impl State {
         match who {
             Who::Source => &mut self.source,
             Who::Store => &mut self.store,
+            Who::Windows => &mut self.windows,
         }
     }
 
@@ -180,6 +186,9 @@ pub(crate) struct World {
 struct Process {
     running: Pin<Box<dyn Future<Output = Result<(), Failure>>>>,
     target: watch::Sender<Target>,
+    status: Arc<Status>,
+    /// Whether an incremental snapshot was requested of it.
+    is_asked: bool,
     woken: Arc<Woken>,
 }
 
@@ -208,6 +217,7 @@ impl World {
             disk: Disk::default(),
             source: Gate::default(),
             store: Gate::default(),
+            windows: Gate::default(),
             session: Session::default(),
             beginnings: Vec::new(),
             chunks_read: Vec::new(),
@@ -217,6 +227,7 @@ impl World {
             gone: BTreeSet::new(),
             lacks_units: false,
             has_failed_over: false,
+            has_read_beside: false,
             faults: Vec::new(),
             trace: traced.then(Vec::new),
         };
@@ -370,6 +381,15 @@ impl World {
     /// One step: whatever comes to happen next.
     async fn step(&mut self) {
         self.start();
+        if self.reads_beside() {
+            match self.below(16) {
+                0..=4 => self.open(Who::Windows),
+                5 => self.ask_for_rows(),
+                6 => self.signal("pause-snapshot"),
+                7 | 8 => self.signal("resume-snapshot"),
+                _ => {}
+            }
+        }
         match self.below(32) {
             0..=7 => self.open(Who::Source),
             8..=12 => drop(self.give_turn()),
@@ -392,10 +412,13 @@ impl World {
         self.tell("start");
         let (target, wanted) = watch::channel(Target::Running);
         let shared = self.shared.clone();
-        let mut connector = connector(&shared);
+        let status = Arc::new(Status::new("c", "s"));
+        let mut connector = connector(&shared, status.clone());
         self.process = Some(Process {
             running: Box::pin(async move { connector.run(wanted).await }),
             target,
+            status,
+            is_asked: false,
             woken: Arc::default(),
         });
     }
@@ -433,6 +456,35 @@ impl World {
         let mut state = self.shared.lock();
         let gate = state.gate(who);
         gate.is_open = gate.waits;
+    }
+
+    /// Whether existing rows are read beside the stream.
+    fn reads_beside(&self) -> bool {
+        self.shared.lock().plan.chunk_rows > 0
+    }
+
+    /// Requests a snapshot of all captured tables, unless one was requested that was not lost.
+    fn ask_for_rows(&mut self) {
+        let is_known = self.shared.lock().has_read_beside;
+        if let Some(process) = &mut self.process
+            && !is_known
+            && !std::mem::replace(&mut process.is_asked, true)
+        {
+            self.signal("execute-snapshot");
+        }
+    }
+
+    /// Gives a signal to the process.
+    fn signal(&mut self, kind: &str) {
+        let Some(process) = &self.process else { return };
+        let signal = Signal {
+            id: kind.to_owned(),
+            kind: kind.to_owned(),
+            data: r#"{"data-collections": ["public.a", "public.b"]}"#.to_owned(),
+        };
+        if process.status.signals.put(signal).is_ok() {
+            self.tell(kind);
+        }
     }
 
     /// The pipeline's thread goes on until it waits for something.
@@ -605,6 +657,12 @@ impl World {
         for round in 0..2_000 {
             self.start();
             self.attend();
+            if self.reads_beside() {
+                self.ask_for_rows();
+                if round % 50 == 0 {
+                    self.signal("resume-snapshot");
+                }
+            }
             self.go_on(true).await;
             let ms = if round < 200 { 20 } else { 1_000 };
             tokio::time::advance(Duration::from_millis(ms)).await;
@@ -722,15 +780,20 @@ impl World {
 
     /// Each part once. Without the disk, a write that was begun goes on.
     async fn go_on(&mut self, disk: bool) {
+        self.open(Who::Windows);
         self.open(Who::Source);
         self.poll().await;
-        self.give_turn();
-        self.poll().await;
-        for lane in 0..LANES {
-            while self.shared.lock().kafka.write(lane) {}
-            while self.acknowledge_in(lane) {}
+        // The server goes on telling where it is. What waits behind that comes sooner if the pipeline is faster than the server.
+        let turns = if self.reads_beside() { 4 } else { 1 };
+        for _ in 0..turns {
+            self.give_turn();
+            self.poll().await;
+            for lane in 0..LANES {
+                while self.shared.lock().kafka.write(lane) {}
+                while self.acknowledge_in(lane) {}
+            }
+            self.poll().await;
         }
-        self.poll().await;
         if disk {
             self.open(Who::Store);
             self.poll().await;
@@ -748,10 +811,12 @@ impl Drop for World {
 /// The connector of a process.
 fn connector(
     shared: &Shared,
+    status: Arc<Status>,
 ) -> ConnectorRun<Postgres, Producers, Store, impl FnMut(&StoredOffset) -> Result<Pipeline, Failure> + use<>> {
     let state = shared.lock();
     let (properties, heartbeats) = (state.plan.connector.clone(), state.plan.heartbeats);
     let beat = heartbeats.then_some(Duration::ZERO);
+    let reads_beside = state.plan.chunk_rows > 0;
     let settings = ConnectorSettings {
         slot: "s".into(),
         snapshot: state.plan.policy,
@@ -767,7 +832,10 @@ fn connector(
         heartbeat: beat,
         snapshot_delay: Duration::ZERO,
         streaming_delay: Duration::ZERO,
-        limits: Default::default(),
+        limits: IncrementalLimits {
+            reads_chunks: reads_beside,
+            ..IncrementalLimits::default()
+        },
     };
     ConnectorRun {
         settings,
@@ -775,13 +843,21 @@ fn connector(
         sinks: Producers(shared.clone()),
         store: Store(shared.clone()),
         pipelines: move |after: &StoredOffset| {
-            let pipeline = fixture::pipeline_of(&properties, after);
+            let mut pipeline = fixture::pipeline_of(&properties, after);
+            if reads_beside {
+                let settings = SignalSettings {
+                    server: "sim".to_owned(),
+                    read_only: true,
+                    ..SignalSettings::default()
+                };
+                pipeline = pipeline.with_signals(settings, after);
+            }
             Ok(match beat {
                 Some(beat) => pipeline.with_heartbeats(beat),
                 None => pipeline,
             })
         },
-        status: Arc::new(Status::new("c", "s")),
+        status,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use walferry_config::{Value as _, ValueError};
 
+use super::kerberos;
+
 /// What becomes of a property.
 pub(super) enum Rule {
     /// librdkafka means the same by this name.
@@ -53,7 +55,7 @@ const WAITS: Rule = Rule::Accepted("records wait until Kafka accepts them, witho
 const JMX: Rule = Rule::Accepted("metrics are at /metrics");
 const NULL_KEYS: Rule = Rule::Accepted("it applies only to records without a key, which go to any partition");
 const LOGIN: Rule = Rule::Accepted("tokens are renewed when four fifths of their time are over");
-const KERBEROS: Rule = Rule::Accepted("it belongs to GSSAPI");
+const KERBEROS: Rule = Rule::Accepted("`kinit` runs as often as `sasl.kerberos.min.time.before.relogin` says");
 const BROKER_CHECKS: Rule = Rule::Accepted("the broker checks the token");
 const ASSERTION: Rule = Rule::Refused("only a client id with a secret can ask for a token");
 const NO_TRANSACTIONS: Rule = Rule::Accepted("there are no transactions");
@@ -176,11 +178,15 @@ pub(super) static TABLE: &[KnownProperty] = &[
     entry(
         "sasl.jaas.config",
         Rule::Together,
-        "`sasl.username` and `sasl.password`, or what OAUTHBEARER needs",
+        "`sasl.username` and `sasl.password`, or what OAUTHBEARER or GSSAPI needs",
     ),
-    entry("sasl.kerberos.kinit.cmd", KERBEROS, ""),
-    entry("sasl.kerberos.min.time.before.relogin", KERBEROS, ""),
-    entry("sasl.kerberos.service.name", KERBEROS, ""),
+    entry(
+        kerberos::KINIT,
+        Rule::Together,
+        "with GSSAPI: the program `kinit`; it runs with the keytab and the principal of `sasl.jaas.config`",
+    ),
+    entry(kerberos::RELOGIN, Rule::Together, "with GSSAPI: how often `kinit` runs"),
+    entry(kerberos::SERVICE, Rule::Together, "with GSSAPI: the same name"),
     entry("sasl.kerberos.ticket.renew.jitter", KERBEROS, ""),
     entry("sasl.kerberos.ticket.renew.window.factor", KERBEROS, ""),
     entry(
@@ -200,7 +206,7 @@ pub(super) static TABLE: &[KnownProperty] = &[
     entry(
         "sasl.mechanism",
         Rule::Together,
-        "`sasl.mechanism`: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; GSSAPI is refused",
+        "`sasl.mechanism`: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, or GSSAPI in a build that contains Kerberos",
     ),
     entry(
         "sasl.oauthbearer.assertion.algorithm",

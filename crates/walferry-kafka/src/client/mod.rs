@@ -3,6 +3,7 @@
 mod acknowledge;
 mod jaas;
 mod java;
+mod kerberos;
 mod native;
 mod reference;
 mod sasl;
@@ -174,6 +175,7 @@ fn translate(defaults: &[(&str, &str)], given: Given) -> (Properties, Findings) 
     for &(name, value) in defaults {
         translation.set(name, value);
     }
+    kerberos::refuse_of_connectors(&mut translation);
     translation.one_by_one();
     acknowledge::translate(&mut translation);
     let tls = tls::translate(&mut translation);

@@ -21,7 +21,7 @@ Walferry's Kafka client is librdkafka. Properties are written as for Kafka Conne
 first two says anything about security. Connect leaves the producer without, so that it cannot connect |
 | `admin.override.<property>`, `admin.<property>` | the client that creates topics, over those without a prefix |
 
-A name that neither Java's client nor librdkafka knows is a warning with the nearest one that is known. A name that only librdkafka knows \
+Each property has an anchor of its name: `kafka-client.md#linger.ms`. A name that neither Java's client nor librdkafka knows is a warning with the nearest one that is known. A name that only librdkafka knows \
 (`socket.keepalive.enable`, say) is passed on as it is, and wins over what comes of Java's names.
 ";
 
@@ -36,7 +36,7 @@ pub fn reference_markdown() -> String {
             Rule::Accepted(why) => format!("accepted without effect: {why}"),
             Rule::Refused(hint) => format!("refused: {hint}"),
         };
-        let _ = writeln!(page, "| `{}` | {what} |", entry.name);
+        let _ = writeln!(page, "| <a id=\"{0}\"></a>`{0}` | {what} |", entry.name);
     }
     page.push_str("\n## Defaults\n\nWhere the producer differs from librdkafka's own defaults:\n\n| librdkafka's property | default | why |\n| --- | --- | --- |\n");
     for default in DEFAULTS {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use walferry_config::{Secret, ValueError};
 
-use super::{Translation, jaas::Jaas, tls::Protocol};
+use super::{Translation, jaas::Jaas, kerberos, tls::Protocol};
 
 /// Where tokens for OAUTHBEARER come from: OAuth's client credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub(crate) struct OAuth {
     pub(crate) trusted: Option<String>,
 }
 
-const JAAS: &str = "sasl.jaas.config";
-const MECHANISM: &str = "sasl.mechanism";
+pub(super) const JAAS: &str = "sasl.jaas.config";
+pub(super) const MECHANISM: &str = "sasl.mechanism";
 const HANDLER: &str = "sasl.login.callback.handler.class";
 
 pub(super) fn translate(t: &mut Translation, protocol: Protocol) {
@@ -40,18 +40,17 @@ pub(super) fn translate(t: &mut Translation, protocol: Protocol) {
         "PLAIN" => password(t, "PlainLoginModule"),
         "SCRAM-SHA-256" | "SCRAM-SHA-512" => password(t, "ScramLoginModule"),
         "OAUTHBEARER" => oauth(t),
-        "GSSAPI" => {
-            t.problem(MECHANISM, "is GSSAPI (Kerberos), which Walferry does not support")
-                .hint("enable SCRAM-SHA-512 or client certificates on the brokers");
-            return;
-        }
+        "GSSAPI" => kerberos::translate(t),
         "AWS_MSK_IAM" => {
             t.problem(MECHANISM, "is AWS_MSK_IAM, which Walferry does not support")
                 .hint("enable SASL/SCRAM on the cluster");
             return;
         }
         other => {
-            let error = ValueError::not_one_of(other, &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]);
+            let error = ValueError::not_one_of(
+                other,
+                &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"],
+            );
             t.wrong_value(MECHANISM, error);
             return;
         }
@@ -60,7 +59,7 @@ pub(super) fn translate(t: &mut Translation, protocol: Protocol) {
 }
 
 /// Reads the log-in module; a problem is told of.
-fn jaas(t: &mut Translation, module: &str) -> Option<Jaas> {
+pub(super) fn jaas(t: &mut Translation, module: &str) -> Option<Jaas> {
     match Jaas::parse(t.get_filled(JAAS)?) {
         Ok(jaas) if jaas.module == module => Some(jaas),
         Ok(jaas) => {

@@ -352,3 +352,17 @@ fn java_stores_become_pem() {
     let (properties, findings) = overrides(&[("ssl.truststore.location", &trust)]);
     assert_eq!((get(&properties, "ssl.ca.pem"), findings.warnings().count()), (None, 1));
 }
+
+/// librdkafka gives the command to a shell, so only the worker file may say it.
+#[test]
+fn a_connector_does_not_name_the_command_that_obtains_a_ticket() {
+    for name in [
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.keytab",
+        "sasl.kerberos.principal",
+    ] {
+        let (properties, findings) = overrides(&[(name, "x; touch /tmp/x")]);
+        assert_eq!(findings.problems().count(), 1, "{name}: {findings:?}");
+        assert_eq!(get(&properties, name), None, "{name}");
+    }
+}

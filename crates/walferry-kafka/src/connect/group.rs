@@ -127,6 +127,7 @@ pub enum Turn {
 #[derive(Debug)]
 pub struct Leadership {
     turn: watch::Receiver<Turn>,
+    joined: watch::Receiver<bool>,
     denied: watch::Receiver<Option<Failure>>,
     tenure: Tenure,
     stop: Arc<AtomicBool>,
@@ -135,6 +136,7 @@ pub struct Leadership {
 
 struct Context {
     told: watch::Sender<Turn>,
+    joined: watch::Sender<bool>,
     tenure: Tenure,
     denied: watch::Sender<Option<Failure>>,
 }
@@ -160,6 +162,7 @@ impl ConsumerContext for Context {
             return;
         };
         // The brokers have taken this process into the group.
+        self.joined.send_replace(true);
         self.denied.send_if_modified(|denied| denied.take().is_some());
         if partitions.count() > 0 {
             self.told.send_if_modified(|turn| {
@@ -196,9 +199,11 @@ impl Leadership {
         let told = watch::Sender::new(Turn::Another);
         let (turn, tenure) = (told.subscribe(), Tenure::default());
         tenure.see(Instant::now());
-        let denied = watch::Sender::new(None);
+        let (denied, joined) = (watch::Sender::new(None), watch::Sender::new(false));
+        let told_joined = joined.subscribe();
         let context = Context {
             told,
+            joined,
             tenure: tenure.clone(),
             denied: denied.clone(),
         };
@@ -245,6 +250,7 @@ impl Leadership {
         let thread = thread.map_err(|error| Failure::retry(Kind::NoThread, error.to_string()))?;
         Ok(Self {
             turn,
+            joined: told_joined,
             denied: told_denied,
             tenure,
             stop,
@@ -263,6 +269,11 @@ impl Leadership {
     /// Whose turn it is. Reports each change.
     pub fn turn(&self) -> watch::Receiver<Turn> {
         self.turn.clone()
+    }
+
+    /// Whether the brokers have taken this process into the group. If it is not its turn then, it is another process's. Reports each change.
+    pub fn joined(&self) -> watch::Receiver<bool> {
+        self.joined.clone()
     }
 
     /// The permission that this process lacks for its turn, if any. Reports each change.
@@ -362,7 +373,8 @@ impl ConnectTopics {
                 members.len(),
                 members.join(", ")
             ),
-            "stop these workers first; a worker that was killed leaves the group after its session.timeout.ms, 10 s",
+            "stop these workers first; a worker that was killed leaves the group after its session.timeout.ms, 10 s. To run beside them, \
+             keep the state of this process in files with --data-dir",
         ))
     }
 }

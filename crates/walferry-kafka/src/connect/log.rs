@@ -195,6 +195,11 @@ impl Topic {
                 return Ok(());
             }
             Some(Code::TopicAlreadyExists) => return Ok(()),
+            // Brokers that have just started answer like this, too.
+            Some(code) if passes_at_the_broker(code) => {
+                let what = format!("topic {} could not be created yet: {code}", self.name);
+                return Err(Failure::retry(Kind::ConnectTopic, what));
+            }
             Some(Code::InvalidReplicationFactor) => format!(
                 "there are fewer than {} brokers: lower {}.replication.factor, or set it to -1 for the brokers' default",
                 self.replication, self.property
@@ -438,6 +443,21 @@ impl Log {
         let delivered = self.send(&entry)?;
         self.settled(delivered.blocking_recv())
     }
+}
+
+/// Whether a refusal to create a topic only says that the brokers are not ready.
+fn passes_at_the_broker(code: Code) -> bool {
+    may_pass(code)
+        || matches!(
+            code,
+            Code::RequestTimedOut
+                | Code::NotController
+                | Code::NetworkException
+                | Code::LeaderNotAvailable
+                | Code::CoordinatorLoadInProgress
+                | Code::CoordinatorNotAvailable
+                | Code::ThrottlingQuotaExceeded
+        )
 }
 
 /// Whether an error is about a connection, which the client restores by itself.

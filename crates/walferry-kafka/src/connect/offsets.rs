@@ -6,6 +6,7 @@ use std::{
 };
 
 use walferry_engine::Failure;
+use walferry_record::java::json::quoted;
 
 use super::{
     ConnectTopics, Tenure,
@@ -72,7 +73,7 @@ impl OffsetLog {
     /// The topic cannot be read.
     pub fn of_connector(&self, name: &str) -> Result<Vec<(String, OffsetRecord)>, Failure> {
         self.catch_up()?;
-        let beginning = format!("[{},", serde_json::Value::from(name));
+        let beginning = format!("[{},", quoted(name));
         let latest = self.latest();
         let ours = latest.iter().filter_map(|(key, record)| {
             let key = str::from_utf8(key).ok()?;
@@ -126,12 +127,22 @@ impl OffsetLog {
         self.0.log.settled(delivered.await)
     }
 
-    /// The same, blocking. Not for asynchronous code.
+    /// Writes or removes several offsets, each with its key. When this returns, all of them are durable. Blocks.
     ///
     /// # Errors
-    /// Kafka has not accepted it.
-    pub fn write_blocking(&self, key: &str, record: Option<OffsetRecord>) -> Result<(), Failure> {
-        let delivered = self.0.log.send(&Self::entry(key, record))?;
-        self.0.log.settled(delivered.blocking_recv())
+    /// Kafka has not accepted all of them. It may have accepted some: writing all of them again does no harm.
+    pub fn write_all_blocking(
+        &self,
+        records: impl IntoIterator<Item = (String, Option<OffsetRecord>)>,
+    ) -> Result<(), Failure> {
+        let records = records.into_iter();
+        let sent: Vec<_> = records
+            .map(|(key, record)| self.0.log.send(&Self::entry(&key, record)))
+            .collect();
+        let written = sent
+            .into_iter()
+            .map(|sent| sent.and_then(|delivered| self.0.log.settled(delivered.blocking_recv())));
+        // Wait for all of them, so that nothing is under way when this returns.
+        written.fold(Ok(()), Result::and)
     }
 }

@@ -1,9 +1,15 @@
-//! States in Connect's status topic, for tools that read them there.
+//! States in Connect's status topic: for tools that read them there, and for the next process.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
+use tokio::sync::oneshot;
 use walferry_engine::Failure;
 
-use super::{ConnectTopics, log::Log};
+use super::{
+    ConnectTopics,
+    log::{Log, LogRecord},
+};
 
 /// `status.storage.topic`.
 #[derive(Debug)]
@@ -16,18 +22,61 @@ pub enum Subject {
     Connector(String),
     /// A task of a connector.
     Task(String, u64),
-    /// A topic to which a connector has sent records.
+    /// A connector, and a topic to which it has sent records.
     Topic(String, String),
 }
 
+const CONNECTOR: &str = "status-connector-";
+const TASK: &str = "status-task-";
+const TOPIC: &str = "status-topic-";
+const TOPIC_OF: &str = ":connector-";
+
 impl Subject {
-    fn key(&self) -> String {
+    /// The connector that it belongs to.
+    pub fn connector(&self) -> &str {
         match self {
-            Self::Connector(name) => format!("status-connector-{name}"),
-            Self::Task(name, task) => format!("status-task-{name}-{task}"),
-            Self::Topic(name, topic) => format!("status-topic-{topic}:connector-{name}"),
+            Self::Connector(name) | Self::Task(name, _) | Self::Topic(name, _) => name,
         }
     }
+
+    fn key(&self) -> String {
+        match self {
+            Self::Connector(name) => format!("{CONNECTOR}{name}"),
+            Self::Task(name, task) => format!("{TASK}{name}-{task}"),
+            Self::Topic(name, topic) => format!("{TOPIC}{topic}{TOPIC_OF}{name}"),
+        }
+    }
+
+    /// Reads a key as Connect does: names of connectors may have hyphens and colons in them, names of topics no colons.
+    fn parse(key: &str) -> Option<Self> {
+        if let Some(name) = key.strip_prefix(CONNECTOR) {
+            return Some(Self::Connector(name.to_owned()));
+        }
+        if let Some(rest) = key.strip_prefix(TASK) {
+            let (name, task) = rest.rsplit_once('-')?;
+            return Some(Self::Task(name.to_owned(), task.parse().ok()?));
+        }
+        let (topic, name) = key.strip_prefix(TOPIC)?.split_once(TOPIC_OF)?;
+        Some(Self::Topic(name.to_owned(), topic.to_owned()))
+    }
+}
+
+/// A record about a connector or a task. `state` has the form of the REST API.
+pub fn state_record(state: &Json) -> Json {
+    let trace = state.get("trace").cloned().unwrap_or_default();
+    json!({
+        "state": state["state"], "trace": trace, "worker_id": state["worker_id"], "generation": 0, "version": state["version"],
+    })
+}
+
+/// A record about a topic that a connector has sent records to since this time.
+pub fn topic_record(name: &str, topic: &str, first_seen_ms: u64) -> Json {
+    json!({ "topic": { "name": topic, "connector": name, "task": 0, "discoverTimestamp": first_seen_ms } })
+}
+
+/// When a topic was first seen, according to its record.
+pub fn first_seen_ms(record: &Json) -> u64 {
+    record["topic"]["discoverTimestamp"].as_u64().unwrap_or_default()
 }
 
 impl StateLog {
@@ -39,28 +88,40 @@ impl StateLog {
         Log::open(topics, &topics.status.name).map(Self)
     }
 
-    /// Writes the state of a connector or a task, in the form of the REST API. Blocks.
+    /// The last record of each subject. Like Connect, skips records that it does not understand. To be called once. Blocks.
     ///
     /// # Errors
-    /// Kafka has not accepted it.
-    pub fn put(&self, subject: &Subject, state: &Json) -> Result<(), Failure> {
-        let trace = state.get("trace").cloned().unwrap_or_default();
-        let value = json!({
-            "state": state["state"], "trace": trace, "worker_id": state["worker_id"], "generation": 0, "version": state["version"],
-        });
-        self.0.write(&subject.key(), Some(value.to_string()))
+    /// The topic cannot be read.
+    pub fn read(&self) -> Result<BTreeMap<Subject, Json>, Failure> {
+        let mut latest = BTreeMap::new();
+        self.0.read_to_end(|entry| {
+            let Some(subject) = str::from_utf8(&entry.key).ok().and_then(Subject::parse) else {
+                return;
+            };
+            match entry.value {
+                None => drop(latest.remove(&subject)),
+                Some(value) => {
+                    if let Ok(value) = serde_json::from_slice(&value) {
+                        latest.insert(subject, value);
+                    }
+                }
+            }
+        })?;
+        Ok(latest)
     }
 
-    /// Notes that a connector uses a topic. Blocks.
+    /// Gives a record to the client. Without a value, it is a tombstone.
     ///
     /// # Errors
-    /// Kafka has not accepted it.
-    pub fn put_topic(&self, name: &str, topic: &str, now_ms: u64) -> Result<(), Failure> {
-        let value = json!({ "topic": { "name": topic, "connector": name, "task": 0, "discoverTimestamp": now_ms } });
-        self.0.write(
-            &Subject::Topic(name.to_owned(), topic.to_owned()).key(),
-            Some(value.to_string()),
-        )
+    /// The client does not accept it.
+    pub fn send(&self, subject: &Subject, record: Option<&Json>) -> Result<Sent<'_>, Failure> {
+        let entry = LogRecord {
+            key: subject.key().into_bytes(),
+            value: record.map(|record| record.to_string().into_bytes()),
+            headers: Vec::new(),
+        };
+        let delivered = self.0.send(&entry)?;
+        Ok(Sent { log: self, delivered })
     }
 
     /// The worker that runs a connector, as `host:port` of its REST API. If the topic does not have the connector, any worker of the
@@ -72,7 +133,7 @@ impl StateLog {
         let key = Subject::Connector(name.to_owned()).key();
         let (mut worker, mut any) = (None, None);
         self.0.read_to_end(|entry| {
-            if !entry.key.starts_with(b"status-connector-") {
+            if !entry.key.starts_with(CONNECTOR.as_bytes()) {
                 return;
             }
             let value: Option<Json> = entry.value.and_then(|value| serde_json::from_slice(&value).ok());
@@ -84,12 +145,57 @@ impl StateLog {
         })?;
         Ok(worker.or(any))
     }
+}
 
-    /// Writes a tombstone. Blocks.
+/// A record on its way to the topic.
+#[derive(Debug)]
+#[must_use]
+pub struct Sent<'a> {
+    log: &'a StateLog,
+    delivered: oneshot::Receiver<Result<(), rdkafka::error::RDKafkaErrorCode>>,
+}
+
+impl Sent<'_> {
+    /// Waits until the record is durable.
     ///
     /// # Errors
     /// Kafka has not accepted it.
-    pub fn forget(&self, subject: &Subject) -> Result<(), Failure> {
-        self.0.write(&subject.key(), None)
+    pub async fn settled(self) -> Result<(), Failure> {
+        self.log.0.settled(self.delivered.await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_records_are_connects() {
+        let cases = [
+            (Subject::Connector("my-shop".into()), "status-connector-my-shop"),
+            (Subject::Task("my-shop".into(), 0), "status-task-my-shop-0"),
+            (
+                Subject::Topic("my:connector-shop".into(), "shop.public.a-b".into()),
+                "status-topic-shop.public.a-b:connector-my:connector-shop",
+            ),
+        ];
+        for (subject, key) in cases {
+            assert_eq!(subject.key(), key);
+            assert_eq!(Subject::parse(key), Some(subject), "{key}");
+        }
+        for key in ["status-task-a", "status-task-a-x", "status-topic-a", "session-key", ""] {
+            assert_eq!(Subject::parse(key), None, "{key}");
+        }
+        let state = json!({ "id": 0, "state": "RUNNING", "worker_id": "h:8083", "version": "1" });
+        assert_eq!(
+            state_record(&state).to_string(),
+            r#"{"state":"RUNNING","trace":null,"worker_id":"h:8083","generation":0,"version":"1"}"#
+        );
+        let topic = topic_record("shop", "shop.a", 1795262414119);
+        assert_eq!(
+            topic.to_string(),
+            r#"{"topic":{"name":"shop.a","connector":"shop","task":0,"discoverTimestamp":1795262414119}}"#
+        );
+        assert_eq!(first_seen_ms(&topic), 1795262414119);
     }
 }

@@ -7,10 +7,11 @@ use std::{
 };
 
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+use serde_json::json;
 use walferry_config::{Options, Worker};
 use walferry_engine::Kind;
 
-use super::{ConnectTopics, Leadership, OffsetLog, OffsetRecord, Turn};
+use super::{ConnectTopics, Leadership, OffsetLog, OffsetRecord, StateLog, Subject, Turn, state_record, topic_record};
 use crate::demo::DemoCluster;
 
 /// Longer than anything here takes on the slowest machine. Only a failing test waits so long.
@@ -50,7 +51,7 @@ fn an_offset_is_read_after_kafka_was_away_between_two_readings() {
         additions: None,
     };
     wait_for("the offset to be written", || {
-        log.write_blocking("key", Some(record("1"))).is_ok()
+        log.write_all_blocking([("key".to_owned(), Some(record("1")))]).is_ok()
     });
     assert_eq!(log.read("key").unwrap(), Some(record("1")));
     // The client that reads is not asked anything now, and notes what happens to its connections.
@@ -61,9 +62,30 @@ fn an_offset_is_read_after_kafka_was_away_between_two_readings() {
         thread::sleep(Duration::from_millis(500));
     }
     wait_for("Kafka to be there again", || {
-        log.write_blocking("key", Some(record("2"))).is_ok()
+        log.write_all_blocking([("key".to_owned(), Some(record("2")))]).is_ok()
     });
     assert_eq!(log.read("key").unwrap(), Some(record("2")));
+}
+
+#[test]
+fn states_are_read_as_the_last_process_has_left_them() {
+    let cluster = DemoCluster::start(1).unwrap();
+    let topics = topics(&cluster);
+    let log = StateLog::open(&topics).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let write = |subject: &Subject, record: Option<&serde_json::Value>| {
+        let sent = log.send(subject, record);
+        sent.and_then(|sent| runtime.block_on(sent.settled())).is_ok()
+    };
+    let task = Subject::Task("shop".into(), 0);
+    let topic = Subject::Topic("shop".into(), "shop.orders".into());
+    let gone = Subject::Topic("shop".into(), "shop.gone".into());
+    let state = state_record(&json!({ "state": "RUNNING", "worker_id": "h:8083", "version": "1" }));
+    let used = topic_record("shop", "shop.orders", 7);
+    wait_for("the first record to be written", || write(&task, Some(&state)));
+    assert!(write(&topic, Some(&used)) && write(&gone, Some(&used)) && write(&gone, None));
+    let read = StateLog::open(&topics).unwrap().read().unwrap();
+    assert_eq!(read, BTreeMap::from([(task, state), (topic, used)]));
 }
 
 #[test]

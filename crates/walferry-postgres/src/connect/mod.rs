@@ -43,6 +43,10 @@ pub enum Purpose {
     Heartbeat,
     /// `walferry.retention.ms`.
     Cleanup,
+    /// `walferry.watch`.
+    OutboxWatch,
+    /// `walferry.partitions`.
+    OutboxPartitions,
 }
 
 impl Purpose {
@@ -56,6 +60,8 @@ impl Purpose {
             Self::Validate => "Walferry Validate Connection",
             Self::Heartbeat => "Walferry Heartbeat",
             Self::Cleanup => "Walferry Cleanup",
+            Self::OutboxWatch => "Walferry Outbox Watch",
+            Self::OutboxPartitions => "Walferry Outbox Partitions",
         }
     }
 }

@@ -6,4 +6,4 @@ pub mod number;
 pub mod serial;
 pub mod text;
 
-pub use walferry_java::{date, date_format, float, hash, offset_time};
+pub use walferry_java::{date, date_format, float, hash, json, offset_time};

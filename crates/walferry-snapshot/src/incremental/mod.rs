@@ -96,6 +96,8 @@ pub struct ChunkAsk {
     pub left_out: Vec<String>,
     /// How many bytes the rows may have. The first row may have more.
     pub bytes: usize,
+    /// Tables that come later, and of which nobody knows yet how many rows they have.
+    pub others: Vec<String>,
 }
 
 /// The answer to a request.
@@ -693,6 +695,7 @@ impl Incremental {
             maximum: self.maximum.clone(),
             left_out: Vec::new(),
             bytes: usize::MAX,
+            others: Vec::new(),
         }))));
     }
 

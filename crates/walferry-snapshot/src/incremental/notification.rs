@@ -55,6 +55,11 @@ impl Scan {
 const INCREMENTAL: &str = "Incremental Snapshot";
 
 impl SnapshotNotice {
+    /// Whether it is about an incremental snapshot.
+    pub fn is_incremental(&self) -> bool {
+        self.aggregate == INCREMENTAL
+    }
+
     fn incremental(id: Option<String>, kind: &'static str, data: Vec<(&'static str, String)>) -> Self {
         Self {
             id,

@@ -84,6 +84,11 @@ impl Connect {
         self.process.end(if hard { Signal::KILL } else { Signal::TERM });
     }
 
+    /// Processor time that the worker has used so far, in milliseconds.
+    pub fn processor_ms(&self) -> Option<u64> {
+        self.process.processor_ms()
+    }
+
     /// Port of its REST API.
     pub fn port(&self) -> u16 {
         self.port

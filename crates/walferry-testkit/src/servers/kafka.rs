@@ -4,7 +4,7 @@ use super::process::{Process, free_port, wait_for};
 use super::records::{Extent, Reader, Record};
 use super::{Network, scratch, tools};
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rustix::process::Signal;
@@ -21,6 +21,7 @@ pub struct Kafka {
     process: Process,
     folder: PathBuf,
     port: u16,
+    java_options: Vec<String>,
 }
 
 /// Topics that brokers and Connect workers keep for themselves.
@@ -51,11 +52,13 @@ impl Kafka {
     /// Like `start`, with lines for `server.properties` after the usual ones.
     #[track_caller]
     pub fn start_with(properties: &[&str]) -> Self {
-        Self::start_on(free_port(), free_port(), properties)
+        Self::start_on(free_port(), free_port(), properties, &[])
     }
 
+    /// Like `start_with`, on ports that the lines name again, such as in `listeners`, and with options for its JVM.
     #[track_caller]
-    fn start_on(port: u16, controller: u16, properties: &[&str]) -> Self {
+    pub fn start_on(port: u16, controller: u16, properties: &[&str], java_options: &[&str]) -> Self {
+        let java_options: Vec<String> = java_options.iter().map(|&option| option.to_owned()).collect();
         let folder = scratch::folder("kafka");
         let logs = folder.join("logs");
         // Records are kept for ever: those of some tests say that they are years old.
@@ -103,9 +106,10 @@ impl Kafka {
             String::from_utf8_lossy(&output.stdout)
         );
         let mut kafka = Self {
-            process: run(&folder),
+            process: run(&folder, &java_options),
             folder,
             port,
+            java_options,
         };
         kafka.wait_until_it_answers();
         kafka
@@ -136,8 +140,34 @@ impl Kafka {
                 "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,NETWORK:PLAINTEXT",
                 "inter.broker.listener.name=PLAINTEXT",
             ],
+            &[],
         );
         (kafka, network)
+    }
+
+    /// Like `start`, with a second listener that wants a login with SASL PLAIN. Returns its address, too.
+    #[track_caller]
+    pub fn start_with_login(user: &str, password: &str) -> (Self, String) {
+        let (plain, controller, login) = (free_port(), free_port(), free_port());
+        let kafka = Self::start_on(
+            plain,
+            controller,
+            &[
+                &format!(
+                    "listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},LOGIN://127.0.0.1:{login}"
+                ),
+                &format!("advertised.listeners=PLAINTEXT://127.0.0.1:{plain},LOGIN://127.0.0.1:{login}"),
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+                "inter.broker.listener.name=PLAINTEXT",
+                "listener.name.login.sasl.enabled.mechanisms=PLAIN",
+                &format!(
+                    "listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+                     user_{user}=\"{password}\";"
+                ),
+            ],
+            &[],
+        );
+        (kafka, format!("127.0.0.1:{login}"))
     }
 
     /// `host:port` for `bootstrap.servers`.
@@ -154,7 +184,7 @@ impl Kafka {
     /// Starts the broker again on its data and port, after `stop`.
     #[track_caller]
     pub fn start_again(&mut self) {
-        self.process = run(&self.folder);
+        self.process = run(&self.folder, &self.java_options);
         self.wait_until_it_answers();
     }
 
@@ -201,6 +231,22 @@ impl Kafka {
             .expect("the broker answers");
         for outcome in created {
             outcome.unwrap_or_else(|(topic, code)| panic!("topic {topic} was not created: {code}"));
+        }
+    }
+
+    /// Changes a topic. Settings that are not named have their defaults afterwards.
+    #[track_caller]
+    pub fn configure_topic(&self, name: &str, settings: &[(&str, &str)]) {
+        let topic = AlterConfig::new(ResourceSpecifier::Topic(name));
+        let topic = settings
+            .iter()
+            .fold(topic, |topic, (name, value)| topic.set(name, value));
+        let (runtime, admin) = self.admin();
+        let changed = runtime
+            .block_on(admin.alter_configs([&topic], &AdminOptions::new()))
+            .expect("the broker answers");
+        for outcome in changed {
+            outcome.unwrap_or_else(|(_, code)| panic!("topic {name} was not changed: {code}"));
         }
     }
 
@@ -349,9 +395,12 @@ impl Drop for Paused<'_> {
     }
 }
 
-fn run(folder: &Path) -> Process {
+fn run(folder: &Path, options: &[String]) -> Process {
     let mut command = jvm(folder, "400m");
-    command.arg("kafka.Kafka").arg(folder.join("server.properties"));
+    command
+        .args(options)
+        .arg("kafka.Kafka")
+        .arg(folder.join("server.properties"));
     Process::start("kafka", folder, Signal::KILL, &mut command)
 }
 

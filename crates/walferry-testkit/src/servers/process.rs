@@ -114,6 +114,15 @@ impl Process {
         self.wait_until("listen", || TcpStream::connect(("127.0.0.1", port)).ok());
     }
 
+    /// Processor time that it has used so far, in milliseconds.
+    pub(super) fn processor_ms(&self) -> Option<u64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
+        // Behind the name, which may have spaces in it. Linux counts in hundredths of a second.
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
+        let mut next = || fields.next()?.parse::<u64>().ok();
+        Some((next()? + next()?) * 10)
+    }
+
     /// Everything it has printed.
     pub(super) fn output(&self) -> String {
         fs::read(&self.log)

@@ -64,12 +64,45 @@ impl Registry {
         wait_for("the registry's answer", || request(self.port, method, &path, body)).json()
     }
 
+    /// Every schema that was registered, in the order of its registration: the group and the id of its artifact, and its text.
+    #[track_caller]
+    pub fn registered(&self) -> Vec<(String, String)> {
+        let found = self.ask_own(2, "/search/artifacts?limit=500");
+        let mut all = Vec::new();
+        for artifact in found["artifacts"].as_array().into_iter().flatten() {
+            let group = artifact["groupId"].as_str().unwrap_or("default");
+            let id = artifact["id"].as_str().expect("an artifact has an id");
+            let path = format!(
+                "/groups/{}/artifacts/{}/versions?limit=500",
+                in_path(group),
+                in_path(id)
+            );
+            let versions = self.ask_own(2, &path);
+            for version in versions["versions"].as_array().into_iter().flatten() {
+                let number = version["globalId"].as_i64().expect("a version has an id");
+                all.push((number, format!("{group}/{id}")));
+            }
+        }
+        all.sort_unstable();
+        let text = |number| self.ask_own(2, &format!("/ids/globalIds/{number}")).to_string();
+        all.into_iter().map(|(number, name)| (name, text(number))).collect()
+    }
+
     /// Asks its own interface, of this version.
     #[track_caller]
     pub fn ask_own(&self, version: u8, path: &str) -> Value {
         let path = format!("/apis/registry/v{version}{path}");
         wait_for("the registry's answer", || request(self.port, "GET", &path, None)).json()
     }
+}
+
+/// A part of a path, in which other characters than these are written as numbers.
+fn in_path(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(byte).collect()
 }
 
 fn run(folder: &std::path::Path, port: u16, management: u16) -> Process {

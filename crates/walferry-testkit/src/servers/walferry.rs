@@ -41,6 +41,9 @@ pub struct Surroundings {
     pub without_data_dir: bool,
     /// Further arguments.
     pub arguments: Vec<String>,
+    /// The whole command line instead of everything else. `@PORT@` in a variable of the environment stands for the port that the test
+    /// asks.
+    pub command_line: Option<Vec<String>>,
 }
 
 /// A Walferry process with a data directory of its own, which lasts across restarts.
@@ -207,11 +210,7 @@ impl Walferry {
 
     /// Processor time that the process has used so far, in milliseconds.
     pub fn processor_ms(&self) -> Option<u64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
-        // Behind the name, which may have spaces in it. Linux counts in hundredths of a second.
-        let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
-        let mut next = || fields.next()?.parse::<u64>().ok();
-        Some((next()? + next()?) * 10)
+        self.process.processor_ms()
     }
 
     /// How many threads the process has.
@@ -374,6 +373,15 @@ fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, surroundings: 
             command
         }
     };
+    let port = admin_port.to_string();
+    let env = options.env.iter();
+    command
+        .envs(env.map(|(name, value)| (name, value.replace("@PORT@", &port))))
+        .current_dir(folder);
+    if let Some(line) = &surroundings.command_line {
+        command.args(line).env("XDG_STATE_HOME", folder.join("state"));
+        return Process::start("walferry", folder, Signal::KILL, &mut command);
+    }
     command
         .arg("run")
         .arg("--worker")
@@ -399,6 +407,5 @@ fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, surroundings: 
     } else {
         command.arg("--data-dir").arg(folder.join("data"));
     }
-    command.envs(options.env.iter().cloned()).current_dir(folder);
     Process::start("walferry", folder, Signal::KILL, &mut command)
 }

@@ -1,4 +1,4 @@
-//! Confluent's `Drop`: null in the place of the key or the value. See the module about where its rules come from.
+//! Confluent's `Drop`: replaces the key or the value by null. `confluent/mod.rs` says where its rules come from.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::error::Problem;
 use crate::{Error, Outcome, Transform};
 
 choices! {
-    /// What becomes of the schema.
+    /// What happens to the schema.
     enum Behavior {
-        /// It goes, too.
+        /// The schema is removed, too.
         #[default]
         Nullify = "nullify",
         /// It stays as it is.

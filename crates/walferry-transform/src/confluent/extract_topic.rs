@@ -1,4 +1,4 @@
-//! Confluent's `ExtractTopic`: a topic that the record names itself. See the module about where its rules come from.
+//! Confluent's `ExtractTopic`: takes the topic from the record itself. `confluent/mod.rs` says where its rules come from.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ choices! {
 }
 
 properties! {
-    const FIELD: Property<Option<String>> = Property::new("field")
+    const FIELD: Property<Option<String>> = Property::new("field").example("customer")
         .text("Name or path of the field whose value is the topic. If it is not set or empty, the whole key or value is the topic. \
                `ExtractTopic$Header` requires the name of a header.");
     const FORMAT: Property<Format> = Property::new("field.format").default("PLAIN")

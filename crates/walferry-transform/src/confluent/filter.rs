@@ -1,4 +1,4 @@
-//! Confluent's `Filter`: drops records by a condition that is a JSON path. See the module about where its rules come from.
+//! Confluent's `Filter`: drops records by a JSON path condition. `confluent/mod.rs` says where its rules come from.
 
 use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::Record;
@@ -33,7 +33,7 @@ choices! {
 }
 
 properties! {
-    const CONDITION: Property<String> = Property::new("filter.condition").required()
+    const CONDITION: Property<String> = Property::new("filter.condition").example("$.after[?(@.total > 10)]").required()
         .text("A JSON path in the syntax of the Jayway library. `$.after.name` is true if the field exists and is not null; \
                `$.after[?(@.price > 5 && @.kind == 'a')]` is true if the condition is. Walferry supports names, indexes, `*` and \
                conditions with `==`, `!=`, `<`, `<=`, `>`, `>=`, `=~`, `in`, `nin`, `!`, `&&` and `||`. It refuses Jayway's other \

@@ -1,4 +1,4 @@
-//! Confluent's `TombstoneHandler`: drops tombstones, or fails on them. See the module about where its rules come from.
+//! Confluent's `TombstoneHandler`: drops tombstones or fails on them. `confluent/mod.rs` says where its rules come from.
 
 use tracing::{debug, warn};
 use walferry_config::{Group, Property, Reader, choices, properties};

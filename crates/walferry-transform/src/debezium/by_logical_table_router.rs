@@ -13,18 +13,18 @@ use crate::reshape::{Unfit, kind, structure};
 use crate::{Error, Outcome, Transform};
 
 properties! {
-    const REGEX: Property<JavaRegex> = Property::new("topic.regex").required()
+    const REGEX: Property<JavaRegex> = Property::new("topic.regex").example("(.*)_[0-9]+").required()
         .text("Records whose whole topic name matches this expression are routed. All others stay unchanged.");
-    const REPLACEMENT: Property<String> = Property::new("topic.replacement").required()
+    const REPLACEMENT: Property<String> = Property::new("topic.replacement").example("$1").required()
         .text("The new topic, with `$1` and so on for the groups of `topic.regex`.");
     const UNIQUE: Property<bool> = Property::new("key.enforce.uniqueness").default("true")
         .text("Adds a field with the table to each key, because rows of two tables may have the same key.");
     const KEY_FIELD: Property<String> = Property::new("key.field.name").default("__dbz__physicalTableIdentifier")
         .text("Name of this field.");
-    const KEY_REGEX: Property<Option<JavaRegex>> = Property::new("key.field.regex")
+    const KEY_REGEX: Property<Option<JavaRegex>> = Property::new("key.field.regex").example("(.*)_([0-9]+)")
         .text("The value of this field is the original topic. If this expression matches the whole topic, the value is \
                `key.field.replacement`.");
-    const KEY_REPLACEMENT: Property<Option<String>> = Property::new("key.field.replacement")
+    const KEY_REPLACEMENT: Property<Option<String>> = Property::new("key.field.replacement").example("$2")
         .text("The value of this field, with `$1` and so on for the groups of `key.field.regex`.");
     const ADJUSTMENT: Property<NameAdjustment> = Property::new("schema.name.adjustment.mode").default("none")
         .text("How the schema names, which start with the new topic, are adjusted: `none`, `avro` or `avro_unicode`.");
@@ -309,8 +309,8 @@ impl Problem for RequiredNull {
     }
 }
 
-/// What Connect's `Struct.put` refuses. HeaderToValue leaves such nulls in an envelope: it adds the field of the first record to all, and
-/// does not look whether a later one has a value for it.
+/// Refuses what Connect's `Struct.put` refuses. HeaderToValue leaves such nulls in an envelope: it adds the field of the first record to all
+/// records, and does not check whether a later record has a value for it.
 fn refuse_nulls(schema: &SchemaRef, values: &[Value<'_>]) -> Result<(), RequiredNull> {
     for (field, value) in schema.fields().iter().zip(values) {
         if value.is_null() && !field.schema.optional {

@@ -8,7 +8,7 @@ use crate::contract::{HeaderList, Row, Side};
 use crate::script::Object;
 use crate::{DropReason, Error, Outcome, Transform};
 
-const EXPRESSION: Property<String> = Property::new("topic.expression").required().text(
+const EXPRESSION: Property<String> = Property::new("topic.expression").example("value.after.country == 'de' ? 'customers_de' : null").required().text(
     "The expression, such as `value.after.country == 'de' ? 'customers_de' : null`. Its result is the topic, or null to keep the record's \
      topic. It can use `value`, `key`, `topic`, `header`, `valueSchema` and `keySchema`.",
 );

@@ -12,7 +12,7 @@ use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
 
 properties! {
-    const MAX_BYTES: Property<i32> = Property::new("max.bytes").required()
+    const MAX_BYTES: Property<i32> = Property::new("max.bytes").example("1048576").required()
         .text("Size above which a record is truncated. The size is an estimate of the memory that the record takes in Debezium, not the \
                number of bytes that a converter writes.");
     const RATIO: Property<String> = Property::new("compression.ratio").default("1.0")
@@ -162,7 +162,7 @@ impl EnforceRecordSize {
         Ok((bytes(&cut.before) + bytes(&cut.after) > 0).then_some(cut))
     }
 
-    /// The fields of a row that are longer than those that are never cut.
+    /// The fields of a row that are long enough to be cut.
     fn long_fields(&self, event: &Struct<'_>, name: &str) -> Result<Vec<Long>, Unmeasured> {
         let mut long = Vec::new();
         let Some(row) = event.get(name).and_then(Value::as_struct) else {
@@ -187,7 +187,7 @@ impl EnforceRecordSize {
     }
 }
 
-/// Cuts fields that take so many bytes in all, until they take `excess` bytes less.
+/// Cuts fields that take `bytes` bytes together, so that they take `excess` bytes less.
 fn cut<'a>(row: Struct<'a>, fields: &[Long], bytes: i64, excess: i64) -> Struct<'a> {
     let schema = row.schema().clone();
     let mut values = row.into_values();
@@ -227,7 +227,7 @@ fn utf16_length(text: &str) -> usize {
     text.chars().map(char::len_utf16).sum()
 }
 
-/// The byte at which so many of Java's characters end. Java would cut a character of two in the middle, which no converter can write: it is left out.
+/// The byte offset after `length` of Java's characters. Where Java would cut a surrogate pair, the whole pair is left out.
 fn utf16_end(text: &str, length: usize) -> usize {
     let mut units = 0;
     for (at, char) in text.char_indices() {

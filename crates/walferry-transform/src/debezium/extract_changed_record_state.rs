@@ -9,9 +9,9 @@ use crate::error::Problem;
 use crate::{Error, Outcome, Transform};
 
 properties! {
-    const CHANGED: Property<Option<String>> = Property::new("header.changed.name")
+    const CHANGED: Property<Option<String>> = Property::new("header.changed.name").example("changed")
         .text("Name of the header that lists the fields that changed. If it is not set, there is no such header.");
-    const UNCHANGED: Property<Option<String>> = Property::new("header.unchanged.name")
+    const UNCHANGED: Property<Option<String>> = Property::new("header.unchanged.name").example("unchanged")
         .text("Name of the header that lists the fields that did not change. If it is not set, there is no such header.");
 }
 

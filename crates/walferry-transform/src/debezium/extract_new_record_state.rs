@@ -49,20 +49,20 @@ properties! {
                null as text, so Kafka does not treat it as a tombstone. `rewrite`: the event becomes the old row with a field `__deleted` \
                of `true` (`false` in other rows), and the tombstone is dropped. `rewrite-with-tombstone`: the same, but the tombstone is \
                kept. `delete-to-tombstone`: the event becomes a tombstone, and the other tombstone is dropped.");
-    const ROUTE: Property<String> = Property::new("route.by.field")
+    const ROUTE: Property<String> = Property::new("route.by.field").example("topic")
         .text("Name of a text column that contains the topic. If it is not set, or the text is blank, the topic stays unchanged.");
-    const FIELDS: Property<Vec<String>> = Property::new("add.fields")
+    const FIELDS: Property<Vec<String>> = Property::new("add.fields").example("op,source.ts_ms")
         .text("Fields of the change event that are added to the row, such as `op`, `source.ts_ms`, `table` or `transaction.id`. A name \
                without a dot is searched for in the event (`op`, `ts_ms`, `ts_us`, `ts_ns`), in `transaction` (`id`, `total_order`, \
                `data_collection_order`) or in `source`. `field:name` gives the new field another name.");
     const FIELDS_PREFIX: Property<String> = Property::new("add.fields.prefix").default("__")
         .text("Prefix of the names of these fields.");
-    const HEADERS: Property<Vec<String>> = Property::new("add.headers")
+    const HEADERS: Property<Vec<String>> = Property::new("add.headers").example("op")
         .text("Fields of the change event that are added as headers, in the same form. A tombstone gets only the header for `op`, which \
                is `d`.");
     const HEADERS_PREFIX: Property<String> = Property::new("add.headers.prefix").default("__")
         .text("Prefix of the names of these headers.");
-    const DROP_HEADER: Property<Option<String>> = Property::new("drop.fields.header.name")
+    const DROP_HEADER: Property<Option<String>> = Property::new("drop.fields.header.name").example("dropped")
         .text("Name of a header that contains an array of field names. These fields are removed from the row.");
     const DROP_FROM_KEY: Property<bool> = Property::new("drop.fields.from.key").default("false")
         .text("Whether these fields are also removed from the key.");
@@ -145,7 +145,7 @@ struct Settings {
     replace_null: bool,
 }
 
-/// A field of the change event that is added to the row or the headers.
+/// A field of the change event that is added to the row or to the headers.
 #[derive(Clone)]
 struct Reference {
     /// The struct that it is in; none for the event itself.
@@ -240,7 +240,7 @@ impl Reference {
     }
 }
 
-/// The struct in which a field is looked for that is named without one.
+/// The struct that has a field which is given without a struct.
 fn parent_of(field: &str) -> Option<&'static str> {
     match field {
         "id" | "total_order" | "data_collection_order" => Some("transaction"),
@@ -265,7 +265,7 @@ struct Extract {
     settling: Settling,
     /// Place of the column that names the topic; none where there is no such column.
     route: Option<usize>,
-    /// None where the options do not fit, which fails only where a row is sent.
+    /// `None` if the options do not fit. This is an error only when a row is sent.
     output: Option<Output>,
 }
 

@@ -8,7 +8,7 @@ use crate::contract::{HeaderList, Row, Side};
 use crate::script::Object;
 use crate::{DropReason, Error, Outcome, Transform};
 
-const CONDITION: Property<String> = Property::new("condition").required().text(
+const CONDITION: Property<String> = Property::new("condition").example("value.op != 'd'").required().text(
     "The expression, such as `value.op != 'd'`. Records for which it is true are kept, and all others are dropped. It can use `value`, \
      `key`, `topic`, `header`, `valueSchema` and `keySchema`.",
 );

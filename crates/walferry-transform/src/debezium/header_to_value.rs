@@ -23,9 +23,9 @@ choices! {
 }
 
 properties! {
-    const HEADERS: Property<Vec<String>> = Property::new("headers").required()
+    const HEADERS: Property<Vec<String>> = Property::new("headers").example("tenant").required()
         .text("Names of the headers, separated by commas. If a record does not have a header, no field is added for it.");
-    const FIELDS: Property<Vec<String>> = Property::new("fields").required()
+    const FIELDS: Property<Vec<String>> = Property::new("fields").example("tenant").required()
         .text("Names of the fields, one for each header, in the same order. A name with dots, such as `source.id`, denotes a field of a \
                struct, which is created if it does not exist.");
     const OPERATION: Property<Operation> = Property::new("operation").required()

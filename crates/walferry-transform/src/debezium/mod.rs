@@ -23,8 +23,8 @@ mod wkb;
 
 use walferry_record::{Record, Schema, Struct};
 
-/// The envelope of a change event; `None` for a tombstone, a heartbeat and whatever else is none. As in Debezium the name of the
-/// schema tells.
+/// The envelope of a change event. `None` for tombstones, heartbeats and all other records. As in Debezium, the name of the
+/// schema decides.
 pub(crate) fn envelope<'r, 'a>(record: &'r Record<'a>) -> Option<&'r Struct<'a>> {
     let is_envelope = |schema: &Schema| schema.name.as_deref().is_some_and(|name| name.ends_with(".Envelope"));
     record.value.schema.as_deref().filter(|schema| is_envelope(schema))?;

@@ -1,4 +1,4 @@
-//! Debezium's `OpenLineage` and `ActivateTracingSpan`, which tell other systems of records and leave the records as they are.
+//! Debezium's `OpenLineage` and `ActivateTracingSpan`, which report records to other systems and do not change them.
 
 use walferry_config::{Group, Property, Reader, Support, properties};
 use walferry_record::Record;

@@ -13,11 +13,11 @@ use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
 
 properties! {
-    const FIELDS: Property<Vec<String>> = Property::new("partition.payload.fields").required()
+    const FIELDS: Property<Vec<String>> = Property::new("partition.payload.fields").example("after.customer").required()
         .text("Fields of the change event that determine the partition, such as `after.customer`, `source.table` or `change.customer`: \
                `change` is the row after the change, or for a delete the row before it. Fields that are missing or null are ignored. A \
                change without any of these fields keeps the partition of its key.");
-    const PARTITIONS: Property<Count> = Property::new("partition.topic.num").required()
+    const PARTITIONS: Property<Count> = Property::new("partition.topic.num").example("6").required()
         .text("Number of partitions of the topic.");
     const HASH: Property<String> = Property::new("partition.hash.function").default("java")
         .text("Hash function for the fields: `java` or `murmur`. The hashes of the fields are added.");

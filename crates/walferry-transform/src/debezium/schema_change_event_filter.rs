@@ -7,7 +7,7 @@ use crate::contract::{HeaderList, Row, Side};
 use crate::{Error, Outcome, Transform};
 
 properties! {
-    const EXCLUDE: Property<Vec<String>> = Property::new("schema.change.event.exclude.list").required()
+    const EXCLUDE: Property<Vec<String>> = Property::new("schema.change.event.exclude.list").example("TRUNCATE").required()
         .text("The kinds of schema change events to drop: CREATE, ALTER, DROP, TRUNCATE, DATABASE. Debezium's Postgres connector sends \
                none, so every record stays unchanged.");
 }

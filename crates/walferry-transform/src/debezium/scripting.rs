@@ -8,9 +8,9 @@ use crate::error::Problem;
 use crate::script::{Failure, Language, Object, Script};
 
 properties! {
-    const LANGUAGE: Property<String> = Property::new("language").required()
+    const LANGUAGE: Property<String> = Property::new("language").example("jsr223.groovy").required()
         .text("The language of the expression: `jsr223.groovy` or `jsr223.graal.js`.");
-    const TOPIC_REGEX: Property<Option<JavaRegex>> = Property::new("topic.regex")
+    const TOPIC_REGEX: Property<Option<JavaRegex>> = Property::new("topic.regex").example("(.*)_[0-9]+")
         .text("Only records whose whole topic name matches this expression are processed. All others stay unchanged. By default, all \
                topics match.");
     const NULLS: Property<String> = Property::new("null.handling.mode").default("keep")

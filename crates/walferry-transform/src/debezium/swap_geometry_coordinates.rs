@@ -10,7 +10,7 @@ use crate::reshape::set_text;
 use crate::{Error, Outcome, Transform};
 
 properties! {
-    const SRIDS: Property<Option<String>> = Property::new("srids")
+    const SRIDS: Property<Option<String>> = Property::new("srids").example("4326")
         .text("SRIDs of the geometries whose coordinates are swapped, separated by commas. The default is 4326, 3857 and 4269.");
 }
 

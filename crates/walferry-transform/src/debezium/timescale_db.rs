@@ -56,7 +56,7 @@ const CHUNK_SCHEMA: &str = "__debezium_timescaledb_chunk_schema";
 const HYPERTABLE_TABLE: &str = "__debezium_timescaledb_hypertable_table";
 const HYPERTABLE_SCHEMA: &str = "__debezium_timescaledb_hypertable_schema";
 
-/// How long a table counts as no chunk, before the catalog is read for it again.
+/// How long a table that was not found counts as no chunk, before the catalog is read again for it.
 const NO_CHUNK_HOLDS: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
@@ -101,7 +101,7 @@ struct Chunk {
 /// Where changes of a table go.
 enum Destination {
     Route(Route),
-    /// It is no chunk, as of then on the reader's clock.
+    /// The table is not a chunk. This was checked at this time of the reader's clock.
     Nowhere(Duration),
 }
 
@@ -244,7 +244,7 @@ impl Plan {
 }
 
 impl Catalog {
-    /// Where changes of a table go, or what is to be waited for until that is known. `before` is what was known of it.
+    /// Finds where changes of a table go. If that is not known yet, returns the wait. `before` is what was known about the table.
     fn find(
         &mut self,
         id: &TableId,
@@ -292,7 +292,7 @@ impl Catalog {
         self.reader.as_ref().map_or(Duration::ZERO, |reader| reader.clock())
     }
 
-    /// Whether what was no chunk then still counts as none.
+    /// Whether the result of a check at `since` that a table is not a chunk is still valid.
     fn holds(&self, since: Duration) -> bool {
         self.clock().saturating_sub(since) < NO_CHUNK_HOLDS
     }

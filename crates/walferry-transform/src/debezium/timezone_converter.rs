@@ -16,14 +16,14 @@ use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
 
 properties! {
-    const ZONE: Property<String> = Property::new("converted.timezone").required()
+    const ZONE: Property<String> = Property::new("converted.timezone").example("Europe/Berlin").required()
         .text("The time zone: a name such as `Europe/Berlin`, which is case-sensitive, or an offset from UTC such as `+05:30`.");
-    const INCLUDE: Property<Option<String>> = Property::new("include.list")
+    const INCLUDE: Property<Option<String>> = Property::new("include.list").example("source:orders:placed_at")
         .text("Events and fields to convert, as a list of rules: `source:<table>`, `source:<table>:<field>`, `topic:<topic>`, \
                `topic:<topic>:<field>` or `<table or topic>:<field>`. Only the first rule of a list may start with `source` or `topic`, \
                which then applies to the whole list. A field is `before.<name>`, `after.<name>`, `source.<name>`, or only a name, which \
                means both before and after. Without any list, all time fields of all rows are converted.");
-    const EXCLUDE: Property<Option<String>> = Property::new("exclude.list")
+    const EXCLUDE: Property<Option<String>> = Property::new("exclude.list").example("source:orders:placed_at")
         .text("Events and fields that are not converted, as rules of the same form. All others are converted.");
 }
 
@@ -115,7 +115,7 @@ struct Part {
 enum Held {
     ZonedTimestamp,
     ZonedTime,
-    /// Whole units since 1970 of a time without a zone, so many to a second.
+    /// A time without a zone, as whole units since 1970. The number is the units in a second.
     Local(i64),
     /// Whole units since 1970, so many to a second: `ts_ms`, `ts_us` and `ts_ns` of the source block.
     Instant(i64),

@@ -38,7 +38,7 @@ impl Envelope {
         }
     }
 
-    /// Columns that are looked at when headers and payload have been taken already.
+    /// Columns that are read after headers and payload have been moved out of the row.
     pub(super) fn looks_at(&self) -> impl Iterator<Item = usize> {
         [self.route].into_iter().chain(self.version)
     }

@@ -40,7 +40,7 @@ use self::transaction_headers::TransactionHeaders;
 use crate::Problem as _;
 use crate::contract::{HeaderList, Requirement, Row, Side, TransactionPlace};
 use crate::debezium::envelope;
-use crate::outbox::{OutboxColumns, Retention};
+use crate::outbox::{Care, OutboxColumns};
 use crate::throttle::Throttle;
 use crate::topic::TopicRouter;
 use crate::{DropReason, Outcome, SetAside, Transform};
@@ -233,8 +233,8 @@ impl Transform for EventRouter {
         })
     }
 
-    fn retention(&self) -> Option<&Retention> {
-        self.settings.retention.as_ref()
+    fn care(&self) -> Option<&Care> {
+        self.settings.care.as_ref()
     }
 
     fn wants_place(&self) -> bool {

@@ -8,7 +8,7 @@ use walferry_diagnosis::Kind;
 use super::event_types::{EventTypes, TOPIC_NAMES, is_topic_name};
 use super::expand::Expansion;
 use super::placement::{self, Placement, Target};
-use crate::outbox::{Column, OutboxColumns, Retention};
+use crate::outbox::{Care, Column, OutboxColumns, PartitionPeriod, Retention};
 use crate::topic::TopicRouter;
 
 choices! {
@@ -122,17 +122,17 @@ properties! {
         .text("Column that becomes the key of the record.");
     pub(super) const TYPE: Property<String> = Property::new("table.field.event.type").default("type")
         .text("Column with the type of the event. Only `walferry.topics` uses it: without `walferry.topics` it has no effect, as in Debezium.");
-    pub(super) const TIMESTAMP: Property<Option<String>> = Property::new("table.field.event.timestamp")
+    pub(super) const TIMESTAMP: Property<Option<String>> = Property::new("table.field.event.timestamp").example("created_at")
         .text("Column that becomes the timestamp of the record: a timestamp with or without time zone, or a bigint with milliseconds \
                since 1970. If it is not set, or the column is NULL, the timestamp is the time at which the change was processed.");
     pub(super) const PAYLOAD: Property<String> = Property::new("table.field.event.payload").default("payload")
         .text("Column that becomes the value of the record.");
-    pub(super) const PLACEMENT: Property<String> = Property::new("table.fields.additional.placement")
+    pub(super) const PLACEMENT: Property<String> = Property::new("table.fields.additional.placement").example("type:header:eventType")
         .text("Additional columns: a comma-separated list of `column:placement` or `column:placement:alias`. The placement is `header`, \
                `envelope` (the value becomes a struct of the payload and these columns) or `partition`.");
     pub(super) const MISSING: Property<MissingColumn> = Property::new("table.field.additional.missing").default("error")
         .text("What happens if the outbox table lacks one of the additional columns.");
-    pub(super) const SCHEMA_VERSION: Property<Option<String>> = Property::new("table.field.event.schema.version")
+    pub(super) const SCHEMA_VERSION: Property<Option<String>> = Property::new("table.field.event.schema.version").example("version")
         .text("Column that becomes the version of the value's schema. It is used only if a column is placed in the envelope.");
     pub(super) const INVALID_OPERATION: Property<InvalidOperation> = Property::new("table.op.invalid.behavior").default("warn")
         .text("What happens if a row of the outbox table is updated. The update is never sent.");
@@ -145,7 +145,7 @@ properties! {
         .text("What happens to an empty array in an expanded payload. Debezium has this option since 3.7.");
     pub(super) const NAME_ADJUSTMENT: Property<NameAdjustment> = Property::new("field.name.adjustment.mode").default("none")
         .text("How the names of expanded fields are made valid for Avro. As in Debezium, a renamed field loses its value.");
-    pub(super) const ROUTE_BY_FIELD: Property<String> = Property::new("route.by.field").default("aggregatetype")
+    pub(super) const ROUTE_BY_FIELD: Property<String> = Property::new("route.by.field").example("topic").default("aggregatetype")
         .text("Column whose value determines the topic.");
     pub(super) const TOPIC_REGEX: Property<JavaRegex> = Property::new("route.topic.regex").default("(?<routedByValue>.*)")
         .text("Java regular expression for this value. If it does not match the whole value, the value itself is the topic.");
@@ -175,11 +175,11 @@ properties! {
         .text("A name often confused with `route.by.field`.");
     const FIELD_AGGREGATE_TYPE: Property<Option<String>> = Property::new("table.field.aggregate.type").support(AGGREGATE_TYPE)
         .text("A name often confused with `route.by.field`.");
-    pub(super) const TABLES: Property<RegexList> = Property::new("walferry.tables")
+    pub(super) const TABLES: Property<RegexList> = Property::new("walferry.tables").example("public\\.outbox")
         .text("The outbox tables of this transform, as a comma-separated list of regular expressions for `schema.table`. Use it if a \
                connector has several outbox tables with different options: one EventRouter for each. If it is not set, every \
                captured table with the columns of an outbox is one. Debezium does not have this option.");
-    pub(super) const TOPICS: Property<Option<String>> = Property::new("walferry.topics")
+    pub(super) const TOPICS: Property<Option<String>> = Property::new("walferry.topics").example("OrderPlaced:order.placed.v1,.*:events")
         .text("Topics by event type: a comma-separated list of `type:topic`. The type is the value of the column in \
                `table.field.event.type`. An entry may be a Java regular expression for types, and its topic may refer to groups with \
                `$1`; a comma in an expression is written `\\,`. An entry that is exactly the type takes precedence; otherwise the first expression that \
@@ -188,12 +188,12 @@ properties! {
         .text("What happens to an event whose type is NULL or is not in `walferry.topics`. `fail` stops the connector. `dead-letter` sends the \
                whole event to `errors.deadletterqueue.topic.name` and counts it. `default` sends it to `walferry.topics.default`. `route` \
                uses `route.by.field`, as without `walferry.topics`. Debezium does not have this option.");
-    pub(super) const DEFAULT_TOPIC: Property<Option<String>> = Property::new("walferry.topics.default")
+    pub(super) const DEFAULT_TOPIC: Property<Option<String>> = Property::new("walferry.topics.default").example("events")
         .text("The topic for `walferry.topics.unknown=default`. Debezium does not have this option.");
-    pub(super) const KEY_COLUMNS: Property<Vec<String>> = Property::new("walferry.key.columns")
+    pub(super) const KEY_COLUMNS: Property<Vec<String>> = Property::new("walferry.key.columns").example("customer,aggregateid")
         .text("Columns for the key of the record, as a comma-separated list: the first one that is not NULL becomes the key. If all are \
                NULL, the record has no key. Replaces `table.field.event.key`. Debezium does not have this option.");
-    pub(super) const HEADERS_FROM: Property<Vec<String>> = Property::new("walferry.headers.from")
+    pub(super) const HEADERS_FROM: Property<Vec<String>> = Property::new("walferry.headers.from").example("headers")
         .text("Columns with a JSON object, as a comma-separated list: each member of the object becomes a header, such as `traceparent`. \
                The value of the header is text: strings are unquoted, and numbers, booleans, arrays and objects are written as in the JSON text. Members \
                that are null make no header. If the record already has a header with this name, the member's header is named \
@@ -203,13 +203,24 @@ properties! {
                the commit and the number of the change in its transaction, such as `00000000/01DE24F0-0000000002`; positions compare as \
                text. `commit_time` adds `walferry.commit_ts_ms`: milliseconds since 1970. `transaction_id` adds `walferry.transaction_id`. \
                Rows of a snapshot do not have these headers. Debezium does not have this option.");
-    const RETENTION: Property<Option<Duration>> = Property::new("walferry.retention.ms")
+    const RETENTION: Property<Option<Duration>> = Property::new("walferry.retention.ms").example("86400000")
         .text("Removes delivered rows from the outbox when they are older than this, by the column in `table.field.event.timestamp`. A row is removed only \
                after Kafka has its event and the slot is confirmed beyond its commit. The connector's role needs the privileges SELECT \
                and DELETE. If this is not set, Walferry removes nothing. Debezium does not have this option.");
     const RETENTION_BATCH: Property<Count> = Property::new("walferry.retention.batch.rows").default("1000")
         .text("How many rows `walferry.retention.ms` removes at most with one statement. After each statement, Walferry waits several times as long as the \
                statement took. Debezium does not have this option.");
+    const PARTITIONS: Property<Option<PartitionPeriod>> = Property::new("walferry.partitions")
+        .text("Creates partitions of the outbox ahead, each for a `day` or an `hour` in UTC. The table must be partitioned by ranges of the column in \
+               `table.field.event.timestamp`, and the connector's role must own it or be a member of its owner. Walferry drops no partition. \
+               Debezium does not have this option.");
+    const PARTITIONS_AHEAD: Property<Count> = Property::new("walferry.partitions.ahead").default("7")
+        .text("How many partitions `walferry.partitions` creates ahead of the present one. Debezium does not have this option.");
+    const WATCH: Property<bool> = Property::new("walferry.watch").default("false")
+        .text("Counts, every few seconds, the committed rows of the outbox that are not confirmed yet, and its dead rows, for the metrics and the status page. \
+               The option `table.field.event.timestamp` must name the column with the time of a row, and an index must begin with it unless the table is \
+               small. The connector's role needs the privilege SELECT. \
+               `walferry.retention.ms` and `walferry.partitions` include this. Debezium does not have this option.");
 }
 
 /// What the options say.
@@ -235,7 +246,7 @@ pub(super) struct RouterOptions {
     pub(super) key_option: &'static str,
     pub(super) headers_from: Vec<String>,
     pub(super) transaction_headers: Vec<TransactionHeader>,
-    pub(super) retention: Option<Retention>,
+    pub(super) care: Option<Care>,
 }
 
 /// How events are routed by their type.
@@ -277,7 +288,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
     let (by_type, types) = by_type(reader);
     let (key, further_keys, key_option) = key_columns(reader);
     let tables = reader.get(&TABLES);
-    let retention = retention(reader);
+    let care = care(reader);
     let settings = RouterOptions {
         id: column(reader, &ID),
         key,
@@ -295,7 +306,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
         by_type,
         headers_from: columns_of(reader, &HEADERS_FROM),
         transaction_headers: reader.get(&HEADERS),
-        retention,
+        care,
     };
     let expand = reader.get(&EXPAND);
     let expansion = Expansion::new(
@@ -374,31 +385,47 @@ fn by_type(reader: &mut Reader<'_>) -> (Option<ByType>, EventTypes) {
     (Some(ByType { column, unknown }), types)
 }
 
-/// What becomes of delivered rows.
-fn retention(reader: &mut Reader<'_>) -> Option<Retention> {
-    let (keep, batch_rows) = (reader.get(&RETENTION), reader.get(&RETENTION_BATCH));
-    let Some(keep) = keep else {
-        if reader.is_set(&RETENTION_BATCH) {
+/// What is done for the table beside the stream.
+fn care(reader: &mut Reader<'_>) -> Option<Care> {
+    let (keep, batch_rows, watch) = (reader.get(&RETENTION), reader.get(&RETENTION_BATCH), reader.get(&WATCH));
+    let (period, ahead) = (reader.get(&PARTITIONS), reader.get(&PARTITIONS_AHEAD));
+    let mut without_effect = |name: &'static str, needs: &str| {
+        if reader.options().get(name).is_some() {
             reader
-                .warning(RETENTION_BATCH.name(), "has no effect without walferry.retention.ms")
+                .warning(name, format!("has no effect without {needs}"))
                 .kind(Kind::PropertyWithoutEffect)
-                .hint("set walferry.retention.ms, or remove this option");
+                .hint(format!("set {needs}, or remove this option"));
         }
-        return None;
+    };
+    if keep.is_none() {
+        without_effect(RETENTION_BATCH.name(), RETENTION.name());
+    }
+    if period.is_none() {
+        without_effect(PARTITIONS_AHEAD.name(), PARTITIONS.name());
+    }
+    let set = match (keep, period, watch) {
+        (Some(_), _, _) => RETENTION.name(),
+        (None, Some(_), _) => PARTITIONS.name(),
+        (None, None, true) => WATCH.name(),
+        (None, None, false) => return None,
     };
     let Some(column) = reader.get(&TIMESTAMP) else {
         reader
             .problem(
-                RETENTION.name(),
+                set,
                 "is set, but table.field.event.timestamp names no column that tells how old a row is",
             )
             .hint("set table.field.event.timestamp to the column with the time at which the row was written");
         return None;
     };
-    Some(Retention {
+    let retention = keep.map(|keep| Retention {
         keep,
-        column,
         batch_rows: batch_rows.get(),
+    });
+    Some(Care {
+        column,
+        retention,
+        partitions: period.map(|period| (period, ahead.get())),
     })
 }
 

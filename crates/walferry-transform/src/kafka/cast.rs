@@ -13,7 +13,7 @@ use crate::reshape::{REPLACE_NULL, Reshape, Settling, basics, fields, kind, map,
 use crate::{Error, Transform};
 
 properties! {
-    const SPEC: Property<Vec<String>> = Property::new("spec").required()
+    const SPEC: Property<Vec<String>> = Property::new("spec").example("id:int64").required()
         .text("Comma-separated pairs `field:type`, or a single type for the whole key or value. The types are int8, int16, int32, int64, \
                float32, float64, boolean and string.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")

@@ -8,7 +8,7 @@ use crate::reshape::names;
 use crate::{Error, Outcome, Transform};
 
 properties! {
-    const HEADERS: Property<Vec<String>> = Property::new("headers").required()
+    const HEADERS: Property<Vec<String>> = Property::new("headers").example("tenant").required()
         .text("Names of the headers to remove. All headers with these names are removed.");
 }
 

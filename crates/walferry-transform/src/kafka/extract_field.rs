@@ -20,7 +20,7 @@ choices! {
 }
 
 properties! {
-    const FIELD: Property<String> = Property::new("field").required()
+    const FIELD: Property<String> = Property::new("field").example("customer").required()
         .text("Name or path of the field.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text("Whether null is replaced with the default of the field.");

@@ -55,7 +55,7 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
 pub(crate) struct Plan {
     input: SchemaRef,
     output: SchemaRef,
-    /// The fields of the output as if each of them had been copied from the input: their own defaults, and whether null will do.
+    /// For each field of the output, its own default and whether it may be null, as if it had been copied from the input alone.
     nodes: Vec<Node>,
 }
 

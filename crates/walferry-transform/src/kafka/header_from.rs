@@ -20,9 +20,9 @@ choices! {
 }
 
 properties! {
-    const FIELDS: Property<Vec<String>> = Property::new("fields").required()
+    const FIELDS: Property<Vec<String>> = Property::new("fields").example("tenant").required()
         .text("Names of the fields, separated by commas.");
-    const HEADERS: Property<Vec<String>> = Property::new("headers").required()
+    const HEADERS: Property<Vec<String>> = Property::new("headers").example("tenant").required()
         .text("Names of the headers, one for each field, in the same order.");
     const OPERATION: Property<Operation> = Property::new("operation").required()
         .text("Whether the fields are kept in the key or value (`copy`) or removed from it (`move`).");

@@ -10,7 +10,7 @@ use crate::reshape::{Reshape, settle_one, structure, typed};
 use crate::{Error, Transform};
 
 properties! {
-    const FIELD: Property<String> = Property::new("field").required()
+    const FIELD: Property<String> = Property::new("field").example("customer").required()
         .text("Name of the field.");
 }
 

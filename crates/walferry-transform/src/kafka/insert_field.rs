@@ -8,20 +8,20 @@ use crate::reshape::{REPLACE_NULL, Reshape, Settling, basics, fields, map, set_t
 use crate::{Error, Transform};
 
 properties! {
-    const TOPIC: Property<Option<String>> = Property::new("topic.field")
+    const TOPIC: Property<Option<String>> = Property::new("topic.field").example("topic")
         .text("Name of a field for the topic. An exclamation mark after the name makes the field required; a question mark, or nothing, \
                makes it optional. This also applies to the other fields.");
-    const PARTITION: Property<Option<String>> = Property::new("partition.field")
+    const PARTITION: Property<Option<String>> = Property::new("partition.field").example("partition")
         .text("Name of a field for the partition. It is null unless an earlier transform has set the partition.");
     const OFFSET: Property<Option<String>> = Property::new("offset.field")
         .support(Support::Refused { hint: "remove it: a record has an offset only after Kafka has stored it, so Kafka Connect fails here, \
                                            too" })
         .text("Name of a field for the offset; only for sinks.");
-    const TIMESTAMP: Property<Option<String>> = Property::new("timestamp.field")
+    const TIMESTAMP: Property<Option<String>> = Property::new("timestamp.field").example("sent_at")
         .text("Name of a field for the timestamp. It is null unless an earlier transform, such as EventRouter, has set the timestamp.");
-    const STATIC: Property<Option<String>> = Property::new("static.field")
+    const STATIC: Property<Option<String>> = Property::new("static.field").example("region")
         .text("Name of a field for the fixed text in `static.value`.");
-    const STATIC_VALUE: Property<Option<String>> = Property::new("static.value")
+    const STATIC_VALUE: Property<Option<String>> = Property::new("static.value").example("eu")
         .text("The fixed text. It is required if `static.field` is set.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text(REPLACE_NULL);

@@ -8,9 +8,9 @@ use crate::contract::{Row, Side};
 use crate::{Error, Outcome, Transform};
 
 properties! {
-    const HEADER: Property<String> = Property::new("header").required()
+    const HEADER: Property<String> = Property::new("header").example("origin").required()
         .text("Name of the header.");
-    const VALUE: Property<Option<String>> = Property::new("value.literal")
+    const VALUE: Property<Option<String>> = Property::new("value.literal").example("walferry")
         .text("Value of the header; required. As in Kafka Connect, its text determines the type: `true` is a boolean, `7` an int8, `1.5` \
                a float32, `2024-01-31` a date, `[1, 2]` an array, `{\"a\": 1}` a map, `null` no value, and any other text a string.");
 }

@@ -268,7 +268,7 @@ fn trim(text: &str) -> &str {
     text.trim_matches(|c: char| c <= ' ')
 }
 
-/// Connect has a schema without types of elements here, which no converter can write; the text of the value is the same.
+/// Here Connect uses a schema without element types, which no converter can write. The text of the value is the same.
 const fn schemaless(value: Value<'static>) -> Typed<'static> {
     Typed { schema: None, value }
 }

@@ -10,9 +10,9 @@ use crate::reshape::{REPLACE_NULL, Reshape, Settling, map, names, set_text, type
 use crate::{Error, Transform};
 
 properties! {
-    const FIELDS: Property<Vec<String>> = Property::new("fields").required()
+    const FIELDS: Property<Vec<String>> = Property::new("fields").example("tenant").required()
         .text("Names of the fields to mask. Fields that do not exist are ignored.");
-    const REPLACEMENT: Property<Option<String>> = Property::new("replacement")
+    const REPLACEMENT: Property<Option<String>> = Property::new("replacement").example("-")
         .text("Replacement for the values, for numbers and text only. The default is 0, false, an empty text, an empty list or map, or \
                1970-01-01. Null stays null.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")

@@ -10,9 +10,9 @@ use crate::topic::TopicRouter;
 use crate::{Error, Outcome, Transform};
 
 properties! {
-    const REGEX: Property<JavaRegex> = Property::new("regex").required()
+    const REGEX: Property<JavaRegex> = Property::new("regex").example("shop\\.public\\.(.*)").required()
         .text("Java regular expression. The topic is changed if the expression matches its whole name.");
-    const REPLACEMENT: Property<String> = Property::new("replacement").required()
+    const REPLACEMENT: Property<String> = Property::new("replacement").example("$1").required()
         .text("The new topic, with `$1` or `${name}` for groups of the expression. A backslash makes the next character literal.");
 }
 

@@ -15,11 +15,11 @@ use crate::reshape::{
 use crate::{Error, Transform};
 
 properties! {
-    const EXCLUDE: Property<Vec<String>> = Property::new("exclude")
+    const EXCLUDE: Property<Vec<String>> = Property::new("exclude").example("note")
         .text("Names of the fields to remove.");
-    const INCLUDE: Property<Vec<String>> = Property::new("include")
+    const INCLUDE: Property<Vec<String>> = Property::new("include").example("id,total")
         .text("Names of the fields to keep, except those in `exclude`. By default, or if it is empty, all fields are kept.");
-    const RENAMES: Property<Vec<String>> = Property::new("renames")
+    const RENAMES: Property<Vec<String>> = Property::new("renames").example("total:amount")
         .text("Comma-separated pairs `old:new`.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text(REPLACE_NULL);

@@ -11,9 +11,9 @@ use crate::reshape::{REPLACE_NULL, Reshape, Settling, fields, set_text};
 use crate::{Error, Transform};
 
 properties! {
-    const NAME: Property<Option<String>> = Property::new("schema.name")
+    const NAME: Property<Option<String>> = Property::new("schema.name").example("com.example.Order")
         .text("The new name. If it is not set, the name does not change. A name or a version is required.");
-    const VERSION: Property<Option<i32>> = Property::new("schema.version")
+    const VERSION: Property<Option<i32>> = Property::new("schema.version").example("2")
         .text("The new version. If it is not set, the version does not change.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text(REPLACE_NULL);

@@ -43,11 +43,11 @@ choices! {
 }
 
 properties! {
-    const FIELD: Property<String> = Property::new("field")
+    const FIELD: Property<String> = Property::new("field").example("customer")
         .text("Name of the field with the point in time. If it is not set or empty, the key or the value itself is the point in time.");
     const TARGET: Property<TargetType> = Property::new("target.type").required()
         .text("The target type. `Date`, `Time` and `Timestamp` are Kafka Connect's types. The names are case-sensitive.");
-    const FORMAT: Property<String> = Property::new("format")
+    const FORMAT: Property<String> = Property::new("format").example("yyyy-MM-dd")
         .text("Format in which text is written and read: a pattern of Java's `SimpleDateFormat`, in UTC. It is required with \
                `target.type=string`.");
     const PRECISION: Property<Precision> = Property::new("unix.precision").default("milliseconds")

@@ -10,7 +10,7 @@ use crate::reshape::{Reshape, Unfit, fields, kind, names, settle_one, structure,
 use crate::{Error, Transform};
 
 properties! {
-    const FIELDS: Property<Vec<String>> = Property::new("fields").required()
+    const FIELDS: Property<Vec<String>> = Property::new("fields").example("tenant").required()
         .text("Names of the fields of the value that form the key, in this order.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text("Whether null is replaced with the default of the field.");

@@ -6,7 +6,7 @@ use walferry_record::Record;
 use crate::contract::{Predicate, Row, Side};
 
 properties! {
-    const NAME: Property<String> = Property::new("name").required()
+    const NAME: Property<String> = Property::new("name").example("orders").required()
         .text("Name of the header that the record has to have at least once.");
 }
 

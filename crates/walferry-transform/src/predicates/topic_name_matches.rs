@@ -6,7 +6,7 @@ use walferry_record::Record;
 use crate::contract::{Predicate, Row, Side};
 
 properties! {
-    const PATTERN: Property<JavaRegex> = Property::new("pattern").required()
+    const PATTERN: Property<JavaRegex> = Property::new("pattern").example("shop\\.public\\..*").required()
         .text("Java regular expression that the whole topic name has to match.");
 }
 

@@ -33,6 +33,7 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
                 |(key, value): &(Object<'_>, Object<'_>)| b.iter().any(|(k, v)| equals(key, k) && equal(value, v));
             a.len() == b.len() && a.iter().all(holds)
         }
+        (Object::Bytes(a), Object::Bytes(b)) => a == b,
         _ => match order(a, b) {
             Some(order) => order == Ordering::Equal,
             None => equals(a, b),

@@ -22,7 +22,9 @@ pub(super) fn same(a: &Object<'_>, b: &Object<'_>) -> bool {
     match (a, b) {
         (Object::Undefined, Object::Undefined) | (Object::Null, Object::Null) => true,
         (Object::Boolean(a), Object::Boolean(b)) => a == b,
-        // The numbers of Java that are no numbers of JavaScript are objects to it, yet equal as numbers.
+        // A `BigDecimal` stays an object to it.
+        (Object::Number(Number::Decimal(_)), _) | (_, Object::Number(Number::Decimal(_))) => false,
+        // The other numbers of Java that are no numbers of JavaScript are objects to it, yet equal as numbers.
         (Object::Number(a), Object::Number(b)) => a.double() == b.double(),
         // Each look at a struct, a list or a map gives an object of its own.
         _ => a.as_text().zip(b.as_text()).is_some_and(|(a, b)| a == b),
@@ -36,6 +38,10 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
     }
     if same(a, b) {
         return true;
+    }
+    // Two objects, which `BigDecimal` is to it, are equal only if they are one.
+    if let (Object::Number(Number::Decimal(_)), Object::Number(Number::Decimal(_))) = (a, b) {
+        return false;
     }
     // A list beside a primitive is the text of its elements.
     if let Some(elements) = a.elements().filter(|_| b.elements().is_none()) {

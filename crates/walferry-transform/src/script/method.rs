@@ -6,7 +6,7 @@ use walferry_record::java::hash;
 use walferry_record::java::number::parse_f64;
 use walferry_record::{Decimal, Schema};
 
-use super::number::Number;
+use super::number::{Arithmetic, Number};
 use super::object::Object;
 use super::{Language, Refusal, groovy, javascript};
 
@@ -70,6 +70,13 @@ methods! {
     ReplaceAllText: script "replaceAll", [2];
     SplitText: script "split", [1];
     Tokenize: java "tokenize", [0, 1];
+    SplitAtBlanks: java "split", [0];
+    Count: java "count", [1];
+    PadLeft: java "padLeft", [1, 2];
+    PadRight: java "padRight", [1, 2];
+    PadStart: script "padStart", [1, 2];
+    PadEnd: script "padEnd", [1, 2];
+    Repeat: both "repeat", [1];
     Capitalize: java "capitalize", [0];
     Uncapitalize: java "uncapitalize", [0];
     Reverse: java "reverse", [0];
@@ -81,19 +88,27 @@ methods! {
     ToLong: java "toLong" | "longValue", [0];
     ToDouble: java "toDouble" | "doubleValue", [0];
     ToBigDecimal: java "toBigDecimal", [0];
-    ToBoolean: java "toBoolean" | "asBoolean" | "booleanValue", [0];
+    ToBoolean: java "toBoolean" | "booleanValue", [0];
+    AsBoolean: java "asBoolean", [0];
     IsNumber: java "isNumber" | "isBigDecimal", [0];
     IsInteger: java "isInteger", [0];
     IntDivide: java "intdiv", [1];
     Absolute: java "abs", [0];
+    Remainder: java "mod", [1];
+    Sum: java "sum", [0];
+    Maximum: java "max", [0];
+    Minimum: java "min", [0];
     Get: both "get", [1];
     GetString: both "getString", [1];
     GetStruct: both "getStruct", [1];
     GetOther: both "getInt8" | "getInt16" | "getInt32" | "getInt64" | "getFloat32" | "getFloat64" | "getBoolean" | "getBytes" | "getArray" | "getMap", [1];
     GetOrDefault: both "getOrDefault", [2];
     ContainsKey: both "containsKey", [1];
+    ContainsValue: java "containsValue", [1];
     First: java "first", [0];
     Last: java "last", [0];
+    Pop: script "pop", [0];
+    At: script "at", [1];
     Join: both "join", [0, 1];
     Schema: both "schema", [0];
     Field: both "field", [1];
@@ -112,6 +127,8 @@ impl Method {
             ("any" | "every" | "find" | "findAll" | "collect" | "each" | "some" | "filter" | "map" | "with", _) => {
                 "there are no closures: ask for one element, such as list[0], or use list.contains(…)".to_owned()
             }
+            ("after" | "before", _) => "compare dates with < and >".into(),
+            ("substr", _) => "write substring(from, to)".into(),
             ("contains", Language::JavaScript) => "write includes(…)".into(),
             ("includes", Language::Groovy) => "write contains(…)".into(),
             ("equals", Language::JavaScript) => "compare with ===".into(),
@@ -138,11 +155,21 @@ impl Method {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Function {
     ToText,
+    /// The same, where null becomes a text, too.
+    TextOf,
     ToInteger,
     ToLong,
     ToDouble,
     ToBoolean,
     ToNumber,
+    /// What counts as true: a cast to `boolean`.
+    Truth,
+    IsNaN,
+    Equals,
+    FloorRemainder,
+    Floor,
+    Ceiling,
+    Round,
     Absolute,
     Minimum,
     Maximum,
@@ -156,9 +183,8 @@ pub(super) enum Function {
 impl Function {
     pub(super) fn find(name: &str, count: usize, language: Language) -> Option<Self> {
         Some(match (language, name, count) {
-            (Language::Groovy, "String.valueOf" | "Objects.toString", 1) | (Language::JavaScript, "String", 1) => {
-                Self::ToText
-            }
+            (Language::Groovy, "String.valueOf" | "Objects.toString" | "Integer.toString" | "Long.toString", 1)
+            | (Language::JavaScript, "String", 1) => Self::TextOf,
             (Language::Groovy, "Integer.parseInt" | "Integer.valueOf", 1) => Self::ToInteger,
             (Language::Groovy, "Long.parseLong" | "Long.valueOf", 1) => Self::ToLong,
             (Language::Groovy, "Double.parseDouble" | "Double.valueOf", 1) => Self::ToDouble,
@@ -166,6 +192,12 @@ impl Function {
             (Language::JavaScript, "Boolean", 1) => Self::ToBoolean,
             (Language::JavaScript, "Number" | "parseFloat", 1) => Self::ToNumber,
             (Language::JavaScript, "parseInt", 1 | 2) => Self::ToInteger,
+            (Language::Groovy, "Objects.equals" | "java.util.Objects.equals", 2) => Self::Equals,
+            (Language::Groovy, "Math.floorMod", 2) => Self::FloorRemainder,
+            (Language::JavaScript, "isNaN" | "Number.isNaN", 1) => Self::IsNaN,
+            (_, "Math.floor", 1) => Self::Floor,
+            (_, "Math.ceil", 1) => Self::Ceiling,
+            (_, "Math.round", 1) => Self::Round,
             (_, "Math.abs", 1) => Self::Absolute,
             (_, "Math.min", 2) => Self::Minimum,
             (_, "Math.max", 2) => Self::Maximum,
@@ -177,12 +209,22 @@ impl Function {
         match (name, language) {
             ("not", _) => "write !".into(),
             ("println" | "print" | "console.log", _) => "an expression answers and does nothing else".into(),
+            ("String.format", _) => "join the parts with +, such as topic + '_' + value.op".into(),
+            ("JSON.parse" | "JSON.stringify", _) => {
+                "write fields of JSON into columns of their own, or look for a text in it with includes(…)".into()
+            }
+            ("System.currentTimeMillis" | "Date.now" | "Instant.now" | "LocalDate.now", _) => {
+                "an expression sees only the record, so that it answers the same when the record is sent again".into()
+            }
             (_, Language::Groovy) => {
-                "functions that are known: String.valueOf, Integer.parseInt, Long.parseLong, Double.parseDouble, Math.abs, Math.min, Math.max"
+                "functions that are known: String.valueOf, Integer.parseInt, Long.parseLong, Double.parseDouble, Objects.equals, Math.abs, \
+                 Math.min, Math.max, Math.floor, Math.ceil, Math.round, Math.floorMod"
                     .into()
             }
             (_, Language::JavaScript) => {
-                "functions that are known: String, Number, Boolean, parseInt, parseFloat, Math.abs, Math.min, Math.max".into()
+                "functions that are known: String, Number, Boolean, parseInt, parseFloat, isNaN, Math.abs, Math.min, Math.max, Math.floor, \
+                 Math.ceil, Math.round"
+                    .into()
             }
         }
     }
@@ -193,20 +235,52 @@ impl Function {
         if language == Language::JavaScript {
             let number = javascript::number(first);
             return Ok(match self {
-                Self::ToText => return text_of(first),
+                Self::ToText | Self::TextOf => return text_of(first),
                 Self::ToBoolean => Object::Boolean(javascript::is_true(first)),
                 Self::ToNumber => javascript::result(number),
                 Self::ToInteger => javascript::result(leading_integer(first)),
                 Self::Absolute => javascript::result(number.abs()),
                 Self::Minimum => javascript::result(number.min(javascript::number(&arguments[1]))),
                 Self::Maximum => javascript::result(number.max(javascript::number(&arguments[1]))),
+                Self::IsNaN => Object::Boolean(number.is_nan()),
+                Self::Floor => javascript::result(number.floor()),
+                Self::Ceiling => javascript::result(number.ceil()),
+                Self::Round => javascript::result((number + 0.5).floor()),
                 Self::TypeOf => Object::Text(Cow::Borrowed(type_of(first))),
                 _ => Object::Boolean(self.is_of_type(first)),
             });
         }
         match self {
             Self::ToText if first.is_null() => Ok(Object::Null),
-            Self::ToText => text_of(first),
+            Self::ToText | Self::TextOf => text_of(first),
+            Self::Truth => Ok(Object::Boolean(groovy::is_true(first))),
+            Self::Equals => Ok(Object::Boolean(groovy::equals(first, &arguments[1]))),
+            Self::Floor | Self::Ceiling | Self::Round => match first {
+                Object::Number(number) => Ok(Object::Number(self.rounded(number))),
+                other => Err(format!(
+                    "Math.floor, Math.ceil and Math.round take a number, not {}",
+                    other.kind()
+                )),
+            },
+            Self::FloorRemainder => match arguments {
+                [Object::Number(a), Object::Number(b)] => {
+                    let divided = a.integer().zip(b.integer()).filter(|(_, divisor)| *divisor != 0);
+                    let (a, divisor) =
+                        divided.ok_or("Math.floorMod takes whole numbers, and the second is not zero")?;
+                    // Java's sign is that of the divisor.
+                    let remainder = a.wrapping_rem(divisor);
+                    let remainder = match remainder != 0 && (remainder < 0) != (divisor < 0) {
+                        true => remainder + divisor,
+                        false => remainder,
+                    };
+                    let is_long = matches!(arguments, [Object::Number(Number::Long(_)), _]);
+                    Ok(Object::Number(match i32::try_from(remainder) {
+                        Ok(remainder) if !is_long => Number::Int(remainder),
+                        _ => Number::Long(remainder),
+                    }))
+                }
+                _ => Err("Math.floorMod takes two numbers".into()),
+            },
             Self::ToBoolean => Ok(Object::Boolean(match first.as_text() {
                 Some(text) => text.eq_ignore_ascii_case("true"),
                 None => groovy::is_true(first),
@@ -226,6 +300,21 @@ impl Function {
             },
             Self::TypeOf => Ok(Object::Text(Cow::Borrowed(type_of(first)))),
             _ => Ok(Object::Boolean(self.is_of_type(first))),
+        }
+    }
+
+    /// Java's `Math.floor`, `Math.ceil` and `Math.round`.
+    fn rounded(self, number: &Number) -> Number {
+        let double = number.double();
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "as Java's casts, which stop at the largest number"
+        )]
+        match (self, number) {
+            (Self::Floor, _) => Number::Double(double.floor()),
+            (Self::Ceiling, _) => Number::Double(double.ceil()),
+            (_, Number::Float(_)) => Number::Int((double + 0.5).floor() as i32),
+            _ => Number::Long((double + 0.5).floor() as i64),
         }
     }
 
@@ -315,7 +404,8 @@ impl Method {
         match self {
             Self::Equals => return Ok(Object::Boolean(groovy::equals(of, first))),
             Self::ToText => return text_of(of),
-            Self::ToBoolean => return Function::ToBoolean.call(std::slice::from_ref(of), language),
+            Self::ToBoolean => return to_boolean(of),
+            Self::AsBoolean => return Ok(Object::Boolean(groovy::is_true(of))),
             Self::ToInteger => return converted(of, Function::ToInteger),
             Self::ToLong => return converted(of, Function::ToLong),
             Self::ToDouble => return converted(of, Function::ToDouble),
@@ -326,9 +416,11 @@ impl Method {
                 self.of_text(of.as_text().unwrap_or_default(), arguments, language)?
             }
             Object::Number(number) => self.of_number(number, first)?,
-            Object::List(_) | Object::Range(..) => self.of_list(&of.elements().unwrap_or_default(), first, language)?,
+            Object::List(_) | Object::Range(..) => {
+                self.of_list(&of.elements().unwrap_or_default(), arguments, language)?
+            }
             Object::Map(entries) => self.of_map(entries, arguments),
-            Object::Headers(headers) => match (self, first.as_text()) {
+            Object::Headers(headers) if language == Language::Groovy => match (self, first.as_text()) {
                 (Self::Get, Some(name)) => Some(Object::header(headers, name).unwrap_or(Object::Null)),
                 (Self::ContainsKey, Some(name)) => Some(Object::Boolean(Object::header(headers, name).is_some())),
                 (Self::IsEmpty, _) => Some(Object::Boolean(headers.is_empty())),
@@ -367,6 +459,10 @@ impl Method {
 
     fn of_number<'r>(self, number: &Number, first: &Object<'r>) -> Result<Option<Object<'r>>, String> {
         Ok(match (self, first) {
+            (Self::Remainder, Object::Number(other)) => {
+                let remainder = number.arithmetic(other, Arithmetic::Remainder);
+                Some(Object::Number(remainder.ok_or("division by zero")?))
+            }
             (Self::Absolute, _) => Some(Object::Number(number.absolute())),
             (Self::CompareTo, Object::Number(other)) => Some(order(number.compare(other))),
             (Self::IntDivide, Object::Number(other)) => match (number.integer(), other.integer()) {
@@ -392,9 +488,10 @@ impl Method {
     fn of_list<'r>(
         self,
         elements: &[Object<'r>],
-        first: &Object<'r>,
+        arguments: &[Object<'r>],
         language: Language,
     ) -> Result<Option<Object<'r>>, String> {
+        let first = arguments.first().unwrap_or(&Object::Null);
         let is_same = |element: &Object<'r>| match language {
             Language::Groovy => groovy::equals(element, first),
             Language::JavaScript => javascript::same(element, first),
@@ -408,6 +505,57 @@ impl Method {
             Self::IsEmpty => Object::Boolean(elements.is_empty()),
             Self::First => elements.first().cloned().ok_or("the list is empty")?,
             Self::Last => elements.last().cloned().ok_or("the list is empty")?,
+            Self::Pop => elements.last().cloned().unwrap_or(Object::Undefined),
+            Self::At => match wrapped(first, elements.len())? {
+                Some(place) => elements.get(place).cloned().unwrap_or(Object::Undefined),
+                None => Object::Undefined,
+            },
+            Self::Slice => {
+                let whole = i64::try_from(elements.len()).unwrap_or(i64::MAX);
+                let bound = |object: &Object<'r>| match object {
+                    Object::Number(number) if number.long() < 0 => Ok((whole + number.long()).max(0)),
+                    Object::Number(number) => Ok(number.long().min(whole)),
+                    other => Err(format!("a place is a number, not {}", other.kind())),
+                };
+                let from = bound(first)?;
+                let to = arguments.get(1).map_or(Ok(whole), bound)?.max(from);
+                let range = usize::try_from(from).unwrap_or(0)..usize::try_from(to).unwrap_or(0);
+                Object::List(elements[range].to_vec())
+            }
+            Self::Count => {
+                let same = elements.iter().filter(|element| groovy::equal(element, first));
+                Object::integer(place(Some(same.count())))
+            }
+            Self::Sum => {
+                let mut sum: Option<Number> = None;
+                for element in elements {
+                    let Object::Number(number) = element else {
+                        return Err("the list has something else than numbers".into());
+                    };
+                    sum = Some(match sum {
+                        None => number.clone(),
+                        Some(sum) => sum.arithmetic(number, Arithmetic::Add).ok_or("the sum is no number")?,
+                    });
+                }
+                sum.map_or(Object::Null, Object::Number)
+            }
+            Self::Maximum | Self::Minimum => {
+                let mut best: Option<&Object<'r>> = None;
+                for element in elements.iter().filter(|element| !element.is_null()) {
+                    let order = match best {
+                        None => std::cmp::Ordering::Equal,
+                        Some(best) => groovy::compare(element, best).ok_or("the list has elements without an order")?,
+                    };
+                    let is_better = match self {
+                        Self::Maximum => order.is_gt(),
+                        _ => order.is_lt(),
+                    };
+                    if best.is_none() || is_better {
+                        best = Some(element);
+                    }
+                }
+                best.cloned().unwrap_or(Object::Null)
+            }
             Self::Get => match first {
                 Object::Number(number) => {
                     let place = usize::try_from(number.long()).ok();
@@ -447,6 +595,7 @@ impl Method {
             Self::Get => found.unwrap_or(Object::Null),
             Self::GetOrDefault => found.unwrap_or_else(|| arguments[1].clone()),
             Self::ContainsKey => Object::Boolean(found.is_some()),
+            Self::ContainsValue => Object::Boolean(entries.iter().any(|(_, value)| groovy::equals(value, first))),
             Self::Size => Object::integer(i32::try_from(entries.len()).unwrap_or(i32::MAX)),
             Self::IsEmpty => Object::Boolean(entries.is_empty()),
             _ => return None,
@@ -526,6 +675,34 @@ impl Method {
             Self::SplitText => Object::List(split(text, &other()?)),
             Self::Tokenize if arguments.is_empty() => Object::List(tokens(text, " \t\n\r\u{c}")),
             Self::Tokenize => Object::List(tokens(text, &other()?)),
+            Self::SplitAtBlanks => Object::List(tokens(text, " \t\n\r\u{c}")),
+            Self::Count => {
+                let other = other()?;
+                let count = if other.is_empty() {
+                    0
+                } else {
+                    text.matches(&*other).count()
+                };
+                Object::integer(i32::try_from(count).unwrap_or(i32::MAX))
+            }
+            Self::PadLeft | Self::PadStart | Self::PadRight | Self::PadEnd => {
+                let filler = arguments.get(1).map_or(Some(" "), Object::as_text);
+                let filler = filler.ok_or("the second argument is no text")?;
+                padded(
+                    text,
+                    index(first)?.unwrap_or_default(),
+                    filler,
+                    matches!(self, Self::PadLeft | Self::PadStart),
+                )?
+            }
+            Self::Repeat => match first {
+                Object::Number(count) => repeated(text, count.long())?,
+                _ => return Ok(None),
+            },
+            Self::At => match wrapped(first, text.encode_utf16().count())? {
+                Some(place) => character(text, Some(place), language)?,
+                None => Object::Undefined,
+            },
             Self::Capitalize => with_first(text, |first| first.to_uppercase().to_string()),
             Self::Uncapitalize => with_first(text, |first| first.to_lowercase().to_string()),
             Self::Reverse => Object::text(text.chars().rev().collect()),
@@ -597,6 +774,45 @@ fn split<'r>(text: &str, by: &str) -> Vec<Object<'r>> {
 fn tokens<'r>(text: &str, by: &str) -> Vec<Object<'r>> {
     let tokens = text.split(|c| by.contains(c)).filter(|token| !token.is_empty());
     tokens.map(|token| Object::text(token.to_owned())).collect()
+}
+
+/// JavaScript's `at`, which counts from the end where the number is negative. `None` outside.
+fn wrapped(place: &Object<'_>, length: usize) -> Result<Option<usize>, String> {
+    let Object::Number(place) = place else {
+        return Err(format!("a place is a number, not {}", place.kind()));
+    };
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
+    let place = place.long();
+    let place = if place < 0 { length + place } else { place };
+    Ok(usize::try_from(place).ok().filter(|_| place < length))
+}
+
+/// The text, filled up to a length.
+fn padded(text: &str, length: usize, filler: &str, at_the_left: bool) -> Result<Object<'static>, String> {
+    let missing = length.saturating_sub(text.encode_utf16().count());
+    if missing == 0 || filler.is_empty() {
+        return bounded(text.to_owned());
+    }
+    if missing > LONGEST {
+        return Err(format!("a text of more than {LONGEST} bytes is made"));
+    }
+    let filler: String = filler.chars().cycle().take(missing).collect();
+    bounded(if at_the_left {
+        filler + text
+    } else {
+        text.to_owned() + &filler
+    })
+}
+
+/// Groovy's `toBoolean` of a text: `true`, `y` and `1`.
+fn to_boolean<'r>(of: &Object<'r>) -> Result<Object<'r>, String> {
+    match (of, of.as_text().map(str::trim)) {
+        (_, Some(text)) => Ok(Object::Boolean(
+            text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("y") || text == "1",
+        )),
+        (Object::Boolean(value), _) => Ok(Object::Boolean(*value)),
+        (other, _) => Err(format!("{} has no such method, or takes other arguments", other.kind())),
+    }
 }
 
 /// The text with another first character.

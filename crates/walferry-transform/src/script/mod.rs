@@ -271,6 +271,17 @@ impl<'r> Evaluation<'r> {
             },
             Kind::Regex { .. } => return unfit(at, "a regular expression is no value"),
             Kind::Find(of, regex) => Object::Boolean(regex.is_found(&self.searched(of)?)),
+            Kind::Found { of, regex, number } => {
+                let Object::Number(number) = self.node(number)? else {
+                    return unfit(at, "a match is asked for by its number");
+                };
+                let text = self.searched(of)?;
+                let found = usize::try_from(number.long()).ok();
+                match found.and_then(|number| regex.found(&text, number)) {
+                    Some(groups) => matched(&groups),
+                    None => return unfit(at, "the text has no such match"),
+                }
+            }
             Kind::Match(of, regex) => Object::Boolean(match self.node(of)? {
                 Object::Null => false,
                 of => regex.matches(&self.text(at, &of)?),
@@ -627,6 +638,15 @@ fn range(at: usize, from: i64, to: i64, exclusive: bool) -> Evaluated<'static> {
         true if from == to => Ok(Object::List(Vec::new())),
         true => Ok(Object::Range(from, if from < to { to - 1 } else { to + 1 })),
         false => Ok(Object::Range(from, to)),
+    }
+}
+
+/// The text of a match. With groups in the pattern, a list of that text and of each group.
+fn matched(groups: &[Option<&str>]) -> Object<'static> {
+    let text = |group: &Option<&str>| group.map_or(Object::Null, |group| Object::text(group.to_owned()));
+    match groups {
+        [whole] => text(whole),
+        groups => Object::List(groups.iter().map(text).collect()),
     }
 }
 

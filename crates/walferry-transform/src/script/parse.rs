@@ -36,6 +36,8 @@ struct Parser {
     next: usize,
     language: Language,
     locals: HashMap<String, usize>,
+    /// What `def m = text =~ pattern` has named, because `m` is asked for its parts.
+    matchers: HashMap<String, Node>,
     depth: usize,
 }
 
@@ -58,6 +60,7 @@ impl Parser {
             next: 0,
             language,
             locals: HashMap::new(),
+            matchers: HashMap::new(),
             depth: 0,
         }
     }
@@ -103,10 +106,8 @@ impl Parser {
         if self.take_sign(sign) {
             return Ok(());
         }
-        Err(Refusal::new(
-            self.at(),
-            format!("has {} where {sign} is expected", self.shown()),
-        ))
+        let what = format!("has {} where {sign} is expected", self.shown());
+        Err(self.hinted(Refusal::new(self.at(), what)))
     }
 
     fn shown(&self) -> String {
@@ -148,7 +149,11 @@ impl Parser {
     }
 
     fn unexpected(&self) -> Refusal {
-        let refusal = Refusal::new(self.at(), format!("does not end before {}", self.shown()));
+        self.hinted(Refusal::new(self.at(), format!("does not end before {}", self.shown())))
+    }
+
+    /// With what to write instead of what comes next.
+    fn hinted(&self, refusal: Refusal) -> Refusal {
         match self.peek() {
             Token::Sign("=" | "+=" | "-=" | "*=" | "/=") => refusal.hint("compare with ==; nothing can be assigned to"),
             Token::Sign("++" | "--") => refusal.hint("add 1 instead; nothing can be changed"),
@@ -173,16 +178,24 @@ impl Parser {
         if self.take_word("if") {
             return self.conditional_statement();
         }
-        let declares = match self.language {
-            Language::Groovy => self.take_word("def"),
+        let mut declares = match self.language {
+            Language::Groovy => ["def", "final", "var"].iter().any(|word| self.take_word(word)),
             Language::JavaScript => ["let", "const", "var"].iter().any(|word| self.take_word(word)),
         };
+        let of_type = self.declared_type();
+        declares |= of_type.is_some();
         if declares {
             let Token::Word(name) = self.advance() else {
                 return Err(Refusal::new(at, "declares something without a name"));
             };
             self.expect("=")?;
-            let value = self.expression()?;
+            let mut value = self.expression()?;
+            if let Some(function) = of_type {
+                value = node(at, Kind::Function(function, vec![value]));
+            }
+            if self.language == Language::Groovy && matches!(value.kind, Kind::Find(..)) {
+                self.matchers.insert(name.clone(), value.clone());
+            }
             let place = self.locals.len();
             let place = *self.locals.entry(name).or_insert(place);
             return Ok(Statement::Let(place, value));
@@ -191,11 +204,37 @@ impl Parser {
             "for", "while", "do", "switch", "try", "throw", "import", "class", "function", "assert",
         ] {
             if self.is_word(word) {
-                let hint = "write one expression; `a ? b : c` and if … else choose";
+                let hint = match word {
+                    "switch" if is_groovy => {
+                        "choose with a ? b : c, or from a map: [c: 'created', u: 'updated'][value.op]"
+                    }
+                    "switch" => "choose with a ? b : c, or from an object: ({c: 'created', u: 'updated'})[value.op]",
+                    _ => "write one expression; `a ? b : c` and if … else choose",
+                };
                 return Err(Refusal::new(at, format!("uses {word}, which Walferry does not evaluate")).hint(hint));
             }
         }
         Ok(Statement::Expression(self.expression()?))
+    }
+
+    /// The type of Groovy's `String name = …`, as what makes such a value.
+    fn declared_type(&mut self) -> Option<Function> {
+        let is_name = |token: &Token| matches!(token, Token::Word(_));
+        let ahead = self.tokens.get(self.next + 1..self.next + 3)?;
+        if self.language != Language::Groovy || !is_name(&ahead[0].token) || ahead[1].token != Token::Sign("=") {
+            return None;
+        }
+        let Token::Word(name) = self.peek() else { return None };
+        let function = match name.as_str() {
+            "String" => Function::ToText,
+            "boolean" => Function::Truth,
+            "int" => Function::ToInteger,
+            "long" => Function::ToLong,
+            "double" => Function::ToDouble,
+            _ => return None,
+        };
+        self.next += 1;
+        Some(function)
     }
 
     fn conditional_statement(&mut self) -> Result<Statement, Refusal> {
@@ -332,21 +371,29 @@ impl Parser {
     }
 
     fn of_type(&mut self, at: usize, operator: &str, left: Node) -> Result<Node, Refusal> {
-        let Token::Word(name) = self.advance() else {
+        let Token::Word(mut name) = self.advance() else {
             return Err(Refusal::new(at, format!("has {operator} without a type behind it")));
         };
+        while self.take_sign(".") {
+            let Token::Word(part) = self.advance() else {
+                return Err(Refusal::new(at, format!("has {operator} without a type behind it")));
+            };
+            name = format!("{name}.{part}");
+        }
         let function = match (operator, name.as_str()) {
             ("as", "String") => Function::ToText,
             ("as", "Integer" | "int") => Function::ToInteger,
             ("as", "Long" | "long") => Function::ToLong,
             ("as", "Double" | "double") => Function::ToDouble,
-            ("as", "Boolean" | "boolean") => Function::ToBoolean,
+            ("as", "Boolean" | "boolean") => Function::Truth,
             ("instanceof", "String" | "CharSequence") => Function::IsText,
             ("instanceof", "Number") => Function::IsNumber,
             ("instanceof", "Boolean") => Function::IsBoolean,
-            ("instanceof", "Struct") => Function::IsStruct,
+            // Scripts import no classes of Kafka Connect.
+            ("instanceof", "org.apache.kafka.connect.data.Struct") => Function::IsStruct,
             _ => {
-                let hint = "types that are known: String, Integer, Long, Double, Boolean; for instanceof String, Number, Boolean, Struct";
+                let hint = "types that are known: String, Integer, Long, Double, Boolean; for instanceof String, Number, Boolean, \
+                            org.apache.kafka.connect.data.Struct";
                 return Err(Refusal::new(
                     at,
                     format!("has {operator} {name}, a type that Walferry does not know here"),
@@ -365,6 +412,9 @@ impl Parser {
                 return Ok(match sign {
                     "!" => node(at, Kind::Not(operand)),
                     "-" => node(at, Kind::Negate(operand)),
+                    _ if self.language == Language::JavaScript => {
+                        node(at, Kind::Function(Function::ToNumber, vec![*operand]))
+                    }
                     _ => *operand,
                 });
             }
@@ -387,7 +437,7 @@ impl Parser {
         }
         let function = match (&self.tokens[self.next + 1].token, &self.tokens[self.next + 2].token) {
             (Token::Word(word), Token::Sign(")")) => match word.as_str() {
-                "boolean" | "Boolean" => Function::ToBoolean,
+                "boolean" | "Boolean" => Function::Truth,
                 "int" | "Integer" => Function::ToInteger,
                 "long" | "Long" => Function::ToLong,
                 "double" | "Double" => Function::ToDouble,
@@ -424,6 +474,17 @@ impl Parser {
     fn index(&mut self, at: usize, of: Node, safe: bool) -> Result<Node, Refusal> {
         let index = Box::new(self.expression()?);
         self.expect("]")?;
+        if let (Kind::Find(of, regex), Language::Groovy) = (&of.kind, self.language) {
+            let (of, regex) = (of.clone(), regex.clone());
+            return Ok(node(
+                at,
+                Kind::Found {
+                    of,
+                    regex,
+                    number: index,
+                },
+            ));
+        }
         let of = Box::new(of);
         Ok(node(at, Kind::Index { of, index, safe }))
     }
@@ -481,6 +542,15 @@ impl Parser {
                     "uses a regular expression for something else than .test(text)",
                 )),
             };
+        }
+        // What `=~` makes is asked itself.
+        if let (Kind::Find(text, regex), Language::Groovy, true) = (&of.kind, self.language, arguments.is_empty()) {
+            let (text, regex) = (text.clone(), regex.clone());
+            match name {
+                "find" | "asBoolean" => return Ok(node(at, Kind::Find(text, regex))),
+                "matches" => return Ok(node(at, Kind::Match(text, regex))),
+                _ => {}
+            }
         }
         let of = Box::new(of);
         if let Some((how, regex)) = self.rewrite(name, &mut arguments)? {
@@ -680,6 +750,9 @@ impl Parser {
             }
             "it" => return Err(Refusal::new(at, "uses it").hint(NO_CLOSURES)),
             _ => {
+                if let Some(matcher) = self.matchers.get(&word) {
+                    return Ok(matcher.clone());
+                }
                 if let Some(place) = self.locals.get(&word) {
                     Kind::Local(*place)
                 } else if let Some((_, variable)) = Variable::NAMES.iter().find(|(name, _)| *name == word) {
@@ -700,6 +773,12 @@ impl Parser {
             };
             name = format!("{name}.{part}");
         }
+        if let Some(constant) = constant(&name, self.language) {
+            return Ok(node(at, constant));
+        }
+        if self.is_sign("=>") || self.is_sign("->") {
+            return Err(self.unexpected());
+        }
         if self.is_sign("(") {
             let arguments = self.arguments()?;
             return match Function::find(&name, arguments.len(), self.language) {
@@ -719,6 +798,19 @@ impl Parser {
         };
         Err(Refusal::new(at, format!("uses {name}, which is not there")).hint(hint))
     }
+}
+
+/// Constants of Java's classes.
+fn constant(name: &str, language: Language) -> Option<Kind> {
+    Some(match (name, language) {
+        ("Boolean.TRUE", Language::Groovy) => Kind::Boolean(true),
+        ("Boolean.FALSE", Language::Groovy) => Kind::Boolean(false),
+        ("Integer.MAX_VALUE", Language::Groovy) => Kind::Number(Number::Int(i32::MAX)),
+        ("Integer.MIN_VALUE", Language::Groovy) => Kind::Number(Number::Int(i32::MIN)),
+        ("Long.MAX_VALUE", Language::Groovy) => Kind::Number(Number::Long(i64::MAX)),
+        ("Long.MIN_VALUE", Language::Groovy) => Kind::Number(Number::Long(i64::MIN)),
+        _ => return None,
+    })
 }
 
 const NO_CLOSURES: &str = "there are no closures: ask for one element, such as list[0], or use list.contains(…)";

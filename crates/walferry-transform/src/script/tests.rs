@@ -168,13 +168,14 @@ fn shown(object: &Object<'_>) -> String {
 }
 
 /// The results whose text is not compared, by the type that Java names.
-const OTHERS: [(&str, &str); 12] = [
+const OTHERS: [(&str, &str); 13] = [
     ("ConnectSchema ", "(a schema)"),
     ("Field ", "(a field of a schema)"),
     ("HashMap ", "(the headers)"),
     ("RecordHeader ", "(a header)"),
     ("ArrayList ", "(a list)"),
     ("Object[] ", "(a list)"),
+    ("String[] ", "(a list)"),
     ("Date ", "(a date)"),
     ("byte[] ", "(bytes)"),
     ("Map1 ", "(a map)"),

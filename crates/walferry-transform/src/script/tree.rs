@@ -103,6 +103,12 @@ pub(super) enum Kind {
     },
     /// `text =~ pattern`, or `pattern.test(text)`.
     Find(Boxed, JavaRegex),
+    /// `(text =~ pattern)[0]`: the match of a number, with its groups if the pattern has any.
+    Found {
+        of: Boxed,
+        regex: JavaRegex,
+        number: Boxed,
+    },
     /// `text ==~ pattern`.
     Match(Boxed, JavaRegex),
     In {

@@ -1,7 +1,10 @@
 //! The statements that create an outbox, each with what it is good for.
 
 use super::names::{Name, identifier, literal};
-use crate::cli::PartitionBy;
+use crate::{
+    cli::PartitionBy,
+    script::{self, Statement},
+};
 
 /// What is to be created.
 #[derive(Debug, Clone)]
@@ -15,19 +18,6 @@ pub(super) struct Plan {
     pub(super) publication: String,
 }
 
-/// One statement.
-#[derive(Debug)]
-pub(super) struct Statement {
-    /// What it does, in a line.
-    pub(super) what: String,
-    /// Why, for the reader of the script.
-    why: Vec<&'static str>,
-    pub(super) sql: String,
-}
-
-/// Longer names leave no room for what partitions and indexes append.
-pub(super) const LONGEST_TABLE: usize = 44;
-
 /// How many partitions the script creates ahead.
 const AHEAD: u32 = 7;
 
@@ -35,9 +25,7 @@ impl Plan {
     /// A name that the script cannot hold, because it would end a comment or a block.
     pub(super) fn unusable_name(&self) -> Option<&str> {
         let names = [&self.table.schema, &self.table.table, &self.publication];
-        let roles = self.writers.iter().chain(&self.reader);
-        let mut names = names.into_iter().chain(roles).map(String::as_str);
-        names.find(|name| name.chars().any(char::is_control) || name.contains("$walferry$"))
+        script::unusable(names.into_iter().chain(&self.writers).chain(&self.reader))
     }
 
     /// The statements, in their order.
@@ -55,23 +43,15 @@ impl Plan {
 
     /// The whole script, with comments.
     pub(super) fn script(&self) -> String {
-        let mut script = format!("-- The outbox table {}.\nBEGIN;\n", self.table.sql());
-        for statement in self.statements() {
-            script.push('\n');
-            for line in &statement.why {
-                script.push_str(&format!("-- {line}\n"));
-            }
-            script.push_str(&statement.sql);
-            script.push('\n');
-        }
+        let mut tail = String::new();
         if self.writers.is_empty() {
-            script.push_str(&format!(
+            tail = format!(
                 "\n-- Let each application that writes events insert rows:\n-- GRANT INSERT ON {} TO role_of_the_application;\n",
                 self.table.sql()
-            ));
+            );
         }
-        script.push_str("\nCOMMIT;\n");
-        script
+        let head = format!("The outbox table {}.", self.table.sql());
+        script::script(&head, &self.statements(), &tail)
     }
 
     /// The connector's options for this table.

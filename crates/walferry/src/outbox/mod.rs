@@ -11,17 +11,14 @@ use serde_json::{Map, Value};
 use tokio::runtime::{Builder, Runtime};
 use walferry_config::Connector;
 use walferry_engine::{
-    Failure, Kind,
+    Kind,
     source::{Control as _, Source as _},
     status::Status,
 };
-use walferry_postgres::{
-    Postgres,
-    connect::{Endpoint, Purpose},
-};
+use walferry_postgres::Postgres;
 
 use self::{
-    ddl::{LONGEST_TABLE, Plan},
+    ddl::Plan,
     known::{Recognised, recognise},
     names::Name,
 };
@@ -31,6 +28,7 @@ use crate::{
     error::Error,
     load::load_connector,
     say::say,
+    script::{self, LONGEST_TABLE},
 };
 
 /// The publication that a connector has by default.
@@ -75,7 +73,9 @@ fn create(args: &OutboxCreateArgs) -> Result<(), Error> {
         ));
     }
     match &connector {
-        Some(connector) if args.run => run(&plan, connector)?,
+        Some(connector) if args.run => {
+            script::run("outbox", &connector.postgres, &plan.statements(), &plan.script())?;
+        }
         _ => {
             say!("{}", plan.script().trim_end());
             say!("");
@@ -92,36 +92,6 @@ fn create(args: &OutboxCreateArgs) -> Result<(), Error> {
     for line in shown_options(&[(plan.table.clone(), to_owned(Plan::options()))]) {
         say!("{line}");
     }
-    Ok(())
-}
-
-/// Says what will be done, and does it, in one transaction.
-fn run(plan: &Plan, connector: &Connector) -> Result<(), Error> {
-    let endpoint = Endpoint::new(connector.postgres.clone());
-    say!(
-        "as role {} in database {} at {}, in one transaction:",
-        connector.postgres.user,
-        connector.postgres.dbname,
-        endpoint.address()
-    );
-    for statement in plan.statements() {
-        say!("  {}", statement.what);
-    }
-    let done = runtime()?.block_on(async {
-        let sql = endpoint.sql(Purpose::General).await?;
-        sql.execute("creating the outbox", &plan.script()).await
-    });
-    done.map_err(|error| {
-        let what = match error {
-            // The server may have committed before the connection was lost.
-            walferry_postgres::Error::Lost { .. } | walferry_postgres::Error::Silent { .. } => {
-                "it is not known whether the outbox was created"
-            }
-            _ => "the outbox was not created; nothing was changed",
-        };
-        Error::failure(what, Failure::from(error))
-    })?;
-    say!("done");
     Ok(())
 }
 

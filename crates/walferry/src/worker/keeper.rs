@@ -32,43 +32,46 @@ impl Drop for Beside {
     }
 }
 
-/// Starts a connector for each version of its configuration. Ends it when there is a newer version, or none.
+/// Starts a connector, gives it each newer version of its configuration, and ends it when there is none any more.
 pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: watch::Receiver<Option<u64>>) {
     // An earlier keeper that panicked may have left the connector there.
     let _ = herd.supervisor().remove(&name).await;
+    // These tasks end when others take their place, or with this task.
+    let mut beside: Option<Beside> = None;
     loop {
         let version = *told.borrow_and_update();
-        let started = match version {
-            // The channel reports later versions, too.
+        match version {
             Some(version) => {
+                // If there is a later version already, the channel reports it.
                 let current = herd.find(&name).filter(|connector| connector.version == version);
-                match current {
+                if let Some(connector) = current {
                     // A config provider may hang. A request that corrects or removes the connector must not wait for it.
-                    Some(connector) => tokio::select! {
+                    tokio::select! {
                         biased;
                         changed = told.changed() => match changed {
                             Ok(()) => continue,
                             Err(_) => return,
                         },
-                        started = start(&herd, &slots, &name, &connector) => started,
-                    },
-                    None => None,
+                        started = start(&herd, &slots, &name, &connector) => {
+                            if let Some(started) = started {
+                                drop(beside.replace(started));
+                            }
+                        }
+                    }
                 }
             }
-            None => None,
-        };
+            None => {
+                drop(beside.take());
+                let _ = herd.supervisor().remove(&name).await;
+            }
+        }
         if told.changed().await.is_err() {
             return;
-        }
-        if let Some(beside) = started {
-            drop(beside);
-            // The connector exists, because only this keeper removes it.
-            let _ = herd.supervisor().remove(&name).await;
         }
     }
 }
 
-/// Begins the runs of a connector. Returns the tasks beside them. `None` if the connector was changed or removed meanwhile.
+/// Begins the runs of a connector. If it runs with an older configuration, this run ends in order first. Returns the tasks beside them. `None` if the connector was changed or removed meanwhile.
 async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector) -> Option<Beside> {
     let load = loader(herd, name, connector);
     let first = load.clone();
@@ -113,7 +116,13 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
     if target == Target::Paused {
         status.set_phase(Phase::Paused);
     }
-    herd.supervisor().add_as(status, run.body(), target);
+    let body = run.body();
+    if let Some(older) = herd.status(name) {
+        herd.active_topics().look(&older);
+    }
+    if herd.supervisor().replace(status.clone(), body.clone()).is_err() {
+        herd.supervisor().add_as(status, body, target);
+    }
     Some(Beside(tasks))
 }
 

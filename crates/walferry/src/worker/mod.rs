@@ -3,6 +3,7 @@
 //! One task, the *clerk*, writes the book, so that each request sees the changes of the earlier ones. Each connector has its own task,
 //! its *keeper*, which keeps it running with the newest configuration. So a connector that ends slowly delays no other.
 
+mod active;
 mod keeper;
 mod offsets;
 mod plugins;
@@ -12,16 +13,18 @@ pub(crate) mod topics;
 mod validate;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use serde_json::Value as Json;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::{JoinHandle, spawn_blocking, spawn_local},
+    time::sleep,
 };
 use tracing::{info, warn};
 use walferry_admin::herder::{Herder, Plugin, Promise, Put, Refused, Validation, steer};
@@ -29,10 +32,16 @@ use walferry_config::Worker;
 use walferry_engine::{
     Disposition, Exit, Failure, Kind, Target,
     book::{Book, BookEntry, Configuration},
-    supervisor::Supervisor,
+    status::Status,
+    supervisor::{Connectors as _, Supervisor},
 };
 
+use active::ActiveTopics;
+
 use crate::{assemble::Offsets, beside::SlotLooks, error::Error, load::Loaded, progress::Bars};
+
+/// Pause before the book is written again.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// All connectors of the process. Clones share them.
 #[derive(Clone)]
@@ -45,6 +54,9 @@ pub(crate) struct Inner {
     pub(crate) offsets: Offsets,
     pub(crate) bars: Bars,
     connectors: Mutex<BTreeMap<String, Connector>>,
+    active_topics: ActiveTopics,
+    /// Names of connectors in the book that this process does not run.
+    others: BTreeSet<String>,
     commands: mpsc::UnboundedSender<Command>,
     /// How many connectors share the memory in flight.
     pub(crate) share: watch::Sender<usize>,
@@ -56,6 +68,8 @@ struct Connector {
     configuration: Configuration,
     target: Target,
     origin: Origin,
+    /// Whether the book has a connector of this name.
+    is_in_book: bool,
     /// The version of the configuration.
     version: u64,
 }
@@ -76,10 +90,18 @@ enum Command {
     Want(String, Target, oneshot::Sender<Result<(), Refused>>),
     Validate(Configuration, oneshot::Sender<Result<Validation, Refused>>),
     AlterOffsets(offsets::Change, oneshot::Sender<Result<(), Refused>>),
+    /// Changes nothing. The answer shows that the clerk works.
+    Answer(oneshot::Sender<Result<(), Refused>>),
+}
+
+/// A book, and the connectors in it when it was opened.
+pub(crate) struct OpenBook {
+    pub(crate) book: Box<dyn Book>,
+    pub(crate) entries: Vec<BookEntry>,
 }
 
 /// The book, or the reason why there is none.
-pub(crate) type BookChoice = Result<Box<dyn Book>, String>;
+pub(crate) type BookChoice = Result<OpenBook, String>;
 
 impl fmt::Debug for Herd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,51 +140,19 @@ impl ClerkTask {
 impl Herd {
     /// Starts the connectors of files and of the book. It must be called within a set of local tasks, and lives as long as these.
     ///
+    /// If a file and the book have a connector of the same name, the file's configuration overwrites the one in the book, as with the files
+    /// of a standalone worker. The wanted state stays.
+    ///
     /// # Errors
-    /// The book cannot be read, or has a connector that a file has too.
-    pub(crate) fn start(beginning: Beginning, mut shelf: BookChoice) -> Result<(Self, ClerkTask), Error> {
+    /// A file has the name of a connector in the book that this process must not change.
+    pub(crate) fn start(beginning: Beginning, shelf: BookChoice) -> Result<(Self, ClerkTask), Error> {
         let (commands, received) = mpsc::unbounded_channel();
-        let mut connectors = BTreeMap::new();
-        for loaded in beginning.loaded {
-            let connector = Connector {
-                configuration: loaded.configuration.clone(),
-                target: Target::Running,
-                origin: Origin::File(loaded.file.clone(), Box::new(loaded.clone())),
-                version: 0,
-            };
-            connectors.insert(loaded.connector.name.clone(), connector);
-        }
-        let entries = match &mut shelf {
-            Ok(book) => book
-                .entries()
-                .map_err(|failure| Error::failure("Walferry did not start", failure))?,
-            Err(_) => Vec::new(),
+        let (shelf, entries) = match shelf {
+            Ok(OpenBook { book, entries }) => (Ok(book), entries),
+            Err(why) => (Err(why), Vec::new()),
         };
-        for entry in entries {
-            if let Some(Connector {
-                origin: Origin::File(file, _),
-                ..
-            }) = connectors.get(&entry.name)
-            {
-                let what = format!(
-                    "{} contains a connector {:?}, but a connector with this name was also created through the REST API",
-                    file.display(),
-                    entry.name
-                );
-                let hint = "remove the file from --config, or start once without it and remove the other connector with DELETE \
-                            /connectors/NAME";
-                return Err(
-                    Error::new(Kind::ConnectorsClash, "the configuration has a problem").cause(what, Some(hint.into()))
-                );
-            }
-            let connector = Connector {
-                configuration: entry.configuration,
-                target: entry.target,
-                origin: Origin::Book,
-                version: 0,
-            };
-            connectors.insert(entry.name, connector);
-        }
+        let others = shelf.as_ref().map_or_else(|_| Vec::new(), |book| book.others());
+        let (connectors, overwritten) = gather(beginning.loaded, entries, &others)?;
         let herd = Self(Arc::new(Inner {
             supervisor: Supervisor::default(),
             worker: beginning.worker,
@@ -171,6 +161,8 @@ impl Herd {
             bars: beginning.bars,
             share: watch::Sender::new(connectors.len()),
             connectors: Mutex::new(connectors),
+            active_topics: ActiveTopics::default(),
+            others: others.into_iter().map(|(name, _)| name).collect(),
             commands,
         }));
         let clerk = Clerk {
@@ -179,12 +171,28 @@ impl Herd {
             slots: SlotLooks::default(),
             keepers: BTreeMap::new(),
             version: 0,
+            overwritten,
         };
         Ok((herd, ClerkTask(spawn_local(clerk.work(received)))))
     }
 
     pub(crate) fn supervisor(&self) -> &Supervisor {
         &self.0.supervisor
+    }
+
+    pub(crate) fn active_topics(&self) -> &ActiveTopics {
+        &self.0.active_topics
+    }
+
+    /// Names of connectors that only Connect can run.
+    pub(crate) fn names_of_others(&self) -> BTreeSet<String> {
+        self.0.others.clone()
+    }
+
+    /// The status of a connector that has begun.
+    fn status(&self, name: &str) -> Option<Arc<Status>> {
+        let statuses = self.0.supervisor.statuses();
+        statuses.into_iter().find(|status| status.name == name)
     }
 
     /// Waits until the only connector has failed for good, if it comes from a file. Connectors may come and go meanwhile.
@@ -276,9 +284,94 @@ impl Herder for Herd {
         Box::pin(async move { herd.write_offsets(&name, offsets).await })
     }
 
+    fn topics(&self, name: &str) -> Vec<String> {
+        // The status of a connector that was removed stays until its run has ended.
+        if self.lock().contains_key(name)
+            && let Some(status) = self.status(name)
+        {
+            self.0.active_topics.look(&status);
+        }
+        self.0.active_topics.of(name).into_keys().collect()
+    }
+
+    fn reset_topics(&self, name: &str) -> Result<(), Refused> {
+        self.0.active_topics.reset(name, self.status(name).as_ref());
+        Ok(())
+    }
+
     fn plugins(&self) -> Vec<Plugin> {
         plugins::all()
     }
+
+    fn answers(&self) -> Promise<()> {
+        self.ask(Command::Answer)
+    }
+}
+
+/// The connectors of files and of the book, and those whose configuration in the book the file overwrites.
+fn gather(
+    loaded: Vec<Loaded>,
+    entries: Vec<BookEntry>,
+    others: &[(String, String)],
+) -> Result<(BTreeMap<String, Connector>, Vec<BookEntry>), Error> {
+    let mut connectors = BTreeMap::new();
+    for entry in entries {
+        let connector = Connector {
+            configuration: entry.configuration,
+            target: entry.target,
+            origin: Origin::Book,
+            is_in_book: true,
+            version: 0,
+        };
+        connectors.insert(entry.name, connector);
+    }
+    let mut overwritten = Vec::new();
+    for loaded in loaded {
+        let name = loaded.connector.name.clone();
+        if let Some((_, class)) = others.iter().find(|(other, _)| *other == name) {
+            let what = format!(
+                "{} contains a connector {name:?}, but Connect's topics already have a connector of this name, of class {class}, which \
+                 Walferry does not run",
+                loaded.file.display()
+            );
+            let hint = "choose another name, or remove the other connector with Kafka Connect";
+            return Err(
+                Error::new(Kind::ConnectorsClash, "the configuration has a problem").cause(what, Some(hint.into()))
+            );
+        }
+        let kept = connectors.get(&name);
+        if let Some(kept) = kept
+            && !is_same(&kept.configuration, &loaded.configuration)
+        {
+            warn!(
+                connector = name,
+                file = %loaded.file.display(),
+                hint = "to keep the other configuration, remove the file from --config before the next start, and submit the \
+                        configuration again with PUT /connectors/NAME/config",
+                "the connector's configuration in the file overwrites the one that was kept for the REST API"
+            );
+            overwritten.push(BookEntry {
+                name: name.clone(),
+                configuration: loaded.configuration.clone(),
+                target: kept.target,
+            });
+        }
+        let connector = Connector {
+            configuration: loaded.configuration.clone(),
+            target: kept.map_or(Target::Running, |kept| kept.target),
+            origin: Origin::File(loaded.file.clone(), Box::new(loaded)),
+            is_in_book: kept.is_some(),
+            version: 0,
+        };
+        connectors.insert(name, connector);
+    }
+    Ok((connectors, overwritten))
+}
+
+/// Whether two configurations have the same values. As in Connect, the order does not matter.
+fn is_same(one: &Configuration, other: &Configuration) -> bool {
+    let sorted = |configuration: &Configuration| configuration.iter().cloned().collect::<BTreeMap<_, _>>();
+    sorted(one) == sorted(other)
 }
 
 /// Writes the book, one change after another.
@@ -289,6 +382,8 @@ struct Clerk {
     /// For each keeper, the version that is to run, or none.
     keepers: BTreeMap<String, watch::Sender<Option<u64>>>,
     version: u64,
+    /// Configurations of files that the book does not have yet.
+    overwritten: Vec<BookEntry>,
 }
 
 impl Clerk {
@@ -297,7 +392,18 @@ impl Clerk {
         for name in names {
             self.tell_keeper(&name, Some(0));
         }
-        while let Some(command) = commands.recv().await {
+        self.overwrite().await;
+        loop {
+            let command = tokio::select! {
+                command = commands.recv() => match command {
+                    Some(command) => command,
+                    None => return,
+                },
+                () = sleep(AGAIN), if !self.overwritten.is_empty() => {
+                    self.overwrite().await;
+                    continue;
+                }
+            };
             // The request may have ended. Then nobody needs the answer.
             match command {
                 Command::Put(name, configuration, how, reply) => {
@@ -306,10 +412,26 @@ impl Clerk {
                 Command::Remove(name, reply) => drop(reply.send(self.remove(&name).await)),
                 Command::Want(name, target, reply) => drop(reply.send(self.want(&name, target).await)),
                 Command::AlterOffsets(change, reply) => drop(reply.send(self.alter_offsets(change).await)),
+                Command::Answer(reply) => drop(reply.send(Ok(()))),
                 Command::Validate(configuration, reply) => {
                     let herd = self.herd.clone();
                     spawn_local(async move { reply.send(Ok(herd.find_errors(configuration).await)) });
                 }
+            }
+        }
+    }
+
+    /// Writes the configurations of files into the book. What cannot be written now is written later.
+    async fn overwrite(&mut self) {
+        for entry in std::mem::take(&mut self.overwritten) {
+            let written = entry.clone();
+            if let Err(refused) = self.write(move |book| book.put(&written)).await {
+                warn!(
+                    connector = entry.name,
+                    error = %refused,
+                    "the configuration of the file runs, but could not be written over the one that was kept; retrying"
+                );
+                self.overwritten.push(entry);
             }
         }
     }
@@ -337,7 +459,7 @@ impl Clerk {
                     configuration: same,
                     ..
                 }),
-            ) if *same == configuration => {
+            ) if is_same(same, &configuration) => {
                 return Ok(false);
             }
             (Put::Any, Some(connector)) => {
@@ -357,6 +479,17 @@ impl Clerk {
             }
             (Put::Over(_), None) => return Err(Refused::not_found(&name)),
         };
+        // As in Connect, a task whose configuration has not changed goes on.
+        if known
+            .as_ref()
+            .is_some_and(|known| is_same(&known.configuration, &configuration))
+        {
+            info!(
+                connector = name,
+                "the configuration that came through the REST API is the one that the connector has, so nothing is restarted"
+            );
+            return Ok(false);
+        }
         let entry = BookEntry {
             name: name.clone(),
             configuration: configuration.clone(),
@@ -368,6 +501,7 @@ impl Clerk {
             configuration,
             target,
             origin: Origin::Book,
+            is_in_book: true,
             version: self.version,
         };
         {
@@ -394,6 +528,8 @@ impl Clerk {
             connectors.remove(name);
             self.herd.0.share.send_replace(connectors.len());
         }
+        // A later connector of this name begins with no topics.
+        self.herd.0.active_topics.reset(name, self.herd.status(name).as_ref());
         info!(
             connector = name,
             "the connector was removed through the REST API; its offset, slot and topics stay"
@@ -405,9 +541,13 @@ impl Clerk {
     async fn want(&mut self, name: &str, target: Target) -> Result<(), Refused> {
         let unknown = || Refused::new(404, format!("Unknown connector {name}"));
         let connector = self.herd.find(name).ok_or_else(unknown)?;
-        if matches!(connector.origin, Origin::Book) && connector.target != target {
+        if connector.is_in_book && connector.target != target {
             let wanted = name.to_owned();
             self.write(move |book| book.set_target(&wanted, target)).await?;
+            // What is written later must not undo this.
+            for entry in self.overwritten.iter_mut().filter(|entry| entry.name == name) {
+                entry.target = target;
+            }
         }
         if let Some(connector) = self.herd.lock().get_mut(name) {
             connector.target = target;
@@ -496,10 +636,7 @@ fn from_book(name: &str, connector: &Connector) -> Result<(), Refused> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::{task::LocalSet, time::sleep};
-    use walferry_engine::supervisor::Connectors as _;
+    use tokio::task::LocalSet;
 
     use super::*;
 
@@ -515,7 +652,11 @@ mod tests {
             loaded: Vec::new(),
             bars: Bars::new(false),
         };
-        Herd::start(beginning, Ok(Box::new(Blank))).expect("it starts")
+        let book = OpenBook {
+            book: Box::new(Blank),
+            entries: Vec::new(),
+        };
+        Herd::start(beginning, Ok(book)).expect("it starts")
     }
 
     #[derive(Debug)]
@@ -577,6 +718,7 @@ mod tests {
                 configuration: configuration("1"),
                 target: Target::Stopped,
                 origin: Origin::Book,
+                is_in_book: true,
                 version: 0,
             };
             herd.lock().insert("a".into(), connector);
@@ -587,12 +729,78 @@ mod tests {
                 // Its receiver is gone, as that of a keeper that has panicked.
                 keepers: BTreeMap::from([("a".to_owned(), watch::Sender::new(Some(0)))]),
                 version: 0,
+                overwritten: Vec::new(),
             };
             clerk.tell_keeper("a", Some(0));
             assert_eq!(clerk.keepers["a"].receiver_count(), 1);
             while herd.supervisor().statuses().is_empty() {
                 sleep(Duration::from_millis(1)).await;
             }
+        });
+    }
+
+    #[test]
+    fn a_configuration_that_comes_again_changes_nothing() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            let pair = |name: &str| (name.to_owned(), "1".to_owned());
+            let version = |herd: &Herd| herd.find("a").expect("it is there").version;
+            let put = |configuration| herd.put("a", configuration, Put::Any);
+            assert_eq!(put(vec![pair("x"), pair("y")]).await, Ok(true));
+            let first = version(&herd);
+            assert_eq!(put(vec![pair("y"), pair("x")]).await, Ok(false));
+            assert_eq!(version(&herd), first);
+            assert_eq!(put(vec![pair("y")]).await, Ok(false));
+            assert_ne!(version(&herd), first);
+        });
+    }
+
+    #[test]
+    fn a_file_overwrites_a_connector_of_its_name_but_none_of_another_class() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            let properties = [
+                ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
+                ("database.hostname", "127.0.0.1"),
+                ("database.user", "u"),
+                ("database.dbname", "d"),
+                ("topic.prefix", "t"),
+                ("key.converter", "org.apache.kafka.connect.json.JsonConverter"),
+                ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
+            ];
+            let properties = properties.map(|(name, text)| (name.to_owned(), text.to_owned()));
+            let loaded = keeper::load(&herd.0, "shop", &properties.into()).expect("it is right");
+            let kept = |name: &str, configuration| BookEntry {
+                name: name.into(),
+                configuration,
+                target: Target::Stopped,
+            };
+
+            let entries = vec![kept("shop", configuration("1")), kept("other", configuration("2"))];
+            let (connectors, overwritten) = gather(vec![loaded.clone()], entries, &[]).expect("nothing is wrong");
+            let shop = &connectors["shop"];
+            assert_eq!(
+                (&shop.configuration, shop.target),
+                (&loaded.configuration, Target::Stopped)
+            );
+            assert!(shop.is_in_book && from_book("shop", shop).is_err());
+            assert_eq!(overwritten, [kept("shop", loaded.configuration.clone())]);
+            assert_eq!(connectors["other"].configuration, configuration("2"));
+
+            // Nothing is written if both are the same, or if the book does not have it.
+            let same = vec![kept("shop", loaded.configuration.clone())];
+            let (_, overwritten) = gather(vec![loaded.clone()], same, &[]).expect("nothing is wrong");
+            assert!(overwritten.is_empty());
+            let (connectors, overwritten) = gather(vec![loaded.clone()], Vec::new(), &[]).expect("nothing is wrong");
+            assert!(overwritten.is_empty() && !connectors["shop"].is_in_book);
+
+            let others = [("shop".to_owned(), "FileStreamSource".to_owned())];
+            let refused = gather(vec![loaded], Vec::new(), &others).err().expect("it is refused");
+            let refused = format!("{refused:?}");
+            assert!(
+                refused.contains("FileStreamSource") && refused.contains("shop"),
+                "{refused}"
+            );
         });
     }
 

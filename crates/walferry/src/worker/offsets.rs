@@ -1,6 +1,6 @@
 //! Offsets over REST.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value as Json, json};
 use tokio::{
@@ -10,8 +10,8 @@ use tokio::{
 use walferry_admin::herder::Refused;
 use walferry_engine::Target;
 use walferry_kafka::connect::{OffsetLog, OffsetRecord};
-use walferry_offset::{FileStore, export_rest, import};
-use walferry_record::SourcePartition;
+use walferry_offset::{FileStore, Import, export_rest, import};
+use walferry_record::{SourcePartition, java::json::quoted};
 
 use super::{Clerk, Command, Herd, keeper, refusal};
 use crate::assemble::{self, Offsets};
@@ -119,7 +119,8 @@ fn show_topic(log: &OffsetLog, name: &str) -> Result<Json, Refused> {
     Ok(json!({ "offsets": entries.collect::<Vec<_>>() }))
 }
 
-/// Writes the given offsets unchanged. As in Connect, this includes partitions of other connectors. Without offsets, removes all.
+/// Writes the given offsets unchanged. As in Connect, this includes partitions of other connectors. Without offsets, removes all. Nothing is
+/// written unless all of them can be.
 fn write_topic(
     log: &OffsetLog,
     data_dir: &std::path::Path,
@@ -127,25 +128,32 @@ fn write_topic(
     offsets: Option<Json>,
 ) -> Result<(), Refused> {
     let refused = |failure: walferry_engine::Failure| refusal(&failure);
-    let Some(offsets) = offsets else {
-        for (key, _) in log.of_connector(&partition.connector).map_err(refused)? {
-            log.write_blocking(&key, None).map_err(refused)?;
+    let records = match offsets {
+        Some(offsets) => records(partition, &offsets)?,
+        None => {
+            let known = log.of_connector(&partition.connector).map_err(refused)?;
+            known.into_iter().map(|(key, _)| (key, None)).collect()
         }
-        return forget_gap(data_dir, partition);
     };
+    log.write_all_blocking(records).map_err(refused)?;
+    forget_gap(data_dir, partition)
+}
+
+/// The records of given offsets. If there are several for one partition, the last one counts, as in Connect.
+fn records(partition: &SourcePartition, offsets: &Json) -> Result<BTreeMap<String, Option<OffsetRecord>>, Refused> {
     let ours = json!({ "server": partition.server });
+    let mut records = BTreeMap::new();
     for entry in offsets["offsets"].as_array().into_iter().flatten() {
-        let key = match entry["partition"] == ours {
+        let is_ours = entry["partition"] == ours;
+        let key = match is_ours {
             true => partition.key(),
-            false => json!([partition.connector, entry["partition"]]).to_string(),
+            false => format!("[{},{}]", quoted(&partition.connector), entry["partition"]),
         };
         let record = match &entry["offset"] {
             Json::Null => None,
             offset => {
-                if entry["partition"] == ours {
-                    let text = json!({ "offsets": [entry] }).to_string();
-                    import(partition, &text)
-                        .map_err(|error| Refused::new(400, format!("{error} ({})", error.hint())))?;
+                if is_ours {
+                    usable(partition, entry)?;
                 }
                 Some(OffsetRecord {
                     value: offset.to_string(),
@@ -153,9 +161,15 @@ fn write_topic(
                 })
             }
         };
-        log.write_blocking(&key, record).map_err(refused)?;
+        records.insert(key, record);
     }
-    forget_gap(data_dir, partition)
+    Ok(records)
+}
+
+/// Reads an offset of this connector.
+fn usable(partition: &SourcePartition, entry: &Json) -> Result<Import, Refused> {
+    let text = json!({ "offsets": [entry] }).to_string();
+    import(partition, &text).map_err(|error| Refused::new(400, format!("{error} ({})", error.hint())))
 }
 
 /// Forgets a gap, because it belongs to the old offset.
@@ -183,9 +197,7 @@ fn write(data_dir: &std::path::Path, partition: SourcePartition, offsets: Option
     match entries.last() {
         Some(entry) if entry["offset"].is_null() => store.remove().map(drop).map_err(unusable),
         Some(entry) => {
-            let text = json!({ "offsets": [entry] }).to_string();
-            let import =
-                import(&partition, &text).map_err(|error| Refused::new(400, format!("{error} ({})", error.hint())))?;
+            let import = usable(&partition, entry)?;
             store
                 .replace(&import.offset)
                 .and_then(|()| walferry_offset::gap::forget(data_dir, &partition.connector))
@@ -204,4 +216,42 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refused> +
             format!("the offset was not read or written: {error}"),
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition() -> SourcePartition {
+        SourcePartition {
+            connector: "shop".into(),
+            server: "orders".into(),
+        }
+    }
+
+    #[test]
+    fn one_offset_that_cannot_be_used_means_that_none_is_written() {
+        let usable = json!({ "partition": { "server": "orders" }, "offset": { "lsn": 1, "txId": 2, "ts_usec": 3 } });
+        let of_another = json!({ "partition": { "server": "other" }, "offset": { "lsn": 7 } });
+        let removed = json!({ "partition": { "server": "gone" }, "offset": null });
+        let broken = json!({ "partition": { "server": "orders" }, "offset": { "lsn": "no number" } });
+        let of = |entries: &[&Json]| records(&partition(), &json!({ "offsets": entries }));
+
+        let good = of(&[&of_another, &removed, &usable]).expect("all of them can be used");
+        let values: Vec<_> = good
+            .iter()
+            .map(|(key, record)| (key.as_str(), record.as_ref().map(|record| record.value.as_str())))
+            .collect();
+        let expected = [
+            (r#"["shop",{"server":"gone"}]"#, None),
+            (
+                r#"["shop",{"server":"orders"}]"#,
+                Some(r#"{"lsn":1,"txId":2,"ts_usec":3}"#),
+            ),
+            (r#"["shop",{"server":"other"}]"#, Some(r#"{"lsn":7}"#)),
+        ];
+        assert_eq!(values, expected);
+        assert_eq!(of(&[&of_another, &broken]).unwrap_err().code, 400);
+        assert_eq!(of(&[&broken, &of_another]).unwrap_err().code, 400);
+    }
 }

@@ -1,11 +1,19 @@
 //! The classes that connectors may name.
 
+use std::sync::OnceLock;
+
 use walferry_admin::herder::Plugin;
 use walferry_config::{CONNECTOR_GROUPS, Group};
 use walferry_transform::{Documented, all_predicates, all_transforms};
 
-/// All classes: the connector, transforms, predicates and converters.
+/// All classes: the connector, transforms, predicates and converters. They are collected once, because each group of options lasts as long
+/// as the program.
 pub(super) fn all() -> Vec<Plugin> {
+    static ALL: OnceLock<Vec<Plugin>> = OnceLock::new();
+    ALL.get_or_init(collect).clone()
+}
+
+fn collect() -> Vec<Plugin> {
     let connector = Plugin {
         class: "io.debezium.connector.postgresql.PostgresConnector".into(),
         kind: "source",
@@ -32,7 +40,6 @@ pub(super) fn all() -> Vec<Plugin> {
 
 fn documented(documented: Documented, kind: &'static str) -> Vec<Plugin> {
     let sides: &[&str] = if documented.sides { &["$Key", "$Value"] } else { &[""] };
-    // Declarations live as long as the program.
     let group: &'static Group = Box::leak(Box::new(documented.options));
     let plugins = sides.iter().map(|side| Plugin {
         class: format!("{}{side}", documented.class),

@@ -10,7 +10,7 @@ use walferry_engine::{
     gap::{Choice, Gap},
     store::{OffsetStore, StoredOffset},
 };
-use walferry_kafka::connect::{OffsetLog, OffsetRecord};
+use walferry_kafka::connect::{ConnectTopics, OffsetLog, OffsetRecord};
 use walferry_offset::{FileStore, additions, with_additions};
 use walferry_record::SourcePartition;
 
@@ -52,9 +52,28 @@ impl TopicStore {
         let key = self.partition.key();
         let found = self.log.read(&key)?.map(|record| offset(&key, &record)).transpose()?;
         let in_file = self.folder.as_ref().map(FileStore::read).transpose()?.flatten();
-        refuse_newer_file(&self.partition, found.as_ref(), in_file.as_ref(), self.folder.as_ref())?;
+        let path = self.folder.as_ref().map(FileStore::path).unwrap_or_default();
+        refuse_newer_file(&self.partition, found.as_ref(), in_file.as_ref(), &path)?;
         Ok(found)
     }
+}
+
+/// The offset with which a start would continue, for `walferry check`. Changes nothing. Blocks.
+pub(crate) fn peek(
+    topics: &ConnectTopics,
+    partition: &SourcePartition,
+    data_dir: &Path,
+) -> Result<Option<StoredOffset>, Failure> {
+    let key = partition.key();
+    let found = OffsetLog::open(topics)?.read(&key)?;
+    let found = found.map(|record| offset(&key, &record)).transpose()?;
+    // As at a start: a folder that cannot be used has no offset.
+    let in_file = match FileStore::probe(data_dir, partition) {
+        Ok(()) => FileStore::peek(data_dir, partition).map_err(|error| error.for_good())?,
+        Err(_) => None,
+    };
+    refuse_newer_file(partition, found.as_ref(), in_file.as_ref(), data_dir)?;
+    Ok(found)
 }
 
 /// The offset in a record of the offset topic.
@@ -73,9 +92,9 @@ fn refuse_newer_file(
     partition: &SourcePartition,
     topic: Option<&StoredOffset>,
     file: Option<&StoredOffset>,
-    store: Option<&FileStore>,
+    path: &Path,
 ) -> Result<(), Failure> {
-    let (Some(file), Some(store)) = (file, store) else {
+    let Some(file) = file else {
         return Ok(());
     };
     let at = |offset: &StoredOffset| offset.connect.lsn_proc.max(offset.connect.lsn).unwrap_or_default();
@@ -90,7 +109,7 @@ fn refuse_newer_file(
             "connector {:?} has two offsets: {} in {}, and {in_topic} in the offset topic, which is behind it",
             partition.connector,
             walferry_pgoutput::Lsn(at(file)),
-            store.path().display(),
+            path.display(),
         ),
         format!(
             "to continue from the file, start with `--data-dir` again, or write its offset into the topic with PATCH \

@@ -44,7 +44,15 @@ impl Herd {
         let name = get("name").unwrap_or_default();
         // A configuration that is only validated need not have a name.
         let shown_name = if get("name").is_none() { "unnamed" } else { name };
-        let mut validation = Validation::default();
+        let worker = &self.0.worker;
+        let mut validation = Validation {
+            defaults: vec![
+                ("key.converter", worker.key_converter.class.clone()),
+                ("value.converter", worker.value_converter.class.clone()),
+                ("header.converter", worker.header_converter.class.clone()),
+            ],
+            ..Validation::default()
+        };
         let (herd, name_of_all, all) = (self.clone(), shown_name.to_owned(), configuration.clone());
         // A config provider may wait for a file or for Kubernetes, and must not hold up the other requests.
         let loaded = spawn_blocking(move || load_configuration(&name_of_all, &all, &herd.0.worker)).await;
@@ -62,7 +70,9 @@ impl Herd {
             validation.unresolved = Some(unresolved.to_string());
             return validation;
         }
-        if get("name").is_some() && name.trim().is_empty() {
+        // As Java trims.
+        let is_nameless = name.trim_matches(|c| c <= ' ').is_empty();
+        if get("name").is_some() && is_nameless {
             let message = format!("Invalid value {name} for configuration name: String may not be empty");
             validation.errors.push(("name".into(), message));
         }
@@ -76,7 +86,7 @@ impl Herd {
         }
         let problems = findings
             .problems()
-            .filter(|problem| problem.place != "name" || !name.trim().is_empty());
+            .filter(|problem| problem.place != "name" || !is_nameless);
         validation
             .errors
             .extend(problems.map(|problem| (problem.place.clone(), in_words(problem, &configuration))));

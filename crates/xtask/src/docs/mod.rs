@@ -20,18 +20,23 @@ const INTRODUCTION: &str = "\
 Names, defaults and allowed values are those of Debezium's connector and of Kafka Connect; see
 [compatibility](../compatibility.md) for the differences. A property that is not listed here causes a warning with the most similar
 known name, never an error. **Refused** means that the property would change what is sent, and that Walferry does not support it.
-**No effect** means that Walferry behaves the same with and without the property. Each property has an anchor of its name: `configuration.md#slot.name`.";
+**No effect** means that Walferry behaves the same with and without the property. Each property has an anchor of its name: `configuration.md#slot.name`. Examples are shown as in a `.properties` file, \
+but a backslash is not doubled.";
 
-fn pages() -> Result<Vec<Page>, String> {
-    let groups = [
+/// The groups of the reference of properties, in its order.
+fn groups() -> impl Iterator<Item = &'static walferry_config::Group> {
+    let groups: [&'static [walferry_config::Group]; 5] = [
         walferry_config::CONNECTOR_GROUPS,
         &[walferry_config::connector::post_processors::reselect::GROUP],
         walferry_transform::GROUPS,
         walferry_converter::GROUPS,
         walferry_config::WORKER_GROUPS,
     ];
-    let configuration =
-        walferry_config::reference_markdown("Configuration", INTRODUCTION, groups.into_iter().flatten());
+    groups.into_iter().flatten()
+}
+
+fn pages() -> Result<Vec<Page>, String> {
+    let configuration = walferry_config::reference_markdown("Configuration", INTRODUCTION, groups());
     let mut pages = vec![
         Page {
             path: "docs/reference/configuration.md".into(),
@@ -81,6 +86,35 @@ mod tests {
             let text = fs::read_to_string(page.file()).unwrap_or_default();
             assert!(text == page.text, "{} is stale: run `cargo xtask docs`", page.path);
         }
+    }
+
+    /// Readers copy examples.
+    #[test]
+    fn each_honoured_property_has_an_example_that_its_own_parser_takes() {
+        use walferry_config::Support;
+        let honoured = |declaration: &&walferry_config::Declaration| {
+            matches!(declaration.support, Support::Honoured | Support::Except { .. })
+        };
+        let problem = |declaration: &walferry_config::Declaration| {
+            let Some((name, value)) = declaration.shown_example() else {
+                let example = match declaration.is_pattern() {
+                    true => "a name with values in the place of <…>=a value",
+                    false => "a value",
+                };
+                return Some(format!("write `.example(\"{example}\")` behind its `Property::new(…)`"));
+            };
+            if declaration.captures(&name).is_none() {
+                return Some(format!("its example has the name {name}, which is another property's"));
+            }
+            let refused = declaration.check(&value).err();
+            refused.map(|error| format!("its example {value:?} {error}"))
+        };
+        let problems: Vec<String> = groups()
+            .flat_map(|group| group.declarations)
+            .filter(honoured)
+            .filter_map(|declaration| Some(format!("{}: {}", declaration.name, problem(declaration)?)))
+            .collect();
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
     /// A kind that nothing tells would be a page about nothing. That each kind has a page, its type sees to.

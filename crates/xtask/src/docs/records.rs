@@ -43,10 +43,13 @@ const INTRODUCTION: &str = "\
 
 <!-- Written by `cargo xtask docs` from the recordings in `tests/golden`; a test fails when it is stale. -->
 
-Each record on this page was recorded from Debezium 3.6.3.Final. The test `golden` holds that Walferry makes the same bytes from the same WAL.
+Each record on this page was recorded from Debezium 3.6.3.Final, except for [the last ones](#a-heartbeat), which were recorded from Walferry. The test `golden` holds that Walferry makes the same bytes from the same WAL.
 The recordings have a fixed clock and a fixed version, so `ts_ms` outside of `source` is always the same, and `version` is `0.0.0`; your records have your clock, and
 `version` is Walferry's. JSON is shown with line breaks. The schema, which JsonConverter adds by default, is left out: with `value.converter.schemas.enable=false`
 the value is what you see here, otherwise it is the `payload` of an object with `schema` and `payload`.
+
+**Headers.** By default, the record of a change has the headers `__debezium.context.connectorLogicalName`, `__debezium.context.taskId`, `__debezium.context.connectorName` and `__debezium.context.runId`. To save
+space, this page leaves them out, and shows only the other headers. With `extended.headers.enabled=false` they are not sent.
 
 To see the records of your own tables, run [`walferry check --show-records`](../how-to/see-the-records.md).
 
@@ -61,19 +64,41 @@ To see the records of your own tables, run [`walferry check --show-records`](../
 | `op` is `t` | a [truncate](#a-truncate) |
 | `op` is `m` | a [logical message](#a-logical-message) |
 | `status` is `BEGIN` or `END` | the [bounds of a transaction](#the-bounds-of-a-transaction) |
+| `snapshot` is `incremental` in `source` | a [row of an incremental snapshot](#a-row-of-an-incremental-snapshot) |
+| a topic that begins with `__debezium-heartbeat` | a [heartbeat](#a-heartbeat) |
+| headers that begin with `__connect.errors` | a [record that was set aside](#a-record-that-was-set-aside) |
 ";
 
 const END: &str = "
-## Kinds that are not recorded here
-
-| kind | topic | what it contains |
-| --- | --- | --- |
-| heartbeat, with `heartbeat.interval.ms` | `__debezium-heartbeat.<topic.prefix>` | key: `serverName`; value: `ts_ms` |
-| row of an incremental snapshot | the table's | as [an existing row](#an-existing-row), with `snapshot` `incremental` in `source` |
-| notification, with `notification.enabled.channels=sink` | `notification.sink.topic.name` | `id`, `aggregate_type`, `type`, `additional_data`, `timestamp` |
-| record that was set aside | `errors.deadletterqueue.topic.name` | see [set records aside](../how-to/dead-letters.md) |
-| row with another transform or converter | | [transforms and converters](transforms/README.md) have an example each |
+Rows with another transform or converter: [transforms and converters](transforms/README.md) have an example each.
 ";
+
+/// What a test has recorded from Walferry, because the recordings of Debezium under `tests/golden` have no such record.
+const RECORDED: &str = "tests/e2e/recorded.json";
+
+/// Title, text, and the kind in the recording.
+const OWN: [(&str, &str, &str); 4] = [
+    (
+        "A heartbeat",
+        "With `heartbeat.interval.ms`. The key is the `topic.prefix`.",
+        "heartbeat",
+    ),
+    (
+        "A row of an incremental snapshot",
+        "After a [signal](../how-to/read-tables-again.md). It is like [an existing row](#an-existing-row), on the same topic, with `incremental` in `source`.",
+        "incremental",
+    ),
+    (
+        "A notification",
+        "With `sink` in `notification.enabled.channels`, on the topic `notification.sink.topic.name`. This one says that an incremental snapshot has begun.",
+        "notification",
+    ),
+    (
+        "A record that was set aside",
+        "With `errors.tolerance=all`, on the topic `errors.deadletterqueue.topic.name` ([set records aside](../how-to/dead-letters.md)). Here, a transform could not convert the key, so the record was never written: key and value are null, and the headers say which row it was.",
+        "dead letter",
+    ),
+];
 
 const SAMPLES: &[Sample] = &[
     sample(
@@ -210,6 +235,17 @@ pub(super) fn page() -> Result<Page, String> {
         let _ = writeln!(text, "{}", shown(&record)?);
         let _ = writeln!(text, "```");
     }
+    let recorded = fs::read_to_string(shell::root().join(RECORDED)).map_err(|e| format!("{RECORDED}: {e}"))?;
+    let recorded: Vec<Value> = serde_json::from_str(&recorded).map_err(|e| format!("{RECORDED}: {e}"))?;
+    for (title, about, kind) in OWN {
+        let record = recorded.iter().find(|record| record["kind"] == kind);
+        let record = record.ok_or_else(|| format!("{RECORDED} has no {kind}"))?;
+        let _ = write!(
+            text,
+            "\n## {title}\n\n{about}\n\n```json\n{}\n```\n",
+            shown_own(record)?
+        );
+    }
     text.push_str(END);
     Ok(Page {
         path: "docs/reference/records.md".into(),
@@ -244,6 +280,23 @@ fn shown(record: &Value) -> Result<String, String> {
     let own: serde_json::Map<String, Value> = headers
         .iter()
         .filter_map(|header| Some((header[0].as_str()?.to_owned(), header[1].clone())))
+        .filter(|(name, _)| !name.starts_with("__debezium.context."))
+        .collect();
+    if !own.is_empty() {
+        out.insert("headers".into(), Value::Object(own));
+    }
+    serde_json::to_string_pretty(&Value::Object(out)).map_err(|e| e.to_string())
+}
+
+/// A record of [`RECORDED`], without the headers that the context adds to each record.
+fn shown_own(record: &Value) -> Result<String, String> {
+    let mut out = serde_json::Map::new();
+    for part in ["topic", "key", "value"] {
+        out.insert(part.into(), record[part].clone());
+    }
+    let headers = record["headers"].as_object().cloned().unwrap_or_default();
+    let own: serde_json::Map<String, Value> = headers
+        .into_iter()
         .filter(|(name, _)| !name.starts_with("__debezium.context."))
         .collect();
     if !own.is_empty() {

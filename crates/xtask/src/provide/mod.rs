@@ -62,6 +62,37 @@ pub(crate) fn has_packages() -> bool {
     apt::allowed()
 }
 
+/// What a build with Kerberos needs.
+pub(crate) fn sasl() -> Outcome {
+    packages("a build with Kerberos", &[("/usr/include/sasl/sasl.h", "libsasl2-dev")])
+}
+
+/// What a build with Kerberos needs, and what its tests run.
+pub(crate) fn kerberos() -> Outcome {
+    sasl()?;
+    let wanted = [
+        ("/usr/bin/kinit", "krb5-user"),
+        ("/usr/sbin/krb5kdc", "krb5-kdc"),
+        ("/usr/sbin/kadmin.local", "krb5-admin-server"),
+        (
+            "/usr/share/doc/libsasl2-modules-gssapi-mit",
+            "libsasl2-modules-gssapi-mit",
+        ),
+    ];
+    packages("a test of Kerberos", &wanted)
+}
+
+/// Installs the packages whose files are missing.
+fn packages(what: &str, wanted: &[(&str, &'static str)]) -> Outcome {
+    let missing = wanted.iter().filter(|(file, _)| !PathBuf::from(file).exists());
+    let missing: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    match missing.as_slice() {
+        [] => Ok(()),
+        _ if apt::allowed() => apt::install(&missing),
+        _ => Err(format!("{what} needs {} (names of Debian's packages)", missing.join(", ")).into()),
+    }
+}
+
 /// What building librdkafka needs beside a C compiler.
 pub(crate) fn build_dependencies() -> Outcome {
     let mut missing = Vec::new();

@@ -12,7 +12,7 @@ const CONFFILES: [&str; 3] = ["connector.json", "worker.properties", "secrets.en
 pub(super) fn write(release: &Release) -> Outcome<PathBuf> {
     let root = release.stage("debian")?;
     let from = shell::root().join("deploy/debian");
-    copy(&release.program, &root.join("usr/bin/walferry"), 0o755)?;
+    copy(&release.programs.package, &root.join("usr/bin/walferry"), 0o755)?;
     let unit = shell::root().join("deploy/systemd/walferry.service");
     copy(&unit, &root.join("usr/lib/systemd/system/walferry.service"), 0o644)?;
     copy(
@@ -38,7 +38,7 @@ pub(super) fn write(release: &Release) -> Outcome<PathBuf> {
     ] {
         copy_all(&shell::root().join(folder), &doc.join("examples").join(name))?;
     }
-    let completions = shell::output(Command::new(&release.program).args(["completions", "bash"]))?;
+    let completions = shell::output(Command::new(&release.programs.package).args(["completions", "bash"]))?;
     let folder = root.join("usr/share/bash-completion/completions");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("walferry"), completions)?;

@@ -15,6 +15,9 @@ const USER: u32 = 1001;
 /// The most that the packed image may have.
 const LIMIT: u64 = 25 << 20;
 
+/// What the image runs, as that of the Dockerfile.
+const COMMAND: [&str; 2] = ["run", "--in-container"];
+
 /// What the program, name resolution and TLS need of glibc.
 const LIBRARIES: [&str; 9] = [
     "libc.so.6",
@@ -110,7 +113,7 @@ pub(super) fn write(release: &Release) -> Outcome<PathBuf> {
 
 /// The files of the image.
 fn files(release: &Release, root: &Path) -> Outcome {
-    copy(&release.program, &root.join("usr/bin/walferry"), 0o755)?;
+    copy(&release.programs.image, &root.join("usr/bin/walferry"), 0o755)?;
     copy(
         &shell::root().join("LICENSE"),
         &root.join("usr/share/doc/walferry/copyright"),
@@ -176,10 +179,7 @@ fn config(release: &Release, date: &str, unpacked: &str) -> Value {
             "ExposedPorts": {"8083/tcp": {}},
             "Env": ["PATH=/usr/bin"],
             "Entrypoint": ["/usr/bin/walferry"],
-            "Cmd": [
-                "run", "--config", "/etc/walferry/connector.json", "--worker", "/etc/walferry/worker.properties",
-                "--data-dir", "/var/lib/walferry", "--admin", "0.0.0.0:8083",
-            ],
+            "Cmd": COMMAND,
             "Volumes": {"/var/lib/walferry": {}},
             "WorkingDir": "/",
             "StopSignal": "SIGTERM",
@@ -241,4 +241,16 @@ pub(super) fn check(release: &Release) -> Outcome {
     }
     println!("the image's program ran as user {USER} in the image's files");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_images_run_the_same() {
+        let file = fs::read_to_string(shell::root().join("docker/Dockerfile")).unwrap();
+        let command = file.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<String>>(command).unwrap(), COMMAND);
+    }
 }

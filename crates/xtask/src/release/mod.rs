@@ -1,6 +1,7 @@
 //! `cargo xtask release`: the program for other machines, as an archive, a Debian package and an image, with checksums and a list of what
 //! is in them. Everything lands in `target/dist`.
 
+mod build;
 mod debian;
 mod image;
 mod sbom;
@@ -10,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use self::build::Variant;
 use crate::{Outcome, book, shell};
 
 /// The oldest glibc that the program runs with. Debian 8, Ubuntu 14.04 and RHEL 7 have it.
@@ -21,9 +23,16 @@ pub(crate) struct Args {
     /// same architecture
     #[arg(long, default_value = "x86_64-unknown-linux-gnu")]
     target: String,
-    /// Pack this program instead of building one
+    /// Pack this program into all three instead of building them
     #[arg(long)]
     program: Option<PathBuf>,
+}
+
+/// The programs of a release.
+struct Programs {
+    archive: PathBuf,
+    package: PathBuf,
+    image: PathBuf,
 }
 
 /// What all parts of a release know.
@@ -33,7 +42,7 @@ struct Release {
     machine: String,
     /// As Debian and container images call it: amd64 or arm64.
     architecture: &'static str,
-    program: PathBuf,
+    programs: Programs,
     dist: PathBuf,
     /// Seconds since 1970, for all files: the same sources give the same bytes.
     time: u64,
@@ -48,19 +57,27 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     let dist = shell::root().join("target/dist");
     fs::create_dir_all(&dist)?;
-    let program = match &args.program {
-        Some(program) => fs::canonicalize(program).map_err(|e| format!("{}: {e}", program.display()))?,
-        None => build(&args.target, &machine)?,
+    let program = |variant: Variant| -> Outcome<PathBuf> {
+        let program = match &args.program {
+            Some(program) => fs::canonicalize(program).map_err(|e| format!("{}: {e}", program.display()))?,
+            None => build::build(&args.target, &machine, variant)?,
+        };
+        check_program(&program, variant)?;
+        Ok(program)
+    };
+    let programs = Programs {
+        archive: program(Variant::Archive)?,
+        image: program(Variant::Image)?,
+        package: program(Variant::Package)?,
     };
     let release = Release {
         version: version()?,
         machine,
         architecture,
-        program,
+        programs,
         dist,
         time: time(),
     };
-    release.check_program()?;
     let sbom = sbom::write(&release, &args.target)?;
     let archive = release.archive(&sbom)?;
     let package = debian::write(&release)?;
@@ -69,7 +86,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
     image::check(&release)?;
     // Last: whoever finds the checksums finds files that have passed their checks.
     release.checksums(&[&archive, &package, &image, &sbom])?;
-    for file in [&release.program, &archive, &package, &image] {
+    let Programs {
+        archive: a,
+        package: p,
+        image: i,
+    } = &release.programs;
+    for file in [a, p, i, &archive, &package, &image] {
         let size = fs::metadata(file)?.len() as f64 / (1 << 20) as f64;
         println!("{size:6.1} MiB  {}", file.display());
     }
@@ -99,80 +121,31 @@ fn time() -> u64 {
         .unwrap_or(0)
 }
 
-/// Builds with OpenSSL and zlib compiled in, for an old glibc. Zig brings the headers and symbols of that glibc.
-fn build(target: &str, machine: &str) -> Outcome<PathBuf> {
-    if shell::find("cargo-zigbuild").is_none() {
-        return Err("`cargo-zigbuild` is not in PATH: `pip install cargo-zigbuild ziglang` brings it with a Zig, or `cargo install cargo-zigbuild`"
-            .into());
+/// The program needs the libraries of its variant alone, and no newer glibc than promised.
+fn check_program(program: &Path, variant: Variant) -> Outcome {
+    let needed = shell::output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(program))?;
+    for line in needed.lines().filter(|line| line.contains("(NEEDED)")) {
+        let library = line.split(['[', ']']).nth(1).unwrap_or_default();
+        if !variant.libraries().any(|allowed| library.starts_with(allowed)) {
+            return Err(format!("{} needs {library}, which not every machine has", program.display()).into());
+        }
     }
-    let folder = shell::root().join("target/release-build");
-    fs::create_dir_all(&folder)?;
-    let mut command = shell::cargo([
-        "zigbuild",
-        "--release",
-        "--locked",
-        "--package",
-        "walferry",
-        "--features",
-        "vendored",
-    ]);
-    command
-        .args(["--target", &format!("{target}.{GLIBC}")])
-        .env("CARGO_TARGET_DIR", &folder);
-    // librdkafka's configure script asks only these two variables.
-    for (variable, compiler) in [("CC", "cc"), ("CXX", "c++")] {
-        let script = folder.join(format!("zig-{compiler}"));
-        // librdkafka's version script names symbols that it does not define, which Zig's linker refuses otherwise.
-        let text = format!(
-            "#!/bin/sh\ncase \" $* \" in *\" -shared \"*) set -- \"$@\" -Wl,--undefined-version ;; esac\n\
-             exec cargo-zigbuild zig {compiler} -- -target {machine}-linux-gnu.{GLIBC} \"$@\"\n"
-        );
-        fs::write(&script, text)?;
-        shell::run(Command::new("chmod").arg("+x").arg(&script))?;
-        command.env(variable, &script);
+    let symbols = shell::output(Command::new("readelf").args(["--version-info", "--wide"]).arg(program))?;
+    let newest: Option<Vec<u32>> = symbols
+        .split("Name: GLIBC_")
+        .skip(1)
+        .filter_map(|rest| rest.split_whitespace().next())
+        .map(|version| version.split('.').filter_map(|part| part.parse().ok()).collect())
+        .max();
+    let newest = newest.ok_or("the program names no version of glibc")?;
+    let limit: Vec<u32> = GLIBC.split('.').filter_map(|part| part.parse().ok()).collect();
+    if newest > limit {
+        return Err(format!("the program needs glibc {newest:?}, and {GLIBC} is promised").into());
     }
-    shell::run(&mut command)?;
-    Ok(folder.join(target).join("release/walferry"))
+    Ok(())
 }
 
 impl Release {
-    /// The program needs glibc alone, and no newer one than promised.
-    fn check_program(&self) -> Outcome {
-        const ALLOWED: [&str; 7] = [
-            "libc.so.6",
-            "libm.so.6",
-            "libpthread.so.0",
-            "libdl.so.2",
-            "librt.so.1",
-            "libutil.so.1",
-            "ld-linux",
-        ];
-        let needed = shell::output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(&self.program))?;
-        for line in needed.lines().filter(|line| line.contains("(NEEDED)")) {
-            let library = line.split(['[', ']']).nth(1).unwrap_or_default();
-            if !ALLOWED.iter().any(|allowed| library.starts_with(allowed)) {
-                return Err(format!("the program needs {library}, which not every machine has").into());
-            }
-        }
-        let symbols = shell::output(
-            Command::new("readelf")
-                .args(["--version-info", "--wide"])
-                .arg(&self.program),
-        )?;
-        let newest: Option<Vec<u32>> = symbols
-            .split("Name: GLIBC_")
-            .skip(1)
-            .filter_map(|rest| rest.split_whitespace().next())
-            .map(|version| version.split('.').filter_map(|part| part.parse().ok()).collect())
-            .max();
-        let newest = newest.ok_or("the program names no version of glibc")?;
-        let limit: Vec<u32> = GLIBC.split('.').filter_map(|part| part.parse().ok()).collect();
-        if newest > limit {
-            return Err(format!("the program needs glibc {newest:?}, and {GLIBC} is promised").into());
-        }
-        Ok(())
-    }
-
     /// An empty folder below `target/dist`.
     fn stage(&self, name: &str) -> Outcome<PathBuf> {
         let folder = self.dist.join("stage").join(format!("{name}-{}", self.machine));
@@ -197,14 +170,17 @@ impl Release {
         let name = format!("walferry-{}-{}-linux", self.version, self.machine);
         let stage = self.stage("archive")?;
         let top = stage.join(&name);
-        copy(&self.program, &top.join("walferry"), 0o755)?;
+        copy(&self.programs.archive, &top.join("walferry"), 0o755)?;
         copy(sbom, &top.join("sbom.cdx.json"), 0o644)?;
         for file in ["LICENSE", "README.md", "SECURITY.md"] {
             copy(&shell::root().join(file), &top.join(file), 0o644)?;
         }
         fs::write(top.join("CHANGELOG.md"), book::changelog()?)?;
+        // The README links to them.
+        fs::copy(shell::root().join("CONTRIBUTING.md"), top.join("CONTRIBUTING.md"))?;
         for folder in [
             "config",
+            "docs",
             "deploy/prometheus",
             "deploy/grafana",
             "deploy/systemd",

@@ -16,7 +16,7 @@ pub(super) fn write(release: &Release, target: &str) -> Outcome<PathBuf> {
         "1",
         "--locked",
         "--features",
-        "walferry/vendored",
+        "walferry/vendored,walferry/gssapi",
     ]);
     command.args(["--filter-platform", target]);
     let metadata: Value = serde_json::from_str(&shell::output(&mut command)?)?;

@@ -374,7 +374,11 @@ pub(crate) fn complete(state: &State) -> Vec<String> {
     if !missing.is_empty() {
         faults.push(format!("never delivered: {missing:?}"));
     }
-    if state.plan.policy.at_first_start {
+    let reads_beside = state.plan.chunk_rows > 0;
+    if reads_beside && (!state.has_read_beside || state.is_reading_beside()) {
+        faults.push("the incremental snapshot does not end".to_owned());
+    }
+    if state.plan.policy.at_first_start || reads_beside {
         for (index, table) in TABLES.iter().enumerate().filter(|(_, table)| table.is_captured) {
             for (row, _) in state.database.tables[index].rows.values() {
                 faults.extend(

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use walferry_engine::source::VisibleTransactions;
 use walferry_pgoutput::{Lsn, Oid};
 
 use crate::random::Random;
@@ -332,6 +333,24 @@ impl Database {
         let (xid, ops) = (self.xid, Vec::new());
         self.writers.push(Writer { xid, ops });
         self.writers.len() - 1
+    }
+
+    /// The committed rows, and which transactions they include.
+    pub(crate) fn visible(&self) -> (&[Table; TABLES.len()], VisibleTransactions) {
+        let seen = VisibleTransactions {
+            next: self.xid + 1,
+            under_way: self.writers.iter().map(|writer| writer.xid).collect(),
+        };
+        (&self.tables, seen)
+    }
+
+    /// The rows before the last transaction, if nothing else has happened since; and this transaction.
+    pub(crate) fn before_last(&self) -> Option<(&[Table; TABLES.len()], u32)> {
+        let last = self.units.last().filter(|unit| !unit.is_message)?;
+        let [.., (_, before), (at, _)] = self.past.as_slice() else {
+            return None;
+        };
+        (*at == last.end_lsn).then_some((before, last.xid))
     }
 
     /// A new version of a row, with a `big` of its own.

@@ -92,5 +92,6 @@ impl super::State {
             self.disk.may_fall = false;
         }
         self.disk.offset = Some(offset);
+        self.has_read_beside |= self.is_reading_beside();
     }
 }

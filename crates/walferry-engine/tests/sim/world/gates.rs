@@ -15,6 +15,8 @@ pub(crate) enum Who {
     Source,
     /// A write of the offset.
     Store,
+    /// The reader of chunks beside the stream.
+    Windows,
 }
 
 /// Whether it waits, and whether it may go on.

@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) queue: usize,
     /// Blocks of a chunk.
     pub(crate) chunk_blocks: u32,
+    /// Rows of a chunk of an incremental snapshot. 0: there is none.
+    pub(crate) chunk_rows: usize,
     /// Whether chunks are read in the tables' order.
     pub(crate) is_ordered: bool,
     /// Since Postgres 15.
@@ -125,6 +127,7 @@ impl Plan {
             in_flight_bytes: 1 << 20,
             queue: usize::MAX,
             chunk_blocks: 2,
+            chunk_rows: 0,
             is_ordered: true,
             skips_empty_transactions: true,
             flush_interval: Duration::from_millis(10),
@@ -140,6 +143,14 @@ impl Plan {
         Self {
             policy: NO_SNAPSHOT,
             ..self
+        }
+    }
+
+    /// The same with existing rows that an incremental snapshot reads beside the stream, in chunks of so many rows.
+    pub(crate) fn beside_the_stream(self, chunk_rows: usize) -> Self {
+        Self {
+            chunk_rows,
+            ..self.without_snapshot()
         }
     }
 

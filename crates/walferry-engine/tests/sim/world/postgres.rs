@@ -15,8 +15,8 @@ use walferry_engine::{
     progress::Transaction,
     published::{PublicationLook, Published},
     source::{
-        Chunk, ChunkSender, Control, CreatedSlot, FoundSlot, Frame, Inspection, NoWindows, Parts, Phase, Port, Rows,
-        SnapshotKind, SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
+        Chunk, ChunkSender, Control, CreatedSlot, FoundSlot, Frame, Inspection, Parts, Phase, Port, Rows, SnapshotKind,
+        SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
     },
 };
 use walferry_event::catalog::TableFacts;
@@ -30,6 +30,7 @@ use super::{
     gates::Who,
     server::{Exported, Slot, unreachable},
     wal,
+    windows::Windows,
 };
 
 /// One part of the source of one process.
@@ -46,7 +47,7 @@ pub(crate) struct Postgres {
     control: Part,
     stream: Part,
     rows: Part,
-    windows: NoWindows,
+    windows: Windows,
 }
 
 impl Postgres {
@@ -61,7 +62,7 @@ impl Postgres {
             control: part(),
             stream: part(),
             rows: part(),
-            windows: NoWindows,
+            windows: Windows(shared.clone()),
         }
     }
 }
@@ -70,7 +71,7 @@ impl Source for Postgres {
     type Control = Part;
     type Stream = Part;
     type Rows = Part;
-    type Windows = NoWindows;
+    type Windows = Windows;
 
     fn parts(&mut self) -> Parts<'_, Self> {
         let Self {

@@ -92,7 +92,7 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Whether Debezium looks for paths below a field: one of them contains its name and a dot behind it, be it as the end of another name.
+/// Whether Debezium looks for paths below a field. It does if a path contains the field's name followed by a dot, even as the end of another name.
 fn leads_through<'p>(name: &str, paths: impl Iterator<Item = &'p Path<'p>>) -> bool {
     let mut nested = paths.filter(|path| path.is_nested());
     nested.any(|path| {
@@ -101,7 +101,7 @@ fn leads_through<'p>(name: &str, paths: impl Iterator<Item = &'p Path<'p>>) -> b
     })
 }
 
-/// The name of the field that a path adds to a struct, by the struct's own name and how deep it is.
+/// The name of the field that a path adds to a struct, given the struct's name and its depth.
 fn name_at<'p>(path: &Path<'p>, parent: &str, level: usize) -> Option<&'p str> {
     let parts = &path.parts;
     if parts.len() == 1 && parent == ROOT {
@@ -111,7 +111,7 @@ fn name_at<'p>(path: &Path<'p>, parent: &str, level: usize) -> Option<&'p str> {
     is_child.then(|| parts[level])
 }
 
-/// The structs that paths ask for and that are not there.
+/// The structs on the paths that do not exist yet.
 fn new_parents<'p>(
     paths: impl Iterator<Item = &'p Path<'p>>,
     parent: &str,

@@ -55,7 +55,7 @@ fn decimal(number: &Decimal) -> i32 {
     hash.wrapping_mul(31).wrapping_add(number.scale())
 }
 
-/// Debezium's: of the text's bytes in UTF-8, of anything else of its `hashCode`.
+/// Debezium's hash: for text, of its UTF-8 bytes; for other values, of their `hashCode`.
 pub(super) fn murmur(value: &Value<'_>) -> Option<i32> {
     Some(match value {
         Value::String(text) => murmur3(text.as_bytes()),

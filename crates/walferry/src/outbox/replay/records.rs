@@ -12,6 +12,7 @@ use std::{
 use tokio::task::spawn_blocking;
 use walferry_engine::{
     Failure, Kind, Position,
+    message_type::MessageType,
     progress::{Progress, StreamStep},
     sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks as _},
     store::StoredOffset,
@@ -323,7 +324,7 @@ impl<S: Sink> Taker for Copying<S> {
         let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
         let step = StreamStep::Record {
             position: Position::default(),
-            message: "READ",
+            message: MessageType::Read,
             last: true,
             bytes: length(record.key) + length(record.value),
         };

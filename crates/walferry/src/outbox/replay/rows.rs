@@ -390,10 +390,7 @@ async fn watch(status: Arc<Status>, track: Track, total: u64) {
             told = waits;
         }
         looks += 1;
-        let parts = status
-            .counters
-            .delivered_chunks
-            .load(std::sync::atomic::Ordering::Relaxed);
+        let parts = *status.watch_delivered_parts().borrow();
         let rows = track.delivered(parts).rows;
         if looks % LOOKS_BETWEEN_NEWS == 0 && rows != last && status.phase() == Phase::Snapshot {
             last = rows;

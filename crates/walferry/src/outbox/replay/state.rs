@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -144,9 +144,7 @@ impl StateFile {
             return Ok(());
         }
         // The engine counts a part when Kafka has acknowledged all its records, and all before them.
-        let now = self
-            .track
-            .delivered(self.status.counters.delivered_chunks.load(Relaxed));
+        let now = self.track.delivered(*self.status.watch_delivered_parts().borrow());
         let is_complete = offset.connect.snapshot_completed == Some(true);
         if let Source::Rows { place, .. } = &mut self.state.source
             && (*place != now || is_complete)

@@ -1,0 +1,348 @@
+//! What holds for every route, driven from the tables that make the routes.
+
+use std::{future::pending, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value as Json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use walferry_engine::{Target, book::Configuration, status::Status, supervisor::Fixed};
+
+use super::*;
+use crate::{
+    Digested, Doors, RestSettings, Stage, Standby, User,
+    herder::{Herder, Loggers, Plugin, Promise, Put, Refused, Validation},
+};
+
+/// All routes: path and methods.
+fn resources() -> impl Iterator<Item = (&'static str, Vec<String>)> {
+    let all = rest::RESOURCES.iter().chain(OWN);
+    all.map(|(path, methods)| (*path, methods.iter().map(|method| method.to_uppercase()).collect()))
+}
+
+#[test]
+fn the_open_api_document_has_the_paths_and_methods_that_there_are() {
+    let document: Json = serde_json::from_str(OPEN_API).unwrap();
+    let told = document["paths"].as_object().unwrap().iter().map(|(path, operations)| {
+        let methods = operations.as_object().unwrap().keys();
+        let methods = methods.filter(|key| *key != "parameters");
+        (path.clone(), methods.map(|method| method.to_uppercase()).collect())
+    });
+    let sorted = |mut all: Vec<(String, Vec<String>)>| {
+        all.iter_mut().for_each(|(_, methods)| methods.sort());
+        all.sort();
+        all
+    };
+    let there = resources().map(|(path, methods)| (path.to_owned(), methods));
+    assert_eq!(sorted(told.collect()), sorted(there.collect()));
+}
+
+/// Does whatever it is asked. There are a connector `runs` and a connector `stopped`.
+#[derive(Debug)]
+struct Obedient {
+    /// It finishes nothing.
+    hangs: bool,
+}
+
+impl Obedient {
+    fn done<T: Send + 'static>(&self, done: T) -> Promise<T> {
+        match self.hangs {
+            true => Box::pin(pending()),
+            false => Box::pin(async { Ok(done) }),
+        }
+    }
+}
+
+impl Herder for Obedient {
+    fn names(&self) -> Vec<String> {
+        vec!["runs".into(), "stopped".into()]
+    }
+
+    fn configuration(&self, name: &str) -> Option<Configuration> {
+        let is_there = self.names().iter().any(|known| known == name);
+        is_there.then(|| {
+            vec![
+                ("name".into(), name.into()),
+                ("connector.class".into(), "PostgresConnector".into()),
+            ]
+        })
+    }
+
+    fn target(&self, name: &str) -> Option<Target> {
+        let target = if name == "stopped" {
+            Target::Stopped
+        } else {
+            Target::Running
+        };
+        self.configuration(name).map(|_| target)
+    }
+
+    fn put(&self, name: &str, _: Configuration, _: Put) -> Promise<bool> {
+        self.done(self.configuration(name).is_none())
+    }
+
+    fn remove(&self, _: &str) -> Promise<()> {
+        self.done(())
+    }
+
+    fn want(&self, _: &str, _: Target) -> Promise<()> {
+        self.done(())
+    }
+
+    fn validate(&self, _: Configuration) -> Promise<Validation> {
+        self.done(Validation::default())
+    }
+
+    fn offsets(&self, _: &str) -> Promise<Json> {
+        self.done(serde_json::json!({ "offsets": [] }))
+    }
+
+    fn alter_offsets(&self, _: &str, _: Option<Json>) -> Promise<()> {
+        self.done(())
+    }
+
+    fn topics(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn reset_topics(&self, _: &str) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn plugins(&self) -> Vec<Plugin> {
+        vec![Plugin {
+            class: "PostgresConnector".into(),
+            kind: "source",
+            groups: Vec::new(),
+        }]
+    }
+
+    fn answers(&self) -> Promise<()> {
+        self.done(())
+    }
+}
+
+impl Loggers for Obedient {
+    fn all(&self) -> Vec<(String, String, Option<u64>)> {
+        vec![("root".into(), "INFO".into(), None)]
+    }
+
+    fn set(&self, logger: &str, _: &str) -> Option<Vec<String>> {
+        Some(vec![logger.to_owned()])
+    }
+}
+
+/// An endpoint with both connectors.
+async fn endpoint(settings: RestSettings, hangs: bool) -> SocketAddr {
+    let statuses = ["runs", "stopped"].map(|name| {
+        let status = Arc::new(Status::new(name, "shop"));
+        status.set_phase(Phase::Streaming);
+        status
+    });
+    let admin = Admin {
+        herder: Arc::new(Obedient { hangs }),
+        loggers: Arc::new(Obedient { hangs }),
+        kafka_cluster_id: Arc::new(crate::ClusterId::of("cluster")),
+        settings,
+        ..Admin::read_only(Arc::new(Fixed(statuses.to_vec())), "1.2.3")
+    };
+    let listener = crate::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(crate::serve(vec![Door::plain(listener)], admin, pending()));
+    address
+}
+
+/// A status code and a body.
+async fn ask(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: \
+         {length}\r\n{headers}\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// A path with names in it, and a body with which the request does what it is for.
+fn request(method: &str, path: &str) -> (String, &'static str) {
+    let name = if path.ends_with("/offsets") { "stopped" } else { "runs" };
+    let filled = path
+        .replace("{name}", name)
+        .replace("{task}", "0")
+        .replace("{plugin}", "PostgresConnector")
+        .replace("{logger}", "root");
+    let body = match (method, path) {
+        ("POST", "/connectors") => r#"{"name": "new", "config": {"connector.class": "PostgresConnector"}}"#,
+        ("PUT" | "PATCH", "/connectors/{name}/config") | ("PUT", "/connector-plugins/{plugin}/config/validate") => {
+            r#"{"connector.class": "PostgresConnector"}"#
+        }
+        ("PATCH", "/connectors/{name}/offsets") => {
+            r#"{"offsets": [{"partition": {"server": "shop"}, "offset": {"lsn": 1}}]}"#
+        }
+        ("POST", "/connectors/{name}/signals") => r#"{"type": "log", "data": {"message": "x"}}"#,
+        ("PUT", "/admin/loggers/{logger}") => r#"{"level": "INFO"}"#,
+        _ => "",
+    };
+    (filled, body)
+}
+
+/// Which requests a user may send is decided once for all routes, so a new route is never open by mistake.
+#[tokio::test]
+async fn every_route_asks_who_it_is_and_what_they_may() {
+    let user = |name: &str, writes| User {
+        name: name.into(),
+        password: Digested::of("secret"),
+        writes,
+    };
+    let doors = Doors {
+        users: vec![user("writer", true), user("reader", false)],
+        tokens: vec![Digested::of("token")],
+    };
+    let settings = RestSettings {
+        doors,
+        ..RestSettings::default()
+    };
+    let address = endpoint(settings, false).await;
+    let basic = |text: &str| format!("Authorization: Basic {}\r\n", STANDARD.encode(text));
+    let (reader, writer) = (basic("reader:secret"), basic("writer:secret"));
+    let scraper = "Authorization: Bearer token\r\n".to_owned();
+    let strangers = [
+        String::new(),
+        basic("writer:guess"),
+        basic("nobody:secret"),
+        basic("writer:"),
+        "Authorization: Bearer guess\r\n".to_owned(),
+        "Authorization: Basic !\r\n".to_owned(),
+    ];
+    let mut asked = 0;
+    for (path, mut methods) in resources() {
+        methods.push("OPTIONS".into());
+        if methods.contains(&"GET".to_owned()) {
+            methods.push("HEAD".into());
+        }
+        let is_open = ["/health", "/live"].contains(&path);
+        for method in methods {
+            let (filled, body) = request(&method, path);
+            let reads = ["GET", "HEAD", "OPTIONS"].contains(&method.as_str());
+            for slash in ["", "/"] {
+                let filled = format!("{}{slash}", filled.trim_end_matches('/'));
+                let filled = if filled.is_empty() { "/" } else { filled.as_str() };
+                let code = async |headers: &str| ask(address, &method, filled, headers, body).await;
+                for stranger in &strangers {
+                    let (code, answer) = code(stranger).await;
+                    assert_eq!(
+                        code,
+                        if is_open { 200 } else { 401 },
+                        "{method} {filled} {stranger}{answer}"
+                    );
+                }
+                let scrapes = ["/metrics", "/slots", "/ready"].contains(&path);
+                let (found, answer) = code(&scraper).await;
+                assert_eq!(found == 200, is_open || scrapes, "{method} {filled} {scraper}{answer}");
+                assert!(found == 200 || found == 401, "{method} {filled} {scraper}{answer}");
+                for (who, may) in [(&reader, reads), (&writer, true)] {
+                    let (code, answer) = code(who).await;
+                    let is_done = (200..300).contains(&code);
+                    assert!(
+                        is_done == may && (may || code == 403),
+                        "{method} {filled} {who}{code} {answer}"
+                    );
+                }
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 100, "{asked} requests");
+}
+
+#[tokio::test]
+async fn health_tells_of_the_worker_and_live_of_the_process_alone() {
+    const HEALTHY: &str = "Worker has completed startup and is ready to handle requests.";
+    let standby = Standby::new(Stage::Starting("It looks at topics.".into()));
+    let waits = RestSettings {
+        standby: Some(standby.clone()),
+        ..RestSettings::default()
+    };
+    let busy = RestSettings {
+        health_time_limit: Duration::from_millis(10),
+        ..RestSettings::default()
+    };
+    let (waits, busy, well) = (
+        endpoint(waits, false).await,
+        endpoint(busy, true).await,
+        endpoint(RestSettings::default(), false).await,
+    );
+    let health = async |address| {
+        let (code, body) = ask(address, "GET", "/health", "", "").await;
+        let body: Json = serde_json::from_str(&body).unwrap();
+        let text = |name: &str| body[name].as_str().unwrap().to_owned();
+        (code, text("status"), text("message"))
+    };
+    assert_eq!(health(well).await, (200, "healthy".into(), HEALTHY.into()));
+    let starting = "Worker is still starting up. It looks at topics.";
+    assert_eq!(health(waits).await, (503, "starting".into(), starting.into()));
+    standby.set(Stage::Waiting("Another one works.".into()));
+    let waiting = "Worker has completed startup. Another one works.";
+    assert_eq!(health(waits).await, (200, "healthy".into(), waiting.into()));
+    let (code, status, message) = health(busy).await;
+    assert_eq!((code, status.as_str()), (500, "unhealthy"));
+    assert!(
+        message.starts_with("Worker was unable to handle this request"),
+        "{message}"
+    );
+    for address in [well, waits, busy] {
+        assert_eq!(ask(address, "GET", "/live", "", "").await.0, 200);
+    }
+    assert_eq!(
+        ask(waits, "GET", "/connectors", "", "").await,
+        (503, r#"{"error_code":503,"message":"Another one works."}"#.into())
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_gets_connects_error() {
+    let settings = RestSettings {
+        time_limit: Duration::from_millis(50),
+        ..RestSettings::default()
+    };
+    let address = endpoint(settings, true).await;
+    for (method, path, body) in [
+        (
+            "PUT",
+            "/connectors/runs/config",
+            r#"{"connector.class": "PostgresConnector"}"#,
+        ),
+        ("PUT", "/connectors/runs/pause", ""),
+        ("GET", "/connectors/runs/offsets", ""),
+    ] {
+        let (code, body) = ask(address, method, path, "", body).await;
+        let body: Json = serde_json::from_str(&body).unwrap();
+        let message = body["message"].as_str().unwrap();
+        let beginning =
+            format!("Request timed out. The worker is currently answering {method} {path}, which began at ");
+        assert!(code == 500 && message.starts_with(&beginning), "{code} {message}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_without_a_length_is_limited_too() {
+    let address = endpoint(RestSettings::default(), false).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("PUT /connectors/runs/config HTTP/1.1\r\nHost: {address}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+    for _ in 0..16 {
+        stream.write_all(chunk.as_bytes()).await.unwrap();
+    }
+    // One byte more than 1 MiB.
+    stream.write_all(b"1\r\nx\r\n").await.unwrap();
+    let mut answer = vec![0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 413");
+}

@@ -1,0 +1,126 @@
+//! Chunks of tables for an incremental snapshot, read beside the stream on a connection of their own. Nothing is written: a window ends
+//! where the stream has passed the position of its chunk (`read.only`).
+
+use bytes::Bytes;
+use walferry_engine::{
+    Failure,
+    source::{ChunkRead, ChunkRows, VisibleTransactions, Windows as Edge},
+};
+use walferry_pgoutput::Oid;
+use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key};
+
+use super::{
+    Shared, State,
+    database::{Row, TABLES, Table},
+    gates::Who,
+    server::unreachable,
+    wal,
+};
+
+/// The reader of chunks of one process.
+pub(crate) struct Windows(pub(crate) Shared);
+
+/// The member of the offset that lists the tables of a snapshot.
+const TABLES_LEFT: &str = "incremental_snapshot_collections";
+
+impl Edge for Windows {
+    async fn ask(&mut self, ask: &Ask, _: bool) -> Result<Option<ChunkRead>, Failure> {
+        if *ask == Ask::GiveWay {
+            return Ok(None);
+        }
+        self.0.turn(Who::Windows).await;
+        let read = {
+            let state = &mut *self.0.lock();
+            if state.server.is_down {
+                return Err(unreachable());
+            }
+            match ask {
+                Ask::Tables(expressions) => {
+                    let found = expressions.iter().map(|expression| vec![expression.clone()]);
+                    plain(ChunkAnswer::Tables(found.collect()))
+                }
+                Ask::Chunk(chunk) => state.chunk(chunk),
+                Ask::Close { .. } => plain(ChunkAnswer::CloseAt(state.database.end.0)),
+                Ask::GiveWay => return Ok(None),
+            }
+        };
+        // The answer takes its time, too.
+        self.0.turn(Who::Windows).await;
+        Ok(Some(read))
+    }
+}
+
+const fn plain(answer: ChunkAnswer) -> ChunkRead {
+    ChunkRead { answer, rows: None }
+}
+
+fn key(row: &Row) -> Key {
+    Key::new([(Some(row.id.to_string()), Oid(23))])
+}
+
+fn id(key: &Key) -> i32 {
+    let text = key.texts().next().flatten().expect("keys are not null");
+    text.parse().expect("keys are numbers")
+}
+
+impl State {
+    fn chunk(&mut self, ask: &ChunkAsk) -> ChunkRead {
+        let name = ask.table.id.strip_prefix("public.");
+        let index = TABLES.iter().position(|table| Some(table.name) == name);
+        let index = index.expect("it is a table of the simulation");
+        let (table, seen) = self.visible(index);
+        let rows = table.rows.values().map(|(row, _)| row);
+        let maximum = ask.maximum.clone().or_else(|| rows.clone().next_back().map(key));
+        let Some(maximum) = maximum else {
+            return plain(ChunkAnswer::Empty);
+        };
+        let is_left = |row: &&Row| {
+            let Some(after) = &ask.after else { return true };
+            row.id > id(after) && row.id <= id(&maximum)
+        };
+        let rows: Vec<&Row> = rows.filter(is_left).take(self.plan.chunk_rows).collect();
+        let (mut bytes, mut tuples) = (Vec::new(), Vec::new());
+        for row in &rows {
+            let begin = bytes.len();
+            bytes.extend(wal::whole(row).to_bytes());
+            tuples.push(begin..bytes.len());
+        }
+        let answer = ChunkAnswer::Rows {
+            rows: rows.len() as u64,
+            last: rows.last().map(|row| key(row)),
+            maximum,
+            stale: false,
+        };
+        self.tell(|| format!("read a chunk of {}: {rows:?}, {seen:?}", TABLES[index].name));
+        ChunkRead {
+            answer,
+            rows: Some(Box::new(ChunkRows {
+                catalog: wal::catalog(&TABLES[index]),
+                bytes: Bytes::from(bytes),
+                tuples,
+                seen,
+                rows_left: None,
+                others: Vec::new(),
+            })),
+        }
+    }
+
+    /// A table as a new snapshot of the database shows it. The server may have sent a transaction before it shows it.
+    fn visible(&mut self, index: usize) -> (Table, VisibleTransactions) {
+        let (tables, mut seen) = self.database.visible();
+        let mut tables = tables.clone();
+        if self.random.once_in(3)
+            && let Some((before, xid)) = self.database.before_last()
+        {
+            tables.clone_from(before);
+            seen.under_way.push(xid);
+        }
+        (tables[index].clone(), seen)
+    }
+
+    /// Whether the stored offset tells of an incremental snapshot that has not ended.
+    pub(crate) fn is_reading_beside(&self) -> bool {
+        let offset = self.disk.offset.as_ref();
+        offset.is_some_and(|offset| offset.connect.other.contains_key(TABLES_LEFT))
+    }
+}

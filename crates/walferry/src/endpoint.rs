@@ -1,0 +1,404 @@
+//! The admin endpoint of another process, as commands ask it: with TLS and a login where it wants them.
+
+use std::{
+    env, fs,
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    net::IpAddr,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use serde_json::Value as Json;
+use ureq::{
+    Agent,
+    http::Response,
+    tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem},
+};
+use walferry_config::shown_address;
+
+use crate::cli::EndpointArgs;
+
+/// How long the endpoint may take to answer.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The password of `--user`.
+const PASSWORD: &str = "WALFERRY_REST_PASSWORD";
+
+/// An admin endpoint.
+pub(crate) struct Endpoint {
+    agent: Agent,
+    /// Scheme, host, port and perhaps a path, without a slash at the end.
+    base: String,
+    authorization: Option<String>,
+}
+
+/// An answer of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Status code.
+    pub(crate) code: u16,
+    /// The body. `Null` if it is not JSON.
+    pub(crate) body: Json,
+}
+
+/// What went wrong, and what to do.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub(crate) what: String,
+    pub(crate) hint: String,
+}
+
+fn trouble(what: impl Into<String>, hint: impl Into<String>) -> Trouble {
+    Trouble {
+        what: what.into(),
+        hint: hint.into(),
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.base.strip_prefix("http://").unwrap_or(&self.base))
+    }
+}
+
+impl Endpoint {
+    /// The endpoint that the arguments name. May ask for a password on the terminal.
+    pub(crate) fn of(args: &EndpointArgs) -> Result<Self, Trouble> {
+        let base = match &args.url {
+            Some(url) => base(url)?,
+            None => format!("http://{}", args.admin),
+        };
+        let mut agent = Agent::config_builder()
+            .timeout_global(Some(LIMIT))
+            .http_status_as_error(false)
+            .proxy(None);
+        if base.starts_with("https:") {
+            let mut tls = TlsConfig::builder().root_certs(roots(args.ca.as_deref())?);
+            if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
+                tls = tls.client_cert(Some(client_cert(cert, key)?));
+            }
+            agent = agent.tls_config(tls.build());
+        } else if args.ca.is_some() || args.cert.is_some() {
+            return Err(trouble(
+                "--ca, --cert and --key are for TLS, and the URL begins with http",
+                "write --url https://HOST:PORT",
+            ));
+        }
+        let authorization = match &args.user {
+            Some(user) => {
+                if user.contains(':') {
+                    return Err(trouble(
+                        "the user of --user contains a colon",
+                        format!(
+                            "give only the name with --user, and the password in {PASSWORD} or with --password-file"
+                        ),
+                    ));
+                }
+                let password = password(user, args.password_file.as_deref())?;
+                if base.strip_prefix("http://").is_some_and(|rest| !is_loopback(rest)) {
+                    eprintln!(
+                        "warning: the password goes to {base} without encryption; use a listener with https, if there is one"
+                    );
+                }
+                Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+            }
+            None => None,
+        };
+        Ok(Self {
+            agent: agent.build().into(),
+            base,
+            authorization,
+        })
+    }
+
+    /// Sends a request with a JSON body.
+    pub(crate) fn post(&self, path: &str, body: &Json) -> Result<Answer, Trouble> {
+        let mut request = self.agent.post(format!("{}{path}", self.base));
+        request = request.header("Content-Type", "application/json");
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        self.read(request.send(body.to_string()))
+    }
+
+    /// Sends a request without a body.
+    pub(crate) fn get(&self, path: &str) -> Result<Answer, Trouble> {
+        let mut request = self.agent.get(format!("{}{path}", self.base));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        self.read(request.call())
+    }
+
+    fn read(&self, answer: Result<Response<ureq::Body>, ureq::Error>) -> Result<Answer, Trouble> {
+        let read = answer.and_then(|mut answer| {
+            let text = answer.body_mut().read_to_string()?;
+            Ok((answer.status().as_u16(), text))
+        });
+        match read {
+            Ok((code, text)) => Ok(Answer {
+                code,
+                body: serde_json::from_str(&text).unwrap_or_default(),
+            }),
+            Err(error) => Err(self.silent(&error)),
+        }
+    }
+
+    /// There was no answer.
+    fn silent(&self, error: &ureq::Error) -> Trouble {
+        let is_tls = self.base.starts_with("https:");
+        let hint = match error {
+            ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                "start the connector, or say with --admin ADDR or --url URL where its admin endpoint is"
+            }
+            ureq::Error::HostNotFound => "correct the host name in --url",
+            ureq::Error::Timeout(_) => "check that the host is reachable, and look at the log of the process there",
+            ureq::Error::Rustls(_) | ureq::Error::Tls(_) | ureq::Error::Io(_) if is_tls => {
+                "if an authority of your own has signed the endpoint's certificate, name a file with the authority's certificate with --ca; \
+                 if the endpoint asks for a client certificate, name it with --cert and --key; if it does not speak TLS, write http:// in --url"
+            }
+            _ => "check that this is the admin endpoint of Walferry; if it speaks TLS, write --url https://HOST:PORT",
+        };
+        trouble(format!("the admin endpoint at {self} does not answer: {error}"), hint)
+    }
+
+    /// The endpoint has refused a request about this connector.
+    pub(crate) fn refused(&self, answer: &Answer, connector: &str, usage: &str) -> Trouble {
+        let code = answer.code;
+        let message = answer.body["message"].as_str();
+        let hint = match (code, &self.authorization) {
+            (401, None) => {
+                format!("the endpoint asks for a login: give the user with --user NAME, and the password in {PASSWORD} or with --password-file")
+            }
+            (401, Some(_)) => format!("check the user of --user, and the password in {PASSWORD} or --password-file"),
+            (403, Some(_)) => {
+                "log in as a user who may change connectors: the line of this user in `walferry.rest.users.file` must not end with `,read`"
+                    .to_owned()
+            }
+            (404, _) if message.is_none() => "check that --admin or --url leads to the admin endpoint of Walferry".to_owned(),
+            (404, _) => match self.connectors() {
+                Some(names) if names.is_empty() => "this process has no connector: check --admin or --url".to_owned(),
+                Some(names) => format!("the process has other connectors than {connector}: {}", names.join(", ")),
+                None => "compare the name with the list of GET /connectors".to_owned(),
+            },
+            (400, _) => format!("compare it with `{usage}`"),
+            _ => "look at the status page of the process, and at its log".to_owned(),
+        };
+        let message = message.unwrap_or("it gives no reason");
+        trouble(
+            format!("the admin endpoint at {self} refuses it ({code}): {message}"),
+            hint,
+        )
+    }
+
+    /// The names of the connectors there.
+    fn connectors(&self) -> Option<Vec<String>> {
+        let answer = self.get("/connectors").ok().filter(|answer| answer.code == 200)?;
+        let names = answer.body.as_array()?.iter();
+        Some(names.filter_map(|name| name.as_str().map(str::to_owned)).collect())
+    }
+}
+
+/// The URL without a slash at its end.
+fn base(url: &str) -> Result<String, Trouble> {
+    let rest = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| url.strip_prefix(scheme));
+    let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+        return Err(trouble(
+            format!("--url is {:?}, which is not a URL of http or https", shown_address(url)),
+            "write it as in --url https://HOST:8443",
+        ));
+    };
+    if rest.split('/').next().is_some_and(|host| host.contains('@')) {
+        return Err(trouble(
+            "--url contains a login",
+            format!(
+                "other users of this machine can see it: give the user with --user, and the password in {PASSWORD} or with --password-file"
+            ),
+        ));
+    }
+    Ok(url.trim_end_matches('/').to_owned())
+}
+
+/// Whether what follows the scheme of a URL begins with a name of this machine.
+fn is_loopback(rest: &str) -> bool {
+    let host = rest.split('/').next().unwrap_or_default();
+    let name = match host.strip_prefix('[') {
+        Some(address) => address.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The authorities whose certificates are trusted.
+fn roots(ca: Option<&Path>) -> Result<RootCerts, Trouble> {
+    let Some(file) = ca else {
+        let system = rustls_native_certs::load_native_certs().certs;
+        let roots = system.iter().map(|root| Certificate::from_der(root).to_owned());
+        return Ok(RootCerts::Specific(Arc::new(roots.collect())));
+    };
+    Ok(RootCerts::Specific(Arc::new(certificates("--ca", file)?)))
+}
+
+fn certificates(option: &str, file: &Path) -> Result<Vec<Certificate<'static>>, Trouble> {
+    let text = read(option, file)?;
+    let items = parse_pem(&text).filter_map(|item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    });
+    let found: Vec<_> = items.collect();
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(trouble(
+            format!("the file of {option}, {}, contains no certificate", file.display()),
+            "name a file in PEM form: its lines begin with -----BEGIN CERTIFICATE-----",
+        )),
+    }
+}
+
+fn client_cert(cert: &Path, key: &Path) -> Result<ClientCert, Trouble> {
+    let chain = certificates("--cert", cert)?;
+    let key = PrivateKey::from_pem(&read("--key", key)?).map_err(|_| {
+        trouble(
+            format!("the file of --key, {}, contains no key that can be read", key.display()),
+            "name a file in PEM form, with a key that is not encrypted",
+        )
+    })?;
+    Ok(ClientCert::new_with_certs(&chain, key))
+}
+
+fn read(option: &str, file: &Path) -> Result<Vec<u8>, Trouble> {
+    fs::read(file).map_err(|error| {
+        trouble(
+            format!("the file of {option}, {}, cannot be read: {error}", file.display()),
+            "correct the path, and let the user that runs this command read the file",
+        )
+    })
+}
+
+/// The user's password: from a file, from the environment, or from the terminal.
+fn password(user: &str, file: Option<&Path>) -> Result<String, Trouble> {
+    if let Some(file) = file {
+        let text = String::from_utf8_lossy(&read("--password-file", file)?).into_owned();
+        let first = text.lines().next().unwrap_or_default();
+        return match first.is_empty() {
+            false => Ok(first.to_owned()),
+            true => Err(trouble(
+                format!("the first line of {} is empty", file.display()),
+                "write the password in the first line of the file",
+            )),
+        };
+    }
+    if let Ok(password) = env::var(PASSWORD) {
+        return Ok(password);
+    }
+    let missing = |what: String| {
+        trouble(
+            what,
+            format!("set {PASSWORD}, or name a file with the password with --password-file"),
+        )
+    };
+    if !io::stdin().is_terminal() {
+        return Err(missing(format!("there is no password for user {user:?}")));
+    }
+    ask(user).map_err(|error| missing(format!("the password of user {user:?} cannot be read: {error}")))
+}
+
+/// Asks for a password on the terminal, which does not show it.
+fn ask(user: &str) -> io::Result<String> {
+    /// Shows again what is typed, whatever happens.
+    struct Hidden(Termios);
+    impl Drop for Hidden {
+        fn drop(&mut self) {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+            let _ = writeln!(io::stderr());
+        }
+    }
+    write!(io::stderr(), "Password of {user}: ")?;
+    io::stderr().flush()?;
+    let shown = tcgetattr(io::stdin())?;
+    let mut silent = shown.clone();
+    silent.local_modes.remove(LocalModes::ECHO);
+    let hidden = Hidden(shown);
+    tcsetattr(io::stdin(), OptionalActions::Now, &silent)?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    drop(hidden);
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// A part of a path.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_has_a_scheme_and_no_login() {
+        for (url, expected) in [
+            ("http://db:8083", Some("http://db:8083")),
+            (
+                "https://connect.internal/walferry/",
+                Some("https://connect.internal/walferry"),
+            ),
+            ("db:8083", None),
+            ("https://", None),
+            ("ftp://db", None),
+            ("https://ops:s3cret@db:8443", None),
+        ] {
+            let said = base(url).map_err(|trouble| format!("{trouble:?}"));
+            if let Err(said) = &said {
+                assert!(!said.contains("s3cret"), "{said}");
+            }
+            assert_eq!(said.as_deref().ok(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_password_stays_on_this_machine_only_with_a_loopback_address() {
+        for host in [
+            "127.0.0.1:8083",
+            "localhost",
+            "localhost:8083/walferry",
+            "[::1]:8083",
+            "[::1]",
+            "127.0.0.2",
+        ] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["db:8083", "10.0.0.1:8083", "localhost.example:80", "[fe80::1]:8083"] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_password_file_has_it_in_its_first_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        fs::write(&file, "s3cret with spaces \nsecond line\n").unwrap();
+        assert_eq!(password("ops", Some(&file)).unwrap(), "s3cret with spaces ");
+        fs::write(&file, "\n").unwrap();
+        assert!(password("ops", Some(&file)).unwrap_err().what.contains("is empty"));
+        let missing = folder.path().join("missing");
+        assert!(
+            password("ops", Some(&missing))
+                .unwrap_err()
+                .what
+                .contains("--password-file")
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! SQL that creates a table and what belongs to it: shown as a script that explains each statement, or run in one transaction.
+
+use std::fmt::Display;
+
+use walferry_config::connector::PostgresSection;
+use walferry_engine::Failure;
+use walferry_postgres::connect::{Endpoint, Purpose};
+
+use crate::{error::Error, outbox::runtime, say::say};
+
+/// Longer names of tables, in bytes, leave no room for what the names of indexes, partitions and functions append.
+pub(crate) const LONGEST_TABLE: usize = 44;
+
+/// One statement. `T` is the text of a line.
+#[derive(Debug)]
+pub(crate) struct Statement<T = &'static str> {
+    /// What it does, in a line.
+    pub(crate) what: String,
+    /// Why, for the reader of the script.
+    pub(crate) why: Vec<T>,
+    pub(crate) sql: String,
+}
+
+/// The statements in one transaction, each below its explanation.
+///
+/// * `head` - what the script creates, for its first line
+/// * `tail` - comments before the end of the transaction
+pub(crate) fn script<T: Display>(head: &str, statements: &[Statement<T>], tail: &str) -> String {
+    let mut script = format!("-- {head}\nBEGIN;\n");
+    for Statement { why, sql, .. } in statements {
+        script.push('\n');
+        for line in why {
+            script.push_str(&format!("-- {line}\n"));
+        }
+        script.push_str(sql);
+        script.push('\n');
+    }
+    script.push_str(tail);
+    script.push_str("\nCOMMIT;\n");
+    script
+}
+
+/// Says what will be done, and does it, in one transaction.
+///
+/// * `created` - what the script creates, such as `outbox`, for messages
+///
+/// # Errors
+/// The server cannot be reached, or refuses a statement. Nothing is changed then, or it is not known, and the error says which.
+pub(crate) fn run<T>(
+    created: &str,
+    section: &PostgresSection,
+    statements: &[Statement<T>],
+    script: &str,
+) -> Result<(), Error> {
+    let endpoint = Endpoint::new(section.clone());
+    say!(
+        "as role {} in database {} at {}, in one transaction:",
+        section.user,
+        section.dbname,
+        endpoint.address()
+    );
+    for statement in statements {
+        say!("  {}", statement.what);
+    }
+    let done = runtime()?.block_on(async {
+        let sql = endpoint.sql(Purpose::General).await?;
+        sql.execute("running the script", script).await
+    });
+    done.map_err(|error| {
+        let what = match error {
+            // The server may have committed before the connection was lost.
+            walferry_postgres::Error::Lost { .. } | walferry_postgres::Error::Silent { .. } => {
+                format!("it is not known whether the {created} was created")
+            }
+            _ => format!("the {created} was not created; nothing was changed"),
+        };
+        Error::failure(what, Failure::from(error))
+    })?;
+    say!("done");
+    Ok(())
+}
+
+/// The first name that a script cannot hold, because it would end a comment or a block.
+pub(crate) fn unusable<'a>(names: impl IntoIterator<Item = &'a String>) -> Option<&'a str> {
+    let mut names = names.into_iter().map(String::as_str);
+    names.find(|name| name.chars().any(char::is_control) || name.contains("$walferry$"))
+}
