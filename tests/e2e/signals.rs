@@ -159,7 +159,7 @@ fn survives_kills(name: &str, kills: i64, strategy: &str) {
         "{SIGNALS};
          create table items (a text collate \"C\", b timestamptz, v text, primary key (a, b));
          insert into items select 'k' || i % 97, '2026-01-01'::timestamptz + i * interval '1 minute', 'v' || i
-             from generate_series(1, 6000) i"
+             from generate_series(1, 20000) i"
     ));
     let chunk = CHUNK.to_string();
     let properties = [
@@ -175,6 +175,11 @@ fn survives_kills(name: &str, kills: i64, strategy: &str) {
         let wanted = count() + 3 * CHUNK;
         wait_for("some chunks to be read", || (count() >= wanted).then_some(()));
         walferry.kill();
+        let printed = walferry.output();
+        assert!(
+            !printed.contains("the incremental snapshot is complete"),
+            "the kill came too late to show anything:\n{printed}"
+        );
         sql.run(&format!(
             "update items set v = 'u{kill}-' || v where a in ('k{kill}', 'k5{kill}', 'k9{kill}');
              delete from items where a = 'k6{kill}' and b < '2026-01-03';
