@@ -195,7 +195,17 @@ impl Walferry {
 
     /// Resident memory in KiB, and its highest value so far.
     pub fn resident_kib(&self) -> Option<(u64, u64)> {
-        self.process.resident_kib()
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).ok()?;
+        let field = |name: &str| {
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(name))?
+                .split_whitespace()
+                .next()?
+                .parse()
+                .ok()
+        };
+        Some((field("VmRSS:")?, field("VmHWM:")?))
     }
 
     /// Processor time that the process has used so far, in milliseconds.
