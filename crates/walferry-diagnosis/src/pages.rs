@@ -55,7 +55,7 @@ kinds! {
     "WF0105" PropertyWithoutEffect "property_without_effect" None,
         "A property has no effect",
         "The property is accepted, but nothing depends on it: either Walferry does not need the setting, or another \
-         property disables it.",
+         property or flag disables it.",
         "You need not do anything. You can remove the property, or set the property that the hint names.";
     "WF0106" PropertyDoubtful "property_doubtful" None,
         "A property probably has a value that you did not intend",
