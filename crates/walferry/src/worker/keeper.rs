@@ -1,19 +1,23 @@
 //! Keeps one connector running with its newest configuration.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use tokio::{
     sync::watch,
     task::{JoinHandle, spawn_blocking, spawn_local},
 };
 use tracing::{Instrument, error_span};
+use walferry_config::Findings;
 use walferry_engine::{
     Disposition, Failure, Kind, Target,
     book::Configuration,
     status::{Phase, Status},
 };
 
-use super::{Connector, Herd, Origin};
+use super::{Connector, Herd, Inner, Origin};
 use crate::{
     beside::{self, SlotLooks},
     load::{Checked, Loaded, load_configuration},
@@ -90,6 +94,11 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
     };
     let mut status = Status::new(name, prefix);
     status.shows_keys = loaded.as_ref().is_some_and(|loaded| loaded.connector.errors.show_keys);
+    let older = herd.status(name);
+    if let Some(older) = &older {
+        // Signals that wait are of the connector, whatever its configuration.
+        status.signals = older.signals.clone();
+    }
     let status = Arc::new(status);
     let mut tasks = Vec::new();
     if let Some(loaded) = loaded {
@@ -117,7 +126,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         status.set_phase(Phase::Paused);
     }
     let body = run.body();
-    if let Some(older) = herd.status(name) {
+    if let Some(older) = older {
         herd.active_topics().look(&older);
     }
     if herd.supervisor().replace(status.clone(), body.clone()).is_err() {
@@ -135,27 +144,35 @@ fn loader(herd: &Herd, name: &str, connector: &Connector) -> Arc<dyn Fn() -> Res
         }
         Origin::Book => {
             let (inner, name, configuration) = (herd.0.clone(), name.to_owned(), connector.configuration.clone());
-            Arc::new(move || load(&inner, &name, &configuration))
+            // Each run reads the configuration again. Its warnings are told once.
+            let is_told = AtomicBool::new(false);
+            Arc::new(move || {
+                let (loaded, findings) = load(&inner, &name, &configuration);
+                if !is_told.swap(true, Relaxed) {
+                    crate::load::log(&name, &findings);
+                }
+                loaded
+            })
         }
     }
 }
 
-pub(super) fn load(inner: &super::Inner, name: &str, configuration: &Configuration) -> Result<Loaded, Failure> {
+/// Reads the configuration of a connector of the book, and resolves its references. Also returns what is to be said of it.
+pub(super) fn load(inner: &Inner, name: &str, configuration: &Configuration) -> (Result<Loaded, Failure>, Findings) {
     let (checked, findings) = load_configuration(name, configuration, &inner.worker);
-    let Some(Checked { connector, built }) = checked else {
-        let causes = findings.problems().cloned().collect();
-        return Err(Failure::of(
-            Disposition::stop(Kind::Configuration),
-            Kind::Configuration,
-            causes,
-        ));
+    let loaded = match checked {
+        Some(Checked { connector, built }) => Ok(Loaded {
+            connector,
+            built,
+            worker: inner.worker.clone(),
+            bootstrap_servers: inner.bootstrap_servers.clone(),
+            configuration: configuration.clone(),
+            file: "the REST API".into(),
+        }),
+        None => {
+            let (kind, causes) = (Kind::Configuration, findings.problems().cloned().collect());
+            Err(Failure::of(Disposition::stop(kind), kind, causes))
+        }
     };
-    Ok(Loaded {
-        connector,
-        built,
-        worker: inner.worker.clone(),
-        bootstrap_servers: inner.bootstrap_servers.clone(),
-        configuration: configuration.clone(),
-        file: "the REST API".into(),
-    })
+    (loaded, findings)
 }
