@@ -641,7 +641,7 @@ kinds! {
         "Specify a connector with `--config FILE`, or a worker with `--worker FILE`.";
     "WF0775" OutboxWatch "outbox_watch" None,
         "Rows of an outbox cannot be counted",
-        "`walferry.watch` or `walferry.retention.ms` is set, but the rows of the outbox that are not confirmed could not be counted. Events are delivered as \
+        "`walferry.watch`, `walferry.partitions` or `walferry.retention.ms` is set, but the rows of the outbox that are not confirmed could not be counted. Events are delivered as \
          before. The metrics of the outbox are missing until it works.",
         "Follow the message. The connector's role needs the privilege SELECT on the table. Without an index that begins with the column in \
          `table.field.event.timestamp`, counting takes too long in a large table: create one.";

@@ -27,6 +27,7 @@ use walferry_engine::{
 };
 use walferry_kafka::demo::{Follower, Received};
 use walferry_postgres::connect::{Endpoint, Purpose, Sql};
+use walferry_telemetry::BESIDE;
 
 use super::{
     screen::{Screen, bytes},
@@ -276,7 +277,7 @@ fn start(loaded: &Loaded, data_dir: &Path) -> Supervisor {
     status.shows_keys = loaded.connector.errors.show_keys;
     let status = Arc::new(status);
     // The slot's lag is shown even while the connector does not run.
-    let span = error_span!("beside", connector = status.name);
+    let span = error_span!(BESIDE, connector = status.name);
     spawn_local(beside::tell_tables(loaded.clone()).instrument(span.clone()));
     spawn_local(beside::watch_slots(loaded.clone(), beside::SlotLooks::default(), status.clone()).instrument(span));
     let connector = loaded.clone();

@@ -16,6 +16,7 @@ use walferry_engine::{
     book::Configuration,
     status::{Phase, Status},
 };
+use walferry_telemetry::BESIDE;
 
 use super::{Connector, Herd, Inner, Origin};
 use crate::{
@@ -103,7 +104,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
     let mut tasks = Vec::new();
     if let Some(loaded) = loaded {
         // The slot's lag is shown even while the connector does not run.
-        let span = error_span!("beside", connector = name);
+        let span = error_span!(BESIDE, connector = name);
         tasks.push(spawn_local(
             beside::tell_tables(loaded.clone()).instrument(span.clone()),
         ));
