@@ -161,7 +161,9 @@ pub(crate) fn link_to_repository(top: &Path) -> Outcome {
                 folders.push(file);
             } else if file.extension().is_some_and(|extension| extension == "md") {
                 let text = fs::read_to_string(&file)?;
-                let linked = with_links(&text, file.strip_prefix(top)?, &repository, |path| top.join(path).exists());
+                let linked = with_links(&text, file.strip_prefix(top)?, &repository, |path| {
+                    top.join(path).exists()
+                });
                 fs::write(&file, linked)?;
             }
         }
@@ -370,8 +372,14 @@ mod tests {
             fs::write(file, text).expect("the file can be written");
         };
         write("config/x.json", "{}");
-        write("docs/ARCHITECTURE.md", "[a](../crates/x.rs) [b](../config/x.json) [c](how-to/p.md#d) [e](#f)\n");
-        write("docs/how-to/p.md", "[g](../../docker/compose.yaml) [h](../ARCHITECTURE.md)\n");
+        write(
+            "docs/ARCHITECTURE.md",
+            "[a](../crates/x.rs) [b](../config/x.json) [c](how-to/p.md#d) [e](#f)\n",
+        );
+        write(
+            "docs/how-to/p.md",
+            "[g](../../docker/compose.yaml) [h](../ARCHITECTURE.md)\n",
+        );
         link_to_repository(&folder).expect("the pages can be written");
         let repository = repository().expect("Cargo.toml names it");
         let read = |name: &str| fs::read_to_string(folder.join(name)).expect("the page is there");
