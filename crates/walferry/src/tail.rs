@@ -36,8 +36,7 @@ use crate::{
     cli::{ConnectorArgs, TailArgs},
     error::Error,
     load::{Loaded, load},
-    process,
-    run::signalled,
+    process::{self, signalled},
     show::{reason, text},
 };
 
