@@ -597,6 +597,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_that_is_stopped_while_an_older_configuration_ends_is_shown_as_stopped() {
+        let supervisor = Supervisor::default();
+        let (old, body, runs, may_end) = lingering("a");
+        supervisor.add(old, body);
+        while runs.load(Relaxed) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let new = Work::new("a");
+        supervisor.replace(new.status.clone(), new.body()).unwrap();
+        supervisor.stop("a").unwrap();
+        may_end.send_replace(true);
+        new.comes_to(|phase| *phase == Phase::Stopped);
+        assert_eq!(new.runs.load(Relaxed), 0);
+    }
+
+    #[tokio::test]
     async fn a_connector_with_a_new_configuration_is_shown_as_starting_until_it_runs() {
         let supervisor = Supervisor::default();
         let (old, body, runs, may_end) = lingering("a");

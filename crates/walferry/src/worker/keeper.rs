@@ -5,37 +5,17 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use tokio::{
-    sync::watch,
-    task::{JoinHandle, spawn_blocking, spawn_local},
-};
-use tracing::{Instrument, error_span};
+use tokio::{sync::watch, task::spawn_blocking};
 use walferry_config::Findings;
-use walferry_engine::{
-    Disposition, Failure, Kind, Target,
-    book::Configuration,
-    status::{Phase, Status},
-};
-use walferry_telemetry::BESIDE;
+use walferry_engine::{Disposition, Failure, Kind, Target, book::Configuration, status::Phase};
 
 use super::{Connector, Herd, Inner, Origin};
 use crate::{
-    beside::{self, SlotLooks},
+    beside::SlotLooks,
     load::{Checked, Loaded, load_configuration},
-    process::{Run, Tell},
+    process::{self, Beside, Run, Tell},
     progress,
 };
-
-/// The tasks beside the runs of a connector. They end when this is dropped.
-struct Beside(Vec<JoinHandle<()>>);
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        for task in &self.0 {
-            task.abort();
-        }
-    }
-}
 
 /// Starts a connector, gives it each newer version of its configuration, and ends it when there is none any more.
 pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: watch::Receiver<Option<u64>>) {
@@ -89,31 +69,13 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         .configuration
         .iter()
         .find(|(property, _)| property == "topic.prefix");
-    let prefix = match &loaded {
-        Some(loaded) => loaded.connector.topics.prefix.to_string(),
-        None => raw_prefix.map_or_else(String::new, |(_, text)| text.clone()),
-    };
-    let mut status = Status::new(name, prefix);
-    status.shows_keys = loaded.as_ref().is_some_and(|loaded| loaded.connector.errors.show_keys);
+    let prefix = raw_prefix.map_or("", |(_, text)| text);
     let older = herd.status(name);
-    if let Some(older) = &older {
-        // Signals that wait are of the connector, whatever its configuration.
-        status.signals = older.signals.clone();
-    }
-    let status = Arc::new(status);
-    let mut tasks = Vec::new();
-    if let Some(loaded) = loaded {
-        // The slot's lag is shown even while the connector does not run.
-        let span = error_span!(BESIDE, connector = name);
-        tasks.push(spawn_local(
-            beside::tell_tables(loaded.clone()).instrument(span.clone()),
-        ));
-        tasks.push(spawn_local(
-            beside::watch_slots(loaded, slots.clone(), status.clone()).instrument(span),
-        ));
-    }
+    let status = process::status(name, loaded.as_ref(), prefix, older.as_deref());
+    let beside = loaded.map(|loaded| Beside::start(loaded, slots.clone(), &status));
+    let mut beside = beside.unwrap_or_default();
     if herd.0.bars.are_shown() {
-        tasks.push(spawn_local(progress::show(herd.0.bars.clone(), status.clone())));
+        beside.add(progress::show(herd.0.bars.clone(), status.clone()));
     }
     let run = Run {
         load,
@@ -133,7 +95,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
     if herd.supervisor().replace(status.clone(), body.clone()).is_err() {
         herd.supervisor().add_as(status, body, target);
     }
-    Some(Beside(tasks))
+    Some(beside)
 }
 
 /// Prepares a run. As in Connect, each run of a connector of the book resolves references such as `${file:…}` again.

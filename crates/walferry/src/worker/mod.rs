@@ -4,12 +4,15 @@
 //! its *keeper*, which keeps it running with the newest configuration. So a connector that ends slowly delays no other.
 
 mod active;
+pub(crate) mod cluster;
 mod keeper;
 mod offsets;
 mod plugins;
 pub(crate) mod states;
+pub(crate) mod storage;
 pub(crate) mod store;
 pub(crate) mod topics;
+pub(crate) mod turn;
 mod validate;
 
 use std::{
