@@ -21,6 +21,8 @@ pub(crate) trait Engine {
     fn remove(&mut self);
     /// Processor time that its process has used so far, in milliseconds; 0 if it does not run.
     fn processor_ms(&self) -> u64;
+    /// The most resident memory that its process has had, in KiB; 0 if it does not run.
+    fn highest_kib(&self) -> u64;
 }
 
 /// The original.
@@ -28,18 +30,43 @@ pub(crate) struct Debezium {
     name: &'static str,
     connect: Option<Connect>,
     has_converters: bool,
+    /// Options for the JVM of its workers.
+    options: &'static [&'static str],
     kafka: Kafka,
     connector: Option<String>,
 }
 
+/// What `connect-distributed.sh` and `kafka-run-class.sh` of Kafka give the JVM, and a compiler without the limit of other tests: for
+/// measurements.
+const AS_SHIPPED: &[&str] = &[
+    "-XX:TieredStopAtLevel=4",
+    "-XX:-UseSerialGC",
+    "-Xms256M",
+    "-Xmx2G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+];
+
 impl Debezium {
-    /// A Connect worker on a broker, both new.
+    /// A Connect worker on a broker, both new. Its JVM starts quickly, but does not compile well.
     pub(crate) fn new(name: &'static str) -> Self {
+        Self::with(name, &[])
+    }
+
+    /// The same with the JVM options that Connect's start script has.
+    pub(crate) fn as_shipped(name: &'static str) -> Self {
+        Self::with(name, AS_SHIPPED)
+    }
+
+    fn with(name: &'static str, options: &'static [&'static str]) -> Self {
         let kafka = Kafka::start();
         Self {
             name,
-            connect: Some(Connect::start(&kafka)),
+            connect: Some(Connect::start_as(&kafka, &[], options)),
             has_converters: false,
+            options,
             kafka,
             connector: None,
         }
@@ -63,7 +90,7 @@ impl Debezium {
             true => &[&path],
             false => &[],
         };
-        self.connect = Some(Connect::start_with(&self.kafka, lines));
+        self.connect = Some(Connect::start_as(&self.kafka, lines, self.options));
         self.has_converters = needs_converters;
     }
 }
@@ -108,6 +135,10 @@ impl Engine for Debezium {
 
     fn processor_ms(&self) -> u64 {
         self.connect().processor_ms().unwrap_or(0)
+    }
+
+    fn highest_kib(&self) -> u64 {
+        self.connect().resident_kib().map_or(0, |(_, highest)| highest)
     }
 }
 
@@ -186,5 +217,10 @@ impl Engine for ThisWalferry {
 
     fn processor_ms(&self) -> u64 {
         self.program.as_ref().and_then(Walferry::processor_ms).unwrap_or(0)
+    }
+
+    fn highest_kib(&self) -> u64 {
+        let resident = self.program.as_ref().and_then(Walferry::resident_kib);
+        resident.map_or(0, |(_, highest)| highest)
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Run by `cargo xtask test parity`. With `--twin` a second Debezium stands in Walferry's place: what
 //! those two differ in, the comparison must mask. `cargo xtask golden record` keeps what Debezium sent. `cargo xtask bench
-//! --beside-debezium` measures what a row costs each of them.
+//! --write` and `--beside-debezium` measure what a row costs.
 
 mod engine;
 mod golden;
@@ -65,8 +65,10 @@ fn main() -> ExitCode {
         Ok("record") => Mode::Record,
         _ => Mode::Compare,
     };
-    if env::var("WALFERRY_PARITY").as_deref() == Ok("speed") {
-        return speed::measure();
+    match env::var("WALFERRY_PARITY").as_deref() {
+        Ok("speed") => return speed::measure(speed::Who::Both),
+        Ok("speed-alone") => return speed::measure(speed::Who::Walferry),
+        _ => {}
     }
     arguments.test_threads.get_or_insert(WORLDS);
     let idle = Arc::new(Idle::default());

@@ -1,15 +1,22 @@
-//! What a row costs each engine, in processor time: both send the same rows, in turns, in one run.
+//! What a row costs each engine, in processor time and memory: both send the same rows, in turns, in one run.
 
 use crate::engine::{Debezium, Engine, ThisWalferry};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::env;
+use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use walferry_testkit::servers::{Postgres, Registry, wait_for};
 use walferry_tests::case::{Case, REGISTRY};
 
-/// How often each engine sends all rows in each form.
-const ROUNDS: usize = 3;
+/// Who is measured.
+pub(crate) enum Who {
+    /// Debezium and Walferry, in turns.
+    Both,
+    /// Walferry alone.
+    Walferry,
+}
 
 /// Options of a connector.
 type Options = &'static [(&'static str, &'static str)];
@@ -30,11 +37,11 @@ const AVRO: Options = &[
     ("value.converter.apicurio.registry.auto-register", "true"),
 ];
 
-/// The forms in which rows are sent. The first is what the others are compared with.
+/// The forms in which rows are sent.
 const FORMS: [(&str, &[Options]); 3] = [
     ("JSON", &[]),
-    ("unwrap, JSON", &[UNWRAP]),
-    ("unwrap, Avro", &[UNWRAP, AVRO]),
+    ("flattened, JSON", &[UNWRAP]),
+    ("flattened, Avro", &[UNWRAP, AVRO]),
 ];
 
 const TABLE: &str = "create table t (id bigserial primary key, customer int not null, status text not null, amount numeric(12,2) not null,
@@ -45,20 +52,26 @@ const TABLE: &str = "create table t (id bigserial primary key, customer int not 
 struct Cost {
     processor_ms: u64,
     took: Duration,
+    highest_kib: u64,
 }
 
-/// Measures each form with each engine, and prints the medians.
-pub(crate) fn measure() -> ExitCode {
-    let rows = env::var("WALFERRY_PARITY_ROWS").ok().and_then(|text| text.parse().ok());
-    let rows: u32 = rows.unwrap_or(200_000);
+/// Measures each form with each engine, prints the medians, and writes all figures into the file that the environment names.
+pub(crate) fn measure(who: Who) -> ExitCode {
+    let (rows, rounds) = (
+        asked("WALFERRY_PARITY_ROWS", 200_000),
+        asked("WALFERRY_PARITY_ROUNDS", 3),
+    );
     let (postgres, registry) = (Postgres::start(), Registry::start());
-    let mut engines: [Box<dyn Engine + Send>; 2] = [Box::new(Debezium::new("debezium")), Box::new(ThisWalferry::new())];
-    println!("{rows} rows of six columns in transactions of 10,000, medians of {ROUNDS} rounds:");
-    let mut first: [Option<f64>; 2] = [None; 2];
+    let mut engines: Vec<Box<dyn Engine + Send>> = vec![Box::new(ThisWalferry::new())];
+    if matches!(who, Who::Both) {
+        engines.insert(0, Box::new(Debezium::as_shipped("debezium")));
+    }
+    println!("{rows} rows of six columns in transactions of 10,000, medians of {rounds} rounds:");
+    let mut lines: Vec<Value> = Vec::new();
     for (number, (form, options)) in FORMS.into_iter().enumerate() {
-        let mut costs: [Vec<Cost>; 2] = Default::default();
+        let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); engines.len()];
         // A first round, which does not count, warms the JVM up.
-        for round in 0..=ROUNDS {
+        for round in 0..=rounds {
             for (index, engine) in engines.iter_mut().enumerate() {
                 let name = format!("speed_{number}_{round}_{index}");
                 let cost = send(&name, options, rows, engine, &postgres, &registry);
@@ -67,17 +80,42 @@ pub(crate) fn measure() -> ExitCode {
                 }
             }
         }
-        for (index, engine) in engines.iter().enumerate() {
-            let seconds = median(costs[index].iter().map(|cost| cost.processor_ms as f64)) * 1_000.0 / f64::from(rows);
-            let speed = f64::from(rows) / median(costs[index].iter().map(|cost| cost.took.as_secs_f64()));
-            let share = seconds / *first[index].get_or_insert(seconds);
-            println!(
-                "{form:>14}  {:>9}  {seconds:>6.2} s of processor time for a million rows ({share:.2} of JSON), {speed:>8.0} rows/s",
-                engine.name()
-            );
+        for (engine, costs) in engines.iter().zip(&costs) {
+            print(form, engine.name(), costs, rows);
+            lines.push(line(form, engine.name(), costs));
         }
     }
+    if let Some(file) = env::var_os("WALFERRY_PARITY_FIGURES") {
+        let figures = json!({"postgres": postgres.version(), "lines": lines});
+        fs::write(file, figures.to_string()).expect("the figures can be written");
+    }
     ExitCode::SUCCESS
+}
+
+fn asked(name: &str, default: u32) -> u32 {
+    let number = env::var(name).ok().map(|text| text.parse());
+    number.map_or(default, |number| number.expect("the environment has a number"))
+}
+
+fn print(form: &str, engine: &str, costs: &[Cost], rows: u32) {
+    let seconds = median(costs.iter().map(|cost| cost.processor_ms as f64)) * 1_000.0 / f64::from(rows);
+    let speed = f64::from(rows) / median(costs.iter().map(|cost| cost.took.as_secs_f64()));
+    let memory = costs.iter().map(|cost| cost.highest_kib).max().unwrap_or(0) / 1024;
+    println!(
+        "{form:>14}  {engine:>9}  {seconds:>6.2} s of processor time for a million rows, {speed:>8.0} rows/s, {memory} MiB"
+    );
+}
+
+/// As `cargo xtask bench` reads it.
+fn line(form: &str, engine: &str, costs: &[Cost]) -> Value {
+    let each = |value: fn(&Cost) -> u64| costs.iter().map(value).collect::<Vec<_>>();
+    json!({
+        "form": form,
+        "engine": if engine == "walferry" { "Walferry" } else { "Debezium" },
+        "processor_ms": each(|cost| cost.processor_ms),
+        "took_ms": each(|cost| cost.took.as_millis() as u64),
+        "highest_kib": each(|cost| cost.highest_kib),
+    })
 }
 
 /// Has an engine send the rows that were written while its connector was stopped.
@@ -129,6 +167,7 @@ fn send(
     let cost = Cost {
         processor_ms: engine.processor_ms() - before,
         took: since.elapsed(),
+        highest_kib: engine.highest_kib(),
     };
     engine.remove();
     cost

@@ -231,10 +231,12 @@ impl Connector {
 fn positions(observed: &Observation<'_>) -> [PositionView; 5] {
     let c = observed.counters();
     let delivered = load(&c.delivered_lsn);
+    // On an idle or filtered stream, the delivered position moves without any received change.
+    let received = load(&c.received_lsn).max(delivered);
     let steps = [
-        ("server", observed.server_lsn()),
-        // On an idle or filtered stream, the delivered position moves without any received change.
-        ("received", load(&c.received_lsn).max(delivered)),
+        // The server says only now and then how far it is, and what was received was written.
+        ("server", observed.server_lsn().max(received)),
+        ("received", received),
         ("delivered", delivered),
         ("stored", load(&c.stored_lsn)),
         ("confirmed", observed.stream.confirmed.into()),
@@ -266,5 +268,31 @@ impl From<Incident> for IncidentView {
             what: failure.to_string(),
             hints: failure.causes.into_iter().filter_map(|cause| cause.hint).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use walferry_engine::status::Status;
+
+    use super::*;
+    use crate::observation::tests::{NOW_US, slots};
+
+    #[test]
+    fn what_was_received_counts_as_written_before_the_server_says_so() {
+        let status = Status::new("orders", "shop");
+        status.set_slots(slots(2, 3_000, 10));
+        status.counters.received_lsn.store(3_500, Relaxed);
+        status.counters.delivered_lsn.store(3_400, Relaxed);
+        let behind =
+            positions(&Observation::at(&status, NOW_US)).map(|position| (position.step, position.behind_bytes));
+        assert_eq!(
+            behind[..3],
+            [("server", Some(0)), ("received", Some(0)), ("delivered", Some(100))]
+        );
+        let written = &positions(&Observation::at(&status, NOW_US))[0];
+        assert_eq!(written.lsn, Some(Lsn::from(3_500).to_string()));
     }
 }

@@ -37,7 +37,9 @@ enum What {
     Examples,
     /// A build with the feature `gssapi`, a key distribution centre and a Kafka that takes its tickets; needs libsasl2-dev, krb5-kdc and krb5-user
     Kerberos,
-    /// What takes too long for every change: all of `e2e` on each version of Postgres, `examples` and `kerberos`
+    /// The service of deploy/systemd, started by a real systemd in a container; needs root, systemd-nspawn and systemd
+    Systemd,
+    /// What takes too long, or needs too much, for every change: all of `e2e` on each version of Postgres, `examples`, `kerberos` and `systemd`
     Wide,
 }
 
@@ -69,6 +71,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     if args.what == What::Kerberos || args.what == What::Wide && args.rest.is_empty() {
         run_kerberos(args)?;
+    }
+    if args.what == What::Systemd || args.what == What::Wide && args.rest.is_empty() {
+        provide::systemd()?;
+        let servers = provide::servers(args.pg)?;
+        shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
+        run_on_servers("systemd", &servers, false, &args.rest)?;
     }
     if wanted(What::E2e) || wanted(What::Parity) {
         let servers = provide::servers(args.pg)?;

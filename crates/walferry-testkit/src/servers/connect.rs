@@ -89,6 +89,11 @@ impl Connect {
         self.process.processor_ms()
     }
 
+    /// Resident memory of the worker in KiB, and its highest value so far.
+    pub fn resident_kib(&self) -> Option<(u64, u64)> {
+        self.process.resident_kib()
+    }
+
     /// Port of its REST API.
     pub fn port(&self) -> u16 {
         self.port

@@ -167,6 +167,13 @@ impl Postgres {
         number.expect("the version is a number") / 10_000
     }
 
+    /// Version, such as `15.14`, without what a distribution has added.
+    #[track_caller]
+    pub fn version(&self) -> String {
+        let version = self.sql().value("show server_version").unwrap_or_default();
+        version.split(' ').next().unwrap_or_default().to_owned()
+    }
+
     /// A connection of the superuser to the database `postgres`.
     pub fn sql(&self) -> Sql {
         Sql::new(self.port, "postgres")

@@ -123,6 +123,16 @@ impl Process {
         Some((next()? + next()?) * 10)
     }
 
+    /// Resident memory in KiB, and its highest value so far.
+    pub(super) fn resident_kib(&self) -> Option<(u64, u64)> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
+        let field = |name: &str| {
+            let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
+            rest.split_whitespace().next()?.parse().ok()
+        };
+        Some((field("VmRSS:")?, field("VmHWM:")?))
+    }
+
     /// Everything it has printed.
     pub(super) fn output(&self) -> String {
         fs::read(&self.log)

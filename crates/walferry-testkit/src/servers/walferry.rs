@@ -195,17 +195,7 @@ impl Walferry {
 
     /// Resident memory in KiB, and its highest value so far.
     pub fn resident_kib(&self) -> Option<(u64, u64)> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).ok()?;
-        let field = |name: &str| {
-            status
-                .lines()
-                .find_map(|line| line.strip_prefix(name))?
-                .split_whitespace()
-                .next()?
-                .parse()
-                .ok()
-        };
-        Some((field("VmRSS:")?, field("VmHWM:")?))
+        self.process.resident_kib()
     }
 
     /// Processor time that the process has used so far, in milliseconds.

@@ -12,7 +12,7 @@ pub(crate) use debian::{package as debian_package, promtool};
 pub(crate) use tools::{helm, kubernetes_validate, tool};
 
 use crate::{Outcome, shell};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where the servers' programs are. Tests learn it from the environment (`walferry_testkit::servers`).
@@ -25,6 +25,11 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
+    /// The program that runs what is written in Java.
+    pub(crate) fn java(&self) -> &Path {
+        &self.java
+    }
+
     /// Puts the places into the environment of a command that runs tests.
     pub(crate) fn tell(&self, command: &mut Command) {
         command
@@ -80,6 +85,15 @@ pub(crate) fn kerberos() -> Outcome {
         ),
     ];
     packages("a test of Kerberos", &wanted)
+}
+
+/// What boots a systemd of its own.
+pub(crate) fn systemd() -> Outcome {
+    let wanted = [
+        ("/usr/bin/systemd-nspawn", "systemd-container"),
+        ("/usr/lib/systemd/systemd", "systemd"),
+    ];
+    packages("a test of the service", &wanted)
 }
 
 /// Installs the packages whose files are missing.

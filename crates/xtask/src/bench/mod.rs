@@ -1,11 +1,16 @@
-//! `cargo xtask bench`: rows a second and allocations a row of the pure crates, or the instructions that a row takes.
+//! `cargo xtask bench`: rows a second and allocations a row of the pure crates, the instructions that a row takes, or the whole path on
+//! real servers.
+
+mod facts;
+mod page;
+mod servers;
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value as Json;
 
-use crate::{Outcome, provide, shell};
+use crate::{Outcome, shell};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -13,41 +18,32 @@ pub(crate) struct Args {
     /// the counts. Words after `--` choose benchmarks by a part of their names.
     #[arg(long)]
     instructions: bool,
-    /// Measures the processor time of Walferry beside Debezium instead, on real servers: the same rows as JSON, flattened as JSON, and
-    /// flattened as Avro
+    /// Measures the whole path instead, on real servers, and writes the figures into docs/benchmarks.md: the same rows as JSON, flattened
+    /// as JSON, and flattened as Avro
+    #[arg(long, conflicts_with = "instructions")]
+    write: bool,
+    /// Measures the whole path of Walferry and Debezium in turns. Without --write, the figures are only printed
     #[arg(long, conflicts_with = "instructions")]
     beside_debezium: bool,
-    /// With --beside-debezium: rows of each run
-    #[arg(long, default_value_t = 200_000)]
-    rows: u64,
+    /// With --write or --beside-debezium: rows of each round
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
+    rows: u32,
+    /// With --write or --beside-debezium: how often all rows are sent in each form; a first round, which does not count, comes on top
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
     /// Given to Criterion: a part of a benchmark's name, `--save-baseline NAME`, …
     #[arg(last = true)]
     rest: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    if args.beside_debezium {
-        return beside_debezium(args.rows);
+    if args.write || args.beside_debezium {
+        return servers::run(args);
     }
     match args.instructions {
         true => instructions(&args.rest),
         false => shell::run(shell::cargo(["bench", "--workspace", "--bench", "*", "--"]).args(&args.rest)),
     }
-}
-
-/// The program that users run is measured, so it is a release.
-fn beside_debezium(rows: u64) -> Outcome {
-    provide::build_dependencies()?;
-    let servers = provide::servers(None)?;
-    shell::run(&mut shell::cargo(["build", "--release", "--workspace", "--bins"]))?;
-    let mut command = shell::cargo(["test", "--workspace", "--test", "parity"]);
-    servers.tell(&mut command);
-    let program = shell::root().join("target/release/walferry");
-    command
-        .env("WALFERRY_PARITY", "speed")
-        .env("WALFERRY_PARITY_ROWS", rows.to_string())
-        .env("WALFERRY_TEST_WALFERRY", program);
-    shell::run(&mut command)
 }
 
 /// The benchmarks that can be counted (`counted` in `benches/` of `walferry-transform`): package and name.
