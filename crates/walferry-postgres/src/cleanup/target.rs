@@ -145,18 +145,22 @@ impl Statements {
         let (first, last) = (time.from_us("$2"), time.from_us("$3"));
         // For the planner: it leaves out partitions by constants.
         let window = format!("{column} >= {first} AND {column} <= {last}");
-        let may_go = may_go(&column, time);
-        let us = time.us(&column);
+        // The planner takes nearly all rows for ones that may not go, and would then read and sort all that are due for each batch. OFFSET keeps
+        // the two conditions apart: rows come by the index, in their order, until there are enough.
+        let batch = format!(
+            "WITH batch AS MATERIALIZED (
+               SELECT part, place, at FROM (
+                 SELECT tableoid AS part, ctid AS place, xmin::text::int8 AS id, {column} AS at FROM {table}
+                 WHERE {window} ORDER BY {column} OFFSET 0
+               ) due WHERE {} ORDER BY at LIMIT $4
+             )",
+            may_go(time)
+        );
+        let (earliest, latest) = (time.us("pg_catalog.min(at)"), time.us("pg_catalog.max(at)"));
         Self {
-            find: format!(
-                "SELECT pg_catalog.count(*), pg_catalog.min(us), pg_catalog.max(us) FROM (
-                   SELECT {us} AS us FROM {table} WHERE {window} AND {may_go} ORDER BY {column} LIMIT $4
-                 ) found"
-            ),
+            find: format!("{batch} SELECT pg_catalog.count(*), {earliest}, {latest} FROM batch"),
             delete: format!(
-                "WITH batch AS MATERIALIZED (
-                   SELECT tableoid AS part, ctid AS place FROM {table} WHERE {window} AND {may_go} ORDER BY {column} LIMIT $4
-                 ), removed AS (
+                "{batch}, removed AS (
                    DELETE FROM {table}
                    WHERE {window} AND ctid = ANY (ARRAY (SELECT place FROM batch)) AND (tableoid, ctid) IN (SELECT part, place FROM batch)
                    RETURNING 1
@@ -172,11 +176,11 @@ impl Statements {
 /// The ids of rows are the lower 32 bits of transaction ids. `$1` is all 64 of one, so the distance is taken modulo 2^32: a row is before
 /// it if the distance is less than 2^31. No row that can be seen is further ahead than that; one that lies further back, and that was
 /// frozen long ago, may stay. `$6` has the floor of each partition, in 64 bits, too.
-fn may_go(column: &str, time: TimeColumn) -> String {
-    let distance = "(((($1 - xmin::text::int8) % 4294967296) + 4294967296) % 4294967296)";
+fn may_go(time: TimeColumn) -> String {
+    let distance = "(((($1 - id) % 4294967296) + 4294967296) % 4294967296)";
     format!(
         "{} AND {distance} BETWEEN 1 AND 2147483647 AND {distance} <= $1 - {}",
-        time.is_after(column, &of_part("$7")),
+        time.is_after("at", &of_part("$7")),
         of_part("$6")
     )
 }
@@ -184,5 +188,5 @@ fn may_go(column: &str, time: TimeColumn) -> String {
 /// What an array holds for the partition of a row, or for the table itself. NULL for a partition that is not in `$5`: no condition on it is
 /// then true.
 fn of_part(array: &str) -> String {
-    format!("({array}::int8[])[pg_catalog.array_position($5::oid[], tableoid)]")
+    format!("({array}::int8[])[pg_catalog.array_position($5::oid[], part)]")
 }
