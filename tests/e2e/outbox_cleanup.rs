@@ -82,7 +82,7 @@ fn delivered_rows_are_removed_and_rows_that_kafka_lacks_stay() {
     // Rows without a time stay, and do not stand in the way of those that are counted.
     sql.run(
         "alter table outbox alter created_at drop not null;
-         insert into outbox select -n, 'untimed', 'untimed', 'Created', n, null from generate_series(1, 1100) n",
+         insert into outbox select -n, 'untimed', 'untimed', 'Created', 0, null from generate_series(1, 1100) n",
     );
     let mut walferry = start(&outbox);
     outbox.insert("k", 1, 100);
