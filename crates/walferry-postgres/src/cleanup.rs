@@ -143,6 +143,9 @@ const LOOKING: &str = "looking for delivered rows of an outbox";
 /// How long the list of tables counts.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How long not to look again. In a busy database, a mark is confirmed in each round.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
 /// How long a table rests that has failed, and how many times as long as the failure took.
 const REST: (Duration, u32) = (Duration::from_secs(30), 4);
 
@@ -358,6 +361,10 @@ impl Cleaner {
         if let Some(mark) = self.pending
             && mark.lsn < confirmed
         {
+            if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_PAUSE) {
+                // It is as good a little later.
+                return Ok(());
+            }
             self.confirmed_xmin = Some(mark.xmin);
             self.pending = None;
             // The publication is looked at again before a row is removed: it may have left out rows that are below this mark.

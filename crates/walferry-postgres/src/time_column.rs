@@ -31,7 +31,7 @@ impl TimeColumn {
 
     /// A time, from SQL for microseconds since 1970. A time between two milliseconds becomes the earlier one. All functions are immutable:
     /// from a parameter, the planner gets a constant, and leaves out partitions of other times.
-    pub(crate) fn from_us(self, us: &str) -> String {
+    pub(crate) fn at_us(self, us: &str) -> String {
         let utc = format!("('1970-01-01 00:00:00'::timestamp + {us} * interval '1 microsecond')");
         match self {
             Self::Zoned => format!("({utc} AT TIME ZONE 'UTC')"),
@@ -52,7 +52,7 @@ impl TimeColumn {
     /// first one that is later.
     pub(crate) fn is_after(self, column: &str, us: &str) -> String {
         match self {
-            Self::Zoned | Self::Utc => format!("{column} > {}", self.from_us(us)),
+            Self::Zoned | Self::Utc => format!("{column} > {}", self.at_us(us)),
             Self::Millis => format!("{column} > {us} / 1000 + 1"),
         }
     }

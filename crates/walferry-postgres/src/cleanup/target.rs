@@ -142,7 +142,7 @@ impl Statements {
     /// stays: its place is looked at again for the new row. The list of places finds the rows without reading the table.
     pub(super) fn new(table: &str, column: &str, time: TimeColumn) -> Self {
         let column = identifier(column);
-        let (first, last) = (time.from_us("$2"), time.from_us("$3"));
+        let (first, last) = (time.at_us("$2"), time.at_us("$3"));
         // For the planner: it leaves out partitions by constants.
         let window = format!("{column} >= {first} AND {column} <= {last}");
         // The planner takes nearly all rows for ones that may not go, and would then read and sort all that are due for each batch. OFFSET keeps
