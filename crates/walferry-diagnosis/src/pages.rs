@@ -648,9 +648,10 @@ kinds! {
     "WF0776" OutboxPartitions "outbox_partitions" None,
         "Partitions of an outbox cannot be created",
         "`walferry.partitions` is set, but the server refuses to create a partition. Events are delivered as before. Rows for which there \
-         is no partition go to the default partition, or their insert fails if there is none. Walferry tries again.",
+         is no partition go to the default partition, or their insert fails if there is none. Walferry tries again, each time after a longer pause.",
         "Follow the message. Only the owner of a table may create its partitions: make the connector's role a member of the owner's role. \
-         If the default partition has rows of the time of a new partition, move them away first.";
+         If the default partition has rows of the time of a new partition, move them away first, and also if it is large: Postgres reads all of it \
+         while inserts into it wait. If the table is in use, look for a long transaction.";
     "WF0780" NotHealthy "not_healthy" GAVE_UP,
         "The process that runs is not healthy",
         "`walferry health` has asked the admin endpoint. It does not answer, or, with `--ready`, a connector does not do its work.",
@@ -663,7 +664,7 @@ kinds! {
     "WF0787" OutboxCleanup "outbox_cleanup" None,
         "Delivered rows cannot be removed from an outbox",
         "`walferry.retention.ms` is set, but the server refuses to remove rows, or cannot be asked. Events are delivered as before, and the table \
-         grows. Walferry tries again.",
+         grows. Other tables are cleaned as before. Walferry tries again.",
         "Follow the message. The connector's role needs the privileges SELECT and DELETE on the table, and the table needs a primary key or \
          another replica identity.";
     "WF0788" Replay "replay" SETUP,

@@ -332,7 +332,7 @@ pub(crate) async fn care_for_outboxes(loaded: Loaded, status: Arc<Status>) {
 /// `walferry.partitions`: creates partitions ahead.
 async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &Status) {
     const INTERVAL: Duration = Duration::from_secs(60);
-    /// After the table was in use, or the server could not be asked.
+    /// After the server could not be asked.
     const SOON: Duration = Duration::from_secs(10);
 
     if !outboxes.lock().await.pipeline.has_partitions() {
@@ -353,7 +353,9 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
                 for _ in 0..created.refused {
                     status.count_error(Kind::OutboxPartitions);
                 }
-                if created.is_locked { SOON } else { INTERVAL }
+                created
+                    .again
+                    .map_or(INTERVAL, |again| again.clamp(Duration::from_secs(1), INTERVAL))
             }
             // The connector itself says why Postgres cannot be reached.
             Err(failure) => {
@@ -499,6 +501,9 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
             Ok(round) => {
                 told = None;
                 status.counters.outbox_removed.fetch_add(round.removed, Relaxed);
+                for _ in 0..round.failed {
+                    status.count_error(Kind::OutboxCleanup);
+                }
                 if let (false, Some(bytes)) = (is_behind, round.behind_bytes) {
                     warn!(
                         bytes,
@@ -515,12 +520,10 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
                 let text = failure.to_string();
                 // The same again is only counted.
                 if told.as_ref() != Some(&text) {
-                    let index = "if a statement took too long, create an index on the column with the time";
-                    let hint = failure.hint().unwrap_or(index);
                     warn!(
                         code = Kind::OutboxCleanup.code(),
                         error = %failure,
-                        hint,
+                        hint = failure.hint().unwrap_or("look whether the server is up"),
                         "delivered rows could not be removed from an outbox; trying again"
                     );
                     told = Some(text);
