@@ -1,6 +1,7 @@
 //! Why a change of an outbox table could not become an event.
 
 use walferry_config::RegexLimit;
+use walferry_diagnosis::Kind;
 
 use crate::error::Problem;
 
@@ -61,6 +62,15 @@ pub(super) enum Error {
         /// The column.
         column: String,
     },
+    /// `walferry.schemas.mismatch` or `walferry.schemas.missing`: the event does not match its schema, or has none.
+    #[error("{text}")]
+    Schema {
+        /// The event, the place in it, and what the schema says. No values of the payload.
+        text: String,
+        /// What to do.
+        hint: &'static str,
+        kind: Kind,
+    },
     /// An expression for tables takes too long.
     #[error(transparent)]
     Limit(#[from] RegexLimit),
@@ -109,6 +119,13 @@ impl Error {
 }
 
 impl Problem for Error {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Schema { kind, .. } => *kind,
+            _ => Kind::TransformFailed,
+        }
+    }
+
     fn hint(&self) -> Option<String> {
         match self {
             Self::UnexpectedUpdate => Some(
@@ -141,6 +158,7 @@ impl Problem for Error {
             Self::NotAnObject { .. } => Some(
                 "write a JSON object such as {\"traceparent\": \"00-…\"} or NULL to this column, or remove it from walferry.headers.from".into(),
             ),
+            Self::Schema { hint, .. } => Some((*hint).to_owned()),
             Self::Limit(limit) => Some(RegexLimit::hint(limit)),
             Self::ColumnType { .. } | Self::Partition { .. } | Self::Timestamp { .. } => None,
         }
