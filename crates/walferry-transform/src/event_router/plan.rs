@@ -160,7 +160,7 @@ impl OutboxPlan {
             None => None,
         };
         if settings.checks_schemas {
-            columns.text(&settings.payload, options::SCHEMAS_DIR.name())?;
+            columns.checkable(&settings.payload)?;
         }
         let route = match event_type {
             Some(event_type) if !settings.uses_route() => event_type,
@@ -342,6 +342,19 @@ impl Columns<'_> {
         let index = self.find(column, option)?;
         self.check(index, option, "string", |shape| *shape == Shape::String)?;
         Ok(index)
+    }
+
+    /// A payload that is checked against schemas must be text.
+    fn checkable(&self, column: &str) -> Result<(), Error> {
+        let index = self.find(column, options::PAYLOAD.name())?;
+        let schema = &self.row.fields()[index].schema;
+        match schema.shape {
+            Shape::String => Ok(()),
+            _ => Err(Error::Uncheckable {
+                column: column.to_owned(),
+                found: schema.type_name().to_owned(),
+            }),
+        }
     }
 
     fn part(&self, column: &str, option: &'static str) -> Result<Column, Error> {
