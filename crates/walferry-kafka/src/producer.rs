@@ -302,7 +302,7 @@ impl Producer {
                 topic: record.topic,
                 partition: record.partition,
                 table: record.origin.table,
-                lsn: Some(record.origin.lsn),
+                position: Some(record.origin.position),
                 key: record.key,
                 size: size(record.key, record.value, record.headers),
             },

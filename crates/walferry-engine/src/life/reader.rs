@@ -17,7 +17,7 @@ use walferry_record::SourceOffset;
 use walferry_snapshot::{Done, Keys, RowsToReread, SnapshotStep, incremental::Execute};
 
 use crate::{
-    delivery::{progress::Stored, store::StoredOffset},
+    account::{Stored, StoredOffset},
     failure::{Disposition, Failure},
     gap::GAP,
     history::{History, Lineage, Parting, went_back},

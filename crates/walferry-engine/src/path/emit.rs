@@ -12,10 +12,8 @@ use walferry_record::{Record, Wait};
 use walferry_transform::{Chain, Outcome, SetAside, TransactionPlace, Waiting};
 
 use crate::{
-    delivery::{
-        batch::{Batch, Checkpoint, HeldRecord, Parts, PendingRow},
-        progress::StreamStep,
-    },
+    account::{Batch, HeldRecord, PendingRow, StreamChange, StreamStep},
+    delivery::batch::{Checkpoint, Parts},
     failure::{Disposition, Failure},
     message_type::MessageType,
     path::{
@@ -175,6 +173,13 @@ pub(crate) struct Provenance<'a> {
 }
 
 impl Provenance<'_> {
+    const fn change(&self) -> StreamChange {
+        StreamChange {
+            position: self.position,
+            message: self.message,
+        }
+    }
+
     /// How an error names the record.
     fn subject(&self) -> Cow<'_, str> {
         match (self.table, self.message) {
@@ -271,7 +276,7 @@ impl Emit {
         self.account.undecided += u64::from(step.is_none() && (self.tolerance.all || aside.is_some()));
         begin_transaction(&mut self.cursor, out);
         let in_transaction = self.place(from);
-        out.hold(from.table, from.position, from.message, |place| HeldRecord {
+        out.hold(from.table, from.change(), |place| HeldRecord {
             place,
             record,
             step,
@@ -449,8 +454,8 @@ impl Emit {
             } = held;
             let from = Provenance {
                 table: &place.table,
-                position: place.position,
-                message: place.message,
+                position: place.change.position,
+                message: place.change.message,
             };
             let mark = out.mark();
             let made = match rows
@@ -508,8 +513,8 @@ impl Emit {
         };
         let from = Provenance {
             table: &place.table,
-            position: place.position,
-            message: place.message,
+            position: place.change.position,
+            message: place.change.message,
         };
         let failed = Failed {
             stage,
@@ -619,7 +624,7 @@ impl Emit {
         let Some(parts) = parts else { return };
         begin_transaction(&mut self.cursor, out);
         self.counts.records += 1;
-        out.record(mark, parts, from.position, from.message);
+        out.record(mark, parts, from.change());
     }
 
     /// Counts a row that yields no record.

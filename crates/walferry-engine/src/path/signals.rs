@@ -19,7 +19,7 @@ use walferry_pgoutput::{Change, Column, Lsn, Operation, Relation, Tuple};
 use walferry_snapshot::incremental::{Action, Ask, ChunkAnswer, Effect, Incremental, Signal, SnapshotNotice};
 
 use crate::{
-    delivery::{batch::Batch, progress::StreamStep, store::StoredOffset},
+    account::{Batch, StoredOffset, StreamStep},
     failure::Failure,
     message_type::MessageType,
     path::{

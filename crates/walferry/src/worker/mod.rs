@@ -4,12 +4,15 @@
 //! its *keeper*, which keeps it running with the newest configuration. So a connector that ends slowly delays no other.
 
 mod active;
+pub(crate) mod cluster;
 mod keeper;
 mod offsets;
 mod plugins;
 pub(crate) mod states;
+pub(crate) mod storage;
 pub(crate) mod store;
 pub(crate) mod topics;
+pub(crate) mod turn;
 mod validate;
 
 use std::{
@@ -769,7 +772,9 @@ mod tests {
                 ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
             ];
             let properties = properties.map(|(name, text)| (name.to_owned(), text.to_owned()));
-            let loaded = keeper::load(&herd.0, "shop", &properties.into()).expect("it is right");
+            let loaded = keeper::load(&herd.0, "shop", &properties.into())
+                .0
+                .expect("it is right");
             let kept = |name: &str, configuration| BookEntry {
                 name: name.into(),
                 configuration,

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use walferry_engine::{
     Failure, Kind, Position,
     message_type::MessageType,
-    progress::{Progress, StreamStep},
+    progress::{Progress, StreamChange, StreamEntry},
     sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks as _},
     store::StoredOffset,
 };
@@ -31,7 +31,13 @@ use super::{
     state::{Source, State, VERSION},
     tell_topics,
 };
-use crate::{assemble, cli::OutboxReplayArgs, error::Error, process, run::signalled, say::say};
+use crate::{
+    assemble,
+    cli::OutboxReplayArgs,
+    error::Error,
+    process::{self, signalled},
+    say::say,
+};
 
 /// The state is written after so many records, or after so long.
 const RECORDS_BETWEEN_WRITES: usize = 5000;
@@ -322,9 +328,11 @@ impl<S: Sink> Taker for Copying<S> {
             return Err(self.failure().into());
         }
         let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
-        let step = StreamStep::Record {
-            position: Position::default(),
-            message: MessageType::Read,
+        let step = StreamEntry::Record {
+            change: StreamChange {
+                position: Position::default(),
+                message: MessageType::Read,
+            },
             last: true,
             bytes: length(record.key) + length(record.value),
         };
@@ -338,7 +346,7 @@ impl<S: Sink> Taker for Copying<S> {
             headers: &record.headers,
             origin: RecordOrigin {
                 table: "",
-                lsn: Lsn::INVALID,
+                position: &Lsn::INVALID,
             },
         };
         if let Err(failure) = self.sink.send(&outgoing, sequence) {

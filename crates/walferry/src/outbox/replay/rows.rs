@@ -44,8 +44,7 @@ use crate::{
         router::{columns, has_router, router},
         table,
     },
-    process,
-    run::signalled,
+    process::{self, signalled},
     say::say,
     show::reason,
 };
