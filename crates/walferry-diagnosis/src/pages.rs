@@ -55,7 +55,7 @@ kinds! {
     "WF0105" PropertyWithoutEffect "property_without_effect" None,
         "A property has no effect",
         "The property is accepted, but nothing depends on it: either Walferry does not need the setting, or another \
-         property disables it.",
+         property or flag disables it.",
         "You need not do anything. You can remove the property, or set the property that the hint names.";
     "WF0106" PropertyDoubtful "property_doubtful" None,
         "A property probably has a value that you did not intend",
@@ -641,7 +641,7 @@ kinds! {
         "Specify a connector with `--config FILE`, or a worker with `--worker FILE`.";
     "WF0775" OutboxWatch "outbox_watch" None,
         "Rows of an outbox cannot be counted",
-        "`walferry.watch` or `walferry.retention.ms` is set, but the rows of the outbox that are not confirmed could not be counted. Events are delivered as \
+        "`walferry.watch`, `walferry.partitions` or `walferry.retention.ms` is set, but the rows of the outbox that are not confirmed could not be counted. Events are delivered as \
          before. The metrics of the outbox are missing until it works.",
         "Follow the message. The connector's role needs the privilege SELECT on the table. Without an index that begins with the column in \
          `table.field.event.timestamp`, counting takes too long in a large table: create one.";

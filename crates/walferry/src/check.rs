@@ -22,7 +22,7 @@ use crate::{
     load::{Configuration, Loaded, data_dir, load},
     outbox::poller,
     rest,
-    run::topics_of,
+    run::{topics_of, topics_set_aside},
     say::say,
     show::show,
     worker::store,
@@ -31,7 +31,9 @@ use crate::{
 /// Looks at both sides of every connector, and at what all of them share. An obstacle to a start is an error, after everything has
 /// been said.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
-    let configuration = load(&args.connector)?;
+    let mut configuration = load(&args.connector)?;
+    let set_aside = topics_set_aside(&args.data, &configuration.worker);
+    configuration.warnings.extend(set_aside);
     let outcome = check_all(args, &configuration);
     if !args.fix {
         return outcome;

@@ -20,6 +20,7 @@ use walferry_engine::{
     status::{Phase, Status},
     supervisor::Body,
 };
+use walferry_telemetry::BESIDE;
 
 use crate::{
     assemble::{self, Offsets},
@@ -83,7 +84,7 @@ pub(crate) struct Beside(Vec<JoinHandle<()>>);
 impl Beside {
     /// Starts them. It must be called within a set of local tasks.
     pub(crate) fn start(loaded: Loaded, slots: SlotLooks, status: &Arc<Status>) -> Self {
-        let span = error_span!("beside", connector = status.name);
+        let span = error_span!(BESIDE, connector = status.name);
         let tables = beside::tell_tables(loaded.clone()).instrument(span.clone());
         // The slot's lag is shown even while the connector does not run.
         let slots = beside::watch_slots(loaded, slots, status.clone()).instrument(span);

@@ -7,8 +7,10 @@ use tokio::{
     sync::watch,
     task::{LocalSet, spawn_local},
 };
+use tracing::warn;
 use walferry_admin::{Admin, ClusterId, Door, RestSettings, Standby};
 use walferry_config::Worker;
+use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::{
     Failure,
     supervisor::{Connectors, Supervisor},
@@ -50,8 +52,11 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
     };
     let wanted = listen::wanted(args.admin, &configuration.worker, default)?;
     let topics = match args.take.is_empty() {
-        true => topics_of(&args.data, &configuration.worker, &configuration.bootstrap_servers)
-            .map_err(|failure| Error::failure("the configuration has a problem", failure))?,
+        true => {
+            topics_set_aside(&args.data, &configuration.worker);
+            topics_of(&args.data, &configuration.worker, &configuration.bootstrap_servers)
+                .map_err(|failure| Error::failure("the configuration has a problem", failure))?
+        }
         // The topics are those of a cluster that runs on.
         false => None,
     };
@@ -83,6 +88,35 @@ pub(crate) fn topics_of(data: &DataArgs, worker: &Worker, servers: &str) -> Resu
         Some(_) => Ok(None),
         None => ConnectTopics::of(worker, servers),
     }
+}
+
+/// Warns if the worker names Connect's topics and a data directory takes their place.
+pub(crate) fn topics_set_aside(data: &DataArgs, worker: &Worker) -> Option<Diagnosis> {
+    let dir = data.data_dir.as_ref()?;
+    let named = [
+        ("config.storage.topic", &worker.config_storage),
+        ("offset.storage.topic", &worker.offset_storage),
+        ("status.storage.topic", &worker.status_storage),
+    ];
+    let named: Vec<_> = named
+        .into_iter()
+        .filter(|(_, options)| options.get("topic").is_some())
+        .map(|(name, _)| name)
+        .collect();
+    if named.is_empty() {
+        return None;
+    }
+    let verb = if named.len() == 1 { "has" } else { "have" };
+    let text = format!(
+        "{verb} no effect: connectors and offsets are kept in files in {}, because `--data-dir` is set",
+        dir.display()
+    );
+    let warning = Diagnosis::warning(Kind::PropertyWithoutEffect, text)
+        .at(named.join(", "))
+        .with_hint("leave `--data-dir` out to keep them in Kafka Connect's topics; otherwise remove these properties");
+    let (code, hint) = (warning.code(), warning.hint.as_deref());
+    warn!(code, hint, "{}", warning.sentence());
+    Some(warning)
 }
 
 struct Process<'a> {

@@ -218,6 +218,28 @@ fn warnings_begin_with_their_property_and_check_counts_and_repeats_them() {
 }
 
 #[test]
+fn topics_of_a_worker_file_that_a_data_directory_sets_aside_are_warned_of() {
+    let scene = Scene::new(&[]);
+    let topics = "config.storage.topic=c\noffset.storage.topic=o\nstatus.storage.topic=s\n";
+    scene.write(
+        "worker.properties",
+        &format!("bootstrap.servers=127.0.0.1:1\ngroup.id=g\n{topics}"),
+    );
+    let names = "config.storage.topic, offset.storage.topic, status.storage.topic have no effect";
+    let told = scene.check(&["--worker", "worker.properties"]);
+    let (logged, repeated) = (format!("WARN {names}"), format!("warning  {names}"));
+    told.has(&[&logged, "1 warning about the configuration:\n", &repeated, "[WF0105]"]);
+    // A file is no data directory, so this run ends at once.
+    let run = ["run", "--worker", "worker.properties", "--admin", "127.0.0.1:0"];
+    let told = scene.run(&[&run[..], &["--data-dir", "connector.json"]].concat());
+    assert_ne!(told.code, Some(0));
+    told.has(&[&logged, "are kept in files in connector.json", "leave `--data-dir` out"]);
+    scene.write("plain.properties", "bootstrap.servers=127.0.0.1:1\n");
+    let told = scene.check(&["--worker", "plain.properties"]);
+    assert!(!told.stderr.contains("storage.topic"), "{}", told.stderr);
+}
+
+#[test]
 fn check_finds_whatever_ends_a_run_at_its_start() {
     let scene = Scene::new(&[]);
     scene.write("worker.properties", "listeners=https://0.0.0.0:8443\nunknown.name=1\n");

@@ -15,6 +15,7 @@ use std::{
     thread,
 };
 use walferry_diagnosis::Kind;
+use walferry_telemetry::RUN;
 
 use tokio::sync::watch;
 use tracing::{error, error_span};
@@ -292,7 +293,7 @@ impl Supervisor {
         let (status, body) = (connector.status.clone(), connector.body.clone());
         let run = move || {
             // Everything logged below this names the connector, also on threads that are started there.
-            let _span = error_span!("run", connector = status.name).entered();
+            let _span = error_span!(RUN, connector = status.name).entered();
             let result = catch_unwind(AssertUnwindSafe(|| body(target))).unwrap_or_else(|_| {
                 let failure = panicked();
                 error!(code = failure.code(), error.kind = failure.kind.as_str(), error = %failure, hint = failure.hint(), "the connector has failed");

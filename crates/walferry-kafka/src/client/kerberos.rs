@@ -48,7 +48,7 @@ pub(super) fn translate(t: &mut Translation) {
             None => "is not set; its default is GSSAPI (Kerberos), which this build of Walferry does not contain",
         };
         t.problem(MECHANISM, message).hint(
-            "use a released package, build Walferry with `--features gssapi`, or enable SCRAM-SHA-512 or client certificates on the brokers",
+            "use the program of the released Debian package, build Walferry with `--features gssapi`, or enable SCRAM-SHA-512 or client certificates on the brokers",
         );
         return;
     }

@@ -129,7 +129,7 @@ choices! {
 }
 
 const NO_TRACING: Support = Support::Accepted {
-    why: "Debezium traces only if OpenTelemetry is installed; Walferry creates no spans and no tracing headers",
+    why: "Debezium traces only if OpenTelemetry is installed. This transform begins no spans and adds no tracing headers; `walferry.otlp.endpoint` sends spans of the delivery",
 };
 
 const PAYLOAD_ID: Support = Support::Elsewhere {
