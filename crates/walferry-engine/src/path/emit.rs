@@ -348,8 +348,13 @@ impl Emit {
         let record = match outcome {
             Ok(Outcome::Record(record)) => record,
             Ok(Outcome::SetAside(set_aside)) => {
-                let SetAside { mut record, why, hint } = *set_aside;
-                let told = Diagnosis::error(Kind::TransformFailed, why).with_any_hint(hint);
+                let SetAside {
+                    mut record,
+                    why,
+                    hint,
+                    kind,
+                } = *set_aside;
+                let told = Diagnosis::error(kind, why).with_any_hint(hint);
                 // The configuration names a topic wherever a transform sets records aside.
                 let Some(topic) = &self.tolerance.dead_letters else {
                     return Made::Failed(Failed {

@@ -725,6 +725,9 @@ impl Pipeline {
     /// Tells what has been counted since the last time.
     pub fn report(&mut self, status: &Status) {
         self.emit.counts.report(status);
+        for mismatched in self.emit.chain.take_mismatched() {
+            status.count_mismatched(&mismatched);
+        }
         if let Some(relations) = self.plans.take_others() {
             status.set_not_captured(relations);
         }
