@@ -184,7 +184,7 @@ fn a_table_without_a_key_is_read_as_a_whole_before_the_next_one() {
     assert_eq!(driven.whole, ["public.a"]);
     // The stream ends meanwhile and comes back, and the window's rows come when they like.
     driven.close();
-    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    let effects = driven.snapshot.read_again(&mut next_id(&mut driven.chunks));
     driven.take(effects);
     // A pause counts for what comes behind it.
     driven.signal("pause-snapshot", "");
@@ -196,7 +196,7 @@ fn a_table_without_a_key_is_read_as_a_whole_before_the_next_one() {
     driven.signal("resume-snapshot", "");
     assert_eq!(driven.chunk().table.id, "public.b");
     driven.answer(ChunkAnswer::NoKey);
-    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    let effects = driven.snapshot.read_again(&mut next_id(&mut driven.chunks));
     driven.take(effects);
     driven.asked.clear();
     // After a crash, it is read from its beginning.
@@ -454,7 +454,7 @@ fn a_new_connection_begins_the_chunk_again_and_what_comes_of_the_old_one_is_pass
     driven.rows(10, 20);
     let old = driven.snapshot.chunk().unwrap().to_owned();
     driven.asked.clear();
-    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    let effects = driven.snapshot.read_again(&mut next_id(&mut driven.chunks));
     driven.take(effects);
     assert_eq!(driven.cleared, 1);
     assert!(driven.chunk().opens && driven.chunk().after == Some(key(10)) && driven.chunk().chunk != old);
@@ -576,7 +576,7 @@ fn a_signal_that_came_before_the_chunk_was_asked_for_does_not_wait_for_it() {
     assert_eq!(driven.gives_way, 0);
     driven.answer(ChunkAnswer::Tables(vec![Vec::new()]));
     assert_eq!(driven.gives_way, 1);
-    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    let effects = driven.snapshot.read_again(&mut next_id(&mut driven.chunks));
     driven.take(effects);
     assert_eq!(driven.gives_way, 2);
     let mut driven = driven.restart();
