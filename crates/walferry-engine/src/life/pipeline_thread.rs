@@ -315,3 +315,51 @@ fn panicked() -> Failure {
         Some("this is a bug: please report it with the last lines of the log".into()),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use walferry_pgoutput::Lsn;
+
+    use super::*;
+    use crate::source::chunks;
+
+    /// A chunk of messages of which only the first byte counts.
+    fn chunk(messages: &'static [u8]) -> Chunk {
+        let frames = (0..messages.len()).map(|at| Frame::Wal {
+            lsn: Lsn(1),
+            payload: at..at + 1,
+        });
+        Chunk::new(Bytes::from_static(messages), frames.collect())
+    }
+
+    #[tokio::test]
+    async fn only_another_transaction_or_message_counts_as_waiting_and_nothing_gets_lost_by_the_look() {
+        let (sender, receiver) = chunks(1 << 20);
+        let mut waiting = Waiting::new(receiver);
+        assert!(!waiting.have_transaction());
+        sender.send(chunk(b"C")).await.unwrap();
+        sender
+            .send(Chunk::new(
+                Bytes::new(),
+                vec![Frame::Tick, Frame::Keepalive { wal_end: Lsn(5) }],
+            ))
+            .await
+            .unwrap();
+        assert!(!waiting.have_transaction(), "the rest of this one, and no more");
+        sender.send(chunk(b"BRI")).await.unwrap();
+        sender.send(chunk(b"C")).await.unwrap();
+        assert!(waiting.have_transaction() && waiting.have_transaction());
+        assert!(!sender.is_empty(), "what was looked at keeps its share of the memory");
+        drop(sender);
+        let taken = tokio::task::spawn_blocking(move || {
+            let mut taken = Vec::new();
+            while let Some(chunk) = waiting.next() {
+                taken.push(chunk.bytes.to_vec());
+            }
+            taken
+        });
+        assert_eq!(taken.await.unwrap(), [&b"C"[..], b"", b"BRI", b"C"]);
+        assert!(begins_transaction(&chunk(b"CM").frames, b"CM"));
+    }
+}

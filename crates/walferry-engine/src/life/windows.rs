@@ -443,6 +443,48 @@ mod tests {
         assert_eq!(asks.wait_for_delivery(&mut delivered, &third).await, Waited::Long);
     }
 
+    /// A server that is at 70.
+    struct At70;
+
+    impl Windows for At70 {
+        async fn position(&mut self) -> Result<Option<walferry_pgoutput::Lsn>, Failure> {
+            Ok(Some(walferry_pgoutput::Lsn(70)))
+        }
+        async fn ask(&mut self, _: &Ask, _: bool) -> Result<Option<ChunkRead>, Failure> {
+            Ok(None)
+        }
+    }
+
+    /// Where nothing is requested behind a closed window, the pipeline learns where the stream must have brought the closing row.
+    #[tokio::test(start_paused = true)]
+    async fn the_pipeline_is_told_where_a_closing_row_must_have_come() {
+        let (sender, mut receiver) = unbounded_channel();
+        let (chunks, mut frames) = crate::source::chunks(1 << 20);
+        let mut asks = Asks {
+            receiver: &mut receiver,
+            next: VecDeque::new(),
+            gives_way: false,
+        };
+        let mut closed = Some("a".to_owned());
+        sender.send(chunk("b", 1)).unwrap();
+        let next = asks.next_after(&mut closed, &mut At70, &chunks).await.unwrap();
+        assert_eq!(next.ask.chunk(), Some("b"));
+        assert!(frames.try_recv().is_err(), "the next chunk has come in time");
+
+        let mut closed = Some("b".to_owned());
+        let (next, told) = tokio::join!(asks.next_after(&mut closed, &mut At70, &chunks), async {
+            let told = frames.recv().await;
+            sender.send(chunk("c", 2)).unwrap();
+            told
+        });
+        assert_eq!(next.unwrap().ask.chunk(), Some("c"));
+        let told = told.unwrap();
+        assert!(
+            matches!(&told.frames[..], [Frame::Answer { of: Some(of), answer: ChunkAnswer::ClosedBefore(70), .. }] if of == "b"),
+            "{told:?}"
+        );
+    }
+
     #[test]
     fn rows_a_second_are_kept_to_by_a_pause_behind_each_chunk() {
         let limits = IncrementalLimits {

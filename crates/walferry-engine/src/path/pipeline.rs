@@ -444,13 +444,7 @@ impl Pipeline {
     }
 
     /// The stream has sent everything that was committed before this position.
-    fn passed(
-        &mut self,
-        lsn: Lsn,
-        now_ns: i64,
-        out: &mut Batch,
-        stream_waits: StreamWaits<'_>,
-    ) -> Result<(), Failure> {
+    fn passed(&mut self, lsn: Lsn, now_ns: i64, out: &mut Batch, stream_waits: StreamWaits<'_>) -> Result<(), Failure> {
         let Some(signals) = &mut self.signals else {
             return Ok(());
         };

@@ -20,7 +20,9 @@ use uuid::Uuid;
 use walferry_config::connector::Watermarking;
 use walferry_event::{Catalog, Context, Notification, Notifications, SnapshotMarker, TablePlan};
 use walferry_pgoutput::{Change, Column, Lsn, Operation, Relation, Tuple};
-use walferry_snapshot::incremental::{Action, Ask, ChunkAnswer, Effect, Incremental, Signal, SnapshotNotice, WindowEnd};
+use walferry_snapshot::incremental::{
+    Action, Ask, ChunkAnswer, Effect, Incremental, Signal, SnapshotNotice, WindowEnd,
+};
 
 use crate::{
     delivery::{batch::Batch, progress::StreamStep, store::StoredOffset},
@@ -378,13 +380,7 @@ impl Signals {
         }
     }
 
-    fn follow(
-        &mut self,
-        signal: Signal,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    fn follow(&mut self, signal: Signal, here: Here<'_, '_>, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         let was_open = self.snapshot.is_open();
         let effects = self.snapshot.signal(signal, &mut new_id);
         if !was_open && self.snapshot.is_open() {
@@ -404,7 +400,9 @@ impl Signals {
         if self.closing.is_none() || (has_sent_slice && (here.stream_waits)()) {
             return Ok(());
         }
-        let Some(signal) = self.closing.take() else { return Ok(()) };
+        let Some(signal) = self.closing.take() else {
+            return Ok(());
+        };
         // The stream may have brought changes that cannot be told apart since the last slice.
         self.judge(&signal);
         match self.snapshot.closes(&signal) {
@@ -593,14 +591,13 @@ impl Signals {
                 Effect::Ask(ask) => self.ask(ask, emit, out),
                 Effect::Notify(notification) => self.notify(notification, here, emit, out)?,
                 Effect::SendWindow => {
-                    self.repeats = 0;
+                    (self.repeats, self.closed_before) = (0, None);
                     let rows = self.window.take();
                     self.send_rows(rows, here, emit, out)?;
                 }
                 Effect::ClearWindow => {
                     self.window.clear();
-                    self.close_at = None;
-                    self.closing = None;
+                    (self.close_at, self.closed_before, self.closing) = (None, None, None);
                 }
                 Effect::Block(execute) => {
                     if let Some(requests) = &self.requests {

@@ -150,7 +150,11 @@ fn rows_of_a_chunk_leave_between_transactions_and_none_is_lost_or_old() {
         times.set(times.get() + world.slices());
     });
     let is_one = std::env::var(SEED).is_ok();
-    assert!(is_one || times.get() >= 10, "chunks hardly leave in slices: {}", times.get());
+    assert!(
+        is_one || times.get() >= 10,
+        "chunks hardly leave in slices: {}",
+        times.get()
+    );
 }
 
 /// What the stream does not tell, a snapshot that goes on has to read: a row whose new version came to lie where it was done.

@@ -732,10 +732,9 @@ impl Incremental {
             }
             ChunkAnswer::Empty => Scan::Empty,
             ChunkAnswer::Failed(why) => self.cannot_be_read(&why, effects),
-            ChunkAnswer::Tables(_)
-            | ChunkAnswer::CloseAt(_)
-            | ChunkAnswer::ClosedBefore(_)
-            | ChunkAnswer::Waits => return,
+            ChunkAnswer::Tables(_) | ChunkAnswer::CloseAt(_) | ChunkAnswer::ClosedBefore(_) | ChunkAnswer::Waits => {
+                return;
+            }
             ChunkAnswer::Rows {
                 rows,
                 last,

@@ -289,6 +289,18 @@ mod tests {
     }
 
     #[test]
+    fn the_rows_of_a_window_name_its_chunk() {
+        for end in [WindowEnd::Open, WindowEnd::Close] {
+            let signal = end.signal("reopened-0");
+            assert_eq!(WindowEnd::of(&signal.kind), Some(end));
+            assert_eq!(end.chunk(&signal.id), Some("reopened-0"));
+        }
+        assert_eq!(WindowEnd::Open.id("a"), "a-open");
+        assert_eq!(WindowEnd::Open.chunk("a-close"), None);
+        assert_eq!(WindowEnd::of("log"), None);
+    }
+
+    #[test]
     fn what_cannot_be_followed_says_why() {
         let cases = [
             ("reboot", "", "not one of"),

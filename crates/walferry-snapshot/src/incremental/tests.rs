@@ -584,3 +584,35 @@ fn a_signal_that_came_before_the_chunk_was_asked_for_does_not_wait_for_it() {
     driven.answer(ChunkAnswer::Waits);
     assert!(!driven.snapshot.is_running());
 }
+
+/// A window whose closing row has come may stay open while its rows leave. Signals that come meanwhile count as in any open window.
+#[test]
+fn a_window_that_is_closed_later_is_open_until_then() {
+    let closing = |driven: &Driven| WindowEnd::Close.signal(&format!("chunk{}", driven.chunks));
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    assert!(!driven.snapshot.closes(&closing(&driven)), "its rows have not come");
+    driven.rows(10, 10);
+    assert!(!driven.snapshot.closes(&closing(&driven)), "it is not open");
+    driven.window("open");
+    let close = closing(&driven);
+    assert!(driven.snapshot.closes(&close));
+    assert!(!driven.snapshot.closes(&WindowEnd::Open.signal("chunk1")));
+    assert!(!driven.snapshot.closes(&WindowEnd::Close.signal("chunk0")));
+
+    driven.signal("stop-snapshot", "");
+    assert!(driven.snapshot.closes(&close) && driven.snapshot.is_open());
+    driven.window("close");
+    assert_eq!(driven.sent, 1, "what was read before the stop is sent");
+    assert!(!driven.snapshot.is_running());
+
+    driven.asked.clear();
+    driven.execute(&["public.a"]);
+    driven.rows(10, 10);
+    driven.window("open");
+    let close = closing(&driven);
+    driven.snapshot.spoil();
+    assert!(!driven.snapshot.closes(&close), "the rows are useless");
+    driven.window("close");
+    assert_eq!((driven.sent, driven.cleared), (1, 1));
+}

@@ -284,7 +284,10 @@ pub(crate) fn sent(state: &State, entry: &Entry) -> Vec<String> {
     };
     // What was stored because a server was quiet says nothing of another one.
     if state.session.is_within == Some((expected.position.unit, true)) {
-        faults.push(format!("sent behind a row of a snapshot within its transaction: {:?}", entry.record));
+        faults.push(format!(
+            "sent behind a row of a snapshot within its transaction: {:?}",
+            entry.record
+        ));
     }
     let is_passed = !state.has_failed_over && Some(expected.end.0) <= stored.connect.lsn_proc;
     if is_passed || Some(expected.position) <= stored.position {
