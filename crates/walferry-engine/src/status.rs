@@ -562,6 +562,12 @@ impl Status {
     pub fn incidents(&self) -> Vec<Incident> {
         lock(&self.incidents).iter().cloned().collect()
     }
+    /// Something failed that is tried again while the connector goes on: counts it and keeps it as an incident.
+    pub(crate) fn tell_incident(&self, failure: &Failure) {
+        self.count_error(failure.kind);
+        self.note(failure, now_us());
+    }
+
     fn note(&self, failure: &Failure, at_us: i64) {
         let mut incidents = lock(&self.incidents);
         if let Some(last) = incidents.front_mut()

@@ -41,7 +41,7 @@ use crate::{
         connector::{Carried, ConnectorRun, ConnectorSettings, is_abandoned, stopped, until},
         gap::Gaps,
         new_slot::UnusedSlot,
-        pipeline_thread::{PipelineThread, Work},
+        pipeline_thread::{PipelineThread, Waiting, Work},
         prepare::Prepared,
         reader::{HeldRequests, SourceReader},
         retries::Reach,
@@ -233,7 +233,7 @@ where
         }
         PipelineThread::spawn(Work {
             pipeline,
-            chunks,
+            chunks: Waiting::new(chunks),
             sink: self.sinks.open(Acks::new(wires.progress.clone()))?,
             progress: wires.progress.clone(),
             status: self.status.clone(),
