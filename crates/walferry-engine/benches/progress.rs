@@ -25,7 +25,11 @@ use walferry_pgoutput::Lsn;
 const CHANGES: u64 = 1000;
 
 /// Name, and the number of tables that `provide.transaction.metadata` counts records of.
-const CASES: [(&str, usize); 3] = [("plain", 0), ("metadata, 1 table", 1), ("metadata, 50000 tables", 50_000)];
+const CASES: [(&str, usize); 3] = [
+    ("plain", 0),
+    ("metadata, 1 table", 1),
+    ("metadata, 50000 tables", 50_000),
+];
 
 fn main() {
     let many = tables();

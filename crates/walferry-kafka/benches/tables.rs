@@ -50,7 +50,10 @@ fn tables(criterion: &mut Criterion) {
                     key: Some(b"key"),
                     value: Some(b"value"),
                     headers: &[],
-                    origin: RecordOrigin { table, position: &Lsn(1) },
+                    origin: RecordOrigin {
+                        table,
+                        position: &Lsn(1),
+                    },
                 };
                 producer
                     .send(black_box(&record), sequence)

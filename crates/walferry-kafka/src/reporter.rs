@@ -237,12 +237,7 @@ impl Reporter {
 }
 
 /// The record of a report, as an error tells of it.
-fn culprit<'a>(
-    report: Report<'a>,
-    table: &'a str,
-    position: Option<&'a String>,
-    headers: Headers<'_>,
-) -> Culprit<'a> {
+fn culprit<'a>(report: Report<'a>, table: &'a str, position: Option<&'a String>, headers: Headers<'_>) -> Culprit<'a> {
     Culprit {
         topic: report.topic(),
         partition: (report.partition() >= 0).then(|| report.partition()),

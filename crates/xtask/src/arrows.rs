@@ -291,7 +291,11 @@ fn banned_lines<'a>(source: &'a str, words: &'a [&str]) -> impl Iterator<Item = 
     // A list such as `use crate::{position::Position}` names a module without the crate.
     let inner = move |line: &str, word: &str| {
         let module = word.strip_prefix("crate::");
-        module.is_some_and(|module| line.trim_start().strip_prefix(module).is_some_and(|rest| rest.starts_with("::")))
+        module.is_some_and(|module| {
+            line.trim_start()
+                .strip_prefix(module)
+                .is_some_and(|rest| rest.starts_with("::"))
+        })
     };
     source.lines().enumerate().filter_map(move |(index, line)| {
         let word = words.iter().find(|word| names(line, word) || inner(line, word))?;

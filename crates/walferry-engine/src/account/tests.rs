@@ -116,7 +116,11 @@ fn the_offset_tells_which_parts_of_a_blocking_snapshot_are_delivered_until_it_en
     use walferry_snapshot::{self as snapshot, Blocks, Done};
 
     let progress = Progress::new(StoredOffset::default(), 100_000);
-    let blocking = || progress.delivered().and_then(|delivered| delivered.offset().blocking.clone());
+    let blocking = || {
+        progress
+            .delivered()
+            .and_then(|delivered| delivered.offset().blocking.clone())
+    };
     let part = |table| {
         Entry::Mark(StreamStep::Snapshot(snapshot::SnapshotStep::Chunk {
             table: Oid(table),
@@ -170,7 +174,9 @@ fn an_offset_that_is_committed_with_its_records_is_the_one_that_is_stored_behind
             let is_record = |entry: &&StreamEntry| matches!(entry, Entry::Record { .. });
             let records = kafka_transaction.iter().filter(is_record).count() as u64;
             (first..first + records).for_each(|sequence| behind.settle(sequence));
-            stored = behind.delivered().map_or(stored, |delivered| delivered.offset().clone());
+            stored = behind
+                .delivered()
+                .map_or(stored, |delivered| delivered.offset().clone());
             assert_eq!(committed, stored, "{size} entries a transaction");
 
             assert!(committed.connect.lsn >= furthest, "it never goes back");

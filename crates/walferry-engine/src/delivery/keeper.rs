@@ -1,10 +1,6 @@
 //! Stores the offset of delivered records soon after their delivery, and lets stored positions be confirmed.
 
-use std::{
-    future::pending,
-    sync::atomic::Ordering::Relaxed,
-    time::Duration,
-};
+use std::{future::pending, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -356,7 +352,10 @@ mod tests {
     /// The longest time from a record's delivery to the write that includes it, in milliseconds.
     fn longest_ms(times: &[Instant], writes: &[(Instant, u64)]) -> u128 {
         let lag = |(n, at): (u64, &Instant)| {
-            let written = writes.iter().find(|(_, position)| *position >= n).expect("it is stored");
+            let written = writes
+                .iter()
+                .find(|(_, position)| *position >= n)
+                .expect("it is stored");
             written.0.duration_since(*at).as_millis()
         };
         (1..).zip(times).map(lag).max().unwrap_or_default()

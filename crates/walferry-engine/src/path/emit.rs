@@ -12,7 +12,7 @@ use walferry_record::{Record, Wait};
 use walferry_transform::{Chain, Outcome, SetAside, TransactionPlace, Waiting};
 
 use crate::{
-    account::{Batch, HeldRecord, StreamChange, PendingRow, StreamStep},
+    account::{Batch, HeldRecord, PendingRow, StreamChange, StreamStep},
     delivery::batch::{Checkpoint, Parts},
     failure::{Disposition, Failure},
     message_type::MessageType,

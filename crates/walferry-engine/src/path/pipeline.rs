@@ -765,7 +765,10 @@ impl Check {
 }
 
 /// The counts of the last records, for the source offset.
-fn counted(metadata: Option<&mut Transaction>, xid: Option<Xid>) -> impl Iterator<Item = (u32, Option<(Arc<str>, i64)>)> {
+fn counted(
+    metadata: Option<&mut Transaction>,
+    xid: Option<Xid>,
+) -> impl Iterator<Item = (u32, Option<(Arc<str>, i64)>)> {
     let xid = xid.map_or(0, |xid| xid.0);
     let tables = metadata.into_iter().flat_map(Transaction::counted);
     tables.map(move |table| (xid, Some(table)))

@@ -31,7 +31,13 @@ use super::{
     state::{Source, State, VERSION},
     tell_topics,
 };
-use crate::{assemble, cli::OutboxReplayArgs, error::Error, process::{self, signalled}, say::say};
+use crate::{
+    assemble,
+    cli::OutboxReplayArgs,
+    error::Error,
+    process::{self, signalled},
+    say::say,
+};
 
 /// The state is written after so many records, or after so long.
 const RECORDS_BETWEEN_WRITES: usize = 5000;
