@@ -7,6 +7,7 @@ mod inbox;
 mod invalidation;
 mod latency;
 mod slot_xmin;
+mod snapshot;
 mod stream;
 mod wal_clock;
 

@@ -225,34 +225,7 @@ impl Cleaner {
             return Ok(round);
         }
         if self.sql.as_ref().is_none_or(Sql::is_closed) {
-            self.forget_marks();
-            let sql = self.endpoint.sql(Purpose::Cleanup).await?;
-            // Who works on the rows goes first: a lock is not waited for as long as it takes the server to look for a deadlock.
-            sql.execute(DOING, "SET lock_timeout = '500ms'; SET statement_timeout = '30s'")
-                .await?;
-            let rows = sql.rows(LOOKING, SERVER, &[]).await?;
-            let row = rows.first();
-            let version: i32 = row
-                .map_or(Ok(0), |row| row.try_get(0))
-                .map_err(|error| Error::sql(LOOKING, error))?;
-            let server: Option<String> = row
-                .map(|row| row.try_get(1))
-                .transpose()
-                .map_err(|error| Error::sql(LOOKING, error))?;
-            if self.server.is_some() && self.server != server {
-                // Another server answers, or this one was restarted.
-                self.forget();
-            }
-            self.server = server;
-            self.distributes_invalidations = distributes_invalidations(version);
-            if !self.distributes_invalidations && !std::mem::replace(&mut self.is_version_told, true) {
-                tracing::warn!(
-                    version,
-                    hint = "update the server to 14.18, 15.13, 16.9, 17.5 or later, or remove walferry.retention.ms",
-                    "delivered rows are not removed: this version of Postgres may leave rows out of the stream when a publication changes"
-                );
-            }
-            self.sql = Some(sql);
+            self.connect().await?;
         }
         if !self.distributes_invalidations {
             return Ok(round);
@@ -265,9 +238,67 @@ impl Cleaner {
             self.looked = None;
             self.targets.clear();
         }
-        let slot = self.slot.clone();
-        let sql = self.sql.as_ref().expect("opened above");
-        let rows = sql.rows(LOOKING, MARK, &[(&slot, Type::TEXT)]).await?;
+        let Some(seen) = self.look().await? else {
+            // Without a slot nothing is confirmed.
+            self.forget();
+            return Ok(round);
+        };
+        let confirmed = seen.confirmed.min(told);
+        self.move_mark(&seen, confirmed).await?;
+        let behind = seen.here.0.saturating_sub(confirmed.0);
+        if behind > MOST_BEHIND {
+            round.behind_bytes = Some(behind);
+            return Ok(round);
+        }
+        if self.next == 0 && self.looked.is_none_or(|looked| looked.elapsed() > LOOK_INTERVAL) {
+            let sql = self.sql.as_ref().expect("opened above");
+            self.targets = self.floors.targets(sql, tables, &not_captured.oids).await?;
+            self.looked = Some(Instant::now());
+        }
+        if let Some(xmin) = self.confirmed_xmin {
+            self.remove(xmin, &mut round).await?;
+        }
+        round.took = begun.elapsed();
+        Ok(round)
+    }
+
+    /// Opens the connection, and finds out which server answers and whether its version can be relied on.
+    async fn connect(&mut self) -> Result<(), Error> {
+        self.forget_marks();
+        let sql = self.endpoint.sql(Purpose::Cleanup).await?;
+        // Who works on the rows goes first: a lock is not waited for as long as it takes the server to look for a deadlock.
+        sql.execute(DOING, "SET lock_timeout = '500ms'; SET statement_timeout = '30s'")
+            .await?;
+        let rows = sql.rows(LOOKING, SERVER, &[]).await?;
+        let row = rows.first();
+        let version: i32 = row
+            .map_or(Ok(0), |row| row.try_get(0))
+            .map_err(|error| Error::sql(LOOKING, error))?;
+        let server: Option<String> = row
+            .map(|row| row.try_get(1))
+            .transpose()
+            .map_err(|error| Error::sql(LOOKING, error))?;
+        if self.server.is_some() && self.server != server {
+            // Another server answers, or this one was restarted.
+            self.forget();
+        }
+        self.server = server;
+        self.distributes_invalidations = distributes_invalidations(version);
+        if !self.distributes_invalidations && !std::mem::replace(&mut self.is_version_told, true) {
+            tracing::warn!(
+                version,
+                hint = "update the server to 14.18, 15.13, 16.9, 17.5 or later, or remove walferry.retention.ms",
+                "delivered rows are not removed: this version of Postgres may leave rows out of the stream when a publication changes"
+            );
+        }
+        self.sql = Some(sql);
+        Ok(())
+    }
+
+    /// Looks at the server's position and at the slot. `None` if there is no slot.
+    async fn look(&self) -> Result<Option<Seen>, Error> {
+        let sql = self.sql.as_ref().expect("opened before");
+        let rows = sql.rows(LOOKING, MARK, &[(&self.slot, Type::TEXT)]).await?;
         let number = |place: usize| -> Result<Option<i64>, Error> {
             let row = rows.first().ok_or_else(|| Error::Protocol {
                 doing: LOOKING,
@@ -277,12 +308,18 @@ impl Cleaner {
         };
         let position = |number: i64| Lsn(number.unsigned_abs());
         let (Some(xmin), Some(here), Some(confirmed)) = (number(0)?, number(1)?, number(2)?) else {
-            // Without a slot nothing is confirmed.
-            self.forget();
-            return Ok(round);
+            return Ok(None);
         };
-        let (here, confirmed) = (position(here), position(confirmed));
-        let confirmed = confirmed.min(told);
+        Ok(Some(Seen {
+            xmin,
+            here: position(here),
+            confirmed: position(confirmed),
+        }))
+    }
+
+    /// Takes the pending mark for confirmed if the slot is beyond it, and sets the next one.
+    async fn move_mark(&mut self, seen: &Seen, confirmed: Lsn) -> Result<(), Error> {
+        let here = seen.here;
         if let Some(mark) = self.pending
             && mark.lsn < confirmed
         {
@@ -296,48 +333,56 @@ impl Cleaner {
             .pending
             .is_some_and(|mark| mark.lsn == confirmed && mark.lsn == here)
         {
+            let sql = self.sql.as_ref().expect("opened before");
             // Nothing else is written here. The commit of a transaction without changes moves the slot beyond the mark.
             sql.execute(LOOKING, "SELECT pg_catalog.pg_current_xact_id()").await?;
             self.has_nudged = true;
         }
         if self.pending.is_none() && self.quiet_at != Some(here) {
-            self.pending = Some(Mark { xmin, lsn: here });
+            self.pending = Some(Mark {
+                xmin: seen.xmin,
+                lsn: here,
+            });
         }
-        let behind = here.0.saturating_sub(confirmed.0);
-        if behind > MOST_BEHIND {
-            round.behind_bytes = Some(behind);
-            return Ok(round);
-        }
-        if self.next == 0 && self.looked.is_none_or(|looked| looked.elapsed() > LOOK_INTERVAL) {
-            self.targets = self.floors.targets(sql, tables, &not_captured.oids).await?;
-            self.looked = Some(Instant::now());
-        }
-        if let Some(xmin) = self.confirmed_xmin {
-            if let Some(target) = self.targets.get(self.next) {
-                let earliest = *target.since_us.iter().min().expect("a target has parts");
-                let parameters: [(&(dyn ToSql + Sync), Type); 7] = [
-                    (&xmin, Type::INT8),
-                    (&target.keep_ms, Type::INT8),
-                    (&target.batch_rows, Type::INT8),
-                    (&earliest, Type::INT8),
-                    (&target.parts, Type::OID_ARRAY),
-                    (&target.xids, Type::INT8_ARRAY),
-                    (&target.since_us, Type::INT8_ARRAY),
-                ];
-                let removed: i64 = sql.value(DOING, &target.delete, &parameters).await?;
-                round.removed = removed.unsigned_abs();
-                tracing::debug!(table = target.table, rows = removed, "delivered rows removed");
-                let is_empty = removed < target.batch_rows;
-                self.next += usize::from(is_empty);
-            }
-            round.more = self.next < self.targets.len();
-            if !round.more {
-                self.next = 0;
-            }
-        }
-        round.took = begun.elapsed();
-        Ok(round)
+        Ok(())
     }
+
+    /// Removes delivered rows of the next target, with one statement.
+    async fn remove(&mut self, xmin: i64, round: &mut Round) -> Result<(), Error> {
+        if let Some(target) = self.targets.get(self.next) {
+            let sql = self.sql.as_ref().expect("opened before");
+            let earliest = *target.since_us.iter().min().expect("a target has parts");
+            let parameters: [(&(dyn ToSql + Sync), Type); 7] = [
+                (&xmin, Type::INT8),
+                (&target.keep_ms, Type::INT8),
+                (&target.batch_rows, Type::INT8),
+                (&earliest, Type::INT8),
+                (&target.parts, Type::OID_ARRAY),
+                (&target.xids, Type::INT8_ARRAY),
+                (&target.since_us, Type::INT8_ARRAY),
+            ];
+            let removed: i64 = sql.value(DOING, &target.delete, &parameters).await?;
+            round.removed = removed.unsigned_abs();
+            tracing::debug!(table = target.table, rows = removed, "delivered rows removed");
+            let is_empty = removed < target.batch_rows;
+            self.next += usize::from(is_empty);
+        }
+        round.more = self.next < self.targets.len();
+        if !round.more {
+            self.next = 0;
+        }
+        Ok(())
+    }
+}
+
+/// What a look at the server has shown.
+struct Seen {
+    /// Transactions below this have written their commits before `here`.
+    xmin: i64,
+    /// Where the server inserts next.
+    here: Lsn,
+    /// How far the slot is confirmed.
+    confirmed: Lsn,
 }
 
 /// Whether a row is older than `$2` milliseconds and from after its floor, by a column of this type; `None` for a type that does not tell.

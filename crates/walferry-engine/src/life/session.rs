@@ -109,9 +109,7 @@ where
             () = stopped(target) => return Ok(()),
         };
         if prepared.snapshot.is_some() {
-            // The progress of a snapshot is unknown until it continues.
-            self.status.counters.snapshot_tables.store(0, Relaxed);
-            self.status.counters.snapshot_tables_left.store(0, Relaxed);
+            self.status.counters.snapshot_unknown();
         }
         let ended = self.read_and_deliver(prepared, carried, target).await?;
         self.status.stream.disconnect();

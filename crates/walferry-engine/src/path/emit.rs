@@ -337,7 +337,6 @@ impl Emit {
         mark: Checkpoint,
         out: &mut Batch,
     ) -> Made {
-        const STAGE: Stage = Stage::Transformation;
         if self.chain.wants_place() {
             self.chain.at(place);
         }
@@ -352,13 +351,9 @@ impl Emit {
                 let told = Diagnosis::error(Kind::TransformFailed, why).with_any_hint(hint);
                 // The configuration names a topic wherever a transform sets records aside.
                 let Some(topic) = &self.tolerance.dead_letters else {
-                    return Made::Failed(Failed {
-                        stage: STAGE,
-                        told,
-                        transform: None,
-                    });
+                    return Made::Failed(Failed::in_chain(told));
                 };
-                record.topic = Cow::Borrowed(topic);
+                record.topic = Cow::Owned(topic.clone());
                 // A partition that the row names is one of the topic that it does not go to.
                 record.partition = None;
                 aside = Some(told);
@@ -368,7 +363,7 @@ impl Emit {
                 return Made::Waits(Waits {
                     record: record.into_owned(),
                     step: Some(step),
-                    stage: STAGE,
+                    stage: Stage::Transformation,
                     wait,
                     aside,
                 });
@@ -381,13 +376,25 @@ impl Emit {
                 return Made::Dropped;
             }
             Err(error) => {
+                let failed = Failed::in_chain(error.diagnosis());
                 return Made::Failed(Failed {
-                    stage: STAGE,
-                    told: error.diagnosis(),
                     transform: Some(error.transform),
+                    ..failed
                 });
             }
         };
+        self.encode(record, aside, from, mark, out)
+    }
+
+    /// Puts a record that has gone through the chain through the converters.
+    fn encode(
+        &mut self,
+        record: Record<'_>,
+        aside: Option<Diagnosis>,
+        from: Provenance<'_>,
+        mark: Checkpoint,
+        out: &mut Batch,
+    ) -> Made {
         match self.converters.encode(&record, from.table, mark, out) {
             Ok(parts) => {
                 match aside {
@@ -398,18 +405,7 @@ impl Emit {
                     }
                     Some(told) => {
                         drop(record);
-                        let failed = Failed {
-                            stage: STAGE,
-                            told,
-                            transform: None,
-                        };
-                        let log = if self.tolerance.quiet {
-                            Log::Detail
-                        } else {
-                            Log::Failure
-                        };
-                        self.tell_aside(&failed, log, from);
-                        dead_letter_headers(&failed, from, out);
+                        self.end_aside(&Failed::in_chain(told), from, out);
                     }
                 }
                 Made::Parts(parts)
@@ -427,6 +423,17 @@ impl Emit {
             // It is told once: as what it failed of in the end.
             Err(Unmade::Failed(failed)) => Made::Failed(failed),
         }
+    }
+
+    /// Completes a record that a transform has set aside.
+    fn end_aside(&mut self, failed: &Failed, from: Provenance<'_>, out: &mut Batch) {
+        let log = if self.tolerance.quiet {
+            Log::Detail
+        } else {
+            Log::Failure
+        };
+        self.tell_aside(failed, log, from);
+        dead_letter_headers(failed, from, out);
     }
 
     /// Tries the waiting records again, in order. Returns what the first record that still waits needs.
@@ -782,6 +789,17 @@ struct Failed {
     told: Diagnosis,
     /// The transform that failed, where it is known.
     transform: Option<String>,
+}
+
+impl Failed {
+    /// What a transform says of a record.
+    const fn in_chain(told: Diagnosis) -> Self {
+        Self {
+            stage: Stage::Transformation,
+            told,
+            transform: None,
+        }
+    }
 }
 
 impl Converters {

@@ -42,8 +42,6 @@ use crate::{
 /// The state is written after so many records, or after so long.
 const RECORDS_BETWEEN_WRITES: usize = 5000;
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
-/// How long Kafka may take to acknowledge what was sent.
-const LOOK: Duration = Duration::from_millis(2);
 const BETWEEN_NEWS: Duration = Duration::from_secs(10);
 
 pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
@@ -283,11 +281,8 @@ impl<S: Sink> Copying<S> {
 
     /// Waits until Kafka has everything, and notes that.
     fn save(&mut self, left: &[Stretch]) -> Result<(), End> {
-        while self.progress.in_flight().0 > 0 {
-            if self.progress.is_over() {
-                return Err(self.failure().into());
-            }
-            thread::sleep(LOOK);
+        if !self.progress.wait_until_empty() {
+            return Err(self.failure().into());
         }
         self.state.source = Source::Records {
             left: left.to_vec(),
