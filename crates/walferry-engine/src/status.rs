@@ -60,7 +60,7 @@ pub struct Status {
     /// The slot's xmin, if `xmin.fetch.interval.ms` is set.
     pub xmin: SlotXmin,
     /// Signals that came from elsewhere than the stream.
-    pub signals: Inbox,
+    pub signals: Arc<Inbox>,
     course: Mutex<Course>,
     kafka: Mutex<Option<Trouble>>,
     gap: Mutex<Option<Gap>>,

@@ -130,7 +130,6 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// Bytes that the slot may be behind.
 const MOST_BEHIND: u64 = 256 * 1024 * 1024;
 
-/// All in one statement: its snapshot is taken before any function of it is called.
 /// The version of the server, and when it was started.
 const SERVER: &str = "SELECT current_setting('server_version_num')::int4, pg_catalog.pg_postmaster_start_time()::text";
 
@@ -147,6 +146,7 @@ const fn distributes_invalidations(version: i32) -> bool {
     }
 }
 
+/// All in one statement: its snapshot is taken before any function of it is called.
 const MARK: &str = "
     SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::int8,
            (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::int8,

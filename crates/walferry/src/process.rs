@@ -63,12 +63,16 @@ pub(crate) async fn signalled() {
     );
 }
 
-/// The status of a connector, whether its configuration can be read or not. Without one, `prefix` is taken for its topic prefix.
-pub(crate) fn status(name: &str, loaded: Option<&Loaded>, prefix: &str) -> Arc<Status> {
+/// The status of a connector, whether its configuration can be read or not. Without one, `prefix` is taken for its topic prefix. Signals that
+/// wait in the status of an older configuration go on waiting in this one.
+pub(crate) fn status(name: &str, loaded: Option<&Loaded>, prefix: &str, older: Option<&Status>) -> Arc<Status> {
     let connector = loaded.map(|loaded| &loaded.connector);
     let prefix = connector.map_or_else(|| prefix.to_owned(), |connector| connector.topics.prefix.to_string());
     let mut status = Status::new(name, prefix);
     status.shows_keys = connector.is_some_and(|connector| connector.errors.show_keys);
+    if let Some(older) = older {
+        status.signals = older.signals.clone();
+    }
     Arc::new(status)
 }
 

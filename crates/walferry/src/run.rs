@@ -3,7 +3,10 @@
 use std::{path::PathBuf, sync::Arc};
 
 use rustix::thread::disable_transparent_huge_pages;
-use tokio::task::{LocalSet, spawn_local};
+use tokio::{
+    sync::watch,
+    task::{LocalSet, spawn_local},
+};
 use walferry_admin::{Admin, ClusterId, Door, RestSettings, Standby};
 use walferry_config::Worker;
 use walferry_engine::{
@@ -64,6 +67,7 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
         exporter,
         topics,
         data_dir,
+        is_to_end: watch::Sender::new(false),
     };
     let served = LocalSet::new().block_on(&runtime, process.run(configuration));
     // A read that hangs, for example of a file of a config provider, must not delay the end.
@@ -88,6 +92,8 @@ struct Process<'a> {
     exporter: Option<Exporter>,
     topics: Option<ConnectTopics>,
     data_dir: PathBuf,
+    /// Whether a signal has asked the process to end.
+    is_to_end: watch::Sender<bool>,
 }
 
 /// How the work of a process has ended.
@@ -96,6 +102,12 @@ enum Ending {
     Over(Result<(), Error>),
     /// Another process may work on Connect's topics now.
     TurnLost,
+}
+
+/// Waits until the process is asked to end.
+async fn asked_to_end(mut is_to_end: watch::Receiver<bool>) {
+    // The sender lives as long as the process.
+    let _ = is_to_end.wait_for(|is_to_end| *is_to_end).await;
 }
 
 /// Ends all connectors: in order if the process is to end, at once if another one may have its turn.
@@ -118,6 +130,12 @@ async fn end_connectors(ending: Ending, herd: &Herd, leadership: Option<&Leaders
 
 impl Process<'_> {
     async fn run(mut self, configuration: Configuration) -> Result<(), Error> {
+        // From here on, no signal to end is missed, whatever the process does meanwhile.
+        let signal = self.is_to_end.clone();
+        spawn_local(async move {
+            signalled().await;
+            signal.send_replace(true);
+        });
         let wanted = std::mem::take(&mut self.wanted);
         let hosts: Vec<_> = wanted.iter().map(|wanted| wanted.host.clone()).collect();
         let mut doors = listen::open(wanted, &self.settings).await?;
@@ -161,7 +179,7 @@ impl Process<'_> {
             Ok(work) => work,
             Err(error) => return Ending::Over(Err(error)),
         };
-        let ending = work.until_its_end().await;
+        let ending = work.until_its_end(self.is_to_end.subscribe()).await;
         if matches!(ending, Ending::Over(_)) {
             // While the connectors end, requests are refused instead of waiting.
             doors.clear();
@@ -233,7 +251,7 @@ impl Process<'_> {
         };
         let mut served = Served::start(doors, admin);
         let held = tokio::select! {
-            () = signalled() => None,
+            () = asked_to_end(self.is_to_end.subscribe()) => None,
             held = Turn::wait_for(topics, &standby) => Some(held),
         };
         served.stop();
@@ -254,9 +272,9 @@ struct Work {
 
 impl Work {
     /// Waits until something ends it.
-    async fn until_its_end(&mut self) -> Ending {
+    async fn until_its_end(&mut self, is_to_end: watch::Receiver<bool>) -> Ending {
         tokio::select! {
-            () = signalled() => Ending::Over(Ok(())),
+            () = asked_to_end(is_to_end) => Ending::Over(Ok(())),
             failure = self.herd.failure_of_only() => {
                 // The failure was reported when it happened.
                 Ending::Over(Err(Error::failure("a connector has stopped", failure).already_told()))

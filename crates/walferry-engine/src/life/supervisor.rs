@@ -300,7 +300,7 @@ impl Supervisor {
                 Err(failure)
             });
             drop(body);
-            let _ = supervisor.change(&status.name, |machine| machine.ended(result));
+            supervisor.on_end(&status, result);
             supervisor.0.ends.send_modify(|ends| *ends += 1);
         };
         // Linux cuts thread names to 15 bytes.
@@ -314,6 +314,27 @@ impl Supervisor {
             let _ = connector.machine.ended(Err(failure));
             self.0.ends.send_modify(|ends| *ends += 1);
         }
+    }
+}
+
+impl Supervisor {
+    /// The run that had this status has ended.
+    fn on_end(&self, status: &Arc<Status>, result: Result<(), Failure>) {
+        let mut connectors = self.lock();
+        let Some(connector) = connectors
+            .iter_mut()
+            .find(|connector| connector.status.name == status.name)
+        else {
+            return;
+        };
+        let action = connector.machine.ended(result);
+        // The configuration was changed while the run ended. What the run has shown of its end is no longer seen.
+        if !connector.machine.runs() && !Arc::ptr_eq(&connector.status, status) {
+            let failure = connector.machine.failure();
+            let phase = failure.map_or(Phase::Stopped, |failure| Phase::Failed(failure.clone()));
+            connector.status.set_phase(phase);
+        }
+        self.act(connector, action);
     }
 }
 

@@ -120,7 +120,7 @@ impl Floors {
             if !self.sends_all_rows(sql, table, &facts).await? {
                 let hint = "publish all inserted rows of the table, without a row filter, or remove walferry.retention.ms. Rows that were \
                             written until then are never removed";
-                if self.warned.insert(facts.shown.clone()) {
+                if self.warned.insert(format!("{} is not published", facts.shown)) {
                     tracing::warn!(
                         table = facts.shown,
                         publication = self.publication,
@@ -132,7 +132,7 @@ impl Floors {
             }
             let column = identifier(&table.column);
             let Some(is_due) = is_due(&column, &facts.kind) else {
-                if self.warned.insert(facts.shown.clone()) {
+                if self.warned.insert(format!("{} has no time", facts.shown)) {
                     tracing::warn!(
                         table = facts.shown,
                         column = table.column,

@@ -269,7 +269,7 @@ async fn open_shop(endpoint: &Endpoint) -> Result<Sql, Error> {
 /// Starts the connector as `walferry run` does, with its tasks beside it.
 fn start(loaded: &Loaded, data_dir: &Path) -> (Supervisor, Beside) {
     let supervisor = Supervisor::default();
-    let status = process::status(&loaded.connector.name, Some(loaded), "");
+    let status = process::status(&loaded.connector.name, Some(loaded), "", None);
     let beside = Beside::start(loaded.clone(), SlotLooks::default(), &status);
     let connector = loaded.clone();
     let run = Run {

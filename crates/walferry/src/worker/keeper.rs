@@ -1,11 +1,15 @@
 //! Keeps one connector running with its newest configuration.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use tokio::{sync::watch, task::spawn_blocking};
+use walferry_config::Findings;
 use walferry_engine::{Disposition, Failure, Kind, Target, book::Configuration, status::Phase};
 
-use super::{Connector, Herd, Origin};
+use super::{Connector, Herd, Inner, Origin};
 use crate::{
     beside::SlotLooks,
     load::{Checked, Loaded, load_configuration},
@@ -66,7 +70,8 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         .iter()
         .find(|(property, _)| property == "topic.prefix");
     let prefix = raw_prefix.map_or("", |(_, text)| text);
-    let status = process::status(name, loaded.as_ref(), prefix);
+    let older = herd.status(name);
+    let status = process::status(name, loaded.as_ref(), prefix, older.as_deref());
     let beside = loaded.map(|loaded| Beside::start(loaded, slots.clone(), &status));
     let mut beside = beside.unwrap_or_default();
     if herd.0.bars.are_shown() {
@@ -84,7 +89,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         status.set_phase(Phase::Paused);
     }
     let body = run.body();
-    if let Some(older) = herd.status(name) {
+    if let Some(older) = older {
         herd.active_topics().look(&older);
     }
     if herd.supervisor().replace(status.clone(), body.clone()).is_err() {
@@ -102,27 +107,35 @@ fn loader(herd: &Herd, name: &str, connector: &Connector) -> Arc<dyn Fn() -> Res
         }
         Origin::Book => {
             let (inner, name, configuration) = (herd.0.clone(), name.to_owned(), connector.configuration.clone());
-            Arc::new(move || load(&inner, &name, &configuration))
+            // Each run reads the configuration again. Its warnings are told once.
+            let is_told = AtomicBool::new(false);
+            Arc::new(move || {
+                let (loaded, findings) = load(&inner, &name, &configuration);
+                if !is_told.swap(true, Relaxed) {
+                    crate::load::log(&name, &findings);
+                }
+                loaded
+            })
         }
     }
 }
 
-pub(super) fn load(inner: &super::Inner, name: &str, configuration: &Configuration) -> Result<Loaded, Failure> {
+/// Reads the configuration of a connector of the book, and resolves its references. Also returns what is to be said of it.
+pub(super) fn load(inner: &Inner, name: &str, configuration: &Configuration) -> (Result<Loaded, Failure>, Findings) {
     let (checked, findings) = load_configuration(name, configuration, &inner.worker);
-    let Some(Checked { connector, built }) = checked else {
-        let causes = findings.problems().cloned().collect();
-        return Err(Failure::of(
-            Disposition::stop(Kind::Configuration),
-            Kind::Configuration,
-            causes,
-        ));
+    let loaded = match checked {
+        Some(Checked { connector, built }) => Ok(Loaded {
+            connector,
+            built,
+            worker: inner.worker.clone(),
+            bootstrap_servers: inner.bootstrap_servers.clone(),
+            configuration: configuration.clone(),
+            file: "the REST API".into(),
+        }),
+        None => {
+            let (kind, causes) = (Kind::Configuration, findings.problems().cloned().collect());
+            Err(Failure::of(Disposition::stop(kind), kind, causes))
+        }
     };
-    Ok(Loaded {
-        connector,
-        built,
-        worker: inner.worker.clone(),
-        bootstrap_servers: inner.bootstrap_servers.clone(),
-        configuration: configuration.clone(),
-        file: "the REST API".into(),
-    })
+    (loaded, findings)
 }

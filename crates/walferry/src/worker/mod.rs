@@ -772,7 +772,9 @@ mod tests {
                 ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
             ];
             let properties = properties.map(|(name, text)| (name.to_owned(), text.to_owned()));
-            let loaded = keeper::load(&herd.0, "shop", &properties.into()).expect("it is right");
+            let loaded = keeper::load(&herd.0, "shop", &properties.into())
+                .0
+                .expect("it is right");
             let kept = |name: &str, configuration| BookEntry {
                 name: name.into(),
                 configuration,
