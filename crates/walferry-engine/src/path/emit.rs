@@ -9,7 +9,7 @@ use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
 use walferry_event::reselect::{RowAnswer, RowLookup, RowReader};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Record, Wait};
-use walferry_transform::{Chain, Outcome, SetAside, TransactionPlace, Waiting};
+use walferry_transform::{Chain, DropReason, Outcome, SetAside, TransactionPlace, Waiting};
 
 use crate::{
     account::{Batch, HeldRecord, PendingRow, StreamChange, StreamStep},
@@ -353,7 +353,7 @@ impl Emit {
                 let Some(topic) = &self.tolerance.dead_letters else {
                     return Made::Failed(Failed::in_chain(told));
                 };
-                record.topic = Cow::Owned(topic.clone());
+                record.topic = Cow::Borrowed(topic);
                 // A partition that the row names is one of the topic that it does not go to.
                 record.partition = None;
                 aside = Some(told);
@@ -369,10 +369,7 @@ impl Emit {
                 });
             }
             Ok(Outcome::Dropped(reason)) => {
-                self.count_skipped(reason.as_str());
-                if let Some((witness, by)) = self.witness.as_mut().zip(self.chain.dropped_by()) {
-                    witness.withheld(Withheld::Dropped { by, reason });
-                }
+                self.count_dropped(reason);
                 return Made::Dropped;
             }
             Err(error) => {
@@ -383,18 +380,6 @@ impl Emit {
                 });
             }
         };
-        self.encode(record, aside, from, mark, out)
-    }
-
-    /// Puts a record that has gone through the chain through the converters.
-    fn encode(
-        &mut self,
-        record: Record<'_>,
-        aside: Option<Diagnosis>,
-        from: Provenance<'_>,
-        mark: Checkpoint,
-        out: &mut Batch,
-    ) -> Made {
         match self.converters.encode(&record, from.table, mark, out) {
             Ok(parts) => {
                 match aside {
@@ -422,6 +407,14 @@ impl Emit {
             }
             // It is told once: as what it failed of in the end.
             Err(Unmade::Failed(failed)) => Made::Failed(failed),
+        }
+    }
+
+    /// Counts a record that the last run of the chain has dropped.
+    fn count_dropped(&mut self, reason: DropReason) {
+        self.count_skipped(reason.as_str());
+        if let Some((witness, by)) = self.witness.as_mut().zip(self.chain.dropped_by()) {
+            witness.withheld(Withheld::Dropped { by, reason });
         }
     }
 
