@@ -8,6 +8,7 @@ mod invalidation;
 mod latency;
 mod mismatches;
 mod slot_xmin;
+mod snapshot;
 mod stream;
 mod wal_clock;
 
