@@ -472,7 +472,8 @@ mod tests {
         assert!(frames.try_recv().is_err(), "the next chunk has come in time");
 
         let mut closed = Some("b".to_owned());
-        let (next, told) = tokio::join!(asks.next_after(&mut closed, &mut At70, &chunks), async {
+        let mut at = At70;
+        let (next, told) = tokio::join!(asks.next_after(&mut closed, &mut at, &chunks), async {
             let told = frames.recv().await;
             sender.send(chunk("c", 2)).unwrap();
             told
