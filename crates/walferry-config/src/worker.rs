@@ -145,7 +145,7 @@ const NO_PLUGINS: Support = Support::Accepted {
 };
 const CLASSES: Support = Support::Elsewhere {
     is: "names Java classes, which Walferry does not load, and has no effect",
-    hint: "remove it; metrics are at /metrics, and a proxy before the admin endpoint can ask for a log-in",
+    hint: "remove it; metrics are at /metrics, and walferry.rest.users.file makes the admin endpoint ask for a login",
 };
 const NO_JMX: Support = Support::Accepted {
     why: "metrics are at /metrics",
@@ -188,7 +188,7 @@ properties! {
     const ALLOWLIST: Property<Vec<String>> = Property::new("connector.client.config.override.allowlist").example("linger.ms,batch.size")
         .text("With the policy `Allowlist`: the names of the properties that connectors may override.");
     const PRODUCER: Property<Option<String>> = Property::new("producer.<property>").example("producer.linger.ms=5")
-        .text("A property of the producers of all connectors. As in Connect, the security settings must be repeated here.");
+        .text("A property of the producers of all connectors. Security settings without a prefix apply here, too, unless one is set here.");
     const ADMIN_LISTENERS: Property<Vec<String>> = Property::new("admin.listeners").example("http://127.0.0.1:8084")
         .text("Separate addresses for `/admin/loggers`, written as in `listeners`. If it is not set, `/admin/loggers` is served with the \
                rest of the API. If it is empty, it is not served at all.");

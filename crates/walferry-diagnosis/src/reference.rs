@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::exit::Exit;
-use crate::kind::{Area, Kind};
+use crate::kind::{Area, Kind, Page};
 use crate::pages::PAGES;
 
 const INTRODUCTION: &str = "\
@@ -24,7 +23,7 @@ pub fn explain(kind: Kind) -> String {
     for (title, part) in [("What it means", page.meaning), ("What to do", page.remedy)] {
         let _ = write!(text, "\n{title}:\n{}", wrapped(part));
     }
-    let _ = write!(text, "\nExit code:\n{}", wrapped(&exit(page.exit)));
+    let _ = write!(text, "\nExit code:\n{}", wrapped(&exit(page)));
     text
 }
 
@@ -55,15 +54,17 @@ pub fn reference() -> String {
                 page.word,
                 page.meaning,
                 page.remedy,
-                exit(page.exit)
+                exit(page)
             );
         }
     }
     text
 }
 
-fn exit(exit: Option<Exit>) -> String {
-    match exit {
+fn exit(page: &Page) -> String {
+    match page.exit {
+        // Not a connector that gave up.
+        Some(exit) if page.kind == Kind::NotHealthy => format!("{}: `walferry health` asks once.", exit as u8),
         Some(exit) => format!("{}: {}.", exit as u8, exit.text()),
         None => "none: this does not end the program.".to_owned(),
     }

@@ -1,4 +1,8 @@
-//! A change on its way through the queue of what is under way: time and allocations a change, most of it under one lock.
+//! Changes on their way through the queue of what is under way: time and allocations a change, most of it under one lock. With
+//! `cargo xtask bench --instructions`, the instructions that [`CHANGES`] changes take.
+
+#[path = "../../walferry-transform/benches/counted/mod.rs"]
+mod counted;
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -8,11 +12,11 @@ use std::{
     },
 };
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group};
 use walferry_engine::{
     message_type::MessageType,
     position::Position,
-    progress::{Progress, StreamStep, Transaction},
+    progress::{Progress, StreamChange, StreamEntry, StreamStep, Transaction},
     store::StoredOffset,
 };
 use walferry_pgoutput::Lsn;
@@ -20,16 +24,37 @@ use walferry_pgoutput::Lsn;
 /// Changes that are pushed and settled together.
 const CHANGES: u64 = 1000;
 
+/// Name, and the number of tables that `provide.transaction.metadata` counts records of.
+const CASES: [(&str, usize); 3] = [
+    ("plain", 0),
+    ("metadata, 1 table", 1),
+    ("metadata, 50000 tables", 50_000),
+];
+
+fn main() {
+    let many = tables();
+    let cases = CASES.map(|(name, _)| format!("{CHANGES} changes, {name}"));
+    let is_counted = counted::run(&cases, |index| {
+        let mut workload = Workload::new(&many[..CASES[index].1]);
+        move || workload.run()
+    });
+    if !is_counted {
+        benches();
+        Criterion::default().configure_from_args().final_summary();
+    }
+}
+
+fn tables() -> Vec<Arc<str>> {
+    let most = CASES.map(|(_, tables)| tables).into_iter().max().unwrap_or_default();
+    (0..most).map(|table| format!("public.t{table}").into()).collect()
+}
+
 fn changes(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("progress");
     group.throughput(Throughput::Elements(CHANGES));
-    let many: Vec<Arc<str>> = (0..50_000).map(|table| format!("public.t{table}").into()).collect();
-    for (name, tables) in [
-        ("plain", &[][..]),
-        ("metadata, 1 table", &many[..1]),
-        ("metadata, 50000 tables", &many),
-    ] {
-        let mut workload = Workload::new(tables);
+    let many = tables();
+    for (name, tables) in CASES {
+        let mut workload = Workload::new(&many[..tables]);
         workload.run();
         let before = ALLOCATIONS.load(Relaxed);
         workload.run();
@@ -62,26 +87,25 @@ impl<'a> Workload<'a> {
         let Self {
             progress, tables, next, ..
         } = self;
-        let begin = [StreamStep::Begin(Transaction { xid: 7, time_us: 1 })];
+        let begin = [StreamEntry::Mark(StreamStep::Begin(Transaction { xid: 7, time_us: 1 }))];
         let steps = (0..CHANGES).flat_map(|number| {
-            let record = StreamStep::Record {
-                position: Position {
-                    lsn: Lsn(number),
-                    ..Position::default()
-                },
-                message: match number % 2 {
-                    0 => MessageType::Insert,
-                    _ => MessageType::Update,
+            let record = StreamEntry::Record {
+                change: StreamChange {
+                    position: Position {
+                        lsn: Lsn(number),
+                        ..Position::default()
+                    },
+                    message: match number % 2 {
+                        0 => MessageType::Insert,
+                        _ => MessageType::Update,
+                    },
                 },
                 last: true,
                 bytes: 300,
             };
             *next += 1;
             let table = tables.get(*next % tables.len().max(1)).cloned();
-            let counted = table.map(|table| StreamStep::Counted {
-                xid: 7,
-                table: Some((table, 1)),
-            });
+            let counted = table.map(|table| StreamEntry::Count((7, Some((table, 1)))));
             [Some(record), counted].into_iter().flatten()
         });
         let first = progress.push(begin.into_iter().chain(steps));
@@ -115,4 +139,3 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 criterion_group!(benches, changes);
-criterion_main!(benches);

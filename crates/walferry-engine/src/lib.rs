@@ -2,7 +2,7 @@
 //!
 //! The files are in three modules: [`path`], [`delivery`] and [`life`]. What all three use stands beside them:
 //! failures, positions, the server's history, gaps, the status that an operator sees, and [`source`], which the
-//! database side implements.
+//! database side implements. Delivery knows no source: `account` brings what it needs to know of Postgres.
 
 mod account;
 mod backoff;
@@ -19,7 +19,23 @@ pub mod source;
 mod stage;
 pub mod status;
 
-pub use delivery::{batch, progress, sink, store};
+/// Delivery of a Postgres stream's records.
+pub mod batch {
+    pub use crate::{account::Batch, delivery::batch::BatchRecord};
+}
+/// How far the delivery of a Postgres stream is.
+pub mod progress {
+    pub use crate::{
+        account::{Delivered, Progress, Stored, StreamChange, StreamEntry, StreamStep, Transaction},
+        delivery::progress::Waiting,
+    };
+}
+/// Where the offset of a Postgres stream is kept.
+pub mod store {
+    pub use crate::account::{OffsetStore, StoredOffset};
+}
+
+pub use delivery::sink;
 pub use failure::{Disposition, Exit, Failure, Kind};
 pub use life::{Target, book, connector, start, supervisor};
 pub use path::{Converters, ErrorNames, ErrorPolicy, SignalSettings, pipeline, pipeline::Pipeline, witness};

@@ -22,7 +22,7 @@ use walferry_snapshot::{
 use walferry_transform::Hypertables;
 
 use crate::{
-    delivery::progress::{Stored, Transaction},
+    account::{Stored, Transaction},
     failure::Failure,
     history::Lineage,
     published::{PublicationLook, Published},
@@ -167,7 +167,7 @@ pub trait Windows: Send {
 /// A request of the pipeline, and how many chunks it has requested so far. A chunk is read once everything that was sent
 /// before its request has been delivered ([`StreamStep::ChunkRequested`]).
 ///
-/// [`StreamStep::ChunkRequested`]: crate::delivery::progress::StreamStep::ChunkRequested
+/// [`StreamStep::ChunkRequested`]: crate::account::StreamStep::ChunkRequested
 #[derive(Debug)]
 pub struct NumberedAsk {
     pub(crate) ask: Ask,

@@ -10,7 +10,7 @@ use std::{
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use walferry_engine::{
     Position,
-    progress::{Progress, StreamStep},
+    progress::{Progress, StreamChange, StreamEntry},
     sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks},
     store::StoredOffset,
 };
@@ -31,9 +31,11 @@ fn tables(criterion: &mut Criterion) {
         let mut producer = producers.open(Acks::new(Arc::clone(&progress))).expect("a producer");
         let tables: Vec<String> = (0..count).map(|table| format!("public.t{table}")).collect();
         let mut tables = tables.iter().cycle();
-        let step = StreamStep::Record {
-            position: Position::default(),
-            message: walferry_engine::message_type::MessageType::Insert,
+        let step = StreamEntry::Record {
+            change: StreamChange {
+                position: Position::default(),
+                message: walferry_engine::message_type::MessageType::Insert,
+            },
             last: true,
             bytes: 0,
         };
@@ -48,7 +50,10 @@ fn tables(criterion: &mut Criterion) {
                     key: Some(b"key"),
                     value: Some(b"value"),
                     headers: &[],
-                    origin: RecordOrigin { table, lsn: Lsn(1) },
+                    origin: RecordOrigin {
+                        table,
+                        position: &Lsn(1),
+                    },
                 };
                 producer
                     .send(black_box(&record), sequence)

@@ -19,7 +19,7 @@ use rdkafka::{
 };
 use walferry_engine::{
     Position,
-    progress::{Progress, StreamStep},
+    progress::{Progress, StreamChange, StreamEntry},
     sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks},
     store::StoredOffset,
 };
@@ -61,9 +61,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             lsn: Lsn(n),
             ..Position::default()
         };
-        let step = StreamStep::Record {
-            position,
-            message: walferry_engine::message_type::MessageType::Insert,
+        let step = StreamEntry::Record {
+            change: StreamChange {
+                position,
+                message: walferry_engine::message_type::MessageType::Insert,
+            },
             last: true,
             bytes: value.len() + 64,
         };
@@ -85,7 +87,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ],
             origin: RecordOrigin {
                 table: "public.outbox",
-                lsn: Lsn(n),
+                position: &Lsn(n),
             },
         };
         send(&record, sequence);

@@ -6,15 +6,15 @@ use walferry_diagnosis::Kind;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use walferry_config::{RegexLimit, shown_text};
 use walferry_engine::{Disposition, Failure};
-use walferry_pgoutput::Lsn;
 
 /// A record as an error tells of it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Culprit<'a> {
     pub(crate) topic: &'a str,
     pub(crate) partition: Option<i32>,
     pub(crate) table: &'a str,
-    pub(crate) lsn: Option<Lsn>,
+    /// Position of the change, unless it is not known any more.
+    pub(crate) position: Option<&'a dyn fmt::Display>,
     pub(crate) key: Option<&'a [u8]>,
     /// Bytes of key, value and headers.
     pub(crate) size: usize,
@@ -29,8 +29,8 @@ impl fmt::Display for Culprit<'_> {
         if !self.table.is_empty() {
             write!(f, ", from table {}", self.table)?;
         }
-        if let Some(lsn) = self.lsn {
-            write!(f, ", LSN {lsn}")?;
+        if let Some(position) = self.position {
+            write!(f, ", LSN {position}")?;
         }
         match self.key {
             Some(_) => Ok(()),
@@ -273,7 +273,7 @@ mod tests {
         topic: "t",
         partition: Some(3),
         table: "public.orders",
-        lsn: Some(Lsn(0x16_B374D848)),
+        position: Some(&"16/B374D848"),
         key: Some(b"{\"id\":1}\xff"),
         size: 42,
     };

@@ -1,6 +1,7 @@
 //! The thread that hears what became of records.
 
 use std::{
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -138,21 +139,14 @@ impl Reporter {
     /// log. A new producer sends both again. <https://github.com/confluentinc/confluent-kafka-go/issues/921>
     fn unproven(&self, report: Report<'_>) {
         let table = self.tables.name(Opaque::from(report.opaque()).table());
-        let culprit = self.culprit(report, &table, &report.headers());
+        let position = self.position(report);
+        let culprit = culprit(report, &table, position.as_ref(), &report.headers());
         self.acks.failed(failure::of_unproven(&culprit));
     }
 
-    /// The record of a report, as an error tells of it.
-    fn culprit<'a>(&self, report: Report<'a>, table: &'a str, headers: Headers<'_>) -> Culprit<'a> {
-        let sequence = Opaque::from(report.opaque()).sequence();
-        Culprit {
-            topic: report.topic(),
-            partition: (report.partition() >= 0).then(|| report.partition()),
-            table,
-            lsn: self.acks.position(sequence).map(|position| position.lsn),
-            key: report.key(),
-            size: size(report.key(), report.value(), headers),
-        }
+    /// Position of the change that the record of a report comes from.
+    fn position(&self, report: Report<'_>) -> Option<String> {
+        self.acks.position(Opaque::from(report.opaque()).sequence())
     }
 
     /// Records of one batch that were not delivered.
@@ -184,8 +178,9 @@ impl Reporter {
         let opaque = Opaque::from(report.opaque());
         let headers = report.headers();
         let table = self.tables.name(opaque.table());
+        let position = self.position(report);
         let refused = RefusedRecord {
-            culprit: self.culprit(report, &table, &headers),
+            culprit: culprit(report, &table, position.as_ref(), &headers),
             value: report.value(),
             timestamp_ms: report.timestamp_ms(),
             headers: &headers,
@@ -238,6 +233,18 @@ impl Reporter {
                 "{failure}"
             );
         }
+    }
+}
+
+/// The record of a report, as an error tells of it.
+fn culprit<'a>(report: Report<'a>, table: &'a str, position: Option<&'a String>, headers: Headers<'_>) -> Culprit<'a> {
+    Culprit {
+        topic: report.topic(),
+        partition: (report.partition() >= 0).then(|| report.partition()),
+        table,
+        position: position.map(|position| position as &dyn fmt::Display),
+        key: report.key(),
+        size: size(report.key(), report.value(), headers),
     }
 }
 

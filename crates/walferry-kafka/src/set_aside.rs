@@ -112,7 +112,7 @@ impl DeadLetters {
         let culprit = &refused.culprit;
         let (message, size) = (failure.to_string(), culprit.size.to_string());
         let partition = culprit.partition.map(|partition| partition.to_string());
-        let lsn = culprit.lsn.map(|lsn| lsn.to_string());
+        let lsn = culprit.position.map(ToString::to_string);
         let text = |text: &'static str| Some(text.as_bytes());
         let mut headers = refused.headers.to_vec();
         headers.extend([
@@ -141,7 +141,7 @@ impl DeadLetters {
             headers: &headers,
             origin: RecordOrigin {
                 table: culprit.table,
-                lsn: culprit.lsn.unwrap_or_default(),
+                position: culprit.position.unwrap_or(&""),
             },
         };
         // A value that was too large is so here as well; then without, and at last without all but the reason.

@@ -10,7 +10,7 @@ use walferry_diagnosis::Kind;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use walferry_engine::{
     Disposition, Exit, Failure, Position,
-    progress::{Progress, StreamStep},
+    progress::{Progress, StreamChange, StreamEntry},
     sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks},
     store::StoredOffset,
 };
@@ -56,12 +56,14 @@ impl World {
 
     fn send(&mut self, record: &Outgoing<'_>) -> Result<(), Failure> {
         let position = Position {
-            lsn: record.origin.lsn,
+            lsn: record.origin.position.to_string().parse().unwrap(),
             ..Position::default()
         };
-        let sequence = self.progress.push([StreamStep::Record {
-            position,
-            message: walferry_engine::message_type::MessageType::Insert,
+        let sequence = self.progress.push([StreamEntry::Record {
+            change: StreamChange {
+                position,
+                message: walferry_engine::message_type::MessageType::Insert,
+            },
             last: true,
             bytes: 0,
         }]);
@@ -107,7 +109,7 @@ fn record<'a>(topic: &'a str, key: Option<&'a [u8]>, value: Option<&'a [u8]>) ->
         headers: &[],
         origin: RecordOrigin {
             table: "public.orders",
-            lsn: Lsn(0x1_0000_0001),
+            position: &Lsn(0x1_0000_0001),
         },
     }
 }

@@ -10,6 +10,6 @@ pub mod metrics;
 pub mod otlp;
 mod reference;
 
-pub use log::{FIELDS, Field, SPANS, Span};
+pub use log::{BESIDE, FIELDS, Field, RUN, SPANS, Span};
 pub use metric::{Kind, Metric};
 pub use reference::reference;

@@ -18,11 +18,22 @@ pub struct Field {
     pub text: &'static str,
 }
 
-/// All spans.
-pub const SPANS: &[Span] = &[Span {
-    name: "connector",
-    text: "everything that one connector does; `name` is its name",
-}];
+/// The name of the span of a connector's run.
+pub const RUN: &str = "run";
+/// The name of the span of what is done beside a connector's run.
+pub const BESIDE: &str = "beside";
+
+/// All spans. Both have the field `connector`.
+pub const SPANS: &[Span] = &[
+    Span {
+        name: RUN,
+        text: "what a connector does while it runs; `connector` is its name",
+    },
+    Span {
+        name: BESIDE,
+        text: "what is done for a connector whether or not it runs, such as watching its slot; `connector` is its name",
+    },
+];
 
 /// The fields that are logged in several places. They never contain row values, credentials or whole configurations.
 pub const FIELDS: &[Field] = &[

@@ -22,7 +22,7 @@ use crate::{
     load::{Configuration, Loaded, data_dir, load},
     outbox::poller,
     rest,
-    run::topics_of,
+    run::{topics_of, topics_set_aside},
     say::say,
     show::show,
     worker::store,
@@ -31,7 +31,9 @@ use crate::{
 /// Looks at both sides of every connector, and at what all of them share. An obstacle to a start is an error, after everything has
 /// been said.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
-    let configuration = load(&args.connector)?;
+    let mut configuration = load(&args.connector)?;
+    let set_aside = topics_set_aside(&args.data, &configuration.worker);
+    configuration.warnings.extend(set_aside);
     let outcome = check_all(args, &configuration);
     if !args.fix {
         return outcome;
@@ -88,7 +90,8 @@ fn check_all(args: &CheckArgs, configuration: &Configuration) -> Result<(), Erro
         });
         let kafka =
             kafka.map_err(|_| Error::new(Kind::Panic, "the check of Kafka failed because of a bug in Walferry"))??;
-        obstacles += tell(offset.into_iter().chain(postgres).chain(kafka));
+        let schemas = event_schemas(loaded);
+        obstacles += tell(offset.into_iter().chain(postgres).chain(schemas).chain(kafka));
         if args.show_records {
             let found = runtime.block_on(show(loaded, &args.table));
             obstacles += tell(found.remarks);
@@ -279,6 +282,27 @@ async fn postgres(loaded: &Loaded, first_start: bool, tables_read: Option<&BTree
         }
         Err(failure) => obstacles(failure),
     }
+}
+
+/// Which events are checked against which schema.
+fn event_schemas(loaded: &Loaded) -> Vec<Diagnosis> {
+    const SHOWN: usize = 20;
+    let told = loaded.built.event_schemas().into_iter().map(|(transform, schemas)| {
+        let shown: Vec<String> = schemas
+            .iter()
+            .take(SHOWN)
+            .map(|(event_type, file)| format!("{event_type} ({file})"))
+            .collect();
+        let more = match schemas.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Diagnosis::good(format!(
+            "transform {transform} checks events of these types against their schemas: {}{more}",
+            shown.join(", ")
+        ))
+    });
+    told.collect()
 }
 
 /// The captured tables that no snapshot has read.

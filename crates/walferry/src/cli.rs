@@ -114,7 +114,7 @@ pub(crate) struct RunArgs {
     /// `status.storage.topic` names]
     #[arg(long, value_name = "URL", requires = "take")]
     pub(crate) take_from: Option<String>,
-    /// Address of the admin endpoint: /health, /ready, /metrics, /slots and the status page /ui [default: `listeners` of the worker
+    /// Address of the admin endpoint: /health, /live, /ready, /metrics, /slots and the status page /ui [default: `listeners` of the worker
     /// file, or 127.0.0.1:8083]
     #[arg(long, value_name = "ADDR")]
     pub(crate) admin: Option<SocketAddr>,

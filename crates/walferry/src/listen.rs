@@ -2,10 +2,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-use tracing::warn;
-use walferry_admin::{Resources, Tls, without_effect};
+use tokio::{
+    sync::watch,
+    task::{JoinHandle, spawn_local},
+};
+use tracing::{info, warn};
+use walferry_admin::{Admin, Door, Resources, RestSettings, Tls, without_effect};
 use walferry_config::{Options, Worker, shown_address};
 use walferry_diagnosis::Kind;
+use walferry_engine::Failure;
 
 use crate::error::Error;
 
@@ -155,6 +160,84 @@ fn address(property: &str, listener: &str) -> Result<(SocketAddr, bool), Error> 
             "{property} names {}, which is no address with a port",
             shown_address(text)
         ))),
+    }
+}
+
+/// Opens the listeners.
+pub(crate) async fn open(wanted: Vec<Wanted>, settings: &RestSettings) -> Result<Vec<Door>, Error> {
+    let mut doors = Vec::new();
+    for wanted in wanted {
+        let listener = walferry_admin::bind(wanted.address).await.map_err(|error| {
+            let hint = error.hint();
+            Error::new(Kind::AdminAddress, "the admin endpoint did not start").cause(Failure::chain(&error), hint)
+        })?;
+        // Port 0 means any free port.
+        let address = listener.local_addr().unwrap_or(wanted.address);
+        let url = wanted.url(address);
+        match wanted.resources {
+            Resources::OnlyAdmin => {
+                info!(%address, loggers = %format_args!("{url}/admin/loggers"), "admin.listeners are open")
+            }
+            Resources::All | Resources::WithoutAdmin => {
+                info!(%address, page = %format_args!("{url}/ui"), "admin endpoint listens");
+            }
+        }
+        let asks_who = settings.doors.are_closed() || wanted.tls.as_ref().is_some_and(Tls::asks_for_certificates);
+        if !address.ip().to_canonical().is_loopback() && !asks_who {
+            warn!(
+                %address,
+                hint = "listen on 127.0.0.1, add users with walferry.rest.users.file, set ssl.client.auth=required, or restrict access \
+                        with a firewall or a proxy with a login",
+                "the admin endpoint has no login and may be reachable from other machines: they can see names of topics, tables and \
+                 slots, and can create, change, pause, stop and remove connectors"
+            );
+        }
+        doors.push(Door {
+            listener,
+            tls: wanted.tls,
+            resources: wanted.resources,
+        });
+    }
+    Ok(doors)
+}
+
+/// The same listeners, to be served once more.
+pub(crate) fn again(doors: &[Door]) -> Result<Vec<Door>, Failure> {
+    let again = doors.iter().map(Door::try_clone).collect::<Result<_, _>>();
+    again.map_err(|error| {
+        let what = format!("the admin endpoint's socket cannot be used twice: {error}");
+        Failure::stop(Kind::AdminAddress, what, "raise the limit of open files (`ulimit -n`)")
+    })
+}
+
+/// The endpoint while it answers.
+pub(crate) struct Served {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Served {
+    /// Answers requests. It must be called within a set of local tasks.
+    pub(crate) fn start(doors: Vec<Door>, admin: Admin) -> Self {
+        let stop = watch::Sender::new(false);
+        let mut stopped = stop.subscribe();
+        let until = async move {
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        let task = spawn_local(async move {
+            let _ = walferry_admin::serve(doors, admin, until).await;
+        });
+        Self { stop, task }
+    }
+
+    /// Accepts no more requests.
+    pub(crate) fn stop(&mut self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until the last request is answered, after [`Self::stop`].
+    pub(crate) async fn ended(self) {
+        let _ = self.task.await;
     }
 }
 

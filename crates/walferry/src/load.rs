@@ -18,7 +18,7 @@ use crate::{
     assemble::{self, Built},
     cli::{ConnectorArgs, DataArgs},
     error::Error,
-    kubernetes, surrounded,
+    folder, kubernetes, surrounded,
 };
 
 /// Environment and files, for config providers.
@@ -30,6 +30,9 @@ impl Lookup for Surroundings {
     }
     fn file(&self, path: &Path) -> io::Result<String> {
         fs::read_to_string(path)
+    }
+    fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
+        folder::files(path)
     }
     fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
         kubernetes::value(kind, resource, key)
@@ -343,6 +346,17 @@ struct Problems {
     warnings: Vec<Diagnosis>,
 }
 
+/// Writes the warnings and notes on a connector's configuration to the log. `source` is its file, or the connector's name if it has none.
+pub(crate) fn log(source: &str, findings: &Findings) {
+    for warning in findings.warnings() {
+        let (code, hint) = (warning.code(), warning.hint.as_deref());
+        warn!(source, property = warning.place, code, hint, "{}", warning.sentence());
+    }
+    for note in findings.notes() {
+        info!(source, property = note.place, code = note.code(), "{}", note.sentence());
+    }
+}
+
 impl Problems {
     fn push(&mut self, kind: Kind, what: String, hint: impl Into<String>) {
         self.all.push(Diagnosis::error(kind, what).with_hint(hint));
@@ -401,14 +415,8 @@ impl Problems {
             let within = format!("{place}: {}", problem.place);
             self.all.push(problem.at(within));
         }
-        for warning in findings.warnings() {
-            let (code, hint) = (warning.code(), warning.hint.as_deref());
-            warn!(file = %place, property = warning.place, code, hint, "{}", warning.sentence());
-            self.warnings.push(warning.clone());
-        }
-        for note in findings.notes() {
-            info!(file = %place, property = note.place, code = note.code(), "{}", note.sentence());
-        }
+        self.warnings.extend(findings.warnings().cloned());
+        log(&place.to_string(), findings);
     }
 
     fn finish(self) -> Result<(), Error> {

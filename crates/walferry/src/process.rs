@@ -1,23 +1,30 @@
 //! The connectors of a process. Each run assembles its connector from the configuration, on its own thread.
 
-use std::{panic::resume_unwind, sync::Arc, thread};
+use std::{
+    future::{Future, pending},
+    panic::resume_unwind,
+    sync::Arc,
+    thread,
+};
 use walferry_diagnosis::Kind;
 
 use tokio::{
     runtime::{self, Runtime},
+    signal::unix::{SignalKind, signal},
     sync::{oneshot, watch},
-    task::{LocalSet, spawn_local},
+    task::{JoinHandle, LocalSet, spawn_local},
 };
-use tracing::info;
+use tracing::{Instrument, error_span, info};
 use walferry_engine::{
     Failure, Target,
     status::{Phase, Status},
     supervisor::Body,
 };
+use walferry_telemetry::BESIDE;
 
 use crate::{
     assemble::{self, Offsets},
-    beside,
+    beside::{self, SlotLooks},
     error::Error,
     load::Loaded,
 };
@@ -39,6 +46,63 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
         let what = format!("the runtime does not start: {error}");
         Failure::stop(Kind::NoRuntime, what, "raise the limit of open files (`ulimit -n`)")
     })
+}
+
+/// Waits until the process is told to end.
+pub(crate) async fn signalled() {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return pending().await;
+    };
+    let name = tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    };
+    info!(
+        signal = name,
+        "stopping: delivering, storing and confirming what is in flight"
+    );
+}
+
+/// The status of a connector, whether its configuration can be read or not. Without one, `prefix` is taken for its topic prefix. Signals that
+/// wait in the status of an older configuration go on waiting in this one.
+pub(crate) fn status(name: &str, loaded: Option<&Loaded>, prefix: &str, older: Option<&Status>) -> Arc<Status> {
+    let connector = loaded.map(|loaded| &loaded.connector);
+    let prefix = connector.map_or_else(|| prefix.to_owned(), |connector| connector.topics.prefix.to_string());
+    let mut status = Status::new(name, prefix);
+    status.shows_keys = connector.is_some_and(|connector| connector.errors.show_keys);
+    if let Some(older) = older {
+        status.signals = older.signals.clone();
+    }
+    Arc::new(status)
+}
+
+/// The tasks beside a connector, whether it runs or not. They end when this is dropped.
+#[derive(Default)]
+pub(crate) struct Beside(Vec<JoinHandle<()>>);
+
+impl Beside {
+    /// Starts them. It must be called within a set of local tasks.
+    pub(crate) fn start(loaded: Loaded, slots: SlotLooks, status: &Arc<Status>) -> Self {
+        let span = error_span!(BESIDE, connector = status.name);
+        let tables = beside::tell_tables(loaded.clone()).instrument(span.clone());
+        // The slot's lag is shown even while the connector does not run.
+        let slots = beside::watch_slots(loaded, slots, status.clone()).instrument(span);
+        Self(vec![spawn_local(tables), spawn_local(slots)])
+    }
+
+    /// Adds a task.
+    pub(crate) fn add(&mut self, task: impl Future<Output = ()> + 'static) {
+        self.0.push(spawn_local(task));
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        for task in &self.0 {
+            task.abort();
+        }
+    }
 }
 
 /// What each run of a connector needs.

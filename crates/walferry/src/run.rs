@@ -1,55 +1,43 @@
 //! `walferry run`.
 
-use std::{
-    collections::BTreeMap,
-    future::pending,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use rustix::thread::disable_transparent_huge_pages;
-use serde_json::Value as Json;
 use tokio::{
-    signal::unix::{SignalKind, signal},
     sync::watch,
-    task::{LocalSet, spawn_blocking, spawn_local},
-    time::sleep,
+    task::{LocalSet, spawn_local},
 };
-use tracing::{info, warn};
-use walferry_admin::{Admin, ClusterId, Door, Resources, RestSettings, Standby, Tls};
+use tracing::warn;
+use walferry_admin::{Admin, ClusterId, Door, RestSettings, Standby};
 use walferry_config::Worker;
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::{
     Failure,
-    book::Book as _,
     supervisor::{Connectors, Supervisor},
 };
-use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, Subject, cluster_id};
-use walferry_offset::FileBook;
+use walferry_kafka::connect::{ConnectTopics, Leadership};
 
 use crate::{
     assemble::Offsets,
     cli::{DataArgs, RunArgs},
     container,
     error::Error,
-    listen::{self, Wanted},
+    listen::{self, Served, Wanted},
     load::{Configuration, data_dir, load},
     logging,
     otlp::Exporter,
-    process,
+    process::{self, signalled},
     progress::Bars,
     rest,
     take::take,
     worker::{
-        Beginning, BookChoice, Herd, OpenBook,
-        states::Teller,
-        topics::{self, Opened},
+        Beginning, ClerkTask, Herd, cluster,
+        states::{Teller, TellerTask},
+        storage::Storage,
+        topics,
+        turn::{self, Turn},
     },
 };
-
-/// Pause before asking the cluster for its id again.
-const CLUSTER_PAUSE: Duration = Duration::from_secs(30);
 
 /// Runs until a signal, or until its only connector has failed for good.
 pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
@@ -64,8 +52,11 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
     };
     let wanted = listen::wanted(args.admin, &configuration.worker, default)?;
     let topics = match args.take.is_empty() {
-        true => topics_of(&args.data, &configuration.worker, &configuration.bootstrap_servers)
-            .map_err(|failure| Error::failure("the configuration has a problem", failure))?,
+        true => {
+            topics_set_aside(&args.data, &configuration.worker);
+            topics_of(&args.data, &configuration.worker, &configuration.bootstrap_servers)
+                .map_err(|failure| Error::failure("the configuration has a problem", failure))?
+        }
         // The topics are those of a cluster that runs on.
         false => None,
     };
@@ -81,6 +72,7 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
         exporter,
         topics,
         data_dir,
+        is_to_end: watch::Sender::new(false),
     };
     let served = LocalSet::new().block_on(&runtime, process.run(configuration));
     // A read that hangs, for example of a file of a config provider, must not delay the end.
@@ -98,6 +90,35 @@ pub(crate) fn topics_of(data: &DataArgs, worker: &Worker, servers: &str) -> Resu
     }
 }
 
+/// Warns if the worker names Connect's topics and a data directory takes their place.
+pub(crate) fn topics_set_aside(data: &DataArgs, worker: &Worker) -> Option<Diagnosis> {
+    let dir = data.data_dir.as_ref()?;
+    let named = [
+        ("config.storage.topic", &worker.config_storage),
+        ("offset.storage.topic", &worker.offset_storage),
+        ("status.storage.topic", &worker.status_storage),
+    ];
+    let named: Vec<_> = named
+        .into_iter()
+        .filter(|(_, options)| options.get("topic").is_some())
+        .map(|(name, _)| name)
+        .collect();
+    if named.is_empty() {
+        return None;
+    }
+    let verb = if named.len() == 1 { "has" } else { "have" };
+    let text = format!(
+        "{verb} no effect: connectors and offsets are kept in files in {}, because `--data-dir` is set",
+        dir.display()
+    );
+    let warning = Diagnosis::warning(Kind::PropertyWithoutEffect, text)
+        .at(named.join(", "))
+        .with_hint("leave `--data-dir` out to keep them in Kafka Connect's topics; otherwise remove these properties");
+    let (code, hint) = (warning.code(), warning.hint.as_deref());
+    warn!(code, hint, "{}", warning.sentence());
+    Some(warning)
+}
+
 struct Process<'a> {
     wanted: Vec<Wanted>,
     bars: &'a Bars,
@@ -105,21 +126,8 @@ struct Process<'a> {
     exporter: Option<Exporter>,
     topics: Option<ConnectTopics>,
     data_dir: PathBuf,
-}
-
-/// A process's turn to work on Connect's topics.
-struct Turn {
-    leadership: Leadership,
-    topics: ConnectTopics,
-    opened: Opened,
-}
-
-/// Where a process keeps its state.
-struct Storage {
-    book: BookChoice,
-    offsets: Option<OffsetLog>,
-    states: Option<(StateLog, BTreeMap<Subject, Json>)>,
-    leadership: Option<Leadership>,
+    /// Whether a signal has asked the process to end.
+    is_to_end: watch::Sender<bool>,
 }
 
 /// How the work of a process has ended.
@@ -128,6 +136,12 @@ enum Ending {
     Over(Result<(), Error>),
     /// Another process may work on Connect's topics now.
     TurnLost,
+}
+
+/// Waits until the process is asked to end.
+async fn asked_to_end(mut is_to_end: watch::Receiver<bool>) {
+    // The sender lives as long as the process.
+    let _ = is_to_end.wait_for(|is_to_end| *is_to_end).await;
 }
 
 /// Ends all connectors: in order if the process is to end, at once if another one may have its turn.
@@ -139,7 +153,7 @@ async fn end_connectors(ending: Ending, herd: &Herd, leadership: Option<&Leaders
     // An orderly end takes its time, and the turn may be lost meanwhile.
     let stopped = tokio::select! {
         stopped = herd.supervisor().stop_all() => stopped,
-        failure = turn_is_lost(leadership) => {
+        failure = turn::is_lost(leadership) => {
             herd.supervisor().abandon_all().await;
             Err(failure)
         }
@@ -150,14 +164,20 @@ async fn end_connectors(ending: Ending, herd: &Herd, leadership: Option<&Leaders
 
 impl Process<'_> {
     async fn run(mut self, configuration: Configuration) -> Result<(), Error> {
+        // From here on, no signal to end is missed, whatever the process does meanwhile.
+        let signal = self.is_to_end.clone();
+        spawn_local(async move {
+            signalled().await;
+            signal.send_replace(true);
+        });
         let wanted = std::mem::take(&mut self.wanted);
         let hosts: Vec<_> = wanted.iter().map(|wanted| wanted.host.clone()).collect();
-        let mut doors = open_doors(wanted, &self.settings).await?;
+        let mut doors = listen::open(wanted, &self.settings).await?;
         self.settings.advertised = Some(rest::worker_id(&configuration.worker.rest, &doors, &hosts));
         let did_not_start = |failure| Error::failure("Walferry did not start", failure);
         let topics = self.topics.take();
         let cluster = Arc::new(ClusterId::default());
-        spawn_local(ask_for_cluster(
+        spawn_local(cluster::ask(
             configuration.worker.clone(),
             configuration.bootstrap_servers.clone(),
             cluster.clone(),
@@ -181,30 +201,6 @@ impl Process<'_> {
         }
     }
 
-    /// Where the book, the offsets and the states are: in Connect's topics, if it is this process's turn on them, or else in files.
-    fn storage(&self, turn: Option<Turn>, is_worker: bool) -> Result<Storage, Error> {
-        let Some(Turn {
-            leadership,
-            topics,
-            opened,
-        }) = turn
-        else {
-            return Ok(Storage {
-                book: shelf(&self.data_dir, is_worker)?,
-                offsets: None,
-                states: None,
-                leadership: None,
-            });
-        };
-        spawn_local(topics::tell_of_connect(topics));
-        Ok(Storage {
-            book: Ok(opened.book),
-            offsets: Some(opened.offsets),
-            states: Some((opened.states, opened.read_states)),
-            leadership: Some(leadership),
-        })
-    }
-
     /// Runs the connectors until the process is to end, or until another one may have its turn.
     async fn work(
         &self,
@@ -213,12 +209,27 @@ impl Process<'_> {
         turn: Option<Turn>,
         cluster: Arc<ClusterId>,
     ) -> Ending {
-        let is_worker = configuration.connectors.is_empty();
-        let storage = match self.storage(turn, is_worker) {
-            Ok(storage) => storage,
+        let mut work = match self.begin(doors, configuration, turn, cluster) {
+            Ok(work) => work,
             Err(error) => return Ending::Over(Err(error)),
         };
-        let leadership = storage.leadership;
+        let ending = work.until_its_end(self.is_to_end.subscribe()).await;
+        if matches!(ending, Ending::Over(_)) {
+            // While the connectors end, requests are refused instead of waiting.
+            doors.clear();
+        }
+        work.end(ending, self.exporter.as_ref()).await
+    }
+
+    /// Starts the connectors, and opens the endpoint to requests about them.
+    fn begin(
+        &self,
+        doors: &[Door],
+        configuration: &Configuration,
+        turn: Option<Turn>,
+        cluster: Arc<ClusterId>,
+    ) -> Result<Work, Error> {
+        let storage = Storage::open(turn, &self.data_dir, configuration.connectors.is_empty())?;
         let beginning = Beginning {
             worker: configuration.worker.clone(),
             bootstrap_servers: configuration.bootstrap_servers.clone(),
@@ -229,19 +240,12 @@ impl Process<'_> {
             loaded: configuration.connectors.clone(),
             bars: self.bars.clone(),
         };
-        let (herd, mut clerk) = match Herd::start(beginning, storage.book) {
-            Ok(started) => started,
-            Err(error) => return Ending::Over(Err(error)),
-        };
-        let served: Vec<Door> = match doors.iter().map(Door::try_clone).collect() {
-            Ok(served) => served,
-            Err(error) => return Ending::Over(Err(Error::failure("Walferry did not start", used_twice(&error)))),
-        };
+        let (herd, clerk) = Herd::start(beginning, storage.book)?;
+        let doors = listen::again(doors).map_err(|failure| Error::failure("Walferry did not start", failure))?;
         let teller = storage.states.map(|(log, read)| {
             let worker_id = self.settings.advertised.clone().unwrap_or_default();
             Teller::new(herd.clone(), log, read, worker_id, self.settings.topic_tracking).start()
         });
-        let stop = watch::Sender::new(false);
         let admin = Admin {
             herder: Arc::new(herd.clone()),
             loggers: Arc::new(logging::Levels),
@@ -252,49 +256,19 @@ impl Process<'_> {
         if let Some(exporter) = &self.exporter {
             spawn_local(exporter.clone().run(admin.clone()));
         }
-        let shown = admin.clone();
-        let admin = spawn_local(walferry_admin::serve(served, admin, stopped(stop.subscribe())));
-        let ending = tokio::select! {
-            () = signalled() => Ending::Over(Ok(())),
-            failure = herd.failure_of_only() => {
-                // The failure was reported when it happened.
-                Ending::Over(Err(Error::failure("a connector has stopped", failure).already_told()))
-            }
-            failure = clerk.ended() => Ending::Over(Err(Error::failure("Walferry has stopped", failure))),
-            failure = turn_is_lost(leadership.as_ref()) => {
-                Error::failure("another Walferry process may use Connect's topics now", failure).tell();
-                Ending::TurnLost
-            }
-        };
-        if matches!(ending, Ending::Over(_)) {
-            // While the connectors end, requests are refused instead of waiting.
-            doors.clear();
-        }
-        stop.send_replace(true);
-        // What the connectors go through while they end is not written.
-        let teller = match teller {
-            Some(teller) => teller.stop().await,
-            None => None,
-        };
-        let ending = end_connectors(ending, &herd, leadership.as_ref()).await;
-        let _ = admin.await;
-        if let Some(teller) = teller
-            && matches!(ending, Ending::Over(_))
-        {
-            teller.tell_end().await;
-        }
-        // Give up the turn only after everything is stored, because the next process begins then.
-        drop(leadership);
-        if let Some(exporter) = &self.exporter {
-            exporter.finish(&shown).await;
-        }
-        ending
+        Ok(Work {
+            herd,
+            clerk,
+            teller,
+            served: Served::start(doors, admin.clone()),
+            admin,
+            leadership: storage.leadership,
+        })
     }
 
     /// Prepares the topics, and waits until no other Walferry works on them. Meanwhile the endpoint reports this. `None` if the process is
     /// to end.
     async fn wait_for_turn(&self, doors: &[Door], topics: &ConnectTopics) -> Option<Result<Turn, Failure>> {
-        let stop = watch::Sender::new(false);
         let standby = Standby::new(topics::preparing(topics));
         let settings = RestSettings {
             standby: Some(standby.clone()),
@@ -305,151 +279,68 @@ impl Process<'_> {
             settings,
             ..Admin::read_only(nobody, env!("CARGO_PKG_VERSION"))
         };
-        let doors = match doors.iter().map(Door::try_clone).collect() {
+        let doors = match listen::again(doors) {
             Ok(doors) => doors,
-            Err(error) => return Some(Err(used_twice(&error))),
+            Err(failure) => return Some(Err(failure)),
         };
-        let served = spawn_local(walferry_admin::serve(doors, admin, stopped(stop.subscribe())));
+        let mut served = Served::start(doors, admin);
         let held = tokio::select! {
-            () = signalled() => None,
-            held = hold(topics, &standby) => Some(held),
+            () = asked_to_end(self.is_to_end.subscribe()) => None,
+            held = Turn::wait_for(topics, &standby) => Some(held),
         };
-        stop.send_replace(true);
-        let _ = served.await;
+        served.stop();
+        served.ended().await;
         held
     }
 }
 
-fn used_twice(error: &std::io::Error) -> Failure {
-    let what = format!("the admin endpoint's socket cannot be used twice: {error}");
-    Failure::stop(Kind::AdminAddress, what, "raise the limit of open files (`ulimit -n`)")
+/// The connectors at work, and the endpoint.
+struct Work {
+    herd: Herd,
+    clerk: ClerkTask,
+    teller: Option<TellerTask>,
+    served: Served,
+    admin: Admin,
+    leadership: Option<Leadership>,
 }
 
-/// Asks for the id of the Kafka cluster when it is first needed.
-async fn ask_for_cluster(worker: Worker, servers: String, told: Arc<ClusterId>) {
-    told.wanted().await;
-    loop {
-        let (worker, servers) = (worker.clone(), servers.clone());
-        let found = spawn_blocking(move || cluster_id(&worker, &servers)).await;
-        if let Ok(Some(id)) = found {
-            return told.tell(id);
-        }
-        sleep(CLUSTER_PAUSE).await;
-    }
-}
-
-async fn hold(topics: &ConnectTopics, standby: &Standby) -> Result<Turn, Failure> {
-    topics::prepare(topics, standby).await?;
-    let leadership = Leadership::seek(topics)?;
-    info!(group = topics.group, "waiting for its turn to use Connect's topics");
-    let (mut denied, mut joined) = (leadership.denied(), leadership.joined());
-    let tell = async {
-        loop {
-            let stage = topics::waiting(topics, *joined.borrow_and_update(), denied.borrow_and_update().as_ref());
-            standby.set(stage);
-            // The senders live as long as the leadership.
-            tokio::select! {
-                Ok(()) = denied.changed() => {}
-                Ok(()) = joined.changed() => {}
-                else => pending().await,
+impl Work {
+    /// Waits until something ends it.
+    async fn until_its_end(&mut self, is_to_end: watch::Receiver<bool>) -> Ending {
+        tokio::select! {
+            () = asked_to_end(is_to_end) => Ending::Over(Ok(())),
+            failure = self.herd.failure_of_only() => {
+                // The failure was reported when it happened.
+                Ending::Over(Err(Error::failure("a connector has stopped", failure).already_told()))
+            }
+            failure = self.clerk.ended() => Ending::Over(Err(Error::failure("Walferry has stopped", failure))),
+            failure = turn::is_lost(self.leadership.as_ref()) => {
+                Error::failure("another Walferry process may use Connect's topics now", failure).tell();
+                Ending::TurnLost
             }
         }
-    };
-    tokio::select! {
-        () = topics::wait_for_turn(&leadership) => {}
-        () = tell => {}
     }
-    info!(group = topics.group, "using Connect's topics");
-    standby.set(topics::reading(topics));
-    let topics = leadership.limit(topics);
-    let opened = topics::open(&topics, walferry_admin::is_our_class, standby).await?;
-    Ok(Turn {
-        leadership,
-        topics,
-        opened,
-    })
-}
 
-async fn turn_is_lost(leadership: Option<&Leadership>) -> Failure {
-    match leadership {
-        Some(leadership) => topics::lost(leadership.turn()).await,
-        None => pending().await,
-    }
-    let what = "the brokers and this process have not heard from each other for more than 10 s, so another process may have taken over: \
-                the connectors have stopped at once, and nothing more of them is stored or confirmed";
-    let hint = "nothing has to be done: this process waits until it is its turn again. Check what delayed it, such as Kafka, the network or \
-                an overloaded machine";
-    Failure::stop(Kind::TurnLost, what, hint)
-}
-
-/// Where connectors of the REST API are kept. A process whose connectors come from files can run without it.
-fn shelf(data_dir: &Path, is_worker: bool) -> Result<BookChoice, Error> {
-    match FileBook::open(data_dir) {
-        Ok(mut book) => {
-            let entries = book.entries();
-            let entries = entries.map_err(|failure| Error::failure("Walferry did not start", failure))?;
-            Ok(Ok(OpenBook {
-                book: Box::new(book),
-                entries,
-            }))
+    /// Ends everything in order.
+    async fn end(mut self, ending: Ending, exporter: Option<&Exporter>) -> Ending {
+        self.served.stop();
+        // What the connectors go through while they end is not written.
+        let teller = match self.teller {
+            Some(teller) => teller.stop().await,
+            None => None,
+        };
+        let ending = end_connectors(ending, &self.herd, self.leadership.as_ref()).await;
+        self.served.ended().await;
+        if let Some(teller) = teller
+            && matches!(ending, Ending::Over(_))
+        {
+            teller.tell_end().await;
         }
-        Err(error) if is_worker => Err(Error::failure("Walferry did not start", error.for_good())),
-        Err(error) => Ok(Err(format!("{error} ({})", error.hint()))),
-    }
-}
-
-async fn open_doors(wanted: Vec<Wanted>, settings: &RestSettings) -> Result<Vec<Door>, Error> {
-    let mut doors = Vec::new();
-    for wanted in wanted {
-        let listener = walferry_admin::bind(wanted.address).await.map_err(|error| {
-            let hint = error.hint();
-            Error::new(Kind::AdminAddress, "the admin endpoint did not start").cause(Failure::chain(&error), hint)
-        })?;
-        // Port 0 means any free port.
-        let address = listener.local_addr().unwrap_or(wanted.address);
-        let url = wanted.url(address);
-        match wanted.resources {
-            Resources::OnlyAdmin => {
-                info!(%address, loggers = %format_args!("{url}/admin/loggers"), "admin.listeners are open")
-            }
-            Resources::All | Resources::WithoutAdmin => {
-                info!(%address, page = %format_args!("{url}/ui"), "admin endpoint listens");
-            }
+        // Give up the turn only after everything is stored, because the next process begins then.
+        drop(self.leadership);
+        if let Some(exporter) = exporter {
+            exporter.finish(&self.admin).await;
         }
-        let asks_who = settings.doors.are_closed() || wanted.tls.as_ref().is_some_and(Tls::asks_for_certificates);
-        if !address.ip().to_canonical().is_loopback() && !asks_who {
-            warn!(
-                %address,
-                hint = "listen on 127.0.0.1, add users with walferry.rest.users.file, set ssl.client.auth=required, or restrict access \
-                        with a firewall or a proxy with a login",
-                "the admin endpoint has no login and may be reachable from other machines: they can see names of topics, tables and \
-                 slots, and can create, change, pause, stop and remove connectors"
-            );
-        }
-        doors.push(Door {
-            listener,
-            tls: wanted.tls,
-            resources: wanted.resources,
-        });
+        ending
     }
-    Ok(doors)
-}
-
-pub(crate) async fn signalled() {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return pending().await;
-    };
-    let name = tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    };
-    info!(
-        signal = name,
-        "stopping: delivering, storing and confirming what is in flight"
-    );
-}
-
-async fn stopped(mut stop: watch::Receiver<bool>) {
-    let _ = stop.wait_for(|stop| *stop).await;
 }

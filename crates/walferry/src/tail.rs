@@ -36,8 +36,7 @@ use crate::{
     cli::{ConnectorArgs, TailArgs},
     error::Error,
     load::{Loaded, load},
-    process,
-    run::signalled,
+    process::{self, signalled},
     show::{reason, text},
 };
 
@@ -230,8 +229,8 @@ impl Screen {
         }
         shown.records += 1;
         let mut lines = match record.origin.table {
-            "" => format!("no table  {}\n", record.origin.lsn),
-            table => format!("{}  {}\n", text::clean(table), record.origin.lsn),
+            "" => format!("no table  {}\n", record.origin.position),
+            table => format!("{}  {}\n", text::clean(table), record.origin.position),
         };
         // Further lines of a part are below its first line.
         let mut part = |name: &str, text: &str| {

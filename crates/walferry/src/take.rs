@@ -212,17 +212,7 @@ impl Taking<'_> {
             ));
         }
         let (connector, findings) = load_configuration(self.name, &configuration, &self.configuration.worker);
-        for warning in findings.warnings() {
-            let (code, hint) = (warning.code(), warning.hint.as_deref());
-            warn!(
-                connector = self.name,
-                property = warning.place,
-                code,
-                hint,
-                "{}",
-                warning.sentence()
-            );
-        }
+        crate::load::log(self.name, &findings);
         match connector {
             Some(checked) if !findings.has_problems() => Ok((configuration, checked.connector)),
             _ => Err(Error::new(

@@ -1,7 +1,7 @@
 //! `cargo xtask arrows`: who may depend on whom, checked on what Cargo says.
 //!
 //! Arrows point down the rows below and never along one; pure crates must not even reach a crate
-//! that does input or output, nor call the parts of `std` that do.
+//! that does input or output, nor call the parts of `std` that do. A folder may have a rule of its own.
 
 use crate::{Outcome, shell};
 use serde_json::Value;
@@ -99,6 +99,33 @@ const IMPURE_CALLS: &[&str] = &[
     "Instant::now",
 ];
 
+/// A folder whose files must not name certain things.
+struct Ban {
+    folder: &'static str,
+    words: &'static [&'static str],
+    why: &'static str,
+}
+
+/// Delivery serves any source. What is Postgres' is in `account/` beside it.
+const BANS: [Ban; 1] = [Ban {
+    folder: "crates/walferry-engine/src/delivery",
+    words: &[
+        "Lsn",
+        "walferry_pgoutput",
+        "walferry_postgres",
+        "walferry_event",
+        "walferry_snapshot",
+        "crate::account",
+        "crate::gap",
+        "crate::history",
+        "crate::message_type",
+        "crate::position",
+        "crate::published",
+        "crate::source",
+    ],
+    why: "delivery knows no source",
+}];
+
 pub(crate) fn run() -> Outcome {
     let metadata = shell::output(&mut shell::cargo([
         "metadata",
@@ -112,6 +139,9 @@ pub(crate) fn run() -> Outcome {
         if let Some(ours) = graph.ours.get(&format!("walferry-{name}")) {
             problems.extend(impure_calls(&ours.folder.join("src"))?);
         }
+    }
+    for ban in &BANS {
+        problems.extend(banned_words(ban)?);
     }
     if problems.is_empty() {
         println!("arrows: {} crates keep the rules", graph.ours.len());
@@ -221,18 +251,56 @@ fn problems(graph: &Graph) -> Vec<String> {
 /// Lines above a file's tests that name an impure part of `std`.
 fn impure_calls(folder: &Path) -> Outcome<Vec<String>> {
     let mut problems = Vec::new();
+    each_source(folder, &mut |path, source| {
+        let lines = impure_lines(source);
+        problems.extend(lines.map(|(line, call)| format!("{path}:{line} is in a pure crate but uses {call}")));
+    })?;
+    Ok(problems)
+}
+
+/// Lines of a folder, tests and comments included, with a word that it must not name.
+fn banned_words(ban: &Ban) -> Outcome<Vec<String>> {
+    let mut problems = Vec::new();
+    each_source(&shell::root().join(ban.folder), &mut |path, source| {
+        let lines = banned_lines(source, ban.words);
+        problems.extend(lines.map(|(line, word)| format!("{path}:{line} names {word}, but {}", ban.why)));
+    })?;
+    Ok(problems)
+}
+
+/// Shows the path and the text of each Rust file in a folder.
+fn each_source(folder: &Path, look: &mut impl FnMut(&str, &str)) -> Outcome {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            problems.extend(impure_calls(&path)?);
+            each_source(&path, look)?;
         } else if path.extension().is_some_and(|end| end == "rs") {
-            problems.extend(impure_lines(&fs::read_to_string(&path)?).map(|(line, call)| {
-                let path = path.strip_prefix(shell::root()).unwrap_or(&path);
-                format!("{}:{line} is in a pure crate but uses {call}", path.display())
-            }));
+            let shown = path.strip_prefix(shell::root()).unwrap_or(&path);
+            look(&shown.display().to_string(), &fs::read_to_string(&path)?);
         }
     }
-    Ok(problems)
+    Ok(())
+}
+
+fn banned_lines<'a>(source: &'a str, words: &'a [&str]) -> impl Iterator<Item = (usize, &'a str)> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let names = move |line: &str, word: &str| {
+        line.match_indices(word)
+            .any(|(at, _)| !line[..at].ends_with(is_part) && !line[at + word.len()..].starts_with(is_part))
+    };
+    // A list such as `use crate::{position::Position}` names a module without the crate.
+    let inner = move |line: &str, word: &str| {
+        let module = word.strip_prefix("crate::");
+        module.is_some_and(|module| {
+            line.trim_start()
+                .strip_prefix(module)
+                .is_some_and(|rest| rest.starts_with("::"))
+        })
+    };
+    source.lines().enumerate().filter_map(move |(index, line)| {
+        let word = words.iter().find(|word| names(line, word) || inner(line, word))?;
+        Some((index + 1, *word))
+    })
 }
 
 fn impure_lines(source: &str) -> impl Iterator<Item = (usize, &'static str)> {
@@ -311,6 +379,22 @@ mod tests {
             &[("walferry-record", "x"), ("x", "tokio")],
         );
         assert_eq!(problems(&graph), ["walferry-record is pure but reaches x → tokio"]);
+    }
+
+    #[test]
+    fn a_banned_word_is_found_as_a_whole_word_wherever_it_is() {
+        let words = ["Lsn", "crate::position", "crate::account"];
+        let source = "\
+            use walferry_pgoutput::Lsn;\n\
+            struct LsnText;\n\
+            // an Lsn\n\
+            use crate::{\n    position::Position,\n    delivery::account::Account,\n};\n\
+            use crate::position::Position;\n";
+        let found: Vec<_> = banned_lines(source, &words).collect();
+        assert_eq!(
+            found,
+            [(1, "Lsn"), (3, "Lsn"), (5, "crate::position"), (8, "crate::position")]
+        );
     }
 
     #[test]

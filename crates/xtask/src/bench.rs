@@ -51,7 +51,11 @@ fn beside_debezium(rows: u64) -> Outcome {
 }
 
 /// The benchmarks that can be counted (`counted` in `benches/` of `walferry-transform`): package and name.
-const COUNTED: [(&str, &str); 2] = [("walferry-engine", "path"), ("walferry-transform", "transforms")];
+const COUNTED: [(&str, &str); 3] = [
+    ("walferry-engine", "path"),
+    ("walferry-engine", "progress"),
+    ("walferry-transform", "transforms"),
+];
 
 /// Two runs of different lengths. Their difference has nothing of the start, and of what is planned for the first row.
 const ROWS: [u64; 2] = [20, 220];

@@ -19,16 +19,16 @@ pub(crate) fn run() -> Outcome {
     for page in pages("docs")? {
         let mut text = fs::read_to_string(shell::root().join(&page))?;
         if page == SUMMARY {
-            text = with_classes(&text)?;
+            text = summary(&text)?;
         }
         write(
             &page,
-            &escaped(&with_links(&told(&text), Path::new(&page), &repository)),
+            &escaped(&with_links(&told(&text), Path::new(&page), &repository, is_on_site)),
         )?;
     }
     write(
         "docs/CHANGELOG.md",
-        &with_links(&changelog()?, Path::new("docs/CHANGELOG.md"), &repository),
+        &with_links(&changelog("")?, Path::new("docs/CHANGELOG.md"), &repository, is_on_site),
     )?;
     let images = source.join("images");
     fs::create_dir_all(&images)?;
@@ -45,8 +45,9 @@ pub(crate) fn run() -> Outcome {
     Ok(())
 }
 
-/// The summary with the pages of transforms, predicates and converters, which `cargo xtask docs` writes: one for each class.
-fn with_classes(summary: &str) -> Outcome<String> {
+/// The summary with the pages of transforms, predicates and converters, which `cargo xtask docs` writes: one for each class. The
+/// changelog, which is only on the site, is its last page.
+fn summary(summary: &str) -> Outcome<String> {
     let mut out = String::new();
     for line in summary.lines() {
         out.push_str(&format!("{line}\n"));
@@ -58,6 +59,7 @@ fn with_classes(summary: &str) -> Outcome<String> {
             }
         }
     }
+    out.push_str("- [Changelog](CHANGELOG.md)\n");
     Ok(out)
 }
 
@@ -142,15 +144,40 @@ fn target(page: &Path, link: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Links out of docs/, and to fragments, lead to the repository.
-fn with_links(text: &str, page: &Path, repository: &str) -> String {
+/// Whether a file is a page of the site: not one outside of docs/, and not a fragment.
+fn is_on_site(path: &Path) -> bool {
+    let is_page = path.starts_with("docs") && path.extension().is_some_and(|extension| extension == "md");
+    is_page && !path.starts_with("docs/changes") && !path.starts_with("docs/examples")
+}
+
+/// The pages below a folder that has a part of the tree: links to what is not in this folder lead to the repository.
+pub(crate) fn link_to_repository(top: &Path) -> Outcome {
+    let repository = repository()?;
+    let mut folders = vec![top.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let file = entry?.path();
+            if file.is_dir() {
+                folders.push(file);
+            } else if file.extension().is_some_and(|extension| extension == "md") {
+                let text = fs::read_to_string(&file)?;
+                let linked = with_links(&text, file.strip_prefix(top)?, &repository, |path| {
+                    top.join(path).exists()
+                });
+                fs::write(&file, linked)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Links to what is not there lead to the repository.
+fn with_links(text: &str, page: &Path, repository: &str, is_there: impl Fn(&Path) -> bool) -> String {
     let mut out = String::new();
     let mut from = 0;
     for (at, link) in links(text) {
         let Some(path) = target(page, link) else { continue };
-        let is_page = path.starts_with("docs") && path.extension().is_some_and(|extension| extension == "md");
-        let has_page = is_page && !path.starts_with("docs/changes") && !path.starts_with("docs/examples");
-        if !has_page {
+        if !is_there(&path) {
             let kind = if shell::root().join(&path).is_dir() {
                 "tree"
             } else {
@@ -210,8 +237,8 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// All fragments under docs/changes, as one page.
-pub(crate) fn changelog() -> Outcome<String> {
+/// All fragments under docs/changes, as one page. `docs` leads from this page to docs/: `""` or `"docs/"`.
+pub(crate) fn changelog(docs: &str) -> Outcome<String> {
     let mut text = String::from("# Changelog\n\n## Not released yet\n");
     for (kind, title) in [
         ("added", "Added"),
@@ -230,8 +257,8 @@ pub(crate) fn changelog() -> Outcome<String> {
         }
         text.push_str(&format!("\n### {title}\n\n"));
         for file in files {
-            // A fragment stands one folder deeper than the changelog.
-            let fragment = fs::read_to_string(&file)?.replace("](../", "](");
+            // A fragment stands in a folder of docs/.
+            let fragment = fs::read_to_string(&file)?.replace("](../", &format!("]({docs}"));
             let mut lines = fragment.trim().lines();
             text.push_str(&format!("- {}\n", lines.next().unwrap_or_default()));
             for line in lines {
@@ -281,7 +308,7 @@ mod tests {
 
     #[test]
     fn each_page_is_in_the_summary_once() {
-        let summary = with_classes(&read(SUMMARY)).expect("the pages can be listed");
+        let summary = summary(&read(SUMMARY)).expect("the pages can be listed");
         let listed: Vec<&str> = links(&summary).into_iter().map(|(_, link)| link).collect();
         for page in pages("docs").expect("the pages can be listed") {
             let link = page.trim_start_matches("docs/");
@@ -331,9 +358,40 @@ mod tests {
     fn links_out_of_the_documents_lead_to_the_repository() {
         let text = "[a](../../config/x.json) [b](b.md#c) [d](https://d)\n```\n[e](../../f)\n```\n";
         assert_eq!(
-            with_links(text, Path::new("docs/how-to/p.md"), "https://r"),
+            with_links(text, Path::new("docs/how-to/p.md"), "https://r", is_on_site),
             "[a](https://r/blob/main/config/x.json) [b](b.md#c) [d](https://d)\n```\n[e](../../f)\n```\n"
         );
+    }
+
+    #[test]
+    fn pages_of_an_archive_link_to_the_repository_for_what_is_not_in_it() {
+        let folder = shell::root().join(format!("target/archive-links-{}", std::process::id()));
+        let write = |name: &str, text: &str| {
+            let file = folder.join(name);
+            fs::create_dir_all(file.parent().expect("it is in a folder")).expect("the folder can be written");
+            fs::write(file, text).expect("the file can be written");
+        };
+        write("config/x.json", "{}");
+        write(
+            "docs/ARCHITECTURE.md",
+            "[a](../crates/x.rs) [b](../config/x.json) [c](how-to/p.md#d) [e](#f)\n",
+        );
+        write(
+            "docs/how-to/p.md",
+            "[g](../../docker/compose.yaml) [h](../ARCHITECTURE.md)\n",
+        );
+        link_to_repository(&folder).expect("the pages can be written");
+        let repository = repository().expect("Cargo.toml names it");
+        let read = |name: &str| fs::read_to_string(folder.join(name)).expect("the page is there");
+        assert_eq!(
+            read("docs/ARCHITECTURE.md"),
+            format!("[a]({repository}/blob/main/crates/x.rs) [b](../config/x.json) [c](how-to/p.md#d) [e](#f)\n")
+        );
+        assert_eq!(
+            read("docs/how-to/p.md"),
+            format!("[g]({repository}/blob/main/docker/compose.yaml) [h](../ARCHITECTURE.md)\n")
+        );
+        fs::remove_dir_all(folder).expect("the folder can be removed");
     }
 
     #[test]
@@ -372,7 +430,7 @@ mod tests {
 
     #[test]
     fn the_changelog_has_each_fragment() {
-        let changelog = changelog().expect("the fragments can be read");
+        let changelog = changelog("").expect("the fragments can be read");
         let entries = changelog.lines().filter(|line| line.starts_with("- ")).count();
         let fragments = fs::read_dir(shell::root().join("docs/changes"))
             .expect("the folder is there")

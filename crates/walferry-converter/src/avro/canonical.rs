@@ -46,6 +46,8 @@ enum Type<'a> {
     Primitive(&'a str),
     /// A type that was declared before, as its number in the order of declarations.
     Reference(usize),
+    /// A type of another schema that this one refers to, by full name.
+    Elsewhere(String),
     Union(&'a [Json]),
     Array(&'a Json),
     Map(&'a Json),
@@ -65,7 +67,7 @@ fn read<'a>(names: &Names, json: &'a Json) -> Type<'a> {
         Json::String(word) if is_primitive(word) => Type::Primitive(word),
         Json::String(name) => match names.met.get(&names.full(name, None)).or_else(|| names.met.get(name)) {
             Some(&number) => Type::Reference(number),
-            None => Type::Unknown,
+            None => Type::Elsewhere(names.full(name, None)),
         },
         Json::Array(branches) => Type::Union(branches),
         Json::Object(_) => {
@@ -116,6 +118,7 @@ fn compare(a: &mut Names, b: &mut Names, ours: &Json, theirs: &Json, path: &str)
         }
         (Type::Primitive(x), Type::Primitive(y)) if x == y => Ok(()),
         (Type::Reference(x), Type::Reference(y)) if x == y => Ok(()),
+        (Type::Elsewhere(x), Type::Elsewhere(y)) if x == y => Ok(()),
         _ => Err(place(format!(
             "the record has {}, the registered schema {}",
             short(ours),
@@ -194,6 +197,23 @@ mod tests {
             {"name":"q","type":["null",{"type":"geo.P"}],"default":null}]}"#;
         assert_eq!(same_bytes(OURS, theirs), Ok(()));
         assert_eq!(same_bytes(OURS, OURS), Ok(()));
+    }
+
+    #[test]
+    fn types_of_other_schemas_are_compared_by_their_full_names() {
+        let with = |layout: &str, part: &str| {
+            format!(
+                r#"{{"type":"record",{layout}"name":"E","namespace":"a.b","fields":[{{"name":"before","type":["null","{part}"]}},{{"name":"after","type":["null","{part}"]}}]}}"#
+            )
+        };
+        assert_eq!(
+            same_bytes(&with("", "a.b.Value"), &with(r#""doc":"","#, "Value")),
+            Ok(())
+        );
+        assert_eq!(
+            same_bytes(&with("", "a.b.Value"), &with("", "a.c.Value")).unwrap_err(),
+            "field before: the record has a.b.Value, the registered schema a.c.Value"
+        );
     }
 
     #[test]

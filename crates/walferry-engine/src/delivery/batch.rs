@@ -1,40 +1,39 @@
 //! Encoded records on their way from the pipeline to the sink.
 
-use std::{collections::VecDeque, ops::Range, sync::Arc};
+use std::{collections::VecDeque, ops::Range};
 
 use walferry_diagnosis::Diagnosis;
-use walferry_event::reselect::{RowLookup, RowReading};
-use walferry_pgoutput::Lsn;
 use walferry_record::{Need, Record, Wait};
 use walferry_transform::TransactionPlace;
 
 use crate::{
     delivery::{
-        progress::{Progress, StreamStep},
+        contract::OffsetAccount,
+        ledger::{Entry, EntryOf, PartOf},
+        progress::Progress,
         sink::{Outgoing, RecordOrigin, Sink},
     },
     failure::Failure,
-    message_type::MessageType,
-    position::Position,
     stage::Stage,
     status::Status,
 };
 
-/// Encoded records and, between them, progress steps, in stream order. All bytes lie in one reused buffer.
-#[derive(Debug, Default)]
-pub struct Batch {
+/// Encoded records and, between them, marks, in stream order. All bytes lie in one reused buffer.
+#[derive(Debug)]
+pub struct Batch<A: OffsetAccount> {
     pub(crate) bytes: Vec<u8>,
-    records: Vec<BatchEntry>,
+    records: Vec<BatchEntry<A::Position>>,
     headers: Vec<HeaderPlaces>,
-    steps: Vec<StreamStep>,
+    /// What the ledger gets: an entry for each record, and the marks between them.
+    entries: Vec<EntryOf<A>>,
     /// Records that could not be encoded yet, in order. Nothing behind the first of them is delivered before it.
-    held: VecDeque<HeldRecord>,
+    held: VecDeque<HeldRecord<A>>,
 }
 
 /// A record that waits for something. It has its place in the order; its bytes follow later.
 #[derive(Debug)]
-pub(crate) struct HeldRecord {
-    pub(crate) place: Reservation,
+pub(crate) struct HeldRecord<A: OffsetAccount> {
+    pub(crate) place: Reservation<A::Change>,
     pub(crate) record: Record<'static>,
     /// Index of the transform at which the record continues. `None`: all transforms have run, only the bytes are
     /// missing.
@@ -46,32 +45,24 @@ pub(crate) struct HeldRecord {
     pub(crate) in_transaction: Option<TransactionPlace>,
     /// Why it goes to the dead-letter topic, where it does.
     pub(crate) aside: Option<Diagnosis>,
-    /// What it gets from the database before it goes on.
-    pub(crate) rows: Vec<PendingRow>,
-}
-
-/// Columns of a row that are being read.
-#[derive(Debug)]
-pub(crate) struct PendingRow {
-    pub(crate) lookup: RowLookup,
-    pub(crate) reading: Arc<RowReading>,
+    /// What it gets from the source before it goes on.
+    pub(crate) rows: Vec<A::PendingRow>,
 }
 
 /// The place that a waiting record keeps in the batch, and the change that it comes from.
 #[derive(Debug)]
-pub(crate) struct Reservation {
+pub(crate) struct Reservation<C> {
     /// Index into the batch's records.
     index: usize,
     pub(crate) table: String,
-    pub(crate) position: Position,
-    pub(crate) message: MessageType,
+    pub(crate) change: C,
 }
 
 /// Name and value of a header. `None` is a null value.
 type HeaderPlaces = (Range<usize>, Option<Range<usize>>);
 
 #[derive(Debug)]
-struct BatchEntry {
+struct BatchEntry<P> {
     topic: Range<usize>,
     table: Range<usize>,
     key: Option<Range<usize>>,
@@ -79,7 +70,7 @@ struct BatchEntry {
     headers: Range<usize>,
     partition: Option<i32>,
     timestamp_ms: Option<i64>,
-    lsn: Lsn,
+    position: P,
     /// Nothing is sent for this record. It counts as delivered.
     is_void: bool,
 }
@@ -102,14 +93,26 @@ pub(crate) struct Checkpoint {
     headers: usize,
 }
 
-impl Batch {
+impl<A: OffsetAccount> Default for Batch<A> {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            records: Vec::new(),
+            headers: Vec::new(),
+            entries: Vec::new(),
+            held: VecDeque::new(),
+        }
+    }
+}
+
+impl<A: OffsetAccount> Batch<A> {
     /// Size of the records in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
-    /// Whether the batch has neither records nor steps.
+    /// Whether the batch has neither records nor marks.
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
+        self.entries.is_empty()
     }
 
     /// Number of records.
@@ -117,9 +120,14 @@ impl Batch {
         self.records.len()
     }
 
-    /// Adds a step that is not a record.
-    pub(crate) fn step(&mut self, step: StreamStep) {
-        self.steps.push(step);
+    /// Adds a mark behind all records so far.
+    pub(crate) fn step(&mut self, mark: A::Mark) {
+        self.entries.push(Entry::Mark(mark));
+    }
+
+    /// Adds one count to the tally behind all records so far.
+    pub(crate) fn count(&mut self, part: PartOf<A>) {
+        self.entries.push(Entry::Count(part));
     }
 
     /// Copies text into the buffer and returns its range.
@@ -149,7 +157,7 @@ impl Batch {
     }
 
     /// Completes the record whose bytes and headers were written since `mark`.
-    pub(crate) fn record(&mut self, mark: Checkpoint, parts: Parts, position: Position, message: MessageType) {
+    pub(crate) fn record(&mut self, mark: Checkpoint, parts: Parts, change: A::Change) {
         let Parts {
             topic,
             table,
@@ -168,12 +176,11 @@ impl Batch {
             headers,
             partition,
             timestamp_ms,
-            lsn: position.lsn,
+            position: A::place(&change),
             is_void: false,
         });
-        self.steps.push(StreamStep::Record {
-            position,
-            message,
+        self.entries.push(Entry::Record {
+            change,
             last: false,
             bytes,
         });
@@ -183,15 +190,13 @@ impl Batch {
     pub(crate) fn hold(
         &mut self,
         table: &str,
-        position: Position,
-        message: MessageType,
-        held: impl FnOnce(Reservation) -> HeldRecord,
+        change: A::Change,
+        held: impl FnOnce(Reservation<A::Change>) -> HeldRecord<A>,
     ) {
         let place = Reservation {
             index: self.records.len(),
             table: table.to_owned(),
-            position,
-            message,
+            change,
         };
         let parts = Parts {
             topic: 0..0,
@@ -201,7 +206,7 @@ impl Batch {
             partition: None,
             timestamp_ms: None,
         };
-        self.record(self.mark(), parts, position, message);
+        self.record(self.mark(), parts, change);
         self.held.push_back(held(place));
     }
 
@@ -219,22 +224,22 @@ impl Batch {
     /// Whether another record may wait behind those that wait already. True only if all wait for rows: more rows at
     /// once cost fewer round trips.
     pub(crate) fn may_hold_more(&self) -> bool {
-        let is_row = |held: &HeldRecord| matches!(held.wait.need(), Need::Row { .. });
+        let is_row = |held: &HeldRecord<A>| matches!(held.wait.need(), Need::Row { .. });
         self.held.len() < MOST_HELD && self.held.iter().all(is_row)
     }
 
     /// Takes the first record that waits, to try it again.
-    pub(crate) fn take_held(&mut self) -> Option<HeldRecord> {
+    pub(crate) fn take_held(&mut self) -> Option<HeldRecord<A>> {
         self.held.pop_front()
     }
 
     /// Puts the record back in front: it still waits.
-    pub(crate) fn hold_again(&mut self, held: HeldRecord) {
+    pub(crate) fn hold_again(&mut self, held: HeldRecord<A>) {
         self.held.push_front(held);
     }
 
     /// Fills the place of a waiting record with what was written since `mark`. `None`: nothing is sent in its place.
-    pub(crate) fn fill(&mut self, place: &Reservation, mark: Checkpoint, parts: Option<Parts>) {
+    pub(crate) fn fill(&mut self, place: &Reservation<A::Change>, mark: Checkpoint, parts: Option<Parts>) {
         let (headers, size) = (mark.headers..self.headers.len(), self.bytes.len() - mark.bytes);
         let entry = &mut self.records[place.index];
         match parts {
@@ -248,13 +253,13 @@ impl Batch {
                     headers,
                     partition: parts.partition,
                     timestamp_ms: parts.timestamp_ms,
-                    lsn: entry.lsn,
+                    position: entry.position,
                     is_void: false,
                 };
             }
         }
-        let mut records = self.steps.iter_mut().filter_map(|step| match step {
-            StreamStep::Record { bytes, .. } => Some(bytes),
+        let mut records = self.entries.iter_mut().filter_map(|entry| match entry {
+            Entry::Record { bytes, .. } => Some(bytes),
             _ => None,
         });
         if let Some(bytes) = records.nth(place.index) {
@@ -266,21 +271,21 @@ impl Batch {
     /// last record.
     pub(crate) fn end_change(&mut self, records_before: usize) {
         if self.records.len() > records_before
-            && let Some(StreamStep::Record { last, .. }) = self.steps.last_mut()
+            && let Some(Entry::Record { last, .. }) = self.entries.last_mut()
         {
             *last = true;
         }
     }
 
-    /// Gives all records and steps before the first waiting record to the sink and to progress, in order. If no record
+    /// Gives all records and marks before the first waiting record to the sink and to progress, in order. If no record
     /// waits, the batch is empty afterwards.
     ///
     /// # Errors
     /// The producer cannot take a record.
-    pub fn deliver(&mut self, sink: &mut impl Sink, progress: &Progress, status: &Status) -> Result<(), Failure> {
+    pub fn deliver(&mut self, sink: &mut impl Sink, progress: &Progress<A>, status: &Status) -> Result<(), Failure> {
         let ready = self.held.front().map_or(self.records.len(), |held| held.place.index);
-        let steps = self.steps_before(ready);
-        let first = progress.push(self.steps.drain(..steps));
+        let entries = self.entries_before(ready);
+        let first = progress.push(self.entries.drain(..entries));
         let mut headers = Vec::new();
         let mut tally = Tally::default();
         for (sequence, record) in (first..).zip(&self.records[..ready]) {
@@ -304,7 +309,7 @@ impl Batch {
                 headers: &headers,
                 origin: RecordOrigin {
                     table: self.str(&record.table),
-                    lsn: record.lsn,
+                    position: &record.position,
                 },
             };
             if let Err(failure) = sink.send(&outgoing, sequence) {
@@ -338,17 +343,17 @@ impl Batch {
         self.bytes.shrink_to(KEPT_BYTES);
     }
 
-    /// Number of steps before the record at this index. If no record waits, all steps.
-    fn steps_before(&self, record: usize) -> usize {
+    /// Number of entries before the record at this index. If no record waits, all entries.
+    fn entries_before(&self, record: usize) -> usize {
         if !self.is_held() {
-            return self.steps.len();
+            return self.entries.len();
         }
         let mut records = self
-            .steps
+            .entries
             .iter()
             .enumerate()
-            .filter(|(_, step)| matches!(step, StreamStep::Record { .. }));
-        records.nth(record).map_or(self.steps.len(), |(index, _)| index)
+            .filter(|(_, entry)| matches!(entry, Entry::Record { .. }));
+        records.nth(record).map_or(self.entries.len(), |(index, _)| index)
     }
 
     fn slice(&self, range: &Range<usize>) -> &[u8] {
@@ -434,7 +439,9 @@ mod tests {
     use walferry_record::{Need, Record, Typed, Wait};
 
     use super::*;
-    use crate::delivery::store::StoredOffset;
+    use crate::delivery::numbers::Numbers;
+
+    type Batch = super::Batch<Numbers>;
 
     /// Keeps each record's topic and sequence.
     #[derive(Default)]
@@ -450,7 +457,7 @@ mod tests {
     fn sent(batch: &mut Batch, topic: &str) {
         let mark = batch.mark();
         let parts = parts(batch, topic);
-        batch.record(mark, parts, Position::default(), MessageType::Insert);
+        batch.record(mark, parts, 0);
     }
 
     fn parts(batch: &mut Batch, topic: &str) -> Parts {
@@ -476,17 +483,15 @@ mod tests {
         let wait = Wait::new(Need::SchemaId {
             subject: topic.to_owned(),
         });
-        batch.hold("public.t", Position::default(), MessageType::Insert, |place| {
-            HeldRecord {
-                place,
-                record,
-                step: None,
-                stage: Stage::ValueConverter,
-                wait,
-                in_transaction: None,
-                aside: None,
-                rows: Vec::new(),
-            }
+        batch.hold("public.t", 0, |place| HeldRecord {
+            place,
+            record,
+            step: None,
+            stage: Stage::ValueConverter,
+            wait,
+            in_transaction: None,
+            aside: None,
+            rows: Vec::new(),
         });
     }
 
@@ -501,7 +506,7 @@ mod tests {
     #[test]
     fn what_lies_before_a_record_that_waits_is_delivered_and_nothing_behind_it() {
         let (mut batch, mut sink) = (Batch::default(), Kept::default());
-        let (progress, status) = (Progress::new(StoredOffset::default(), 1 << 20), Status::default());
+        let (progress, status) = (Progress::new(0, 1 << 20), Status::default());
         sent(&mut batch, "a");
         held(&mut batch, "b");
         sent(&mut batch, "c");

@@ -1,54 +1,58 @@
 //! Stores the offset of delivered records soon after their delivery, and lets stored positions be confirmed.
 
-use std::{
-    future::pending,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{future::pending, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior, sleep_until},
 };
 use tracing::{info, warn};
-use walferry_pgoutput::Lsn;
 
 use crate::{
     backoff::Backoff,
     delivery::{
-        progress::{Progress, Stored, Unstored},
-        store::{OffsetStore, StoredOffset},
+        contract::{OffsetAccount, Unstored},
+        progress::{Progress, Stored},
+        store::Store,
     },
     failure::{Disposition, Failure},
-    history::Gate,
-    published::Published,
     status::Status,
 };
 
 /// How often the gauges of records under way are updated.
 const GAUGES: Duration = Duration::from_millis(500);
 
-/// Is told when offsets are delivered and stored. The connector's life implements it.
+/// What the keeper asks about the source, and whom it tells. The connector's life implements it.
 pub(crate) trait Listener {
+    /// The source's account.
+    type Account: OffsetAccount;
+
+    /// Updates the gauges of the source.
+    fn show(&self);
+    /// Adds to an offset what is known beside the stream. This must not move it.
+    fn complete(&self, offset: &mut OffsetOf<Self>);
     /// This offset has been delivered, and `chunks` more chunks of a snapshot.
-    fn delivered(&self, offset: &StoredOffset, chunks: u64);
-    /// An offset is durable. `tells_of_slot` is false for an offset that says only that a snapshot has begun. Returns
-    /// whether the reported gap turned out to be none, so that its file must be removed.
-    fn stored(&self, stored: Stored, tells_of_slot: bool) -> bool;
+    fn delivered(&self, offset: &OffsetOf<Self>, chunks: u64);
+    /// An offset is durable. `tells_of_source` is false for an offset that says only that a snapshot has begun. Returns
+    /// whether a question to a person is settled with it, so that it must be removed from the store.
+    fn stored(&self, stored: StoredOf<Self>, tells_of_source: bool) -> bool;
+    /// Whether the server of this connection is known to be the one that was read before. Nothing is confirmed earlier.
+    fn is_proven(&self, connection: u64) -> bool;
+    /// The source may be told of this position.
+    fn confirmed(&self, position: PositionOf<Self>);
 }
 
-pub(crate) struct Keeper<'a, L> {
-    pub(crate) progress: &'a Progress,
+type OffsetOf<L> = <<L as Listener>::Account as OffsetAccount>::Offset;
+type PositionOf<L> = <<L as Listener>::Account as OffsetAccount>::Position;
+type StoredOf<L> = Stored<PositionOf<L>>;
+
+pub(crate) struct Keeper<'a, L: Listener> {
+    pub(crate) progress: &'a Progress<L::Account>,
     pub(crate) status: &'a Status,
     /// The last stored offset. A new connection continues from it.
-    pub(crate) stored: &'a watch::Sender<Option<Stored>>,
+    pub(crate) stored: &'a watch::Sender<Option<StoredOf<L>>>,
     /// The position that the server is told. `None` if somebody else moves the slot.
-    pub(crate) confirmable: Option<&'a watch::Sender<Option<Stored>>>,
-    pub(crate) server_end: &'a watch::Sender<Lsn>,
-    /// Closed until the server is known to be the one that was read before.
-    pub(crate) gate: &'a Gate,
-    /// The publication as it was when last looked at.
-    pub(crate) published: &'a watch::Sender<Option<Arc<Published>>>,
+    pub(crate) confirmable: Option<&'a watch::Sender<Option<StoredOf<L>>>>,
     pub(crate) listener: L,
     /// `errors.max.retries`.
     pub(crate) max_retries: Option<u32>,
@@ -113,7 +117,7 @@ impl<L: Listener> Keeper<'_, L> {
     /// interrupted: two at once could leave the older offset in the store. Idles while there is nothing to store.
     pub(crate) async fn keep(
         &self,
-        store: &mut impl OffsetStore,
+        store: &mut impl Store<OffsetOf<L>>,
         interval: Duration,
         mut over: watch::Receiver<bool>,
     ) -> Result<(), Failure> {
@@ -155,7 +159,7 @@ impl<L: Listener> Keeper<'_, L> {
         let (records, bytes) = self.progress.in_flight();
         counters.in_flight_records.store(records as u64, Relaxed);
         counters.in_flight_bytes.store(bytes as u64, Relaxed);
-        counters.server_lsn.store((*self.server_end.borrow()).into(), Relaxed);
+        self.listener.show();
         let waiting = self.progress.waiting();
         counters
             .unacknowledged_since_us
@@ -167,7 +171,7 @@ impl<L: Listener> Keeper<'_, L> {
 
     /// Stores the offset of delivered records when a write is due. A failed write is tried again, since a full disk may
     /// have room later. Delivery continues meanwhile, and the next write that succeeds stores all of it.
-    async fn try_to_save(&self, store: &mut impl OffsetStore, tries: &mut Tries) -> Result<(), Failure> {
+    async fn try_to_save(&self, store: &mut impl Store<OffsetOf<L>>, tries: &mut Tries) -> Result<(), Failure> {
         let Err(failure) = self.save(store).await else {
             tries.backoff.reset();
             return Ok(());
@@ -186,25 +190,15 @@ impl<L: Listener> Keeper<'_, L> {
     }
 
     /// Stores the offset of delivered records and lets it be confirmed.
-    pub(crate) async fn save(&self, store: &mut impl OffsetStore) -> Result<(), Failure> {
-        let counters = &self.status.counters;
-        self.progress.publication(self.published.borrow().clone());
-        let Some(delivered) = self.progress.delivered() else {
+    pub(crate) async fn save(&self, store: &mut impl Store<OffsetOf<L>>) -> Result<(), Failure> {
+        let Some(mut delivered) = self.progress.delivered() else {
             self.confirm();
             return Ok(());
         };
-        let delivered = delivered.heard(*self.server_end.borrow());
-        let chunks = self.progress.chunks();
-        self.listener.delivered(delivered.offset(), chunks);
-        let offset = &delivered.offset().connect;
-        self.status.parts_delivered(chunks);
-        counters
-            .delivered_lsn
-            .fetch_max(offset.lsn_proc.unwrap_or_default(), Relaxed);
-        counters
-            .delivered_commit_us
-            .fetch_max(offset.ts_usec.unwrap_or_default(), Relaxed);
-        let (tells_of_slot, signals) = (!delivered.offset().is_beginning(), delivered.signals());
+        delivered.complete(|offset| self.listener.complete(offset));
+        self.listener.delivered(delivered.offset(), self.progress.chunks());
+        let tells_of_source = !L::Account::is_beginning(delivered.offset());
+        let signals = delivered.signals();
         let stored = delivered.save(store).await.inspect_err(|failure| {
             self.progress.not_stored();
             if failure.disposition == Disposition::Retry {
@@ -215,9 +209,8 @@ impl<L: Listener> Keeper<'_, L> {
         if self.status.set_store(None).is_some() {
             info!(lsn.stored = %stored.confirmable(), "the offset is stored again");
         }
-        counters.stored_lsn.fetch_max(stored.confirmable().into(), Relaxed);
-        if self.listener.stored(stored, tells_of_slot)
-            && let Err(failure) = store.tell_gap(None).await
+        if self.listener.stored(stored, tells_of_source)
+            && let Err(failure) = store.remove_question().await
         {
             warn!(error = %failure, "the file with the gap cannot be removed");
         }
@@ -230,12 +223,13 @@ impl<L: Listener> Keeper<'_, L> {
     fn confirm(&self) {
         let stored = *self.stored.borrow();
         let (shown, connection) = self.progress.shown();
-        if let (Some(confirmable), Some(stored), true) = (self.confirmable, stored, self.gate.is_open(connection)) {
+        let is_proven = self.listener.is_proven(connection);
+        if let (Some(confirmable), Some(stored), true) = (self.confirmable, stored, is_proven) {
             // The offset may come from another copy of the server that was further ahead.
             let stored = stored.on_server(shown);
             let is_news = confirmable.send_if_modified(|last| last.replace(stored) != Some(stored));
             if is_news {
-                self.status.stream.confirm(stored.confirmable());
+                self.listener.confirmed(stored.confirmable());
             }
         }
     }
@@ -261,17 +255,29 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::message_type::MessageType;
-    use crate::{delivery::progress::StreamStep, position::Position};
+    use crate::delivery::{
+        ledger::Entry,
+        numbers::{Numbers, record},
+    };
+
+    type Progress = super::Progress<Numbers>;
 
     /// A listener that ignores everything.
     struct Nobody;
 
     impl Listener for Nobody {
-        fn delivered(&self, _: &StoredOffset, _: u64) {}
-        fn stored(&self, _: Stored, _: bool) -> bool {
+        type Account = Numbers;
+
+        fn show(&self) {}
+        fn complete(&self, _: &mut u64) {}
+        fn delivered(&self, _: &u64, _: u64) {}
+        fn stored(&self, _: Stored<u64>, _: bool) -> bool {
             false
         }
+        fn is_proven(&self, _: u64) -> bool {
+            true
+        }
+        fn confirmed(&self, _: u64) {}
     }
 
     /// A slow disk. It notes when it got which record.
@@ -280,15 +286,18 @@ mod tests {
         writes: Vec<(Instant, u64)>,
     }
 
-    impl OffsetStore for Disk {
-        async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
-            Ok(None)
+    impl Store<u64> for Disk {
+        async fn write(&mut self, offset: &u64) -> Result<(), Failure> {
+            sleep(self.takes).await;
+            self.writes.push((Instant::now(), *offset));
+            Ok(())
         }
 
-        async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
-            sleep(self.takes).await;
-            self.writes
-                .push((Instant::now(), offset.connect.lsn.unwrap_or_default()));
+        fn least_pause(&self) -> Duration {
+            Duration::from_millis(20)
+        }
+
+        async fn remove_question(&mut self) -> Result<(), Failure> {
             Ok(())
         }
     }
@@ -305,7 +314,7 @@ mod tests {
             .build()
             .expect("a runtime");
         runtime.block_on(async {
-            let progress = Arc::new(Progress::new(StoredOffset::default(), usize::MAX));
+            let progress = Arc::new(Progress::new(0, usize::MAX));
             let (status, over) = (Status::new("c", "s"), watch::Sender::new(false));
             let mut disk = Disk {
                 takes: Duration::from_millis(takes_ms),
@@ -316,9 +325,6 @@ mod tests {
                 status: &status,
                 stored: &watch::Sender::new(None),
                 confirmable: None,
-                server_end: &watch::Sender::new(Lsn::default()),
-                gate: &Gate::default(),
-                published: &watch::Sender::new(None),
                 listener: Nobody,
                 max_retries: None,
             };
@@ -334,19 +340,10 @@ mod tests {
         })
     }
 
-    /// Delivers records with the LSNs 1 to `count`, one per millisecond, and notes when.
+    /// Delivers records with the positions 1 to `count`, one per millisecond, and notes when.
     async fn deliver(progress: &Progress, count: u64, times: &mut Vec<Instant>) {
         for n in 1..=count {
-            let record = StreamStep::Record {
-                position: Position {
-                    lsn: Lsn(n),
-                    ..Position::default()
-                },
-                message: MessageType::Insert,
-                last: true,
-                bytes: 1,
-            };
-            progress.settle(progress.push([record]));
+            progress.settle(progress.push([record(n, 1)]));
             times.push(Instant::now());
             sleep(Duration::from_millis(1)).await;
         }
@@ -355,7 +352,10 @@ mod tests {
     /// The longest time from a record's delivery to the write that includes it, in milliseconds.
     fn longest_ms(times: &[Instant], writes: &[(Instant, u64)]) -> u128 {
         let lag = |(n, at): (u64, &Instant)| {
-            let written = writes.iter().find(|(_, lsn)| *lsn >= n).expect("it is stored");
+            let written = writes
+                .iter()
+                .find(|(_, position)| *position >= n)
+                .expect("it is stored");
             written.0.duration_since(*at).as_millis()
         };
         (1..).zip(times).map(lag).max().unwrap_or_default()
@@ -391,7 +391,7 @@ mod tests {
 
         let passes = async |progress: Arc<Progress>| {
             for n in 1..=1000 {
-                progress.push([StreamStep::Idle(Lsn(n))]);
+                progress.push([Entry::Mark(n)]);
                 sleep(Duration::from_millis(10)).await;
             }
         };

@@ -1,52 +1,38 @@
 //! The records and marks under way, in stream order, and the offset that belongs to them.
 //!
 //! The ledger is pure: no lock, no clock, no source and no position. An [`Account`], which the source's side of the
-//! engine supplies, turns records and marks into an offset. The ledger decides when they count.
+//! engine supplies, turns changes and marks into an offset. The ledger decides when they count.
 //!
 //! The offset can be asked for in two ways. *Behind* the acknowledgements, it covers all records before the first that
 //! is still under way: it may be stored. *Ahead* of them, it covers all records pushed so far: it may be committed
 //! together with them in one Kafka transaction.
 
-use std::{collections::VecDeque, fmt};
+use std::collections::VecDeque;
 
-/// Sums up delivered records and the marks between them, for example into a connector's offset.
-pub(crate) trait Account: Clone + fmt::Debug {
-    /// What the ledger keeps for each record.
-    type Record: fmt::Debug;
-    /// Something between records. It counts once all records before it have been delivered.
-    type Mark: Mark;
-    /// A mark of which only the last one at each place between records counts.
-    type Tally: Tally;
+use crate::delivery::contract::{Account, Mark, Tally};
 
-    /// A mark was pushed. It has not been reached yet.
-    fn pushed(&mut self, mark: &Self::Mark);
-    /// Everything up to and including this record has been delivered.
-    fn reach_record(&mut self, record: &Self::Record);
-    /// Everything before this mark has been delivered.
-    fn reach_mark(&mut self, mark: Self::Mark);
-    /// Everything before this tally has been delivered.
-    fn reach_tally(&mut self, tally: Self::Tally);
+/// One entry of the ledger, in the order in which the pipeline made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry<C, M, P> {
+    /// A record for Kafka.
+    Record {
+        /// The change that the record comes from.
+        change: C,
+        /// Whether it is the last record of the change, with which the change counts as delivered.
+        last: bool,
+        /// Size of key, value and headers in bytes.
+        bytes: usize,
+    },
+    /// Something between records.
+    Mark(M),
+    /// One count for the tally between records.
+    Count(P),
 }
 
-/// Something between records.
-pub(crate) trait Mark: Clone + fmt::Debug {
-    /// Whether this mark makes `earlier` redundant, when no record lies between them.
-    fn replaces(&self, earlier: &Self) -> bool;
-    /// Bytes of memory that the mark counts for.
-    fn bytes(&self) -> usize;
-}
-
-/// A counter between records.
-pub(crate) trait Tally: Clone + fmt::Debug {
-    /// One count to add.
-    type Part;
-    /// A tally with this part.
-    fn of(part: Self::Part) -> Self;
-    /// Adds a later part. Nothing between the two parts can be reached without the later one.
-    fn add(&mut self, later: Self::Part);
-    /// Bytes that the tally counts for, beside those of the record that it comes with.
-    fn bytes(&self) -> usize;
-}
+/// The entries of an account.
+pub type EntryOf<A> = Entry<<A as Account>::Change, <A as Account>::Mark, PartOf<A>>;
+/// What an account's tally counts.
+pub type PartOf<A> = <<A as Account>::Tally as Tally>::Part;
 
 /// Bytes that a record counts for beside its own size: memory of the producer and of this queue while it is under way.
 pub(crate) const RECORD_OVERHEAD_BYTES: usize = 512;
@@ -60,7 +46,7 @@ const _: () = assert!(SETTLED_BYTES <= RECORD_OVERHEAD_BYTES);
 #[derive(Debug)]
 pub(crate) struct Ledger<A: Account> {
     /// Records under way, and acknowledged records behind one that is under way.
-    records: VecDeque<Pending<A::Record>>,
+    records: VecDeque<Pending<A::Change>>,
     /// Sequence of the first record in `records`.
     head: u64,
     /// A mark counts once all records before its sequence are settled.
@@ -73,8 +59,9 @@ pub(crate) struct Ledger<A: Account> {
 }
 
 #[derive(Debug)]
-struct Pending<R> {
-    record: R,
+struct Pending<C> {
+    change: C,
+    last: bool,
     settled: bool,
     bytes: usize,
 }
@@ -112,13 +99,23 @@ impl<A: Account> Ledger<A> {
         self.in_flight_bytes
     }
 
-    /// Adds a record that goes to the producer. Its sequence is what [`Ledger::next`] returned before the call.
-    pub(crate) fn push_record(&mut self, record: A::Record, bytes: usize) {
+    /// Adds an entry behind all others. A record goes to the producer. Its sequence is what [`Ledger::next`] returned
+    /// before the call.
+    pub(crate) fn push(&mut self, entry: EntryOf<A>) {
+        match entry {
+            Entry::Record { change, last, bytes } => self.push_record(change, last, bytes),
+            Entry::Mark(mark) => self.push_mark(mark),
+            Entry::Count(part) => self.push_tally(part),
+        }
+    }
+
+    fn push_record(&mut self, change: A::Change, last: bool, bytes: usize) {
         let bytes = bytes + RECORD_OVERHEAD_BYTES;
         self.in_flight += 1;
         self.in_flight_bytes += bytes;
         self.records.push_back(Pending {
-            record,
+            change,
+            last,
             settled: false,
             bytes,
         });
@@ -126,7 +123,7 @@ impl<A: Account> Ledger<A> {
 
     /// Adds a mark behind all records so far. Earlier marks at the same place that this one replaces are dropped: while
     /// a record is stuck, a stream that sends no records must not fill the memory.
-    pub(crate) fn push_mark(&mut self, mark: A::Mark) {
+    fn push_mark(&mut self, mark: A::Mark) {
         self.account.pushed(&mark);
         let next = self.next();
         while let Some((at, last)) = self.marks.back()
@@ -141,7 +138,7 @@ impl<A: Account> Ledger<A> {
     }
 
     /// Adds a part to the tally behind all records so far.
-    pub(crate) fn push_tally(&mut self, part: <A::Tally as Tally>::Part) {
+    fn push_tally(&mut self, part: PartOf<A>) {
         let next = self.next();
         match self.tallies.back_mut() {
             Some((at, last)) if *at == next => {
@@ -170,11 +167,11 @@ impl<A: Account> Ledger<A> {
         true
     }
 
-    /// The record with this sequence, if it is not acknowledged.
-    pub(crate) fn under_way(&self, sequence: u64) -> Option<&A::Record> {
+    /// The change of the record with this sequence, if it is not acknowledged.
+    pub(crate) fn under_way(&self, sequence: u64) -> Option<&A::Change> {
         let index = usize::try_from(sequence.checked_sub(self.head)?).ok()?;
         let pending = self.records.get(index)?;
-        (!pending.settled).then_some(&pending.record)
+        (!pending.settled).then_some(&pending.change)
     }
 
     /// Removes the record with this sequence and everything behind it: they were not given to the producer.
@@ -218,7 +215,9 @@ impl<A: Account> Ledger<A> {
             }
             match self.records.front() {
                 Some(pending) if pending.settled => {
-                    self.account.reach_record(&pending.record);
+                    if pending.last {
+                        self.account.reach_change(&pending.change);
+                    }
                     self.in_flight_bytes -= pending.bytes;
                     self.records.pop_front();
                     self.head += 1;
@@ -249,8 +248,10 @@ impl<A: Account> Ledger<A> {
             while let Some((_, tally)) = tallies.next_if(|(at, _)| *at == sequence) {
                 account.reach_tally(tally.clone());
             }
-            if let Some(pending) = self.records.get((sequence - self.head) as usize) {
-                account.reach_record(&pending.record);
+            if let Some(pending) = self.records.get((sequence - self.head) as usize)
+                && pending.last
+            {
+                account.reach_change(&pending.change);
             }
         }
         account
@@ -272,9 +273,12 @@ mod tests {
     struct Journal(Vec<String>);
 
     /// A mark replaces the one before it if both are even.
-    impl Mark for u64 {
+    #[derive(Debug, Clone)]
+    struct Number(u64);
+
+    impl Mark for Number {
         fn replaces(&self, earlier: &Self) -> bool {
-            self.is_multiple_of(2) && earlier.is_multiple_of(2)
+            self.0.is_multiple_of(2) && earlier.0.is_multiple_of(2)
         }
         fn bytes(&self) -> usize {
             1
@@ -300,19 +304,27 @@ mod tests {
     }
 
     impl Account for Journal {
-        type Record = u64;
-        type Mark = u64;
+        type Change = u64;
+        type Mark = Number;
         type Tally = Last;
 
-        fn pushed(&mut self, _: &u64) {}
-        fn reach_record(&mut self, record: &u64) {
-            self.0.push(format!("record {record}"));
+        fn pushed(&mut self, _: &Number) {}
+        fn reach_change(&mut self, change: &u64) {
+            self.0.push(format!("change {change}"));
         }
-        fn reach_mark(&mut self, mark: u64) {
-            self.0.push(format!("mark {mark}"));
+        fn reach_mark(&mut self, mark: Number) {
+            self.0.push(format!("mark {}", mark.0));
         }
         fn reach_tally(&mut self, tally: Last) {
             self.0.push(format!("tally {}", tally.0));
+        }
+    }
+
+    const fn record(change: u64) -> EntryOf<Journal> {
+        Entry::Record {
+            change,
+            last: true,
+            bytes: 10,
         }
     }
 
@@ -338,10 +350,10 @@ mod tests {
                     0 | 1 => {
                         told.push((ledger.next(), ledger.ahead()));
                         waiting.push(ledger.next());
-                        ledger.push_record(step, 10);
+                        ledger.push(record(step));
                     }
-                    2 => ledger.push_mark(step),
-                    3 => ledger.push_tally(step),
+                    2 => ledger.push(Entry::Mark(Number(step))),
+                    3 => ledger.push(Entry::Count(step)),
                     _ if waiting.is_empty() => {}
                     _ => {
                         let one = chance(&mut seed) as usize % waiting.len();
@@ -368,13 +380,13 @@ mod tests {
     #[test]
     fn what_is_withdrawn_was_never_there() {
         let mut ledger = Ledger::new(Journal::default());
-        ledger.push_record(1, 10);
-        ledger.push_mark(3);
+        ledger.push(record(1));
+        ledger.push(Entry::Mark(Number(3)));
         let (ahead, bytes) = (ledger.ahead(), ledger.in_flight_bytes());
         let withdrawn = ledger.next();
-        ledger.push_record(2, 10);
-        ledger.push_mark(5);
-        ledger.push_tally(7);
+        ledger.push(record(2));
+        ledger.push(Entry::Mark(Number(5)));
+        ledger.push(Entry::Count(7));
         ledger.withdraw(withdrawn);
         assert_eq!((ledger.ahead(), ledger.in_flight_bytes()), (ahead, bytes));
     }

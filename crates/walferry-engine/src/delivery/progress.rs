@@ -8,57 +8,50 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
-use walferry_pgoutput::Lsn;
 
-pub(crate) use crate::account::Unstored;
-pub use crate::account::{StreamStep, Transaction};
 use crate::{
-    account::{Change, Offset},
     delivery::{
+        contract::{Mark as _, OffsetAccount, Unstored},
         in_flight::InFlightLimit,
-        ledger::Ledger,
-        store::{OffsetStore, StoredOffset},
+        ledger::{EntryOf, Ledger},
+        sink::Fates,
+        store::Store,
     },
     failure::Failure,
-    position::Position,
-    published::Published,
     status::{Latency, now_us},
 };
 
 /// Kafka has acknowledged every record up to here. Only [`Progress`] makes one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Delivered {
-    offset: StoredOffset,
-    processed: Lsn,
+pub struct Delivered<A: OffsetAccount> {
+    offset: A::Offset,
+    confirmable: A::Position,
     signals: u64,
 }
 
-/// The offset of this position is durable. Only [`Delivered::save`] makes one.
+/// The offset of a position `P` of the source is durable. Only [`Delivered::save`] makes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stored {
-    processed: Lsn,
-    start: Lsn,
+pub struct Stored<P> {
+    confirmable: P,
+    start: P,
 }
 
-impl Delivered {
+impl<A: OffsetAccount> Delivered<A> {
     /// Writes the offset. It is durable when this returns.
     ///
     /// # Errors
     /// The offset could not be stored.
-    pub async fn save(self, store: &mut impl OffsetStore) -> Result<Stored, Failure> {
+    pub async fn save(self, store: &mut impl Store<A::Offset>) -> Result<Stored<A::Position>, Failure> {
         store.write(&self.offset).await?;
         Ok(Stored {
-            processed: self.processed,
-            start: self.offset.stream_start().unwrap_or_default(),
+            confirmable: self.confirmable,
+            start: A::stream_start(&self.offset),
         })
     }
 
-    /// Notes the furthest position that the server has reported.
-    pub(crate) fn heard(mut self, server_end: Lsn) -> Self {
-        if let Some(history) = &mut self.offset.history {
-            history.furthest = history.furthest.max(server_end);
-        }
-        self
+    /// Adds to the offset what is known beside the stream. This must not move it.
+    pub(crate) fn complete(&mut self, add: impl FnOnce(&mut A::Offset)) {
+        add(&mut self.offset);
     }
 
     /// The ticket of the last signal whose effect is in this offset.
@@ -67,27 +60,27 @@ impl Delivered {
     }
 
     /// The offset to be stored.
-    pub const fn offset(&self) -> &StoredOffset {
+    pub const fn offset(&self) -> &A::Offset {
         &self.offset
     }
 }
 
-impl Stored {
-    /// The position that may be confirmed. The server need not keep anything before it.
-    pub const fn confirmable(&self) -> Lsn {
-        self.processed
+impl<P: Copy + Ord> Stored<P> {
+    /// The position that may be confirmed. The source need not keep anything before it.
+    pub const fn confirmable(&self) -> P {
+        self.confirmable
     }
 
     /// The same, but confirms nothing beyond `shown`, the position that this server has reached itself.
-    pub(crate) fn on_server(self, shown: Lsn) -> Self {
+    pub(crate) fn on_server(self, shown: P) -> Self {
         Self {
-            processed: self.processed.min(shown),
+            confirmable: self.confirmable.min(shown),
             ..self
         }
     }
 
     /// Where a stream has to start so that the last processed commit comes again.
-    pub(crate) const fn stream_start(&self) -> Lsn {
+    pub(crate) const fn stream_start(&self) -> P {
         self.start
     }
 }
@@ -104,24 +97,25 @@ pub struct Waiting {
 /// The queue of records under way. The pipeline adds records, the producer settles them, and the keeper stores what is
 /// delivered.
 #[derive(Debug)]
-pub struct Progress {
-    state: Mutex<State>,
-    /// Signalled when there is room again, or when waiting is over.
+pub struct Progress<A: OffsetAccount> {
+    state: Mutex<State<A>>,
+    /// Signalled when there is room again, when nothing is under way any more, or when waiting is over. Only one thread
+    /// waits for it.
     room: Condvar,
     /// Signalled when there is something new to store, or when something has failed.
     pub(crate) changed: Notify,
     /// Signalled when nothing is under way any more, or when waiting is over. Only one task waits for it: the end of a
     /// session.
     pub(crate) emptied: Notify,
-    /// The number of [`StreamStep::ChunkRequested`] that was reached last.
+    /// How many chunks of incremental snapshots may be read: what the last such mark says.
     chunk: watch::Sender<u64>,
     /// Latency from commit in Postgres to acknowledgement by Kafka.
     latency: Arc<Latency>,
 }
 
 #[derive(Debug)]
-struct State {
-    ledger: Ledger<Offset>,
+struct State<A: OffsetAccount> {
+    ledger: Ledger<A>,
     /// How many bytes may be under way.
     window: InFlightLimit,
     /// When Kafka last acknowledged a record, or when the first record came under way. Microseconds since 1970.
@@ -130,13 +124,13 @@ struct State {
     stopping: bool,
 }
 
-impl Progress {
+impl<A: OffsetAccount> Progress<A> {
     /// Continues from an offset. At most `limit` bytes of records are under way at a time, but always at least one
     /// record.
-    pub fn new(start: StoredOffset, limit: usize) -> Self {
+    pub fn new(start: A::Offset, limit: usize) -> Self {
         Self {
             state: Mutex::new(State {
-                ledger: Ledger::new(Offset::after(start)),
+                ledger: Ledger::new(A::after(start)),
                 window: InFlightLimit::new(limit),
                 acknowledged_us: 0,
                 failure: None,
@@ -161,19 +155,19 @@ impl Progress {
         self.room.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<A>> {
         // A thread that panics with the lock ends the connector. The queue itself is consistent after each statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds steps in stream order. Returns the sequence of the first record among them; the other records get the
-    /// sequences after it. Steps that are not records need no acknowledgement.
-    pub fn push(&self, steps: impl IntoIterator<Item = StreamStep>) -> u64 {
+    /// Adds entries in stream order. Returns the sequence of the first record among them; the other records get the
+    /// sequences after it. Entries that are not records need no acknowledgement.
+    pub fn push(&self, entries: impl IntoIterator<Item = EntryOf<A>>) -> u64 {
         let mut state = self.lock();
         let first = state.ledger.next();
         let was_empty = state.ledger.in_flight() == 0;
-        for step in steps {
-            state.push(step);
+        for entry in entries {
+            state.ledger.push(entry);
         }
         if was_empty && state.ledger.in_flight() > 0 {
             state.acknowledged_us = now_us();
@@ -216,6 +210,16 @@ impl Progress {
         !state.is_over()
     }
 
+    /// Waits until Kafka has acknowledged every record. Returns whether it has: `false` if waiting is over for another
+    /// reason.
+    pub fn wait_until_empty(&self) -> bool {
+        let mut state = self.lock();
+        while state.ledger.in_flight() > 0 && !state.is_over() {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.ledger.in_flight() == 0
+    }
+
     /// Notes that Kafka has acknowledged the record with this sequence, or that it was set aside. A second call changes
     /// nothing.
     pub fn settle(&self, sequence: u64) {
@@ -242,15 +246,15 @@ impl Progress {
         self.tell_emptied(&state);
     }
 
-    fn tell_emptied(&self, state: &State) {
+    fn tell_emptied(&self, state: &State<A>) {
         if state.ledger.in_flight() == 0 {
             self.emptied.notify_one();
         }
     }
 
     /// Position of the change that an unsettled record comes from.
-    pub fn position(&self, sequence: u64) -> Option<Position> {
-        self.lock().ledger.under_way(sequence).map(|change| change.position)
+    pub fn position(&self, sequence: u64) -> Option<A::Position> {
+        self.lock().ledger.under_way(sequence).map(A::place)
     }
 
     /// Removes the record with this sequence and everything behind it: they were not given to the producer, so nobody
@@ -259,6 +263,7 @@ impl Progress {
         let mut state = self.lock();
         state.ledger.withdraw(sequence);
         state.window.withdrawn(sequence);
+        self.room.notify_one();
         self.tell_emptied(&state);
     }
 
@@ -302,39 +307,33 @@ impl Progress {
         (state.ledger.in_flight() > 0).then(|| Waiting {
             unacknowledged_since_us: state.acknowledged_us,
             // The head of the queue is a record: its Begin has been reached, its Commit has not.
-            oldest_commit_us: state.ledger.behind().transaction.time_us,
+            oldest_commit_us: state.ledger.behind().commit_us(),
         })
     }
 
-    /// Notes the publication as it was when last looked at. It is stored with the next offset.
-    pub(crate) fn publication(&self, published: Option<Arc<Published>>) {
-        self.lock().ledger.behind_mut().delivered.publication = published;
-    }
-
     /// The delivered offset, if there is something to store since the last call.
-    pub fn delivered(&self) -> Option<Delivered> {
+    pub fn delivered(&self) -> Option<Delivered<A>> {
         let mut state = self.lock();
         let account = state.ledger.behind_mut();
-        let unstored = std::mem::replace(&mut account.unstored, Unstored::Nothing);
+        let unstored = account.unstored();
+        account.set_unstored(Unstored::Nothing);
         (unstored > Unstored::Nothing).then(|| Delivered {
-            offset: account.stored_form(),
-            processed: account.processed(),
-            signals: account.signals,
+            offset: account.offset(),
+            confirmable: account.confirmable(),
+            signals: account.signals(),
         })
     }
 
     /// The offset that covers all records pushed so far, whether Kafka has acknowledged them or not. It may be
     /// committed only together with all of them.
-    pub fn ahead(&self) -> StoredOffset {
-        self.lock().ledger.ahead().stored_form()
+    pub fn ahead(&self) -> A::Offset {
+        self.lock().ledger.ahead().offset()
     }
 
-    /// The position that the server has reached on the present connection, with everything before it delivered, and the
-    /// number of that connection.
-    pub(crate) fn shown(&self) -> (Lsn, u64) {
-        let state = self.lock();
-        let behind = state.ledger.behind();
-        (behind.shown, behind.connections)
+    /// How far the source has got on the present connection, with everything before it delivered, and the number of
+    /// that connection.
+    pub(crate) fn shown(&self) -> (A::Position, u64) {
+        self.lock().ledger.behind().shown()
     }
 
     /// The number of chunks of incremental snapshots that may be read, since everything before them has been delivered.
@@ -344,84 +343,83 @@ impl Progress {
 
     /// Number of snapshot chunks delivered since the last call.
     pub(crate) fn chunks(&self) -> u64 {
-        std::mem::take(&mut self.lock().ledger.behind_mut().chunks)
+        self.lock().ledger.behind_mut().take_chunks()
     }
 
     /// The offset that [`Progress::delivered`] returned could not be stored.
     pub(crate) fn not_stored(&self) {
-        self.lock().ledger.behind_mut().unstored = Unstored::Delivered;
+        self.lock().ledger.behind_mut().set_unstored(Unstored::Delivered);
     }
 
     /// Whether there is something to store.
     pub(crate) fn unstored(&self) -> Unstored {
-        self.lock().ledger.behind().unstored
+        self.lock().ledger.behind().unstored()
+    }
+
+    /// The number of marks that are kept, and what `count` makes of the tallies.
+    #[cfg(test)]
+    pub(crate) fn kept(&self, count: impl FnOnce(&mut dyn Iterator<Item = &A::Tally>) -> usize) -> usize {
+        let state = self.lock();
+        let (marks, mut tallies) = state.ledger.kept();
+        marks + count(&mut tallies)
     }
 
     /// Counts everything that has no unsettled record before it.
-    fn advance(&self, state: &mut State) {
-        let unstored = state.ledger.behind().unstored;
+    fn advance(&self, state: &mut State<A>) {
+        let unstored = state.ledger.behind().unstored();
         let mut now = None;
-        state.ledger.advance(|step| match step {
-            StreamStep::Commit {
-                time_us, sent: true, ..
-            } => {
+        state.ledger.advance(|mark| {
+            if let Some(committed_us) = mark.committed_us() {
                 let now = *now.get_or_insert_with(now_us);
-                self.latency.observe(now - time_us);
+                self.latency.observe(now - committed_us);
             }
-            StreamStep::ChunkRequested(number) => drop(self.chunk.send_replace(*number)),
-            _ => {}
+            if let Some(chunks) = mark.chunks_due() {
+                self.chunk.send_replace(chunks);
+            }
         });
-        if state.ledger.behind().unstored > unstored {
+        if state.ledger.behind().unstored() > unstored {
             self.changed.notify_one();
         }
     }
 }
 
-impl State {
-    fn is_over(&self) -> bool {
-        self.stopping || self.failure.is_some()
+impl<A: OffsetAccount> Fates for Progress<A> {
+    fn settle_all(&self, sequences: &[u64]) {
+        self.settle_all(sequences);
     }
 
-    fn push(&mut self, step: StreamStep) {
-        match step {
-            StreamStep::Record {
-                position,
-                message,
-                last,
-                bytes,
-            } => {
-                let change = Change {
-                    position,
-                    message,
-                    last,
-                };
-                self.ledger.push_record(change, bytes);
-            }
-            StreamStep::Counted { xid, table } => self.ledger.push_tally((xid, table)),
-            mark => self.ledger.push_mark(mark),
-        }
+    fn place(&self, sequence: u64) -> Option<String> {
+        self.position(sequence).map(|position| position.to_string())
+    }
+
+    fn fail(&self, failure: Failure) {
+        self.fail(failure);
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over()
+    }
+}
+
+impl<A: OffsetAccount> State<A> {
+    fn is_over(&self) -> bool {
+        self.stopping || self.failure.is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message_type::MessageType;
+    use crate::delivery::numbers::{Numbers, record};
 
     #[test]
     fn acknowledged_records_behind_one_that_is_stuck_take_room() {
         const LIMIT: usize = 100_000;
-        let progress = Progress::new(StoredOffset::default(), LIMIT);
-        let record = StreamStep::Record {
-            position: Position::default(),
-            message: MessageType::Insert,
-            last: true,
-            bytes: 300,
-        };
-        let stuck = progress.push([record.clone()]);
+        let progress = Progress::<Numbers>::new(0, LIMIT);
+        let stuck = progress.push([record(1, 300)]);
         let mut acknowledged = 0;
         while progress.in_flight().1 <= LIMIT {
-            progress.settle(progress.push([record.clone()]));
+            progress.settle(progress.push([record(1, 300)]));
             acknowledged += 1;
             assert!(acknowledged < LIMIT, "the queue grows without end");
         }
@@ -431,213 +429,32 @@ mod tests {
         assert!(progress.wait_for_room());
     }
 
-    const RECORD: StreamStep = StreamStep::Record {
-        position: Position {
-            unit: Lsn(0),
-            lsn: Lsn(0),
-            ordinal: 0,
-        },
-        message: MessageType::Insert,
-        last: true,
-        bytes: 300,
-    };
-
-    /// The steps of a transaction whose records a transform drops, under `provide.transaction.metadata`.
-    fn dropped(xid: u32, tables: &[Arc<str>]) -> Vec<StreamStep> {
-        let counted = tables.iter().map(|table| StreamStep::Counted {
-            xid,
-            table: Some((table.clone(), i64::from(xid))),
+    #[test]
+    fn a_wait_for_the_last_acknowledgement_ends_with_it_or_with_a_failure() {
+        let progress = Progress::<Numbers>::new(0, 100_000);
+        assert!(progress.wait_until_empty(), "nothing is under way");
+        let first = progress.push([record(1, 300), record(2, 300)]);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| progress.wait_until_empty());
+            progress.settle(first + 1);
+            progress.settle(first);
+            assert!(waiting.join().unwrap());
         });
-        let mut steps = vec![StreamStep::Counted { xid, table: None }];
-        steps.extend(counted);
-        steps.push(StreamStep::Commit {
-            end: Lsn(u64::from(xid)),
-            time_us: 0,
-            sent: false,
-            seen: None,
+        progress.push([record(3, 300)]);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| progress.wait_until_empty());
+            progress.stop();
+            assert!(!waiting.join().unwrap());
         });
-        steps
-    }
-
-    fn kept(progress: &Progress) -> usize {
-        let state = progress.lock();
-        let (marks, counters) = state.ledger.kept();
-        marks + counters.map(|counted| counted.tables().max(1)).sum::<usize>()
     }
 
     #[test]
-    fn transactions_whose_records_are_dropped_keep_no_marks_behind_a_record_that_is_stuck() {
-        let progress = Progress::new(StoredOffset::default(), 100_000);
-        let stuck = progress.push([RECORD]);
-        let tables: Vec<Arc<str>> = ["public.a", "public.b", "public.c"].map(Arc::from).to_vec();
-        for xid in 1..=10_000 {
-            progress.push(dropped(xid, &tables));
-        }
-        assert!(kept(&progress) <= 4, "{} marks are kept", kept(&progress));
-        progress.settle(stuck);
-        let offset = progress.delivered().unwrap().offset;
-        assert_eq!(offset.connect.lsn_commit, Some(10_000));
-        let expected = serde_json::json!({
-            "transaction_id": "10000",
-            "transaction_data_collection_order_public.a": 10_000,
-            "transaction_data_collection_order_public.b": 10_000,
-            "transaction_data_collection_order_public.c": 10_000,
-        });
-        assert_eq!(serde_json::Value::from(offset.connect.other.clone()), expected);
-        assert_eq!(progress.in_flight(), (0, 0));
-    }
-
-    #[test]
-    fn counters_of_many_tables_take_room() {
-        const LIMIT: usize = 100_000;
-        let progress = Progress::new(StoredOffset::default(), LIMIT);
-        let tables: Vec<Arc<str>> = (0..50).map(|table| format!("public.t{table}").into()).collect();
-        let stuck = progress.push([RECORD]);
-        let mut xid = 0;
-        while progress.in_flight().1 <= LIMIT {
-            // One record of the transaction is sent; the others are dropped.
-            xid += 1;
-            progress.settle(progress.push([RECORD]));
-            progress.push(dropped(xid, &tables));
-            assert!(kept(&progress) < LIMIT / 64, "the queue grows without end");
-        }
-        let withdrawn = progress.push([RECORD]);
-        progress.push(dropped(xid + 1, &tables));
-        progress.withdraw(withdrawn);
-        progress.settle(stuck);
-        assert_eq!(progress.in_flight(), (0, 0));
-        assert!(progress.wait_for_room());
-    }
-
-    /// Transaction `xid` with this number of records. It commits at `100 * xid`.
-    fn transaction(xid: u32, records: u32) -> Vec<StreamStep> {
-        let end = Lsn(100 * u64::from(xid));
-        let mut steps = vec![StreamStep::Begin(Transaction {
-            xid,
-            time_us: i64::from(xid),
-        })];
-        steps.extend((0..records).map(|record| StreamStep::Record {
-            position: Position {
-                unit: end,
-                lsn: Lsn(end.0 - 50 + u64::from(record)),
-                ordinal: 0,
-            },
-            message: MessageType::Insert,
-            last: true,
-            bytes: 300,
-        }));
-        steps.push(StreamStep::Commit {
-            end,
-            time_us: i64::from(xid),
-            sent: records > 0,
-            seen: None,
-        });
-        steps
-    }
-
-    /// Parts of a blocking snapshot count once their rows are delivered, and no more once the snapshot has ended.
-    #[test]
-    fn the_offset_tells_which_parts_of_a_blocking_snapshot_are_delivered_until_it_ends() {
-        use walferry_pgoutput::Oid;
-        use walferry_snapshot::{self as snapshot, Blocks, Done};
-
-        let progress = Progress::new(StoredOffset::default(), 100_000);
-        let blocking = || progress.delivered().and_then(|delivered| delivered.offset.blocking);
-        let part = |table| {
-            StreamStep::Snapshot(snapshot::SnapshotStep::Chunk {
-                table: Oid(table),
-                storage: 3,
-                blocks: Blocks::ALL,
-            })
-        };
-        // Without a snapshot, there is nothing to tell of.
-        progress.push([part(6)]);
-        assert_eq!(blocking(), None);
-        progress.push([StreamStep::BlockingBegin]);
-        assert_eq!(blocking(), Some(Done::default()));
-        let first = progress.push([RECORD, part(7), RECORD, part(8)]);
-        progress.settle(first);
-        let done = blocking().expect("it has not ended");
-        assert!(done.is_complete(Oid(7)) && !done.has_begun(Oid(8)));
-        // One that was interrupted begins again with what is left.
-        progress.push([StreamStep::BlockingBegin]);
-        progress.settle(first + 1);
-        let done = blocking().expect("it has not ended");
-        assert!(done.is_complete(Oid(7)) && done.is_complete(Oid(8)));
-        progress.push([StreamStep::Incremental {
-            kept: Arc::default(),
-            at: None,
-            ends_blocking: true,
-        }]);
-        assert_eq!(blocking(), None);
-    }
-
-    /// A sink that commits records and their offset in one Kafka transaction, before anything is acknowledged: wherever it ends a
-    /// transaction, the offset is the one that would be stored once exactly these records are delivered.
-    #[test]
-    fn an_offset_that_is_committed_with_its_records_is_the_one_that_is_stored_behind_them() {
-        let steps: Vec<StreamStep> = [(1, 2), (2, 0), (3, 5), (4, 1)]
-            .into_iter()
-            .flat_map(|(xid, records)| transaction(xid, records))
-            .chain([StreamStep::Idle(Lsn(900))])
-            .collect();
-        for size in 1..=steps.len() {
-            let (before, behind) = (
-                Progress::new(StoredOffset::default(), 100_000),
-                Progress::new(StoredOffset::default(), 100_000),
-            );
-            let mut stored = StoredOffset::default();
-            let mut furthest = None;
-            for kafka_transaction in steps.chunks(size) {
-                before.push(kafka_transaction.iter().cloned());
-                let committed = before.ahead();
-
-                let first = behind.push(kafka_transaction.iter().cloned());
-                let is_record = |step: &&StreamStep| matches!(step, StreamStep::Record { .. });
-                let records = kafka_transaction.iter().filter(is_record).count() as u64;
-                (first..first + records).for_each(|sequence| behind.settle(sequence));
-                stored = behind.delivered().map_or(stored, |delivered| delivered.offset);
-                assert_eq!(committed, stored, "{size} steps a transaction");
-
-                assert!(committed.connect.lsn >= furthest, "it never goes back");
-                furthest = committed.connect.lsn;
-            }
-            let delivered = before.delivered().and_then(|delivered| delivered.offset.connect.lsn);
-            assert_eq!(delivered, None, "Kafka has acknowledged nothing");
-            assert_eq!(before.ahead().connect.lsn_proc, Some(900));
-        }
-    }
-
-    /// This copy of the server is behind the stored offset. What it commits before that offset's position is still to
-    /// be delivered.
-    #[test]
-    fn no_more_is_shown_than_the_present_connection_has_brought() {
-        let mut offset = StoredOffset::default();
-        offset.connect.lsn_proc = Some(100);
-        let progress = Progress::new(offset, 100_000);
-        assert_eq!(progress.shown(), (Lsn(100), 0));
-        let record = StreamStep::Record {
-            position: Position::default(),
-            message: MessageType::Insert,
-            last: true,
-            bytes: 300,
-        };
-        // Steps of the previous connection, reached after the next one has begun.
-        let old = progress.push([record.clone(), StreamStep::Idle(Lsn(120))]);
-        progress.push([StreamStep::Connected(Lsn(50))]);
-        assert_eq!(progress.shown(), (Lsn(50), 1));
-        progress.settle(old);
-        assert_eq!(progress.shown().0, Lsn(50), "that was another connection");
-        let new = progress.push([record, StreamStep::Idle(Lsn(70))]);
-        assert_eq!(progress.shown().0, Lsn(50), "a record before it is under way");
-        progress.settle(new);
-        assert_eq!(progress.shown().0, Lsn(70));
-        let delivered = progress.delivered().expect("something is new");
-        assert_eq!(delivered.offset().connect.lsn_proc, Some(120));
+    fn no_more_is_confirmed_than_the_server_has_shown() {
         let stored = Stored {
-            processed: Lsn(120),
-            start: Lsn(50),
+            confirmable: 120,
+            start: 50,
         };
-        assert_eq!(stored.on_server(progress.shown().0).confirmable(), Lsn(70));
+        assert_eq!(stored.on_server(70).confirmable(), 70);
+        assert_eq!(stored.on_server(130).confirmable(), 120);
     }
 }

@@ -1,8 +1,11 @@
 //! What the engine needs from Kafka.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-use crate::{delivery::progress::Progress, failure::Failure, position::Position};
+use crate::{
+    delivery::{contract::OffsetAccount, progress::Progress},
+    failure::Failure,
+};
 
 /// Opens producers. `walferry-kafka` implements it.
 pub trait Sinks: Send + 'static {
@@ -61,49 +64,68 @@ pub struct Outgoing<'a> {
 pub type Headers<'a> = &'a [(&'a str, Option<&'a [u8]>)];
 
 /// Where a record came from.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct RecordOrigin<'a> {
     /// `schema.table`. Empty for records that come from no table.
     pub table: &'a str,
-    /// LSN of the change.
-    pub lsn: walferry_pgoutput::Lsn,
+    /// Position of the change in the source's log, as the source writes it: of Postgres, the LSN.
+    pub position: &'a dyn fmt::Display,
 }
 
-/// Where a producer reports the fate of its records. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Acks {
-    pub(crate) progress: Arc<Progress>,
+impl fmt::Debug for RecordOrigin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.table, self.position)
+    }
+}
+
+/// Where a producer reports the fate of its records, whatever source they come from. Cheap to clone.
+#[derive(Clone)]
+pub struct Acks(Arc<dyn Fates>);
+
+/// What [`Acks`] passes on.
+pub(crate) trait Fates: Send + Sync {
+    fn settle_all(&self, sequences: &[u64]);
+    fn place(&self, sequence: u64) -> Option<String>;
+    fn fail(&self, failure: Failure);
+    fn is_over(&self) -> bool;
 }
 
 impl Acks {
     /// Reports to this queue.
-    pub const fn new(progress: Arc<Progress>) -> Self {
-        Self { progress }
+    pub fn new<A: OffsetAccount>(progress: Arc<Progress<A>>) -> Self {
+        Self(progress)
     }
 
     /// Kafka has acknowledged the record.
     pub fn delivered(&self, sequence: u64) {
-        self.progress.settle(sequence);
+        self.0.settle_all(&[sequence]);
     }
 
     /// Kafka has acknowledged these records. One call is cheaper than one for each.
     pub fn delivered_all(&self, sequences: &[u64]) {
-        self.progress.settle_all(sequences);
+        self.0.settle_all(sequences);
     }
 
-    /// Position of the change that a record under way comes from. `None` once it has been delivered.
-    pub fn position(&self, sequence: u64) -> Option<Position> {
-        self.progress.position(sequence)
+    /// Position of the change that a record under way comes from, as [`RecordOrigin::position`]. `None` once it has
+    /// been delivered.
+    pub fn position(&self, sequence: u64) -> Option<String> {
+        self.0.place(sequence)
     }
 
     /// A record will not be delivered. The engine ends this producer. With [`crate::failure::Disposition::Replay`] it
     /// reads the stream again from the stored offset and sends the record again.
     pub fn failed(&self, failure: Failure) {
-        self.progress.fail(failure);
+        self.0.fail(failure);
     }
 
     /// Whether the producer must stop waiting.
     pub fn is_stopping(&self) -> bool {
-        self.progress.is_over()
+        self.0.is_over()
+    }
+}
+
+impl fmt::Debug for Acks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acks").finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@ use walferry_pgoutput::Lsn;
 
 use super::{History, Missed, MissingPositions, Parting};
 use crate::{
-    delivery::store::StoredOffset,
+    account::StoredOffset,
     failure::Failure,
     source::{FoundSlot, Inspection},
 };

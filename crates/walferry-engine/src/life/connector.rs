@@ -12,10 +12,8 @@ use tokio::{
 use walferry_snapshot::RowsToReread;
 
 use crate::{
-    delivery::{
-        sink::Sinks,
-        store::{OffsetStore, StoredOffset},
-    },
+    account::{OffsetStore, StoredOffset},
+    delivery::sink::Sinks,
     failure::Failure,
     life::{
         gap::Gaps,

@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 use walferry_pgoutput::Lsn;
 
 use crate::{
-    delivery::store::{OffsetStore, StoredOffset},
+    account::{OffsetStore, StoredOffset},
     failure::Failure,
     gap::{CHANGED, Choice, GAP, Gap, MISSING, Way},
     life::connector::ConnectorRun,

@@ -14,7 +14,8 @@ use tracing::{info, warn};
 use walferry_record::{Need, Wait};
 
 use crate::{
-    delivery::{batch::Batch, progress::Progress, sink::Sink},
+    account::{Batch, Progress},
+    delivery::sink::Sink,
     failure::{Disposition, Failure},
     path::pipeline::Pipeline,
     source::{Chunk, ChunkReceiver, Frame},

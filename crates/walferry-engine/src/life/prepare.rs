@@ -14,7 +14,7 @@ use walferry_pgoutput::Lsn;
 use walferry_snapshot::{Done, RowsToReread, incremental::tells_of_blocking};
 
 use crate::{
-    delivery::store::{OffsetStore, StoredOffset},
+    account::{OffsetStore, StoredOffset},
     failure::{Disposition, Failure},
     gap::MISSING,
     history::{self, History, Judged},

@@ -30,11 +30,10 @@ use tokio::{
 use walferry_pgoutput::Lsn;
 
 use crate::{
+    account::{Offset, OffsetStore, Progress, Stored, StoredOffset},
     delivery::{
         keeper::{Keeper, Listener},
-        progress::{Progress, Stored},
         sink::{Acks, Sinks},
-        store::{OffsetStore, StoredOffset},
     },
     failure::{Disposition, Exit, Failure},
     history::Gate,
@@ -110,9 +109,7 @@ where
             () = stopped(target) => return Ok(()),
         };
         if prepared.snapshot.is_some() {
-            // The progress of a snapshot is unknown until it continues.
-            self.status.counters.snapshot_tables.store(0, Relaxed);
-            self.status.counters.snapshot_tables_left.store(0, Relaxed);
+            self.status.counters.snapshot_unknown();
         }
         let ended = self.read_and_deliver(prepared, carried, target).await?;
         self.status.stream.disconnect();
@@ -167,6 +164,7 @@ where
                 new_slot: &carried.new_slot,
                 reach: &carried.reach,
                 gaps: &carried.gaps,
+                wires: &wires,
                 status,
             },
         );
@@ -199,9 +197,7 @@ where
                 keeper.save(&mut self.store).await
             }
         };
-        wires.phase.send_replace(Phase::Close);
-        let _ = timeout(CLOSE, reading.finish()).await;
-        drop(reading);
+        wires.close(reading).await;
         // The worker's channel ends when its last sender is dropped.
         drop(wires);
         // Two producers at once would mix the records of this session with those of the next.
@@ -274,9 +270,6 @@ impl Wires {
             status,
             stored: &self.stored,
             confirmable: settings.confirm.then_some(&self.confirmable),
-            server_end: &self.server_end,
-            gate: &self.gate,
-            published: &self.published,
             listener,
             max_retries: settings.max_retries,
         }
@@ -330,6 +323,12 @@ impl Wires {
         self.end();
     }
 
+    /// Ends the stream, with a last status update.
+    async fn close(&self, mut reading: Task<impl Future>) {
+        self.phase.send_replace(Phase::Close);
+        let _ = timeout(CLOSE, reading.finish()).await;
+    }
+
     /// From here on, nothing is delivered or stored.
     fn end(&self) {
         self.progress.stop();
@@ -350,24 +349,56 @@ async fn share_anew(settings: &ConnectorSettings, progress: &Progress, status: &
     pending().await
 }
 
-/// Passes on what deliveries and stored offsets mean for the life of the connector.
+/// Tells the keeper what is known of the server, and passes on what deliveries and stored offsets mean for the life of
+/// the connector.
 struct Listening<'a> {
     new_slot: &'a UnusedSlot,
     reach: &'a Reach,
     gaps: &'a Gaps,
+    wires: &'a Wires,
     status: &'a Status,
 }
 
 impl Listener for Listening<'_> {
-    fn delivered(&self, offset: &StoredOffset, chunks: u64) {
-        self.reach.deliver(offset.connect.lsn_proc.unwrap_or_default(), chunks);
+    type Account = Offset;
+
+    fn show(&self) {
+        let server_end = *self.wires.server_end.borrow();
+        self.status.counters.server_lsn.store(server_end.into(), Relaxed);
     }
 
-    fn stored(&self, stored: Stored, tells_of_slot: bool) -> bool {
-        if tells_of_slot {
+    fn complete(&self, offset: &mut StoredOffset) {
+        offset.publication.clone_from(&self.wires.published.borrow());
+        if let Some(history) = &mut offset.history {
+            history.furthest = history.furthest.max(*self.wires.server_end.borrow());
+        }
+    }
+
+    fn delivered(&self, offset: &StoredOffset, chunks: u64) {
+        let (processed, counters) = (offset.connect.lsn_proc.unwrap_or_default(), &self.status.counters);
+        self.reach.deliver(processed, chunks);
+        self.status.parts_delivered(chunks);
+        counters.delivered_lsn.fetch_max(processed, Relaxed);
+        counters
+            .delivered_commit_us
+            .fetch_max(offset.connect.ts_usec.unwrap_or_default(), Relaxed);
+    }
+
+    fn stored(&self, stored: Stored, tells_of_source: bool) -> bool {
+        let position = stored.confirmable();
+        self.status.counters.stored_lsn.fetch_max(position.into(), Relaxed);
+        if tells_of_source {
             self.new_slot.is_in_use();
         }
-        self.gaps.forget(stored.confirmable(), self.status)
+        self.gaps.forget(position, self.status)
+    }
+
+    fn is_proven(&self, connection: u64) -> bool {
+        self.wires.gate.is_open(connection)
+    }
+
+    fn confirmed(&self, position: Lsn) {
+        self.status.stream.confirm(position);
     }
 }
 

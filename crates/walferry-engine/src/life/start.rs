@@ -5,7 +5,7 @@ use walferry_pgoutput::Lsn;
 
 pub use crate::history::Mismatch;
 use crate::{
-    delivery::store::StoredOffset,
+    account::StoredOffset,
     failure::Failure,
     history::{not_there_yet, went_back},
     source::Inspection,

@@ -15,6 +15,7 @@ use std::{
     thread,
 };
 use walferry_diagnosis::Kind;
+use walferry_telemetry::RUN;
 
 use tokio::sync::watch;
 use tracing::{error, error_span};
@@ -292,7 +293,7 @@ impl Supervisor {
         let (status, body) = (connector.status.clone(), connector.body.clone());
         let run = move || {
             // Everything logged below this names the connector, also on threads that are started there.
-            let _span = error_span!("run", connector = status.name).entered();
+            let _span = error_span!(RUN, connector = status.name).entered();
             let result = catch_unwind(AssertUnwindSafe(|| body(target))).unwrap_or_else(|_| {
                 let failure = panicked();
                 error!(code = failure.code(), error.kind = failure.kind.as_str(), error = %failure, hint = failure.hint(), "the connector has failed");
@@ -300,7 +301,7 @@ impl Supervisor {
                 Err(failure)
             });
             drop(body);
-            let _ = supervisor.change(&status.name, |machine| machine.ended(result));
+            supervisor.on_end(&status, result);
             supervisor.0.ends.send_modify(|ends| *ends += 1);
         };
         // Linux cuts thread names to 15 bytes.
@@ -314,6 +315,27 @@ impl Supervisor {
             let _ = connector.machine.ended(Err(failure));
             self.0.ends.send_modify(|ends| *ends += 1);
         }
+    }
+}
+
+impl Supervisor {
+    /// The run that had this status has ended.
+    fn on_end(&self, status: &Arc<Status>, result: Result<(), Failure>) {
+        let mut connectors = self.lock();
+        let Some(connector) = connectors
+            .iter_mut()
+            .find(|connector| connector.status.name == status.name)
+        else {
+            return;
+        };
+        let action = connector.machine.ended(result);
+        // The configuration was changed while the run ended. What the run has shown of its end is no longer seen.
+        if !connector.machine.runs() && !Arc::ptr_eq(&connector.status, status) {
+            let failure = connector.machine.failure();
+            let phase = failure.map_or(Phase::Stopped, |failure| Phase::Failed(failure.clone()));
+            connector.status.set_phase(phase);
+        }
+        self.act(connector, action);
     }
 }
 
@@ -572,6 +594,22 @@ mod tests {
             assert!(!supervisor.runs("a") && !supervisor.runs("late"));
             assert_eq!((runs.load(Relaxed), late_runs.load(Relaxed)), (1, 0));
         }
+    }
+
+    #[tokio::test]
+    async fn one_that_is_stopped_while_an_older_configuration_ends_is_shown_as_stopped() {
+        let supervisor = Supervisor::default();
+        let (old, body, runs, may_end) = lingering("a");
+        supervisor.add(old, body);
+        while runs.load(Relaxed) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let new = Work::new("a");
+        supervisor.replace(new.status.clone(), new.body()).unwrap();
+        supervisor.stop("a").unwrap();
+        may_end.send_replace(true);
+        new.comes_to(|phase| *phase == Phase::Stopped);
+        assert_eq!(new.runs.load(Relaxed), 0);
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use walferry_pgoutput::{Begin, Lsn, Origin};
 use walferry_transform::TransactionPlace;
 
 use crate::{
-    delivery::{progress::Transaction, store::StoredOffset},
+    account::{StoredOffset, Transaction},
     history::{self, Expected, TransactionMark},
     message_type::MessageType,
     position::Position,

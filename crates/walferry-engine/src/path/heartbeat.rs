@@ -7,7 +7,7 @@ use std::time::Duration;
 use walferry_event::{EventSettings, Heartbeat};
 
 use crate::{
-    delivery::batch::Batch,
+    account::Batch,
     failure::Failure,
     message_type::MessageType,
     path::emit::{Emit, Provenance},

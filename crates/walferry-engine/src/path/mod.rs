@@ -1,4 +1,4 @@
-//! The path of a row: frames of the source become encoded records in a [`Batch`](crate::delivery::batch::Batch).
+//! The path of a row: frames of the source become encoded records in a [`Batch`](crate::account::Batch).
 //!
 //! Nothing here waits, reads a clock or opens a socket, so nothing here can delay a keepalive, an acknowledgement or a
 //! signal. What depends only on a table's version is planned once, when the stream describes the table, and applied to

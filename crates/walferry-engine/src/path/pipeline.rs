@@ -21,11 +21,7 @@ use walferry_snapshot::{Done, RowsToReread, SnapshotStep};
 use walferry_transform::{Care, Chain};
 
 use crate::{
-    delivery::{
-        batch::Batch,
-        progress::{self, StreamStep},
-        store::StoredOffset,
-    },
+    account::{self, Batch, StoredOffset, StreamStep},
     failure::{Disposition, Failure},
     history::{Expected, Gate, Missed, Positions, missed},
     message_type::MessageType,
@@ -373,7 +369,7 @@ impl Pipeline {
     fn end_initial(
         &mut self,
         lsn: Lsn,
-        transaction: progress::Transaction,
+        transaction: account::Transaction,
         now_ns: i64,
         out: &mut Batch,
     ) -> Result<(), Failure> {
@@ -614,7 +610,7 @@ impl Pipeline {
         if let Some(reread) = &mut self.toast_reread {
             reread.note(plan.name(), change, after.withheld > account.withheld, out);
         }
-        counted.for_each(|step| out.step(step));
+        counted.for_each(|part| out.count(part));
         Ok(())
     }
 
@@ -647,7 +643,7 @@ impl Pipeline {
                 let before = out.records();
                 self.emit.send_all(outcome, from, out)?;
                 out.end_change(before);
-                counted.for_each(|step| out.step(step));
+                counted.for_each(|part| out.count(part));
             }
         }
         Ok(())
@@ -695,7 +691,7 @@ impl Pipeline {
                 let before = out.records();
                 self.emit.send(record, from, out)?;
                 out.end_change(before);
-                counted.for_each(|step| out.step(step));
+                counted.for_each(|part| out.count(part));
             }
             None => self.emit.skip("message_prefix"),
         }
@@ -742,7 +738,7 @@ impl Pipeline {
         self.emit.send(record, from, out)?;
         if let Some(open) = self.emit.cursor.open() {
             let xid = open.transaction.xid;
-            out.step(StreamStep::Counted { xid, table: None });
+            out.count((xid, None));
         }
         Ok(())
     }
@@ -808,6 +804,9 @@ impl Pipeline {
     /// Tells what has been counted since the last time.
     pub fn report(&mut self, status: &Status) {
         self.emit.counts.report(status);
+        for mismatched in self.emit.chain.take_mismatched() {
+            status.count_mismatched(&mismatched);
+        }
         if let Some(relations) = self.plans.take_others() {
             status.set_not_captured(relations);
         }
@@ -847,14 +846,14 @@ impl Check {
     }
 }
 
-/// The steps that put the counts of the last records into the source offset.
-fn counted(metadata: Option<&mut Transaction>, xid: Option<Xid>) -> impl Iterator<Item = StreamStep> {
+/// The counts of the last records, for the source offset.
+fn counted(
+    metadata: Option<&mut Transaction>,
+    xid: Option<Xid>,
+) -> impl Iterator<Item = (u32, Option<(Arc<str>, i64)>)> {
     let xid = xid.map_or(0, |xid| xid.0);
     let tables = metadata.into_iter().flat_map(Transaction::counted);
-    tables.map(move |table| StreamStep::Counted {
-        xid,
-        table: Some(table),
-    })
+    tables.map(move |table| (xid, Some(table)))
 }
 
 /// The context of a position between two changes.

@@ -25,7 +25,7 @@ use walferry_snapshot::incremental::{
 };
 
 use crate::{
-    delivery::{batch::Batch, progress::StreamStep, store::StoredOffset},
+    account::{Batch, StoredOffset, StreamStep},
     failure::{Disposition, Failure},
     message_type::MessageType,
     path::{

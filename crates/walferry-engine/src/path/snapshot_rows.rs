@@ -8,7 +8,7 @@ use walferry_pgoutput::{Oid, Tuple, Xid};
 use walferry_snapshot as snapshot;
 
 use crate::{
-    delivery::{batch::Batch, progress::StreamStep},
+    account::{Batch, StreamStep},
     failure::Failure,
     message_type::MessageType,
     path::{

@@ -13,7 +13,7 @@ use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentit
 use walferry_snapshot::{Done, RowsToReread, SnapshotStep};
 
 use crate::{
-    delivery::{batch::Batch, progress},
+    account::{Batch, StreamStep},
     source::SourceRequest,
 };
 
@@ -106,7 +106,7 @@ impl ToastReread {
         if self.flagged.insert(oid) {
             // This step comes with the change, not after it: once the change's offset is stored, nothing else records
             // it.
-            out.step(progress::StreamStep::Snapshot(SnapshotStep::Incomplete(oid)));
+            out.step(StreamStep::Snapshot(SnapshotStep::Incomplete(oid)));
         }
         if whole {
             info!(
@@ -114,7 +114,7 @@ impl ToastReread {
                 "changes of the table were not sent, or not with all their values, and there are too many rows to remember, or the rows \
                  have no key: the snapshot reads the whole table again"
             );
-            out.step(progress::StreamStep::Snapshot(SnapshotStep::Restart(oid)));
+            out.step(StreamStep::Snapshot(SnapshotStep::Restart(oid)));
         }
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn translate(t: &mut Translation) {
             None => "is not set; its default is GSSAPI (Kerberos), which this build of Walferry does not contain",
         };
         t.problem(MECHANISM, message).hint(
-            "use a released package, build Walferry with `--features gssapi`, or enable SCRAM-SHA-512 or client certificates on the brokers",
+            "use the program of the released Debian package, build Walferry with `--features gssapi`, or enable SCRAM-SHA-512 or client certificates on the brokers",
         );
         return;
     }
@@ -72,7 +72,20 @@ pub(super) fn translate(t: &mut Translation) {
         ));
     }
     if let Some(text) = t.get_filled(RELOGIN).map(str::to_owned) {
+        // librdkafka would then never run the command, not even at the start.
+        if text.trim() == "0" {
+            t.problem(RELOGIN, "is 0: no ticket would ever be obtained")
+                .hint("set it to the milliseconds between two runs of kinit, or remove it; the default is 60000");
+        }
         t.set(RELOGIN, text);
+    }
+    let places = t.get_filled(KINIT).map(foreign_places).unwrap_or_default();
+    if let Some(place) = places.first() {
+        t.problem(
+            KINIT,
+            format!("contains %{{{place}}}, which a connector could set to a command of its own"),
+        )
+        .hint("write the value itself; only %{sasl.kerberos.keytab} and %{sasl.kerberos.principal} are filled in");
     }
 }
 
@@ -124,14 +137,14 @@ fn keytab(t: &mut Translation, options: &BTreeMap<String, String>) {
         return;
     }
     let program = t.get_filled(KINIT).unwrap_or("kinit").to_owned();
-    // A whole command in librdkafka's manner.
+    // A whole command in librdkafka's manner, whose places librdkafka fills without quotes.
     let command = match program.contains(' ') {
-        true => Some(program),
+        true => [file, principal].iter().all(|word| is_plain(word)).then_some(program),
         false => command(&[&program, "-k", "-t", file, principal]),
     };
     let Some(command) = command else {
-        t.problem(JAAS, "has a keyTab or principal with a quote, a line break or `%{`")
-            .hint("rename the file; Walferry gives both names to `kinit` through a shell");
+        t.problem(JAAS, "has a keyTab or principal with characters that a shell would read")
+            .hint("rename the file; Walferry gives both names to `kinit` through a shell. If sasl.kerberos.kinit.cmd is a whole command, they may have letters, digits and `/@._-` only");
         return;
     };
     let (file, principal) = (file.to_owned(), principal.clone());
@@ -156,6 +169,18 @@ fn cache(t: &mut Translation, options: &BTreeMap<String, String>) {
     t.set(KINIT, "true");
 }
 
+/// Whether a word is the same to a shell without quotes and with any.
+fn is_plain(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "/@._-".contains(c))
+}
+
+/// The other properties that a whole command would have librdkafka fill in. A connector may set some of them.
+fn foreign_places(command: &str) -> Vec<String> {
+    let places = command.split("%{").skip(1).filter_map(|rest| rest.split_once('}'));
+    let places = places.map(|(name, _)| name.to_owned());
+    places.filter(|name| ![KEYTAB, PRINCIPAL].contains(&&**name)).collect()
+}
+
 /// A command for a shell, each word quoted. `None` if a word cannot be.
 fn command(words: &[&str]) -> Option<String> {
     let safe = |word: &&str| !word.contains('\'') && !word.contains("%{") && !word.chars().any(char::is_control);
@@ -171,6 +196,16 @@ fn command(words: &[&str]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_whole_command_takes_only_plain_words_and_no_other_properties() {
+        assert!(is_plain("/etc/walferry/walferry.keytab") && is_plain("walferry/db-1.example@EXAMPLE.COM"));
+        for word in ["", "x; true", "$(x)", "a b", "a\"b", "%{x}"] {
+            assert!(!is_plain(word), "{word}");
+        }
+        let command = "kinit -R -t \"%{sasl.kerberos.keytab}\" %{sasl.kerberos.principal} # %{client.id}";
+        assert_eq!(foreign_places(command), ["client.id"]);
+    }
 
     #[test]
     fn a_word_that_would_end_its_quotes_makes_no_command() {

@@ -260,7 +260,7 @@ mod tests {
 
     use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex};
     use walferry_engine::Failure;
-    use walferry_engine::progress::{Progress, Stored, StreamStep};
+    use walferry_engine::progress::{Progress, Stored, StreamEntry, StreamStep};
     use walferry_engine::source::chunks;
     use walferry_engine::store::{OffsetStore, StoredOffset};
     use walferry_pgoutput::{PgTimestamp, PrimaryKeepalive, ServerMessage, StandbyStatusUpdate, XLogData};
@@ -416,7 +416,7 @@ mod tests {
             }
         }
         let progress = Progress::new(StoredOffset::default(), usize::MAX);
-        progress.push([StreamStep::Idle(Lsn(lsn))]);
+        progress.push([StreamEntry::Mark(StreamStep::Idle(Lsn(lsn)))]);
         let delivered = progress.delivered().expect("nothing is under way");
         delivered.save(&mut Anything).await.unwrap()
     }

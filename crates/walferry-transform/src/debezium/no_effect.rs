@@ -7,7 +7,7 @@ use crate::contract::{HeaderList, Row, Side};
 use crate::{Error, Outcome, Transform};
 
 const NO_SPANS: Support = Support::Accepted {
-    why: "Walferry creates no spans",
+    why: "the transform begins no spans; `walferry.otlp.endpoint` sends those of the delivery",
 };
 
 properties! {
@@ -46,8 +46,9 @@ pub(crate) const TRACING: Row<dyn Transform> = Row {
     options: Group {
         title: "Transform ActivateTracingSpan",
         text: "`io.debezium.transforms.tracing.ActivateTracingSpan`: in Debezium, creates OpenTelemetry spans of change events, and adds \
-               the span context as headers if an OpenTelemetry agent is running. Walferry creates no spans: records stay unchanged, as in \
-               Debezium without an agent, and Walferry logs a warning at the start.",
+               the span context as headers if an OpenTelemetry agent is running. In Walferry, it begins no spans: records stay unchanged, \
+               as in Debezium without an agent, and Walferry logs a warning at the start. Walferry can send a span of each record's \
+               delivery: see [OpenTelemetry](../how-to/opentelemetry.md).",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -62,10 +63,10 @@ fn build_tracing(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>>
     reader.get(&SPAN_FIELD);
     reader.get(&OPERATION);
     reader.get(&ONLY_WITH_FIELD);
-    let message = "is ActivateTracingSpan, which has no effect: Walferry creates no spans and adds no tracing headers";
+    let message = "is ActivateTracingSpan, which has no effect: it begins no spans here and adds no tracing headers";
     reader
         .warning("type", message)
-        .hint("records stay unchanged; remove the transform to avoid this warning");
+        .hint("records stay unchanged; remove the transform to avoid this warning, and set `walferry.otlp.endpoint` in the worker file to send spans");
     Some(Box::new(Pass))
 }
 

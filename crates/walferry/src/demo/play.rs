@@ -18,7 +18,6 @@ use tokio::{
     task::spawn_local,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
-use tracing::{Instrument, error_span};
 use walferry_admin::{Admin, Door};
 use walferry_engine::{
     Failure,
@@ -36,11 +35,12 @@ use super::{
 };
 use crate::{
     assemble::Offsets,
-    beside,
+    beside::SlotLooks,
     cli::DemoArgs,
     error::Error,
+    listen::Served,
     load::Loaded,
-    process::{Run, Tell},
+    process::{self, Beside, Run, Tell},
 };
 
 /// How often the line at the bottom is written again.
@@ -107,14 +107,10 @@ impl<'a> Play<'a> {
         })?;
         shown(self.introduce(server, configuration, &page, moved))?;
 
-        let supervisor = start(&self.loaded, offsets);
+        let (supervisor, _beside) = start(&self.loaded, offsets);
         self.status = supervisor.statuses().remove(0);
         let admin = Admin::read_only(Arc::new(supervisor.clone()), env!("CARGO_PKG_VERSION"));
-        let admin = spawn_local(walferry_admin::serve(
-            vec![Door::plain(listener)],
-            admin,
-            stopped(self.stop.subscribe()),
-        ));
+        let mut served = Served::start(vec![Door::plain(listener)], admin);
         let (status, written, args) = (self.status.clone(), self.written.clone(), self.args);
         let mut writing = spawn_local(keep_shop(sql, status, args.rate, args.rows, written));
         let (records, mut received) = mpsc::channel(256);
@@ -144,6 +140,7 @@ impl<'a> Play<'a> {
 
         writing.abort();
         self.stop.send_replace(true);
+        served.stop();
         if outcome.is_ok() {
             supervisor.stop_all().await.map_err(ended_early)?;
             while self.received < self.written.get()
@@ -152,7 +149,7 @@ impl<'a> Play<'a> {
                 shown(self.record(&record))?;
             }
         }
-        let _ = admin.await;
+        served.ended().await;
         drop(received);
         let _ = following.join();
         shown(self.screen.end_status())?;
@@ -269,16 +266,11 @@ async fn open_shop(endpoint: &Endpoint) -> Result<Sql, Error> {
     Ok(sql)
 }
 
-/// Starts the connector. The task that watches its slot lives as long as the caller's local tasks.
-fn start(loaded: &Loaded, data_dir: &Path) -> Supervisor {
+/// Starts the connector as `walferry run` does, with its tasks beside it.
+fn start(loaded: &Loaded, data_dir: &Path) -> (Supervisor, Beside) {
     let supervisor = Supervisor::default();
-    let mut status = Status::new(&loaded.connector.name, loaded.connector.topics.prefix.to_string());
-    status.shows_keys = loaded.connector.errors.show_keys;
-    let status = Arc::new(status);
-    // The slot's lag is shown even while the connector does not run.
-    let span = error_span!("beside", connector = status.name);
-    spawn_local(beside::tell_tables(loaded.clone()).instrument(span.clone()));
-    spawn_local(beside::watch_slots(loaded.clone(), beside::SlotLooks::default(), status.clone()).instrument(span));
+    let status = process::status(&loaded.connector.name, Some(loaded), "", None);
+    let beside = Beside::start(loaded.clone(), SlotLooks::default(), &status);
     let connector = loaded.clone();
     let run = Run {
         load: Arc::new(move || Ok(connector.clone())),
@@ -291,7 +283,7 @@ fn start(loaded: &Loaded, data_dir: &Path) -> Supervisor {
         tell: Tell::Never,
     };
     supervisor.add(status, run.body());
-    supervisor
+    (supervisor, beside)
 }
 
 /// Writes at a rate, once the connector reads.
@@ -345,10 +337,6 @@ async fn listen(wanted: SocketAddr) -> Result<(TcpListener, String, bool), Error
     })?;
     let address = listener.local_addr().unwrap_or(wanted);
     Ok((listener, format!("http://{address}/ui"), moved))
-}
-
-async fn stopped(mut stop: watch::Receiver<bool>) {
-    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 fn ended_early(failure: Failure) -> Error {

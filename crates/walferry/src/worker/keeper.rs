@@ -1,36 +1,21 @@
 //! Keeps one connector running with its newest configuration.
 
-use std::sync::Arc;
-
-use tokio::{
-    sync::watch,
-    task::{JoinHandle, spawn_blocking, spawn_local},
-};
-use tracing::{Instrument, error_span};
-use walferry_engine::{
-    Disposition, Failure, Kind, Target,
-    book::Configuration,
-    status::{Phase, Status},
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use super::{Connector, Herd, Origin};
+use tokio::{sync::watch, task::spawn_blocking};
+use walferry_config::Findings;
+use walferry_engine::{Disposition, Failure, Kind, Target, book::Configuration, status::Phase};
+
+use super::{Connector, Herd, Inner, Origin};
 use crate::{
-    beside::{self, SlotLooks},
+    beside::SlotLooks,
     load::{Checked, Loaded, load_configuration},
-    process::{Run, Tell},
+    process::{self, Beside, Run, Tell},
     progress,
 };
-
-/// The tasks beside the runs of a connector. They end when this is dropped.
-struct Beside(Vec<JoinHandle<()>>);
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        for task in &self.0 {
-            task.abort();
-        }
-    }
-}
 
 /// Starts a connector, gives it each newer version of its configuration, and ends it when there is none any more.
 pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: watch::Receiver<Option<u64>>) {
@@ -84,26 +69,13 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         .configuration
         .iter()
         .find(|(property, _)| property == "topic.prefix");
-    let prefix = match &loaded {
-        Some(loaded) => loaded.connector.topics.prefix.to_string(),
-        None => raw_prefix.map_or_else(String::new, |(_, text)| text.clone()),
-    };
-    let mut status = Status::new(name, prefix);
-    status.shows_keys = loaded.as_ref().is_some_and(|loaded| loaded.connector.errors.show_keys);
-    let status = Arc::new(status);
-    let mut tasks = Vec::new();
-    if let Some(loaded) = loaded {
-        // The slot's lag is shown even while the connector does not run.
-        let span = error_span!("beside", connector = name);
-        tasks.push(spawn_local(
-            beside::tell_tables(loaded.clone()).instrument(span.clone()),
-        ));
-        tasks.push(spawn_local(
-            beside::watch_slots(loaded, slots.clone(), status.clone()).instrument(span),
-        ));
-    }
+    let prefix = raw_prefix.map_or("", |(_, text)| text);
+    let older = herd.status(name);
+    let status = process::status(name, loaded.as_ref(), prefix, older.as_deref());
+    let beside = loaded.map(|loaded| Beside::start(loaded, slots.clone(), &status));
+    let mut beside = beside.unwrap_or_default();
     if herd.0.bars.are_shown() {
-        tasks.push(spawn_local(progress::show(herd.0.bars.clone(), status.clone())));
+        beside.add(progress::show(herd.0.bars.clone(), status.clone()));
     }
     let run = Run {
         load,
@@ -117,13 +89,13 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         status.set_phase(Phase::Paused);
     }
     let body = run.body();
-    if let Some(older) = herd.status(name) {
+    if let Some(older) = older {
         herd.active_topics().look(&older);
     }
     if herd.supervisor().replace(status.clone(), body.clone()).is_err() {
         herd.supervisor().add_as(status, body, target);
     }
-    Some(Beside(tasks))
+    Some(beside)
 }
 
 /// Prepares a run. As in Connect, each run of a connector of the book resolves references such as `${file:…}` again.
@@ -135,27 +107,35 @@ fn loader(herd: &Herd, name: &str, connector: &Connector) -> Arc<dyn Fn() -> Res
         }
         Origin::Book => {
             let (inner, name, configuration) = (herd.0.clone(), name.to_owned(), connector.configuration.clone());
-            Arc::new(move || load(&inner, &name, &configuration))
+            // Each run reads the configuration again. Its warnings are told once.
+            let is_told = AtomicBool::new(false);
+            Arc::new(move || {
+                let (loaded, findings) = load(&inner, &name, &configuration);
+                if !is_told.swap(true, Relaxed) {
+                    crate::load::log(&name, &findings);
+                }
+                loaded
+            })
         }
     }
 }
 
-pub(super) fn load(inner: &super::Inner, name: &str, configuration: &Configuration) -> Result<Loaded, Failure> {
+/// Reads the configuration of a connector of the book, and resolves its references. Also returns what is to be said of it.
+pub(super) fn load(inner: &Inner, name: &str, configuration: &Configuration) -> (Result<Loaded, Failure>, Findings) {
     let (checked, findings) = load_configuration(name, configuration, &inner.worker);
-    let Some(Checked { connector, built }) = checked else {
-        let causes = findings.problems().cloned().collect();
-        return Err(Failure::of(
-            Disposition::stop(Kind::Configuration),
-            Kind::Configuration,
-            causes,
-        ));
+    let loaded = match checked {
+        Some(Checked { connector, built }) => Ok(Loaded {
+            connector,
+            built,
+            worker: inner.worker.clone(),
+            bootstrap_servers: inner.bootstrap_servers.clone(),
+            configuration: configuration.clone(),
+            file: "the REST API".into(),
+        }),
+        None => {
+            let (kind, causes) = (Kind::Configuration, findings.problems().cloned().collect());
+            Err(Failure::of(Disposition::stop(kind), kind, causes))
+        }
     };
-    Ok(Loaded {
-        connector,
-        built,
-        worker: inner.worker.clone(),
-        bootstrap_servers: inner.bootstrap_servers.clone(),
-        configuration: configuration.clone(),
-        file: "the REST API".into(),
-    })
+    (loaded, findings)
 }

@@ -4,12 +4,15 @@
 //! its *keeper*, which keeps it running with the newest configuration. So a connector that ends slowly delays no other.
 
 mod active;
+pub(crate) mod cluster;
 mod keeper;
 mod offsets;
 mod plugins;
 pub(crate) mod states;
+pub(crate) mod storage;
 pub(crate) mod store;
 pub(crate) mod topics;
+pub(crate) mod turn;
 mod validate;
 
 use std::{
@@ -374,6 +377,41 @@ fn is_same(one: &Configuration, other: &Configuration) -> bool {
     sorted(one) == sorted(other)
 }
 
+/// The wanted state of a connector once its configuration is put. `None` if nothing is to change.
+fn wanted_after(
+    name: &str,
+    how: Put,
+    known: Option<&Connector>,
+    configuration: &Configuration,
+) -> Result<Option<Target>, Refused> {
+    match (how, known) {
+        (Put::New(_), Some(_)) => Err(Refused::new(409, format!("Connector {name} already exists"))),
+        (Put::New(target), None) => Ok(Some(target)),
+        (
+            Put::Any,
+            Some(Connector {
+                origin: Origin::File(..),
+                configuration: same,
+                ..
+            }),
+        ) if is_same(same, configuration) => Ok(None),
+        (Put::Any, Some(connector)) => {
+            from_book(name, connector)?;
+            Ok(Some(connector.target))
+        }
+        (Put::Any, None) => Ok(Some(Target::Running)),
+        (Put::Over(before), Some(connector)) if connector.configuration == before => {
+            from_book(name, connector)?;
+            Ok(Some(connector.target))
+        }
+        (Put::Over(_), Some(_)) => Err(Refused::new(
+            409,
+            format!("Another request has changed connector {name} meanwhile. Send the request again."),
+        )),
+        (Put::Over(_), None) => Err(Refused::not_found(name)),
+    }
+}
+
 /// Writes the book, one change after another.
 struct Clerk {
     herd: Herd,
@@ -449,35 +487,8 @@ impl Clerk {
                 ),
             ));
         }
-        let target = match (how, &known) {
-            (Put::New(_), Some(_)) => return Err(Refused::new(409, format!("Connector {name} already exists"))),
-            (Put::New(target), None) => target,
-            (
-                Put::Any,
-                Some(Connector {
-                    origin: Origin::File(..),
-                    configuration: same,
-                    ..
-                }),
-            ) if is_same(same, &configuration) => {
-                return Ok(false);
-            }
-            (Put::Any, Some(connector)) => {
-                from_book(&name, connector)?;
-                connector.target
-            }
-            (Put::Any, None) => Target::Running,
-            (Put::Over(before), Some(connector)) if connector.configuration == before => {
-                from_book(&name, connector)?;
-                connector.target
-            }
-            (Put::Over(_), Some(_)) => {
-                return Err(Refused::new(
-                    409,
-                    format!("Another request has changed connector {name} meanwhile. Send the request again."),
-                ));
-            }
-            (Put::Over(_), None) => return Err(Refused::not_found(&name)),
+        let Some(target) = wanted_after(&name, how, known.as_ref(), &configuration)? else {
+            return Ok(false);
         };
         // As in Connect, a task whose configuration has not changed goes on.
         if known
@@ -769,7 +780,9 @@ mod tests {
                 ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
             ];
             let properties = properties.map(|(name, text)| (name.to_owned(), text.to_owned()));
-            let loaded = keeper::load(&herd.0, "shop", &properties.into()).expect("it is right");
+            let loaded = keeper::load(&herd.0, "shop", &properties.into())
+                .0
+                .expect("it is right");
             let kept = |name: &str, configuration| BookEntry {
                 name: name.into(),
                 configuration,

@@ -29,7 +29,7 @@ impl Herd {
         }
         let (herd, name) = (self.clone(), name.to_owned());
         blocking(move || {
-            let loaded = keeper::load(&herd.0, &name, &connector.configuration);
+            let (loaded, _) = keeper::load(&herd.0, &name, &connector.configuration);
             let loaded = loaded.map_err(|failure| refusal(&failure))?;
             Ok(assemble::partition(&loaded.connector))
         })

@@ -298,7 +298,8 @@ fn page(class: &Class, stem: &str, file: &File, tables: &BTreeMap<String, Table>
             let _ = write!(
                 text,
                 "{}\n\nAll names have the prefix `{}`.\n\n{}\n",
-                group.text,
+                // Written for `configuration.md`, which is one folder higher.
+                group.text.replace("](../", "](../../"),
                 group.prefix,
                 options_markdown(group)
             );

@@ -175,7 +175,7 @@ impl Release {
         for file in ["LICENSE", "README.md", "SECURITY.md"] {
             copy(&shell::root().join(file), &top.join(file), 0o644)?;
         }
-        fs::write(top.join("CHANGELOG.md"), book::changelog()?)?;
+        fs::write(top.join("CHANGELOG.md"), book::changelog("docs/")?)?;
         // The README links to them.
         fs::copy(shell::root().join("CONTRIBUTING.md"), top.join("CONTRIBUTING.md"))?;
         for folder in [
@@ -189,6 +189,8 @@ impl Release {
         ] {
             copy_all(&shell::root().join(folder), &top.join(folder))?;
         }
+        // Sources and the container files are not in the archive.
+        book::link_to_repository(&top)?;
         let file = self.dist.join(format!("{name}.tar.gz"));
         let tar = file.with_extension("");
         shell::run(self.tar(0).arg("-cf").arg(&tar).arg("-C").arg(&stage).arg(&name))?;

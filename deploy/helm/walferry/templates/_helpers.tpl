@@ -28,3 +28,7 @@ worker.properties: |
   {{- dict "name" $name "config" $config | toPrettyJson | nindent 2 }}
 {{- end }}
 {{- end }}
+
+{{- define "walferry.scheme" -}}
+{{- if regexMatch "https://[^,]*:8083" (.Values.worker.listeners | default "") }}, scheme: HTTPS{{ end -}}
+{{- end }}

@@ -144,7 +144,10 @@ mod tests {
                 key: None,
                 value: None,
                 headers: &[("id", Some(b"7"))],
-                origin: RecordOrigin { table: "", lsn: Lsn(0) },
+                origin: RecordOrigin {
+                    table: "",
+                    position: &Lsn(0),
+                },
             };
             sink.send(&record, 0).expect("it is kept");
         }

@@ -1,21 +1,44 @@
-//! Sums up the delivered records of a Postgres stream into the offset.
+//! Postgres' side of the room `delivery`: what lies between the records of its stream, and how delivered changes are
+//! summed up into the offset.
 
-use std::sync::Arc;
+mod store;
+#[cfg(test)]
+mod tests;
+mod transaction_counts;
+
+use std::{mem, sync::Arc};
 
 use serde_json::{Map, Value as Json};
+use walferry_event::reselect::{RowLookup, RowReading};
 use walferry_pgoutput::Lsn;
 use walferry_snapshot::{self as snapshot, incremental};
 
 use crate::{
     delivery::{
-        ledger::{Account, Mark, Tally},
-        store::StoredOffset,
-        transaction_counts::{Counted, TransactionCounts},
+        self,
+        contract::{Account, Mark, OffsetAccount, Tally, Unstored},
+        ledger::EntryOf,
     },
     history,
     message_type::MessageType,
     position::Position,
 };
+
+pub use self::store::{OffsetStore, StoredOffset};
+use self::transaction_counts::{Counted, TransactionCounts};
+
+/// A batch of records of a Postgres stream.
+pub type Batch = delivery::batch::Batch<Offset>;
+/// The queue of records of a Postgres stream.
+pub type Progress = delivery::progress::Progress<Offset>;
+/// Kafka has acknowledged every record up to here.
+pub type Delivered = delivery::progress::Delivered<Offset>;
+/// The offset of a position of a Postgres stream is durable.
+pub type Stored = delivery::progress::Stored<Lsn>;
+/// A record, or something between records.
+pub type StreamEntry = EntryOf<Offset>;
+/// A record of a Postgres stream that waits for something.
+pub(crate) type HeldRecord = delivery::batch::HeldRecord<Offset>;
 
 /// Bytes that a mark counts for if no record pays for it: the counter of one table, or a snapshot chunk without rows.
 /// If a transform drops every record, such marks pile up behind a stuck record.
@@ -23,29 +46,27 @@ const MARK_BYTES: usize = 128;
 /// Bytes that the state of an incremental snapshot counts for.
 const KEPT_BYTES: usize = 2048;
 
-/// One step of the stream, in the order in which the pipeline saw it.
+/// What a record comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamChange {
+    /// Position of the change.
+    pub position: Position,
+    /// Kind of the change.
+    pub message: MessageType,
+}
+
+/// Columns of a row that are being read.
+#[derive(Debug)]
+pub struct PendingRow {
+    pub(crate) lookup: RowLookup,
+    pub(crate) reading: Arc<RowReading>,
+}
+
+/// A step of the stream between its records, in the order in which the pipeline saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamStep {
     /// The transaction that the following records belong to.
     Begin(Transaction),
-    /// With `provide.transaction.metadata`: the transaction has begun, or a table's number of records in it.
-    Counted {
-        /// Transaction id.
-        xid: u32,
-        /// The table as `schema.table`, and the number of its records so far.
-        table: Option<(Arc<str>, i64)>,
-    },
-    /// A record for Kafka.
-    Record {
-        /// Position of the change that the record comes from.
-        position: Position,
-        /// What the record comes from.
-        message: MessageType,
-        /// Whether it is the last record of the change.
-        last: bool,
-        /// Size of key, value and headers in bytes.
-        bytes: usize,
-    },
     /// The transaction is complete.
     Commit {
         /// LSN behind the commit record.
@@ -99,26 +120,16 @@ pub struct Transaction {
     pub time_us: i64,
 }
 
-/// What there is to store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Unstored {
-    Nothing,
-    /// The stream has moved but sent nothing, so a crash would repeat nothing.
-    Passed,
-    /// Records that a crash would repeat.
-    Delivered,
-}
-
-/// The offset of delivered records, with the state needed to build it.
+/// The account: the offset of delivered records, with the state needed to build it.
 #[derive(Debug, Clone)]
-pub(crate) struct Offset {
-    pub(crate) delivered: StoredOffset,
+pub struct Offset {
+    delivered: StoredOffset,
     /// How far the server has got on the present connection. The offset may be further, from another copy of the
     /// server. What this server has committed up to the offset is still to be delivered, and must not be confirmed
     /// before.
-    pub(crate) shown: Lsn,
+    shown: Lsn,
     /// Number of connections that have begun.
-    pub(crate) connections: u64,
+    connections: u64,
     /// Connections that have begun but whose beginning has not been reached. Steps before it belong to an earlier
     /// connection.
     beginning: u32,
@@ -126,63 +137,16 @@ pub(crate) struct Offset {
     message: Option<MessageType>,
     transaction_counts: TransactionCounts,
     /// The transaction of the last delivered record.
-    pub(crate) transaction: Transaction,
+    transaction: Transaction,
     /// Number of delivered snapshot chunks.
-    pub(crate) chunks: u64,
+    chunks: u64,
     /// The ticket of the last signal that counts.
-    pub(crate) signals: u64,
-    pub(crate) unstored: Unstored,
-}
-
-/// What the account keeps for a record.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Change {
-    pub(crate) position: Position,
-    pub(crate) message: MessageType,
-    /// Whether it is the last record of the change.
-    pub(crate) last: bool,
+    signals: u64,
+    unstored: Unstored,
 }
 
 impl Offset {
-    /// Continues from a stored offset.
-    pub(crate) fn after(mut start: StoredOffset) -> Self {
-        let transaction_counts = TransactionCounts::take_from(&mut start.connect);
-        Self {
-            // A process that stopped may have stored an offset without confirming it.
-            unstored: if start.connect.lsn.is_some() {
-                Unstored::Delivered
-            } else {
-                Unstored::Nothing
-            },
-            shown: start.stream_start().unwrap_or_default(),
-            connections: 0,
-            beginning: 0,
-            delivered: start,
-            message: None,
-            transaction_counts,
-            transaction: Transaction::default(),
-            chunks: 0,
-            signals: 0,
-        }
-    }
-
-    /// The offset in the form in which it is stored.
-    pub(crate) fn stored_form(&mut self) -> StoredOffset {
-        if let Some(message) = self.message.take() {
-            self.delivered.connect.message_type = Some(message.as_str().to_owned());
-        }
-        let mut offset = self.delivered.clone();
-        self.transaction_counts.add_to(&mut offset.connect);
-        offset
-    }
-
-    /// The position that may be confirmed once the offset is stored.
-    pub(crate) fn processed(&self) -> Lsn {
-        self.shown
-            .min(self.delivered.connect.lsn_proc.unwrap_or_default().into())
-    }
-
-    fn reach_change(&mut self, position: Position, message: MessageType) {
+    fn move_to(&mut self, StreamChange { position, message }: StreamChange) {
         let offset = &mut self.delivered.connect;
         offset.lsn = Some(position.lsn.into());
         self.message = Some(message);
@@ -233,7 +197,6 @@ impl Offset {
             }
             StreamStep::Snapshot(step) => self.reach_part(step),
             StreamStep::SnapshotEnd { lsn, transaction } => self.reach_snapshot_end(lsn, transaction),
-            StreamStep::Record { .. } | StreamStep::Counted { .. } => unreachable!("these have queues of their own"),
         }
     }
 
@@ -280,7 +243,7 @@ impl Offset {
         other.extend(kept.iter().map(|(name, value)| (name.clone(), value.clone())));
         self.unstored = Unstored::Delivered;
         if let Some((position, message)) = at {
-            self.reach_change(position, message);
+            self.move_to(StreamChange { position, message });
         }
     }
 
@@ -324,7 +287,7 @@ impl Offset {
 }
 
 impl Account for Offset {
-    type Record = Change;
+    type Change = StreamChange;
     type Mark = StreamStep;
     type Tally = Counted;
 
@@ -336,10 +299,8 @@ impl Account for Offset {
         }
     }
 
-    fn reach_record(&mut self, change: &Change) {
-        if change.last {
-            self.reach_change(change.position, change.message);
-        }
+    fn reach_change(&mut self, change: &StreamChange) {
+        self.move_to(*change);
     }
 
     fn reach_mark(&mut self, step: StreamStep) {
@@ -348,6 +309,83 @@ impl Account for Offset {
 
     fn reach_tally(&mut self, counted: Counted) {
         self.transaction_counts.count(counted);
+    }
+}
+
+impl OffsetAccount for Offset {
+    type Position = Lsn;
+    type Offset = StoredOffset;
+    type PendingRow = PendingRow;
+
+    fn after(mut start: StoredOffset) -> Self {
+        let transaction_counts = TransactionCounts::take_from(&mut start.connect);
+        Self {
+            // A process that stopped may have stored an offset without confirming it.
+            unstored: if start.connect.lsn.is_some() {
+                Unstored::Delivered
+            } else {
+                Unstored::Nothing
+            },
+            shown: start.stream_start().unwrap_or_default(),
+            connections: 0,
+            beginning: 0,
+            delivered: start,
+            message: None,
+            transaction_counts,
+            transaction: Transaction::default(),
+            chunks: 0,
+            signals: 0,
+        }
+    }
+
+    fn offset(&mut self) -> StoredOffset {
+        if let Some(message) = self.message.take() {
+            self.delivered.connect.message_type = Some(message.as_str().to_owned());
+        }
+        let mut offset = self.delivered.clone();
+        self.transaction_counts.add_to(&mut offset.connect);
+        offset
+    }
+
+    fn unstored(&self) -> Unstored {
+        self.unstored
+    }
+
+    fn set_unstored(&mut self, unstored: Unstored) {
+        self.unstored = unstored;
+    }
+
+    fn confirmable(&self) -> Lsn {
+        self.shown
+            .min(self.delivered.connect.lsn_proc.unwrap_or_default().into())
+    }
+
+    fn shown(&self) -> (Lsn, u64) {
+        (self.shown, self.connections)
+    }
+
+    fn signals(&self) -> u64 {
+        self.signals
+    }
+
+    fn take_chunks(&mut self) -> u64 {
+        mem::take(&mut self.chunks)
+    }
+
+    fn commit_us(&self) -> i64 {
+        self.transaction.time_us
+    }
+
+    fn place(change: &StreamChange) -> Lsn {
+        change.position.lsn
+    }
+
+    fn stream_start(offset: &StoredOffset) -> Lsn {
+        offset.stream_start().unwrap_or_default()
+    }
+
+    fn is_beginning(offset: &StoredOffset) -> bool {
+        offset.is_beginning()
     }
 }
 
@@ -385,6 +423,22 @@ impl Mark for StreamStep {
             Self::Commit { .. } => matches!(earlier, Self::Idle(_) | Self::Commit { sent: false, .. }),
             Self::Idle(_) => matches!(earlier, Self::Idle(_)),
             _ => false,
+        }
+    }
+
+    fn committed_us(&self) -> Option<i64> {
+        match self {
+            Self::Commit {
+                time_us, sent: true, ..
+            } => Some(*time_us),
+            _ => None,
+        }
+    }
+
+    fn chunks_due(&self) -> Option<u64> {
+        match self {
+            Self::ChunkRequested(number) => Some(*number),
+            _ => None,
         }
     }
 }

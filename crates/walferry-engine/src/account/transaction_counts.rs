@@ -30,7 +30,7 @@ pub(crate) struct TransactionCounts {
 
 /// The latest counters of one transaction, by table.
 #[derive(Debug, Clone)]
-pub(crate) struct Counted {
+pub struct Counted {
     xid: u32,
     /// Usually there is only one table.
     first: Option<(Arc<str>, i64)>,

@@ -1,0 +1,62 @@
+//! Where a process keeps its state.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde_json::Value as Json;
+use tokio::task::spawn_local;
+use walferry_engine::book::Book as _;
+use walferry_kafka::connect::{Leadership, OffsetLog, StateLog, Subject};
+use walferry_offset::FileBook;
+
+use super::{BookChoice, OpenBook, topics, turn::Turn};
+use crate::error::Error;
+
+/// Where a process keeps its state.
+pub(crate) struct Storage {
+    pub(crate) book: BookChoice,
+    pub(crate) offsets: Option<OffsetLog>,
+    pub(crate) states: Option<(StateLog, BTreeMap<Subject, Json>)>,
+    pub(crate) leadership: Option<Leadership>,
+}
+
+impl Storage {
+    /// Where the book, the offsets and the states are: in Connect's topics, if it is this process's turn on them, or else in files.
+    pub(crate) fn open(turn: Option<Turn>, data_dir: &Path, is_worker: bool) -> Result<Self, Error> {
+        let Some(Turn {
+            leadership,
+            topics,
+            opened,
+        }) = turn
+        else {
+            return Ok(Self {
+                book: shelf(data_dir, is_worker)?,
+                offsets: None,
+                states: None,
+                leadership: None,
+            });
+        };
+        spawn_local(topics::tell_of_connect(topics));
+        Ok(Self {
+            book: Ok(opened.book),
+            offsets: Some(opened.offsets),
+            states: Some((opened.states, opened.read_states)),
+            leadership: Some(leadership),
+        })
+    }
+}
+
+/// Where connectors of the REST API are kept. A process whose connectors come from files can run without it.
+fn shelf(data_dir: &Path, is_worker: bool) -> Result<BookChoice, Error> {
+    match FileBook::open(data_dir) {
+        Ok(mut book) => {
+            let entries = book.entries();
+            let entries = entries.map_err(|failure| Error::failure("Walferry did not start", failure))?;
+            Ok(Ok(OpenBook {
+                book: Box::new(book),
+                entries,
+            }))
+        }
+        Err(error) if is_worker => Err(Error::failure("Walferry did not start", error.for_good())),
+        Err(error) => Ok(Err(format!("{error} ({})", error.hint()))),
+    }
+}
