@@ -435,8 +435,7 @@ kinds! {
         "The warning in the log says why. With `fail`, such an event stops the connector instead.";
     "WF0416" IncrementalSnapshotWaits "incremental_snapshot" None,
         "An incremental snapshot is waiting",
-        "A chunk of a table could not be read, or the stream has not brought the row that closes its window. Walferry \
-         retries it, and streaming continues meanwhile.",
+        "A chunk of a table could not be read. Walferry retries it, and streaming continues meanwhile.",
         "Follow the hint, or stop the snapshot with the signal `stop-snapshot`.";
     "WF0501" KafkaUnreachable "kafka_unreachable" GAVE_UP,
         "No Kafka broker answers",

@@ -471,9 +471,8 @@ mod tests {
         assert_eq!(next.ask.chunk(), Some("b"));
         assert!(frames.try_recv().is_err(), "the next chunk has come in time");
 
-        let mut closed = Some("b".to_owned());
-        let mut at = At70;
-        let (next, told) = tokio::join!(asks.next_after(&mut closed, &mut at, &chunks), async {
+        let (mut closed, mut server) = (Some("b".to_owned()), At70);
+        let (next, told) = tokio::join!(asks.next_after(&mut closed, &mut server, &chunks), async {
             let told = frames.recv().await;
             sender.send(chunk("c", 2)).unwrap();
             told
