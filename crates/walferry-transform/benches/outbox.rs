@@ -72,7 +72,7 @@ const CASES: [Case; 5] = [
         2,
     ),
     ("expanded", &[("table.expand.json.payload", "true")], 8),
-    ("schemas", &[("walferry.schemas.dir", "/schemas")], 30),
+    ("schemas", &[("walferry.schemas.dir", "/schemas")], 21),
 ];
 
 fn route_rows(criterion: &mut Criterion) {
