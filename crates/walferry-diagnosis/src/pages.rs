@@ -435,7 +435,8 @@ kinds! {
         "The warning in the log says why. With `fail`, such an event stops the connector instead.";
     "WF0416" IncrementalSnapshotWaits "incremental_snapshot" None,
         "An incremental snapshot is waiting",
-        "A chunk of a table could not be read. Walferry retries it, and streaming continues meanwhile.",
+        "A chunk of a table could not be read, or the stream has not brought the row that closes its window. Walferry \
+         retries it, and streaming continues meanwhile.",
         "Follow the hint, or stop the snapshot with the signal `stop-snapshot`.";
     "WF0501" KafkaUnreachable "kafka_unreachable" GAVE_UP,
         "No Kafka broker answers",
@@ -656,6 +657,17 @@ kinds! {
         "The process that runs is not healthy",
         "`walferry health` has asked the admin endpoint. It does not answer, or, with `--ready`, a connector does not do its work.",
         "Follow the hint. If the endpoint does not answer, look whether the process runs and at its log. If a connector is not ready, the reason says what blocks it.";
+    "WF0781" EventMismatch "event_mismatch" RECORD,
+        "An event of an outbox does not match its schema",
+        "`walferry.schemas.dir` is set, and the payload of an event does not match the JSON Schema of its type, is not JSON, or has no schema. The message names \
+         the event, the place in it as a JSON Pointer, and what the schema says there. It shows no values of the payload.",
+        "Correct the schema and start again: the connector continues with this event. Or set `walferry.schemas.mismatch` (`walferry.schemas.missing` for a type \
+         without a schema) to `dead-letter` or `warn`. Then correct the program that writes such events.";
+    "WF0782" EventSchemas "event_schemas" SETUP,
+        "The schemas of events cannot be used",
+        "`walferry.schemas.dir` is set, but the folder or a file in it cannot be read, a file is no valid JSON Schema of draft 7, 2019-09 or 2020-12, or it refers to \
+         a schema that is not in the folder.",
+        "Follow the hint. `walferry check` tells all such problems without starting the connector.";
     "WF0786" Outbox "outbox" SETUP,
         "A command for outbox tables could not do its work",
         "`walferry outbox` could not create the table or find options for one: a name cannot be read, the table does not exist, or it does \

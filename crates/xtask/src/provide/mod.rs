@@ -9,7 +9,7 @@ mod postgres;
 mod tools;
 
 pub(crate) use debian::{package as debian_package, promtool};
-pub(crate) use tools::{helm, tool};
+pub(crate) use tools::{helm, kubernetes_validate, tool};
 
 use crate::{Outcome, shell};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Programs of cargo's that look at the project, built once into the cache folder.
+//! Programs that look at the project, built or installed once into the cache folder: of cargo's, Go's and Python's.
 
 use super::maven::fill;
 use crate::{Outcome, shell};
@@ -7,6 +7,9 @@ use std::process::Command;
 
 /// The Helm that Go builds where `PATH` has none.
 const HELM: &str = "v4.2.4";
+
+/// The package of Python's that has the schemas of Kubernetes with it.
+const KUBERNETES_VALIDATE: &str = "1.37.0";
 
 /// Finds or builds a tool that cargo calls by its package's name, of exactly this version.
 ///
@@ -50,4 +53,28 @@ pub(crate) fn helm(may_build: bool) -> Outcome<Option<PathBuf>> {
         )
     })?;
     Ok(Some(built))
+}
+
+/// The Python of a virtual environment that has the module `kubernetes_validate`; none where Python cannot make one.
+///
+/// # Errors
+/// When pip cannot fetch it.
+pub(crate) fn kubernetes_validate() -> Outcome<Option<PathBuf>> {
+    let Some(python) = shell::find("python3") else {
+        return Ok(None);
+    };
+    let can = Command::new(&python).args(["-c", "import ensurepip, venv"]).output()?;
+    if !can.status.success() {
+        return Ok(None);
+    }
+    let folder = shell::cache()?.join(format!("kubernetes-validate-{KUBERNETES_VALIDATE}"));
+    fill(&folder, |partial| {
+        shell::run(Command::new(&python).args(["-m", "venv"]).arg(partial))?;
+        shell::run(
+            Command::new(partial.join("bin/python"))
+                .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+                .arg(format!("kubernetes-validate=={KUBERNETES_VALIDATE}")),
+        )
+    })?;
+    Ok(Some(folder.join("bin/python")))
 }

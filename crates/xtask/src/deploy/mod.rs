@@ -1,5 +1,7 @@
 //! What `deploy/` has for operators: held against the program, and tried with the programs that read these files.
 
+mod schemas;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -11,6 +13,7 @@ use crate::{Outcome, provide, shell};
 pub(crate) fn run(helm: Helm) -> Outcome {
     alerts()?;
     unit()?;
+    schemas::check(MANIFESTS, &fs::read_to_string(shell::root().join(MANIFESTS))?)?;
     chart(helm)
 }
 
@@ -62,6 +65,7 @@ fn chart(wanted: Helm) -> Outcome {
         if !rendered.contains(effect) {
             return Err(format!("with {setting} the chart does not render this:\n{effect}").into());
         }
+        schemas::check(&format!("the chart with {setting}"), &rendered)?;
     }
     let rendered = shell::output(
         Command::new(&helm)
