@@ -168,7 +168,7 @@ fn survives_kills(name: &str, kills: i64, strategy: &str) {
     let properties = [
         ("incremental.snapshot.chunk.size", &*chunk),
         ("incremental.snapshot.watermarking.strategy", strategy),
-        (brake, "3000"),
+        (brake, "1000"),
     ];
     let mut walferry = start(&world, name, &database, &properties);
     let topic = format!("{name}.public.items");
