@@ -12,14 +12,9 @@ fn sigterm_ends_with_everything_stored_and_confirmed() {
     let outbox = Outbox::new(&world, "sigterm");
     let mut walferry = outbox.start();
     outbox.insert("k", 1, 1_000);
-    let end = outbox.wal_end();
     world.kafka.wait_for_records(&outbox.topic("order"), 1_000);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
-    assert!(
-        outbox.confirmed() >= end,
-        "the slot stands at {}, the server stood at {end}",
-        outbox.confirmed()
-    );
+    assert_eq!(outbox.unconfirmed_rows(), 0, "rows that the slot would send again");
 }
 
 #[test]
@@ -86,12 +81,7 @@ fn the_slot_is_never_ahead_of_what_kafka_has() {
     outbox.insert("k", 1, 10);
     outbox.wait_until_confirmed();
     let paused = world.kafka.pause();
-    // The last position that precedes the commit. A position inside the transaction may be confirmed while it is
-    // being written: Postgres sends a transaction whole if its commit lies past the slot's position.
-    let sql = outbox.database.sql();
-    sql.run(&format!("begin; {}", insert_sql("k", 11, 2_000)));
-    let before_commit = outbox.wal_end();
-    sql.run("commit");
+    outbox.insert("k", 11, 2_000);
     // Reading has gone on while nothing can be acknowledged: the metric says so before the kill.
     wait_for("records to be under way", || {
         let metrics = walferry.get("/metrics")?.body;
@@ -101,16 +91,14 @@ fn the_slot_is_never_ahead_of_what_kafka_has() {
         (line.rsplit(' ').next()?.parse::<f64>().ok()? > 0.0).then_some(())
     });
     walferry.kill();
-    let confirmed = outbox.confirmed();
+    // A position inside the transaction may be confirmed: Postgres sends a transaction whole if its commit lies past the slot's position.
+    assert_eq!(outbox.unconfirmed_rows(), 1_990, "rows that Kafka does not have");
     drop(paused);
-    assert!(
-        confirmed <= before_commit,
-        "confirmed {confirmed}, but Kafka has nothing of the commit after {before_commit}"
-    );
     walferry.start_again();
-    let records = world.kafka.wait_for_records(&outbox.topic("order"), 2_000);
+    world.kafka.wait_for_records(&outbox.topic("order"), 2_000);
     outbox.wait_until_confirmed();
-    assert_runs(&records, &["k"], 2_000);
+    // The broker may also have taken requests of the killed process.
+    assert_runs(&world.kafka.read(&[outbox.topic("order")]), &["k"], 2_000);
 }
 
 #[test]

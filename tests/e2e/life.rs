@@ -104,7 +104,7 @@ fn one_connector_is_paused_stopped_restarted_or_fails_while_the_other_goes_on() 
     // Stopped: its slot is free.
     two.ask("PUT", &format!("/connectors/{ONE}/stop"), 204);
     two.wait_for_state("STOPPED", &[]);
-    assert_eq!(two.one.database.streams(), 0);
+    two.one.database.sql().wait_for_free_slot(&two.one.slot());
     two.write();
     assert_eq!(two.arrived(), 2);
     two.ask("POST", &format!("/connectors/{ONE}/restart?includeTasks=true"), 202);
@@ -130,7 +130,7 @@ fn one_connector_is_paused_stopped_restarted_or_fails_while_the_other_goes_on() 
     two.ask("PUT", &format!("/connectors/{ONE}/stop"), 204);
     two.wait_for_state("STOPPED", &[]);
     let (slot, sql) = (two.one.slot(), two.one.database.sql());
-    sql.run(&format!("select pg_drop_replication_slot('{slot}')"));
+    sql.drop_slot(&slot);
     two.ask("PUT", &format!("/connectors/{ONE}/resume"), 202);
     two.wait_for_state("RUNNING", &["FAILED"]);
     two.other.insert("k", two.written + 1, two.written + 1);

@@ -22,6 +22,7 @@ mod outbox_cleanup;
 mod outbox_poller;
 mod outbox_replay;
 mod outbox_routing;
+mod outbox_schemas;
 mod outbox_table;
 mod postgres;
 mod readme;

@@ -4,12 +4,12 @@ use serde_json::Value;
 use walferry_testkit::servers::{Walferry, wait_for};
 
 use crate::outbox::Outbox;
-use crate::world;
+use crate::world::{self, World};
 
 /// `check` on a connector's files, as its user calls it; the text on both outputs.
-fn check(walferry: &Walferry) -> (Option<i32>, String) {
+fn check(world: &World, walferry: &Walferry) -> (Option<i32>, String) {
     let file = walferry.config_file();
-    let bootstrap = world::shared().kafka.bootstrap();
+    let bootstrap = world.kafka.bootstrap();
     let output = walferry.command([
         "check",
         "--config",
@@ -75,7 +75,7 @@ fn check_finds_the_column_that_an_event_router_lacks() {
     config.insert("transforms.outbox.route.by.field".into(), Value::from("kind"));
     let mut walferry = Walferry::start(outbox.options(config));
     assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
-    let (code, checked) = check(&walferry);
+    let (code, checked) = check(&world, &walferry);
     assert_eq!(code, Some(2), "{checked}");
     // Both columns in one report, of `check` as of `run`.
     for text in [checked, walferry.output()] {
@@ -91,7 +91,7 @@ fn check_finds_the_column_that_an_event_router_lacks() {
 #[test]
 fn check_tells_of_expressions_that_match_no_column() {
     let world = world::shared();
-    let outbox = Outbox::new(&world, "columns");
+    let outbox = Outbox::new(&world, "no_columns");
     let config = outbox.config_with([
         ("table.include.list", "public.outbox,public.orders;public.items"),
         ("column.exclude.list", "public.outbox.nope,public.outbox.payload_old.*"),
@@ -101,7 +101,7 @@ fn check_tells_of_expressions_that_match_no_column() {
         ("message.key.columns", "public.outbox:aggregateid;public.outbox:nokey"),
     ]);
     let walferry = outbox.start_with(config);
-    let (_, text) = check(&walferry);
+    let (_, text) = check(&world, &walferry);
     for part in [
         "caution  `table.include.list`: expression 2 matches no captured table",
         "caution  `column.exclude.list`: expression 1, \"public.outbox.nope\", matches no column of the captured tables",
@@ -128,7 +128,7 @@ fn check_advises_no_filter_where_only_messages_are_sent() {
     config.remove("table.include.list");
     config.retain(|name, _| !name.starts_with("transforms"));
     let walferry = outbox.start_with(config.clone());
-    let (code, text) = check(&walferry);
+    let (code, text) = check(&world, &walferry);
     assert!(
         text.contains(
             "`table.exclude.list` excludes every table, so only messages of pg_logical_emit_message are sent"
@@ -153,7 +153,7 @@ fn check_advises_no_filter_where_only_messages_are_sent() {
     config.remove("table.exclude.list");
     config.insert("table.include.list".into(), Value::from("public.outboks"));
     let walferry = outbox.start_with(config);
-    let (_, text) = check(&walferry);
+    let (_, text) = check(&world, &walferry);
     assert!(
         text.contains("caution  `table.include.list` matches no table in the database, so no rows are captured"),
         "{text}"

@@ -101,6 +101,7 @@ fn a_slot_that_was_moved_by_someone_else_is_a_gap() {
     outbox.wait_until_confirmed();
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     outbox.insert("k", 6, 10);
+    outbox.database.sql().wait_for_free_slot(&outbox.slot());
     outbox.database.sql().run(&format!(
         "select pg_replication_slot_advance('{}', pg_current_wal_insert_lsn())",
         outbox.slot()

@@ -101,12 +101,12 @@ impl Outbox {
         walferry
     }
 
-    /// Waits until the program reads the slot.
+    /// Waits until the program reads the slot, since its last start.
     #[track_caller]
     pub(crate) fn wait_until_streaming(&self, walferry: &mut Walferry) {
         wait_for("the slot to be streamed", || {
             assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
-            (self.database.streams() > 0).then_some(())
+            (self.database.streams_since(walferry.begun()) > 0).then_some(())
         });
     }
 
@@ -137,6 +137,32 @@ impl Outbox {
     pub(crate) fn wait_until_confirmed(&self) {
         let end = self.wal_end();
         wait_for("the slot to be confirmed", || (self.confirmed() >= end).then_some(()));
+    }
+
+    /// Waits until an event is there, and returns all records that are there then. After a kill, some may be there twice, so that their
+    /// number says nothing.
+    #[track_caller]
+    pub(crate) fn wait_for_event(&self, kafka: &Kafka, number: i64) -> Vec<Record> {
+        let (topic, number) = (self.topic("order"), number.to_string());
+        kafka.wait_for_records(&topic, 1);
+        wait_for(&format!("event {number} on topic {topic}"), || {
+            let records = kafka.read(std::slice::from_ref(&topic));
+            let is_there = records.iter().any(|record| record.value_text() == Some(&number));
+            is_there.then_some(records)
+        })
+    }
+
+    /// How many inserted rows the slot would send, from where it is confirmed. Nobody may be about to read it.
+    #[track_caller]
+    pub(crate) fn unconfirmed_rows(&self) -> usize {
+        let (sql, slot) = (self.database.sql(), self.slot());
+        sql.wait_for_free_slot(&slot);
+        // The first byte says what a message is.
+        let rows = sql.rows(&format!(
+            "select 1 from pg_logical_slot_peek_binary_changes('{slot}', null, null, 'proto_version', '1', 'publication_names', '{slot}')
+             where get_byte(data, 0) = ascii('I')"
+        ));
+        rows.len()
     }
 
     #[track_caller]

@@ -38,7 +38,9 @@ fn wait_for_floors(outbox: &Outbox, walferry: &Walferry, message: &str, times: u
 }
 
 fn rows(sql: &Sql) -> i64 {
-    let count = sql.value("select count(*) from outbox").expect("a number");
+    let count = sql
+        .value("select count(*) from outbox where created_at is not null")
+        .expect("a number");
     count.parse().expect("a number")
 }
 
@@ -77,6 +79,11 @@ fn delivered_rows_are_removed_and_rows_that_kafka_lacks_stay() {
     let kafka = Kafka::start();
     let outbox = dated_rows(&world.postgres, &kafka, "cleanup");
     let sql = outbox.database.sql();
+    // Rows without a time stay, and do not stand in the way of those that are counted.
+    sql.run(
+        "alter table outbox alter created_at drop not null;
+         insert into outbox select -n, 'untimed', 'untimed', 'Created', 0, null from generate_series(1, 1100) n",
+    );
     let mut walferry = start(&outbox);
     outbox.insert("k", 1, 100);
     wait_until_empty(&outbox, &mut walferry);
@@ -227,6 +234,86 @@ fn rows_that_were_never_sent_stay_when_two_tables_swap_names() {
     );
 }
 
+/// One table may not be written to, another refuses deletes, and a third has a time that does not fit.
+#[test]
+fn the_documented_privileges_suffice_and_no_table_holds_up_another() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_rights");
+    let (sql, publication) = (outbox.database.sql(), outbox.slot());
+    let columns = "id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text";
+    let role = "cleanup_rights_role";
+    sql.run(&format!(
+        "drop table outbox;
+         create table outbox ({columns}, created_at timestamptz not null default now(), primary key (id, created_at))
+           partition by range (created_at);
+         do $$ begin
+           for day in -10..10 loop
+             execute format('create table %I partition of outbox for values from (%L) to (%L)',
+               'day_' || (day + 10), current_date + day, current_date + day + 1);
+           end loop;
+         end $$;
+         create table a_outbox ({columns}, created_at timestamptz not null default now(), primary key (id));
+         create table b_outbox (like a_outbox including all);
+         create table c_outbox ({columns}, created_at bigint, primary key (id));
+         insert into c_outbox values (-1, 'order', 'nanos', 'Created', '1', 1800000000000000000), (-2, 'order', 'end', 'Created', '1', 9223372036854775807);
+         create publication {publication} for table outbox, a_outbox, b_outbox, c_outbox with (publish_via_partition_root = true);
+         create role {role} login replication;
+         grant usage on schema public to {role};
+         grant select, delete on outbox, b_outbox, c_outbox to {role};
+         grant select on a_outbox to {role}"
+    ));
+    sql.run(
+        "create function refuse() returns trigger language plpgsql as $$ begin raise exception 'this row stays'; end $$;
+         create trigger refuse before delete on b_outbox for each row execute function refuse();
+         create table locked (partitions bigint);
+         create function note() returns trigger language plpgsql security definer as $$ begin
+           insert into locked select count(*) from pg_locks l join pg_class c on c.oid = l.relation
+             where l.pid = pg_backend_pid() and l.mode = 'RowExclusiveLock' and c.relname like 'day_%' and c.relkind = 'r';
+           return null; end $$;
+         create trigger note after delete on outbox for each statement execute function note()",
+    );
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("database.user", role),
+        (
+            "table.include.list",
+            "public.outbox,public.a_outbox,public.b_outbox,public.c_outbox",
+        ),
+        ("publication.autocreate.mode", "disabled"),
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.retention.batch.rows", "30"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    let floor = "rows that are written from now on are removed";
+    wait_for_floors(&outbox, &walferry, floor, 3);
+    sql.run(&insert_sql("k", 1, 5).replace("insert into outbox", "insert into a_outbox"));
+    sql.run(&insert_sql("k", 6, 10).replace("insert into outbox", "insert into b_outbox"));
+    for first in [11, 51] {
+        outbox.insert("k", first, first + 39);
+        wait_until_empty(&outbox, &mut walferry);
+    }
+    world.kafka.wait_for_records(&outbox.topic("order"), 90);
+    wait_for("the tables that fail to be named", || {
+        let output = walferry.output();
+        let said = |table: &str, error: &str| {
+            let mut lines = output.lines();
+            lines.any(|line| line.contains("WF0787") && line.contains(table) && line.contains(error))
+        };
+        (said("public.a_outbox", "permission denied") && said("public.b_outbox", "this row stays")).then_some(())
+    });
+    for (table, count) in [("a_outbox", "5"), ("b_outbox", "5"), ("c_outbox", "2")] {
+        let left = sql.value(&format!("select count(*) from {table}"));
+        assert_eq!(left.as_deref(), Some(count), "{table}");
+    }
+    // The rows are of today, or of two days.
+    let locked = sql
+        .value("select max(partitions) from locked")
+        .expect("rows were removed");
+    let locked: u32 = locked.parse().expect("a number");
+    assert!((1..=2).contains(&locked), "{locked} partitions were locked");
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
 #[test]
 fn partitions_of_an_outbox_are_created_before_rows_need_them() {
     let world = world::shared();
@@ -237,6 +324,9 @@ fn partitions_of_an_outbox_are_created_before_rows_need_them() {
          create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
            created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at)",
     );
+    // A long transaction that uses the table does not stand in the way.
+    let long = world.postgres.in_database(outbox.database.name());
+    long.run("begin; lock table outbox in row exclusive mode");
     let mut walferry = outbox.start_with(outbox.config_with([
         ("transforms.outbox.table.field.event.timestamp", "created_at"),
         ("transforms.outbox.walferry.partitions", "hour"),
@@ -248,11 +338,60 @@ fn partitions_of_an_outbox_are_created_before_rows_need_them() {
         let count = sql.value("select count(*) from pg_inherits where inhparent = 'outbox'::regclass")?;
         (count.parse::<u32>().expect("a number") >= 3).then_some(())
     });
+    long.run("commit");
     // Without a partition, the insert fails.
     outbox.insert("k", 1, 5);
     world.kafka.wait_for_records(&outbox.topic("order"), 5);
     let name = "select to_char(now() at time zone 'UTC', '\"outbox_\"YYYYMMDD_HH24')";
     let is_there = format!("select to_regclass(({name})) is not null");
     assert_eq!(sql.value(&is_there).as_deref(), Some("t"));
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+/// The partitions belong to the owner of the table, who is not the connector's role.
+#[test]
+fn partitions_are_created_as_the_owner_and_beside_rows_that_wait_in_the_default_partition() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_owner");
+    let (sql, publication) = (outbox.database.sql(), outbox.slot());
+    let (owner, role) = ("\"cleanup owner\"", "cleanup_owner_member");
+    sql.run(&format!(
+        "drop table outbox;
+         create role {owner}; create role {role} login replication; grant {owner} to {role};
+         grant create, usage on schema public to {owner};
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table other partition of outbox default;
+         alter table outbox owner to {owner}; alter table other owner to {owner};
+         insert into outbox select n, 'order', 'waits', 'Created', n, now() + n * interval '1 hour' from generate_series(0, 1) n;
+         create publication {publication} for table outbox with (publish_via_partition_root = true)"
+    ));
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("database.user", role),
+        ("publication.autocreate.mode", "disabled"),
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.partitions", "hour"),
+        ("transforms.outbox.walferry.partitions.ahead", "4"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    let created = "from pg_inherits i join pg_class c on c.oid = i.inhrelid where inhparent = 'outbox'::regclass and relname <> 'other'";
+    wait_for("partitions of later hours", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        let count = sql.value(&format!("select count(*) {created}"))?;
+        (count.parse::<u32>().expect("a number") >= 3).then_some(())
+    });
+    wait_for("the hour that has rows already to be named", || {
+        let output = walferry.output();
+        let mut lines = output.lines();
+        lines
+            .any(|line| line.contains("WF0776") && line.contains("has rows of its time"))
+            .then_some(())
+    });
+    let owners = format!("select string_agg(distinct pg_get_userbyid(relowner), ',') {created}");
+    assert_eq!(sql.value(&owners).as_deref(), Some("cleanup owner"));
+    // The owner can go on with its table.
+    sql.run(&format!(
+        "set role {owner}; alter table outbox add note text; drop table outbox; reset role"
+    ));
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }

@@ -117,7 +117,16 @@ fn a_switch_from_a_poller_loses_and_repeats_nothing() {
             let status = walferry.get("/connectors/poller/status")?;
             (status.json()["connector"]["state"] == "PAUSED").then_some(())
         });
-        sql.run(&step(3));
+        let switch = step(3);
+        let (function, trigger) = switch.split_once("$$;").expect("the step makes a function");
+        sql.run(&format!("{function}$$"));
+        // As the page says: it is run again where it has waited too long for other transactions.
+        wait_for("the trigger", || {
+            let made = sql.try_run(trigger);
+            let is_late = |error: &String| error.contains("lock timeout");
+            assert!(made.as_ref().err().is_none_or(is_late), "{made:?}");
+            made.ok()
+        });
         let pending = step(4);
         wait_for("the poller to finish", || {
             (sql.value(&pending).as_deref() == Some("0")).then_some(())

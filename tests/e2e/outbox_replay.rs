@@ -17,9 +17,10 @@ const HEADER: &str = "walferry.replay";
 
 /// An outbox with a column for the time, its connector that runs, and a file of it for the command.
 struct Replayed<'a> {
+    /// It ends before its database is dropped.
+    walferry: Walferry,
     outbox: Outbox,
     kafka: &'a Kafka,
-    walferry: Walferry,
     folder: PathBuf,
 }
 
@@ -36,9 +37,9 @@ impl<'a> Replayed<'a> {
         let connector = json!({ "name": name, "config": config(&outbox) });
         fs::write(folder.join("connector.json"), connector.to_string()).expect("the folder can be written");
         Self {
+            walferry,
             outbox,
             kafka: &world.kafka,
-            walferry,
             folder,
         }
     }

@@ -125,7 +125,6 @@ fn the_lines_of_the_readme_send_the_rows_of_two_tables() {
     walferry.terminate();
     let topics = world.kafka.topics();
     assert!(!topics.iter().any(|topic| topic.contains("salaries")), "{topics:?}");
-    database
-        .sql()
-        .run("select pg_drop_replication_slot('shop'); drop owned by walferry; drop role walferry");
+    database.sql().drop_slot("shop");
+    database.sql().run("drop owned by walferry; drop role walferry");
 }

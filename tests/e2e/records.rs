@@ -125,5 +125,5 @@ fn the_recorded_kinds_of_records_are_sent_as_the_page_shows_them() {
         masked(&expected),
         "if this is meant: run the test with {WRITE}=1, then `cargo xtask docs`"
     );
-    sql.run("select pg_drop_replication_slot('told')");
+    sql.drop_slot("told");
 }

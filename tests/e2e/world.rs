@@ -1,7 +1,9 @@
 //! Servers that all tests of this process share.
 
 use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread;
 use walferry_testkit::servers::{Kafka, Postgres};
 
 /// One Postgres and one Kafka.
@@ -35,8 +37,16 @@ pub(crate) struct Alone(RwLockWriteGuard<'static, World>);
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        self.0.postgres.revive();
-        self.0.kafka.revive();
+        // A panic while another one is under way would end the whole process, without a word of the first.
+        let revived = catch_unwind(AssertUnwindSafe(|| {
+            self.0.postgres.revive();
+            self.0.kafka.revive();
+        }));
+        match revived {
+            Err(_) if thread::panicking() => eprintln!("the servers did not come back"),
+            Err(why) => resume_unwind(why),
+            Ok(()) => {}
+        }
     }
 }
 

@@ -12,12 +12,16 @@ use walferry_testkit::servers::{Database, Kafka, Postgres, Walferry, WalferryOpt
 
 const REALM: &str = "WALFERRY.TEST";
 const PASSWORD: &str = "hunter2";
-/// What a ticket of the centre lasts.
-const LIFETIME_SECONDS: u64 = 15;
+/// What tickets last in a test that waits for the end of one.
+const SHORT_SECONDS: u64 = 15;
+/// What they last in the others, in which none may end.
+const LONG_SECONDS: u64 = 600;
 
 /// A key distribution centre with its folder. It ends with this value.
 struct Centre {
     folder: PathBuf,
+    /// What a ticket lasts.
+    lifetime_seconds: u64,
     process: Child,
 }
 
@@ -30,7 +34,7 @@ impl Drop for Centre {
 
 impl Centre {
     #[track_caller]
-    fn start() -> Self {
+    fn start(lifetime_seconds: u64) -> Self {
         let (folder, port) = (folder("kerberos"), free_port());
         let at = |name: &str| folder.join(name).display().to_string();
         let client = format!(
@@ -40,7 +44,7 @@ impl Centre {
         );
         let centre = format!(
             "[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n\
-             [realms]\n {REALM} = {{\n  database_name = {}\n  key_stash_file = {}\n  acl_file = {}\n  max_life = {LIFETIME_SECONDS}s\n }}\n",
+             [realms]\n {REALM} = {{\n  database_name = {}\n  key_stash_file = {}\n  acl_file = {}\n  max_life = {lifetime_seconds}s\n }}\n",
             at("principal"),
             at("stash"),
             at("acl"),
@@ -55,8 +59,12 @@ impl Centre {
             .stderr(Stdio::null())
             .spawn()
             .expect("krb5kdc can be run");
-        let centre = Self { folder, process };
-        centre.ask(&format!("addprinc -maxlife {LIFETIME_SECONDS}s -pw {PASSWORD} probe"));
+        let centre = Self {
+            folder,
+            lifetime_seconds,
+            process,
+        };
+        centre.add("probe", &format!("-pw {PASSWORD}"));
         wait_for("the key distribution centre", || {
             let probe = format!("echo {PASSWORD} | kinit -c {}/probe probe", centre.folder.display());
             let status = command(&centre.folder, "sh")
@@ -73,10 +81,18 @@ impl Centre {
         run(&self.folder, "kadmin.local", &["-r", REALM, "-q", query]);
     }
 
+    /// Makes a principal with a password or with a key of its own.
+    fn add(&self, principal: &str, secret: &str) {
+        self.ask(&format!(
+            "addprinc -maxlife {}s {secret} {principal}",
+            self.lifetime_seconds
+        ));
+    }
+
     /// Makes a principal, and the file with its key.
     fn keytab(&self, principal: &str, file: &str) -> String {
         let path = self.folder.join(file).display().to_string();
-        self.ask(&format!("addprinc -maxlife {LIFETIME_SECONDS}s -randkey {principal}"));
+        self.add(principal, "-randkey");
         self.ask(&format!("ktadd -k {path} {principal}"));
         path
     }
@@ -122,8 +138,8 @@ struct World {
 
 impl World {
     #[track_caller]
-    fn start() -> Self {
-        let centre = Centre::start();
+    fn start(lifetime_seconds: u64) -> Self {
+        let centre = Centre::start(lifetime_seconds);
         let broker = centre.keytab("kafka/localhost", "kafka.keytab");
         let (plain, controller, secured) = (free_port(), free_port(), free_port());
         let login = format!(
@@ -206,7 +222,7 @@ impl World {
 
 #[test]
 fn a_keytab_logs_in_and_goes_on_when_its_ticket_has_expired() {
-    let mut world = World::start();
+    let mut world = World::start(SHORT_SECONDS);
     let keytab = world.centre.keytab("walferry/shop", "walferry.keytab");
     let cache = world.centre.folder.join("cache of walferry").display().to_string();
     let login = format!("useKeyTab=true storeKey=true keyTab=\"{keytab}\" principal=\"walferry/shop@{REALM}\"");
@@ -220,7 +236,7 @@ fn a_keytab_logs_in_and_goes_on_when_its_ticket_has_expired() {
         .expect("it has a time");
     world.kafka.stop(false);
     wait_for("the first ticket's end", || {
-        (first.elapsed().ok()?.as_secs() > LIFETIME_SECONDS).then_some(())
+        (first.elapsed().ok()?.as_secs() > SHORT_SECONDS).then_some(())
     });
     world.kafka.start_again();
     world.ship("keytab", 2, 2);
@@ -229,10 +245,8 @@ fn a_keytab_logs_in_and_goes_on_when_its_ticket_has_expired() {
 
 #[test]
 fn a_ticket_cache_logs_in_and_another_cache_than_the_named_one_is_refused() {
-    let world = World::start();
-    world
-        .centre
-        .ask(&format!("addprinc -maxlife {LIFETIME_SECONDS}s -pw {PASSWORD} shop"));
+    let world = World::start(LONG_SECONDS);
+    world.centre.add("shop", &format!("-pw {PASSWORD}"));
     let cache = world.centre.folder.join("shop").display().to_string();
     run(
         &world.centre.folder,
@@ -258,7 +272,7 @@ fn a_ticket_cache_logs_in_and_another_cache_than_the_named_one_is_refused() {
 
 #[test]
 fn a_principal_that_the_keytab_lacks_is_told_with_a_hint() {
-    let world = World::start();
+    let world = World::start(LONG_SECONDS);
     let keytab = world.centre.keytab("walferry/shop", "walferry.keytab");
     let cache = world.centre.folder.join("empty").display().to_string();
     let login = format!("useKeyTab=true keyTab=\"{keytab}\" principal=\"walferry/wrong@{REALM}\"");

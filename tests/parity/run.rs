@@ -120,13 +120,16 @@ fn play(
     // A connector streams only after its snapshot.
     wait_until_all_stream(database, engines)?;
     observer.streaming(database);
+    // How many records there were before the first SQL that is not settled.
+    let mut before = None;
     for step in &case.steps {
         if !step.sql.is_empty() {
+            before.get_or_insert_with(|| counts(engines));
             database.sql().try_run(&step.sql)?;
             observer.changed(database);
         }
         if step.settle || step.stop {
-            settle(database, engines)?;
+            settle(database, engines, before.take())?;
         }
         if step.stop {
             engines.iter_mut().for_each(|engine| engine.stop());
@@ -136,7 +139,7 @@ fn play(
             wait_until_all_stream(database, engines)?;
         }
     }
-    settle(database, engines)?;
+    settle(database, engines, before)?;
     observer.finished(database);
     Ok(())
 }
@@ -152,8 +155,14 @@ fn wait_until_all_stream(database: &Database, engines: &mut Engines) -> Result<(
     })
 }
 
-/// Waits until the server has sent everything, and then until no record has arrived for a while.
-fn settle(database: &Database, engines: &mut Engines) -> Result<(), String> {
+/// How many records each engine has sent.
+fn counts(engines: &Engines) -> Vec<usize> {
+    engines.iter().map(|engine| engine.kafka().record_count()).collect()
+}
+
+/// Waits until the server has sent everything, and then until no record has arrived for a while. `before` is how many records there were
+/// before the SQL of which records are awaited, if there was some.
+fn settle(database: &Database, engines: &mut Engines, before: Option<Vec<usize>>) -> Result<(), String> {
     let sql = database.sql();
     let end = sql
         .value("select pg_current_wal_insert_lsn()")
@@ -163,7 +172,7 @@ fn settle(database: &Database, engines: &mut Engines) -> Result<(), String> {
          where s.database = '{}' and r.sent_lsn < '{end}'",
         database.name()
     );
-    let mut counts = Vec::new();
+    let mut known = Vec::new();
     let mut since = Instant::now();
     wait_for("records to stop arriving", || {
         let failure = engines
@@ -172,12 +181,13 @@ fn settle(database: &Database, engines: &mut Engines) -> Result<(), String> {
         if failure.is_some() {
             return failure.map(Err);
         }
-        let now: Vec<usize> = engines.iter().map(|engine| engine.kafka().record_count()).collect();
-        if now != counts || sql.value(&behind).as_deref() != Some("0") {
-            (counts, since) = (now, Instant::now());
+        let now = counts(engines);
+        if now != known || sql.value(&behind).as_deref() != Some("0") {
+            (known, since) = (now, Instant::now());
         }
-        // Nothing at all may still be on its way: a registry that was just started takes its time.
-        let equal = counts.windows(2).all(|pair| pair[0] == pair[1]) && counts.iter().all(|count| *count > 0);
+        // Where nothing has arrived, all may still be on its way: a registry that was just started takes its time.
+        let arrived = known.iter().all(|count| *count > 0) && before.as_ref() != Some(&known);
+        let equal = arrived && known.windows(2).all(|pair| pair[0] == pair[1]);
         thread::sleep(Duration::from_millis(100));
         (since.elapsed() > if equal { QUIET } else { QUIET_WHILE_UNEQUAL }).then_some(Ok(()))
     })
@@ -185,7 +195,7 @@ fn settle(database: &Database, engines: &mut Engines) -> Result<(), String> {
 
 /// How long no record may arrive until all are taken to be there.
 const QUIET: Duration = Duration::from_millis(1_500);
-/// The same while one engine has sent fewer than another.
+/// The same while one engine has sent fewer than another, or none has sent anything.
 const QUIET_WHILE_UNEQUAL: Duration = Duration::from_secs(12);
 
 /// Milliseconds since 1970.

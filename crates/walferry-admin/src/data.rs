@@ -55,6 +55,8 @@ struct Connector {
     incidents: Vec<IncidentView>,
     slots: SeenBy,
     outboxes: Vec<Outbox>,
+    /// Events that did not match their schemas, by type.
+    mismatched: BTreeMap<String, u64>,
     table_change: Option<TableChangeView>,
 }
 
@@ -220,6 +222,7 @@ impl Connector {
                 .collect(),
             slots,
             outboxes: observed.status.outboxes(),
+            mismatched: observed.status.mismatched(),
             table_change: observed.status.table_change().map(|(change, at_us)| TableChangeView {
                 at: human::instant(at_us),
                 change: change.to_string(),

@@ -225,6 +225,11 @@ impl Page<'_> {
         self.value(&m::TABLE_CHANGES, |observed| {
             Some(load(&observed.counters().table_changes))
         });
+        self.each(&m::OUTBOX_MISMATCHED, |observed, name, samples| {
+            for (event_type, events) in observed.status.mismatched() {
+                samples.add(&[name, &event_type], events);
+            }
+        });
         self.value(&m::OUTBOX_REMOVED, |observed| {
             Some(load(&observed.counters().outbox_removed))
         });
@@ -472,7 +477,7 @@ mod tests {
     use walferry_engine::supervisor::Fixed;
     use walferry_engine::{
         Failure,
-        status::{IncrementalProgress, Status, StreamConnection, Trouble, Unconfirmed},
+        status::{IncrementalProgress, Mismatched, Status, StreamConnection, Trouble, Unconfirmed},
     };
 
     use super::*;
@@ -521,6 +526,12 @@ mod tests {
             partitions: 9,
             ..Outbox::default()
         }]);
+        status.count_mismatched(&Mismatched {
+            event_type: "OrderPlaced".into(),
+            events: 8,
+            is_sent: false,
+            why: String::new(),
+        });
         status.set_missing(Some(Default::default()));
         status.set_phase(Phase::Streaming);
         status.set_kafka(Some(Trouble {
@@ -713,6 +724,10 @@ mod tests {
             (
                 r#"walferry_outbox_dead_rows{connector="orders",table="public.outbox"}"#,
                 70.0,
+            ),
+            (
+                r#"walferry_outbox_events_mismatched_total{connector="orders",type="OrderPlaced"}"#,
+                8.0,
             ),
             (r#"walferry_build_info{version="1.2.3"}"#, 1.0),
             ("process_resident_memory_bytes", 20_971_520.0),

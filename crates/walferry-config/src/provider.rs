@@ -23,6 +23,16 @@ pub trait Lookup {
     /// What the operating system says; `NotFound` if there is no such file.
     fn file(&self, path: &Path) -> io::Result<String>;
 
+    /// The files below a folder, as paths relative to it with `/` between their parts, in any order. Hidden ones, whose names begin with a dot, are left
+    /// out.
+    ///
+    /// # Errors
+    /// What the operating system says, or that there are too many of them. The text is shown.
+    fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
+        let _ = path;
+        Err(io::Error::other("no folder can be read here"))
+    }
+
     /// The value of a key of a secret or a config map of Kubernetes, which `resource` names as `NAMESPACE/NAME` or, in the own namespace,
     /// as `NAME`; `None` where it has no such key.
     ///

@@ -7,6 +7,7 @@ use walferry_diagnosis::{Diagnosis, Kind};
 use crate::choice::nearest_name;
 use crate::finding::Findings;
 use crate::property::{Declaration, Property, Support};
+use crate::provider::Lookup;
 use crate::sanitize::{Sanitizer, may_be_shown, quoted, shown_name, shown_text};
 use crate::secret::HIDDEN;
 use crate::value::{Value, ValueError};
@@ -257,10 +258,19 @@ impl std::fmt::Debug for Options {
 /// assert_eq!(problem.place, "transforms.outbox.negate");
 /// assert_eq!(problem.text, "is \"yes\", which is not true or false");
 /// ```
-#[derive(Debug)]
 pub struct Reader<'a> {
     options: &'a Options,
     findings: Findings,
+    lookup: Option<&'a dyn Lookup>,
+}
+
+impl std::fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader")
+            .field("options", self.options)
+            .field("findings", &self.findings)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -271,6 +281,7 @@ impl<'a> Reader<'a> {
         let mut reader = Self {
             options,
             findings: Findings::default(),
+            lookup: None,
         };
         for (name, text) in options.iter() {
             let plain = declarations.iter().find(|declaration| declaration.name == name);
@@ -284,6 +295,17 @@ impl<'a> Reader<'a> {
             }
         }
         reader
+    }
+
+    /// The same reader, for options that name files.
+    pub const fn with_lookup(mut self, lookup: Option<&'a dyn Lookup>) -> Self {
+        self.lookup = lookup;
+        self
+    }
+
+    /// What reads the files that options name. `None` where none may be read.
+    pub const fn lookup(&self) -> Option<&'a dyn Lookup> {
+        self.lookup
     }
 
     /// The value of a property, or its default where it is left out.

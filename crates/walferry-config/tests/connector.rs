@@ -473,6 +473,50 @@ fn a_transform_that_sets_records_aside_needs_a_dead_letter_topic() {
 }
 
 #[test]
+fn events_that_do_not_match_their_schemas_are_never_left_out() {
+    let with = |more: &[(&'static str, &'static str)]| {
+        let mut properties = vec![
+            ("transforms", "outbox"),
+            ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+            ("transforms.outbox.walferry.schemas.dir", "/schemas"),
+        ];
+        properties.extend(more);
+        read(&properties).1
+    };
+    let mismatch = "transforms.outbox.walferry.schemas.mismatch";
+    let missing = "transforms.outbox.walferry.schemas.missing";
+    let all = ("errors.tolerance", "all");
+    let topic = ("errors.deadletterqueue.topic.name", "dead");
+    let lacks = |option: &str| {
+        format!(
+            "Error: transforms.outbox.{option} is dead-letter, but errors.deadletterqueue.topic.name names no topic (set \
+             errors.deadletterqueue.topic.name to the topic for such events)"
+        )
+    };
+    assert_eq!(with(&[(mismatch, "dead-letter")]), [lacks("walferry.schemas.mismatch")]);
+    assert_eq!(with(&[(missing, "dead-letter")]), [lacks("walferry.schemas.missing")]);
+    let left_out = |option: &str| {
+        format!(
+            "Error: transforms.outbox.{option} is fail, but with errors.tolerance=all the connector would go on, and the event would be in no \
+             topic (set {option}=dead-letter or {option}=warn, or remove errors.tolerance)"
+        )
+    };
+    assert_eq!(with(&[all, topic]), [left_out("walferry.schemas.mismatch")]);
+    assert_eq!(
+        with(&[all, topic, (mismatch, "warn"), (missing, "fail")]),
+        [left_out("walferry.schemas.missing")]
+    );
+    for works in [
+        &[][..],
+        &[all, topic, (mismatch, "warn")],
+        &[all, topic, (mismatch, "dead-letter"), (missing, "dead-letter")],
+        &[topic, (missing, "dead-letter")],
+    ] {
+        assert_eq!(with(works), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn negate_needs_a_predicate() {
     let (_, findings) = read(&[
         ("transforms", "a"),

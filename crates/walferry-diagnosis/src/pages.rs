@@ -648,13 +648,25 @@ kinds! {
     "WF0776" OutboxPartitions "outbox_partitions" None,
         "Partitions of an outbox cannot be created",
         "`walferry.partitions` is set, but the server refuses to create a partition. Events are delivered as before. Rows for which there \
-         is no partition go to the default partition, or their insert fails if there is none. Walferry tries again.",
+         is no partition go to the default partition, or their insert fails if there is none. Walferry tries again, each time after a longer pause.",
         "Follow the message. Only the owner of a table may create its partitions: make the connector's role a member of the owner's role. \
-         If the default partition has rows of the time of a new partition, move them away first.";
+         If the default partition has rows of the time of a new partition, move them away first, and also if it is large: Postgres reads all of it \
+         while inserts into it wait. If the table is in use, look for a long transaction.";
     "WF0780" NotHealthy "not_healthy" GAVE_UP,
         "The process that runs is not healthy",
         "`walferry health` has asked the admin endpoint. It does not answer, or, with `--ready`, a connector does not do its work.",
         "Follow the hint. If the endpoint does not answer, look whether the process runs and at its log. If a connector is not ready, the reason says what blocks it.";
+    "WF0781" EventMismatch "event_mismatch" RECORD,
+        "An event of an outbox does not match its schema",
+        "`walferry.schemas.dir` is set, and the payload of an event does not match the JSON Schema of its type, is not JSON, or has no schema. The message names \
+         the event, the place in it as a JSON Pointer, and what the schema says there. It shows no values of the payload.",
+        "Correct the schema and start again: the connector continues with this event. Or set `walferry.schemas.mismatch` (`walferry.schemas.missing` for a type \
+         without a schema) to `dead-letter` or `warn`. Then correct the program that writes such events.";
+    "WF0782" EventSchemas "event_schemas" SETUP,
+        "The schemas of events cannot be used",
+        "`walferry.schemas.dir` is set, but the folder or a file in it cannot be read, a file is no valid JSON Schema of draft 7, 2019-09 or 2020-12, or it refers to \
+         a schema that is not in the folder.",
+        "Follow the hint. `walferry check` tells all such problems without starting the connector.";
     "WF0786" Outbox "outbox" SETUP,
         "A command for outbox tables could not do its work",
         "`walferry outbox` could not create the table or find options for one: a name cannot be read, the table does not exist, or it does \
@@ -663,7 +675,7 @@ kinds! {
     "WF0787" OutboxCleanup "outbox_cleanup" None,
         "Delivered rows cannot be removed from an outbox",
         "`walferry.retention.ms` is set, but the server refuses to remove rows, or cannot be asked. Events are delivered as before, and the table \
-         grows. Walferry tries again.",
+         grows. Other tables are cleaned as before. Walferry tries again.",
         "Follow the message. The connector's role needs the privileges SELECT and DELETE on the table, and the table needs a primary key or \
          another replica identity.";
     "WF0788" Replay "replay" SETUP,

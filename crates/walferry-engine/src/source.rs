@@ -153,6 +153,11 @@ pub trait Windows: Send {
         ready(Ok(None))
     }
 
+    /// The server's position. Everything that was committed before this call lies before it. `None`: nobody has to know.
+    fn position(&mut self) -> impl Future<Output = Result<Option<Lsn>, Failure>> + Send {
+        ready(Ok(None))
+    }
+
     /// Carries out a request. What the server refuses for good is an [`ChunkAnswer::Failed`]. Any other failure is tried
     /// again with `again` set, since nobody knows how far the last try got. [`Ask::Close`] and [`Ask::GiveWay`] have no
     /// answer.

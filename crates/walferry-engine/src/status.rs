@@ -6,7 +6,9 @@ mod by_name;
 mod inbox;
 mod invalidation;
 mod latency;
+mod mismatches;
 mod slot_xmin;
+mod snapshot;
 mod stream;
 mod wal_clock;
 
@@ -17,7 +19,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use serde::Serialize;
@@ -25,6 +27,7 @@ use tokio::sync::{Notify, watch};
 use walferry_diagnosis::Kind;
 
 use walferry_event::Notification;
+pub use walferry_transform::Mismatched;
 
 use crate::{failure::Failure, gap::Gap, history::MissingPositions};
 
@@ -33,6 +36,7 @@ pub use by_name::OTHERS;
 pub use inbox::{Full, Inbox, Origin, Signal};
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
+use mismatches::Mismatches;
 pub use slot_xmin::SlotXmin;
 pub use stream::{StreamConnection, StreamState, StreamWatch};
 pub use wal_clock::WalClock;
@@ -79,6 +83,7 @@ pub struct Status {
     notifications: Mutex<VecDeque<Notification>>,
     incremental: Mutex<Incrementals>,
     outboxes: Mutex<Vec<Outbox>>,
+    mismatched: Mutex<ByName<Mismatches>>,
     table_change: Mutex<Option<(TableChange, i64)>>,
 }
 
@@ -558,6 +563,12 @@ impl Status {
     pub fn incidents(&self) -> Vec<Incident> {
         lock(&self.incidents).iter().cloned().collect()
     }
+    /// Something failed that is tried again while the connector goes on: counts it and keeps it as an incident.
+    pub(crate) fn tell_incident(&self, failure: &Failure) {
+        self.count_error(failure.kind);
+        self.note(failure, now_us());
+    }
+
     fn note(&self, failure: &Failure, at_us: i64) {
         let mut incidents = lock(&self.incidents);
         if let Some(last) = incidents.front_mut()
@@ -669,6 +680,32 @@ impl Status {
     /// Counts rows that yielded no record.
     pub fn count_skipped(&self, reason: &'static str, rows: u64) {
         *lock(&self.skipped).entry(reason).or_default() += rows;
+    }
+
+    /// Events that did not match their schemas, or had none, by type. Beyond a limit, further types count together as [`OTHERS`].
+    pub fn mismatched(&self) -> BTreeMap<String, u64> {
+        let mismatched = lock(&self.mismatched);
+        mismatched
+            .iter()
+            .map(|(event_type, counted)| (event_type.to_owned(), counted.events()))
+            .collect()
+    }
+    /// Counts events of a type that did not match. If they were sent nevertheless, the log says so at most once a minute for each type.
+    pub fn count_mismatched(&self, mismatched: &Mismatched) {
+        let event_type = match mismatched.event_type.as_str() {
+            Mismatched::OTHER => OTHERS,
+            event_type => event_type,
+        };
+        let told = lock(&self.mismatched).of(event_type).count(mismatched, Instant::now());
+        if let Some(events) = told {
+            tracing::warn!(
+                code = Kind::EventMismatch.code(),
+                event.r#type = event_type,
+                events,
+                error = mismatched.why,
+                "events are sent although they do not match their schemas, by walferry.schemas.mismatch or walferry.schemas.missing"
+            );
+        }
     }
 
     /// Failures by kind.

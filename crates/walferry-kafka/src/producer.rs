@@ -204,7 +204,12 @@ struct Target {
     table_id: u16,
 }
 
-/// How long the pipeline sleeps before it looks again whether the producer has room.
+/// How long the pipeline sleeps before it looks again whether the producer has room, or whether everything is delivered.
+///
+/// It looks, because librdkafka has no notification that a stop can interrupt. A call with `RD_KAFKA_MSG_F_BLOCK` waits for room as
+/// long as Kafka is away, and does not hear that the session ends. `rd_kafka_flush` waits in the same way, and ends lingering: other
+/// batches would go out. Both waits are rare: the queue of what is in flight is smaller than the client's as a rule, and a client is
+/// replaced only after thousands of topics.
 const FULL_WAIT: Duration = Duration::from_millis(2);
 
 impl Sink for Producer {

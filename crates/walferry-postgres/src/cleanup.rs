@@ -27,10 +27,12 @@
 //! the table and its place in the publication stay what they are, by the catalog's own row versions.
 
 mod floors;
+mod target;
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::Type;
 use walferry_config::Connector;
 use walferry_engine::status::NotCaptured;
 use walferry_pgoutput::Lsn;
@@ -38,6 +40,7 @@ use walferry_pgoutput::Lsn;
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use floors::Floors;
+use target::{Reached, Target};
 
 /// An outbox table whose rows are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +57,13 @@ pub struct CleanedTable {
     pub batch_rows: u32,
 }
 
+impl CleanedTable {
+    /// For the log.
+    fn shown(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+}
+
 /// What a round has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Round {
@@ -65,6 +75,8 @@ pub struct Round {
     pub more: bool,
     /// Nothing was removed because the slot is this many bytes behind: removing rows would make its backlog longer.
     pub behind_bytes: Option<u64>,
+    /// How many tables have failed. Each is logged once, and rests; the others go on.
+    pub failed: u64,
 }
 
 /// Removes rows, over a connection of its own.
@@ -83,6 +95,10 @@ pub struct Cleaner {
     looked: Option<Instant>,
     /// The next one to look through.
     next: usize,
+    /// How far each table was looked through for the confirmed mark.
+    reached: HashMap<String, Reached>,
+    /// Tables that have failed the last time.
+    failing: HashMap<String, Failing>,
     /// The position that the last mark was settled at, if nobody else had written anything: no other mark is needed here.
     quiet_at: Option<Lsn>,
     /// Whether this has written the last thing that it saw in the WAL.
@@ -104,21 +120,21 @@ struct Mark {
     lsn: Lsn,
 }
 
-/// A table, and what removes its rows.
+/// What the server says at one moment.
+#[derive(Debug, Clone, Copy)]
+struct Here {
+    mark: Mark,
+    /// Of the slot.
+    confirmed: Lsn,
+    /// In microseconds since 1970.
+    now_us: i64,
+}
+
+/// A table that rests.
 #[derive(Debug)]
-struct Target {
-    /// For the log.
-    table: String,
-    /// Removes one batch of rows; see [`delete`].
-    delete: String,
-    keep_ms: i64,
-    batch_rows: i64,
-    /// The table itself, or its partitions. Rows of other partitions stay.
-    parts: Vec<u32>,
-    /// The floor of each part: a transaction id,
-    xids: Vec<i64>,
-    /// and a time in microseconds since 1970.
-    since_us: Vec<i64>,
+struct Failing {
+    text: String,
+    until: Instant,
 }
 
 const DOING: &str = "removing delivered rows of an outbox";
@@ -126,6 +142,15 @@ const LOOKING: &str = "looking for delivered rows of an outbox";
 
 /// How long the list of tables counts.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long not to look again. In a busy database, a mark is confirmed in each round.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a table rests that has failed, and how many times as long as the failure took.
+const REST: (Duration, u32) = (Duration::from_secs(30), 4);
+
+/// After so long, a round is over, whatever there is to remove.
+const TURN: Duration = Duration::from_secs(2);
 
 /// Bytes that the slot may be behind.
 const MOST_BEHIND: u64 = 256 * 1024 * 1024;
@@ -151,7 +176,8 @@ const MARK: &str = "
     SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::int8,
            (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::int8,
            (SELECT (confirmed_flush_lsn - '0/0')::int8 FROM pg_catalog.pg_replication_slots
-            WHERE slot_name = $1 AND database = pg_catalog.current_database())";
+            WHERE slot_name = $1 AND database = pg_catalog.current_database()),
+           (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::int8";
 
 impl Cleaner {
     /// Opens nothing yet.
@@ -166,6 +192,8 @@ impl Cleaner {
             targets: Vec::new(),
             looked: None,
             next: 0,
+            reached: HashMap::new(),
+            failing: HashMap::new(),
             quiet_at: None,
             has_nudged: false,
             server: None,
@@ -178,6 +206,10 @@ impl Cleaner {
     /// Forgets what is known: the connector did not stream all the time. Rows that are there now are never removed.
     pub fn forget(&mut self) {
         self.forget_marks();
+        self.forget_tables();
+    }
+
+    fn forget_tables(&mut self) {
         self.floors.forget();
         self.targets.clear();
         self.looked = None;
@@ -188,23 +220,27 @@ impl Cleaner {
         self.pending = None;
         self.confirmed_xmin = None;
         self.quiet_at = None;
+        self.reached.clear();
     }
 
-    /// Takes and settles marks, and removes at most one batch of rows. `told` is the position up to which the connector itself has
-    /// told the server that it needs nothing any more.
-    /// `not_captured` is what the stream has brought up to there.
+    /// Takes and settles marks, and goes through the tables in turn until it has removed a full batch of rows. `told` is the position up to
+    /// which the connector itself has told the server that it needs nothing any more. `not_captured` is what the stream has brought up to
+    /// there.
     ///
     /// # Errors
-    /// The server cannot be asked, or refuses. The next round begins anew.
+    /// The server cannot be asked. The next round begins anew. What fails for one table only is logged, and counted in the round.
     pub async fn round(
         &mut self,
         tables: &[CleanedTable],
         told: Lsn,
         not_captured: &NotCaptured,
     ) -> Result<Round, Error> {
+        if told == Lsn::INVALID {
+            // Nothing is confirmed in this run yet.
+            return Ok(Round::default());
+        }
         let done = self.try_round(tables, told, not_captured).await;
         if done.is_err() {
-            self.sql = None;
             self.looked = None;
             self.next = 0;
             self.forget_marks();
@@ -220,199 +256,213 @@ impl Cleaner {
     ) -> Result<Round, Error> {
         let begun = Instant::now();
         let mut round = Round::default();
-        if told == Lsn::INVALID {
-            // Nothing is confirmed in this run yet.
-            return Ok(round);
-        }
-        if self.sql.as_ref().is_none_or(Sql::is_closed) {
-            self.forget_marks();
-            let sql = self.endpoint.sql(Purpose::Cleanup).await?;
-            // Who works on the rows goes first: a lock is not waited for as long as it takes the server to look for a deadlock.
-            sql.execute(DOING, "SET lock_timeout = '500ms'; SET statement_timeout = '30s'")
-                .await?;
-            let rows = sql.rows(LOOKING, SERVER, &[]).await?;
-            let row = rows.first();
-            let version: i32 = row
-                .map_or(Ok(0), |row| row.try_get(0))
-                .map_err(|error| Error::sql(LOOKING, error))?;
-            let server: Option<String> = row
-                .map(|row| row.try_get(1))
-                .transpose()
-                .map_err(|error| Error::sql(LOOKING, error))?;
-            if self.server.is_some() && self.server != server {
-                // Another server answers, or this one was restarted.
-                self.forget();
+        // An error ends the connection.
+        let sql = self.connected().await?;
+        if self.distributes_invalidations {
+            if self.changes != not_captured.changes {
+                // A table is captured again that was not for a while.
+                self.changes = not_captured.changes;
+                self.forget_tables();
             }
-            self.server = server;
-            self.distributes_invalidations = distributes_invalidations(version);
-            if !self.distributes_invalidations && !std::mem::replace(&mut self.is_version_told, true) {
-                tracing::warn!(
-                    version,
-                    hint = "update the server to 14.18, 15.13, 16.9, 17.5 or later, or remove walferry.retention.ms",
-                    "delivered rows are not removed: this version of Postgres may leave rows out of the stream when a publication changes"
-                );
+            match self.here(&sql).await? {
+                Some(here) => self.work(&sql, here, told, tables, not_captured, &mut round).await?,
+                // Without a slot nothing is confirmed.
+                None => self.forget(),
             }
-            self.sql = Some(sql);
         }
-        if !self.distributes_invalidations {
-            return Ok(round);
+        self.sql = Some(sql);
+        round.took = begun.elapsed();
+        Ok(round)
+    }
+
+    async fn work(
+        &mut self,
+        sql: &Sql,
+        here: Here,
+        told: Lsn,
+        tables: &[CleanedTable],
+        not_captured: &NotCaptured,
+        round: &mut Round,
+    ) -> Result<(), Error> {
+        let confirmed = here.confirmed.min(told);
+        self.settle(sql, here.mark, confirmed).await?;
+        let behind = here.mark.lsn.0.saturating_sub(confirmed.0);
+        if behind > MOST_BEHIND {
+            round.behind_bytes = Some(behind);
+            return Ok(());
         }
-        if self.changes != not_captured.changes {
-            // A table is captured again that was not for a while.
-            self.changes = not_captured.changes;
-            self.floors.forget();
-            self.next = 0;
-            self.looked = None;
-            self.targets.clear();
+        self.look(sql, tables, not_captured, round).await?;
+        match self.confirmed_xmin {
+            Some(xmin) => self.remove(sql, xmin, here.now_us, round).await,
+            None => Ok(()),
         }
-        let slot = self.slot.clone();
-        let sql = self.sql.as_ref().expect("opened above");
-        let rows = sql.rows(LOOKING, MARK, &[(&slot, Type::TEXT)]).await?;
+    }
+
+    async fn connected(&mut self) -> Result<Sql, Error> {
+        if let Some(sql) = self.sql.take().filter(|sql| !sql.is_closed()) {
+            return Ok(sql);
+        }
+        self.forget_marks();
+        let sql = self.endpoint.sql(Purpose::Cleanup).await?;
+        // Who works on the rows goes first: a lock is not waited for as long as it takes the server to look for a deadlock.
+        sql.execute(DOING, "SET lock_timeout = '500ms'; SET statement_timeout = '30s'")
+            .await?;
+        let rows = sql.rows(LOOKING, SERVER, &[]).await?;
+        let row = rows.first();
+        let version: i32 = row
+            .map_or(Ok(0), |row| row.try_get(0))
+            .map_err(|error| Error::sql(LOOKING, error))?;
+        let server: Option<String> = row
+            .map(|row| row.try_get(1))
+            .transpose()
+            .map_err(|error| Error::sql(LOOKING, error))?;
+        if self.server.is_some() && self.server != server {
+            // Another server answers, or this one was restarted.
+            self.forget();
+        }
+        self.server = server;
+        self.distributes_invalidations = distributes_invalidations(version);
+        if !self.distributes_invalidations && !std::mem::replace(&mut self.is_version_told, true) {
+            tracing::warn!(
+                version,
+                hint = "update the server to 14.18, 15.13, 16.9, 17.5 or later, or remove walferry.retention.ms",
+                "delivered rows are not removed: this version of Postgres may leave rows out of the stream when a publication changes"
+            );
+        }
+        Ok(sql)
+    }
+
+    async fn here(&self, sql: &Sql) -> Result<Option<Here>, Error> {
+        let rows = sql.rows(LOOKING, MARK, &[(&self.slot, Type::TEXT)]).await?;
+        let row = rows.first().ok_or_else(|| Error::Protocol {
+            doing: LOOKING,
+            problem: "no row".to_owned(),
+        })?;
         let number = |place: usize| -> Result<Option<i64>, Error> {
-            let row = rows.first().ok_or_else(|| Error::Protocol {
-                doing: LOOKING,
-                problem: "no row".to_owned(),
-            })?;
             row.try_get(place).map_err(|error| Error::sql(LOOKING, error))
         };
         let position = |number: i64| Lsn(number.unsigned_abs());
-        let (Some(xmin), Some(here), Some(confirmed)) = (number(0)?, number(1)?, number(2)?) else {
-            // Without a slot nothing is confirmed.
-            self.forget();
-            return Ok(round);
+        let (Some(xmin), Some(lsn), Some(confirmed), Some(now_us)) = (number(0)?, number(1)?, number(2)?, number(3)?)
+        else {
+            return Ok(None);
         };
-        let (here, confirmed) = (position(here), position(confirmed));
-        let confirmed = confirmed.min(told);
+        Ok(Some(Here {
+            mark: Mark {
+                xmin,
+                lsn: position(lsn),
+            },
+            confirmed: position(confirmed),
+            now_us,
+        }))
+    }
+
+    /// Settles the mark that waits, and takes the next one.
+    async fn settle(&mut self, sql: &Sql, here: Mark, confirmed: Lsn) -> Result<(), Error> {
         if let Some(mark) = self.pending
             && mark.lsn < confirmed
         {
+            if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_PAUSE) {
+                // It is as good a little later.
+                return Ok(());
+            }
             self.confirmed_xmin = Some(mark.xmin);
             self.pending = None;
-            // The publication is looked at again: it may have left out rows that are below this mark.
-            self.next = 0;
+            // The publication is looked at again before a row is removed: it may have left out rows that are below this mark.
             self.looked = None;
-            self.quiet_at = std::mem::take(&mut self.has_nudged).then_some(here);
+            self.quiet_at = std::mem::take(&mut self.has_nudged).then_some(here.lsn);
         } else if self
             .pending
-            .is_some_and(|mark| mark.lsn == confirmed && mark.lsn == here)
+            .is_some_and(|mark| mark.lsn == confirmed && mark.lsn == here.lsn)
         {
             // Nothing else is written here. The commit of a transaction without changes moves the slot beyond the mark.
             sql.execute(LOOKING, "SELECT pg_catalog.pg_current_xact_id()").await?;
             self.has_nudged = true;
         }
-        if self.pending.is_none() && self.quiet_at != Some(here) {
-            self.pending = Some(Mark { xmin, lsn: here });
+        if self.pending.is_none() && self.quiet_at != Some(here.lsn) {
+            self.pending = Some(here);
         }
-        let behind = here.0.saturating_sub(confirmed.0);
-        if behind > MOST_BEHIND {
-            round.behind_bytes = Some(behind);
-            return Ok(round);
+        Ok(())
+    }
+
+    /// Looks for the tables again if it is time.
+    async fn look(
+        &mut self,
+        sql: &Sql,
+        tables: &[CleanedTable],
+        not_captured: &NotCaptured,
+        round: &mut Round,
+    ) -> Result<(), Error> {
+        if self.looked.is_some_and(|looked| looked.elapsed() <= LOOK_INTERVAL) {
+            return Ok(());
         }
-        if self.next == 0 && self.looked.is_none_or(|looked| looked.elapsed() > LOOK_INTERVAL) {
-            self.targets = self.floors.targets(sql, tables, &not_captured.oids).await?;
-            self.looked = Some(Instant::now());
+        // Without an answer, there are none.
+        self.targets.clear();
+        let failing = &self.failing;
+        let rests = |table: &str| is_resting(failing, table);
+        let looked = self.floors.look(sql, tables, &not_captured.oids, rests).await?;
+        self.targets = looked.targets;
+        self.looked = Some(Instant::now());
+        for (table, error, took) in looked.failed {
+            self.fail(table, error, took, round);
         }
-        if let Some(xmin) = self.confirmed_xmin {
-            if let Some(target) = self.targets.get(self.next) {
-                let earliest = *target.since_us.iter().min().expect("a target has parts");
-                let parameters: [(&(dyn ToSql + Sync), Type); 7] = [
-                    (&xmin, Type::INT8),
-                    (&target.keep_ms, Type::INT8),
-                    (&target.batch_rows, Type::INT8),
-                    (&earliest, Type::INT8),
-                    (&target.parts, Type::OID_ARRAY),
-                    (&target.xids, Type::INT8_ARRAY),
-                    (&target.since_us, Type::INT8_ARRAY),
-                ];
-                let removed: i64 = sql.value(DOING, &target.delete, &parameters).await?;
-                round.removed = removed.unsigned_abs();
-                tracing::debug!(table = target.table, rows = removed, "delivered rows removed");
-                let is_empty = removed < target.batch_rows;
-                self.next += usize::from(is_empty);
+        Ok(())
+    }
+
+    /// Goes through the tables in turn: from the one after that which the last round has ended with, to one that has more rows than a batch.
+    async fn remove(&mut self, sql: &Sql, xmin: i64, now_us: i64, round: &mut Round) -> Result<(), Error> {
+        let turn = Instant::now();
+        for _ in 0..self.targets.len() {
+            let place = self.next % self.targets.len();
+            let target = &self.targets[place];
+            if is_resting(&self.failing, &target.table) {
+                self.next = place + 1;
+                continue;
             }
-            round.more = self.next < self.targets.len();
-            if !round.more {
-                self.next = 0;
+            if turn.elapsed() > TURN {
+                round.more = true;
+                break;
+            }
+            self.next = place + 1;
+            let (table, begun) = (target.table.clone(), Instant::now());
+            let reached = self.reached.get(&table).copied();
+            match target.remove_batch(sql, xmin, now_us, reached).await {
+                Ok(batch) => {
+                    self.failing.remove(&table);
+                    self.reached.insert(table, batch.reached);
+                    round.removed += batch.removed;
+                    if batch.is_full {
+                        round.more = true;
+                        break;
+                    }
+                }
+                Err(error) if sql.is_closed() => return Err(error),
+                Err(error) => self.fail(table, error, begun.elapsed(), round),
             }
         }
-        round.took = begun.elapsed();
-        Ok(round)
+        Ok(())
+    }
+
+    /// Lets a table rest, so that it does not hold up the others. The same failure again is only counted.
+    fn fail(&mut self, table: String, error: Error, took: Duration, round: &mut Round) {
+        round.failed += 1;
+        let failure = walferry_engine::Failure::from(error);
+        let text = failure.to_string();
+        if self.failing.get(&table).is_none_or(|failing| failing.text != text) {
+            let hint = "grant SELECT and DELETE on the table to the connector's role; if a statement took too long, create an index on the \
+                        column with the time";
+            tracing::warn!(
+                code = walferry_diagnosis::Kind::OutboxCleanup.code(),
+                table,
+                error = text,
+                hint = failure.hint().unwrap_or(hint),
+                "delivered rows could not be removed from an outbox; trying again"
+            );
+        }
+        let until = Instant::now() + REST.0.max(took * REST.1);
+        self.failing.insert(table, Failing { text, until });
     }
 }
 
-/// Whether a row is older than `$2` milliseconds and from after its floor, by a column of this type; `None` for a type that does not tell.
-/// `$4` is the earliest floor: with an index on the column, rows from before it are not even read.
-fn is_due(column: &str, kind: &str) -> Option<String> {
-    const AGE: &str = "$2 * interval '1 millisecond'";
-    let since = |us: &str| format!("('1970-01-01 00:00:00+00'::timestamptz + {us} * interval '1 microsecond')");
-    let floor = of_part("$7");
-    Some(match kind {
-        "timestamp with time zone" => format!(
-            "{column} < pg_catalog.now() - {AGE} AND {column} > {} AND {column} > {}",
-            since("$4"),
-            since(&floor)
-        ),
-        // As in records: a timestamp without time zone is UTC.
-        "timestamp without time zone" => format!(
-            "{column} < (pg_catalog.now() AT TIME ZONE 'UTC') - {AGE} AND {column} > ({} AT TIME ZONE 'UTC')
-             AND {column} > ({} AT TIME ZONE 'UTC')",
-            since("$4"),
-            since(&floor)
-        ),
-        // The division truncates, so the next millisecond is the first one that is after the floor.
-        "bigint" => format!(
-            "{column} < (EXTRACT(epoch FROM pg_catalog.now()) * 1000)::int8 - $2 AND {column} > $4::int8 / 1000 + 1
-             AND {column} > {floor} / 1000 + 1"
-        ),
-        _ => return None,
-    })
-}
-
-/// What an array holds for the partition of a row, or for the table itself. NULL for a partition that is not in `$5`: no condition on it is
-/// then true.
-fn of_part(array: &str) -> String {
-    format!("({array}::int8[])[pg_catalog.array_position($5::oid[], tableoid)]")
-}
-
-/// The ids of rows are the lower 32 bits of transaction ids. `$1` is all 64 of one, so the distance is taken modulo 2^32: a row is before
-/// it if the distance is less than 2^31. No row that can be seen is further ahead than that; one that lies further back, and that was
-/// frozen long ago, may stay. `$6` has the floor of each partition, in 64 bits, too.
-///
-/// The rows are not locked first: that would need the privilege to update them. A row that is updated meanwhile has another `ctid`, and
-/// stays: the second condition is looked at again for the new row. The first one finds the rows without reading the table.
-fn delete(table: &str, column: &str, is_due: &str) -> String {
-    let distance = "(((($1 - xmin::text::int8) % 4294967296) + 4294967296) % 4294967296)";
-    let floor = of_part("$6");
-    format!(
-        "WITH batch AS MATERIALIZED (
-           SELECT tableoid AS part, ctid AS place FROM {table}
-           WHERE {is_due}
-             AND {distance} BETWEEN 1 AND 2147483647 AND {distance} <= $1 - {floor}
-           ORDER BY {column} LIMIT $3
-         ), removed AS (
-           DELETE FROM {table}
-           WHERE ctid = ANY (ARRAY (SELECT place FROM batch)) AND (tableoid, ctid) IN (SELECT part, place FROM batch)
-           RETURNING 1
-         )
-         SELECT pg_catalog.count(*) FROM removed"
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_age_is_told_by_the_types_that_become_timestamps_of_records() {
-        for (kind, tells) in [
-            ("timestamp with time zone", true),
-            ("timestamp without time zone", true),
-            ("bigint", true),
-            ("text", false),
-            ("integer", false),
-            ("date", false),
-        ] {
-            assert_eq!(is_due("\"c\"", kind).is_some(), tells, "{kind}");
-        }
-    }
+fn is_resting(failing: &HashMap<String, Failing>, table: &str) -> bool {
+    failing.get(table).is_some_and(|failing| failing.until > Instant::now())
 }

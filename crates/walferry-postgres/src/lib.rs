@@ -19,6 +19,7 @@ mod quote;
 pub mod replay;
 mod replication;
 mod rows;
+mod said;
 mod server_error;
 pub mod setup;
 mod signal_table;
@@ -26,6 +27,7 @@ mod slots;
 mod snapshot;
 mod source;
 mod tables;
+mod time_column;
 mod windows;
 mod wire;
 

@@ -1,14 +1,20 @@
 //! Creates partitions of outbox tables ahead of their time. It drops none.
+//!
+//! A partition is created as a table of its own, and then attached: `CREATE TABLE … PARTITION OF` would lock the whole table against inserts.
+//! To attach one locks the default partition, if there is one, and Postgres reads all of it meanwhile. So this is given little time,
+//! and after a failure the table rests, each time for twice as long.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use walferry_config::Connector;
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
-use crate::quote::{literal, qualified};
+use crate::quote::{identifier, literal, qualified};
+use crate::said::Said;
+use crate::time_column::TimeColumn;
 
 /// An outbox table whose partitions are created ahead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +31,13 @@ pub struct PartitionedTable {
     pub ahead: u32,
 }
 
+impl PartitionedTable {
+    /// For the log.
+    fn shown(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+}
+
 /// What one partition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Period {
@@ -39,10 +52,10 @@ pub enum Period {
 pub struct Created {
     /// How many partitions were created.
     pub partitions: u64,
-    /// Whether one is missing because the table was in use: it may work a little later.
-    pub is_locked: bool,
-    /// How often the server has refused to create one.
+    /// How often one could not be created.
     pub refused: u64,
+    /// When to try again, if something was not created.
+    pub again: Option<Duration>,
 }
 
 /// Creates partitions, over a connection of its own.
@@ -50,13 +63,55 @@ pub struct Created {
 pub struct OutboxPartitions {
     endpoint: Endpoint,
     sql: Option<Sql>,
-    /// What was logged.
-    warned: HashSet<String>,
+    said: Said,
+    /// By table.
+    rests: HashMap<String, Rest>,
+}
+
+/// A table for which a partition could not be created.
+#[derive(Debug)]
+struct Rest {
+    until: Instant,
+    pause: Duration,
+    /// How often the table was in use, one time after the other.
+    in_use: u32,
+}
+
+/// Why a partition was not created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Obstacle {
+    /// Another transaction has a lock: it may work a little later.
+    InUse,
+    /// It will not work unless somebody does something.
+    Refused,
+}
+
+/// A table that is partitioned by the time of its rows.
+#[derive(Debug)]
+struct Facts {
+    now_us: i64,
+    /// The owner of the table, to which the partitions belong, too.
+    owner: String,
+    /// What a partition has of the table's storage, as in `CREATE TABLE`.
+    storage: String,
+    parts: Vec<Part>,
+}
+
+/// What is to be created.
+#[derive(Debug)]
+struct New {
+    /// With its schema, as SQL.
+    name: String,
+    /// Its bounds, as SQL.
+    from: String,
+    to: String,
 }
 
 /// A partition.
 #[derive(Debug)]
 struct Part {
+    /// With its schema, as SQL.
+    name: String,
     is_default: bool,
     /// Microseconds since 1970. `None` is without end.
     from_us: Option<i64>,
@@ -65,6 +120,31 @@ struct Part {
 
 const LOOKING: &str = "looking at the partitions of an outbox";
 const CREATING: &str = "creating a partition of an outbox";
+
+/// How long a table rests that was in use, at first and at most. It is logged after some times.
+const IN_USE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
+const OFTEN_IN_USE: u32 = 4;
+/// How long a table rests for which the server has refused a partition, at first and at most.
+const REFUSED: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(1800));
+
+/// Others go first. The second limit is how long inserts into the default partition may have to wait.
+const LIMITS: &str = "SET LOCAL lock_timeout = '200ms'; SET LOCAL statement_timeout = '2s'";
+
+impl Rest {
+    /// After what came before.
+    fn after(before: Option<&Self>, obstacle: Obstacle) -> Self {
+        let ((first, longest), in_use) = match obstacle {
+            Obstacle::InUse => (IN_USE, before.map_or(0, |rest| rest.in_use) + 1),
+            Obstacle::Refused => (REFUSED, 0),
+        };
+        let pause = before.map_or(first, |rest| (rest.pause * 2).clamp(first, longest));
+        Self {
+            until: Instant::now() + pause,
+            pause,
+            in_use,
+        }
+    }
+}
 
 impl Period {
     const fn us(self) -> i64 {
@@ -105,7 +185,8 @@ impl OutboxPartitions {
         Self {
             endpoint: Endpoint::new(connector.postgres.clone()),
             sql: None,
-            warned: HashSet::new(),
+            said: Said::default(),
+            rests: HashMap::new(),
         }
     }
 
@@ -119,17 +200,48 @@ impl OutboxPartitions {
             None => self.endpoint.sql(Purpose::OutboxPartitions).await?,
         };
         let mut created = Created::default();
+        let is_listed = |shown: &String| tables.iter().any(|table| table.shown() == *shown);
+        self.rests.retain(|shown, _| is_listed(shown));
         for table in tables {
-            self.create_for(&sql, table, &mut created).await?;
+            let shown = table.shown();
+            if self.rests.get(&shown).is_some_and(|rest| rest.until > Instant::now()) {
+                continue;
+            }
+            match self.create_for(&sql, &shown, table, &mut created).await? {
+                Some(obstacle) => self.rest(shown, obstacle, &mut created),
+                None => drop(self.rests.remove(&shown)),
+            }
         }
+        let until = self.rests.values().map(|rest| rest.until).min();
+        created.again = until.map(|until| until.saturating_duration_since(Instant::now()));
         self.sql = Some(sql);
         Ok(created)
     }
 
-    async fn create_for(&mut self, sql: &Sql, table: &PartitionedTable, created: &mut Created) -> Result<(), Error> {
-        let shown = format!("{}.{}", table.schema, table.name);
-        let Some((now_us, parts)) = parts(sql, table).await? else {
-            if self.warned.insert(shown.clone()) {
+    fn rest(&mut self, table: String, obstacle: Obstacle, created: &mut Created) {
+        let rest = Rest::after(self.rests.get(&table), obstacle);
+        if rest.in_use == OFTEN_IN_USE {
+            tracing::warn!(
+                code = walferry_diagnosis::Kind::OutboxPartitions.code(),
+                table,
+                times = rest.in_use,
+                hint = "look in pg_stat_activity for a long transaction that uses the table or its default partition",
+                "a partition could not be created because the table is in use; trying again"
+            );
+        }
+        created.refused += u64::from(rest.in_use == 0 || rest.in_use >= OFTEN_IN_USE);
+        self.rests.insert(table, rest);
+    }
+
+    async fn create_for(
+        &mut self,
+        sql: &Sql,
+        shown: &str,
+        table: &PartitionedTable,
+        created: &mut Created,
+    ) -> Result<Option<Obstacle>, Error> {
+        let Some(facts) = facts(sql, table).await? else {
+            self.said.once(shown.to_owned(), || {
                 tracing::warn!(
                     table = shown,
                     column = table.column,
@@ -137,45 +249,87 @@ impl OutboxPartitions {
                             with publish.via.partition.root=true, name the partitioned table in table.include.list. Or remove walferry.partitions",
                     "partitions are not created: the table is not partitioned by ranges of the column with the time"
                 );
-            }
-            return Ok(());
+            });
+            return Ok(None);
         };
-        for (from, to) in table.period.missing(now_us, table.ahead, &parts) {
-            let (name, statement) = statement(sql, table, from, to).await?;
-            let all = format!(
-                "BEGIN; SET LOCAL lock_timeout = '1s'; SET LOCAL statement_timeout = '2s'; {statement}; COMMIT"
-            );
-            let Err(refused) = sql.try_execute(CREATING, &all).await? else {
-                tracing::info!(partition = format!("{}.{name}", table.schema), "partition created");
-                created.partitions += 1;
-                continue;
-            };
-            sql.execute(CREATING, "ROLLBACK").await?;
-            // The default partition is read while it is locked, which must not take long.
-            if [Some(&SqlState::LOCK_NOT_AVAILABLE), Some(&SqlState::QUERY_CANCELED)].contains(&refused.code()) {
-                created.is_locked = true;
-                return Ok(());
+        let mut obstacle = None;
+        for (from, to) in table.period.missing(facts.now_us, table.ahead, &facts.parts) {
+            let new = new(sql, table, from, to).await?;
+            match create_one(sql, table, &facts, &new).await {
+                Ok(None) => {
+                    tracing::info!(partition = new.name, "partition created");
+                    created.partitions += 1;
+                }
+                // There may be none of later times, so the next partitions are tried.
+                Ok(Some(default)) => {
+                    obstacle = Some(Obstacle::Refused);
+                    self.warn(
+                        shown,
+                        &new,
+                        &format!("the default partition {default} has rows of its time"),
+                    );
+                }
+                Err(error) if sql.is_closed() => return Err(error),
+                Err(error) => {
+                    sql.execute(CREATING, "ROLLBACK").await?;
+                    const LOCK_NOT_AVAILABLE: &str = "55P03";
+                    if error
+                        .server_error()
+                        .is_some_and(|refused| refused.code == LOCK_NOT_AVAILABLE)
+                    {
+                        return Ok(Some(obstacle.unwrap_or(Obstacle::InUse)));
+                    }
+                    self.warn(shown, &new, &walferry_engine::Failure::from(error).to_string());
+                    return Ok(Some(Obstacle::Refused));
+                }
             }
-            created.refused += 1;
-            let error = Error::sql(CREATING, refused);
-            let text = walferry_engine::Failure::from(error).to_string();
-            if self.warned.insert(format!("{shown}: {text}")) {
-                tracing::warn!(
-                    code = walferry_diagnosis::Kind::OutboxPartitions.code(),
-                    partition = format!("{}.{name}", table.schema),
-                    error = text,
-                    hint = "make the connector's role a member of the table's owner, and move rows of that time out of the default partition",
-                    "the partition could not be created; trying again"
-                );
-            }
-            return Ok(());
         }
-        Ok(())
+        Ok(obstacle)
+    }
+
+    fn warn(&mut self, table: &str, new: &New, error: &str) {
+        self.said.once(format!("{table}: {error}"), || {
+            tracing::warn!(
+                code = walferry_diagnosis::Kind::OutboxPartitions.code(),
+                partition = new.name,
+                error,
+                hint = "make the connector's role a member of the table's owner, and keep the default partition empty: move its rows away",
+                "the partition could not be created; trying again"
+            );
+        });
     }
 }
 
-/// The name of a partition, and what creates it.
-async fn statement(sql: &Sql, table: &PartitionedTable, from: i64, to: i64) -> Result<(String, String), Error> {
+/// Creates a partition as the table's owner, who will want to alter and drop it. Returns the name of the default partition if it has rows of the
+/// same time: Postgres would read all of it, under a lock, and then refuse.
+async fn create_one(sql: &Sql, table: &PartitionedTable, facts: &Facts, new: &New) -> Result<Option<String>, Error> {
+    let begin = format!("BEGIN; {LIMITS}; SET LOCAL ROLE {}", identifier(&facts.owner));
+    let (New { name, from, to }, parent) = (new, qualified(&table.schema, &table.name));
+    if let Some(default) = facts.parts.iter().find(|part| part.is_default) {
+        let column = identifier(&table.column);
+        let is_in_the_way = format!(
+            "{begin}; SELECT EXISTS (SELECT FROM {} WHERE {column} >= {from} AND {column} < {to}); COMMIT",
+            default.name
+        );
+        let found = sql.texts(LOOKING, &is_in_the_way).await?;
+        if found.iter().flatten().flatten().any(|found| found == "t") {
+            return Ok(Some(default.name.clone()));
+        }
+    }
+    // As with PARTITION OF, indexes, foreign keys and triggers come with ATTACH, and so does an identity since Postgres 17.
+    let statement = format!(
+        "{begin};
+         CREATE TABLE {name} (LIKE {parent} INCLUDING ALL EXCLUDING INDEXES EXCLUDING IDENTITY EXCLUDING STATISTICS EXCLUDING COMMENTS){};
+         ALTER TABLE {parent} ATTACH PARTITION {name} FOR VALUES FROM ({from}) TO ({to});
+         COMMIT",
+        facts.storage
+    );
+    sql.execute(CREATING, &statement).await?;
+    Ok(None)
+}
+
+/// The name of a partition, and its bounds.
+async fn new(sql: &Sql, table: &PartitionedTable, from: i64, to: i64) -> Result<New, Error> {
     const BOUNDS: &str = "
         SELECT pg_catalog.to_char(b.starts AT TIME ZONE 'UTC', $3), b.starts AT TIME ZONE 'UTC' || '+00', b.ends AT TIME ZONE 'UTC' || '+00'
         FROM (SELECT pg_catalog.to_timestamp($1::int8 / 1000000) AS starts, pg_catalog.to_timestamp($2::int8 / 1000000) AS ends) b";
@@ -188,16 +342,12 @@ async fn statement(sql: &Sql, table: &PartitionedTable, from: i64, to: i64) -> R
     })?;
     let text =
         |place: usize| -> Result<String, Error> { row.try_get(place).map_err(|error| Error::sql(LOOKING, error)) };
-    let name = format!("{}{}", stem(&table.name), text(0)?);
     // A column without time zone leaves the +00 out.
-    let statement = format!(
-        "CREATE TABLE {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})",
-        qualified(&table.schema, &name),
-        qualified(&table.schema, &table.name),
-        literal(&text(1)?),
-        literal(&text(2)?),
-    );
-    Ok((name, statement))
+    Ok(New {
+        name: qualified(&table.schema, &format!("{}{}", stem(&table.name), text(0)?)),
+        from: literal(&text(1)?),
+        to: literal(&text(2)?),
+    })
 }
 
 /// Room is left for what the name of a partition ends with.
@@ -209,10 +359,13 @@ fn stem(table: &str) -> &str {
     table.get(..end.unwrap_or_default()).unwrap_or(table)
 }
 
-/// The server's time in microseconds, and the partitions; `None` if the table is not partitioned by ranges of the column.
-async fn parts(sql: &Sql, table: &PartitionedTable) -> Result<Option<(i64, Vec<Part>)>, Error> {
+/// What the catalog says of a table; `None` if it is not partitioned by ranges of the column.
+async fn facts(sql: &Sql, table: &PartitionedTable) -> Result<Option<Facts>, Error> {
     const TABLE: &str = "
-        SELECT c.oid, pg_catalog.format_type(a.atttypid, NULL), (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::int8
+        SELECT c.oid, pg_catalog.format_type(a.atttypid, NULL), (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::int8,
+               pg_catalog.pg_get_userbyid(c.relowner)::text,
+               COALESCE((SELECT pg_catalog.format(' USING %I', m.amname) FROM pg_catalog.pg_am m WHERE m.oid = c.relam), '')
+                 || COALESCE((SELECT pg_catalog.format(' TABLESPACE %I', s.spcname) FROM pg_catalog.pg_tablespace s WHERE s.oid = c.reltablespace), '')
         FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_class c ON c.oid = p.partrelid
              JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
              JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = p.partattrs[0]
@@ -226,34 +379,49 @@ async fn parts(sql: &Sql, table: &PartitionedTable) -> Result<Option<(i64, Vec<P
     let rows = sql.rows(LOOKING, TABLE, &parameters).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (oid, kind): (u32, String) = (row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?);
-    let instant = match kind.as_str() {
-        "timestamp with time zone" => "::timestamptz",
-        "timestamp without time zone" => "::timestamp AT TIME ZONE 'UTC'",
-        _ => return Ok(None),
+    let time = match TimeColumn::of(&kind) {
+        Some(time @ (TimeColumn::Zoned | TimeColumn::Utc)) => time,
+        Some(TimeColumn::Millis) | None => return Ok(None),
+    };
+    Ok(Some(Facts {
+        now_us: row.try_get(2).map_err(read)?,
+        owner: row.try_get(3).map_err(read)?,
+        storage: row.try_get(4).map_err(read)?,
+        parts: parts(sql, oid, time).await?,
+    }))
+}
+
+/// The partitions of a table.
+async fn parts(sql: &Sql, table: u32, time: TimeColumn) -> Result<Vec<Part>, Error> {
+    let kind = if time == TimeColumn::Utc {
+        "timestamp"
+    } else {
+        "timestamptz"
     };
     let bound = |word: &str| {
-        format!(
-            "(EXTRACT(epoch FROM NULLIF(NULLIF(pg_catalog.substring(b.bound, '{word} \\(''([^'']*)''\\)'), 'infinity'), '-infinity')
-                {instant}) * 1000000)::int8"
-        )
+        let text = format!("pg_catalog.substring(b.bound, '{word} \\(''([^'']*)''\\)')");
+        time.us(&format!("NULLIF(NULLIF({text}, 'infinity'), '-infinity')::{kind}"))
     };
     let query = format!(
-        "SELECT b.bound = 'DEFAULT', {}, {}
-         FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid,
+        "SELECT b.bound = 'DEFAULT', {}, {}, pg_catalog.format('%I.%I', n.nspname, c.relname)
+         FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+              JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace,
               LATERAL (SELECT pg_catalog.pg_get_expr(c.relpartbound, c.oid) AS bound) b
          WHERE i.inhparent = $1",
         bound("FROM"),
         bound("TO"),
     );
+    let read = |error| Error::sql(LOOKING, error);
     let mut found = Vec::new();
-    for part in sql.rows(LOOKING, &query, &[(&oid, Type::OID)]).await? {
+    for part in sql.rows(LOOKING, &query, &[(&table, Type::OID)]).await? {
         found.push(Part {
             is_default: part.try_get::<_, Option<bool>>(0).map_err(read)?.unwrap_or_default(),
             from_us: part.try_get(1).map_err(read)?,
             to_us: part.try_get(2).map_err(read)?,
+            name: part.try_get(3).map_err(read)?,
         });
     }
-    Ok(Some((row.try_get(2).map_err(read)?, found)))
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -264,6 +432,7 @@ mod tests {
 
     fn part(from_us: Option<i64>, to_us: Option<i64>, is_default: bool) -> Part {
         Part {
+            name: String::new(),
             is_default,
             from_us,
             to_us,
@@ -296,5 +465,29 @@ mod tests {
     fn names_of_partitions_have_room_for_their_time() {
         assert_eq!(stem("outbox"), "outbox");
         assert_eq!(stem(&"é".repeat(40)).len(), 48);
+    }
+    #[test]
+    fn a_table_rests_for_twice_as_long_each_time_and_longer_after_a_refusal() {
+        let pauses = |obstacles: &[Obstacle]| {
+            let mut rest: Option<Rest> = None;
+            let pauses = obstacles.iter().map(|obstacle| {
+                let next = Rest::after(rest.as_ref(), *obstacle);
+                let told = (next.pause.as_secs(), next.in_use);
+                rest = Some(next);
+                told
+            });
+            pauses.collect::<Vec<_>>()
+        };
+        let in_use = [Obstacle::InUse; 7];
+        assert_eq!(
+            pauses(&in_use),
+            [(10, 1), (20, 2), (40, 3), (80, 4), (160, 5), (300, 6), (300, 7)]
+        );
+        let refused = [Obstacle::Refused; 6];
+        assert_eq!(
+            pauses(&refused),
+            [(120, 0), (240, 0), (480, 0), (960, 0), (1800, 0), (1800, 0)]
+        );
+        assert_eq!(pauses(&[Obstacle::InUse, Obstacle::Refused]), [(10, 1), (120, 0)]);
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! No look reads a whole table. It reads the newest rows by an index, and more of them only while all of these wait.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
@@ -18,6 +18,8 @@ use walferry_pgoutput::Lsn;
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use crate::quote::{identifier, qualified};
+use crate::said::Said;
+use crate::time_column::TimeColumn;
 
 /// An outbox table whose rows are counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +43,7 @@ pub struct OutboxWatch {
     /// The newest mark that is confirmed.
     settled: Option<Mark>,
     sizes: HashMap<String, Sizes>,
-    /// Tables of which a warning was logged.
-    warned: HashSet<String>,
+    said: Said,
 }
 
 /// A snapshot and a position after it.
@@ -108,7 +109,7 @@ impl OutboxWatch {
             pending: VecDeque::new(),
             settled: None,
             sizes: HashMap::new(),
-            warned: HashSet::new(),
+            said: Said::default(),
         }
     }
 
@@ -213,20 +214,19 @@ impl OutboxWatch {
         let Some(sizes) = self.sizes.get(&shown).cloned() else {
             return Ok(None);
         };
-        let unconfirmed = match seconds_since(&sizes.kind) {
+        let unconfirmed = match TimeColumn::of(&sizes.kind) {
             _ if self.settled.is_none() => None,
             None => {
                 let text = format!("the column {} has the type {}", table.column, sizes.kind);
-                let hint = "name a column of type timestamptz, timestamp or bigint in table.field.event.timestamp";
-                self.warn_once(table, &text, hint);
+                self.warn_once(table, &text, TimeColumn::HINT);
                 None
             }
             Some(_) if !sizes.has_index && sizes.pages > SMALL_PAGES => {
-                let text = "no index begins with the column that tells how old a row is, so the whole table would be read again and again";
+                let text = "no btree index begins with the column that tells how old a row is, so the whole table would be read again and again";
                 self.warn_once(table, text, "create such an index");
                 None
             }
-            Some(seconds) => Some(self.count(table, &sizes, seconds).await?),
+            Some(time) => Some(self.count(table, &sizes, time).await?),
         };
         Ok(Some(Outbox {
             table: shown,
@@ -241,7 +241,7 @@ impl OutboxWatch {
 
     fn warn_once(&mut self, table: &WatchedTable, error: &str, hint: &str) {
         let table = format!("{}.{}", table.schema, table.name);
-        if self.warned.insert(format!("{table}: {error}")) {
+        self.said.once(format!("{table}: {error}"), || {
             tracing::warn!(
                 code = walferry_diagnosis::Kind::OutboxWatch.code(),
                 table,
@@ -249,11 +249,11 @@ impl OutboxWatch {
                 hint,
                 "rows of an outbox that are not confirmed are not counted"
             );
-        }
+        });
     }
 
-    /// Counts among the newest rows, and among more of them while all wait.
-    async fn count(&self, table: &WatchedTable, sizes: &Sizes, seconds: &str) -> Result<Unconfirmed, Error> {
+    /// Counts among the newest rows, and among more of them while all wait. Rows without a time are left out: they would come first.
+    async fn count(&self, table: &WatchedTable, sizes: &Sizes, time: TimeColumn) -> Result<Unconfirmed, Error> {
         let (Some(mark), column) = (&self.settled, identifier(&table.column)) else {
             return Ok(Unconfirmed::default());
         };
@@ -263,12 +263,13 @@ impl OutboxWatch {
         } else {
             format!("ONLY {name}")
         };
-        let (xmax, running) = (mark.xmax, &mark.running);
+        let (xmax, running, seconds) = (mark.xmax, &mark.running, time.age_seconds("at"));
         let mut counted = Unconfirmed::default();
         for newest in NEWEST {
             let query = format!(
                 "SELECT pg_catalog.count(*), COALESCE(pg_catalog.max({seconds}), 0)::float8
-                 FROM (SELECT xmin::text::int8 AS id, {column} AS at FROM {from} ORDER BY {column} DESC LIMIT {newest}) r
+                 FROM (SELECT xmin::text::int8 AS id, {column} AS at FROM {from}
+                       WHERE {column} IS NOT NULL ORDER BY {column} DESC LIMIT {newest}) r
                  WHERE ((id - {xmax}) & 4294967295)
                          < (SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::int8) - {xmax}
                     OR id = ANY ('{{{running}}}'::int8[])"
@@ -294,8 +295,10 @@ impl OutboxWatch {
         const SIZES: &str = "
             WITH target AS (
               SELECT c.oid, c.relkind, pg_catalog.format_type(a.atttypid, NULL) AS kind,
-                     EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indpred IS NULL
-                             AND i.indkey[0] = a.attnum) AS has_index
+                     EXISTS (SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class ic ON ic.oid = i.indexrelid
+                                  JOIN pg_catalog.pg_am m ON m.oid = ic.relam
+                             WHERE i.indrelid = c.oid AND i.indisvalid AND i.indpred IS NULL AND i.indkey[0] = a.attnum
+                               AND m.amname = 'btree') AS has_index
               FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
               WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p') AND a.attname = $3 AND a.attnum > 0 AND NOT a.attisdropped
@@ -351,17 +354,6 @@ fn no_row() -> Error {
         doing: LOOKING,
         problem: "no row".to_owned(),
     }
-}
-
-/// The seconds since the time in the column `at` of this type; `None` for a type that does not tell.
-fn seconds_since(kind: &str) -> Option<&'static str> {
-    Some(match kind {
-        "timestamp with time zone" => "EXTRACT(epoch FROM pg_catalog.clock_timestamp() - at)",
-        // As in records: a timestamp without time zone is UTC.
-        "timestamp without time zone" => "EXTRACT(epoch FROM (pg_catalog.clock_timestamp() AT TIME ZONE 'UTC') - at)",
-        "bigint" => "EXTRACT(epoch FROM pg_catalog.clock_timestamp()) - at / 1000.0",
-        _ => return None,
-    })
 }
 
 /// What to do about dead rows of a table with these storage options, if there are more of them than live ones.
@@ -432,18 +424,6 @@ mod tests {
                 advice,
                 "{options} {live} {dead}"
             );
-        }
-    }
-
-    #[test]
-    fn the_age_is_told_by_the_types_that_become_timestamps_of_records() {
-        for (kind, tells) in [
-            ("timestamp with time zone", true),
-            ("timestamp without time zone", true),
-            ("bigint", true),
-            ("text", false),
-        ] {
-            assert_eq!(seconds_since(kind).is_some(), tells, "{kind}");
         }
     }
 }

@@ -16,10 +16,10 @@ use walferry_diagnosis::Diagnosis;
 use walferry_engine::Failure;
 use walferry_engine::source::{ChunkRead, ChunkRows, TableFilter, VisibleTransactions, Windows as Edge};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
-use walferry_pgoutput::{Column, Oid, Tuple};
+use walferry_pgoutput::{Column, Lsn, Oid, Tuple};
 use walferry_record::java::date::{calendar_date, time_of_day};
 use walferry_record::java::hash;
-use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key};
+use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key, WindowEnd};
 
 use crate::catalog::catalogs;
 use crate::connect::{ALL_ROWS, Endpoint, Purpose, Sql, within};
@@ -166,8 +166,7 @@ impl Windows {
             self.remove_left_over().await?;
             self.open.push(chunk.to_owned());
         }
-        self.write(&format!("{chunk}-open"), "snapshot-window-open", &data, again)
-            .await
+        self.write(chunk, WindowEnd::Open, &data, again).await
     }
 
     /// Everything that the chunk shows was committed before this position.
@@ -180,15 +179,14 @@ impl Windows {
         if self.watermarking == Watermarking::InsertDelete {
             let table = self.signals()?;
             let table = qualified(&table.schema, &table.name);
-            let open = format!("{chunk}-open");
             let delete = format!(
                 "WITH gone AS (DELETE FROM {table} WHERE id = {} RETURNING 1) SELECT pg_catalog.count(*) FROM gone",
-                literal(&open)
+                literal(&WindowEnd::Open.id(chunk))
             );
             let deleted: i64 = self.sql().await?.value(MARKING, &delete, &[]).await?;
             if deleted == 0 {
                 // Somebody has emptied the table. The stream may contain nothing of that which closes the window.
-                self.write(&open, "snapshot-window-open", "{}", false).await?;
+                self.write(chunk, WindowEnd::Open, "{}", false).await?;
                 let _: i64 = self.sql().await?.value(MARKING, &delete, &[]).await?;
             }
             self.open.retain(|open| open != chunk);
@@ -199,8 +197,7 @@ impl Windows {
             self.opened,
             now()
         );
-        self.write(&format!("{chunk}-close"), "snapshot-window-close", &data, again)
-            .await
+        self.write(chunk, WindowEnd::Close, &data, again).await
     }
 
     /// Removes the opening rows of chunks that were given up: nobody else would. The stream brings their deletion, and no window is waiting for
@@ -213,7 +210,7 @@ impl Windows {
         let ids: Vec<String> = self
             .open
             .iter()
-            .map(|chunk| literal(&format!("{chunk}-open")))
+            .map(|chunk| literal(&WindowEnd::Open.id(chunk)))
             .collect();
         let delete = format!(
             "DELETE FROM {} WHERE id IN ({})",
@@ -225,13 +222,13 @@ impl Windows {
         Ok(())
     }
 
-    async fn write(&mut self, id: &str, kind: &str, data: &str, again: bool) -> Result<(), Error> {
+    async fn write(&mut self, chunk: &str, end: WindowEnd, data: &str, again: bool) -> Result<(), Error> {
         let table = self.signals()?;
         let insert = format!(
             "INSERT INTO {} VALUES ({}, {}, {}){}",
             qualified(&table.schema, &table.name),
-            literal(id),
-            literal(kind),
+            literal(&end.id(chunk)),
+            literal(end.kind()),
             literal(data),
             if again { " ON CONFLICT DO NOTHING" } else { "" }
         );
@@ -799,6 +796,20 @@ impl Edge for Windows {
         // Most connectors never read a chunk.
         self.sql = None;
         Ok(looked?.map(|error| error.warning()))
+    }
+
+    async fn position(&mut self) -> Result<Option<Lsn>, Failure> {
+        if self.read_only {
+            return Ok(None);
+        }
+        let position = match self.sql().await {
+            Ok(sql) => wal_position(sql).await,
+            Err(error) => Err(error),
+        };
+        if position.is_err() {
+            self.sql = None;
+        }
+        Ok(Some(position?))
     }
 
     async fn ask(&mut self, ask: &Ask, again: bool) -> Result<Option<ChunkRead>, Failure> {

@@ -45,6 +45,7 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
             SKIPPED,
             SET_ASIDE,
             TABLE_CHANGES,
+            OUTBOX_MISMATCHED,
             OUTBOX_REMOVED,
             OUTBOX_UNCONFIRMED,
             OUTBOX_UNCONFIRMED_AGE,
@@ -380,10 +381,20 @@ pub const SKIPPED: Metric = Metric::new(
 pub const SET_ASIDE: Metric = Metric::new(
     Kind::Counter,
     "walferry_records_set_aside_total",
-    "Number of records that were set aside because of `errors.tolerance=all`, or by an outbox with `walferry.topics.unknown=dead-letter`.",
+    "Number of records that were set aside because of `errors.tolerance=all`, or by an outbox with `dead-letter` in `walferry.topics.unknown`, \
+     `walferry.schemas.mismatch` or `walferry.schemas.missing`.",
 )
 .labels(&["connector"])
 .replaces("NumberOfErroneousEvents, task-error-metrics total-records-skipped");
+
+/// `walferry_outbox_events_mismatched_total`.
+pub const OUTBOX_MISMATCHED: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_outbox_events_mismatched_total",
+    "Number of events that did not match their schemas in `walferry.schemas.dir`, or had none and `walferry.schemas.missing` is not `allow`, by event type. They \
+     were sent or set aside. Beyond a limit, further types count together as `(others)`.",
+)
+.labels(&["connector", "type"]);
 
 /// `walferry_outbox_rows_removed_total`.
 pub const OUTBOX_REMOVED: Metric = Metric::new(

@@ -2,20 +2,58 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use walferry_config::{Options, connector::TransformPlugin};
+use walferry_config::{Lookup, Options, connector::TransformPlugin};
 use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 use walferry_transform::{Chain, Outcome};
 
 const PAYLOAD: &str =
     r#"{"order":4711,"customer":"Jane Doe","total":99.95,"lines":[{"sku":"A-1","count":2},{"sku":"B-7","count":1}]}"#;
 
+/// The schema of the payload above, for the only type.
+const SCHEMA: &str = r#"{
+    "type": "object",
+    "required": ["order", "customer", "total", "lines"],
+    "properties": {
+        "order": {"type": "integer", "minimum": 1},
+        "customer": {"type": "string", "minLength": 1, "maxLength": 100},
+        "total": {"type": "number"},
+        "lines": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["sku", "count"],
+                "properties": {"sku": {"type": "string", "pattern": "^[A-Z]-[0-9]+$"}, "count": {"type": "integer"}}
+            }
+        }
+    },
+    "additionalProperties": false
+}"#;
+
+struct Schemas;
+
+impl Lookup for Schemas {
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn file(&self, _: &Path) -> io::Result<String> {
+        Ok(SCHEMA.to_owned())
+    }
+
+    fn folder(&self, _: &Path) -> io::Result<Vec<String>> {
+        Ok(vec!["OrderPlaced.json".to_owned()])
+    }
+}
+
 type Case = (&'static str, &'static [(&'static str, &'static str)], u64);
 
 /// Name, options, and the most allocations that a row may take.
-const CASES: [Case; 4] = [
+const CASES: [Case; 5] = [
     ("defaults", &[], 1),
     (
         "3 headers, timestamp",
@@ -34,6 +72,7 @@ const CASES: [Case; 4] = [
         2,
     ),
     ("expanded", &[("table.expand.json.payload", "true")], 8),
+    ("schemas", &[("walferry.schemas.dir", "/schemas")], 21),
 ];
 
 fn route_rows(criterion: &mut Criterion) {
@@ -79,7 +118,7 @@ fn chain(options: &[(&str, &str)]) -> Chain {
         predicate: None,
         negate: false,
     };
-    Chain::new(&[plugin], &[]).0.expect("valid options")
+    Chain::with_files(&[plugin], &[], &Schemas).0.expect("valid options")
 }
 
 struct Table {

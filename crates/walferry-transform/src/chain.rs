@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use walferry_config::connector::{PredicatePlugin, TransformPlugin};
-use walferry_config::{Declaration, Findings, Options, Property, Reader, RegexLimit, Support};
+use walferry_config::{Declaration, Findings, Lookup, Options, Property, Reader, RegexLimit, Support};
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::Record;
 
@@ -14,7 +14,7 @@ use crate::hypertables::HypertableReader;
 use crate::outbox::{Care, OutboxColumns, Table, check_tables, nearest};
 use crate::registry::{self, Class, PREDICATES, TRANSFORMS};
 use crate::shared_headers::SharedHeaders;
-use crate::{Error, Outcome, Transform, Waiting};
+use crate::{Error, Mismatched, Outcome, Transform, Waiting};
 
 /// An option of every class, since Kafka Connect 4.1.
 const PLUGIN_VERSION: Declaration = Property::<String>::new("plugin.version")
@@ -40,7 +40,7 @@ pub struct ChainError {
 impl ChainError {
     /// The error as a diagnosis: code, text and hint.
     pub fn diagnosis(&self) -> Diagnosis {
-        Diagnosis::of(Kind::TransformFailed, self).with_any_hint(self.hint())
+        Diagnosis::of(self.error.kind(), self).with_any_hint(self.hint())
     }
 
     /// What to do about it.
@@ -60,6 +60,8 @@ pub struct Chain {
     shared: SharedHeaders,
     /// Whether a transform needs to know the position of each record in its transaction.
     wants_place: bool,
+    /// Whether a transform checks events against schemas.
+    checks_events: bool,
 }
 
 /// A transform of the chain, as its configuration names it.
@@ -89,8 +91,26 @@ struct Gate {
 }
 
 impl Chain {
-    /// Builds the chain; all problems of all transforms and predicates are found at once.
+    /// Builds a chain whose options name no files.
     pub fn new(transforms: &[TransformPlugin], predicates: &[PredicatePlugin]) -> (Option<Self>, Findings) {
+        Self::build(transforms, predicates, None)
+    }
+
+    /// Builds a chain. Files that its options name are read with `lookup`, once.
+    pub fn with_files(
+        transforms: &[TransformPlugin],
+        predicates: &[PredicatePlugin],
+        lookup: &dyn Lookup,
+    ) -> (Option<Self>, Findings) {
+        Self::build(transforms, predicates, Some(lookup))
+    }
+
+    /// Builds the chain; all problems of all transforms and predicates are found at once.
+    fn build(
+        transforms: &[TransformPlugin],
+        predicates: &[PredicatePlugin],
+        lookup: Option<&dyn Lookup>,
+    ) -> (Option<Self>, Findings) {
         let mut findings = Findings::default();
         // Also those that nothing refers to, so that their mistakes are told.
         let mut built = Vec::with_capacity(predicates.len());
@@ -102,7 +122,7 @@ impl Chain {
         let mut steps = Vec::with_capacity(transforms.len());
         for spec in transforms {
             let gate = build_gate(spec, &built, &mut findings);
-            let (transform, more) = build_transform(spec);
+            let (transform, more) = build_transform(spec, lookup);
             findings.extend(more);
             if let Some(transform) = transform {
                 steps.push(Step {
@@ -131,6 +151,7 @@ impl Chain {
         }
         let chain = Self {
             wants_place: steps.iter().any(|step| step.transform.wants_place()),
+            checks_events: steps.iter().any(|step| !step.transform.event_schemas().is_empty()),
             shared: SharedHeaders::of(steps.iter().any(|step| step.transform.adds_headers())),
             steps,
             dropped_by: None,
@@ -198,6 +219,27 @@ impl Chain {
         for step in &mut self.steps {
             step.transform.at(place);
         }
+    }
+
+    /// The events since the last call that did not match their schemas, or had none and should have.
+    pub fn take_mismatched(&mut self) -> Vec<Mismatched> {
+        match self.checks_events {
+            true => self
+                .steps
+                .iter_mut()
+                .flat_map(|step| step.transform.take_mismatched())
+                .collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// The schemas of events: each transform that has some, with each type, or expression for types, and its file.
+    pub fn event_schemas(&self) -> Vec<(&str, Vec<(String, String)>)> {
+        let all = self
+            .steps
+            .iter()
+            .map(|step| (&*step.name, step.transform.event_schemas()));
+        all.filter(|(_, schemas)| !schemas.is_empty()).collect()
     }
 
     /// The transform that dropped a record last; `None` while none has.
@@ -347,10 +389,10 @@ impl Gate {
     }
 }
 
-fn build_transform(spec: &TransformPlugin) -> (Option<Box<dyn Transform>>, Findings) {
+fn build_transform(spec: &TransformPlugin, lookup: Option<&dyn Lookup>) -> (Option<Box<dyn Transform>>, Findings) {
     let class = registry::find(&spec.class, TRANSFORMS);
     match known(class, &spec.options, &spec.class, "transform") {
-        Ok((row, side)) => build(row, side, &spec.options),
+        Ok((row, side)) => build(row, side, &spec.options, lookup),
         Err(findings) => (None, findings),
     }
 }
@@ -358,13 +400,19 @@ fn build_transform(spec: &TransformPlugin) -> (Option<Box<dyn Transform>>, Findi
 fn build_predicate(spec: &PredicatePlugin) -> (Option<Box<dyn Predicate>>, Findings) {
     let class = registry::find(&spec.class, PREDICATES);
     match known(class, &spec.options, &spec.class, "predicate") {
-        Ok((row, side)) => build(row, side, &spec.options),
+        Ok((row, side)) => build(row, side, &spec.options, None),
         Err(findings) => (None, findings),
     }
 }
 
-fn build<T: ?Sized>(row: &Row<T>, side: Side, options: &Options) -> (Option<Box<T>>, Findings) {
-    let mut reader = Reader::new(options, row.options.declarations.iter().chain([&PLUGIN_VERSION]));
+fn build<T: ?Sized>(
+    row: &Row<T>,
+    side: Side,
+    options: &Options,
+    lookup: Option<&dyn Lookup>,
+) -> (Option<Box<T>>, Findings) {
+    let declarations = row.options.declarations.iter().chain([&PLUGIN_VERSION]);
+    let mut reader = Reader::new(options, declarations).with_lookup(lookup);
     let built = (row.build)(&mut reader, side);
     let (built, findings) = reader.finish(built);
     (built.flatten(), findings)

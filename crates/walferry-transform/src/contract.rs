@@ -8,6 +8,7 @@ use walferry_record::{Header, Record, Typed};
 
 use crate::hypertables::HypertableReader;
 use crate::outbox::{Care, OutboxColumns};
+use crate::outcome::Mismatched;
 use crate::{Error, Outcome};
 
 /// One step of a chain.
@@ -55,6 +56,16 @@ pub trait Transform: DynClone + Send {
     /// What is done for the outboxes that it works on beside the stream.
     fn care(&self) -> Option<&Care> {
         None
+    }
+
+    /// The schemas that it checks events against: each type, or expression for types, with its file.
+    fn event_schemas(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// What it has found since the last call. Only a transform with such schemas is asked.
+    fn take_mismatched(&mut self) -> Vec<Mismatched> {
+        Vec::new()
     }
 
     /// Whether it needs to know the position of each record in its transaction.

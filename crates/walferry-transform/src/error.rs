@@ -2,12 +2,19 @@
 
 use std::fmt;
 
+use walferry_diagnosis::Kind;
+
 /// Why one transform cannot handle a record. Each transform has a type of its own for this, in its file. Row values do not appear in
 /// the text.
 pub trait Problem: std::error::Error + Send + Sync + 'static {
     /// What to do about it.
     fn hint(&self) -> Option<String> {
         None
+    }
+
+    /// The kind of the diagnosis.
+    fn kind(&self) -> Kind {
+        Kind::TransformFailed
     }
 }
 
@@ -25,6 +32,11 @@ impl Error {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         self.0.hint()
+    }
+
+    /// The kind of the diagnosis.
+    pub fn kind(&self) -> Kind {
+        self.0.kind()
     }
 }
 

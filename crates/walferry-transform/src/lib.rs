@@ -30,5 +30,5 @@ pub use contract::{HeaderList, Predicate, Requirement, TransactionPlace, Transfo
 pub use error::{Error, Problem};
 pub use hypertables::{HypertableReader, Hypertables, ReadBefore, Reading, TableId};
 pub use outbox::{Care, OutboxColumns, PartitionPeriod, Retention, Table, check_tables};
-pub use outcome::{DropReason, Outcome, SetAside, Waiting};
+pub use outcome::{DropReason, Mismatched, Outcome, SetAside, Waiting};
 pub use registry::{Documented, GROUPS, all_predicates, all_transforms};

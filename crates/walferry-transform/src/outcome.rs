@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use walferry_diagnosis::Kind;
 use walferry_record::{Record, Wait};
 
 /// The result of a transform.
@@ -26,6 +27,28 @@ pub struct SetAside<'a> {
     pub why: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The kind of the diagnosis.
+    pub kind: Kind,
+}
+
+/// Events of one type that did not match their schema, or had none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatched {
+    /// The type, cut if it is long; or [`Self::NULL`] or [`Self::OTHER`].
+    pub event_type: String,
+    /// How many.
+    pub events: u64,
+    /// Whether they were sent nevertheless. Otherwise the connector has stopped, or the dead-letter topic has them.
+    pub is_sent: bool,
+    /// What was wrong with the first of them. No values of its payload.
+    pub why: String,
+}
+
+impl Mismatched {
+    /// In place of a type that is NULL.
+    pub const NULL: &str = "(NULL)";
+    /// In place of types beyond those that are counted apart.
+    pub const OTHER: &str = "(other)";
 }
 
 /// A record that a transform cannot handle yet.

@@ -42,7 +42,7 @@ use walferry_transform::{Chain, HypertableReader};
 
 use crate::{
     error::Error,
-    load::Loaded,
+    load::{Loaded, Surroundings},
     worker::store::{Store, TopicStore},
 };
 
@@ -61,7 +61,7 @@ impl Built {
     /// Builds them, and checks what only the crates of transforms, converters and the Kafka client can judge. They are there unless a
     /// finding is a problem.
     pub(crate) fn new(worker: &Worker, plugins: &Plugins) -> (Option<Self>, Findings) {
-        let (chain, mut findings) = Chain::new(&plugins.transforms, &plugins.predicates);
+        let (chain, mut findings) = Chain::with_files(&plugins.transforms, &plugins.predicates, &Surroundings);
         findings.extend(walferry_kafka::ClientSettings::check(worker, plugins));
         let mut build = |plugin: &Plugin, role| {
             let (converter, more) = converter(&plugin.class, role, &plugin.options);
@@ -100,6 +100,15 @@ impl Built {
             converter.attach(&mut connect);
         }
         (chain, converters)
+    }
+
+    /// The schemas of events: each transform that has some, with each event type, or expression for types, and its file.
+    pub(crate) fn event_schemas(&self) -> Vec<(String, Vec<(String, String)>)> {
+        let parts = self.lock();
+        let all = parts.chain.event_schemas();
+        all.into_iter()
+            .map(|(transform, schemas)| (transform.to_owned(), schemas))
+            .collect()
     }
 
     /// Whether a converter gets ids of schemas from a registry.

@@ -332,7 +332,7 @@ pub(crate) async fn care_for_outboxes(loaded: Loaded, status: Arc<Status>) {
 /// `walferry.partitions`: creates partitions ahead.
 async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &Status) {
     const INTERVAL: Duration = Duration::from_secs(60);
-    /// After the table was in use, or the server could not be asked.
+    /// After the server could not be asked.
     const SOON: Duration = Duration::from_secs(10);
 
     if !outboxes.lock().await.pipeline.has_partitions() {
@@ -353,7 +353,9 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
                 for _ in 0..created.refused {
                     status.count_error(Kind::OutboxPartitions);
                 }
-                if created.is_locked { SOON } else { INTERVAL }
+                created
+                    .again
+                    .map_or(INTERVAL, |again| again.clamp(Duration::from_secs(1), INTERVAL))
             }
             // The connector itself says why Postgres cannot be reached.
             Err(failure) => {
@@ -420,48 +422,7 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
     if !outboxes.lock().await.removes_rows() {
         return;
     }
-    if let Some(origin) = loaded
-        .connector
-        .slot
-        .stream_params
-        .get("origin")
-        .filter(|origin| *origin != "any")
-    {
-        warn!(
-            origin,
-            hint = "remove origin from slot.stream.params, or remove walferry.retention.ms",
-            "delivered rows are not removed: the stream does not have all rows"
-        );
-        return;
-    }
-    if loaded.connector.events.skipped_operations.contains('c') {
-        warn!(
-            hint = "remove c from skipped.operations, or remove walferry.retention.ms",
-            "delivered rows are not removed: skipped.operations leaves out inserted rows"
-        );
-        return;
-    }
-    if loaded.connector.events.on_processing_failure != FailureHandling::Fail {
-        warn!(
-            hint = "remove event.processing.failure.handling.mode, or remove walferry.retention.ms",
-            "delivered rows are not removed: a row that cannot become an event is left out of Kafka"
-        );
-        return;
-    }
-    let (client, _) = ClientSettings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
-    if !client.is_some_and(|client| client.waits_for_brokers()) {
-        warn!(
-            hint = "remove acks=0, or remove walferry.retention.ms",
-            "delivered rows are not removed: with acks=0, Kafka confirms records before a broker has them"
-        );
-        return;
-    }
-    let errors = &loaded.connector.errors;
-    if errors.tolerance == Tolerance::All && errors.dead_letter_topic.is_none() {
-        warn!(
-            hint = "name a topic in errors.deadletterqueue.topic.name, or remove walferry.retention.ms",
-            "delivered rows are not removed: errors.tolerance=all drops records, and the row would be the last copy"
-        );
+    if !may_remove_rows(loaded) {
         return;
     }
     let mut cleaner = Cleaner::new(&loaded.connector);
@@ -499,6 +460,9 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
             Ok(round) => {
                 told = None;
                 status.counters.outbox_removed.fetch_add(round.removed, Relaxed);
+                for _ in 0..round.failed {
+                    status.count_error(Kind::OutboxCleanup);
+                }
                 if let (false, Some(bytes)) = (is_behind, round.behind_bytes) {
                     warn!(
                         bytes,
@@ -512,23 +476,76 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
             Err(failure) => {
                 // A statement that takes too long each time must not burden the server either.
                 pause = LONGEST.max(begun.elapsed() * SHARE);
-                let text = failure.to_string();
-                // The same again is only counted.
-                if told.as_ref() != Some(&text) {
-                    let index = "if a statement took too long, create an index on the column with the time";
-                    let hint = failure.hint().unwrap_or(index);
-                    warn!(
-                        code = Kind::OutboxCleanup.code(),
-                        error = %failure,
-                        hint,
-                        "delivered rows could not be removed from an outbox; trying again"
-                    );
-                    told = Some(text);
-                }
+                tell_of_cleanup(&failure, &mut told);
                 status.count_error(Kind::OutboxCleanup);
             }
         }
     }
+}
+
+/// Reports that rows could not be removed. The same again is only counted.
+fn tell_of_cleanup(failure: &Failure, told: &mut Option<String>) {
+    let text = failure.to_string();
+    if told.as_ref() != Some(&text) {
+        let index = "if a statement took too long, create an index on the column with the time";
+        let hint = failure.hint().unwrap_or(index);
+        warn!(
+            code = Kind::OutboxCleanup.code(),
+            error = %failure,
+            hint,
+            "delivered rows could not be removed from an outbox; trying again"
+        );
+        *told = Some(text);
+    }
+}
+
+/// Whether the configuration guarantees that a confirmed row is in Kafka. If not, the log says why.
+fn may_remove_rows(loaded: &Loaded) -> bool {
+    if let Some(origin) = loaded
+        .connector
+        .slot
+        .stream_params
+        .get("origin")
+        .filter(|origin| *origin != "any")
+    {
+        warn!(
+            origin,
+            hint = "remove origin from slot.stream.params, or remove walferry.retention.ms",
+            "delivered rows are not removed: the stream does not have all rows"
+        );
+        return false;
+    }
+    if loaded.connector.events.skipped_operations.contains('c') {
+        warn!(
+            hint = "remove c from skipped.operations, or remove walferry.retention.ms",
+            "delivered rows are not removed: skipped.operations leaves out inserted rows"
+        );
+        return false;
+    }
+    if loaded.connector.events.on_processing_failure != FailureHandling::Fail {
+        warn!(
+            hint = "remove event.processing.failure.handling.mode, or remove walferry.retention.ms",
+            "delivered rows are not removed: a row that cannot become an event is left out of Kafka"
+        );
+        return false;
+    }
+    let (client, _) = ClientSettings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
+    if !client.is_some_and(|client| client.waits_for_brokers()) {
+        warn!(
+            hint = "remove acks=0, or remove walferry.retention.ms",
+            "delivered rows are not removed: with acks=0, Kafka confirms records before a broker has them"
+        );
+        return false;
+    }
+    let errors = &loaded.connector.errors;
+    if errors.tolerance == Tolerance::All && errors.dead_letter_topic.is_none() {
+        warn!(
+            hint = "name a topic in errors.deadletterqueue.topic.name, or remove walferry.retention.ms",
+            "delivered rows are not removed: errors.tolerance=all drops records, and the row would be the last copy"
+        );
+        return false;
+    }
+    true
 }
 
 /// How often the captured tables are listed.

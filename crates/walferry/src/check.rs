@@ -90,7 +90,8 @@ fn check_all(args: &CheckArgs, configuration: &Configuration) -> Result<(), Erro
         });
         let kafka =
             kafka.map_err(|_| Error::new(Kind::Panic, "the check of Kafka failed because of a bug in Walferry"))??;
-        obstacles += tell(offset.into_iter().chain(postgres).chain(kafka));
+        let schemas = event_schemas(loaded);
+        obstacles += tell(offset.into_iter().chain(postgres).chain(schemas).chain(kafka));
         if args.show_records {
             let found = runtime.block_on(show(loaded, &args.table));
             obstacles += tell(found.remarks);
@@ -281,6 +282,27 @@ async fn postgres(loaded: &Loaded, first_start: bool, tables_read: Option<&BTree
         }
         Err(failure) => obstacles(failure),
     }
+}
+
+/// Which events are checked against which schema.
+fn event_schemas(loaded: &Loaded) -> Vec<Diagnosis> {
+    const SHOWN: usize = 20;
+    let told = loaded.built.event_schemas().into_iter().map(|(transform, schemas)| {
+        let shown: Vec<String> = schemas
+            .iter()
+            .take(SHOWN)
+            .map(|(event_type, file)| format!("{event_type} ({file})"))
+            .collect();
+        let more = match schemas.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Diagnosis::good(format!(
+            "transform {transform} checks events of these types against their schemas: {}{more}",
+            shown.join(", ")
+        ))
+    });
+    told.collect()
 }
 
 /// The captured tables that no snapshot has read.

@@ -18,7 +18,7 @@ use crate::{
     assemble::{self, Built},
     cli::{ConnectorArgs, DataArgs},
     error::Error,
-    kubernetes, surrounded,
+    folder, kubernetes, surrounded,
 };
 
 /// Environment and files, for config providers.
@@ -30,6 +30,9 @@ impl Lookup for Surroundings {
     }
     fn file(&self, path: &Path) -> io::Result<String> {
         fs::read_to_string(path)
+    }
+    fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
+        folder::files(path)
     }
     fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
         kubernetes::value(kind, resource, key)

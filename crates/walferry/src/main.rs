@@ -13,6 +13,7 @@ mod endpoint;
 mod error;
 mod explain;
 mod fix;
+mod folder;
 mod health;
 mod inbox;
 mod init;

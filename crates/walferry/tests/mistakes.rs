@@ -6,6 +6,7 @@ use std::{
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -154,7 +155,7 @@ impl Running {
     /// Asks the admin endpoint until the answer is as wanted.
     #[track_caller]
     fn get(&self, path: &str, wanted: impl Fn(&str) -> bool) -> String {
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_secs(120);
         loop {
             let answer = request(self.port, path).unwrap_or_default();
             if wanted(&answer) {
@@ -189,9 +190,13 @@ fn request(port: u16, path: &str) -> Option<String> {
     Some(answer)
 }
 
+/// A port below those that the kernel gives to connections, and of this test alone.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("it is bound").port()
+    static COUNT: AtomicU16 = AtomicU16::new(0);
+    let first = 10_000 + u16::try_from(std::process::id() % 900).expect("it is small") * 10;
+    let mut ports = std::iter::repeat_with(|| first + COUNT.fetch_add(1, Ordering::Relaxed)).take(1_000);
+    let port = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    port.expect("one of them is free")
 }
 
 #[test]

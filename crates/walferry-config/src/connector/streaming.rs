@@ -216,8 +216,15 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (StreamingSection, ErrorSection) 
     (streaming, errors(reader))
 }
 
-/// The option of an EventRouter by which it sends events of unknown types to the dead-letter topic.
-const UNKNOWN_TYPES: &str = "walferry.topics.unknown";
+/// The options of an EventRouter by which it sends events to the dead-letter topic.
+const SETS_ASIDE: [&str; 3] = [
+    "walferry.topics.unknown",
+    "walferry.schemas.mismatch",
+    "walferry.schemas.missing",
+];
+
+/// The option by which an EventRouter checks events.
+const SCHEMAS_DIR: &str = "walferry.schemas.dir";
 
 /// Warns if nothing can ever be sent to the dead-letter topic, or if a transform needs that topic and there is none.
 pub(super) fn check_dead_letters(
@@ -226,20 +233,44 @@ pub(super) fn check_dead_letters(
     on_processing: FailureHandling,
     transforms: &[TransformPlugin],
 ) {
-    let sends = |transform: &&TransformPlugin| {
-        let unknown = transform.options.get(UNKNOWN_TYPES).unwrap_or_default();
-        unknown.trim().eq_ignore_ascii_case("dead-letter")
+    let is = |transform: &TransformPlugin, option: &str, value: &str| {
+        let set = transform.options.get(option).unwrap_or_default();
+        set.trim().eq_ignore_ascii_case(value)
     };
-    let senders: Vec<&TransformPlugin> = transforms.iter().filter(sends).collect();
+    let all = transforms
+        .iter()
+        .flat_map(|transform| SETS_ASIDE.map(|option| (transform, option)));
+    let senders: Vec<(&TransformPlugin, &str)> = all
+        .filter(|(transform, option)| is(transform, option, "dead-letter"))
+        .collect();
     if errors.dead_letter_topic.is_none() {
-        for transform in &senders {
-            let place = format!("transforms.{}.{UNKNOWN_TYPES}", transform.name);
+        for (transform, option) in &senders {
+            let place = format!("transforms.{}.{option}", transform.name);
             reader
                 .problem(
                     &place,
                     format!("is dead-letter, but {} names no topic", DEAD_LETTER.name()),
                 )
                 .hint(format!("set {} to the topic for such events", DEAD_LETTER.name()));
+        }
+    }
+    if errors.tolerance == Tolerance::All {
+        for transform in transforms
+            .iter()
+            .filter(|transform| transform.options.get(SCHEMAS_DIR).is_some())
+        {
+            let [_, mismatch, missing] = SETS_ASIDE;
+            let is_left_out = transform.options.get(mismatch).is_none() || is(transform, mismatch, "fail");
+            let fails = [(mismatch, is_left_out), (missing, is(transform, missing, "fail"))];
+            for (option, _) in fails.iter().filter(|(_, fails)| *fails) {
+                reader
+                    .problem(
+                        &format!("transforms.{}.{option}", transform.name),
+                        "is fail, but with errors.tolerance=all the connector would go on, and the event would be in no topic",
+                    )
+                    .kind(Kind::PropertiesClash)
+                    .hint(format!("set {option}=dead-letter or {option}=warn, or remove errors.tolerance"));
+            }
         }
     }
     let stops = errors.tolerance == Tolerance::None && on_processing == FailureHandling::Fail && senders.is_empty();

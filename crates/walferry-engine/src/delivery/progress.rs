@@ -99,7 +99,8 @@ pub struct Waiting {
 #[derive(Debug)]
 pub struct Progress<A: OffsetAccount> {
     state: Mutex<State<A>>,
-    /// Signalled when there is room again, or when waiting is over.
+    /// Signalled when there is room again, when nothing is under way any more, or when waiting is over. Only one thread
+    /// waits for it.
     room: Condvar,
     /// Signalled when there is something new to store, or when something has failed.
     pub(crate) changed: Notify,
@@ -209,6 +210,16 @@ impl<A: OffsetAccount> Progress<A> {
         !state.is_over()
     }
 
+    /// Waits until Kafka has acknowledged every record. Returns whether it has: `false` if waiting is over for another
+    /// reason.
+    pub fn wait_until_empty(&self) -> bool {
+        let mut state = self.lock();
+        while state.ledger.in_flight() > 0 && !state.is_over() {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.ledger.in_flight() == 0
+    }
+
     /// Notes that Kafka has acknowledged the record with this sequence, or that it was set aside. A second call changes
     /// nothing.
     pub fn settle(&self, sequence: u64) {
@@ -252,6 +263,7 @@ impl<A: OffsetAccount> Progress<A> {
         let mut state = self.lock();
         state.ledger.withdraw(sequence);
         state.window.withdrawn(sequence);
+        self.room.notify_one();
         self.tell_emptied(&state);
     }
 
@@ -415,6 +427,25 @@ mod tests {
         progress.settle(stuck);
         assert_eq!(progress.in_flight(), (0, 0));
         assert!(progress.wait_for_room());
+    }
+
+    #[test]
+    fn a_wait_for_the_last_acknowledgement_ends_with_it_or_with_a_failure() {
+        let progress = Progress::<Numbers>::new(0, 100_000);
+        assert!(progress.wait_until_empty(), "nothing is under way");
+        let first = progress.push([record(1, 300), record(2, 300)]);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| progress.wait_until_empty());
+            progress.settle(first + 1);
+            progress.settle(first);
+            assert!(waiting.join().unwrap());
+        });
+        progress.push([record(3, 300)]);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| progress.wait_until_empty());
+            progress.stop();
+            assert!(!waiting.join().unwrap());
+        });
     }
 
     #[test]

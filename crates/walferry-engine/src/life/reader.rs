@@ -420,11 +420,7 @@ impl<S: Source> SourceReader<'_, S> {
         let (tables, left) = (plan.tables.len() as u64, plan.tables.iter().filter(left).count() as u64);
         info!(tables, tables_left = left, "reading existing rows");
         let counters = &self.status.counters;
-        counters.snapshot_tables.store(tables, Relaxed);
-        counters.snapshot_tables_left.store(left, Relaxed);
-        let rows = counters.snapshot_rows.load(Relaxed);
-        counters.snapshot_rows_before.store(rows, Relaxed);
-        counters.snapshot_begun_us.store(status::now_us(), Relaxed);
+        counters.snapshot_begins(tables, left);
         tokio::select! {
             biased;
             read = self.rows.read(plan, &self.port.chunks) => read?,
@@ -433,7 +429,7 @@ impl<S: Source> SourceReader<'_, S> {
         }
         self.status.set_wait(None);
         self.port.chunks.emptied().await;
-        counters.snapshot_ended_us.store(status::now_us(), Relaxed);
+        counters.snapshot_ends();
         info!(
             rows = counters.snapshot_rows.load(Relaxed),
             "all existing rows are read"

@@ -41,7 +41,7 @@ use crate::{
         connector::{Carried, ConnectorRun, ConnectorSettings, is_abandoned, stopped, until},
         gap::Gaps,
         new_slot::UnusedSlot,
-        pipeline_thread::{PipelineThread, Work},
+        pipeline_thread::{PipelineThread, Waiting, Work},
         prepare::Prepared,
         reader::{HeldRequests, SourceReader},
         retries::Reach,
@@ -109,9 +109,7 @@ where
             () = stopped(target) => return Ok(()),
         };
         if prepared.snapshot.is_some() {
-            // The progress of a snapshot is unknown until it continues.
-            self.status.counters.snapshot_tables.store(0, Relaxed);
-            self.status.counters.snapshot_tables_left.store(0, Relaxed);
+            self.status.counters.snapshot_unknown();
         }
         let ended = self.read_and_deliver(prepared, carried, target).await?;
         self.status.stream.disconnect();
@@ -199,9 +197,7 @@ where
                 keeper.save(&mut self.store).await
             }
         };
-        wires.phase.send_replace(Phase::Close);
-        let _ = timeout(CLOSE, reading.finish()).await;
-        drop(reading);
+        wires.close(reading).await;
         // The worker's channel ends when its last sender is dropped.
         drop(wires);
         // Two producers at once would mix the records of this session with those of the next.
@@ -233,7 +229,7 @@ where
         }
         PipelineThread::spawn(Work {
             pipeline,
-            chunks,
+            chunks: Waiting::new(chunks),
             sink: self.sinks.open(Acks::new(wires.progress.clone()))?,
             progress: wires.progress.clone(),
             status: self.status.clone(),
@@ -325,6 +321,12 @@ impl Wires {
             () = others => {}
         }
         self.end();
+    }
+
+    /// Ends the stream, with a last status update.
+    async fn close(&self, mut reading: Task<impl Future>) {
+        self.phase.send_replace(Phase::Close);
+        let _ = timeout(CLOSE, reading.finish()).await;
     }
 
     /// From here on, nothing is delivered or stored.

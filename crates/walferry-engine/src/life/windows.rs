@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tracing::{debug, info, warn};
 use walferry_snapshot::incremental::{Ask, ChunkAnswer};
@@ -46,6 +46,9 @@ impl IncrementalLimits {
 /// How often to look whether the slot has caught up.
 const LAG_LOOK: Duration = Duration::from_secs(1);
 
+/// How long the stream may take to bring the row that closes a window, before its position is compared with that of the row.
+const CLOSE_LOOK: Duration = Duration::from_secs(10);
+
 /// The pipeline's requests, in order.
 struct Asks<'a> {
     receiver: &'a mut UnboundedReceiver<NumberedAsk>,
@@ -67,6 +70,37 @@ impl Asks<'_> {
                 return Some(asked);
             }
         }
+    }
+
+    /// The same. If none comes for a while, `closed` is the chunk whose window was closed last, and the pipeline is told
+    /// where its closing row must have come at the latest.
+    async fn next_after(
+        &mut self,
+        closed: &mut Option<String>,
+        windows: &mut impl Windows,
+        chunks: &ChunkSender,
+    ) -> Option<NumberedAsk> {
+        while let Some(chunk) = closed.take() {
+            match timeout(CLOSE_LOOK, self.next()).await {
+                Ok(asked) => return asked,
+                Err(_) => match windows.position().await {
+                    Ok(None) => {}
+                    Ok(Some(position)) => {
+                        let answer = Frame::Answer {
+                            of: Some(chunk),
+                            answer: ChunkAnswer::ClosedBefore(position.0),
+                            rows: None,
+                        };
+                        let _ = chunks.send(Chunk::new(Bytes::new(), vec![answer])).await;
+                    }
+                    Err(error) => {
+                        debug!(error = %error, "the server's position could not be read");
+                        *closed = Some(chunk);
+                    }
+                },
+            }
+        }
+        self.next().await
     }
 
     /// Waits until `end`, or until this chunk need not be read any more: it gives way to a signal, or another chunk is
@@ -209,7 +243,8 @@ pub(super) async fn serve(
     look_at_signal_table(windows, &chunks).await;
     let mut due = None;
     let mut are_standbys_told = limits.lag_bytes.is_none();
-    while let Some(mut asked) = asks.next().await {
+    let mut closed = None;
+    while let Some(mut asked) = asks.next_after(&mut closed, windows, &chunks).await {
         if let Ask::Chunk(chunk) = &mut asked.ask {
             chunk.bytes = settings.share().chunk;
             if !are_standbys_told && slots.borrow().as_ref().is_some_and(|slots| slots.standbys_are_hidden) {
@@ -227,6 +262,9 @@ pub(super) async fn serve(
             _ => Waited::Long,
         };
         let ask = asked.ask;
+        if let Ask::Close { chunk } = &ask {
+            closed = Some(chunk.clone());
+        }
         let begun = Instant::now();
         let read = match waited {
             Waited::Long => insist(windows, &ask, &mut asks, status).await,
@@ -319,7 +357,7 @@ async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, stat
 
 #[cfg(test)]
 mod tests {
-    use tokio::{sync::mpsc::unbounded_channel, time::timeout};
+    use tokio::sync::mpsc::unbounded_channel;
     use walferry_snapshot::incremental::{ChunkAsk, Collection};
 
     use super::*;
@@ -403,6 +441,48 @@ mod tests {
         assert_eq!(third.ask.chunk(), Some("c"));
         reached.send_replace(4);
         assert_eq!(asks.wait_for_delivery(&mut delivered, &third).await, Waited::Long);
+    }
+
+    /// A server that is at 70.
+    struct At70;
+
+    impl Windows for At70 {
+        async fn position(&mut self) -> Result<Option<walferry_pgoutput::Lsn>, Failure> {
+            Ok(Some(walferry_pgoutput::Lsn(70)))
+        }
+        async fn ask(&mut self, _: &Ask, _: bool) -> Result<Option<ChunkRead>, Failure> {
+            Ok(None)
+        }
+    }
+
+    /// Where nothing is requested behind a closed window, the pipeline learns where the stream must have brought the closing row.
+    #[tokio::test(start_paused = true)]
+    async fn the_pipeline_is_told_where_a_closing_row_must_have_come() {
+        let (sender, mut receiver) = unbounded_channel();
+        let (chunks, mut frames) = crate::source::chunks(1 << 20);
+        let mut asks = Asks {
+            receiver: &mut receiver,
+            next: VecDeque::new(),
+            gives_way: false,
+        };
+        let mut closed = Some("a".to_owned());
+        sender.send(chunk("b", 1)).unwrap();
+        let next = asks.next_after(&mut closed, &mut At70, &chunks).await.unwrap();
+        assert_eq!(next.ask.chunk(), Some("b"));
+        assert!(frames.try_recv().is_err(), "the next chunk has come in time");
+
+        let (mut closed, mut server) = (Some("b".to_owned()), At70);
+        let (next, told) = tokio::join!(asks.next_after(&mut closed, &mut server, &chunks), async {
+            let told = frames.recv().await;
+            sender.send(chunk("c", 2)).unwrap();
+            told
+        });
+        assert_eq!(next.unwrap().ask.chunk(), Some("c"));
+        let told = told.unwrap();
+        assert!(
+            matches!(&told.frames[..], [Frame::Answer { of: Some(of), answer: ChunkAnswer::ClosedBefore(70), .. }] if of == "b"),
+            "{told:?}"
+        );
     }
 
     #[test]

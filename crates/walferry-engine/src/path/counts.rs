@@ -167,11 +167,7 @@ impl Counts {
             status.count_error(walferry_diagnosis::Kind::RowNotReselected);
         }
         if self.snapshot_tables > 0 {
-            let tables = std::mem::take(&mut self.snapshot_tables);
-            // If a complete partition is read again, it is none of the tables left.
-            let _ = counters
-                .snapshot_tables_left
-                .fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(tables)));
+            counters.snapshot_tables_read(std::mem::take(&mut self.snapshot_tables));
         }
         if self.last_change_us > 0 {
             counters.received_lsn.store(self.last_lsn.0, Relaxed);

@@ -9,7 +9,7 @@ use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
 use walferry_event::reselect::{RowAnswer, RowLookup, RowReader};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Record, Wait};
-use walferry_transform::{Chain, Outcome, SetAside, TransactionPlace, Waiting};
+use walferry_transform::{Chain, DropReason, Outcome, SetAside, TransactionPlace, Waiting};
 
 use crate::{
     account::{Batch, HeldRecord, PendingRow, StreamChange, StreamStep},
@@ -337,7 +337,6 @@ impl Emit {
         mark: Checkpoint,
         out: &mut Batch,
     ) -> Made {
-        const STAGE: Stage = Stage::Transformation;
         if self.chain.wants_place() {
             self.chain.at(place);
         }
@@ -348,15 +347,16 @@ impl Emit {
         let record = match outcome {
             Ok(Outcome::Record(record)) => record,
             Ok(Outcome::SetAside(set_aside)) => {
-                let SetAside { mut record, why, hint } = *set_aside;
-                let told = Diagnosis::error(Kind::TransformFailed, why).with_any_hint(hint);
+                let SetAside {
+                    mut record,
+                    why,
+                    hint,
+                    kind,
+                } = *set_aside;
+                let told = Diagnosis::error(kind, why).with_any_hint(hint);
                 // The configuration names a topic wherever a transform sets records aside.
                 let Some(topic) = &self.tolerance.dead_letters else {
-                    return Made::Failed(Failed {
-                        stage: STAGE,
-                        told,
-                        transform: None,
-                    });
+                    return Made::Failed(Failed::in_chain(told));
                 };
                 record.topic = Cow::Borrowed(topic);
                 // A partition that the row names is one of the topic that it does not go to.
@@ -368,23 +368,20 @@ impl Emit {
                 return Made::Waits(Waits {
                     record: record.into_owned(),
                     step: Some(step),
-                    stage: STAGE,
+                    stage: Stage::Transformation,
                     wait,
                     aside,
                 });
             }
             Ok(Outcome::Dropped(reason)) => {
-                self.count_skipped(reason.as_str());
-                if let Some((witness, by)) = self.witness.as_mut().zip(self.chain.dropped_by()) {
-                    witness.withheld(Withheld::Dropped { by, reason });
-                }
+                self.count_dropped(reason);
                 return Made::Dropped;
             }
             Err(error) => {
+                let failed = Failed::in_chain(error.diagnosis());
                 return Made::Failed(Failed {
-                    stage: STAGE,
-                    told: error.diagnosis(),
                     transform: Some(error.transform),
+                    ..failed
                 });
             }
         };
@@ -398,18 +395,7 @@ impl Emit {
                     }
                     Some(told) => {
                         drop(record);
-                        let failed = Failed {
-                            stage: STAGE,
-                            told,
-                            transform: None,
-                        };
-                        let log = if self.tolerance.quiet {
-                            Log::Detail
-                        } else {
-                            Log::Failure
-                        };
-                        self.tell_aside(&failed, log, from);
-                        dead_letter_headers(&failed, from, out);
+                        self.end_aside(&Failed::in_chain(told), from, out);
                     }
                 }
                 Made::Parts(parts)
@@ -427,6 +413,25 @@ impl Emit {
             // It is told once: as what it failed of in the end.
             Err(Unmade::Failed(failed)) => Made::Failed(failed),
         }
+    }
+
+    /// Counts a record that the last run of the chain has dropped.
+    fn count_dropped(&mut self, reason: DropReason) {
+        self.count_skipped(reason.as_str());
+        if let Some((witness, by)) = self.witness.as_mut().zip(self.chain.dropped_by()) {
+            witness.withheld(Withheld::Dropped { by, reason });
+        }
+    }
+
+    /// Completes a record that a transform has set aside.
+    fn end_aside(&mut self, failed: &Failed, from: Provenance<'_>, out: &mut Batch) {
+        let log = if self.tolerance.quiet {
+            Log::Detail
+        } else {
+            Log::Failure
+        };
+        self.tell_aside(failed, log, from);
+        dead_letter_headers(failed, from, out);
     }
 
     /// Tries the waiting records again, in order. Returns what the first record that still waits needs.
@@ -782,6 +787,17 @@ struct Failed {
     told: Diagnosis,
     /// The transform that failed, where it is known.
     transform: Option<String>,
+}
+
+impl Failed {
+    /// What a transform says of a record.
+    const fn in_chain(told: Diagnosis) -> Self {
+        Self {
+            stage: Stage::Transformation,
+            told,
+            transform: None,
+        }
+    }
 }
 
 impl Converters {

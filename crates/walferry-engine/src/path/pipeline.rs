@@ -42,6 +42,9 @@ use crate::{
     status::Status,
 };
 
+/// Whether another transaction of the stream waits behind the frame that is being processed.
+pub(crate) type StreamWaits<'a> = &'a dyn Fn() -> bool;
+
 /// Turns frames into records. Each session has one.
 pub struct Pipeline {
     plans: RelationPlans,
@@ -151,6 +154,14 @@ impl Pipeline {
         self
     }
 
+    /// While the stream is busy, so many rows of an incremental snapshot leave between two transactions. For tests.
+    pub fn with_slices(mut self, rows: usize) -> Self {
+        if let Some(signals) = &mut self.signals {
+            signals.set_slice(rows);
+        }
+        self
+    }
+
     /// Allows chunks of tables, and blocking snapshots, to be requested.
     pub(crate) fn with_asks(
         mut self,
@@ -187,9 +198,31 @@ impl Pipeline {
     /// # Errors
     /// The session has to end.
     pub fn on_frame(&mut self, frame: Frame, bytes: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        self.on_frame_before(frame, bytes, now_ns, out, &nothing_waits)
+    }
+
+    /// The same where `stream_waits` tells whether another transaction of the stream waits behind this frame. Then rows of
+    /// an incremental snapshot leave in slices between the transactions. Otherwise they leave at once.
+    ///
+    /// # Errors
+    /// The session has to end.
+    pub(crate) fn on_frame_before(
+        &mut self,
+        frame: Frame,
+        bytes: &[u8],
+        now_ns: i64,
+        out: &mut Batch,
+        stream_waits: StreamWaits<'_>,
+    ) -> Result<(), Failure> {
         match frame {
-            Frame::Wal { lsn, payload } => self.on_message(lsn, &bytes[payload], now_ns, out)?,
-            Frame::Keepalive { wal_end } => self.on_keepalive(wal_end, now_ns, out)?,
+            Frame::Wal { lsn, payload } => {
+                self.on_message(lsn, &bytes[payload], now_ns, out, stream_waits)?;
+                self.send_waiting_rows(now_ns, out, stream_waits)?;
+            }
+            Frame::Keepalive { wal_end } => {
+                self.on_keepalive(wal_end, now_ns, out, stream_waits)?;
+                self.send_waiting_rows(now_ns, out, stream_waits)?;
+            }
             Frame::Catalog(catalog) => self.plans.facts(catalog),
             Frame::Begin { from } => self.begin_connection(from, now_ns, out)?,
             Frame::Answer { of, answer, rows } => {
@@ -232,7 +265,31 @@ impl Pipeline {
         self.beat(now_ns, false, out)
     }
 
-    fn on_keepalive(&mut self, wal_end: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+    /// Rows of an incremental snapshot whose window closes may leave, if no transaction is open.
+    fn send_waiting_rows(
+        &mut self,
+        now_ns: i64,
+        out: &mut Batch,
+        stream_waits: StreamWaits<'_>,
+    ) -> Result<(), Failure> {
+        let Some(signals) = self.signals.as_mut().filter(|_| self.emit.cursor.open().is_none()) else {
+            return Ok(());
+        };
+        let context = quiet(&self.emit.cursor, now_ns);
+        let here = Here {
+            stream_waits,
+            ..between(&context)
+        };
+        signals.between_transactions(here, &mut self.emit, out)
+    }
+
+    fn on_keepalive(
+        &mut self,
+        wal_end: Lsn,
+        now_ns: i64,
+        out: &mut Batch,
+        stream_waits: StreamWaits<'_>,
+    ) -> Result<(), Failure> {
         if self.emit.cursor.open().is_some() {
             // Inside a transaction, the server's position does not say what has been sent.
             return Ok(());
@@ -240,7 +297,7 @@ impl Pipeline {
         let kept = self.check.expected.idle(wal_end);
         self.check.verdict(kept)?;
         out.step(StreamStep::Idle(wal_end));
-        self.passed(wal_end, now_ns, out)
+        self.passed(wal_end, now_ns, out, stream_waits)
     }
 
     fn begin_connection(&mut self, from: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
@@ -267,6 +324,9 @@ impl Pipeline {
         // The rest of a snapshot that was cut off is read again.
         self.snapshot = None;
         self.snapshot_kind = kind;
+        if let Some(signals) = &mut self.signals {
+            signals.stands_still();
+        }
         let whole = tables.iter().filter(|(_, name)| !in_part.contains(name));
         self.snapshot_tables = whole.map(|(_, name)| name.clone()).collect();
         if kind == SnapshotKind::Blocking {
@@ -380,12 +440,16 @@ impl Pipeline {
     }
 
     /// The stream has sent everything that was committed before this position.
-    fn passed(&mut self, lsn: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+    fn passed(&mut self, lsn: Lsn, now_ns: i64, out: &mut Batch, stream_waits: StreamWaits<'_>) -> Result<(), Failure> {
         let Some(signals) = &mut self.signals else {
             return Ok(());
         };
         let context = quiet(&self.emit.cursor, now_ns);
-        signals.passed(lsn, between(&context), &mut self.emit, out)
+        let here = Here {
+            stream_waits,
+            ..between(&context)
+        };
+        signals.passed(lsn, here, &mut self.emit, out)
     }
 
     /// Notifies of a snapshot that comes before the stream, or in its place. An incremental one has notifications of its own.
@@ -401,9 +465,16 @@ impl Pipeline {
         signals.tell(told, between(&context), &mut self.emit, out)
     }
 
-    fn on_message(&mut self, lsn: Lsn, payload: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+    fn on_message(
+        &mut self,
+        lsn: Lsn,
+        payload: &[u8],
+        now_ns: i64,
+        out: &mut Batch,
+        stream_waits: StreamWaits<'_>,
+    ) -> Result<(), Failure> {
         match pgoutput::decode(payload).map_err(|error| malformed(lsn, &error))? {
-            Message::Change(change) => self.on_change(lsn, &change, now_ns, out),
+            Message::Change(change) => self.on_change(lsn, &change, now_ns, out, stream_waits),
             Message::Begin(begin) => {
                 // Check this before anything of the transaction is sent.
                 let kept = self.check.expected.begin(&begin);
@@ -435,7 +506,7 @@ impl Pipeline {
                     sent: open.is_some_and(|open| open.sent),
                     seen,
                 });
-                self.passed(commit.end_lsn, now_ns, out)
+                self.passed(commit.end_lsn, now_ns, out, stream_waits)
             }
             // The reader has put the catalog's facts beside the relation, in stream order.
             Message::Relation(relation) => {
@@ -461,7 +532,14 @@ impl Pipeline {
         }
     }
 
-    fn on_change(&mut self, lsn: Lsn, change: &Change<'_>, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+    fn on_change(
+        &mut self,
+        lsn: Lsn,
+        change: &Change<'_>,
+        now_ns: i64,
+        out: &mut Batch,
+        stream_waits: StreamWaits<'_>,
+    ) -> Result<(), Failure> {
         let Some(plan) = self.plans.of(change.relation)? else {
             let met = self.emit.cursor.advance(lsn);
             if !met.is_delivered() {
@@ -504,6 +582,7 @@ impl Pipeline {
                 let here = Here {
                     context: &context,
                     change: Some((met.position(), message)),
+                    stream_waits,
                 };
                 signals.row(change, here, &mut self.emit, out)?;
             }
@@ -725,6 +804,9 @@ impl Pipeline {
     /// Tells what has been counted since the last time.
     pub fn report(&mut self, status: &Status) {
         self.emit.counts.report(status);
+        for mismatched in self.emit.chain.take_mismatched() {
+            status.count_mismatched(&mismatched);
+        }
         if let Some(relations) = self.plans.take_others() {
             status.set_not_captured(relations);
         }
@@ -789,7 +871,15 @@ fn quiet(cursor: &Cursor, now_ns: i64) -> Context<'static> {
 }
 
 const fn between<'a, 'c>(context: &'a Context<'c>) -> Here<'a, 'c> {
-    Here { context, change: None }
+    Here {
+        context,
+        change: None,
+        stream_waits: &nothing_waits,
+    }
+}
+
+const fn nothing_waits() -> bool {
+    false
 }
 
 fn context<'a>(

@@ -3,6 +3,10 @@
 //! Connects the state machine of [`Incremental`] with the stream: the rows of the signal table, the changes that
 //! replace rows of a window, and the commits that a chunk may not have seen. Rows of a chunk stay in the [`Window`]
 //! until the stream has sent the row that closes it.
+//!
+//! While transactions of the stream wait, the rows leave in slices, one after each transaction. Until the last slice
+//! leaves, the window stays open, as if the row that closes it had been written that much later. So the state machine
+//! sees this row only then, and nothing else has to know of slices.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,18 +20,21 @@ use uuid::Uuid;
 use walferry_config::connector::Watermarking;
 use walferry_event::{Catalog, Context, Notification, Notifications, SnapshotMarker, TablePlan};
 use walferry_pgoutput::{Change, Column, Lsn, Operation, Relation, Tuple};
-use walferry_snapshot::incremental::{Action, Ask, ChunkAnswer, Effect, Incremental, Signal, SnapshotNotice};
+use walferry_snapshot::incremental::{
+    Action, Ask, ChunkAnswer, Effect, Incremental, Signal, SnapshotNotice, WindowEnd,
+};
 
 use crate::{
     account::{Batch, StoredOffset, StreamStep},
-    failure::Failure,
+    failure::{Disposition, Failure},
     message_type::MessageType,
     path::{
         emit::{Emit, Provenance, begin_transaction},
         estimates::Estimates,
         initial,
+        pipeline::StreamWaits,
         plans::RelationPlans,
-        window::{Evicted, Window},
+        window::{ChunkRow, Evicted, SliceSize, Window},
     },
     position::Position,
     source::{ChunkRows, NumberedAsk, SourceRequest, VisibleTransactions, WholeTable},
@@ -68,6 +75,12 @@ pub(crate) struct Signals {
     settings: SignalSettings,
     snapshot: Incremental,
     window: Window,
+    /// How much of a window leaves at once while the stream waits.
+    slice: SliceSize,
+    /// The signal that closes the window, while rows of the window are left.
+    closing: Option<Signal>,
+    /// Whether a slice has left since the last transaction ended.
+    has_sent_slice: bool,
     asks: Option<UnboundedSender<NumberedAsk>>,
     /// How many chunks were requested.
     chunks_requested: u64,
@@ -99,6 +112,10 @@ pub(crate) struct Signals {
     opens_unmarked: bool,
     /// With `read.only`: the position at which the present window ends.
     close_at: Option<Lsn>,
+    /// The row that closes the present window was committed before this position.
+    closed_before: Option<Lsn>,
+    /// What went wrong and has not been reported.
+    lost: Option<Failure>,
     /// Why the offset's state of the snapshot cannot be read.
     unreadable: Option<String>,
     requests: Option<UnboundedSender<SourceRequest>>,
@@ -114,6 +131,8 @@ pub(crate) struct Here<'a, 'c> {
     pub(crate) context: &'a Context<'c>,
     /// Position and kind of the change, if the frame is one.
     pub(crate) change: Option<(Position, MessageType)>,
+    /// Whether another transaction of the stream waits.
+    pub(crate) stream_waits: StreamWaits<'a>,
 }
 
 impl Signals {
@@ -128,6 +147,9 @@ impl Signals {
             settings,
             snapshot,
             window: Window::default(),
+            slice: SliceSize::default(),
+            closing: None,
+            has_sent_slice: false,
             asks: None,
             chunks_requested: 0,
             commits_total: commits.len() as u64,
@@ -143,6 +165,8 @@ impl Signals {
             estimates: Estimates::default(),
             opens_unmarked: false,
             close_at: None,
+            closed_before: None,
+            lost: None,
             unreadable,
             requests: None,
             has_begun: false,
@@ -152,6 +176,11 @@ impl Signals {
 
     pub(crate) fn ask_there(&mut self, asks: UnboundedSender<NumberedAsk>, requests: UnboundedSender<SourceRequest>) {
         (self.asks, self.requests) = (Some(asks), Some(requests));
+    }
+
+    /// While the stream is busy, so many rows leave at once.
+    pub(crate) const fn set_slice(&mut self, rows: usize) {
+        self.slice.rows = rows;
     }
 
     /// A blocking snapshot has ended, or is given up.
@@ -201,7 +230,7 @@ impl Signals {
         }
         let effects = match is_first {
             true => self.snapshot.begin(self.can_read_chunks(), &mut new_id),
-            false => self.snapshot.reconnected(&mut new_id),
+            false => self.snapshot.read_again(&mut new_id),
         };
         self.take(effects, here, emit, out)
     }
@@ -214,22 +243,45 @@ impl Signals {
         emit: &mut Emit,
         out: &mut Batch,
     ) -> Result<(), Failure> {
+        if self.closed_before.is_some_and(|closed| closed <= lsn) {
+            return self.close_is_lost(here, emit, out);
+        }
         if self.close_at.is_none_or(|close_at| lsn < close_at) {
             return Ok(());
         }
         self.close_at = None;
-        let Some(signal) = self.window_signal("snapshot-window-close") else {
+        let Some(signal) = self.snapshot.chunk().map(|chunk| WindowEnd::Close.signal(chunk)) else {
             return Ok(());
         };
         self.signal(signal, here, emit, out)
     }
 
-    fn window_signal(&self, kind: &str) -> Option<Signal> {
-        Some(Signal {
-            id: self.snapshot.chunk()?.to_owned(),
-            kind: kind.to_owned(),
-            data: String::new(),
-        })
+    /// The stream is past the row that closes the window, and has not brought it.
+    fn close_is_lost(&mut self, here: Here<'_, '_>, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+        self.closed_before = None;
+        if self.closing.is_some() {
+            // It has come, and rows of the window are left.
+            return Ok(());
+        }
+        let read = self.snapshot.tables().next().unwrap_or_default();
+        let table = self.settings.table.as_deref().unwrap_or_default();
+        let failure = Failure::new(
+            Disposition::Retry,
+            walferry_diagnosis::Kind::IncrementalSnapshotWaits,
+            format!(
+                "the stream does not bring the row of the signal table {table} that closes the window of a chunk: the chunk of {read} is \
+                 read again"
+            ),
+            Some(format!(
+                "the publication must contain {table} and publish its inserts, without a row filter (with \
+                 incremental.snapshot.watermarking.strategy=insert_delete its deletes, too), and no trigger or rule of {table} may change \
+                 or drop what is written to it"
+            )),
+        );
+        warn!(code = failure.code(), hint = failure.hint(), "{failure}");
+        self.lost = Some(failure);
+        let effects = self.snapshot.read_again(&mut new_id);
+        self.take(effects, here, emit, out)
     }
 
     /// The stream has described a table.
@@ -286,11 +338,13 @@ impl Signals {
             return Ok(());
         };
         if deleted {
-            signal.id = signal.id.replace("open", "close");
-            signal.kind = "snapshot-window-close".to_owned();
+            // Any other row is deleted because somebody tidies up.
+            let Some(chunk) = WindowEnd::Open.chunk(&signal.id) else {
+                return Ok(());
+            };
+            signal = WindowEnd::Close.signal(chunk);
         }
-        let is_window = matches!(signal.kind.as_str(), "snapshot-window-open" | "snapshot-window-close");
-        if !is_window && !self.settings.source {
+        if WindowEnd::of(&signal.kind).is_none() && !self.settings.source {
             info!(
                 signal.id,
                 "a signal in the signal table is ignored, because signal.enabled.channels does not contain source"
@@ -319,13 +373,71 @@ impl Signals {
             );
             return Ok(());
         }
-        let was_open = self.snapshot.is_open();
         self.judge(&signal);
+        match self.snapshot.closes(&signal) {
+            true => self.send_slices(signal, here, emit, out),
+            false => self.follow(signal, here, emit, out),
+        }
+    }
+
+    fn follow(&mut self, signal: Signal, here: Here<'_, '_>, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+        let was_open = self.snapshot.is_open();
         let effects = self.snapshot.signal(signal, &mut new_id);
         if !was_open && self.snapshot.is_open() {
             self.opens_here(emit);
         }
         self.take(effects, here, emit, out)
+    }
+
+    /// The stream is between two transactions: rows of the window that closes may leave.
+    pub(crate) fn between_transactions(
+        &mut self,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        let has_sent_slice = mem::take(&mut self.has_sent_slice);
+        if self.closing.is_none() || (has_sent_slice && (here.stream_waits)()) {
+            return Ok(());
+        }
+        let Some(signal) = self.closing.take() else {
+            return Ok(());
+        };
+        // The stream may have brought changes that cannot be told apart since the last slice.
+        self.judge(&signal);
+        match self.snapshot.closes(&signal) {
+            true => self.send_slices(signal, here, emit, out)?,
+            false => self.follow(signal, here, emit, out)?,
+        }
+        self.has_sent_slice = false;
+        Ok(())
+    }
+
+    /// Sends one slice of the window, and further ones while nothing of the stream waits. With the last one, the window
+    /// is closed.
+    fn send_slices(
+        &mut self,
+        signal: Signal,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        while self.window.exceeds(self.slice) {
+            let rows = self.window.take_slice(self.slice);
+            self.send_rows(rows, here, emit, out)?;
+            self.has_sent_slice = true;
+            if (here.stream_waits)() {
+                self.closing = Some(signal);
+                return Ok(());
+            }
+        }
+        self.follow(signal, here, emit, out)
+    }
+
+    /// The stream stands still, and rows of a snapshot follow. They may be newer than those of the window, so no more
+    /// of these may leave. The next connection reads the chunk again.
+    pub(crate) fn stands_still(&mut self) {
+        self.closing = None;
     }
 
     /// Whether the position of a chunk in the stream can be determined.
@@ -343,13 +455,12 @@ impl Signals {
     /// opened.
     fn judge(&mut self, signal: &Signal) {
         let is_ours = self.snapshot.chunk().is_some_and(|chunk| signal.id.starts_with(chunk));
-        if signal.kind != "snapshot-window-close" || !is_ours {
+        if WindowEnd::of(&signal.kind) != Some(WindowEnd::Close) || !is_ours {
             return;
         }
         let unknown = |seen: &VisibleTransactions| self.unknown.iter().any(|xid| !seen.shows(*xid));
         let is_old = self.oldest_seen.as_ref().is_some_and(unknown);
         if !(self.window.is_spoiled() || is_old || self.is_behind()) {
-            self.repeats = 0;
             return;
         }
         self.snapshot.spoil();
@@ -434,6 +545,10 @@ impl Signals {
             self.close_at = Some(Lsn(lsn));
             return Ok(());
         }
+        if let ChunkAnswer::ClosedBefore(lsn) = answer {
+            self.closed_before = Some(Lsn(lsn));
+            return Ok(());
+        }
         if let Some(rows) = rows {
             let ChunkRows {
                 mut catalog,
@@ -455,7 +570,10 @@ impl Signals {
                 }
             }
         }
-        self.window.expect_rows(false);
+        // The answer to another signal's look-up may come while the chunk is being read.
+        if of.is_some() {
+            self.window.expect_rows(false);
+        }
         let effects = self.snapshot.answer(answer, &mut new_id);
         self.estimates.tell(&self.snapshot, here.context.processed_time_ns);
         self.take(effects, here, emit, out)
@@ -472,10 +590,14 @@ impl Signals {
             match effect {
                 Effect::Ask(ask) => self.ask(ask, emit, out),
                 Effect::Notify(notification) => self.notify(notification, here, emit, out)?,
-                Effect::SendWindow => self.send_window(here, emit, out)?,
+                Effect::SendWindow => {
+                    (self.repeats, self.closed_before) = (0, None);
+                    let rows = self.window.take();
+                    self.send_rows(rows, here, emit, out)?;
+                }
                 Effect::ClearWindow => {
                     self.window.clear();
-                    self.close_at = None;
+                    (self.close_at, self.closed_before, self.closing) = (None, None, None);
                 }
                 Effect::Block(execute) => {
                     if let Some(requests) = &self.requests {
@@ -505,7 +627,7 @@ impl Signals {
         }
         self.has_news = true;
         if mem::take(&mut self.opens_unmarked)
-            && let Some(signal) = self.window_signal("snapshot-window-open")
+            && let Some(signal) = self.snapshot.chunk().map(|chunk| WindowEnd::Open.signal(chunk))
         {
             self.signal(signal, here, emit, out)?;
         }
@@ -518,6 +640,9 @@ impl Signals {
 
     /// Shows the progress of the snapshot in the status.
     pub(crate) fn report(&mut self, status: &Status) {
+        if let Some(lost) = self.lost.take() {
+            status.tell_incident(&lost);
+        }
         if mem::take(&mut self.has_news) {
             self.estimates.report(&self.snapshot, status);
         }
@@ -564,6 +689,7 @@ impl Signals {
                 self.unknown.clear();
             }
             self.window.expect_rows(true);
+            self.closed_before = None;
             self.seen = None;
             self.opens_here(emit);
             if chunk.opens && self.settings.read_only {
@@ -580,7 +706,14 @@ impl Signals {
         }
     }
 
-    fn send_window(&mut self, here: Here<'_, '_>, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+    /// Sends rows of the window. They have the position at which they leave.
+    fn send_rows(
+        &self,
+        rows: impl IntoIterator<Item = ChunkRow>,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
         let context = Context {
             xid: None,
             xmin: None,
@@ -592,7 +725,7 @@ impl Signals {
             lsn: here.context.lsn.unwrap_or(Lsn::INVALID),
             ..Position::default()
         };
-        for row in self.window.take() {
+        for row in rows {
             let plan = row.plan();
             let from = Provenance {
                 table: plan.name(),

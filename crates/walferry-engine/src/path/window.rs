@@ -1,4 +1,7 @@
 //! The window of a chunk: keeps its rows until the stream has passed the position at which they were read.
+//!
+//! Then the rows leave in slices, so that a transaction of the stream waits behind one slice and not behind the chunk. As
+//! long as rows are left, changes of the stream replace them.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -25,6 +28,8 @@ type Key = (Arc<str>, Vec<u8>);
 #[derive(Default)]
 pub(crate) struct Window {
     rows: Vec<Option<ChunkRow>>,
+    /// How many of them have left, or were replaced before that.
+    left: usize,
     /// Index of each row in `rows`.
     places: HashMap<Key, usize>,
     /// Changes since the window opened, of rows that have not arrived yet.
@@ -57,6 +62,25 @@ pub(crate) struct ChunkRow {
     plan: Arc<TablePlan>,
     bytes: Bytes,
     tuple: Range<usize>,
+}
+
+/// How much of a window leaves at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SliceSize {
+    /// Rows.
+    pub(crate) rows: usize,
+    /// Bytes of the rows as they were read. The first row may have more.
+    pub(crate) bytes: usize,
+}
+
+impl Default for SliceSize {
+    /// Takes about a millisecond.
+    fn default() -> Self {
+        Self {
+            rows: 256,
+            bytes: 256 * 1024,
+        }
+    }
 }
 
 /// Whether it is known to which row a change belongs.
@@ -148,7 +172,12 @@ impl Window {
         }
         match self.places.entry(key) {
             // Of rows with the same key, the last replaces the first, as in Debezium.
-            Entry::Occupied(place) => self.rows[*place.get()] = Some(row),
+            Entry::Occupied(place) if *place.get() >= self.left => self.rows[*place.get()] = Some(row),
+            // The first has left already.
+            Entry::Occupied(mut place) => {
+                place.insert(self.rows.len());
+                self.rows.push(Some(row));
+            }
             Entry::Vacant(place) => {
                 place.insert(self.rows.len());
                 self.rows.push(Some(row));
@@ -263,6 +292,33 @@ impl Window {
 
     pub(crate) const fn is_spoiled(&self) -> bool {
         self.is_spoiled
+    }
+
+    /// Whether more rows are left than a slice has.
+    pub(crate) fn exceeds(&self, size: SliceSize) -> bool {
+        self.rows[self.slice(size)..].iter().any(Option::is_some)
+    }
+
+    /// Takes the rows of one slice, in order.
+    pub(crate) fn take_slice(&mut self, size: SliceSize) -> Vec<ChunkRow> {
+        let end = self.slice(size);
+        let slice = &mut self.rows[self.left..end];
+        self.left = end;
+        slice.iter_mut().filter_map(Option::take).collect()
+    }
+
+    /// The end of the next slice, as an index into `rows`.
+    fn slice(&self, size: SliceSize) -> usize {
+        let (mut rows, mut bytes) = (0, 0);
+        let left = self.rows.iter().enumerate().skip(self.left);
+        for (index, row) in left.filter_map(|(index, row)| Some((index, row.as_ref()?))) {
+            rows += 1;
+            bytes += row.tuple.len();
+            if rows > size.rows || (rows > 1 && bytes > size.bytes) {
+                return index;
+            }
+        }
+        self.rows.len()
     }
 
     /// Takes the remaining rows, in order. The window is empty afterwards.

@@ -1,7 +1,7 @@
 //! Runs by seed. A run that fails tells its seed; `WALFERRY_SIM_SEED=<seed>` runs that one alone, and tells what happened.
 //! `WALFERRY_SIM_TIMES=10` runs ten times as many.
 
-use std::{ops::Range, time::Duration};
+use std::{cell::Cell, ops::Range, time::Duration};
 
 use walferry_engine::store::StoredOffset;
 
@@ -121,11 +121,40 @@ fn an_incremental_snapshot_misses_no_row_and_sends_none_behind_a_newer_one() {
     let runs = Runs {
         plan: Box::new(|random| {
             let chunk_rows = 1 + random.below(4) as usize;
-            Plan::of(random).beside_the_stream(chunk_rows)
+            Plan::of(random).beside_the_stream(chunk_rows, 1 + random.below(3) as usize)
         }),
         moments: 1,
     };
     runs.each(0..60, async |world, _| world.steps(800).await);
+}
+
+/// While the stream is busy, rows of a chunk leave between its transactions. Until the last of them has left, changes of the
+/// stream replace rows, and a process that is killed reads the chunk again.
+#[test]
+fn rows_of_a_chunk_leave_between_transactions_and_none_is_lost_or_old() {
+    let runs = Runs {
+        plan: Box::new(|random| {
+            let (chunk_rows, slice_rows) = (4 + random.below(8) as usize, 1 + random.below(2) as usize);
+            Plan {
+                actions: 400,
+                in_flight_bytes: 1 << 20,
+                queue: usize::MAX,
+                ..Plan::of(random).beside_the_stream(chunk_rows, slice_rows)
+            }
+        }),
+        moments: 1,
+    };
+    let times = Cell::new(0);
+    runs.each(0..25, async |world, _| {
+        world.rush(100).await;
+        times.set(times.get() + world.slices());
+    });
+    let is_one = std::env::var(SEED).is_ok();
+    assert!(
+        is_one || times.get() >= 10,
+        "chunks hardly leave in slices: {}",
+        times.get()
+    );
 }
 
 /// What the stream does not tell, a snapshot that goes on has to read: a row whose new version came to lie where it was done.

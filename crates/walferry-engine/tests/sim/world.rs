@@ -51,6 +51,7 @@ use self::{
     postgres::Postgres,
     record::{Entry, Record, What},
     server::{Becomes, Server, Slot},
+    windows::Slices,
 };
 use crate::{fixture, random::Random};
 
@@ -84,6 +85,8 @@ pub(crate) struct State {
     has_failed_over: bool,
     /// Whether an incremental snapshot was ever stored.
     has_read_beside: bool,
+    /// How rows of chunks leave.
+    slices: Slices,
     /// What went wrong.
     faults: Vec<String>,
     /// What happened, where somebody wants to know.
@@ -106,6 +109,8 @@ struct Session {
     stored: StoredOffset,
     /// What it has sent.
     sent: BTreeSet<Record>,
+    /// The transaction of the last change that it has sent, and whether a row of a snapshot came behind it.
+    is_within: Option<(Lsn, bool)>,
     /// The server that it reads is no longer there.
     is_over: bool,
 }
@@ -159,6 +164,7 @@ impl State {
         self.session = Session {
             stored: self.disk.offset.clone().unwrap_or_default(),
             sent: BTreeSet::new(),
+            is_within: None,
             is_over: false,
         };
     }
@@ -169,8 +175,16 @@ impl State {
         self.tell(|| format!("sent {:?}", entry.record));
         let faults = checks::sent(self, entry);
         self.faults.extend(faults);
-        if let What::Change(..) = entry.record.what {
-            self.session.sent.insert(entry.record);
+        self.slices.sent(&entry.record);
+        match entry.record.what {
+            What::Change(..) => {
+                self.session.is_within = checks::unit(self, &entry.record).map(|unit| (unit, false));
+                self.session.sent.insert(entry.record);
+            }
+            What::Read(_) => {
+                self.session.is_within = self.session.is_within.map(|(unit, _)| (unit, true));
+            }
+            What::Tombstone | What::Other => {}
         }
     }
 }
@@ -228,6 +242,7 @@ impl World {
             lacks_units: false,
             has_failed_over: false,
             has_read_beside: false,
+            slices: Slices::default(),
             faults: Vec::new(),
             trace: traced.then(Vec::new),
         };
@@ -293,6 +308,11 @@ impl World {
             }
             self.steps(1).await;
         }
+    }
+
+    /// How often rows of a chunk were sent behind a change that came between them.
+    pub(crate) fn slices(&self) -> u64 {
+        self.shared.lock().slices.times
     }
 
     /// How often an offset was written.
@@ -737,6 +757,44 @@ impl World {
         }
     }
 
+    /// So many rounds in which transactions pile up before the pipeline, beside an incremental snapshot. Now and then the connector is
+    /// interrupted or gets a signal while rows of a chunk are left.
+    pub(crate) async fn rush(&mut self, rounds: u64) {
+        for round in 0..rounds {
+            if !self.shared.lock().faults.is_empty() {
+                return;
+            }
+            self.start();
+            match round % 8 {
+                0 => self.signal("execute-snapshot"),
+                _ => self.ask_for_rows(),
+            }
+            // Transactions that come behind the position at which a window closes.
+            let closes = std::mem::take(&mut self.shared.lock().slices.closes);
+            let (acts, looks) = if closes { (30, 12) } else { (4, 3) };
+            for _ in 0..self.below(acts) {
+                self.act();
+            }
+            for _ in 0..=self.below(looks) {
+                self.open(Who::Windows);
+                self.open(Who::Source);
+                self.poll().await;
+            }
+            let are_under_way = self.shared.lock().slices.are_under_way();
+            match self.below(12) {
+                0 if are_under_way => self.interrupt(),
+                1 if are_under_way => self.signal("pause-snapshot"),
+                2 => self.signal("resume-snapshot"),
+                3 => self.pass_time().await,
+                4..=7 => {
+                    self.give_turn();
+                    self.poll().await;
+                }
+                _ => self.go_on(round % 3 == 0).await,
+            }
+        }
+    }
+
     /// What was acknowledged so long ago must not come again from here on.
     pub(crate) fn forbid_repeats(&mut self, before: Duration) {
         let state = &mut *self.shared.lock();
@@ -816,7 +874,7 @@ fn connector(
     let state = shared.lock();
     let (properties, heartbeats) = (state.plan.connector.clone(), state.plan.heartbeats);
     let beat = heartbeats.then_some(Duration::ZERO);
-    let reads_beside = state.plan.chunk_rows > 0;
+    let (reads_beside, slice_rows) = (state.plan.chunk_rows > 0, state.plan.slice_rows);
     let settings = ConnectorSettings {
         slot: "s".into(),
         snapshot: state.plan.policy,
@@ -850,7 +908,7 @@ fn connector(
                     read_only: true,
                     ..SignalSettings::default()
                 };
-                pipeline = pipeline.with_signals(settings, after);
+                pipeline = pipeline.with_signals(settings, after).with_slices(slice_rows);
             }
             Ok(match beat {
                 Some(beat) => pipeline.with_heartbeats(beat),

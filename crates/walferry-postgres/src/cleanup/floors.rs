@@ -13,10 +13,13 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
 
-use super::{CleanedTable, LOOKING, Target, delete, is_due};
+use super::target::{PartFloors, Statements, Target};
+use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
 use crate::error::Error;
 use crate::quote::{identifier, qualified};
+use crate::said::Said;
+use crate::time_column::{NEVER_US, TimeColumn};
 
 /// What is known of the tables on this connection.
 #[derive(Debug)]
@@ -26,8 +29,16 @@ pub(super) struct Floors {
     floors: HashMap<String, Floor>,
     /// Whether the publication sends all rows of a table, by table.
     published: HashMap<String, Published>,
-    /// Tables of which a warning was logged.
-    warned: HashSet<String>,
+    said: Said,
+}
+
+/// What a look has found.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    /// Tables whose rows may be removed.
+    pub(super) targets: Vec<Target>,
+    /// Tables that could not be looked at, and how long it took. Their floors stay.
+    pub(super) failed: Vec<(String, Error, Duration)>,
 }
 
 /// Rows of a table that were written before it may never have been sent.
@@ -68,6 +79,17 @@ struct Facts {
     of: String,
 }
 
+/// A table whose rows may be removed.
+struct Seen<'a> {
+    table: &'a CleanedTable,
+    facts: Facts,
+    time: TimeColumn,
+    /// As in `FROM`.
+    from: String,
+    /// The tables that hold its rows, each with what makes it one of them.
+    parts: HashMap<u32, String>,
+}
+
 /// To list the tables of a publication may take long in a database with many tables. The answer counts for so long if nothing has changed.
 const PUBLISHED_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -81,7 +103,7 @@ impl Floors {
             publication: publication.to_owned(),
             floors: HashMap::new(),
             published: HashMap::new(),
-            warned: HashSet::new(),
+            said: Said::default(),
         }
     }
 
@@ -92,82 +114,122 @@ impl Floors {
     }
 
     /// The tables whose rows may be removed, with what removes them. A table or a partition that is new among them gets a floor, and one that
-    /// is no longer among them loses its own.
-    pub(super) async fn targets(
+    /// is no longer among them loses its own. Tables that rest are not looked at, and keep their floors: the next look compares these with
+    /// the catalog.
+    ///
+    /// # Errors
+    /// The connection is lost. What fails for one table is returned with the others.
+    pub(super) async fn look(
         &mut self,
         sql: &Sql,
         tables: &[CleanedTable],
         not_captured: &HashSet<u32>,
-    ) -> Result<Vec<Target>, Error> {
+        rests: impl Fn(&str) -> bool,
+    ) -> Result<Looked, Error> {
         let has_schemas: bool = sql.value(LOOKING, HAS_SCHEMAS, &[]).await?;
-        let mut found = Vec::new();
+        let mut looked = Looked::default();
+        let (mut seen, mut unseen) = (Vec::new(), HashSet::new());
         for table in tables {
-            // It was dropped meanwhile.
-            let Some(facts) = self.facts(sql, table, has_schemas).await? else {
-                continue;
-            };
-            // The stream still brings its rows under another name: it has no new description of it.
-            if not_captured.contains(&facts.oid) {
-                if self.warned.insert(format!("{} {}", facts.shown, facts.oid)) {
-                    tracing::warn!(
-                        table = facts.shown,
-                        hint = "restart the connector after a table has got the name of the outbox",
-                        "delivered rows are not removed: the stream does not know yet that this table is captured"
-                    );
-                }
+            let (shown, begun) = (table.shown(), Instant::now());
+            if rests(&shown) {
+                unseen.insert(shown);
                 continue;
             }
-            if !self.sends_all_rows(sql, table, &facts).await? {
-                let hint = "publish all inserted rows of the table, without a row filter, or remove walferry.retention.ms. Rows that were \
-                            written until then are never removed";
-                if self.warned.insert(format!("{} is not published", facts.shown)) {
-                    tracing::warn!(
-                        table = facts.shown,
-                        publication = self.publication,
-                        hint,
-                        "delivered rows are not removed: the publication does not send all rows of the table"
-                    );
+            match self.see(sql, table, has_schemas, not_captured).await {
+                Ok(found) => seen.extend(found),
+                Err(error) if sql.is_closed() => return Err(error),
+                Err(error) => {
+                    unseen.insert(shown.clone());
+                    looked.failed.push((shown, error, begun.elapsed()));
                 }
-                continue;
             }
-            let column = identifier(&table.column);
-            let Some(is_due) = is_due(&column, &facts.kind) else {
-                if self.warned.insert(format!("{} has no time", facts.shown)) {
-                    tracing::warn!(
-                        table = facts.shown,
-                        column = table.column,
-                        found = facts.kind,
-                        hint = "name a column of type timestamptz, timestamp or bigint in table.field.event.timestamp",
-                        "delivered rows are not removed: the column does not tell how old a row is"
-                    );
-                }
-                continue;
-            };
-            let name = qualified(&table.schema, &table.name);
-            let (from, parts) = match facts.is_partitioned {
-                true => (name, parts(sql, facts.oid).await?),
-                // Tables that inherit from it have a publication of their own, or none.
-                false => (format!("ONLY {name}"), HashMap::from([(facts.oid, String::new())])),
-            };
-            found.push((table, facts, delete(&from, &column, &is_due), parts));
         }
-        let seen = found.iter().map(|(table, facts, _, parts)| (*table, facts, parts));
-        self.lay(sql, seen.collect()).await?;
-        let targets = found.into_iter().map(|(table, facts, delete, _)| {
-            let floor = self.floors.get(&facts.shown);
-            let parts = || floor.into_iter().flat_map(|floor| &floor.parts);
-            Target {
-                delete,
-                keep_ms: i64::try_from(table.keep.as_millis()).unwrap_or(i64::MAX),
-                batch_rows: table.batch_rows.into(),
-                parts: parts().map(|(oid, _)| *oid).collect(),
-                xids: parts().map(|(_, part)| part.xid).collect(),
-                since_us: parts().map(|(_, part)| part.since_us).collect(),
-                table: facts.shown,
+        self.retain(&seen, &unseen);
+        let next = self.next(sql, &seen).await?;
+        for seen in seen {
+            let begun = Instant::now();
+            match self.lay(sql, &seen, next).await {
+                Ok(()) => looked.targets.extend(self.target(seen)),
+                Err(error) if sql.is_closed() => return Err(error),
+                Err(error) => looked.failed.push((seen.facts.shown, error, begun.elapsed())),
             }
-        });
-        // A partitioned table may have no partition yet.
-        Ok(targets.filter(|target| !target.parts.is_empty()).collect())
+        }
+        Ok(looked)
+    }
+
+    /// Looks at one table; `None` if none of its rows may be removed.
+    async fn see<'a>(
+        &mut self,
+        sql: &Sql,
+        table: &'a CleanedTable,
+        has_schemas: bool,
+        not_captured: &HashSet<u32>,
+    ) -> Result<Option<Seen<'a>>, Error> {
+        // It was dropped meanwhile.
+        let Some(facts) = self.facts(sql, table, has_schemas).await? else {
+            return Ok(None);
+        };
+        // The stream still brings its rows under another name: it has no new description of it.
+        if not_captured.contains(&facts.oid) {
+            self.said.once(format!("{} {}", facts.shown, facts.oid), || {
+                tracing::warn!(
+                    table = facts.shown,
+                    hint = "restart the connector after a table has got the name of the outbox",
+                    "delivered rows are not removed: the stream does not know yet that this table is captured"
+                );
+            });
+            return Ok(None);
+        }
+        if !self.sends_all_rows(sql, table, &facts).await? {
+            self.said.once(format!("{} is not published", facts.shown), || {
+                tracing::warn!(
+                    table = facts.shown,
+                    publication = self.publication,
+                    hint = "publish all inserted rows of the table, without a row filter, or remove walferry.retention.ms. Rows that were \
+                            written until then are never removed",
+                    "delivered rows are not removed: the publication does not send all rows of the table"
+                );
+            });
+            return Ok(None);
+        }
+        let Some(time) = TimeColumn::of(&facts.kind) else {
+            self.said.once(format!("{} has no time", facts.shown), || {
+                tracing::warn!(
+                    table = facts.shown,
+                    column = table.column,
+                    found = facts.kind,
+                    hint = TimeColumn::HINT,
+                    "delivered rows are not removed: the column does not tell how old a row is"
+                );
+            });
+            return Ok(None);
+        };
+        let name = qualified(&table.schema, &table.name);
+        let (from, parts) = match facts.is_partitioned {
+            true => (name, parts(sql, facts.oid).await?),
+            // Tables that inherit from it have a publication of their own, or none.
+            false => (format!("ONLY {name}"), HashMap::from([(facts.oid, String::new())])),
+        };
+        Ok(Some(Seen {
+            table,
+            facts,
+            time,
+            from,
+            parts,
+        }))
+    }
+
+    /// What removes the rows of a table; `None` for a partitioned table that has no partition yet.
+    fn target(&self, seen: Seen<'_>) -> Option<Target> {
+        let floor = self.floors.get(&seen.facts.shown)?;
+        let mut floors = PartFloors::default();
+        for (oid, part) in &floor.parts {
+            floors.parts.push(*oid);
+            floors.xids.push(part.xid);
+            floors.since_us.push(part.since_us);
+        }
+        let statements = Statements::new(&seen.from, &seen.table.column, seen.time);
+        (!floors.parts.is_empty()).then(|| Target::new(seen.table, seen.facts.shown, statements, floors))
     }
 
     async fn facts(&self, sql: &Sql, table: &CleanedTable, has_schemas: bool) -> Result<Option<Facts>, Error> {
@@ -181,7 +243,7 @@ impl Floors {
         let Some(row) = rows.first() else { return Ok(None) };
         let read = |error| Error::sql(LOOKING, error);
         Ok(Some(Facts {
-            shown: format!("{}.{}", table.schema, table.name),
+            shown: table.shown(),
             kind: row.try_get(0).map_err(read)?,
             is_partitioned: row.try_get(1).map_err(read)?,
             oid: row.try_get(2).map_err(read)?,
@@ -213,77 +275,91 @@ impl Floors {
         Ok(all_rows)
     }
 
-    /// Keeps the floors of tables and partitions that are what they were, removes the others, and lays new ones.
-    async fn lay(&mut self, sql: &Sql, seen: Vec<(&CleanedTable, &Facts, &HashMap<u32, String>)>) -> Result<(), Error> {
-        let is_as_before = |table: &str, floor: &Floor| {
-            let mut seen = seen.iter();
-            seen.any(|(_, facts, _)| facts.shown == table && facts.of == floor.of)
+    /// Keeps the floors of tables and partitions that are what they were, and of tables that were not looked at, and removes the others.
+    fn retain(&mut self, seen: &[Seen<'_>], unseen: &HashSet<String>) {
+        self.floors.retain(|table, floor| {
+            let is_as_before = |seen: &Seen<'_>| seen.facts.shown == *table && seen.facts.of == floor.of;
+            unseen.contains(table) || seen.iter().any(is_as_before)
+        });
+        for seen in seen {
+            if let Some(floor) = self.floors.get_mut(&seen.facts.shown) {
+                floor.parts.retain(|oid, part| seen.parts.get(oid) == Some(&part.of));
+            }
+        }
+    }
+
+    /// The server's next transaction id and its time, if a table or a partition has no floor yet. It is read after the look: transactions
+    /// that get an id from now on write while the table is published.
+    async fn next(&self, sql: &Sql, seen: &[Seen<'_>]) -> Result<(i64, i64), Error> {
+        let is_new = |seen: &Seen<'_>| {
+            let floor = self.floors.get(&seen.facts.shown);
+            floor.is_none_or(|floor| floor.parts.len() < seen.parts.len())
         };
-        self.floors.retain(|table, floor| is_as_before(table, floor));
-        let mut is_any_new = false;
-        for (_, facts, parts) in &seen {
-            let floor = self.floors.get_mut(&facts.shown);
-            is_any_new |= match floor {
-                Some(floor) => {
-                    floor.parts.retain(|oid, part| parts.get(oid) == Some(&part.of));
-                    floor.parts.len() < parts.len()
-                }
-                None => true,
-            };
+        if !seen.iter().any(is_new) {
+            // For nobody.
+            return Ok((i64::MAX, NEVER_US));
         }
-        if !is_any_new {
-            return Ok(());
-        }
-        // After the look: transactions that get an id from now on write while the table is published.
         let rows = sql.rows(LOOKING, NEXT, &[]).await?;
         let row = rows.first().ok_or_else(|| Error::Protocol {
             doing: LOOKING,
             problem: "no row".to_owned(),
         })?;
-        let number =
-            |place: usize| -> Result<i64, Error> { row.try_get(place).map_err(|error| Error::sql(LOOKING, error)) };
-        let (xid, now_us) = (number(0)?, number(1)?);
-        for (table, facts, parts) in seen {
-            let slack = table.keep.clamp(SLACK.0, SLACK.1);
-            let since_us = now_us.saturating_add(i64::try_from(slack.as_micros()).unwrap_or(i64::MAX));
-            let is_new = !self.floors.contains_key(&facts.shown);
-            let floor = self.floors.entry(facts.shown.clone()).or_insert_with(|| Floor {
-                of: facts.of.clone(),
-                parts: HashMap::new(),
-            });
-            let before = floor.parts.len();
-            for (oid, of) in parts {
-                if !floor.parts.contains_key(oid) {
-                    // Rows that are there now must not pass for later ones, whatever the clocks say.
-                    let latest_us = latest(sql, *oid, &identifier(&table.column), &facts.kind).await?;
-                    if latest_us > since_us && self.warned.insert(format!("{} is ahead", facts.shown)) {
-                        tracing::warn!(
-                            table = facts.shown,
-                            column = table.column,
-                            hint = "write the time at which the row is inserted; a column without time zone needs it in UTC",
-                            "a row has a time in the future: only rows that are later than it are removed"
-                        );
-                    }
-                    let part = Part {
-                        of: of.clone(),
-                        xid,
-                        since_us: since_us.max(latest_us),
-                    };
-                    floor.parts.insert(*oid, part);
-                }
+        let read = |error| Error::sql(LOOKING, error);
+        Ok((row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?))
+    }
+
+    /// Lays the floors that are missing.
+    async fn lay(&mut self, sql: &Sql, seen: &Seen<'_>, (xid, now_us): (i64, i64)) -> Result<(), Error> {
+        let Seen { table, facts, .. } = seen;
+        let slack = table.keep.clamp(SLACK.0, SLACK.1);
+        let since_us = now_us.saturating_add(i64::try_from(slack.as_micros()).unwrap_or(i64::MAX));
+        let known = self.floors.get(&facts.shown);
+        let is_new = known.is_none();
+        let is_without = |oid: &u32| known.is_none_or(|floor| !floor.parts.contains_key(oid));
+        let without: Vec<_> = seen.parts.iter().filter(|(oid, _)| is_without(oid)).collect();
+        if !without.is_empty() {
+            // Says at once if rows of the table cannot be removed, not only when the first one is old.
+            sql.execute(DOING, &format!("EXPLAIN DELETE FROM {} WHERE false", seen.from))
+                .await?;
+        }
+        let mut laid = HashMap::new();
+        for (oid, of) in without {
+            // Rows that are there now must not pass for later ones, whatever the clocks say.
+            let latest_us = latest(sql, seen, *oid).await?;
+            if latest_us > since_us {
+                self.said.once(format!("{} is ahead", facts.shown), || {
+                    tracing::warn!(
+                        table = facts.shown,
+                        column = table.column,
+                        hint = "write the time at which the row is inserted; a column without time zone needs it in UTC, and a bigint in milliseconds",
+                        "a row has a time in the future: only rows that are later than it are removed"
+                    );
+                });
             }
-            if is_new {
-                tracing::info!(
-                    table = facts.shown,
-                    "rows that are written from now on are removed once they are old and delivered; rows from before stay"
-                );
-            } else if floor.parts.len() > before {
-                tracing::info!(
-                    table = facts.shown,
-                    partitions = floor.parts.len() - before,
-                    "the table has new partitions: rows that were written to them before now are not removed"
-                );
-            }
+            let part = Part {
+                of: of.clone(),
+                xid,
+                since_us: since_us.max(latest_us),
+            };
+            laid.insert(*oid, part);
+        }
+        let partitions = laid.len();
+        let floor = self.floors.entry(facts.shown.clone()).or_insert_with(|| Floor {
+            of: facts.of.clone(),
+            parts: HashMap::new(),
+        });
+        floor.parts.extend(laid);
+        if is_new {
+            tracing::info!(
+                table = facts.shown,
+                "rows that are written from now on are removed once they are old and delivered; rows from before stay"
+            );
+        } else if partitions > 0 {
+            tracing::info!(
+                table = facts.shown,
+                partitions,
+                "the table has new partitions: rows that were written to them before now are not removed"
+            );
         }
         Ok(())
     }
@@ -313,28 +389,31 @@ async fn parts(sql: &Sql, root: u32) -> Result<HashMap<u32, String>, Error> {
     parts.collect()
 }
 
-/// The end of the year 9999: a floor that no row is behind. The server cannot compute with much later times.
-const NEVER_US: i64 = 253_402_300_799_000_000;
-
-/// The latest time in a column of a table, in microseconds since 1970.
-async fn latest(sql: &Sql, oid: u32, column: &str, kind: &str) -> Result<i64, Error> {
-    const NAME: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname)
-                        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1";
-    let rows = sql.rows(LOOKING, NAME, &[(&oid, Type::OID)]).await?;
-    // It was dropped meanwhile, so it has no rows.
-    let Some(row) = rows.first() else { return Ok(NEVER_US) };
-    let name: String = row.try_get(0).map_err(|error| Error::sql(LOOKING, error))?;
-    let micros = match kind {
-        "bigint" => format!("(pg_catalog.max({column}) + 1) * 1000"),
-        // A time without a zone counts as UTC, as in records.
-        _ => format!("pg_catalog.ceil(EXTRACT(epoch FROM pg_catalog.max({column})) * 1000000)"),
+/// The latest time in a part of a table, in microseconds since 1970.
+///
+/// A role that may read a partitioned table need not have the privilege to read its partitions. So partitions are read through the table, by
+/// the condition that all of their rows meet: the planner leaves out the others.
+async fn latest(sql: &Sql, seen: &Seen<'_>, part: u32) -> Result<i64, Error> {
+    const CONDITION: &str = "SELECT pg_catalog.pg_get_partition_constraintdef($1)";
+    let condition: Option<String> = match seen.facts.is_partitioned {
+        true => sql.value(LOOKING, CONDITION, &[(&part, Type::OID)]).await?,
+        false => None,
     };
-    // A time that does not fit, such as infinity, lies beyond every row.
+    // Without a condition, this is the latest time of the whole table, which is no earlier.
+    let condition = condition.filter(|condition| leaves_others_out(condition));
     let query = format!(
-        "SELECT CASE WHEN latest IS NULL OR latest < 0 THEN 0 WHEN latest < {NEVER_US} THEN latest::int8 ELSE {NEVER_US} END
-         FROM (SELECT ({micros})::numeric AS latest FROM ONLY {name}) AS t"
+        "SELECT {} FROM {} WHERE {}",
+        seen.time.latest_us(&identifier(&seen.table.column)),
+        seen.from,
+        condition.as_deref().unwrap_or("true")
     );
     sql.value(LOOKING, &query, &[]).await
+}
+
+/// Whether the planner can tell by the condition of a partition that other partitions have no such rows. It cannot with the conditions of a
+/// default partition and of partitions by hash, and would read all rows.
+fn leaves_others_out(condition: &str) -> bool {
+    !condition.contains("(NOT (") && !condition.contains("satisfies_hash_partition(")
 }
 
 /// Postgres 15 and later publish schemas.

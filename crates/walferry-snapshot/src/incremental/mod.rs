@@ -21,7 +21,7 @@ use walferry_config::JavaRegex;
 pub use self::{
     key::Key,
     notification::{Scan, SnapshotNotice},
-    signal::{Action, Execute, Signal},
+    signal::{Action, Execute, Signal, WindowEnd},
 };
 
 /// What the caller has to do.
@@ -109,6 +109,8 @@ pub enum ChunkAnswer {
     UnknownTable,
     /// Close the window where the stream has sent everything committed before this position.
     CloseAt(u64),
+    /// The row that closes the window was committed before this position.
+    ClosedBefore(u64),
     /// The table has no key to read it by.
     NoKey,
     /// The table has no rows.
@@ -384,9 +386,10 @@ impl Incremental {
         effects
     }
 
-    /// Another connection has begun. The chunk that was under way is read again: this stream may not have the rows that
-    /// mark its window, since the server may have lost them.
-    pub fn reconnected(&mut self, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
+    /// The chunk that is under way is read again, because the stream may not have the rows that mark its window: another
+    /// connection has begun, and the server may have lost them; or the stream is past the closing row and has not brought
+    /// it.
+    pub fn read_again(&mut self, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.chunk.is_some() {
             self.drop_chunk(&mut effects);
@@ -426,13 +429,27 @@ impl Incremental {
         self.has_changed = true;
     }
 
+    /// Whether this signal closes the present window, and the window's rows are to be sent.
+    ///
+    /// The signal may be handed over later, while rows of the window are sent. Until then, the window is open.
+    pub fn closes(&self, signal: &Signal) -> bool {
+        WindowEnd::of(&signal.kind) == Some(WindowEnd::Close) && self.is_expected(&signal.id) && self.may_close()
+    }
+
+    /// Whether the window's rows are to be sent when it closes. If the window's opening was not seen, nobody knows what the
+    /// stream has changed in it. Nor can it close before its rows have arrived: then somebody else has deleted the row that
+    /// opened it.
+    const fn may_close(&self) -> bool {
+        self.is_open && !self.reads && !self.is_stale
+    }
+
     /// Handles a signal. Signals of windows take effect at once, others when the pending request has been answered.
     pub fn signal(&mut self, signal: Signal, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
-        match signal.kind.as_str() {
-            "snapshot-window-open" | "snapshot-window-close" => self.follow(signal, id, &mut effects),
-            _ if !self.is_busy() => self.follow(signal, id, &mut effects),
-            _ => {
+        match WindowEnd::of(&signal.kind) {
+            Some(_) => self.follow(signal, id, &mut effects),
+            None if !self.is_busy() => self.follow(signal, id, &mut effects),
+            None => {
                 if self.reads {
                     effects.push(Effect::Ask(Ask::GiveWay));
                 }
@@ -601,10 +618,7 @@ impl Incremental {
             effects.push(self.not_expected(of));
             return;
         }
-        // If the window's opening was not seen, nobody knows what the stream has changed in it. Nor can it close before
-        // its rows have arrived: then somebody else has deleted the row that opened it.
-        let is_early = !self.is_open || self.reads;
-        if self.is_stale || is_early {
+        if !self.may_close() {
             self.drop_chunk(effects);
         } else {
             effects.push(Effect::SendWindow);
@@ -718,7 +732,9 @@ impl Incremental {
             }
             ChunkAnswer::Empty => Scan::Empty,
             ChunkAnswer::Failed(why) => self.cannot_be_read(&why, effects),
-            ChunkAnswer::Tables(_) | ChunkAnswer::CloseAt(_) | ChunkAnswer::Waits => return,
+            ChunkAnswer::Tables(_) | ChunkAnswer::CloseAt(_) | ChunkAnswer::ClosedBefore(_) | ChunkAnswer::Waits => {
+                return;
+            }
             ChunkAnswer::Rows {
                 rows,
                 last,

@@ -17,6 +17,57 @@ pub struct Signal {
     pub data: String,
 }
 
+/// An end of a chunk's window. A row of the signal table marks it in the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowEnd {
+    /// Its beginning.
+    Open,
+    /// Its end.
+    Close,
+}
+
+impl WindowEnd {
+    /// The end that a row of this type marks.
+    pub fn of(kind: &str) -> Option<Self> {
+        [Self::Open, Self::Close].into_iter().find(|end| end.kind() == kind)
+    }
+
+    /// The type of the row.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Open => "snapshot-window-open",
+            Self::Close => "snapshot-window-close",
+        }
+    }
+
+    /// What follows the chunk's id in the id of the row.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Open => "-open",
+            Self::Close => "-close",
+        }
+    }
+
+    /// The id of the row for a chunk.
+    pub fn id(self, chunk: &str) -> String {
+        format!("{chunk}{}", self.suffix())
+    }
+
+    /// The row for a chunk.
+    pub fn signal(self, chunk: &str) -> Signal {
+        Signal {
+            id: self.id(chunk),
+            kind: self.kind().to_owned(),
+            data: String::new(),
+        }
+    }
+
+    /// The chunk of the row with this id. `None` if no row that marks this end has such an id.
+    pub fn chunk(self, id: &str) -> Option<&str> {
+        id.strip_suffix(self.suffix())
+    }
+}
+
 /// What a signal requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
@@ -102,9 +153,12 @@ impl Signal {
     /// # Errors
     /// The signal's type or data is wrong, and why.
     pub fn action(&self) -> Result<Action, String> {
+        match WindowEnd::of(&self.kind) {
+            Some(WindowEnd::Open) => return Ok(Action::Open),
+            Some(WindowEnd::Close) => return Ok(Action::Close),
+            None => {}
+        }
         match self.kind.as_str() {
-            "snapshot-window-open" => return Ok(Action::Open),
-            "snapshot-window-close" => return Ok(Action::Close),
             "execute-snapshot" | "stop-snapshot" | "pause-snapshot" | "resume-snapshot" | "log" => {}
             other => {
                 return Err(format!(
@@ -232,6 +286,18 @@ mod tests {
             (execute.condition("public.a"), execute.condition("public.b")),
             ("id > 3", "")
         );
+    }
+
+    #[test]
+    fn the_rows_of_a_window_name_its_chunk() {
+        for end in [WindowEnd::Open, WindowEnd::Close] {
+            let signal = end.signal("reopened-0");
+            assert_eq!(WindowEnd::of(&signal.kind), Some(end));
+            assert_eq!(end.chunk(&signal.id), Some("reopened-0"));
+        }
+        assert_eq!(WindowEnd::Open.id("a"), "a-open");
+        assert_eq!(WindowEnd::Open.chunk("a-close"), None);
+        assert_eq!(WindowEnd::of("log"), None);
     }
 
     #[test]

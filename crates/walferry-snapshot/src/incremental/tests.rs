@@ -184,7 +184,7 @@ fn a_table_without_a_key_is_read_as_a_whole_before_the_next_one() {
     assert_eq!(driven.whole, ["public.a"]);
     // The stream ends meanwhile and comes back, and the window's rows come when they like.
     driven.close();
-    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    let effects = driven.snapshot.read_again(&mut next_id(&mut driven.chunks));
     driven.take(effects);
     // A pause counts for what comes behind it.
     driven.signal("pause-snapshot", "");
@@ -196,7 +196,7 @@ fn a_table_without_a_key_is_read_as_a_whole_before_the_next_one() {
     driven.signal("resume-snapshot", "");
     assert_eq!(driven.chunk().table.id, "public.b");
     driven.answer(ChunkAnswer::NoKey);
-    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    let effects = driven.snapshot.read_again(&mut next_id(&mut driven.chunks));
     driven.take(effects);
     driven.asked.clear();
     // After a crash, it is read from its beginning.
@@ -454,7 +454,7 @@ fn a_new_connection_begins_the_chunk_again_and_what_comes_of_the_old_one_is_pass
     driven.rows(10, 20);
     let old = driven.snapshot.chunk().unwrap().to_owned();
     driven.asked.clear();
-    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    let effects = driven.snapshot.read_again(&mut next_id(&mut driven.chunks));
     driven.take(effects);
     assert_eq!(driven.cleared, 1);
     assert!(driven.chunk().opens && driven.chunk().after == Some(key(10)) && driven.chunk().chunk != old);
@@ -576,11 +576,43 @@ fn a_signal_that_came_before_the_chunk_was_asked_for_does_not_wait_for_it() {
     assert_eq!(driven.gives_way, 0);
     driven.answer(ChunkAnswer::Tables(vec![Vec::new()]));
     assert_eq!(driven.gives_way, 1);
-    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    let effects = driven.snapshot.read_again(&mut next_id(&mut driven.chunks));
     driven.take(effects);
     assert_eq!(driven.gives_way, 2);
     let mut driven = driven.restart();
     assert_eq!(driven.gives_way, 1);
     driven.answer(ChunkAnswer::Waits);
     assert!(!driven.snapshot.is_running());
+}
+
+/// A window whose closing row has come may stay open while its rows leave. Signals that come meanwhile count as in any open window.
+#[test]
+fn a_window_that_is_closed_later_is_open_until_then() {
+    let closing = |driven: &Driven| WindowEnd::Close.signal(&format!("chunk{}", driven.chunks));
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    assert!(!driven.snapshot.closes(&closing(&driven)), "its rows have not come");
+    driven.rows(10, 10);
+    assert!(!driven.snapshot.closes(&closing(&driven)), "it is not open");
+    driven.window("open");
+    let close = closing(&driven);
+    assert!(driven.snapshot.closes(&close));
+    assert!(!driven.snapshot.closes(&WindowEnd::Open.signal("chunk1")));
+    assert!(!driven.snapshot.closes(&WindowEnd::Close.signal("chunk0")));
+
+    driven.signal("stop-snapshot", "");
+    assert!(driven.snapshot.closes(&close) && driven.snapshot.is_open());
+    driven.window("close");
+    assert_eq!(driven.sent, 1, "what was read before the stop is sent");
+    assert!(!driven.snapshot.is_running());
+
+    driven.asked.clear();
+    driven.execute(&["public.a"]);
+    driven.rows(10, 10);
+    driven.window("open");
+    let close = closing(&driven);
+    driven.snapshot.spoil();
+    assert!(!driven.snapshot.closes(&close), "the rows are useless");
+    driven.window("close");
+    assert_eq!((driven.sent, driven.cleared), (1, 1));
 }

@@ -1,6 +1,6 @@
 //! A throw-away Apache Kafka: one KRaft node, broker and controller in one JVM.
 
-use super::process::{Process, free_port, wait_for};
+use super::process::{Process, free_port, wait_for, wait_while_it_grows};
 use super::records::{Extent, Reader, Record};
 use super::{Network, scratch, tools};
 use rdkafka::ClientConfig;
@@ -297,15 +297,14 @@ impl Kafka {
         self.reader().each(&self.extents(topics), take);
     }
 
-    /// Waits until a topic holds at least so many records, and returns all of them.
+    /// Waits until a topic holds at least so many records, and returns all of them. It is patient as long as more arrive.
     #[track_caller]
     pub fn wait_for_records(&self, topic: &str, count: usize) -> Vec<Record> {
         let reader = self.reader();
-        let extents = wait_for(&format!("{count} records on topic {topic}"), || {
-            // Asking for the extents of a topic that is not there could create it.
-            let there = reader.topics().ok()?.iter().any(|name| name == topic);
-            let extents = if there { reader.extents(topic).ok()? } else { Vec::new() };
-            (extents.iter().map(Extent::len).sum::<usize>() >= count).then_some(extents)
+        let extents = wait_while_it_grows(&format!("{count} records on topic {topic}"), || {
+            let extents = reader.extents_if_there(topic).unwrap_or_default();
+            let there = extents.iter().map(Extent::len).sum();
+            if there < count { Err(there) } else { Ok(extents) }
         });
         reader.read(&extents)
     }
@@ -315,6 +314,8 @@ impl Kafka {
     pub fn produce(&self, topic: &str, records: &[(&str, &str)]) {
         let producer: BaseProducer = ClientConfig::new()
             .set("bootstrap.servers", self.bootstrap())
+            // No request that is sent again makes a record twice.
+            .set("enable.idempotence", "true")
             .create()
             .expect("the configuration is valid");
         for (key, value) in records {

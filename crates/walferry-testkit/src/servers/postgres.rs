@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How a server differs from the usual one.
 #[derive(Debug, Default)]
@@ -29,8 +30,9 @@ pub struct Postgres {
 
 const SETTINGS: &str = "\
 wal_level = logical
-max_wal_senders = 20
-max_replication_slots = 20
+max_connections = 500
+max_wal_senders = 100
+max_replication_slots = 100
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 shared_buffers = 64MB
@@ -230,10 +232,19 @@ impl Database {
     /// in `pg_replication_slots`, and what is committed meanwhile is not sent.
     #[track_caller]
     pub fn streams(&self) -> usize {
+        self.streams_since(UNIX_EPOCH)
+    }
+
+    /// The same of connections that were opened after a moment. The server may go on sending for a while to a process that was killed.
+    #[track_caller]
+    pub fn streams_since(&self, begun: SystemTime) -> usize {
+        let begun = begun.duration_since(UNIX_EPOCH).expect("the clock is right");
         let streams = self.sql.try_run(&format!(
             "select 1 from pg_replication_slots s join pg_stat_replication r on r.pid = s.active_pid
-             where s.database = '{}' and r.state in ('catchup', 'streaming')",
-            self.name
+             where s.database = '{}' and r.state in ('catchup', 'streaming')
+               and r.backend_start >= timestamptz 'epoch' + interval '{} us'",
+            self.name,
+            begun.as_micros()
         ));
         streams.map_or(0, |rows| rows.len())
     }
@@ -244,9 +255,10 @@ impl Drop for Database {
         // Best effort: the server may be stopped, and goes with everything in it anyway.
         let sql = Sql::new(self.port, "postgres");
         let slots = format!("from pg_replication_slots where database = '{}'", self.name);
-        sql.try_run(&format!("select pg_terminate_backend(active_pid) {slots} and active"))
-            .ok();
         for _ in 0..50 {
+            // A program that still runs comes back.
+            sql.try_run(&format!("select pg_terminate_backend(active_pid) {slots} and active"))
+                .ok();
             sql.try_run(&format!(
                 "select pg_drop_replication_slot(slot_name) {slots} and not active"
             ))

@@ -4,8 +4,10 @@ use super::scratch;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long anything may take before a test gives up on it: a net below the tests, not a measure.
@@ -14,10 +16,18 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// Asks again and again until there is an answer; panics with `what` when none comes.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+    wait_while_it_grows(what, || ask().ok_or(0))
+}
+
+/// The same where time runs anew whenever there is more: without an answer, `ask` says how much there is.
+#[track_caller]
+pub(super) fn wait_while_it_grows<T>(what: &str, mut ask: impl FnMut() -> Result<T, usize>) -> T {
+    let (mut end, mut most) = (Instant::now() + PATIENCE, 0);
     loop {
-        if let Some(answer) = ask() {
-            return answer;
+        match ask() {
+            Ok(answer) => return answer,
+            Err(there) if there > most => (end, most) = (Instant::now() + PATIENCE, there),
+            Err(_) => {}
         }
         assert!(
             Instant::now() < end,
@@ -28,10 +38,25 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A loopback port that nothing listens on at the moment.
+/// Ports that no kernel gives to a connection by itself: usually those begin at 32768.
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// A loopback port that nothing listens on, and that this process hands out only once: a server may stop, and start on it again. Each
+/// process begins somewhere else, so that two of them are unlikely to choose the same port at the same time.
+#[track_caller]
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-    listener.local_addr().expect("a bound socket has an address").port()
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let ports = u32::from(PORTS.end - PORTS.start);
+    // Process ids that are close to one another begin far apart.
+    let first = std::process::id() % ports * 4_637 % ports;
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        assert!(count < ports, "all ports of {PORTS:?} were handed out");
+        let port = PORTS.start + u16::try_from((first + count) % ports).expect("it is in the range");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A running program whose output goes to a log file. Killed when dropped.

@@ -123,6 +123,14 @@ impl Reader {
         extents.collect()
     }
 
+    /// The same of a topic that may not be there, in which case there are none: asking for its extents could create it.
+    pub(super) fn extents_if_there(&self, topic: &str) -> Result<Vec<Extent>, KafkaError> {
+        match self.topics()?.iter().any(|name| name == topic) {
+            true => self.extents(topic),
+            false => Ok(Vec::new()),
+        }
+    }
+
     /// All records within some extents, by topic, partition and offset.
     #[track_caller]
     pub(super) fn read(&self, extents: &[Extent]) -> Vec<Record> {

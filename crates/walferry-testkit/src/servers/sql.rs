@@ -1,5 +1,6 @@
 //! SQL from a test: scripts as `psql` runs them, and answers as text.
 
+use super::process::wait_for;
 use std::sync::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
@@ -63,6 +64,25 @@ impl Sql {
             .into_iter()
             .next()
             .and_then(|row| row.into_iter().next().flatten())
+    }
+}
+
+/// A slot from the side of a test.
+impl Sql {
+    /// Waits until nobody reads a slot: the server notices a little later that its reader has ended.
+    #[track_caller]
+    pub fn wait_for_free_slot(&self, slot: &str) {
+        let query = format!("select active from pg_replication_slots where slot_name = '{slot}'");
+        wait_for(&format!("slot {slot} to be free"), || {
+            (self.value(&query).as_deref() == Some("f")).then_some(())
+        });
+    }
+
+    /// Drops a slot whose reader has ended.
+    #[track_caller]
+    pub fn drop_slot(&self, slot: &str) {
+        self.wait_for_free_slot(slot);
+        self.run(&format!("select pg_drop_replication_slot('{slot}')"));
     }
 }
 

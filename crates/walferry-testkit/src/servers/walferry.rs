@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::SystemTime;
 
 /// How `walferry run` is called.
 #[derive(Debug, Clone)]
@@ -53,6 +54,8 @@ pub struct Walferry {
     folder: PathBuf,
     admin_port: u16,
     surroundings: Surroundings,
+    /// When the process was started the last time.
+    begun: SystemTime,
     process: Process,
 }
 
@@ -92,15 +95,21 @@ impl Walferry {
 
     #[track_caller]
     fn start_at(options: WalferryOptions, folder: PathBuf, surroundings: Surroundings) -> Self {
-        let admin_port = free_port();
+        let (admin_port, begun) = (free_port(), SystemTime::now());
         let process = run(&options, &folder, admin_port, &surroundings);
         Self {
             options,
             folder,
             admin_port,
             surroundings,
+            begun,
             process,
         }
+    }
+
+    /// When the process was started, or started again.
+    pub fn begun(&self) -> SystemTime {
+        self.begun
     }
 
     /// The data directory as the process sees it, on a small disk of its own.
@@ -128,6 +137,7 @@ impl Walferry {
     /// Starts the program again on its data directory, after it has ended; the options may have been changed.
     #[track_caller]
     pub fn start_again(&mut self) {
+        self.begun = SystemTime::now();
         self.process = run(&self.options, &self.folder, self.admin_port, &self.surroundings);
     }
 

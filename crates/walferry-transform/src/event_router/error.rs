@@ -1,6 +1,7 @@
 //! Why a change of an outbox table could not become an event.
 
 use walferry_config::RegexLimit;
+use walferry_diagnosis::Kind;
 
 use crate::error::Problem;
 
@@ -61,6 +62,23 @@ pub(super) enum Error {
         /// The column.
         column: String,
     },
+    /// `walferry.schemas.mismatch` or `walferry.schemas.missing`: the event does not match its schema, or has none.
+    #[error("{text}")]
+    Schema {
+        /// The event, the place in it, and what the schema says. No values of the payload.
+        text: String,
+        /// What to do.
+        hint: &'static str,
+        kind: Kind,
+    },
+    /// `walferry.schemas.dir`, but the payload is no text.
+    #[error("column {column} has the payload and is of type {found}, so walferry.schemas.dir cannot check it")]
+    Uncheckable {
+        /// The column.
+        column: String,
+        /// Connect's type.
+        found: String,
+    },
     /// An expression for tables takes too long.
     #[error(transparent)]
     Limit(#[from] RegexLimit),
@@ -109,6 +127,13 @@ impl Error {
 }
 
 impl Problem for Error {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Schema { kind, .. } => *kind,
+            _ => Kind::TransformFailed,
+        }
+    }
+
     fn hint(&self) -> Option<String> {
         match self {
             Self::UnexpectedUpdate => Some(
@@ -141,6 +166,10 @@ impl Problem for Error {
             Self::NotAnObject { .. } => Some(
                 "write a JSON object such as {\"traceparent\": \"00-…\"} or NULL to this column, or remove it from walferry.headers.from".into(),
             ),
+            Self::Schema { hint, .. } => Some((*hint).to_owned()),
+            Self::Uncheckable { .. } => {
+                Some("give the column the type jsonb, json or text, or remove walferry.schemas.dir from this transform".into())
+            }
             Self::Limit(limit) => Some(RegexLimit::hint(limit)),
             Self::ColumnType { .. } | Self::Partition { .. } | Self::Timestamp { .. } => None,
         }

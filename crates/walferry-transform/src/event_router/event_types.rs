@@ -154,7 +154,7 @@ pub(super) fn is_topic_name(name: &str) -> bool {
 }
 
 /// Splits at commas. A comma that belongs to an expression is written `\,`, as in Debezium's lists.
-fn split(text: &str) -> Vec<String> {
+pub(super) fn split(text: &str) -> Vec<String> {
     let mut entries = vec![String::new()];
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {

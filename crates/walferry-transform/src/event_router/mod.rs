@@ -4,6 +4,7 @@
 //! timestamp come from its columns.
 
 mod adjust;
+mod conformance;
 mod content;
 mod envelope;
 mod error;
@@ -16,6 +17,7 @@ mod json_headers;
 mod options;
 mod placement;
 mod plan;
+mod schemas;
 mod timestamp;
 mod transaction_headers;
 
@@ -27,6 +29,7 @@ use tracing::{error, warn};
 use walferry_config::{Group, Reader};
 use walferry_record::{Header, Record, Struct, Typed, Value};
 
+use self::conformance::Conformance;
 pub(crate) use self::content::ByContent;
 use self::envelope::SchemaNames;
 use self::error::Error;
@@ -43,7 +46,7 @@ use crate::debezium::envelope;
 use crate::outbox::{Care, OutboxColumns};
 use crate::throttle::Throttle;
 use crate::topic::TopicRouter;
-use crate::{DropReason, Outcome, SetAside, Transform};
+use crate::{DropReason, Mismatched, Outcome, SetAside, Transform};
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
     class: "io.debezium.transforms.outbox.EventRouter",
@@ -76,6 +79,8 @@ struct EventRouter {
     transaction: Option<TransactionHeaders>,
     updates: Throttle,
     unknown_types: Throttle,
+    /// `walferry.schemas.dir`, if it is set.
+    conformance: Option<Conformance>,
 }
 
 /// Topics of captured tables that are no outbox; their tombstones pass, too. All other tombstones are dropped.
@@ -123,6 +128,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         own_topics: OtherTopics::default(),
         updates: Throttle::default(),
         unknown_types: Throttle::default(),
+        conformance: configured.conformance,
     }))
 }
 
@@ -194,6 +200,12 @@ impl Transform for EventRouter {
                 }
             }
         }
+        if let (Some(conformance), None) = (&mut self.conformance, &aside)
+            && let Some(event) = plan.event(&row)
+            && !(self.settings.tombstone && is_blank_text(event.payload))
+        {
+            aside = conformance.check(&event)?;
+        }
         record.timestamp_ms = plan.timestamp_ms(&row)?.or(processed_ms);
         record.partition = plan.partition(&row)?;
         record.headers.reserve_exact(plan.headers.len());
@@ -229,12 +241,21 @@ impl Transform for EventRouter {
                 record,
                 why: why.to_string(),
                 hint: why.hint(),
+                kind: why.kind(),
             })),
         })
     }
 
     fn care(&self) -> Option<&Care> {
         self.settings.care.as_ref()
+    }
+
+    fn event_schemas(&self) -> Vec<(String, String)> {
+        self.conformance.as_ref().map_or_else(Vec::new, Conformance::listed)
+    }
+
+    fn take_mismatched(&mut self) -> Vec<Mismatched> {
+        self.conformance.as_mut().map_or_else(Vec::new, Conformance::take)
     }
 
     fn wants_place(&self) -> bool {
@@ -346,9 +367,13 @@ fn drop_update<'a>(behavior: InvalidOperation, updates: &mut Throttle) -> Result
 fn is_blank(payload: &Value<'_>) -> bool {
     match payload {
         Value::Null => true,
-        Value::String(text) => text.bytes().all(|byte| byte <= b' '),
+        Value::String(text) => is_blank_text(text),
         _ => false,
     }
+}
+
+fn is_blank_text(text: &str) -> bool {
+    text.bytes().all(|byte| byte <= b' ')
 }
 
 #[cfg(test)]

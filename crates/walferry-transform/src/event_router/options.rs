@@ -5,9 +5,11 @@ use std::time::Duration;
 use walferry_config::{Count, JavaRegex, Options, Property, Reader, RegexList, Support, choices, properties};
 use walferry_diagnosis::Kind;
 
+use super::conformance::Conformance;
 use super::event_types::{EventTypes, TOPIC_NAMES, is_topic_name};
 use super::expand::Expansion;
 use super::placement::{self, Placement, Target};
+use super::schemas::{Mistake, Schemas};
 use crate::outbox::{Care, Column, OutboxColumns, PartitionPeriod, Retention};
 use crate::topic::TopicRouter;
 
@@ -86,6 +88,34 @@ choices! {
 }
 
 choices! {
+    /// What happens to an event that does not match its schema.
+    pub(crate) enum Mismatch {
+        /// The connector stops.
+        #[default]
+        Fail = "fail",
+        /// The event goes to the dead-letter topic.
+        DeadLetter = "dead-letter",
+        /// The event is sent, with a warning.
+        Warn = "warn",
+    }
+}
+
+choices! {
+    /// What happens to an event whose type has no schema.
+    pub(crate) enum MissingSchema {
+        /// The event is sent.
+        #[default]
+        Allow = "allow",
+        /// The connector stops.
+        Fail = "fail",
+        /// The event goes to the dead-letter topic.
+        DeadLetter = "dead-letter",
+        /// The event is sent, with a warning.
+        Warn = "warn",
+    }
+}
+
+choices! {
     /// What is known of the transaction of an event, as a header.
     pub(crate) enum TransactionHeader {
         /// The LSN of the commit, and which change of the transaction it is.
@@ -121,7 +151,7 @@ properties! {
     pub(super) const KEY: Property<String> = Property::new("table.field.event.key").default("aggregateid")
         .text("Column that becomes the key of the record.");
     pub(super) const TYPE: Property<String> = Property::new("table.field.event.type").default("type")
-        .text("Column with the type of the event. Only `walferry.topics` uses it: without `walferry.topics` it has no effect, as in Debezium.");
+        .text("Column with the type of the event. Only `walferry.topics` and `walferry.schemas.dir` use it: without them it has no effect, as in Debezium.");
     pub(super) const TIMESTAMP: Property<Option<String>> = Property::new("table.field.event.timestamp").example("created_at")
         .text("Column that becomes the timestamp of the record: a timestamp with or without time zone, or a bigint with milliseconds \
                since 1970. If it is not set, or the column is NULL, the timestamp is the time at which the change was processed.");
@@ -203,6 +233,23 @@ properties! {
                the commit and the number of the change in its transaction, such as `00000000/01DE24F0-0000000002`; positions compare as \
                text. `commit_time` adds `walferry.commit_ts_ms`: milliseconds since 1970. `transaction_id` adds `walferry.transaction_id`. \
                Rows of a snapshot do not have these headers. Debezium does not have this option.");
+    pub(super) const SCHEMAS_DIR: Property<Option<String>> = Property::new("walferry.schemas.dir").example("/etc/walferry/schemas")
+        .text("Folder with JSON Schemas of events: each payload is checked before it is sent. The file `TYPE.json` is the schema of events of the \
+               type in `table.field.event.type`; in its name, `%` and two hexadecimal digits stand for a byte of the type. Drafts are 7, 2019-09 and \
+               2020-12, by `$schema`; without `$schema`, it is 2020-12. `$ref` may refer to files in the folder and its subfolders, never to the network. \
+               The folder is read once, when the connector starts. Debezium does not have this option.");
+    pub(super) const SCHEMAS: Property<Option<String>> = Property::new("walferry.schemas").example("Order.*:orders/order.json")
+        .text("Schemas by event type: a comma-separated list of `type:file`, for types whose schema is not in `TYPE.json`. The file is a path in \
+               `walferry.schemas.dir`. An entry may be a Java regular expression for types; a comma in an expression is written `\\,`. An entry that is \
+               exactly the type takes precedence, then the file `TYPE.json`; otherwise the first expression that matches the whole type counts. \
+               Debezium does not have this option.");
+    pub(super) const MISMATCH: Property<Mismatch> = Property::new("walferry.schemas.mismatch").default("fail")
+        .text("What happens to an event that does not match its schema, or whose payload is not JSON. `fail` stops the connector. `dead-letter` sends \
+               the whole event to `errors.deadletterqueue.topic.name` and counts it. `warn` sends it, and logs a warning at most once a minute for \
+               each type. Debezium does not have this option.");
+    pub(super) const MISSING_SCHEMA: Property<MissingSchema> = Property::new("walferry.schemas.missing").default("allow")
+        .text("What happens to an event whose type is NULL or has no schema, if `walferry.schemas.dir` is set. `allow` sends it. The other values are those of \
+               `walferry.schemas.mismatch`. Debezium does not have this option.");
     const RETENTION: Property<Option<Duration>> = Property::new("walferry.retention.ms").example("86400000")
         .text("Removes delivered rows from the outbox when they are older than this, by the column in `table.field.event.timestamp`. A row is removed only \
                after Kafka has its event and the slot is confirmed beyond its commit. The connector's role needs the privileges SELECT \
@@ -240,6 +287,10 @@ pub(super) struct RouterOptions {
     pub(super) tables: Option<RegexList>,
     /// What becomes of types that the map of topics does not have; `None` without such a map.
     pub(super) by_type: Option<ByType>,
+    /// The column of the event type, if anything needs it.
+    pub(super) event_type: Option<String>,
+    /// Whether events are checked against schemas.
+    pub(super) checks_schemas: bool,
     /// Columns of the key besides `key`, for rows in which the ones before are NULL.
     pub(super) further_keys: Vec<String>,
     /// The option that names the columns of the key.
@@ -274,6 +325,8 @@ pub(super) struct Configured {
     pub(super) types: EventTypes,
     pub(super) expansion: Option<Expansion>,
     pub(super) columns: OutboxColumns,
+    /// Checks events against schemas, where there are some.
+    pub(super) conformance: Option<Conformance>,
 }
 
 /// Reads the options, with everything that is wrong with them.
@@ -286,6 +339,12 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
         Vec::new()
     });
     let (by_type, types) = by_type(reader);
+    let checks_schemas = reader.is_set(&SCHEMAS_DIR);
+    let conformance = conformance(reader);
+    let event_type = match &by_type {
+        Some(by_type) => Some(by_type.column.clone()),
+        None => checks_schemas.then(|| column(reader, &TYPE)),
+    };
     let (key, further_keys, key_option) = key_columns(reader);
     let tables = reader.get(&TABLES);
     let care = care(reader);
@@ -304,6 +363,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
         tombstone: reader.get(&TOMBSTONE),
         tables: (!tables.is_empty()).then_some(tables),
         by_type,
+        event_type,
+        checks_schemas,
         headers_from: columns_of(reader, &HEADERS_FROM),
         transaction_headers: reader.get(&HEADERS),
         care,
@@ -322,7 +383,48 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
         types,
         expansion: expand.then_some(expansion),
         columns,
+        conformance,
     })
+}
+
+/// Reads the schemas of events.
+fn conformance(reader: &mut Reader<'_>) -> Option<Conformance> {
+    let (dir, map) = (reader.get(&SCHEMAS_DIR), reader.get(&SCHEMAS));
+    let (mismatch, missing) = (reader.get(&MISMATCH), reader.get(&MISSING_SCHEMA));
+    let Some(dir) = dir else {
+        for name in [SCHEMAS.name(), MISMATCH.name(), MISSING_SCHEMA.name()] {
+            if reader.options().get(name).is_some() {
+                reader
+                    .warning(name, "has no effect without walferry.schemas.dir")
+                    .kind(Kind::PropertyWithoutEffect)
+                    .hint("set walferry.schemas.dir, or remove this option");
+            }
+        }
+        return None;
+    };
+    let property = reader.options().full_name(SCHEMAS.name());
+    let read = match reader.lookup() {
+        Some(lookup) if !dir.is_empty() => Schemas::read(&dir, map.as_deref(), &property, lookup),
+        Some(_) => {
+            let problem = reader.problem(SCHEMAS_DIR.name(), "is empty, but must be a folder");
+            problem.hint("name the folder with the schemas, or remove this option");
+            return None;
+        }
+        None => {
+            let problem = reader.problem(SCHEMAS_DIR.name(), "cannot be used here, because no files are read");
+            problem.hint("use it in a connector");
+            return None;
+        }
+    };
+    match read {
+        Ok(schemas) => Some(Conformance::new(schemas, mismatch, missing)),
+        Err(mistakes) => {
+            for Mistake { option, text, hint } in mistakes {
+                reader.problem(option, text).kind(Kind::EventSchemas).hint(hint);
+            }
+            None
+        }
+    }
 }
 
 /// How events are routed by type, and the map; nothing where `walferry.topics` is not set.
@@ -331,7 +433,8 @@ fn by_type(reader: &mut Reader<'_>) -> (Option<ByType>, EventTypes) {
     let Some(text) = reader.get(&TOPICS) else {
         // Debezium never looks at it, so any value may stand there.
         let event_type = reader.get(&TYPE);
-        if !event_type.is_empty() && Some(event_type.as_str()) != TYPE.default_text() {
+        let is_used = reader.is_set(&SCHEMAS_DIR);
+        if !is_used && !event_type.is_empty() && Some(event_type.as_str()) != TYPE.default_text() {
             reader.note(
                 TYPE.name(),
                 "has no effect without walferry.topics, as in Debezium; put the event type into a header with \
@@ -501,6 +604,9 @@ fn columns(settings: &RouterOptions, options: &Options) -> OutboxColumns {
         required(&settings.id, ID.name()),
         required(&settings.payload, PAYLOAD.name()),
     ];
+    if let (None, Some(column)) = (&settings.by_type, &settings.event_type) {
+        further.push(required(column, TYPE.name()));
+    }
     if let Some(by_type) = &settings.by_type {
         identifying.push(required(&by_type.column, TYPE.name()));
     }

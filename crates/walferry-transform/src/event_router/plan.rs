@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use walferry_config::limited;
 use walferry_record::{Field, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Typed};
 
+use super::conformance::Event;
 use super::envelope::Envelope;
 use super::error::Error;
 use super::json_headers::JsonColumn;
@@ -38,7 +39,7 @@ pub(super) struct OutboxPlan {
     pub(super) after: usize,
     ts_ms: Option<usize>,
     route: usize,
-    /// The column of the event type, where topics go by it.
+    /// The column of the event type, where topics or schemas go by it.
     event_type: Option<usize>,
     timestamp: Option<(usize, TimestampType)>,
     partition: Option<usize>,
@@ -154,10 +155,13 @@ impl OutboxPlan {
             row: &schema.fields()[after].schema,
         };
         let op = schema.field_index("op").ok_or(Error::Envelope("op"))?;
-        let event_type = match &settings.by_type {
-            Some(by_type) => Some(columns.text(&by_type.column, options::TYPE.name())?),
+        let event_type = match &settings.event_type {
+            Some(column) => Some(columns.text(column, options::TYPE.name())?),
             None => None,
         };
+        if settings.checks_schemas {
+            columns.checkable(&settings.payload)?;
+        }
         let route = match event_type {
             Some(event_type) if !settings.uses_route() => event_type,
             _ => columns.text(&settings.route_by, options::ROUTE_BY_FIELD.name())?,
@@ -262,6 +266,15 @@ impl OutboxPlan {
         row.values()[self.event_type?].as_str()
     }
 
+    /// What is checked against the event's schema; `None` for a payload that is NULL.
+    pub(super) fn event<'r, 'a>(&self, row: &'r Struct<'a>) -> Option<Event<'r, 'a>> {
+        Some(Event {
+            event_type: self.event_type(row),
+            id: &row.values()[self.headers[0].1.index],
+            payload: row.values()[self.payload.index].as_str()?,
+        })
+    }
+
     /// The column of the key; of a list, the first that is not NULL, and no key where every one is.
     pub(super) fn take_key<'a>(&self, row: &mut Struct<'a>) -> Typed<'a> {
         let is_null = |column: &Column| row.values()[column.index].is_null();
@@ -329,6 +342,19 @@ impl Columns<'_> {
         let index = self.find(column, option)?;
         self.check(index, option, "string", |shape| *shape == Shape::String)?;
         Ok(index)
+    }
+
+    /// A payload that is checked against schemas must be text.
+    fn checkable(&self, column: &str) -> Result<(), Error> {
+        let index = self.find(column, options::PAYLOAD.name())?;
+        let schema = &self.row.fields()[index].schema;
+        match schema.shape {
+            Shape::String => Ok(()),
+            _ => Err(Error::Uncheckable {
+                column: column.to_owned(),
+                found: schema.type_name().to_owned(),
+            }),
+        }
     }
 
     fn part(&self, column: &str, option: &'static str) -> Result<Column, Error> {

@@ -377,6 +377,41 @@ fn is_same(one: &Configuration, other: &Configuration) -> bool {
     sorted(one) == sorted(other)
 }
 
+/// The wanted state of a connector once its configuration is put. `None` if nothing is to change.
+fn wanted_after(
+    name: &str,
+    how: Put,
+    known: Option<&Connector>,
+    configuration: &Configuration,
+) -> Result<Option<Target>, Refused> {
+    match (how, known) {
+        (Put::New(_), Some(_)) => Err(Refused::new(409, format!("Connector {name} already exists"))),
+        (Put::New(target), None) => Ok(Some(target)),
+        (
+            Put::Any,
+            Some(Connector {
+                origin: Origin::File(..),
+                configuration: same,
+                ..
+            }),
+        ) if is_same(same, configuration) => Ok(None),
+        (Put::Any, Some(connector)) => {
+            from_book(name, connector)?;
+            Ok(Some(connector.target))
+        }
+        (Put::Any, None) => Ok(Some(Target::Running)),
+        (Put::Over(before), Some(connector)) if connector.configuration == before => {
+            from_book(name, connector)?;
+            Ok(Some(connector.target))
+        }
+        (Put::Over(_), Some(_)) => Err(Refused::new(
+            409,
+            format!("Another request has changed connector {name} meanwhile. Send the request again."),
+        )),
+        (Put::Over(_), None) => Err(Refused::not_found(name)),
+    }
+}
+
 /// Writes the book, one change after another.
 struct Clerk {
     herd: Herd,
@@ -452,35 +487,8 @@ impl Clerk {
                 ),
             ));
         }
-        let target = match (how, &known) {
-            (Put::New(_), Some(_)) => return Err(Refused::new(409, format!("Connector {name} already exists"))),
-            (Put::New(target), None) => target,
-            (
-                Put::Any,
-                Some(Connector {
-                    origin: Origin::File(..),
-                    configuration: same,
-                    ..
-                }),
-            ) if is_same(same, &configuration) => {
-                return Ok(false);
-            }
-            (Put::Any, Some(connector)) => {
-                from_book(&name, connector)?;
-                connector.target
-            }
-            (Put::Any, None) => Target::Running,
-            (Put::Over(before), Some(connector)) if connector.configuration == before => {
-                from_book(&name, connector)?;
-                connector.target
-            }
-            (Put::Over(_), Some(_)) => {
-                return Err(Refused::new(
-                    409,
-                    format!("Another request has changed connector {name} meanwhile. Send the request again."),
-                ));
-            }
-            (Put::Over(_), None) => return Err(Refused::not_found(&name)),
+        let Some(target) = wanted_after(&name, how, known.as_ref(), &configuration)? else {
+            return Ok(false);
         };
         // As in Connect, a task whose configuration has not changed goes on.
         if known

@@ -66,7 +66,13 @@ pub(crate) fn fill(folder: &Path, write: impl FnOnce(&Path) -> Outcome) -> Outco
     let partial = folder.with_extension(format!("partial-{}", std::process::id()));
     fs::create_dir_all(&partial)?;
     write(&partial)?;
-    fs::rename(&partial, folder)?;
+    if let Err(error) = fs::rename(&partial, folder) {
+        // Another process may have filled it meanwhile.
+        if !folder.is_dir() {
+            return Err(error.into());
+        }
+        fs::remove_dir_all(&partial)?;
+    }
     Ok(())
 }
 

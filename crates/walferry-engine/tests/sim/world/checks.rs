@@ -163,6 +163,12 @@ impl State {
     }
 }
 
+/// The transaction that a record tells of.
+pub(crate) fn unit(state: &State, record: &Record) -> Option<Lsn> {
+    let mut expected = state.expected().filter(|expected| expected.record == *record);
+    expected.next().map(|expected| expected.position.unit)
+}
+
 /// Whether this offset says less than the one before. A snapshot that was given up, and of which nothing is known any more, says
 /// nothing: all rows are read again, and the stream begins behind them.
 pub(crate) fn falls(state: &State, offset: &StoredOffset) -> bool {
@@ -245,7 +251,7 @@ pub(crate) fn offset(state: &State, offset: &StoredOffset) -> Vec<String> {
     faults
 }
 
-const fn read_of(table: usize, row: &Row) -> Record {
+pub(crate) const fn read_of(table: usize, row: &Row) -> Record {
     Record {
         table: Some(table),
         id: Some(row.id),
@@ -277,6 +283,12 @@ pub(crate) fn sent(state: &State, entry: &Entry) -> Vec<String> {
         return faults;
     };
     // What was stored because a server was quiet says nothing of another one.
+    if state.session.is_within == Some((expected.position.unit, true)) {
+        faults.push(format!(
+            "sent behind a row of a snapshot within its transaction: {:?}",
+            entry.record
+        ));
+    }
     let is_passed = !state.has_failed_over && Some(expected.end.0) <= stored.connect.lsn_proc;
     if is_passed || Some(expected.position) <= stored.position {
         faults.push(format!("sent again though it was stored: {:?}", entry.record));

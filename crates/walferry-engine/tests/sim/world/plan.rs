@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) chunk_blocks: u32,
     /// Rows of a chunk of an incremental snapshot. 0: there is none.
     pub(crate) chunk_rows: usize,
+    /// How many of them leave between two transactions while the stream is busy.
+    pub(crate) slice_rows: usize,
     /// Whether chunks are read in the tables' order.
     pub(crate) is_ordered: bool,
     /// Since Postgres 15.
@@ -128,6 +130,7 @@ impl Plan {
             queue: usize::MAX,
             chunk_blocks: 2,
             chunk_rows: 0,
+            slice_rows: usize::MAX,
             is_ordered: true,
             skips_empty_transactions: true,
             flush_interval: Duration::from_millis(10),
@@ -146,10 +149,11 @@ impl Plan {
         }
     }
 
-    /// The same with existing rows that an incremental snapshot reads beside the stream, in chunks of so many rows.
-    pub(crate) fn beside_the_stream(self, chunk_rows: usize) -> Self {
+    /// The same with existing rows that an incremental snapshot reads beside the stream, in chunks and slices of so many rows.
+    pub(crate) fn beside_the_stream(self, chunk_rows: usize, slice_rows: usize) -> Self {
         Self {
             chunk_rows,
+            slice_rows,
             ..self.without_snapshot()
         }
     }

@@ -1,6 +1,8 @@
 //! Chunks of tables for an incremental snapshot, read beside the stream on a connection of their own. Nothing is written: a window ends
 //! where the stream has passed the position of its chunk (`read.only`).
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use walferry_engine::{
     Failure,
@@ -10,15 +12,48 @@ use walferry_pgoutput::Oid;
 use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key};
 
 use super::{
-    Shared, State,
+    Shared, State, checks,
     database::{Row, TABLES, Table},
     gates::Who,
+    record::{Record, What},
     server::unreachable,
     wal,
 };
 
 /// The reader of chunks of one process.
 pub(crate) struct Windows(pub(crate) Shared);
+
+/// The last chunk that was read, and which of its rows a process has sent.
+#[derive(Debug, Default)]
+pub(crate) struct Slices {
+    rows: BTreeSet<Record>,
+    /// How many of its rows were sent.
+    sent: usize,
+    /// Whether a change was sent since the last of them.
+    is_interrupted: bool,
+    /// Whether its window is to be closed at a position.
+    pub(crate) closes: bool,
+    /// How often rows of a chunk were sent behind a change that came between them.
+    pub(crate) times: u64,
+}
+
+impl Slices {
+    /// A record is given to the producer.
+    pub(crate) fn sent(&mut self, record: &Record) {
+        if self.rows.contains(record) {
+            self.times += u64::from(self.is_interrupted);
+            self.is_interrupted = false;
+            self.sent += 1;
+        } else if matches!(record.what, What::Change(..)) {
+            self.is_interrupted = self.sent > 0;
+        }
+    }
+
+    /// Whether some rows of the chunk were sent, then a change, and not yet the other rows.
+    pub(crate) fn are_under_way(&self) -> bool {
+        self.is_interrupted && self.sent < self.rows.len()
+    }
+}
 
 /// The member of the offset that lists the tables of a snapshot.
 const TABLES_LEFT: &str = "incremental_snapshot_collections";
@@ -40,7 +75,10 @@ impl Edge for Windows {
                     plain(ChunkAnswer::Tables(found.collect()))
                 }
                 Ask::Chunk(chunk) => state.chunk(chunk),
-                Ask::Close { .. } => plain(ChunkAnswer::CloseAt(state.database.end.0)),
+                Ask::Close { .. } => {
+                    state.slices.closes = true;
+                    plain(ChunkAnswer::CloseAt(state.database.end.0))
+                }
                 Ask::GiveWay => return Ok(None),
             }
         };
@@ -85,6 +123,11 @@ impl State {
             bytes.extend(wal::whole(row).to_bytes());
             tuples.push(begin..bytes.len());
         }
+        self.slices = Slices {
+            rows: rows.iter().map(|row| checks::read_of(index, row)).collect(),
+            times: self.slices.times,
+            ..Slices::default()
+        };
         let answer = ChunkAnswer::Rows {
             rows: rows.len() as u64,
             last: rows.last().map(|row| key(row)),

@@ -42,8 +42,6 @@ use crate::{
 /// The state is written after so many records, or after so long.
 const RECORDS_BETWEEN_WRITES: usize = 5000;
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
-/// How long Kafka may take to acknowledge what was sent.
-const LOOK: Duration = Duration::from_millis(2);
 const BETWEEN_NEWS: Duration = Duration::from_secs(10);
 
 pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
@@ -52,29 +50,9 @@ pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
     let start = start(job.args)?;
     let settings = assemble::kafka(loaded)?;
     let reader = TopicReader::open(&loaded.worker, &loaded.connector, &settings, topic).map_err(failed)?;
-    let (left, sent, total) = match &job.earlier {
-        Some(State {
-            source: Source::Records { left, sent },
-            total,
-            ..
-        }) => {
-            say!("Going on with replay {}: {sent} records were sent.", job.run());
-            (left.clone(), *sent, *total)
-        }
-        _ => {
-            let left = reader.stretches(&start).map_err(failed)?;
-            let total = left.iter().map(Stretch::len).sum();
-            (left, 0, total)
-        }
-    };
-    let records = left.iter().map(Stretch::len).sum();
-    say!("At most {} of topic {topic}:", count(records, "record", "records"));
-    for Stretch { partition, from, to } in left.iter().filter(|stretch| !stretch.is_empty()) {
-        say!("  partition {partition}: offsets {from} to {}", to - 1);
-    }
-    if !(job.args.id.is_empty() && job.args.key.is_empty()) {
-        say!("Of these, the records with the wanted keys and ids are sent.");
-    }
+    let todo = Todo::find(&job, &reader, &start).map_err(failed)?;
+    todo.tell(&job, topic);
+    let records = todo.left.iter().map(Stretch::len).sum();
     if records == 0 && job.earlier.is_none() {
         say!("There is nothing to send.");
         return Ok(());
@@ -100,40 +78,86 @@ pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
         version: VERSION,
         run: run.clone(),
         asked: job.asked.clone(),
-        total,
+        total: todo.total,
         source: Source::Records {
-            left: left.clone(),
-            sent,
+            left: todo.left.clone(),
+            sent: todo.sent,
         },
     };
     state.write(&job.path).map_err(failed)?;
-    let stopped = Arc::new(AtomicBool::new(false));
-    let mut copying = Copying {
-        topic: topic.to_owned(),
-        elsewhere: job.args.to.is_some(),
-        ids: job.args.id.clone(),
-        keys: job.args.key.clone(),
-        rate: job.args.rate.map(|rate| f64::from(rate.get())),
-        begun: Instant::now(),
-        paced: 0,
-        sink,
-        progress,
-        state,
-        path: job.path.clone(),
-        sent,
-        copies: 0,
-        unsaved: 0,
-        saved_at: Instant::now(),
-        told_at: Instant::now(),
-        stopped: stopped.clone(),
-    };
-    let runtime = process::runtime().map_err(failed)?;
+    let copying = Copying::new(&job, topic, sink, progress, state, todo.sent);
+    let copied = copy(reader, todo.left, copying, &job)?;
+    conclude(&job, copied, &mark, &run)
+}
+
+/// What is to be sent.
+struct Todo {
+    left: Vec<Stretch>,
+    /// Records that an interrupted call has sent.
+    sent: u64,
+    total: u64,
+}
+
+impl Todo {
+    /// What an interrupted call has left, or else everything from the beginning that was asked for.
+    fn find(job: &Job<'_>, reader: &TopicReader, start: &Start) -> Result<Self, Failure> {
+        match &job.earlier {
+            Some(State {
+                source: Source::Records { left, sent },
+                total,
+                ..
+            }) => {
+                say!("Going on with replay {}: {sent} records were sent.", job.run());
+                Ok(Self {
+                    left: left.clone(),
+                    sent: *sent,
+                    total: *total,
+                })
+            }
+            _ => {
+                let left = reader.stretches(start)?;
+                let total = left.iter().map(Stretch::len).sum();
+                Ok(Self { left, sent: 0, total })
+            }
+        }
+    }
+
+    fn tell(&self, job: &Job<'_>, topic: &str) {
+        let records = self.left.iter().map(Stretch::len).sum();
+        say!("At most {} of topic {topic}:", count(records, "record", "records"));
+        for Stretch { partition, from, to } in self.left.iter().filter(|stretch| !stretch.is_empty()) {
+            say!("  partition {partition}: offsets {from} to {}", to - 1);
+        }
+        if !(job.args.id.is_empty() && job.args.key.is_empty()) {
+            say!("Of these, the records with the wanted keys and ids are sent.");
+        }
+    }
+}
+
+/// How the copying has ended.
+struct CopyResult {
+    read: Result<(), End>,
+    sent: u64,
+    copies: u64,
+}
+
+/// Reads and sends the records on a thread of their own. The first signal ends it in order.
+fn copy<S: Sink + Send + 'static>(
+    reader: TopicReader,
+    mut left: Vec<Stretch>,
+    mut copying: Copying<S>,
+    job: &Job<'_>,
+) -> Result<CopyResult, Error> {
+    let stopped = copying.stopped.clone();
+    let runtime = process::runtime().map_err(|failure| Error::failure(WHAT, failure))?;
     let ended = runtime.block_on(async {
         let work = spawn_blocking(move || {
-            let mut left = left;
             let read = reader.read(&mut left, &mut copying);
-            let read = read.and_then(|()| copying.save(&left));
-            (read, copying.sent, copying.copies)
+            CopyResult {
+                read: read.and_then(|()| copying.save(&left)),
+                sent: copying.sent,
+                copies: copying.copies,
+            }
         });
         tokio::pin!(work);
         loop {
@@ -148,8 +172,12 @@ pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
             }
         }
     });
-    let (read, sent, copies) =
-        ended.map_err(|error| refused(format!("the reading thread has failed: {error}"), job.go_on()))?;
+    ended.map_err(|error| refused(format!("the reading thread has failed: {error}"), job.go_on()))
+}
+
+/// Says how it has ended. A complete replay leaves no state.
+fn conclude(job: &Job<'_>, copied: CopyResult, mark: &Mark, run: &str) -> Result<(), Error> {
+    let CopyResult { read, sent, copies } = copied;
     match read {
         Ok(()) => {}
         Err(End::Stopped) => {
@@ -164,7 +192,7 @@ pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
     }
     State::remove(&job.path).map_err(|failure| Error::failure("all records were sent again", failure))?;
     say!("{} were sent again.", count(sent, "record", "records"));
-    tell_topics(&mark, &run);
+    tell_topics(mark, run);
     if copies > 0 {
         say!("  not sent: {copies}, which are copies of an earlier replay");
     }
@@ -268,6 +296,28 @@ struct Copying<S> {
 }
 
 impl<S: Sink> Copying<S> {
+    fn new(job: &Job<'_>, topic: &str, sink: S, progress: Arc<Progress>, state: State, sent: u64) -> Self {
+        Self {
+            topic: topic.to_owned(),
+            elsewhere: job.args.to.is_some(),
+            ids: job.args.id.clone(),
+            keys: job.args.key.clone(),
+            rate: job.args.rate.map(|rate| f64::from(rate.get())),
+            begun: Instant::now(),
+            paced: 0,
+            sink,
+            progress,
+            state,
+            path: job.path.clone(),
+            sent,
+            copies: 0,
+            unsaved: 0,
+            saved_at: Instant::now(),
+            told_at: Instant::now(),
+            stopped: Arc::default(),
+        }
+    }
+
     fn wants(&self, record: &Copied<'_>) -> bool {
         let is = |wanted: &[String], bytes: Option<&[u8]>| {
             wanted.is_empty() || bytes.is_some_and(|bytes| wanted.iter().any(|text| text.as_bytes() == bytes))
@@ -283,11 +333,8 @@ impl<S: Sink> Copying<S> {
 
     /// Waits until Kafka has everything, and notes that.
     fn save(&mut self, left: &[Stretch]) -> Result<(), End> {
-        while self.progress.in_flight().0 > 0 {
-            if self.progress.is_over() {
-                return Err(self.failure().into());
-            }
-            thread::sleep(LOOK);
+        if !self.progress.wait_until_empty() {
+            return Err(self.failure().into());
         }
         self.state.source = Source::Records {
             left: left.to_vec(),

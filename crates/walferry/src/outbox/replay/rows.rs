@@ -174,6 +174,43 @@ fn is_outbox(loaded: &Loaded, table: &TableFacts) -> bool {
     })
 }
 
+/// The outbox that is asked for, or else the only one.
+fn outbox<'a>(loaded: &Loaded, tables: &'a [TableFacts], asked: Option<&Name>) -> Result<&'a TableFacts, Error> {
+    let outboxes: Vec<&TableFacts> = tables.iter().filter(|table| is_outbox(loaded, table)).collect();
+    let list = || {
+        let names = outboxes.iter().map(|table| format!("{}.{}", table.schema, table.name));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    match (asked, outboxes.as_slice()) {
+        (Some(asked), _) => {
+            let found = outboxes
+                .iter()
+                .find(|table| table.schema == asked.schema && table.name == asked.table);
+            found.copied().ok_or_else(|| {
+                refused(
+                    format!(
+                        "{} is not a captured table of which an EventRouter makes events",
+                        asked.sql()
+                    ),
+                    match outboxes.is_empty() {
+                        true => "correct table.include.list, or the columns of the EventRouter".to_owned(),
+                        false => format!("name one of these with --table: {}", list()),
+                    },
+                )
+            })
+        }
+        (None, [only]) => Ok(*only),
+        (None, []) => Err(refused(
+            "no captured table has the columns of the EventRouter".to_owned(),
+            "correct table.include.list, or the columns of the EventRouter",
+        )),
+        (None, _) => Err(refused(
+            "the connector captures several outbox tables".to_owned(),
+            format!("name one of these with --table: {}", list()),
+        )),
+    }
+}
+
 /// The table, and what is wanted of it.
 async fn wanted(job: &Job<'_>) -> Result<Wanted, Error> {
     let (loaded, args) = (&job.loaded, job.args);
@@ -191,43 +228,7 @@ async fn wanted(job: &Job<'_>) -> Result<Wanted, Error> {
     let mut source = Postgres::new(&loaded.connector, status);
     let tables = source.control().tables(captured(&loaded.connector), &[]).await;
     let tables = tables.map_err(|failure| Error::failure(WHAT, failure))?;
-    let outboxes: Vec<&TableFacts> = tables.iter().filter(|table| is_outbox(loaded, table)).collect();
-    let list = || {
-        let names = outboxes.iter().map(|table| format!("{}.{}", table.schema, table.name));
-        names.collect::<Vec<_>>().join(", ")
-    };
-    let found = match (&asked, outboxes.as_slice()) {
-        (Some(asked), _) => {
-            let found = outboxes
-                .iter()
-                .find(|table| table.schema == asked.schema && table.name == asked.table);
-            *found.ok_or_else(|| {
-                refused(
-                    format!(
-                        "{} is not a captured table of which an EventRouter makes events",
-                        asked.sql()
-                    ),
-                    match outboxes.is_empty() {
-                        true => "correct table.include.list, or the columns of the EventRouter".to_owned(),
-                        false => format!("name one of these with --table: {}", list()),
-                    },
-                )
-            })?
-        }
-        (None, [only]) => only,
-        (None, []) => {
-            return Err(refused(
-                "no captured table has the columns of the EventRouter".to_owned(),
-                "correct table.include.list, or the columns of the EventRouter",
-            ));
-        }
-        (None, _) => {
-            return Err(refused(
-                "the connector captures several outbox tables".to_owned(),
-                format!("name one of these with --table: {}", list()),
-            ));
-        }
-    };
+    let found = outbox(loaded, &tables, asked.as_ref())?;
     let dotted = format!("{}.{}", found.schema, found.name);
     let options = router(loaded, &dotted).cloned().unwrap_or_default();
     let (id, key) = columns(&options);
@@ -322,16 +323,7 @@ async fn send(job: &Job<'_>, range: Range, place: Place, total: u64) -> Result<(
     };
     spawn_local(watch_kafka(producers.health(), producers.set_aside(), status.clone()));
     spawn_local(watch(status.clone(), track.clone(), total));
-    spawn_local({
-        let target = target.clone();
-        async move {
-            signalled().await;
-            target.send_replace(Target::Stopped);
-            // The second one does not wait for an orderly end. What was sent since the state was written is sent again.
-            signalled().await;
-            std::process::exit(130);
-        }
-    });
+    spawn_local(stop_at_signals(target.clone()));
     let table = (range.schema.clone(), range.table.clone());
     let source = Replay::new(config, range, track, job.args.rate, status.clone());
     let withheld = Withheldness::default();
@@ -369,6 +361,15 @@ async fn send(job: &Job<'_>, range: Range, place: Place, total: u64) -> Result<(
         say!("  not sent: {rows}, {why}");
     }
     Ok(())
+}
+
+/// Ends the replay in order at the first signal, and at once at the second one.
+async fn stop_at_signals(target: Arc<watch::Sender<Target>>) {
+    signalled().await;
+    target.send_replace(Target::Stopped);
+    // The second one does not wait for an orderly end. What was sent since the state was written is sent again.
+    signalled().await;
+    std::process::exit(130);
 }
 
 /// Says how far it is, and what it waits for.

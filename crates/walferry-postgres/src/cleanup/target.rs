@@ -1,0 +1,192 @@
+//! Removes rows of one table, a batch at a time.
+//!
+//! A batch is first looked for, and then removed. What was found says which times the rows have, so that the second statement locks only
+//! the partitions that have them. It looks at each condition again.
+
+use tokio_postgres::types::{ToSql, Type};
+
+use super::{CleanedTable, DOING, LOOKING};
+use crate::connect::Sql;
+use crate::error::Error;
+use crate::quote::identifier;
+use crate::time_column::TimeColumn;
+
+/// A table, and what removes its rows.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// For the log.
+    pub(super) table: String,
+    statements: Statements,
+    keep_us: i64,
+    batch_rows: i64,
+    floors: PartFloors,
+}
+
+/// The floors of a table's parts, in the same order.
+#[derive(Debug, Default)]
+pub(super) struct PartFloors {
+    /// The table itself, or its partitions. Rows of other partitions stay.
+    pub(super) parts: Vec<u32>,
+    /// The floor of each part: a transaction id,
+    pub(super) xids: Vec<i64>,
+    /// and a time in microseconds since 1970.
+    pub(super) since_us: Vec<i64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Statements {
+    /// How many rows of a batch there are, and their first and last time.
+    find: String,
+    /// Removes them, and says how many.
+    delete: String,
+}
+
+/// Up to which time a table was looked through. What was left behind is not confirmed by this mark, and never will be: further rows before
+/// this time get transaction ids that are not lower. With the next mark, the search begins anew.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reached {
+    /// As in the mark.
+    xmin: i64,
+    us: i64,
+}
+
+/// What was done.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) removed: u64,
+    /// Whether there may be more.
+    pub(super) is_full: bool,
+    pub(super) reached: Reached,
+}
+
+impl Target {
+    pub(super) fn new(table: &CleanedTable, shown: String, statements: Statements, floors: PartFloors) -> Self {
+        Self {
+            table: shown,
+            statements,
+            keep_us: i64::try_from(table.keep.as_micros()).unwrap_or(i64::MAX),
+            batch_rows: table.batch_rows.into(),
+            floors,
+        }
+    }
+
+    /// Removes rows whose transaction ids are below `xmin`. `now_us` is the server's time.
+    pub(super) async fn remove_batch(
+        &self,
+        sql: &Sql,
+        xmin: i64,
+        now_us: i64,
+        reached: Option<Reached>,
+    ) -> Result<Batch, Error> {
+        let earliest = self.floors.since_us.iter().min().copied().unwrap_or(i64::MAX);
+        let reached = reached.filter(|reached| reached.xmin == xmin);
+        let from_us = reached.map_or(earliest, |reached| reached.us.max(earliest));
+        let until_us = now_us.saturating_sub(self.keep_us);
+        let mut batch = Batch {
+            removed: 0,
+            is_full: false,
+            reached: Reached { xmin, us: from_us },
+        };
+        if until_us < from_us {
+            return Ok(batch);
+        }
+        let parameters = self.parameters(&xmin, &from_us, &until_us);
+        let rows = sql.rows(LOOKING, &self.statements.find, &parameters).await?;
+        let found = rows.first().ok_or_else(|| Error::Protocol {
+            doing: LOOKING,
+            problem: "no row".to_owned(),
+        })?;
+        let read = |error| Error::sql(LOOKING, error);
+        let rows: i64 = found.try_get(0).map_err(read)?;
+        let (first, last): (Option<i64>, Option<i64>) =
+            (found.try_get(1).map_err(read)?, found.try_get(2).map_err(read)?);
+        let (Some(first), Some(last)) = (first, last) else {
+            batch.reached.us = until_us;
+            return Ok(batch);
+        };
+        let parameters = self.parameters(&xmin, &first, &last);
+        let removed: i64 = sql.value(DOING, &self.statements.delete, &parameters).await?;
+        tracing::debug!(table = self.table, rows = removed, "delivered rows removed");
+        batch.removed = removed.unsigned_abs();
+        let is_all = rows < self.batch_rows;
+        // A trigger may keep rows, and must not be asked again at once.
+        batch.is_full = !is_all && removed > 0;
+        // More rows may have the last time.
+        batch.reached.us = if is_all { until_us } else { last };
+        Ok(batch)
+    }
+
+    fn parameters<'a>(
+        &'a self,
+        xmin: &'a i64,
+        from_us: &'a i64,
+        until_us: &'a i64,
+    ) -> [(&'a (dyn ToSql + Sync), Type); 7] {
+        [
+            (xmin, Type::INT8),
+            (from_us, Type::INT8),
+            (until_us, Type::INT8),
+            (&self.batch_rows, Type::INT8),
+            (&self.floors.parts, Type::OID_ARRAY),
+            (&self.floors.xids, Type::INT8_ARRAY),
+            (&self.floors.since_us, Type::INT8_ARRAY),
+        ]
+    }
+}
+
+impl Statements {
+    /// For a table, or `ONLY` a table. `$1` is the mark's `xmin`, `$2` and `$3` are the first and the last time in microseconds since 1970,
+    /// `$4` is the number of rows, `$5` to `$7` are [`PartFloors`].
+    ///
+    /// The rows are not locked first: that would need the privilege to update them. A row that is updated meanwhile has another `ctid`, and
+    /// stays: its place is looked at again for the new row. The list of places finds the rows without reading the table.
+    pub(super) fn new(table: &str, column: &str, time: TimeColumn) -> Self {
+        let column = identifier(column);
+        let (first, last) = (time.at_us("$2"), time.at_us("$3"));
+        // For the planner: it leaves out partitions by constants.
+        let window = format!("{column} >= {first} AND {column} <= {last}");
+        // The planner takes nearly all rows for ones that may not go, and would then read and sort all that are due for each batch. OFFSET keeps
+        // the two conditions apart: rows come by the index, in their order, until there are enough.
+        let batch = format!(
+            "WITH batch AS MATERIALIZED (
+               SELECT part, place, at FROM (
+                 SELECT tableoid AS part, ctid AS place, xmin::text::int8 AS id, {column} AS at FROM {table}
+                 WHERE {window} ORDER BY {column} OFFSET 0
+               ) due WHERE {} ORDER BY at LIMIT $4
+             )",
+            may_go(time)
+        );
+        let (earliest, latest) = (time.us("pg_catalog.min(at)"), time.us("pg_catalog.max(at)"));
+        Self {
+            find: format!("{batch} SELECT pg_catalog.count(*), {earliest}, {latest} FROM batch"),
+            delete: format!(
+                "{batch}, removed AS (
+                   DELETE FROM {table}
+                   WHERE {window} AND ctid = ANY (ARRAY (SELECT place FROM batch)) AND (tableoid, ctid) IN (SELECT part, place FROM batch)
+                   RETURNING 1
+                 )
+                 SELECT pg_catalog.count(*) FROM removed"
+            ),
+        }
+    }
+}
+
+/// Whether a row is confirmed, and from after its floor.
+///
+/// The ids of rows are the lower 32 bits of transaction ids. `$1` is all 64 of one, so the distance is taken modulo 2^32: a row is before
+/// it if the distance is less than 2^31. No row that can be seen is further ahead than that; one that lies further back, and that was
+/// frozen long ago, may stay. `$6` has the floor of each partition, in 64 bits, too.
+fn may_go(time: TimeColumn) -> String {
+    let distance = "(((($1 - id) % 4294967296) + 4294967296) % 4294967296)";
+    format!(
+        "{} AND {distance} BETWEEN 1 AND 2147483647 AND {distance} <= $1 - {}",
+        time.is_after("at", &of_part("$7")),
+        of_part("$6")
+    )
+}
+
+/// What an array holds for the partition of a row, or for the table itself. NULL for a partition that is not in `$5`: no condition on it is
+/// then true.
+fn of_part(array: &str) -> String {
+    format!("({array}::int8[])[pg_catalog.array_position($5::oid[], part)]")
+}

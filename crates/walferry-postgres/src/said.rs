@@ -1,0 +1,16 @@
+//! What the log has said already.
+
+use std::collections::HashSet;
+
+/// Says each thing once, however often it is found.
+#[derive(Debug, Default)]
+pub(crate) struct Said(HashSet<String>);
+
+impl Said {
+    /// Calls `warn` if nothing was said of `what` before.
+    pub(crate) fn once(&mut self, what: String, warn: impl FnOnce()) {
+        if self.0.insert(what) {
+            warn();
+        }
+    }
+}

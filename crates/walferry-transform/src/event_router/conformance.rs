@@ -1,0 +1,261 @@
+//! Whether an event matches its schema, and what happens if it does not.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jsonschema::ValidationError;
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use serde_json::error::Category;
+use serde_json::json;
+use walferry_config::limited;
+use walferry_diagnosis::Kind;
+use walferry_record::Value;
+
+use super::error::Error;
+use super::options::{Mismatch, MissingSchema};
+use super::schemas::{EventSchema, Schemas, cut, shown_address};
+use crate::outcome::Mismatched;
+
+/// Types whose schema is remembered. A column that is unique for each row must not fill the memory.
+const REMEMBERED: usize = 4096;
+
+/// Types that are counted apart between two reports.
+const COUNTED: usize = 100;
+
+/// How many violations of one event are told.
+const TOLD: usize = 3;
+
+/// Checks events before they are sent.
+#[derive(Debug, Clone)]
+pub(super) struct Conformance {
+    schemas: Arc<Schemas>,
+    mismatch: Mismatch,
+    missing: MissingSchema,
+    /// The schema of each type that was met.
+    known: HashMap<Box<str>, Option<usize>>,
+    /// Since the last report.
+    mismatched: Vec<Mismatched>,
+}
+
+/// What is looked at of an event.
+pub(super) struct Event<'r, 'a> {
+    pub(super) event_type: Option<&'r str>,
+    pub(super) id: &'r Value<'a>,
+    /// The text in the column of the payload.
+    pub(super) payload: &'r str,
+}
+
+impl Conformance {
+    pub(super) fn new(schemas: Schemas, mismatch: Mismatch, missing: MissingSchema) -> Self {
+        Self {
+            schemas: Arc::new(schemas),
+            mismatch,
+            missing,
+            known: HashMap::new(),
+            mismatched: Vec::new(),
+        }
+    }
+
+    /// Checks an event. `Ok` of an error if the event goes to the dead-letter topic because of it.
+    ///
+    /// # Errors
+    /// The connector has to stop.
+    pub(super) fn check(&mut self, event: &Event<'_, '_>) -> Result<Option<Error>, Error> {
+        let Some(place) = self.place(event.event_type)? else {
+            return match self.missing {
+                MissingSchema::Allow => Ok(None),
+                MissingSchema::Fail => self.react(Mismatch::Fail, event, no_schema(event)),
+                MissingSchema::DeadLetter => self.react(Mismatch::DeadLetter, event, no_schema(event)),
+                MissingSchema::Warn => self.react(Mismatch::Warn, event, no_schema(event)),
+            };
+        };
+        let schema = self.schemas.get(place);
+        match violation(schema, event.payload) {
+            None => Ok(None),
+            Some(what) => {
+                let text = format!("{} {what}", named(event));
+                self.react(self.mismatch, event, mismatch(text))
+            }
+        }
+    }
+
+    /// What has not matched since the last call.
+    pub(super) fn take(&mut self) -> Vec<Mismatched> {
+        std::mem::take(&mut self.mismatched)
+    }
+
+    /// Each type or expression with the file of its schema.
+    pub(super) fn listed(&self) -> Vec<(String, String)> {
+        self.schemas.listed()
+    }
+
+    fn place(&mut self, event_type: Option<&str>) -> Result<Option<usize>, Error> {
+        let Some(event_type) = event_type else { return Ok(None) };
+        if let Some(place) = self.known.get(event_type) {
+            return Ok(*place);
+        }
+        let place = limited(|| self.schemas.find(event_type))?;
+        if self.known.len() == REMEMBERED {
+            self.known.clear();
+        }
+        self.known.insert(event_type.into(), place);
+        Ok(place)
+    }
+
+    fn react(&mut self, how: Mismatch, event: &Event<'_, '_>, error: Error) -> Result<Option<Error>, Error> {
+        self.count(event.event_type, how == Mismatch::Warn, &error);
+        match how {
+            Mismatch::Fail => Err(error),
+            Mismatch::DeadLetter => Ok(Some(error)),
+            Mismatch::Warn => Ok(None),
+        }
+    }
+
+    fn count(&mut self, event_type: Option<&str>, is_sent: bool, error: &Error) {
+        let shown = event_type.map_or_else(|| Mismatched::NULL.to_owned(), |event_type| cut(event_type, 100));
+        if let Some(counted) = self.mismatched.iter_mut().find(|counted| counted.event_type == shown) {
+            counted.events += 1;
+            return;
+        }
+        let is_full = self.mismatched.len() >= COUNTED;
+        if is_full
+            && let Some(last) = self
+                .mismatched
+                .last_mut()
+                .filter(|last| last.event_type == Mismatched::OTHER)
+        {
+            last.events += 1;
+            return;
+        }
+        self.mismatched.push(Mismatched {
+            event_type: if is_full { Mismatched::OTHER.to_owned() } else { shown },
+            events: 1,
+            is_sent,
+            why: error.to_string(),
+        });
+    }
+}
+
+/// How an event is named in an error.
+fn named(event: &Event<'_, '_>) -> String {
+    const LONGEST: usize = 100;
+    let id = match event.id {
+        Value::String(id) => format!("{:?}", cut(id, LONGEST)),
+        id => id
+            .as_integer()
+            .map_or_else(|| "without a readable id".to_owned(), |id| id.to_string()),
+    };
+    match event.event_type {
+        Some(event_type) => format!("the event {id} of type {:?}", cut(event_type, LONGEST)),
+        None => format!("the event {id}, whose type is NULL,"),
+    }
+}
+
+fn no_schema(event: &Event<'_, '_>) -> Error {
+    Error::Schema {
+        text: format!("{} has no schema in walferry.schemas.dir", named(event)),
+        hint: "add a schema for the type to the folder and start again, or choose another value for walferry.schemas.missing: allow, \
+               dead-letter or warn",
+        kind: Kind::EventMismatch,
+    }
+}
+
+fn mismatch(text: String) -> Error {
+    Error::Schema {
+        text,
+        hint: "correct the schema and start again, which sends this event next; or choose another value for walferry.schemas.mismatch: \
+               dead-letter or warn",
+        kind: Kind::EventMismatch,
+    }
+}
+
+/// What is wrong with a payload, without any of its values. `None` if it matches.
+fn violation(schema: &EventSchema, payload: &str) -> Option<String> {
+    let file = &schema.file;
+    let instance: serde_json::Value = match serde_json::from_str(payload) {
+        Ok(instance) => instance,
+        Err(error) => {
+            let what = match error.classify() {
+                Category::Eof => "ends too early",
+                _ => "is not JSON that can be read",
+            };
+            let (line, column) = (error.line(), error.column());
+            return Some(format!(
+                "does not match {file}: the payload {what}, at line {line}, column {column}"
+            ));
+        }
+    };
+    if schema.validator.is_valid(&instance) {
+        return None;
+    }
+    let mut errors = schema.validator.iter_errors(&instance);
+    let told: Vec<String> = errors.by_ref().take(TOLD).map(|error| told(&error)).collect();
+    let more = if errors.next().is_some() { "; and more" } else { "" };
+    Some(format!("does not match {file}: {}{more}", told.join("; ")))
+}
+
+/// The place in the payload, and the schema's words. Nothing of the payload but names of members that lead to the place.
+fn told(error: &ValidationError<'_>) -> String {
+    const LONGEST: usize = 200;
+    let mut pointer = error.instance_path().as_str().to_owned();
+    let unexpected = match error.kind() {
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => unexpected.first(),
+        _ => None,
+    };
+    if let Some(member) = unexpected {
+        pointer.push('/');
+        pointer.push_str(&member.replace('~', "~0").replace('/', "~1"));
+    }
+    let place = match pointer.as_str() {
+        "" => "at the top".to_owned(),
+        pointer => format!("at {}", cut(pointer, LONGEST)),
+    };
+    let location = error.absolute_keyword_location().map(|uri| shown_address(uri.as_str()));
+    let location = location.unwrap_or_else(|| format!("#{}", error.schema_path().as_str()));
+    format!(
+        "{place}, the schema {} ({})",
+        cut(&words(error), LONGEST),
+        cut(&location, LONGEST)
+    )
+}
+
+/// What the schema says there.
+fn words(error: &ValidationError<'_>) -> String {
+    use ValidationErrorKind as K;
+    let keyword = error.kind().keyword();
+    let value = match error.kind() {
+        K::Required { property } => return format!("requires {property}"),
+        K::FalseSchema => return "allows nothing".to_owned(),
+        K::BacktrackLimitExceeded { .. } | K::RegexEngineFailure { .. } => {
+            return format!("has a {keyword:?} that takes too many steps");
+        }
+        K::AdditionalItems { limit } => json!(limit),
+        K::MaxItems { limit }
+        | K::MinItems { limit }
+        | K::MaxLength { limit }
+        | K::MinLength { limit }
+        | K::MaxProperties { limit }
+        | K::MinProperties { limit } => json!(limit),
+        K::Maximum { limit } | K::Minimum { limit } | K::ExclusiveMaximum { limit } | K::ExclusiveMinimum { limit } => {
+            limit.clone()
+        }
+        K::MultipleOf { multiple_of } => json!(multiple_of),
+        K::Constant { expected_value } => (**expected_value).clone(),
+        K::Enum { options } => (**options).clone(),
+        K::Format { format } => json!(format),
+        K::Pattern { pattern } => json!(pattern),
+        K::ContentEncoding { content_encoding } => json!(content_encoding),
+        K::ContentMediaType { content_media_type } => json!(content_media_type),
+        K::Type {
+            kind: TypeKind::Single(kind),
+        } => json!(kind.to_string()),
+        K::Type {
+            kind: TypeKind::Multiple(kinds),
+        } => {
+            json!(kinds.iter().map(|kind| kind.to_string()).collect::<Vec<_>>())
+        }
+        _ => return format!("has {keyword:?}"),
+    };
+    format!("has {keyword:?}: {value}")
+}

@@ -1,0 +1,513 @@
+//! `walferry.schemas.dir`: payloads of an outbox against JSON Schemas, with a folder in memory.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use walferry_config::{Lookup, Options, connector::TransformPlugin};
+use walferry_diagnosis::Kind;
+use walferry_record::{Field, Record, Schema, Struct, Typed, Value};
+use walferry_transform::{Chain, Mismatched, Outcome};
+
+/// Files of the folder `/schemas`.
+#[derive(Clone, Default)]
+struct Folder(BTreeMap<String, String>);
+
+impl Folder {
+    fn of(files: &[(&str, &str)]) -> Self {
+        let files = files
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        Self(files.collect())
+    }
+}
+
+impl Lookup for Folder {
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn file(&self, path: &Path) -> io::Result<String> {
+        let name = path.strip_prefix("/schemas").expect("only the folder is read");
+        let text = self
+            .0
+            .get(name.to_str().unwrap())
+            .expect("only files that were listed are read");
+        match text.as_str() {
+            "unreadable" => Err(io::ErrorKind::PermissionDenied.into()),
+            text => Ok(text.to_owned()),
+        }
+    }
+
+    fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
+        match path == Path::new("/schemas") {
+            true => Ok(self.0.keys().cloned().collect()),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+fn build(folder: &Folder, options: &[(&str, &str)]) -> (Option<Chain>, Vec<String>) {
+    let dir = [("walferry.schemas.dir", "/schemas")];
+    let given = dir.iter().chain(options);
+    let owned = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let plugin = TransformPlugin {
+        name: "outbox".into(),
+        class: "EventRouter".into(),
+        options: Options::new("transforms.outbox.", owned.collect()),
+        predicate: None,
+        negate: false,
+    };
+    let (chain, findings) = Chain::with_files(&[plugin], &[], folder);
+    (chain, findings.iter().map(ToString::to_string).collect())
+}
+
+#[track_caller]
+fn chain(files: &[(&str, &str)], options: &[(&str, &str)]) -> Chain {
+    let (chain, findings) = build(&Folder::of(files), options);
+    chain.unwrap_or_else(|| panic!("{findings:?}"))
+}
+
+/// Why a folder is refused.
+#[track_caller]
+fn refused(files: &[(&str, &str)], options: &[(&str, &str)]) -> Vec<String> {
+    let (chain, findings) = build(&Folder::of(files), options);
+    assert!(chain.is_none(), "{findings:?}");
+    findings
+}
+
+/// A row of an outbox that is inserted.
+fn event(event_type: Option<&'static str>, payload: Option<&'static str>) -> Record<'static> {
+    let text = |name: &str| Field::new(name, Schema::string().optional().build());
+    let columns = ["id", "type", "aggregatetype", "aggregateid", "payload"];
+    let row = Schema::structure(columns.map(text).to_vec())
+        .named("s.public.outbox.Value")
+        .optional()
+        .build();
+    let envelope = Schema::structure(vec![Field::new("after", row.clone()), text("op")]);
+    let envelope = envelope.named("s.public.outbox.Envelope").build();
+    let or_null = |value: Option<&'static str>| value.map_or(Value::Null, Value::str);
+    let values = vec![
+        Value::str("e-1"),
+        or_null(event_type),
+        Value::str("order"),
+        Value::str("42"),
+        or_null(payload),
+    ];
+    let after = Value::Struct(Struct::new(row, values));
+    Record {
+        topic: "s.public.outbox".into(),
+        partition: None,
+        timestamp_ms: None,
+        key: Typed::NULL,
+        value: Typed::new(
+            envelope.clone(),
+            Value::Struct(Struct::new(envelope, vec![after, Value::str("c")])),
+        ),
+        headers: vec![],
+    }
+}
+
+/// Why an event stops the connector, in one line.
+#[track_caller]
+fn stopped(chain: &mut Chain, event_type: &'static str, payload: &'static str) -> String {
+    match chain.apply(event(Some(event_type), Some(payload))) {
+        Err(error) => {
+            assert_eq!(error.error.kind(), Kind::EventMismatch);
+            error.error.to_string()
+        }
+        Ok(outcome) => panic!("{outcome:?}"),
+    }
+}
+
+#[track_caller]
+fn passes(chain: &mut Chain, event_type: &'static str, payload: &'static str) {
+    let outcome = chain.apply(event(Some(event_type), Some(payload)));
+    assert!(matches!(outcome, Ok(Outcome::Record(_))), "{outcome:?}");
+}
+
+const ORDER: &str = r#"{
+    "type": "object",
+    "required": ["order", "customer"],
+    "properties": {
+        "order": {"type": "integer", "minimum": 1},
+        "customer": {"$ref": "defs/customer.json"},
+        "lines": {"type": "array", "items": {"$ref": "defs/customer.json#/$defs/line"}}
+    },
+    "additionalProperties": false
+}"#;
+
+const CUSTOMER: &str = r#"{
+    "type": "object",
+    "properties": {"name": {"type": "string", "pattern": "^[A-Z]"}, "tier": {"enum": ["gold", "silver"]}},
+    "$defs": {"line": {"type": "object", "properties": {"qty": {"type": ["integer", "null"]}}, "required": ["qty"]}}
+}"#;
+
+#[test]
+fn an_error_names_the_event_the_place_and_the_schemas_words_but_no_value() {
+    let mut chain = chain(&[("OrderPlaced.json", ORDER), ("defs/customer.json", CUSTOMER)], &[]);
+    passes(
+        &mut chain,
+        "OrderPlaced",
+        r#"{"order": 1, "customer": {"name": "Ada"}, "lines": [{"qty": null}]}"#,
+    );
+    let cases = [
+        (
+            r#"{"order": 0, "customer": {}}"#,
+            r#"at /order, the schema has "minimum": 1 (OrderPlaced.json#/properties/order/minimum)"#,
+        ),
+        (
+            r#"{"order": 1}"#,
+            r#"at the top, the schema requires "customer" (OrderPlaced.json#/required)"#,
+        ),
+        (
+            r#"{"order": 1, "customer": {"name": "secret-1"}}"#,
+            r#"at /customer/name, the schema has "pattern": "^[A-Z]" (defs/customer.json#/properties/name/pattern)"#,
+        ),
+        (
+            r#"{"order": 1, "customer": {"tier": "secret-2"}}"#,
+            r#"at /customer/tier, the schema has "enum": ["gold","silver"] (defs/customer.json#/properties/tier/enum)"#,
+        ),
+        (
+            r#"{"order": 1, "customer": {}, "lines": [{"qty": 1}, {"qty": "secret-3"}]}"#,
+            r#"at /lines/1/qty, the schema has "type": ["null","integer"] (defs/customer.json#/$defs/line/properties/qty/type)"#,
+        ),
+        (
+            r#"{"order": 1, "customer": {}, "a/b": "secret-4"}"#,
+            r#"at /a~1b, the schema has "additionalProperties" (OrderPlaced.json#/additionalProperties)"#,
+        ),
+        (
+            r#""secret-5""#,
+            r#"at the top, the schema has "type": "object" (OrderPlaced.json#/type)"#,
+        ),
+        (
+            r#"{"order": 0, "customer": {"name": "x", "tier": "y"}, "lines": [{}]}"#,
+            concat!(
+                r#"at /order, the schema has "minimum": 1 (OrderPlaced.json#/properties/order/minimum); "#,
+                r#"at /customer/name, the schema has "pattern": "^[A-Z]" (defs/customer.json#/properties/name/pattern); "#,
+                r#"at /customer/tier, the schema has "enum": ["gold","silver"] (defs/customer.json#/properties/tier/enum); and more"#
+            ),
+        ),
+    ];
+    for (payload, expected) in cases {
+        let text = stopped(&mut chain, "OrderPlaced", payload);
+        let expected = format!(r#"the event "e-1" of type "OrderPlaced" does not match OrderPlaced.json: {expected}"#);
+        assert_eq!(text, expected, "{payload}");
+        assert!(!text.contains("secret"), "{text}");
+    }
+}
+
+#[test]
+fn a_payload_that_is_no_json_does_not_match() {
+    let mut chain = chain(&[("a.json", "true")], &[]);
+    passes(&mut chain, "a", r#"{"any": ["thing", 1e300]}"#);
+    let deep = Box::leak(format!("{}{}", "[".repeat(500), "]".repeat(500)).into_boxed_str());
+    let cases = [
+        (
+            "secret",
+            "the payload is not JSON that can be read, at line 1, column 1",
+        ),
+        ("{\"a\": 1", "the payload ends too early, at line 1, column 7"),
+        ("", "the payload ends too early, at line 1, column 0"),
+        (deep, "the payload is not JSON that can be read, at line 1, column 128"),
+    ];
+    for (payload, expected) in cases {
+        let text = stopped(&mut chain, "a", payload);
+        assert!(text.ends_with(expected), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+    }
+}
+
+#[test]
+fn the_schema_of_a_type_is_its_entry_its_file_or_the_first_expression() {
+    let named = |name: &str| format!("{{\"const\": \"{name}\"}}");
+    let texts = ["entry", "file", "first", "second", "urn"].map(named);
+    let files = [
+        ("a.json", &*texts[0]),
+        ("Order.json", &*texts[1]),
+        ("Placed.json", &*texts[1]),
+        ("sub/first.json", &*texts[2]),
+        ("sub/second.json", &*texts[3]),
+        ("urn%3Amessage%3a%F0%9F%98%80%2F%25.json", &*texts[4]),
+        ("README.md", "not JSON"),
+    ];
+    let map = "Order:a.json,Order.*:sub/first.json,.*(Placed|Paid):sub/second.json";
+    let mut chain = chain(
+        &files,
+        &[("walferry.schemas", map), ("walferry.schemas.missing", "fail")],
+    );
+    for (event_type, payload) in [
+        ("Order", "\"entry\""),
+        ("Placed", "\"file\""),
+        ("OrderPlaced", "\"first\""),
+        ("OrderPaid", "\"first\""),
+        ("BillPaid", "\"second\""),
+        ("urn:message:😀/%", "\"urn\""),
+    ] {
+        // The second time it is remembered.
+        for _ in 0..2 {
+            passes(&mut chain, event_type, payload);
+            assert!(
+                stopped(&mut chain, event_type, "1").contains("\"const\""),
+                "{event_type}"
+            );
+        }
+    }
+    let text = stopped(&mut chain, "Other", "{}");
+    assert_eq!(
+        text,
+        "the event \"e-1\" of type \"Other\" has no schema in walferry.schemas.dir"
+    );
+    let error = chain.apply(event(None, Some("{}"))).unwrap_err();
+    assert_eq!(
+        error.error.to_string(),
+        "the event \"e-1\", whose type is NULL, has no schema in walferry.schemas.dir"
+    );
+    let listed: Vec<String> = chain.event_schemas()[0]
+        .1
+        .iter()
+        .map(|(event_type, _)| event_type.clone())
+        .collect();
+    let expected = ["Placed", "a", "urn:message:😀/%", "Order", "Order.*", ".*(Placed|Paid)"];
+    assert_eq!(listed, expected);
+}
+
+#[test]
+fn the_drafts_differ_as_their_texts_say() {
+    let draft = |uri: &str, rest: &str| format!("{{\"$schema\": \"{uri}\", {rest}}}");
+    let files = [
+        (
+            "d7.json",
+            draft(
+                "http://json-schema.org/draft-07/schema#",
+                r#""items": [{"type": "string"}], "format": "date""#,
+            ),
+        ),
+        (
+            "d2019.json",
+            draft(
+                "https://json-schema.org/draft/2019-09/schema",
+                r#""dependentRequired": {"a": ["b"]}, "format": "date""#,
+            ),
+        ),
+        (
+            "d2020.json",
+            draft(
+                "https://json-schema.org/draft/2020-12/schema",
+                r#""prefixItems": [{"type": "string"}]"#,
+            ),
+        ),
+        (
+            "none.json",
+            r#"{"prefixItems": [{"type": "string"}], "items": false}"#.to_owned(),
+        ),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let mut chain = chain(&files, &[]);
+    passes(&mut chain, "d7", "[\"a\", 1]");
+    assert!(stopped(&mut chain, "d7", "[1]").contains("\"type\": \"string\""));
+    assert!(stopped(&mut chain, "d7", "\"2026-13-01\"").contains("\"format\": \"date\""));
+    passes(&mut chain, "d2019", "\"2026-13-01\"");
+    assert!(stopped(&mut chain, "d2019", r#"{"a": 1}"#).contains("requires \"b\""));
+    assert!(stopped(&mut chain, "d2020", "[1]").contains("\"type\": \"string\""));
+    assert!(stopped(&mut chain, "none", "[\"a\", 1]").contains("at /1, the schema allows nothing"));
+}
+
+#[test]
+fn references_lead_to_files_by_their_path_and_by_their_id() {
+    let files = [
+        (
+            "a.json",
+            r#"{"$id": "https://acme.example/a.json", "$ref": "money.json#/$defs/amount"}"#,
+        ),
+        (
+            "by id.json",
+            r#"{"$ref": "https://acme.example/money.json#/$defs/amount"}"#,
+        ),
+        (
+            "by path.json",
+            r#"{"properties": {"x": {"$ref": "deep/er/m%20m.json#/$defs/amount"}}}"#,
+        ),
+        (
+            "deep/er/m m.json",
+            r#"{"$id": "https://acme.example/money.json", "$defs": {"amount": {"type": "integer"}}}"#,
+        ),
+        (
+            "tree.json",
+            r##"{"type": "object", "additionalProperties": {"$ref": "#"}}"##,
+        ),
+    ];
+    let mut chain = chain(&files, &[]);
+    for event_type in ["a", "by id"] {
+        passes(&mut chain, event_type, "1");
+        assert!(stopped(&mut chain, event_type, "\"1\"").contains("\"integer\""));
+    }
+    passes(&mut chain, "by path", r#"{"x": 1}"#);
+    assert!(stopped(&mut chain, "by path", r#"{"x": "1"}"#).contains("at /x, "));
+    passes(&mut chain, "tree", r#"{"a": {"b": {}}}"#);
+    assert!(stopped(&mut chain, "tree", r#"{"a": {"b": 1}}"#).contains("at /a/b, "));
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_at_the_start_with_its_file() {
+    let cases: &[(&[(&str, &str)], &str, &str)] = &[
+        (&[], "dir names a folder without a schema", "put a file TYPE.json"),
+        (
+            &[("sub/a.json", "{}")],
+            "dir names a folder without a schema",
+            "put a file TYPE.json",
+        ),
+        (
+            &[("a.json", "{")],
+            "dir has the file a.json, which is not JSON: EOF",
+            "correct the file",
+        ),
+        (
+            &[("a.json", "unreadable")],
+            "dir has the file a.json, which cannot be read: permission denied",
+            "let the user",
+        ),
+        (
+            &[("a.json", "1")],
+            "dir has the file a.json, which is not a valid schema",
+            "correct the file",
+        ),
+        (
+            &[("a.json", r#"{"properties": {"b": {"type": "strin"}}}"#)],
+            "dir has the file a.json, which is not a valid schema at /properties/b/type: \"strin\"",
+            "correct the file",
+        ),
+        (
+            &[("a.json", r#"{"pattern": "("}"#)],
+            "dir has the file a.json, which is not a valid schema at /pattern",
+            "correct",
+        ),
+        (
+            &[("a.json", r#"{"$schema": "http://json-schema.org/draft-04/schema#"}"#)],
+            "dir has the file a.json, whose $schema is \"http://json-schema.org/draft-04/schema#\": Walferry does not know this draft",
+            "https://json-schema.org/draft/2020-12/schema",
+        ),
+        (
+            &[("a.json", r#"{"$ref": "https://example.com/b.json"}"#)],
+            "dir has the file a.json, which refers to https://example.com/b.json, and no file in the folder has this path or this $id",
+            "Walferry reads no schemas from the network",
+        ),
+        (
+            &[("a.json", r#"{"items": {"$ref": "sub/b.json"}}"#)],
+            "dir has the file a.json, which refers to sub/b.json, and no file",
+            "put the file into the folder",
+        ),
+        (
+            &[("a.json", r#"{"$ref": "../../etc/passwd"}"#)],
+            "dir has the file a.json, which refers to etc/passwd, and no file",
+            "",
+        ),
+        (
+            &[("a.json", r##"{"$ref": "#/$defs/b"}"##)],
+            "dir has the file a.json, which is not a valid schema",
+            "correct",
+        ),
+        (
+            &[("a%2.json", "{}")],
+            "dir has the file a%2.json, whose name is no event type",
+            "write a percent sign in a type as %25",
+        ),
+        (
+            &[("a.json", "{}"), ("%61.json", "{}")],
+            "dir has two files for the event type \"a\": %61.json and a.json",
+            "remove one of the two files",
+        ),
+        (
+            &[("a.json", r#"{"$id": "urn:x"}"#), ("b.json", r#"{"$id": "urn:x"}"#)],
+            "dir has two files with the $id urn:x, one of them b.json",
+            "give each file its own $id",
+        ),
+    ];
+    for (files, text, hint) in cases {
+        let findings = refused(files, &[]);
+        let expected = format!("transforms.outbox.walferry.schemas.{text}");
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(
+            findings[0].starts_with(&expected) && findings[0].contains(hint),
+            "{expected}\n{findings:?}"
+        );
+    }
+    let file = [("a.json", "{}")];
+    for (map, text) in [
+        ("b", "contains \"b\", which names no file"),
+        (
+            "b:c.json",
+            "contains \"b:c.json\", which is not type:file with a file in the folder",
+        ),
+        ("(:a.json", "contains \"(\", which is not a regular expression"),
+        ("b:a.json,b:a.json", "contains the type \"b\" twice"),
+    ] {
+        let findings = refused(&file, &[("walferry.schemas", map)]);
+        let expected = format!("transforms.outbox.walferry.schemas {text}");
+        assert!(
+            findings.len() == 1 && findings[0].starts_with(&expected),
+            "{expected}\n{findings:?}"
+        );
+    }
+    let missing = refused(&file, &[("walferry.schemas.dir", "/nowhere")]);
+    assert!(missing[0].contains("names a folder that cannot be read"), "{missing:?}");
+    let unused = build(&Folder::of(&file), &[("walferry.schemas.dir", "/schemas")]).1;
+    assert!(unused.is_empty(), "{unused:?}");
+}
+
+#[test]
+fn events_are_set_aside_or_sent_and_counted_by_type_with_a_limit() {
+    let files = [("a.json", r#"{"type": "object"}"#)];
+    let set_aside = [("walferry.schemas.mismatch", "dead-letter")];
+    let mut aside = chain(&files, &set_aside);
+    let Ok(Outcome::SetAside(letter)) = aside.apply(event(Some("a"), Some("1"))) else {
+        panic!("it is set aside");
+    };
+    assert_eq!(letter.record.value.value.as_str(), Some("1"), "the payload is complete");
+    assert_eq!(letter.record.key.value.as_str(), Some("42"));
+    assert_eq!(letter.kind, Kind::EventMismatch);
+    let counted = aside.take_mismatched();
+    assert_eq!((counted.len(), counted[0].events, counted[0].is_sent), (1, 1, false));
+    assert_eq!(aside.take_mismatched(), []);
+
+    let mut warned = chain(
+        &files,
+        &[
+            ("walferry.schemas.mismatch", "warn"),
+            ("walferry.schemas.missing", "warn"),
+        ],
+    );
+    passes(&mut warned, "a", "1");
+    passes(&mut warned, "a", "2");
+    assert!(matches!(warned.apply(event(None, Some("{}"))), Ok(Outcome::Record(_))));
+    for number in 0..300 {
+        passes(&mut warned, Box::leak(format!("t{number}").into_boxed_str()), "{}");
+    }
+    let counted = warned.take_mismatched();
+    let of = |event_type: &str| {
+        counted
+            .iter()
+            .find(|counted| counted.event_type == event_type)
+            .map(|counted| counted.events)
+    };
+    assert_eq!((of("a"), of(Mismatched::NULL), of("t0")), (Some(2), Some(1), Some(1)));
+    assert_eq!((counted.len(), of(Mismatched::OTHER)), (101, Some(202)));
+    assert!(counted.iter().all(|counted| counted.is_sent));
+}
+
+#[test]
+fn tombstones_are_not_checked_and_payloads_are_checked_before_they_are_expanded() {
+    let files = [("a.json", r#"{"type": "object", "required": ["x"]}"#)];
+    let mut plain = chain(&files, &[]);
+    assert!(matches!(plain.apply(event(Some("a"), None)), Ok(Outcome::Record(_))));
+    assert!(plain.apply(event(Some("a"), Some("  "))).is_err());
+    let mut blank = chain(&files, &[("route.tombstone.on.empty.payload", "true")]);
+    assert!(matches!(
+        blank.apply(event(Some("a"), Some("  "))),
+        Ok(Outcome::Record(_))
+    ));
+    let mut expanded = chain(&files, &[("table.expand.json.payload", "true")]);
+    // Expansion leaves a null out.
+    passes(&mut expanded, "a", r#"{"x": null, "y": 1}"#);
+    assert!(stopped(&mut expanded, "a", r#"{"y": 1}"#).contains("requires \"x\""));
+}
