@@ -350,7 +350,9 @@ fn references_lead_to_files_by_their_path_and_by_their_id() {
 
 #[test]
 fn what_cannot_be_used_is_refused_at_the_start_with_its_file() {
-    let cases: &[(&[(&str, &str)], &str, &str)] = &[
+    /// The files of the folder by name, and parts of the problem and of its hint.
+    type Refused<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
+    let cases: &[Refused<'_>] = &[
         (&[], "dir names a folder without a schema", "put a file TYPE.json"),
         (
             &[("sub/a.json", "{}")],
