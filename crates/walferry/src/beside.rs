@@ -538,10 +538,11 @@ fn may_remove_rows(loaded: &Loaded) -> bool {
         return false;
     }
     let errors = &loaded.connector.errors;
-    if errors.tolerance == Tolerance::All && errors.dead_letter_topic.is_none() {
+    if errors.tolerance == Tolerance::All {
         warn!(
-            hint = "name a topic in errors.deadletterqueue.topic.name, or remove walferry.retention.ms",
-            "delivered rows are not removed: errors.tolerance=all drops records, and the row would be the last copy"
+            hint = "remove errors.tolerance=all, or remove walferry.retention.ms",
+            "delivered rows are not removed: with errors.tolerance=all, a record that fails is dropped or becomes a dead letter without its \
+             value, and the row would be the last copy"
         );
         return false;
     }

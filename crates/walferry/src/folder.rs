@@ -8,6 +8,9 @@ const DEEPEST: usize = 4;
 /// A folder with more entries is not the one that was meant.
 const MOST: usize = 10_000;
 
+/// A larger file is not the one that was meant.
+const LARGEST: u64 = 16 << 20;
+
 /// The files below a folder, as paths relative to it. Links are followed, as Kubernetes mounts them; hidden entries are left out.
 pub(crate) fn files(folder: &Path) -> io::Result<Vec<String>> {
     let (mut found, mut entries) = (Vec::new(), 0);
@@ -33,6 +36,12 @@ pub(crate) fn files(folder: &Path) -> io::Result<Vec<String>> {
                 true if depth < DEEPEST => waiting.push((format!("{relative}/"), depth + 1)),
                 true => {
                     let text = format!("{relative} is deeper than {DEEPEST} folders");
+                    return Err(io::Error::other(text));
+                }
+                // To read a pipe could wait for ever.
+                false if !kind.is_file() => {}
+                false if kind.len() > LARGEST && name.ends_with(".json") => {
+                    let text = format!("{relative} is larger than {} MiB", LARGEST >> 20);
                     return Err(io::Error::other(text));
                 }
                 false => found.push(relative),

@@ -170,6 +170,8 @@ impl Process<'_> {
             signalled().await;
             signal.send_replace(true);
         });
+        // The handlers are installed when the task first runs.
+        tokio::task::yield_now().await;
         let wanted = std::mem::take(&mut self.wanted);
         let hosts: Vec<_> = wanted.iter().map(|wanted| wanted.host.clone()).collect();
         let mut doors = listen::open(wanted, &self.settings).await?;

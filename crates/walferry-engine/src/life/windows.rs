@@ -48,6 +48,8 @@ const LAG_LOOK: Duration = Duration::from_secs(1);
 
 /// How long the stream may take to bring the row that closes a window, before its position is compared with that of the row.
 const CLOSE_LOOK: Duration = Duration::from_secs(10);
+/// The same after it was lost several times in a row.
+const LONGEST_CLOSE_LOOK: Duration = Duration::from_secs(600);
 
 /// The pipeline's requests, in order.
 struct Asks<'a> {
@@ -55,6 +57,8 @@ struct Asks<'a> {
     next: VecDeque<NumberedAsk>,
     /// A signal waits: the present chunk gives way to it if it cannot be read at once.
     gives_way: bool,
+    /// How long a closing row is waited for.
+    patience: Duration,
 }
 
 impl Asks<'_> {
@@ -81,8 +85,15 @@ impl Asks<'_> {
         chunks: &ChunkSender,
     ) -> Option<NumberedAsk> {
         while let Some(chunk) = closed.take() {
-            match timeout(CLOSE_LOOK, self.next()).await {
-                Ok(asked) => return asked,
+            match timeout(self.patience, self.next()).await {
+                Ok(asked) => {
+                    // Only another chunk shows that the row has come.
+                    match &asked {
+                        Some(asked) if asked.ask.chunk().is_none() => *closed = Some(chunk),
+                        _ => self.patience = CLOSE_LOOK,
+                    }
+                    return asked;
+                }
                 Err(_) => match windows.position().await {
                     Ok(None) => {}
                     Ok(Some(position)) => {
@@ -92,6 +103,7 @@ impl Asks<'_> {
                             rows: None,
                         };
                         let _ = chunks.send(Chunk::new(Bytes::new(), vec![answer])).await;
+                        self.patience = (self.patience * 2).min(LONGEST_CLOSE_LOOK);
                     }
                     Err(error) => {
                         debug!(error = %error, "the server's position could not be read");
@@ -239,6 +251,7 @@ pub(super) async fn serve(
         receiver,
         next: VecDeque::new(),
         gives_way: false,
+        patience: CLOSE_LOOK,
     };
     look_at_signal_table(windows, &chunks).await;
     let mut due = None;
@@ -416,6 +429,7 @@ mod tests {
             receiver: &mut receiver,
             next: VecDeque::new(),
             gives_way: false,
+            patience: CLOSE_LOOK,
         };
         sender.send(chunk("a", 2)).unwrap();
         let first = asks.next().await.unwrap();
@@ -464,6 +478,7 @@ mod tests {
             receiver: &mut receiver,
             next: VecDeque::new(),
             gives_way: false,
+            patience: CLOSE_LOOK,
         };
         let mut closed = Some("a".to_owned());
         sender.send(chunk("b", 1)).unwrap();
@@ -472,6 +487,15 @@ mod tests {
         assert!(frames.try_recv().is_err(), "the next chunk has come in time");
 
         let (mut closed, mut server) = (Some("b".to_owned()), At70);
+        // A request that is no chunk does not show that the row has come.
+        sender
+            .send(NumberedAsk {
+                ask: Ask::Tables(Vec::new()),
+                number: 1,
+            })
+            .unwrap();
+        let next = asks.next_after(&mut closed, &mut server, &chunks).await.unwrap();
+        assert_eq!((next.ask.chunk(), closed.as_deref()), (None, Some("b")));
         let (next, told) = tokio::join!(asks.next_after(&mut closed, &mut server, &chunks), async {
             let told = frames.recv().await;
             sender.send(chunk("c", 2)).unwrap();

@@ -81,6 +81,8 @@ pub(crate) struct Signals {
     closing: Option<Signal>,
     /// Whether a slice has left since the last transaction ended.
     has_sent_slice: bool,
+    /// Changes of the stream since the last slice.
+    passed: usize,
     asks: Option<UnboundedSender<NumberedAsk>>,
     /// How many chunks were requested.
     chunks_requested: u64,
@@ -150,6 +152,7 @@ impl Signals {
             slice: SliceSize::default(),
             closing: None,
             has_sent_slice: false,
+            passed: 0,
             asks: None,
             chunks_requested: 0,
             commits_total: commits.len() as u64,
@@ -263,7 +266,10 @@ impl Signals {
             // It has come, and rows of the window are left.
             return Ok(());
         }
-        let read = self.snapshot.tables().next().unwrap_or_default();
+        // Behind the last table there is nothing to read again.
+        let Some(read) = self.snapshot.tables().next() else {
+            return Ok(());
+        };
         let table = self.settings.table.as_deref().unwrap_or_default();
         let failure = Failure::new(
             Disposition::Retry,
@@ -413,6 +419,16 @@ impl Signals {
         Ok(())
     }
 
+    /// The next slice. It grows with the changes of the stream since the last one, so that large transactions slow a snapshot down by no more
+    /// than the snapshot does them.
+    fn slice(&self) -> SliceSize {
+        let factor = (self.passed / SliceSize::default().rows).max(1);
+        SliceSize {
+            rows: self.slice.rows * factor,
+            bytes: self.slice.bytes * factor,
+        }
+    }
+
     /// Sends one slice of the window, and further ones while nothing of the stream waits. With the last one, the window
     /// is closed.
     fn send_slices(
@@ -422,8 +438,11 @@ impl Signals {
         emit: &mut Emit,
         out: &mut Batch,
     ) -> Result<(), Failure> {
-        while self.window.exceeds(self.slice) {
-            let rows = self.window.take_slice(self.slice);
+        // A chunk that was spoiled once leaves at once: each transaction that it waits for could spoil it again, and what has left is
+        // sent again with it.
+        while self.repeats == 0 && self.window.exceeds(self.slice()) {
+            let rows = self.window.take_slice(self.slice());
+            self.passed = 0;
             self.send_rows(rows, here, emit, out)?;
             self.has_sent_slice = true;
             if (here.stream_waits)() {
@@ -502,6 +521,7 @@ impl Signals {
 
     /// A change that is sent replaces its row.
     pub(crate) fn evict(&mut self, plan: &TablePlan, change: &Change<'_>, xid: Option<u32>) {
+        self.passed += 1;
         if self.window.evict(plan, &change.operation) == Evicted::Unknown {
             self.doubt(xid);
         }

@@ -209,7 +209,7 @@ impl Builder<'_> {
     fn add_files(&mut self) {
         let mut named = BTreeMap::<String, &String>::new();
         for file in self.documents.keys().filter(|file| !file.contains('/')) {
-            let Some(event_type) = decoded(file.trim_end_matches(".json")) else {
+            let Some(event_type) = decoded(file.strip_suffix(".json").unwrap_or(file)) else {
                 self.mistakes.push(Mistake::in_folder(
                     format!("has the file {file}, whose name is no event type"),
                     "write a percent sign in a type as %25, and other characters as they are or as % and two digits for each byte of UTF-8",
@@ -294,9 +294,9 @@ fn compiled(file: &str, document: &Value, files: &Files) -> Result<Validator, Mi
             .as_str()
             .is_some_and(|draft| DRAFTS.contains(&draft.trim_end_matches('#')))
     };
-    if let Some(draft) = draft.filter(|draft| !is_known(draft)) {
+    if draft.is_some_and(|draft| !is_known(draft)) {
         return Err(Mistake::in_folder(
-            format!("has the file {file}, whose $schema is {draft}: Walferry does not know this draft"),
+            format!("has the file {file}, whose $schema is not a draft that Walferry knows"),
             format!("write $schema as one of {}", DRAFTS.join(", ")),
         ));
     }
@@ -318,7 +318,11 @@ fn compiled(file: &str, document: &Value, files: &Files) -> Result<Validator, Mi
                 pointer => format!(" at {pointer}"),
             };
             Mistake::in_folder(
-                format!("has the file {file}, which is not a valid schema{at}: {}", cut(&error.to_string(), 300)),
+                // Without what the file has there: whoever may set the folder need not be allowed to read it.
+                format!(
+                    "has the file {file}, which is not a valid schema{at}: it breaks the rule {:?} of JSON Schema",
+                    error.kind().keyword()
+                ),
                 "correct the file, or move it out of the folder",
             )
         })
