@@ -13,4 +13,9 @@ impl Said {
             warn();
         }
     }
+
+    /// It is no longer so: if it comes to be again, it is said again.
+    pub(crate) fn is_over(&mut self, what: &str) {
+        self.0.remove(what);
+    }
 }

@@ -204,6 +204,9 @@ impl Floors {
             });
             return Ok(None);
         };
+        for what in [facts.oid.to_string().as_str(), "is not published", "has no time"] {
+            self.said.is_over(&format!("{} {what}", facts.shown));
+        }
         let name = qualified(&table.schema, &table.name);
         let (from, parts) = match facts.is_partitioned {
             true => (name, parts(sql, facts.oid).await?),

@@ -169,6 +169,9 @@ fn mismatch(text: String) -> Error {
     }
 }
 
+/// Of a payload with more bytes, only the first mistake is told.
+const LARGE: usize = 64 * 1024;
+
 /// What is wrong with a payload, without any of its values. `None` if it matches.
 fn violation(schema: &EventSchema, payload: &str) -> Option<String> {
     let file = &schema.file;
@@ -187,6 +190,11 @@ fn violation(schema: &EventSchema, payload: &str) -> Option<String> {
     };
     if schema.validator.is_valid(&instance) {
         return None;
+    }
+    if payload.len() > LARGE {
+        // To list them all would take as much memory as there are mistakes.
+        let first = schema.validator.validate(&instance).err()?;
+        return Some(format!("does not match {file}: {}", told(&first)));
     }
     let mut errors = schema.validator.iter_errors(&instance);
     let told: Vec<String> = errors.by_ref().take(TOLD).map(|error| told(&error)).collect();
