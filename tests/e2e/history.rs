@@ -78,8 +78,9 @@ impl<'w> Scene<'w> {
         }
     }
 
-    fn wait_for_new(&self, rows: i64) {
+    fn wait_for_new(&mut self, rows: i64) {
         wait_for("all rows of the new server", || {
+            assert!(self.walferry.runs(), "walferry ended:\n{}", self.walferry.output());
             (self.numbers("new").len() == rows as usize).then_some(())
         });
     }

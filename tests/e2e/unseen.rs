@@ -9,6 +9,11 @@ use crate::{signals, world};
 const NAME: &str = "unseen";
 const TOPIC: &str = "unseen.public.items";
 
+/// What the log says.
+const CONNECTED: &str = "streaming slot.name";
+const FOUND: &str = "before a transaction that the stream contains was visible";
+const COMPLETED: &str = "the incremental snapshot is complete";
+
 /// As if a standby were needed that is gone.
 fn have_commits_wait(sql: &Sql, waits: bool) {
     sql.run(match waits {
@@ -60,6 +65,11 @@ fn no_row_is_sent_as_it_was_before_a_change_that_was_sent() {
     let begins_anew: [&dyn Fn(&Walferry); 2] = [
         &|walferry| {
             walferry.ask("PUT", &format!("/connectors/{NAME}/pause"));
+            // A connector that is resumed before it has paused goes on as it was.
+            wait_for("it to be paused", || {
+                let status = walferry.get(&format!("/connectors/{NAME}/status"))?;
+                (status.json()["connector"]["state"] == "PAUSED").then_some(())
+            });
             walferry.ask("PUT", &format!("/connectors/{NAME}/resume"));
         },
         &|_| sql.run("select pg_terminate_backend(active_pid) from pg_replication_slots where active"),
@@ -70,11 +80,13 @@ fn no_row_is_sent_as_it_was_before_a_change_that_was_sent() {
         let update = format!("update items set v = 'new{round}' where id = 1");
         let commits = thread::spawn(move || other.run(&update));
         world.kafka.wait_for_records(TOPIC, round * 3 + 1);
-        let connected = walferry.output().matches("streaming slot.name").count();
+        let count = |walferry: &Walferry, text| walferry.output().matches(text).count();
+        let connected = count(&walferry, CONNECTED);
         begin_anew(&walferry);
         wait_for("the next connection", || {
-            (walferry.output().matches("streaming slot.name").count() > connected).then_some(())
+            (count(&walferry, CONNECTED) > connected).then_some(())
         });
+        let (found, completed) = (count(&walferry, FOUND), count(&walferry, COMPLETED));
         let given = walferry.command_at([
             "snapshot",
             NAME,
@@ -84,14 +96,11 @@ fn no_row_is_sent_as_it_was_before_a_change_that_was_sent() {
             &walferry.admin(),
         ]);
         assert!(given.status.success(), "{given:?}");
-        signals::wait_for_log(
-            &mut walferry,
-            "before a transaction that the stream contains was visible",
-            round + 1,
-        );
+        signals::wait_for_log(&mut walferry, FOUND, found + 1);
+        assert_eq!(count(&walferry, COMPLETED), completed, "{}", walferry.output());
         drop(waiting);
         commits.join().expect("it commits");
-        signals::wait_for_log(&mut walferry, "the incremental snapshot is complete", round + 1);
+        signals::wait_for_log(&mut walferry, COMPLETED, completed + 1);
         let rows = signals::rebuilt(&world.kafka.wait_for_records(TOPIC, round * 3 + 3));
         assert_eq!(rows["{\"id\":1}"], format!("new{round}"), "{}", walferry.output());
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::sync::watch;
 use tracing::{debug, info};
 use walferry_config::Connector;
 use walferry_config::connector::{Filter, ReplicaIdentityRule, SlotSection};
@@ -72,6 +73,8 @@ pub struct Stream {
     patience: Patience,
     /// Where to report what it waits for.
     status: Arc<Status>,
+    /// The position at which a window closes.
+    sought: watch::Receiver<Lsn>,
     ready: Ready,
 }
 
@@ -141,6 +144,16 @@ impl Link {
             wal_sender_timeout,
         })
     }
+
+    /// Takes notice of a promotion.
+    async fn identify_again(&mut self) -> Result<(), Error> {
+        let identity = replication::identify_system(&mut self.wire).await?;
+        if identity.timeline != self.identity.timeline {
+            self.lineage = replication::lineage(&mut self.wire, identity.timeline).await?;
+        }
+        self.identity = identity;
+        Ok(())
+    }
 }
 
 impl Postgres {
@@ -148,6 +161,7 @@ impl Postgres {
     pub fn new(connector: &Connector, status: Arc<Status>) -> Self {
         let endpoint = Endpoint::new(connector.postgres.clone());
         let (ready, streams) = (Ready::default(), connector.snapshot.streams());
+        let (seek, sought) = watch::channel(Lsn::INVALID);
         let control = Control {
             sql: CatalogLookup::new(endpoint.clone()),
             endpoint: endpoint.clone(),
@@ -170,6 +184,7 @@ impl Postgres {
             status_interval: connector.streaming.status_interval,
             patience: Patience::default(),
             status,
+            sought,
             ready: ready.clone(),
         };
         let rows = Rows {
@@ -185,7 +200,7 @@ impl Postgres {
         };
         let filters = connector.filters.clone();
         let captured: TableFilter = Arc::new(move |schema, table| filters.captures_table(schema, table));
-        let windows = Windows::new(connector, control.endpoint.clone(), captured);
+        let windows = Windows::new(connector, control.endpoint.clone(), captured, seek);
         Self {
             control,
             stream,
@@ -233,7 +248,12 @@ impl Control {
         if !problems.is_empty() {
             return Err(Error::Problems(problems));
         }
-        let link = link?;
+        let mut link = link?;
+        if !server.standby {
+            // It may have been promoted between the two answers. A standby's timeline beside a primary's position would show
+            // a server that lacks what was read.
+            link.identify_again().await?;
+        }
         let found = Inspection {
             server_version: server.version,
             system_id: link.identity.system_id,
@@ -445,9 +465,10 @@ impl Stream {
             catalog,
             patience,
             status,
+            sought,
             ..
         } = self;
-        replication::stream(link.wire, plan, from, patience, status, catalog, port).await
+        replication::stream(link.wire, plan, from, (patience, sought), status, catalog, port).await
     }
 }
 

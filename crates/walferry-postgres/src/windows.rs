@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
+use tokio::sync::watch;
 use tokio_postgres::types::Type;
 use tracing::info;
 use walferry_config::connector::{SignalChannel, SignalTable, Watermarking};
@@ -44,6 +45,8 @@ pub struct Windows {
     follows_table: bool,
     /// `read.only`: nothing is written.
     read_only: bool,
+    /// Where the stream learns at which position a window closes.
+    seek: watch::Sender<Lsn>,
     /// When the present window was opened. The closing row contains this too.
     opened: String,
     /// A table, and how many of its rows fit into a chunk if that is fewer than `rows`.
@@ -88,7 +91,12 @@ pub(crate) struct Target {
 
 impl Windows {
     /// Does not connect yet.
-    pub(crate) fn new(connector: &Connector, endpoint: Endpoint, captured: TableFilter) -> Self {
+    pub(crate) fn new(
+        connector: &Connector,
+        endpoint: Endpoint,
+        captured: TableFilter,
+        seek: watch::Sender<Lsn>,
+    ) -> Self {
         let signals = &connector.signals;
         Self {
             endpoint,
@@ -100,6 +108,7 @@ impl Windows {
             captured,
             follows_table: signals.has(SignalChannel::Source),
             read_only: signals.read_only,
+            seek,
             opened: String::new(),
             fitting: None,
             estimated: None,
@@ -172,6 +181,8 @@ impl Windows {
     /// Everything that the chunk shows was committed before this position.
     async fn end(&mut self) -> Result<ChunkRead, Error> {
         let end = wal_position(self.sql().await?).await?;
+        // In an idle database, the server would report it only after the next status update.
+        self.seek.send_replace(end);
         Ok(plain(ChunkAnswer::CloseAt(end.0)))
     }
 

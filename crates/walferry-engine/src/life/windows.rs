@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tracing::{debug, info, warn};
-use walferry_snapshot::incremental::{Ask, ChunkAnswer};
+use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key};
 
 use crate::{
     backoff::Backoff,
@@ -50,6 +50,35 @@ const LAG_LOOK: Duration = Duration::from_secs(1);
 const CLOSE_LOOK: Duration = Duration::from_secs(10);
 /// The same after it was lost several times in a row.
 const LONGEST_CLOSE_LOOK: Duration = Duration::from_secs(600);
+
+/// The pause before a chunk is read for the second time. It doubles each time.
+const AGAIN: Duration = Duration::from_millis(10);
+const LONGEST_AGAIN: Duration = Duration::from_secs(10);
+
+/// How often the present chunk was requested, whatever the reason. Without a pause in between, a transaction that waits
+/// for a standby, or a trigger that drops the opening row, would have it read again and again.
+#[derive(Debug, Default)]
+struct Repeats {
+    /// The table, and the key behind which the chunk begins.
+    chunk: Option<(String, Option<Key>)>,
+    pause: Duration,
+}
+
+impl Repeats {
+    /// How long to wait before this chunk.
+    fn pause(&mut self, ask: &ChunkAsk) -> Duration {
+        if !ask.opens {
+            return Duration::ZERO;
+        }
+        let chunk = Some((ask.table.id.clone(), ask.after.clone()));
+        self.pause = match self.chunk == chunk {
+            true => (self.pause * 2).clamp(AGAIN, LONGEST_AGAIN),
+            false => Duration::ZERO,
+        };
+        self.chunk = chunk;
+        self.pause
+    }
+}
 
 /// The pipeline's requests, in order.
 struct Asks<'a> {
@@ -254,12 +283,13 @@ pub(super) async fn serve(
         patience: CLOSE_LOOK,
     };
     look_at_signal_table(windows, &chunks).await;
-    let mut due = None;
+    let (mut due, mut repeats) = (None, Repeats::default());
     let mut are_standbys_told = limits.lag_bytes.is_none();
     let mut closed = None;
     while let Some(mut asked) = asks.next_after(&mut closed, windows, &chunks).await {
         if let Ask::Chunk(chunk) = &mut asked.ask {
             chunk.bytes = settings.share().chunk;
+            due = due.max(Some(Instant::now() + repeats.pause(chunk)));
             if !are_standbys_told && slots.borrow().as_ref().is_some_and(|slots| slots.standbys_are_hidden) {
                 are_standbys_told = true;
                 warn!(
@@ -371,7 +401,7 @@ async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, stat
 #[cfg(test)]
 mod tests {
     use tokio::sync::mpsc::unbounded_channel;
-    use walferry_snapshot::incremental::{ChunkAsk, Collection};
+    use walferry_snapshot::incremental::Collection;
 
     use super::*;
     use crate::status::Slot;
@@ -418,6 +448,24 @@ mod tests {
             others: Vec::new(),
         }));
         NumberedAsk { ask, number }
+    }
+
+    #[test]
+    fn a_chunk_that_is_read_again_waits_longer_each_time() {
+        let (mut repeats, ms) = (Repeats::default(), Duration::from_millis);
+        let mut pause = |name| match chunk(name, 1).ask {
+            Ask::Chunk(mut ask) => {
+                ask.table.id = name.to_owned();
+                repeats.pause(&ask)
+            }
+            _ => unreachable!("it is a chunk"),
+        };
+        assert_eq!([pause("a"), pause("a"), pause("a")], [ms(0), ms(10), ms(20)]);
+        assert_eq!([pause("b"), pause("b")], [ms(0), ms(10)], "another one begins anew");
+        for _ in 0..20 {
+            let _ = pause("b");
+        }
+        assert_eq!(pause("b"), LONGEST_AGAIN);
     }
 
     /// A chunk waits until Kafka has what was sent before it. A signal does not take its place, but another chunk does.

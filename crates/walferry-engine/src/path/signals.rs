@@ -114,6 +114,8 @@ pub(crate) struct Signals {
     opens_unmarked: bool,
     /// With `read.only`: the position at which the present window ends.
     close_at: Option<Lsn>,
+    /// The stream of this connection has sent everything that was committed before this position.
+    stream_at: Lsn,
     /// The row that closes the present window was committed before this position.
     closed_before: Option<Lsn>,
     /// What went wrong and has not been reported.
@@ -168,6 +170,7 @@ impl Signals {
             estimates: Estimates::default(),
             opens_unmarked: false,
             close_at: None,
+            stream_at: Lsn::INVALID,
             closed_before: None,
             lost: None,
             unreadable,
@@ -228,6 +231,7 @@ impl Signals {
         if is_first {
             self.tell(initial::SnapshotEvent::Stream, here, emit, out)?;
         }
+        self.stream_at = Lsn::INVALID;
         if self.asks.is_none() {
             return Ok(());
         }
@@ -246,6 +250,7 @@ impl Signals {
         emit: &mut Emit,
         out: &mut Batch,
     ) -> Result<(), Failure> {
+        self.stream_at = self.stream_at.max(lsn);
         if self.closed_before.is_some_and(|closed| closed <= lsn) {
             return self.close_is_lost(here, emit, out);
         }
@@ -479,7 +484,14 @@ impl Signals {
         }
         let unknown = |seen: &VisibleTransactions| self.unknown.iter().any(|xid| !seen.shows(*xid));
         let is_old = self.oldest_seen.as_ref().is_some_and(unknown);
-        if !(self.window.is_spoiled() || is_old || self.is_behind()) {
+        let unseen = self.unseen();
+        if let Some(xid) = unseen {
+            info!(
+                xid,
+                "the chunk was read before a transaction that the stream contains was visible; it is read again"
+            );
+        }
+        if !(self.window.is_spoiled() || is_old || unseen.is_some()) {
             return;
         }
         self.snapshot.spoil();
@@ -497,21 +509,14 @@ impl Signals {
         }
     }
 
-    /// Whether the rows were read before the server made a transaction visible that the stream had already sent.
+    /// A transaction that the stream had already sent when the rows were read, but that the server had not made visible.
     /// Changes of such a transaction have replaced no row.
-    fn is_behind(&self) -> bool {
-        let Some(seen) = &self.seen else { return false };
+    fn unseen(&self) -> Option<u32> {
+        let seen = self.seen.as_ref()?;
         let since = usize::try_from(self.commits_total - self.opened_at).unwrap_or(usize::MAX);
         let before = self.commits.len().saturating_sub(since);
         let mut before = self.commits.iter().take(before).chain(&self.opened_in);
-        let unseen = before.find(|xid| !seen.shows(**xid));
-        if let Some(xid) = unseen {
-            info!(
-                xid,
-                "the chunk was read before a transaction that the stream contains was visible; it is read again"
-            );
-        }
-        unseen.is_some()
+        before.find(|xid| !seen.shows(**xid)).copied()
     }
 
     /// Whether changes of this table replace rows of the window.
@@ -563,7 +568,11 @@ impl Signals {
         }
         if let ChunkAnswer::CloseAt(lsn) = answer {
             self.close_at = Some(Lsn(lsn));
-            return Ok(());
+            // An idle stream may have passed it already.
+            return match emit.cursor.open() {
+                Some(_) => Ok(()),
+                None => self.passed(self.stream_at, here, emit, out),
+            };
         }
         if let ChunkAnswer::ClosedBefore(lsn) = answer {
             self.closed_before = Some(Lsn(lsn));
@@ -698,7 +707,7 @@ impl Signals {
                 chunk.left_out.clone_from(left_out);
             }
             chunk.others = self.estimates.unknown(&self.snapshot);
-            if self.is_behind() {
+            if self.unseen().is_some() {
                 self.window.spoil();
             }
             if chunk.opens {

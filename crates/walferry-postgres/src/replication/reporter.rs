@@ -16,8 +16,8 @@ use super::patience::Silence;
 use crate::connect::within;
 use crate::error::Error;
 
-/// Sends status updates on a timer, when the server requests one, and when the confirmable position has moved. Notices
-/// a silent server.
+/// Sends status updates on a timer, when the server requests one, and when the confirmable position has moved. Asks for
+/// a position that somebody waits for. Notices a silent server.
 pub(super) struct StatusReporter<'a, W> {
     writer: W,
     confirmable: &'a mut watch::Receiver<Option<Stored>>,
@@ -27,6 +27,47 @@ pub(super) struct StatusReporter<'a, W> {
     /// The furthest received position.
     pub(super) received: Lsn,
     silence: Silence<'a>,
+    sought: Sought<'a>,
+}
+
+/// The position that somebody waits for. A server whose database is idle reports its position only when it is asked.
+pub(super) struct Sought<'a> {
+    position: &'a mut watch::Receiver<Lsn>,
+    /// The server's last answer.
+    answered: Lsn,
+    /// Pause between two requests. It doubles up to the interval of the status updates.
+    pause: Duration,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl<'a> Sought<'a> {
+    /// The server may need a moment to write its WAL up to the position.
+    const FIRST_PAUSE: Duration = Duration::from_millis(5);
+
+    pub(super) fn new(position: &'a mut watch::Receiver<Lsn>) -> Self {
+        Self {
+            position,
+            answered: Lsn::INVALID,
+            pause: Self::FIRST_PAUSE,
+            timer: Box::pin(sleep(Duration::ZERO)),
+        }
+    }
+
+    fn is_missing(&self) -> bool {
+        *self.position.borrow() > self.answered
+    }
+
+    /// Another position is waited for: the next request is due at once.
+    fn begin(&mut self) {
+        self.pause = Self::FIRST_PAUSE;
+        self.timer.as_mut().reset(Instant::now());
+    }
+
+    /// The server was asked.
+    fn asked(&mut self, longest: Duration) {
+        self.timer.as_mut().reset(Instant::now() + self.pause);
+        self.pause = (self.pause * 2).min(longest);
+    }
 }
 
 /// The result of [`StatusReporter::attend`].
@@ -45,6 +86,7 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
         phase: &'a mut watch::Receiver<Phase>,
         interval: Duration,
         silence: Silence<'a>,
+        sought: Sought<'a>,
     ) -> Self {
         Self {
             writer,
@@ -54,6 +96,7 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
             timer: Box::pin(sleep(interval)),
             received: Lsn::INVALID,
             silence,
+            sought,
         }
     }
 
@@ -61,6 +104,11 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
     pub(super) fn heard(&mut self, position: Lsn) {
         self.received = self.received.max(position);
         self.silence.heard(self.received);
+    }
+
+    /// A keepalive has brought this position, and the stream nothing behind it yet.
+    pub(super) fn answered(&mut self, position: Lsn) {
+        self.sought.answered = self.sought.answered.max(position);
     }
 
     /// What the stream is to do. If nobody can change that any more, it is to close.
@@ -94,6 +142,8 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
                 changed = self.phase.changed() => drop(changed),
                 // An error would mean that the engine is gone, which the phase shows.
                 Ok(()) = self.confirmable.changed() => self.report(false).await?,
+                Ok(()) = self.sought.position.changed() => self.sought.begin(),
+                () = self.sought.timer.as_mut(), if self.sought.is_missing() => self.seek().await?,
                 done = &mut work => return Ok(Attended::Done(done)),
             }
         }
@@ -158,6 +208,14 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
             .map_err(|source| Error::lost(DOING, source))?
             .write(&mut message);
         self.write(&message).await
+    }
+
+    /// Asks for the position that somebody waits for. The next status update stays where it is, so that a silent server is
+    /// noticed as early as otherwise.
+    async fn seek(&mut self) -> Result<(), Error> {
+        self.sought.asked(self.interval);
+        let confirmed = confirmable(&self.confirmable.borrow());
+        self.send(confirmed, true).await
     }
 
     /// Ends the stream.

@@ -13,7 +13,7 @@ use walferry_pgoutput::{Lsn, Relation};
 
 use super::frames::{End, FrameBuffer, Piece};
 use super::patience::{Patience, Silence};
-use super::reporter::{Attended, StatusReporter};
+use super::reporter::{Attended, Sought, StatusReporter};
 use crate::catalog::CatalogLookup;
 use crate::connect::within;
 use crate::error::Error;
@@ -47,12 +47,13 @@ impl StreamPlan {
 /// How long the server may take to end its side of a stream that we end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Reads a stream that was started at `from`, until it fails or is to close.
+/// Reads a stream that was started at `from`, until it fails or is to close. Asks the server for its position until it has
+/// reported the `sought` one.
 pub(crate) async fn stream(
     wire: Wire,
     plan: StreamPlan,
     from: Lsn,
-    patience: &mut Patience,
+    (patience, sought): (&mut Patience, &mut watch::Receiver<Lsn>),
     status: &Status,
     catalog: &mut CatalogLookup,
     port: &mut Port,
@@ -68,9 +69,10 @@ pub(crate) async fn stream(
         ..
     } = port;
     let silence = Silence::new(patience, plan.wal_sender_timeout, status);
+    let (interval, sought) = (plan.status_interval, Sought::new(sought));
     let mut session = Session {
         reader,
-        reporter: StatusReporter::new(writer, confirmable, phase, plan.status_interval, silence),
+        reporter: StatusReporter::new(writer, confirmable, phase, interval, silence, sought),
         buffer: FrameBuffer::new(&rest),
         pace: Pace::default(),
     };
@@ -115,6 +117,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             let mut piece = self.buffer.take()?;
             let reached = until.is_some_and(|until| piece.cut(until));
             self.reporter.heard(piece.server_end);
+            if let Some(Frame::Keepalive { wal_end }) = piece.frames.last() {
+                self.reporter.answered(*wal_end);
+            }
             server_end.send_if_modified(|end| {
                 let further = piece.server_end > *end;
                 *end = piece.server_end.max(*end);
@@ -277,6 +282,8 @@ mod tests {
         server: DuplexStream,
         patience: Patience,
         status: Status,
+        seek: watch::Sender<Lsn>,
+        sought: watch::Receiver<Lsn>,
     }
 
     impl Setup {
@@ -284,6 +291,7 @@ mod tests {
             let (ours, server) = duplex(64 * 1024);
             let (phase, phases) = watch::channel(Phase::Run);
             let (stored, confirmable) = watch::channel(None);
+            let (seek, sought) = watch::channel(Lsn::INVALID);
             Self {
                 confirmable,
                 phases,
@@ -293,6 +301,8 @@ mod tests {
                 server,
                 patience: Patience::default(),
                 status: Status::default(),
+                seek,
+                sought,
             }
         }
 
@@ -301,7 +311,14 @@ mod tests {
             let silence = Silence::new(&mut self.patience, Duration::ZERO, &self.status);
             Session {
                 reader,
-                reporter: StatusReporter::new(writer, &mut self.confirmable, &mut self.phases, interval, silence),
+                reporter: StatusReporter::new(
+                    writer,
+                    &mut self.confirmable,
+                    &mut self.phases,
+                    interval,
+                    silence,
+                    Sought::new(&mut self.sought),
+                ),
                 buffer: FrameBuffer::new(&[]),
                 pace: Pace::default(),
             }
@@ -394,6 +411,39 @@ mod tests {
             (_, status) = script => assert_eq!(status.map(|status| status.written), Some(Lsn(9))),
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "answered on the timer");
+    }
+
+    /// A server whose database is idle is asked for a position that somebody waits for, until it reports that or a later one.
+    #[tokio::test(start_paused = true)]
+    async fn a_sought_position_is_asked_for_at_once_and_until_it_is_reached() {
+        let mut setup = Setup::new();
+        let (sender, _receiver) = chunks(1024);
+        let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
+        let seek = setup.seek.clone();
+        let mut session = setup.session(Duration::from_secs(10));
+        let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
+        let run = session.run(&mut catalog, &sender, &server_end, None);
+        let begun = Instant::now();
+        let script = async {
+            // What was received is not yet what the stream has passed.
+            send(&mut server, &xlog(30)).await;
+            let _ = heard(&mut server).await;
+            seek.send_replace(Lsn(20));
+            for wal_end in [12, 19, 21] {
+                let (_, status) = heard(&mut server).await;
+                assert!(status.expect("a status update").reply_requested);
+                send(&mut server, &keepalive(wal_end, false)).await;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(11), "{:?}", begun.elapsed());
+            // From here on it is asked on the timer only.
+            let before = Instant::now();
+            let _ = heard(&mut server).await;
+            assert!(before.elapsed() > Duration::from_secs(9), "{:?}", before.elapsed());
+        };
+        tokio::select! {
+            ended = run => panic!("{ended:?}"),
+            () = script => {}
+        }
     }
 
     fn keepalive(wal_end: u64, reply_requested: bool) -> ServerMessage<'static> {
