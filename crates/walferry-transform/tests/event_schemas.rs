@@ -6,7 +6,7 @@ use std::path::Path;
 
 use walferry_config::{Lookup, Options, connector::TransformPlugin};
 use walferry_diagnosis::Kind;
-use walferry_record::{Field, Record, Schema, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 use walferry_transform::{Chain, Mismatched, Outcome};
 
 /// Files of the folder `/schemas`.
@@ -78,21 +78,27 @@ fn refused(files: &[(&str, &str)], options: &[(&str, &str)]) -> Vec<String> {
 
 /// A row of an outbox that is inserted.
 fn event(event_type: Option<&'static str>, payload: Option<&'static str>) -> Record<'static> {
+    let payload = payload.map_or(Value::Null, Value::str);
+    event_of(event_type, Schema::string().optional().build(), payload)
+}
+
+/// The same with a payload column of another kind.
+fn event_of(event_type: Option<&'static str>, column: SchemaRef, payload: Value<'static>) -> Record<'static> {
     let text = |name: &str| Field::new(name, Schema::string().optional().build());
-    let columns = ["id", "type", "aggregatetype", "aggregateid", "payload"];
-    let row = Schema::structure(columns.map(text).to_vec())
+    let mut columns = ["id", "type", "aggregatetype", "aggregateid"].map(text).to_vec();
+    columns.push(Field::new("payload", column));
+    let row = Schema::structure(columns)
         .named("s.public.outbox.Value")
         .optional()
         .build();
     let envelope = Schema::structure(vec![Field::new("after", row.clone()), text("op")]);
     let envelope = envelope.named("s.public.outbox.Envelope").build();
-    let or_null = |value: Option<&'static str>| value.map_or(Value::Null, Value::str);
     let values = vec![
         Value::str("e-1"),
-        or_null(event_type),
+        event_type.map_or(Value::Null, Value::str),
         Value::str("order"),
         Value::str("42"),
-        or_null(payload),
+        payload,
     ];
     let after = Value::Struct(Struct::new(row, values));
     Record {
@@ -512,4 +518,23 @@ fn tombstones_are_not_checked_and_payloads_are_checked_before_they_are_expanded(
     // Expansion leaves a null out.
     passes(&mut expanded, "a", r#"{"x": null, "y": 1}"#);
     assert!(stopped(&mut expanded, "a", r#"{"y": 1}"#).contains("requires \"x\""));
+}
+
+#[test]
+fn the_default_that_is_sent_in_place_of_null_is_checked() {
+    let files = [("a.json", r#"{"type": "object", "required": ["x"]}"#)];
+    let column = |default: &'static str| Schema::string().optional().default_value(Value::str(default)).build();
+    let null = |default| event_of(Some("a"), column(default), Value::Null);
+    let mut plain = chain(&files, &[]);
+    let error = plain.apply(null("{}")).unwrap_err();
+    assert!(error.error.to_string().contains("requires \"x\""), "{}", error.error);
+    match plain.apply(null(r#"{"x": 1}"#)) {
+        Ok(Outcome::Record(sent)) => assert_eq!(sent.value.value.as_str(), Some(r#"{"x": 1}"#)),
+        other => panic!("{other:?}"),
+    }
+    let mut blank = chain(&files, &[("route.tombstone.on.empty.payload", "true")]);
+    match blank.apply(null(" ")) {
+        Ok(Outcome::Record(sent)) => assert!(sent.value.value.is_null()),
+        other => panic!("{other:?}"),
+    }
 }

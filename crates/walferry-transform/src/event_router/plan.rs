@@ -266,12 +266,13 @@ impl OutboxPlan {
         row.values()[self.event_type?].as_str()
     }
 
-    /// What is checked against the event's schema; `None` for a payload that is NULL.
+    /// What is checked against the event's schema; `None` for a payload that is NULL. Where the column has a default, that is sent in place of
+    /// NULL, and so it is checked.
     pub(super) fn event<'r, 'a>(&self, row: &'r Struct<'a>) -> Option<Event<'r, 'a>> {
         Some(Event {
             event_type: self.event_type(row),
             id: &row.values()[self.headers[0].1.index],
-            payload: row.values()[self.payload.index].as_str()?,
+            payload: row.get_at(self.payload.index).as_str()?,
         })
     }
 
