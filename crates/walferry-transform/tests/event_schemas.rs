@@ -538,3 +538,97 @@ fn the_default_that_is_sent_in_place_of_null_is_checked() {
         other => panic!("{other:?}"),
     }
 }
+
+/// Takes too many steps on forty times `a`.
+const HANGS: &str = "(?:a|a(?!x))*(?=z)b";
+
+#[test]
+fn events_that_cannot_be_checked_are_mismatches() {
+    let files = [("a.json", r#"{"type": "object"}"#)];
+    let map = format!("{HANGS}:a.json");
+    let long: &'static str = Box::leak("a".repeat(40).into_boxed_str());
+    let bytes = || {
+        let payload = Value::Bytes(b"{}".as_slice().into());
+        event_of(Some("a"), Schema::bytes().optional().build(), payload)
+    };
+    let cases: [(&dyn Fn() -> Record<'static>, &str, &str); 2] = [
+        (
+            &|| event(Some(long), Some("{}")),
+            "cannot be checked: `transforms.outbox.walferry.schemas`: the regular expression",
+            "rewrite the expression",
+        ),
+        (
+            &bytes,
+            "the event \"e-1\" of type \"a\" cannot be checked: column payload has the payload and is of type bytes",
+            "jsonb, json or text",
+        ),
+    ];
+    for (event, text, hint) in cases {
+        let with = |policy| {
+            chain(
+                &files,
+                &[
+                    ("walferry.schemas", map.as_str()),
+                    ("walferry.schemas.mismatch", policy),
+                ],
+            )
+        };
+        let error = with("fail").apply(event()).unwrap_err().error;
+        assert!(error.to_string().contains(text), "{error}");
+        assert!(
+            error.hint().is_some_and(|told| told.contains(hint)),
+            "{:?}",
+            error.hint()
+        );
+        assert_eq!(error.kind(), Kind::EventMismatch);
+        match with("dead-letter").apply(event()) {
+            Ok(Outcome::SetAside(letter)) => {
+                assert_eq!(letter.record.key.value.as_str(), Some("42"));
+                assert!(!letter.record.value.value.is_null(), "the payload is complete");
+                assert!(letter.why.contains(text), "{}", letter.why);
+            }
+            other => panic!("{other:?}"),
+        }
+        let mut warned = with("warn");
+        for _ in 0..2 {
+            assert!(matches!(warned.apply(event()), Ok(Outcome::Record(_))));
+        }
+        assert_eq!(warned.take_mismatched()[0].events, 2);
+    }
+}
+
+#[test]
+fn a_payload_that_is_no_text_passes_without_a_schema_for_its_type() {
+    let mut chain = chain(&[("a.json", "true")], &[]);
+    let bytes = Value::Bytes(b"{}".as_slice().into());
+    let event = event_of(Some("b"), Schema::bytes().optional().build(), bytes);
+    assert!(matches!(chain.apply(event), Ok(Outcome::Record(_))));
+}
+
+#[test]
+fn an_expression_for_topics_that_takes_too_long_sets_the_event_aside_if_unknown_types_are() {
+    let long: &'static str = Box::leak("a".repeat(40).into_boxed_str());
+    let map = format!("{HANGS}:t");
+    let files = [("a.json", "true")];
+    let with = |policy| {
+        let options = [
+            ("walferry.topics", map.as_str()),
+            ("walferry.topics.unknown", policy),
+            ("walferry.topics.default", "other"),
+        ];
+        let used = if policy == "default" { 3 } else { 2 };
+        chain(&files, &options[..used])
+    };
+    let event = || event(Some(long), Some("{}"));
+    match with("dead-letter").apply(event()) {
+        Ok(Outcome::SetAside(letter)) => {
+            assert_eq!(letter.record.value.value.as_str(), Some("{}"));
+            assert!(letter.why.contains("takes too many steps"), "{}", letter.why);
+        }
+        other => panic!("{other:?}"),
+    }
+    // The topic that the map may have for it is not known.
+    for policy in ["fail", "default", "route"] {
+        assert!(with(policy).apply(event()).is_err(), "{policy}");
+    }
+}

@@ -7,9 +7,9 @@ use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::error::Category;
 use serde_json::json;
-use walferry_config::limited;
+use walferry_config::{RegexLimit, limited};
 use walferry_diagnosis::Kind;
-use walferry_record::Value;
+use walferry_record::{Field, Value};
 
 use super::error::Error;
 use super::options::{Mismatch, MissingSchema};
@@ -31,8 +31,8 @@ pub(super) struct Conformance {
     schemas: Arc<Schemas>,
     mismatch: Mismatch,
     missing: MissingSchema,
-    /// The schema of each type that was met.
-    known: HashMap<Box<str>, Option<usize>>,
+    /// The schema of each type that was met. An expression that was given up is not tried again for the same type.
+    known: HashMap<Box<str>, Result<Option<usize>, RegexLimit>>,
     /// Since the last report.
     mismatched: Vec<Mismatched>,
 }
@@ -41,8 +41,10 @@ pub(super) struct Conformance {
 pub(super) struct Event<'r, 'a> {
     pub(super) event_type: Option<&'r str>,
     pub(super) id: &'r Value<'a>,
-    /// The text in the column of the payload.
-    pub(super) payload: &'r str,
+    /// What is in the column of the payload; never NULL.
+    pub(super) payload: &'r Value<'a>,
+    /// This column.
+    pub(super) column: &'r Field,
 }
 
 impl Conformance {
@@ -61,16 +63,15 @@ impl Conformance {
     /// # Errors
     /// The connector has to stop.
     pub(super) fn check(&mut self, event: &Event<'_, '_>) -> Result<Option<Error>, Error> {
-        let Some(place) = self.place(event.event_type)? else {
-            return match self.missing {
-                MissingSchema::Allow => Ok(None),
-                MissingSchema::Fail => self.react(Mismatch::Fail, event, no_schema(event)),
-                MissingSchema::DeadLetter => self.react(Mismatch::DeadLetter, event, no_schema(event)),
-                MissingSchema::Warn => self.react(Mismatch::Warn, event, no_schema(event)),
-            };
+        let place = match self.place(event.event_type) {
+            Ok(Some(place)) => place,
+            Ok(None) => return self.react_to_missing(event),
+            Err(limit) => return self.react(self.mismatch, event, undecided(event, &limit)),
         };
-        let schema = self.schemas.get(place);
-        match violation(schema, event.payload) {
+        let Some(payload) = event.payload.as_str() else {
+            return self.react(self.mismatch, event, uncheckable(event));
+        };
+        match violation(self.schemas.get(place), payload) {
             None => Ok(None),
             Some(what) => {
                 let text = format!("{} {what}", named(event));
@@ -89,17 +90,27 @@ impl Conformance {
         self.schemas.listed()
     }
 
-    fn place(&mut self, event_type: Option<&str>) -> Result<Option<usize>, Error> {
+    fn place(&mut self, event_type: Option<&str>) -> Result<Option<usize>, RegexLimit> {
         let Some(event_type) = event_type else { return Ok(None) };
         if let Some(place) = self.known.get(event_type) {
-            return Ok(*place);
+            return place.clone();
         }
-        let place = limited(|| self.schemas.find(event_type))?;
+        let place = limited(|| self.schemas.find(event_type));
         if self.known.len() == REMEMBERED {
             self.known.clear();
         }
-        self.known.insert(event_type.into(), place);
-        Ok(place)
+        self.known.insert(event_type.into(), place.clone());
+        place
+    }
+
+    fn react_to_missing(&mut self, event: &Event<'_, '_>) -> Result<Option<Error>, Error> {
+        let how = match self.missing {
+            MissingSchema::Allow => return Ok(None),
+            MissingSchema::Fail => Mismatch::Fail,
+            MissingSchema::DeadLetter => Mismatch::DeadLetter,
+            MissingSchema::Warn => Mismatch::Warn,
+        };
+        self.react(how, event, no_schema(event))
     }
 
     fn react(&mut self, how: Mismatch, event: &Event<'_, '_>, error: Error) -> Result<Option<Error>, Error> {
@@ -156,6 +167,31 @@ fn no_schema(event: &Event<'_, '_>) -> Error {
         text: format!("{} has no schema in walferry.schemas.dir", named(event)),
         hint: "add a schema for the type to the folder and start again, or choose another value for walferry.schemas.missing: allow, \
                dead-letter or warn",
+        kind: Kind::EventMismatch,
+    }
+}
+
+/// An expression for types was given up, so it is not known which schema the event has.
+fn undecided(event: &Event<'_, '_>, limit: &RegexLimit) -> Error {
+    Error::Schema {
+        text: format!("{} cannot be checked: {limit}", named(event)),
+        hint: "rewrite the expression so that each text can match in one way only, with no repetition inside a repetition, such as (a+)*, and start again; \
+               or choose another value for walferry.schemas.mismatch: dead-letter or warn",
+        kind: Kind::EventMismatch,
+    }
+}
+
+/// The payload is no text.
+fn uncheckable(event: &Event<'_, '_>) -> Error {
+    let Field { name, schema } = event.column;
+    Error::Schema {
+        text: format!(
+            "{} cannot be checked: column {name} has the payload and is of type {}",
+            named(event),
+            schema.type_name()
+        ),
+        hint: "give the column the type jsonb, json or text, or remove walferry.schemas.dir from this transform; or choose another value for \
+               walferry.schemas.mismatch: dead-letter or warn",
         kind: Kind::EventMismatch,
     }
 }

@@ -289,8 +289,6 @@ pub(super) struct RouterOptions {
     pub(super) by_type: Option<ByType>,
     /// The column of the event type, if anything needs it.
     pub(super) event_type: Option<String>,
-    /// Whether events are checked against schemas.
-    pub(super) checks_schemas: bool,
     /// Columns of the key besides `key`, for rows in which the ones before are NULL.
     pub(super) further_keys: Vec<String>,
     /// The option that names the columns of the key.
@@ -364,7 +362,6 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
         tables: (!tables.is_empty()).then_some(tables),
         by_type,
         event_type,
-        checks_schemas,
         headers_from: columns_of(reader, &HEADERS_FROM),
         transaction_headers: reader.get(&HEADERS),
         care,
