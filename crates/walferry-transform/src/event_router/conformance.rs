@@ -229,13 +229,26 @@ fn violation(schema: &EventSchema, payload: &str) -> Option<String> {
     }
     if payload.len() > LARGE {
         // To list them all would take as much memory as there are mistakes.
-        let first = schema.validator.validate(&instance).err()?;
-        return Some(format!("does not match {file}: {}", told(&first)));
+        let first = schema.validator.validate(&instance).err();
+        return Some(format!("does not match {file}: {}", all_told(first.iter().map(told))));
     }
-    let mut errors = schema.validator.iter_errors(&instance);
-    let told: Vec<String> = errors.by_ref().take(TOLD).map(|error| told(&error)).collect();
-    let more = if errors.next().is_some() { "; and more" } else { "" };
-    Some(format!("does not match {file}: {}{more}", told.join("; ")))
+    let errors = schema.validator.iter_errors(&instance);
+    Some(format!(
+        "does not match {file}: {}",
+        all_told(errors.map(|error| told(&error)))
+    ))
+}
+
+/// The first mistakes. That there are some is known already, so it is told even if none can be named.
+fn all_told(mut mistakes: impl Iterator<Item = String>) -> String {
+    let told: Vec<String> = mistakes.by_ref().take(TOLD).collect();
+    match told.is_empty() {
+        true => "the schema does not allow it".to_owned(),
+        false => {
+            let more = if mistakes.next().is_some() { "; and more" } else { "" };
+            format!("{}{more}", told.join("; "))
+        }
+    }
 }
 
 /// The place in the payload, and the schema's words. Nothing of the payload but names of members that lead to the place.
@@ -302,4 +315,52 @@ fn words(error: &ValidationError<'_>) -> String {
         _ => return format!("has {keyword:?}"),
     };
     format!("has {keyword:?}: {value}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, path::Path};
+
+    use walferry_config::Lookup;
+
+    use super::*;
+
+    /// A folder with one schema.
+    struct One;
+
+    impl Lookup for One {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn file(&self, _: &Path) -> io::Result<String> {
+            Ok("{}".to_owned())
+        }
+
+        fn folder(&self, _: &Path) -> io::Result<Vec<String>> {
+            Ok(vec!["a.json".to_owned()])
+        }
+    }
+
+    #[test]
+    fn an_expression_that_takes_too_long_is_tried_once_for_each_type() {
+        let schemas = |map| Schemas::read("dir", Some(map), "walferry.schemas", &One).unwrap();
+        let hangs = schemas("(?:a|a(?!x))*(?=z)b:a.json");
+        let mut conformance = Conformance::new(hangs, Mismatch::Fail, MissingSchema::Fail);
+        let long = "a".repeat(40);
+        let limit = conformance.place(Some(&long)).unwrap_err();
+        // What would be found if it were tried again.
+        conformance.schemas = Arc::new(schemas(".*:a.json"));
+        assert_eq!(conformance.place(Some(&long)), Err(limit));
+        assert_eq!(conformance.place(Some("b")), Ok(Some(0)));
+    }
+
+    #[test]
+    fn a_mismatch_is_told_even_if_no_mistake_can_be_named() {
+        let told = |count: usize| all_told((0..count).map(|number| number.to_string()));
+        assert_eq!(told(0), "the schema does not allow it");
+        assert_eq!(told(1), "0");
+        assert_eq!(told(TOLD), "0; 1; 2");
+        assert_eq!(told(TOLD + 1), "0; 1; 2; and more");
+    }
 }
