@@ -215,6 +215,10 @@ fn a_payload_that_is_no_json_does_not_match() {
         ),
         ("{\"a\": 1", "the payload ends too early, at line 1, column 7"),
         ("", "the payload ends too early, at line 1, column 0"),
+        (
+            "{\"a\": 1e400}",
+            "the payload has a number that no double can hold, at line 1, column 11",
+        ),
         (deep, "the payload is not JSON that can be read, at line 1, column 128"),
     ];
     for (payload, expected) in cases {

@@ -216,6 +216,8 @@ fn violation(schema: &EventSchema, payload: &str) -> Option<String> {
         Err(error) => {
             let what = match error.classify() {
                 Category::Eof => "ends too early",
+                // serde_json has no kind for it.
+                _ if error.to_string().starts_with("number out of range") => "has a number that no double can hold",
                 _ => "is not JSON that can be read",
             };
             let (line, column) = (error.line(), error.column());
