@@ -346,6 +346,10 @@ fn references_lead_to_files_by_their_path_and_by_their_id() {
             "tree.json",
             r##"{"type": "object", "additionalProperties": {"$ref": "#"}}"##,
         ),
+        (
+            "its own.json",
+            r##"{"$id": "file:///its%20own.json#", "properties": {"a": {"$ref": "file:///its%20own.json"}}, "type": "object"}"##,
+        ),
     ];
     let mut chain = chain(&files, &[]);
     for event_type in ["a", "by id"] {
@@ -355,7 +359,9 @@ fn references_lead_to_files_by_their_path_and_by_their_id() {
     passes(&mut chain, "by path", r#"{"x": 1}"#);
     assert!(stopped(&mut chain, "by path", r#"{"x": "1"}"#).contains("at /x, "));
     passes(&mut chain, "tree", r#"{"a": {"b": {}}}"#);
-    assert!(stopped(&mut chain, "tree", r#"{"a": {"b": 1}}"#).contains("at /a/b, "));
+    for event_type in ["tree", "its own"] {
+        assert!(stopped(&mut chain, event_type, r#"{"a": {"a": 1}}"#).contains("at /a/a, "));
+    }
 }
 
 #[test]
@@ -431,8 +437,13 @@ fn what_cannot_be_used_is_refused_at_the_start_with_its_file() {
         ),
         (
             &[("a.json", r#"{"$id": "urn:x"}"#), ("b.json", r#"{"$id": "urn:x"}"#)],
-            "dir has two files with the $id urn:x, one of them b.json",
+            "dir has a second schema with the address urn:x: b.json",
             "give each file its own $id",
+        ),
+        (
+            &[("a.json", r#"{"$id": "file:///b.json"}"#), ("b.json", "{}")],
+            "dir has a second schema with the address file:///b.json: a.json",
+            "not the path of another file",
         ),
     ];
     for (files, text, hint) in cases {
