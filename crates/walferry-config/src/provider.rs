@@ -249,24 +249,14 @@ impl Providers {
                 };
                 failed("it needs a path and a key of the file".to_owned(), hint)
             }
-            Some(Provider::File { allowed } | Provider::Dir { allowed }) if !allowed.allow(path) => failed(
-                format!("the worker's allowed.paths does not include {path}"),
-                format!("add its folder to config.providers.{provider}.param.allowed.paths"),
-            ),
-            Some(Provider::File { .. }) => {
-                let text = lookup
-                    .file(Path::new(path))
-                    .map_err(|error| Unresolved::unreadable(path, &error))?;
-                // What is wrong with it is not repeated: the file holds secrets.
-                let found = file::property(&text, key).map_err(|_| {
-                    Unresolved::Failed(
-                        format!("{path} is not a valid properties file"),
-                        "write one KEY=VALUE per line, and write each backslash twice".to_owned(),
-                    )
-                })?;
-                match found {
-                    Some(value) => Ok(value),
-                    None => failed(format!("{path} has no key {key}"), format!("add a line {key}=… to {path}")),
+            Some(found @ (Provider::File { allowed } | Provider::Dir { allowed })) => {
+                match (allowed.path(Path::new(path)), found) {
+                    (None, _) => failed(
+                        format!("the worker's allowed.paths does not include {path}"),
+                        format!("add its folder to config.providers.{provider}.param.allowed.paths"),
+                    ),
+                    (Some(file), Provider::File { .. }) => of_file(&file, &reference, lookup),
+                    (Some(folder), _) => of_folder(&folder, &reference, lookup),
                 }
             }
             Some(Provider::Kubernetes { .. }) if path.is_empty() => failed(
@@ -281,21 +271,45 @@ impl Providers {
                     format!("check {path} with `kubectl get`, and the permissions of the pod's service account"),
                 ),
             },
-            // The key is the name of a file, never a way out of the directory.
-            Some(Provider::Dir { .. }) if Path::new(key).file_name() != Some(key.as_ref()) => failed(
-                format!("{key:?} is not the name of a file"),
-                format!("write ${{{provider}:FOLDER:FILE}} with a file in that folder"),
-            ),
-            Some(Provider::Dir { .. }) => match lookup.file(&Path::new(path).join(key)) {
-                Ok(text) => Ok(text),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => failed(
-                    format!("{path} has no file {key}"),
-                    format!("mount the secret so that {path} contains a file {key}"),
-                ),
-                Err(error) => Err(Unresolved::unreadable(path, &error)),
-            },
         }
     }
+}
+
+/// A value of a properties file.
+fn of_file(file: &Path, reference: &Reference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
+    let Reference { path, key, .. } = *reference;
+    let text = lookup
+        .file(file)
+        .map_err(|error| Unresolved::unreadable(path, &error))?;
+    // What is wrong with it is not repeated: the file holds secrets.
+    let found = file::property(&text, key).map_err(|_| {
+        Unresolved::Failed(
+            format!("{path} is not a valid properties file"),
+            "write one KEY=VALUE per line, and write each backslash twice".to_owned(),
+        )
+    })?;
+    found.ok_or_else(|| Unresolved::Failed(format!("{path} has no key {key}"), format!("add a line {key}=… to {path}")))
+}
+
+/// The contents of a file of a folder.
+fn of_folder(folder: &Path, reference: &Reference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
+    let Reference {
+        provider, path, key, ..
+    } = *reference;
+    // The key is the name of a file, never a way out of the directory.
+    if Path::new(key).file_name() != Some(key.as_ref()) {
+        return Err(Unresolved::Failed(
+            format!("{key:?} is not the name of a file"),
+            format!("write ${{{provider}:FOLDER:FILE}} with a file in that folder"),
+        ));
+    }
+    lookup.file(&folder.join(key)).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Unresolved::Failed(
+            format!("{path} has no file {key}"),
+            format!("mount the secret so that {path} contains a file {key}"),
+        ),
+        _ => Unresolved::unreadable(path, &error),
+    })
 }
 
 /// The name of a provider, unless it does not look like one.
@@ -412,7 +426,7 @@ impl AllowedPaths {
             .split(',')
             .filter(|path| !path.is_empty())
             .map(|path| match Path::new(path).is_absolute() {
-                true => Ok(normalised(path)),
+                true => Ok(normalised(Path::new(path))),
                 false => Err((
                     "param.allowed.paths",
                     format!("contains {path:?}, which is not an absolute path"),
@@ -422,15 +436,22 @@ impl AllowedPaths {
         paths.collect::<Result<_, _>>().map(Self)
     }
 
-    fn allow(&self, path: &str) -> bool {
-        self.0.is_empty() || self.0.iter().any(|allowed| normalised(path).starts_with(allowed))
+    /// The path that may be read; `None` if it is not allowed. As in Kafka, a path that was compared is read as it was compared: where a link
+    /// leads to another folder, `..` behind it would lead out of what is allowed.
+    fn path(&self, path: &Path) -> Option<PathBuf> {
+        if self.0.is_empty() {
+            return Some(path.to_owned());
+        }
+        let normalised = normalised(path);
+        let is_allowed = self.0.iter().any(|allowed| normalised.starts_with(allowed));
+        is_allowed.then_some(normalised)
     }
 }
 
 /// The path without `.` and `..`, by its text alone.
-fn normalised(path: &str) -> PathBuf {
+fn normalised(path: &Path) -> PathBuf {
     let mut normalised = PathBuf::new();
-    for component in Path::new(path).components() {
+    for component in path.components() {
         match component {
             Component::CurDir => {}
             Component::ParentDir if normalised.file_name().is_some() => drop(normalised.pop()),
@@ -618,6 +639,11 @@ pub(crate) mod tests {
             [
                 "Error: cannot resolve ${f:/secrets/../run/secrets/pw:x}: the worker's allowed.paths does not include /secrets/../run/secrets/pw"
             ]
+        );
+        // The file is read where it was looked for, and not where a link before `..` may lead.
+        assert_eq!(
+            resolve(&providers, "${f:/secrets/link/../pg.properties:user}").0.as_deref(),
+            Some("app")
         );
         assert_eq!(
             resolve(&providers, "${secrets:ns/s:k}").1,
