@@ -211,6 +211,15 @@ impl Providers {
         found.then_some(resolved)
     }
 
+    /// The same lookup, but without files and folders that none of these providers may read. By default they may read all: it takes
+    /// `allowed.paths` for `file` and for `dir` to limit them.
+    pub const fn limit<'a>(&'a self, lookup: &'a dyn Lookup) -> Limited<'a> {
+        Limited {
+            providers: self,
+            lookup,
+        }
+    }
+
     fn value(&self, reference: &Reference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
         let Reference {
             provider, path, key, ..
@@ -288,7 +297,12 @@ fn of_file(file: &Path, reference: &Reference<'_>, lookup: &dyn Lookup) -> Resul
             "write one KEY=VALUE per line, and write each backslash twice".to_owned(),
         )
     })?;
-    found.ok_or_else(|| Unresolved::Failed(format!("{path} has no key {key}"), format!("add a line {key}=… to {path}")))
+    found.ok_or_else(|| {
+        Unresolved::Failed(
+            format!("{path} has no key {key}"),
+            format!("add a line {key}=… to {path}"),
+        )
+    })
 }
 
 /// The contents of a file of a folder.
@@ -310,6 +324,70 @@ fn of_folder(folder: &Path, reference: &Reference<'_>, lookup: &dyn Lookup) -> R
         ),
         _ => Unresolved::unreadable(path, &error),
     })
+}
+
+/// A lookup that is held to what config providers may read: for options that name files, in configurations of others than the operator.
+pub struct Limited<'a> {
+    providers: &'a Providers,
+    lookup: &'a dyn Lookup,
+}
+
+/// Why a file or a folder may not be read. It is the inner error of the [`io::Error`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the worker's allowed.paths does not include it")]
+pub struct NotAllowed {
+    provider: String,
+}
+
+impl NotAllowed {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        let provider = &self.provider;
+        format!(
+            "add the folder to config.providers.{provider}.param.allowed.paths of the worker, or choose one that is there"
+        )
+    }
+}
+
+impl Limited<'_> {
+    /// The path that one of the providers may read.
+    fn path(&self, path: &Path) -> io::Result<PathBuf> {
+        let of_kind = |is_dir| {
+            let providers = self.providers.0.iter();
+            providers.filter_map(move |(name, provider)| match provider {
+                Provider::Dir { allowed } if is_dir => Some((name, allowed)),
+                Provider::File { allowed } if !is_dir => Some((name, allowed)),
+                _ => None,
+            })
+        };
+        // The hint names a provider of folders, if there is one.
+        let mut providers = of_kind(true).chain(of_kind(false));
+        let Some((first, _)) = providers.clone().next() else {
+            return Ok(path.to_owned());
+        };
+        providers.find_map(|(_, allowed)| allowed.path(path)).ok_or_else(|| {
+            let provider = first.clone();
+            io::Error::new(io::ErrorKind::PermissionDenied, NotAllowed { provider })
+        })
+    }
+}
+
+impl Lookup for Limited<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.lookup.variable(name)
+    }
+
+    fn file(&self, path: &Path) -> io::Result<String> {
+        self.lookup.file(&self.path(path)?)
+    }
+
+    fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.lookup.folder(&self.path(path)?)
+    }
+
+    fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
+        self.lookup.kubernetes(kind, resource, key)
+    }
 }
 
 /// The name of a provider, unless it does not look like one.
@@ -642,7 +720,9 @@ pub(crate) mod tests {
         );
         // The file is read where it was looked for, and not where a link before `..` may lead.
         assert_eq!(
-            resolve(&providers, "${f:/secrets/link/../pg.properties:user}").0.as_deref(),
+            resolve(&providers, "${f:/secrets/link/../pg.properties:user}")
+                .0
+                .as_deref(),
             Some("app")
         );
         assert_eq!(
@@ -650,6 +730,79 @@ pub(crate) mod tests {
             ["Error: cannot resolve ${secrets:…}: Walferry has no config provider com.example.VaultConfigProvider"]
         );
         assert_eq!(resolve(&providers, "${env:PGPASSWORD}").0.as_deref(), Some("s3cret"));
+    }
+
+    /// Tells which paths it was asked for.
+    struct Echo;
+
+    impl Lookup for Echo {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn file(&self, path: &Path) -> io::Result<String> {
+            Ok(path.display().to_string())
+        }
+
+        fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
+            Ok(vec![path.display().to_string()])
+        }
+    }
+
+    #[test]
+    fn options_that_name_files_are_held_to_what_the_providers_may_read() {
+        let class = |name: &str| {
+            let class = format!("org.apache.kafka.common.config.provider.{name}ConfigProvider");
+            move |provider: &str| (format!("config.providers.{provider}.class"), class.clone())
+        };
+        let (file, dir) = (class("File"), class("Directory"));
+        let paths = |provider: &str, paths: &str| {
+            (
+                format!("config.providers.{provider}.param.allowed.paths"),
+                paths.to_owned(),
+            )
+        };
+        let listed = |names: &str| ("config.providers".to_owned(), names.to_owned());
+        let read = |worker: &[(String, String)], path: &str| {
+            let worker: Vec<_> = worker
+                .iter()
+                .map(|(name, text)| (name.as_str(), text.as_str()))
+                .collect();
+            let (providers, findings) = providers(&worker);
+            assert_eq!(findings.iter().count(), 0, "{findings:?}");
+            let limited = providers.limit(&Echo);
+            let told = |error: io::Error| {
+                let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<NotAllowed>());
+                format!("{error}: {}", inner.expect("it says what to do").hint())
+            };
+            let of_folder = limited.folder(Path::new(path)).map(|mut found| found.remove(0));
+            let (of_folder, of_file) = (of_folder.map_err(told), limited.file(Path::new(path)).map_err(told));
+            assert_eq!(of_folder, of_file);
+            of_folder
+        };
+        // Without limits, and with one of the two limited, all can be read.
+        assert_eq!(read(&[], "/etc/x/../y"), Ok("/etc/x/../y".to_owned()));
+        let one = [listed("file"), file("file"), paths("file", "/a")];
+        assert_eq!(read(&one, "/etc"), Ok("/etc".to_owned()));
+
+        let both = [
+            listed("file,dir,other"),
+            file("file"),
+            paths("file", "/a"),
+            dir("dir"),
+            paths("dir", "/b,/c"),
+            dir("other"),
+            paths("other", "/d"),
+        ];
+        for path in ["/a", "/b/x", "/c/../d"] {
+            let read = read(&both, path);
+            assert_eq!(read, Ok(path.replace("/c/../", "/")), "{path}");
+        }
+        let refused = "the worker's allowed.paths does not include it: add the folder to config.providers.dir.param.allowed.paths of the \
+                       worker, or choose one that is there";
+        for path in ["/", "/etc", "/ab", "/a/..", "/a/../etc", "a", "", "../a"] {
+            assert_eq!(read(&both, path), Err(refused.to_owned()), "{path}");
+        }
     }
 
     #[test]

@@ -282,10 +282,16 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    fn read(submitted: &Submitted, name: Option<&str>, worker: &Worker) -> (Option<Self>, Findings) {
+    /// Reads a connector. Files that options of transforms name are read with `files`.
+    fn read(
+        submitted: &Submitted,
+        name: Option<&str>,
+        worker: &Worker,
+        files: &dyn Lookup,
+    ) -> (Option<Self>, Findings) {
         let made = Cell::new(None);
         let check = |plugins: &_| {
-            let (built, findings) = Built::new(worker, plugins);
+            let (built, findings) = Built::new(worker, plugins, files);
             made.set(built);
             findings
         };
@@ -295,7 +301,8 @@ impl Checked {
     }
 }
 
-/// A connector that was handed in without a file.
+/// A connector that was handed in without a file. Who has done so need not be allowed to read every file of the machine: options that
+/// name files are held to the worker's `allowed.paths`.
 pub(crate) fn load_configuration(
     name: &str,
     configuration: &book::Configuration,
@@ -305,7 +312,7 @@ pub(crate) fn load_configuration(
         name: Some(name.to_owned()),
         properties: configuration.clone(),
     };
-    Checked::read(&submitted, None, worker)
+    Checked::read(&submitted, None, worker, &worker.providers.limit(&Surroundings))
 }
 
 fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(Checked, book::Configuration)> {
@@ -322,7 +329,7 @@ fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(C
     {
         info!(file = %path.display(), name = stem, "the file has no `name`, so the connector is named after the file");
     }
-    let (checked, findings) = Checked::read(&submitted, stem, worker);
+    let (checked, findings) = Checked::read(&submitted, stem, worker, &Surroundings);
     problems.add(path, &findings);
     let checked = checked?;
     let mut configuration = submitted.properties;
@@ -471,4 +478,76 @@ pub(crate) fn data_dir(args: &DataArgs) -> PathBuf {
         || PathBuf::from("/var/lib/walferry"),
         |home| PathBuf::from(home).join("walferry"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_schemas_is_held_to_the_workers_allowed_paths_unless_the_operators_file_names_it() {
+        let root = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| root.path().join(name).display().to_string();
+        for name in ["allowed", "other"] {
+            fs::create_dir(at(name)).expect("a folder");
+            fs::write(at(&format!("{name}/A.json")), "{}").expect("a file");
+        }
+        let class = |name: &str| format!("org.apache.kafka.common.config.provider.{name}ConfigProvider");
+        let owned = |(name, text): (&str, String)| (name.to_owned(), text);
+        let limits = [
+            ("config.providers", "file,dir".to_owned()),
+            ("config.providers.file.class", class("File")),
+            ("config.providers.file.param.allowed.paths", "/nowhere".to_owned()),
+            ("config.providers.dir.class", class("Directory")),
+            ("config.providers.dir.param.allowed.paths", at("allowed")),
+        ];
+        let worker = |properties: Vec<_>| {
+            let submitted = Submitted { name: None, properties };
+            Worker::read(&submitted, &Surroundings).0.expect("it is a worker")
+        };
+        let limited = worker(limits.map(owned).into());
+        let configuration = |dir: String| -> book::Configuration {
+            let properties = [
+                (
+                    "connector.class",
+                    "io.debezium.connector.postgresql.PostgresConnector".to_owned(),
+                ),
+                ("plugin.name", "pgoutput".to_owned()),
+                ("database.hostname", "db".to_owned()),
+                ("database.user", "u".to_owned()),
+                ("database.dbname", "db".to_owned()),
+                ("topic.prefix", "t".to_owned()),
+                ("transforms", "outbox".to_owned()),
+                (
+                    "transforms.outbox.type",
+                    "io.debezium.transforms.outbox.EventRouter".to_owned(),
+                ),
+                ("transforms.outbox.walferry.schemas.dir", dir),
+            ];
+            properties.map(owned).into()
+        };
+        let told = |findings: &Findings| findings.problems().map(ToString::to_string).collect::<Vec<_>>();
+        let over_rest = |dir: &str, worker: &Worker| {
+            let (checked, findings) = load_configuration("c", &configuration(at(dir)), worker);
+            assert_eq!(checked.is_some(), told(&findings).is_empty());
+            told(&findings).join("; ")
+        };
+        assert_eq!(over_rest("allowed", &limited), "");
+        assert_eq!(over_rest("other", &worker(Vec::new())), "");
+        let refused = over_rest("other", &limited);
+        for part in [
+            "walferry.schemas.dir names a folder that cannot be read: the worker's allowed.paths does not include it",
+            "add the folder to config.providers.dir.param.allowed.paths",
+        ] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+        assert!(!refused.contains("A.json"), "{refused}");
+
+        let file = root.path().join("c.properties");
+        let lines = configuration(at("other"));
+        let lines = lines.iter().map(|(name, text)| format!("{name}={text}\n"));
+        fs::write(&file, lines.collect::<String>()).expect("a file");
+        let mut problems = Problems::default();
+        assert!(connector(&file, &limited, &mut problems).is_some(), "{:?}", problems.all);
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, Retrieve, Uri, Validator};
 use serde_json::Value;
-use walferry_config::{JavaRegex, Lookup, Value as _};
+use walferry_config::{JavaRegex, Lookup, NotAllowed, Value as _};
 
 use super::event_types::split;
 use super::options::{SCHEMAS, SCHEMAS_DIR};
@@ -247,9 +247,14 @@ impl Builder<'_> {
 fn documents(dir: &str, lookup: &dyn Lookup) -> Result<BTreeMap<String, Value>, Vec<Mistake>> {
     let folder = Path::new(dir);
     let names = lookup.folder(folder).map_err(|error| {
+        let not_allowed = error.get_ref().and_then(|inner| inner.downcast_ref::<NotAllowed>());
+        let hint = not_allowed.map_or_else(
+            || "correct the path, or let the user of the process read the folder".to_owned(),
+            NotAllowed::hint,
+        );
         vec![Mistake::in_folder(
             format!("names a folder that cannot be read: {error}"),
-            "correct the path, or let the user of the process read the folder",
+            hint,
         )]
     })?;
     let mut documents = BTreeMap::new();
