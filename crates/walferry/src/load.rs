@@ -12,7 +12,7 @@ use walferry_config::{
     Connector, FileError, Findings, KubernetesKind, Lookup, ServerFile, Submitted, Worker, shown_address, shown_text,
 };
 use walferry_diagnosis::{Diagnosis, Kind};
-use walferry_engine::book;
+use walferry_engine::{Disposition, Failure, book};
 
 use crate::{
     assemble::{self, Built},
@@ -51,6 +51,28 @@ pub(crate) struct Loaded {
     pub(crate) configuration: book::Configuration,
     /// Where it comes from.
     pub(crate) file: PathBuf,
+}
+
+impl Loaded {
+    /// The same for a further run: schemas of events are read again, because they may have been corrected meanwhile.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub(crate) fn again(&self) -> Result<Self, Failure> {
+        let loaded = self.clone();
+        // The rest is as it was at the start of the process.
+        if loaded.built.event_schemas().is_empty() {
+            return Ok(loaded);
+        }
+        let (built, findings) = Built::new(&self.worker, &self.connector.plugins, &Surroundings);
+        match built {
+            Some(built) if findings.problems().next().is_none() => Ok(Self { built, ..loaded }),
+            _ => {
+                let (kind, causes) = (Kind::Configuration, findings.problems().cloned().collect());
+                Err(Failure::of(Disposition::stop(kind), kind, causes))
+            }
+        }
+    }
 }
 
 /// Its configuration may hold secrets.
@@ -484,6 +506,22 @@ pub(crate) fn data_dir(args: &DataArgs) -> PathBuf {
 mod tests {
     use super::*;
 
+    /// A connector with this folder of schemas.
+    fn outbox(dir: String) -> book::Configuration {
+        let properties = [
+            ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
+            ("plugin.name", "pgoutput"),
+            ("database.hostname", "db"),
+            ("database.user", "u"),
+            ("database.dbname", "db"),
+            ("topic.prefix", "t"),
+            ("transforms", "outbox"),
+            ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+            ("transforms.outbox.walferry.schemas.dir", &dir),
+        ];
+        properties.map(|(name, text)| (name.to_owned(), text.to_owned())).into()
+    }
+
     #[test]
     fn a_folder_of_schemas_is_held_to_the_workers_allowed_paths_unless_the_operators_file_names_it() {
         let root = tempfile::tempdir().expect("a folder");
@@ -506,29 +544,9 @@ mod tests {
             Worker::read(&submitted, &Surroundings).0.expect("it is a worker")
         };
         let limited = worker(limits.map(owned).into());
-        let configuration = |dir: String| -> book::Configuration {
-            let properties = [
-                (
-                    "connector.class",
-                    "io.debezium.connector.postgresql.PostgresConnector".to_owned(),
-                ),
-                ("plugin.name", "pgoutput".to_owned()),
-                ("database.hostname", "db".to_owned()),
-                ("database.user", "u".to_owned()),
-                ("database.dbname", "db".to_owned()),
-                ("topic.prefix", "t".to_owned()),
-                ("transforms", "outbox".to_owned()),
-                (
-                    "transforms.outbox.type",
-                    "io.debezium.transforms.outbox.EventRouter".to_owned(),
-                ),
-                ("transforms.outbox.walferry.schemas.dir", dir),
-            ];
-            properties.map(owned).into()
-        };
         let told = |findings: &Findings| findings.problems().map(ToString::to_string).collect::<Vec<_>>();
         let over_rest = |dir: &str, worker: &Worker| {
-            let (checked, findings) = load_configuration("c", &configuration(at(dir)), worker);
+            let (checked, findings) = load_configuration("c", &outbox(at(dir)), worker);
             assert_eq!(checked.is_some(), told(&findings).is_empty());
             told(&findings).join("; ")
         };
@@ -544,10 +562,14 @@ mod tests {
         assert!(!refused.contains("A.json"), "{refused}");
 
         let file = root.path().join("c.properties");
-        let lines = configuration(at("other"));
+        let lines = outbox(at("other"));
         let lines = lines.iter().map(|(name, text)| format!("{name}={text}\n"));
         fs::write(&file, lines.collect::<String>()).expect("a file");
         let mut problems = Problems::default();
-        assert!(connector(&file, &limited, &mut problems).is_some(), "{:?}", problems.all);
+        assert!(
+            connector(&file, &limited, &mut problems).is_some(),
+            "{:?}",
+            problems.all
+        );
     }
 }
