@@ -264,8 +264,8 @@ impl Providers {
                         format!("the worker's allowed.paths does not include {path}"),
                         format!("add its folder to config.providers.{provider}.param.allowed.paths"),
                     ),
-                    (Some(file), Provider::File { .. }) => of_file(&file, &reference, lookup),
-                    (Some(folder), _) => of_folder(&folder, &reference, lookup),
+                    (Some(file), Provider::File { .. }) => of_file(&file, reference, lookup),
+                    (Some(folder), _) => of_folder(&folder, reference, lookup),
                 }
             }
             Some(Provider::Kubernetes { .. }) if path.is_empty() => failed(
