@@ -322,19 +322,24 @@ fn apicurio_v3_meta(http: &mut Http, request: &Request) -> Answer<Json> {
         }
     };
     let reply = http.send(&ask)?;
-    let mut json = taken(reply, request)?;
-    let version = match request.lookup {
-        Lookup::Register { .. } => json["version"].take(),
-        Lookup::Find { .. } => json["versions"][0].take(),
-        _ => json,
-    };
-    if version.is_null() {
-        return Err(Failure::Missing(Refusal {
+    let json = taken(reply, request)?;
+    match request.lookup {
+        Lookup::Register { .. } if json["version"].is_object() => Ok(json["version"].clone()),
+        Lookup::Register { .. } => Err(no_id(request)),
+        Lookup::Find { .. } => newest(&json, request),
+        Lookup::Latest | Lookup::Id(_) => Ok(json),
+    }
+}
+
+/// The first version in the answer to a search. The newest comes first.
+fn newest(json: &Json, request: &Request) -> Answer<Json> {
+    let versions = json["versions"].as_array().ok_or_else(|| no_id(request))?;
+    versions.first().cloned().ok_or_else(|| {
+        Failure::Missing(Refusal {
             what: "it has no such schema".to_owned(),
             hint: Some(not_registered().to_owned()),
-        }));
-    }
-    Ok(version)
+        })
+    })
 }
 
 fn group(subject: &Subject) -> String {

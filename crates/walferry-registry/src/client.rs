@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use walferry_converter::registry::{Answer, Ids, Refusal, Registry, RegistrySettings, Request};
-use walferry_diagnosis::Diagnosis;
+use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::{Need, Wait};
 
 use crate::api::{self, Failure};
@@ -83,9 +83,12 @@ impl Client {
             look: Instant::now() + period,
             turn: 0,
         };
-        let started = thread::Builder::new()
-            .name("registry".into())
-            .spawn(move || asker.run(&receiver));
+        let started = thread::Builder::new().name("registry".into()).spawn(move || {
+            // Dropped after the receiver. So a request is either refused by the channel, or its wait is there to be told.
+            let _end = End(asker.shared.clone());
+            let requests = receiver;
+            asker.run(&requests);
+        });
         if let Err(error) = started {
             warn!(%error, "the thread for requests to the schema registry could not be started");
         }
@@ -113,19 +116,44 @@ impl Registry for Client {
         });
         state.waits.insert(request.clone(), wait.clone());
         drop(state);
-        // If the thread could not be started, nobody receives this. Then the record waits, and the wait reports the reason.
-        let _ = self.requests.send(Pending {
+        let pending = Pending {
             request,
             wait: wait.clone(),
             next: Instant::now(),
             pause: FIRST_PAUSE,
             forgotten: None,
-        });
+        };
+        if self.requests.send(pending).is_err() {
+            wait.set_trouble(nobody_asks());
+        }
         Answer::Wait(wait)
     }
 
     fn generation(&self) -> u64 {
         self.shared.generation.load(Ordering::Acquire)
+    }
+}
+
+/// The thread could not be started, or it has panicked. A wait then has no end.
+fn nobody_asks() -> Diagnosis {
+    Diagnosis::error(Kind::Panic, "the thread that asks the schema registry has ended").with_hint(
+        "restart the process. If it happens again, it is a bug: please report it with the last lines of the log",
+    )
+}
+
+/// Tells all that wait for the thread when it panics.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        let trouble = nobody_asks();
+        error!(code = trouble.code(), hint = trouble.hint, "{}", trouble.text);
+        for wait in self.0.lock().waits.values() {
+            wait.set_trouble(trouble.clone());
+        }
     }
 }
 
@@ -361,5 +389,56 @@ impl Asker {
             None => Http::new(&self.settings, self.answer_limit)?,
         };
         Ok(self.http.insert(http))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_converter::registry::{self, Lookup, Subject};
+
+    use super::*;
+
+    fn request(subject: &str) -> Request {
+        Request {
+            subject: Subject {
+                id: subject.to_owned(),
+                ..Subject::default()
+            },
+            kind: registry::Kind::Avro,
+            schema: "\"int\"".to_owned(),
+            lookup: Lookup::Latest,
+            references: Vec::new(),
+        }
+    }
+
+    fn wait(client: &Client, subject: &str) -> Wait {
+        match client.ids(&request(subject)) {
+            Answer::Wait(wait) => wait,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_record_that_waits_for_a_thread_that_has_ended_says_so() {
+        let (requests, receiver) = mpsc::channel();
+        let shared = Arc::new(Shared::default());
+        let client = Client {
+            shared: shared.clone(),
+            requests,
+        };
+        let before = wait(&client, "before");
+        assert_eq!(before.trouble(), None);
+        let thread = thread::spawn(move || {
+            let _end = End(shared);
+            let requests = receiver;
+            let _request = requests.recv();
+            panic!("a bug");
+        });
+        assert!(thread.join().is_err());
+        for wait in [before, wait(&client, "after")] {
+            let trouble = wait.trouble().expect("nobody asks for it");
+            assert_eq!(trouble.text, "the thread that asks the schema registry has ended");
+            assert!(trouble.hint.is_some_and(|hint| hint.contains("restart the process")));
+        }
     }
 }

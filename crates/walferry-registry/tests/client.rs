@@ -560,6 +560,37 @@ fn apicurios_interfaces_are_spoken() {
     assert_eq!((ids.content, ids.global), (14, 15));
 }
 
+/// With `apicurio.registry.auto-register=false`.
+#[test]
+fn a_search_that_finds_nothing_is_no_such_schema_and_no_other_answer_ends_the_thread() {
+    let find = request(Lookup::Find { normalize: false });
+    let search = "POST /search/versions?groupId=default&artifactId=shop.t-value&artifactType=AVRO&canonical=false&orderby=globalId\
+                  &order=desc&limit=1";
+    let register_path = "POST /groups/default/artifacts?ifExists=RETURN_OR_UPDATE&canonical=false";
+    let (fake, url) = Fake::start();
+    let client = Registries::default().of(&settings(Api::ApicurioV3, vec![url]));
+    fake.answer(search, 200, r#"{"count":0,"versions":[]}"#);
+    assert_eq!(settled(&*client, &find).unwrap_err().what, "it has no such schema");
+
+    // Answers of something that is no registry. The same thread goes on asking.
+    for answer in ["[]", "{}", r#"{"version":[],"versions":{}}"#, "<html>"] {
+        for (path, request) in [(search, &find), (register_path, &register())] {
+            let (fake, url) = Fake::start();
+            fake.answer(path, 200, answer);
+            let client = Registries::default().of(&settings(Api::ApicurioV3, vec![url]));
+            let told = told(&*client, request);
+            assert!(told.contains("has no id for shop.t-value"), "{answer}: {told}");
+            fake.answer(
+                search,
+                200,
+                r#"{"count":1,"versions":[{"globalId":15,"contentId":14}]}"#,
+            );
+            fake.answer(register_path, 200, r#"{"version":{"globalId":15,"contentId":14}}"#);
+            assert_eq!(settled(&*client, request).unwrap().global, 15, "{answer}");
+        }
+    }
+}
+
 #[test]
 fn types_that_a_schema_only_names_are_registered_before_it() {
     let reference = |name: &str, schema: &str, references| Reference {

@@ -56,8 +56,10 @@ impl Inliner<'_> {
                     let full = full(name, json["namespace"].as_str().unwrap_or(namespace));
                     let inner = full.rsplit_once('.').map_or("", |(namespace, _)| namespace).to_owned();
                     self.declared.insert(full);
-                    for field in json["fields"].as_array_mut().into_iter().flatten() {
-                        self.visit(&mut field["type"], &inner);
+                    // A text that is no schema may have anything here.
+                    let fields = json["fields"].as_array_mut().into_iter().flatten();
+                    for kind in fields.filter_map(|field| field.get_mut("type")) {
+                        self.visit(kind, &inner);
                     }
                 }
                 _ => self.visit(&mut json["type"], namespace),
@@ -101,5 +103,7 @@ mod tests {
         assert_eq!(same_bytes(ours, &with_references(theirs, &references)), Ok(()));
         assert!(same_bytes(ours, theirs).is_err());
         assert!(same_bytes(ours, &with_references(theirs, &references[..1])).is_err());
+        let broken = r#"{"type":"record","name":"Value","fields":["p",["q"]]}"#;
+        assert_eq!(with_references(broken, &references), broken);
     }
 }
