@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use walferry_engine::{
-    Failure,
+    Failure, Kind,
     status::{Phase, Status},
 };
 
@@ -89,6 +89,8 @@ struct State {
     state: &'static str,
     worker_id: String,
     version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
 }
 
 /// State of a task.
@@ -97,39 +99,43 @@ pub(crate) struct TaskState {
     id: u32,
     #[serde(flatten)]
     state: State,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<String>,
 }
 
 impl<'a> ConnectorStatus<'a> {
-    /// As in Connect, a failure belongs to the task, and the connector stays RUNNING, also while it retries. A connector that has read
-    /// nothing yet is UNASSIGNED, as in Connect before its start, and reports what prevents the start.
+    /// As in Connect, a failure belongs to the task, and the connector stays RUNNING, also while it retries. If the configuration is what is
+    /// wrong, the connector itself is FAILED and has no task. A connector that has read nothing yet is UNASSIGNED, as in Connect before
+    /// its start, and reports what prevents the start.
     pub(crate) fn new(status: &'a Status, version: &'static str, worker_id: String) -> Self {
-        let state = |state| State {
+        let state = |state, trace| State {
             state,
             worker_id: worker_id.clone(),
             version,
+            trace,
         };
         let task = |word, trace| TaskState {
             id: 0,
-            state: state(word),
-            trace,
+            state: state(word, trace),
         };
+        let alone = |word| (state(word, None), Vec::new());
+        let with_task = |word| (state(word, None), vec![task(word, None)]);
         let course = status.course();
         let (connector, tasks) = match course.phase {
             Phase::Starting | Phase::Waiting(_) if !course.has_run => {
                 let trace = course.trouble.map(|trouble| trace(&trouble.failure));
-                ("UNASSIGNED", vec![task("UNASSIGNED", trace)])
+                (state("UNASSIGNED", None), vec![task("UNASSIGNED", trace)])
             }
-            Phase::Stopped => ("STOPPED", Vec::new()),
-            Phase::Paused => ("PAUSED", vec![task("PAUSED", None)]),
-            Phase::Restarting => ("RESTARTING", vec![task("RESTARTING", None)]),
-            Phase::Failed(failure) => ("RUNNING", vec![task("FAILED", Some(trace(&failure)))]),
-            _ => ("RUNNING", vec![task("RUNNING", None)]),
+            Phase::Stopped => alone("STOPPED"),
+            Phase::Paused => with_task("PAUSED"),
+            Phase::Restarting => with_task("RESTARTING"),
+            Phase::Failed(failure) if failure.kind == Kind::Configuration => {
+                (state("FAILED", Some(trace(&failure))), Vec::new())
+            }
+            Phase::Failed(failure) => (state("RUNNING", None), vec![task("FAILED", Some(trace(&failure)))]),
+            _ => with_task("RUNNING"),
         };
         Self {
             name: &status.name,
-            connector: state(connector),
+            connector,
             tasks,
             r#type: "source",
         }
@@ -140,15 +146,20 @@ impl<'a> ConnectorStatus<'a> {
         &self.tasks
     }
 
+    /// Whether the connector itself has failed, and not its task.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.connector.state == "FAILED"
+    }
+
     /// The connector is about to be restarted.
     pub(crate) fn restart_connector(&mut self) {
-        self.connector.state = "RESTARTING";
+        (self.connector.state, self.connector.trace) = ("RESTARTING", None);
     }
 
     /// The tasks are about to be restarted.
     pub(crate) fn restart_tasks(&mut self) {
         for task in &mut self.tasks {
-            (task.state.state, task.trace) = ("RESTARTING", None);
+            (task.state.state, task.state.trace) = ("RESTARTING", None);
         }
     }
 }
@@ -174,7 +185,6 @@ fn trace(failure: &Failure) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::to_string;
-    use walferry_diagnosis::Kind;
 
     use super::*;
 
@@ -211,6 +221,13 @@ mod tests {
                     r#"{running}{},"trace":"org.apache.kafka.connect.errors.ConnectException: slot dbz is lost\n\tat walferry (slot_lost)\nCaused by: slot dbz is lost\n\thint: drop it\n\tcode: WF0302"}}],"type":"source"}}"#,
                     task("FAILED")
                 ),
+            ),
+            (
+                Phase::Failed(Failure::stop(Kind::Configuration, "${file:x} is missing", "mount it")),
+                running.replace("RUNNING", "FAILED").replace(
+                    r#""},"tasks":["#,
+                    r#"","trace":"org.apache.kafka.connect.errors.ConnectException: ${file:x} is missing\n\tat walferry (configuration)\nCaused by: ${file:x} is missing\n\thint: mount it\n\tcode: WF0113"},"tasks":["#,
+                ) + r#"],"type":"source"}"#,
             ),
             (
                 Phase::Paused,

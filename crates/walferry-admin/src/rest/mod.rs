@@ -450,7 +450,7 @@ async fn want(shown: &Shown, name: &str, target: Target, code: StatusCode) -> An
 }
 
 /// Without flags Connect restarts the connector and leaves its task alone. Here a connector is no more than its task, so there is
-/// nothing to do then.
+/// nothing to do then, unless the connector itself has failed.
 async fn restart(State(shown): Seen, Path(name): Path<String>, RawQuery(query): RawQuery) -> Answer {
     let (tasks, only_failed) = (
         is_set(query.as_ref(), "includeTasks"),
@@ -458,24 +458,35 @@ async fn restart(State(shown): Seen, Path(name): Path<String>, RawQuery(query): 
     );
     let unknown = || Refused::new(404, format!("Unknown connector: {name}"));
     shown.admin.herder.target(&name).ok_or_else(unknown)?;
-    if !tasks && !only_failed {
-        return Ok(StatusCode::NO_CONTENT.into_response());
-    }
-    let status = shown.find(&name).ok_or_else(unknown)?;
+    let is_plain = !tasks && !only_failed;
+    let done = || StatusCode::NO_CONTENT.into_response();
+    let status = match shown.find(&name) {
+        Some(status) => status,
+        None if is_plain => return Ok(done()),
+        None => return Err(unknown()),
+    };
     let has_failed = matches!(status.phase(), Phase::Failed(_));
     let mut body = shown.status_of(&status);
-    if !only_failed {
-        body.restart_connector();
-    }
-    if tasks && (!only_failed || has_failed) {
-        body.restart_tasks();
+    let restarts_task = tasks && (!only_failed || has_failed);
+    if body.is_failed() || restarts_task {
+        // What runs by now is restarted only if its task was asked for.
+        let only_failed = only_failed || !tasks;
         shown
             .admin
             .connectors
             .restart(&name, only_failed)
             .map_err(|_| unknown())?;
     }
-    Ok(json_body(StatusCode::ACCEPTED, &body))
+    if body.is_failed() || !only_failed {
+        body.restart_connector();
+    }
+    if restarts_task {
+        body.restart_tasks();
+    }
+    match is_plain {
+        true => Ok(done()),
+        false => Ok(json_body(StatusCode::ACCEPTED, &body)),
+    }
 }
 
 /// There is one task, number 0.

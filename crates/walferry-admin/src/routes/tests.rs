@@ -8,7 +8,12 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-use walferry_engine::{Target, book::Configuration, status::Status, supervisor::Fixed};
+use walferry_engine::{
+    Failure, Kind, Target,
+    book::Configuration,
+    status::Status,
+    supervisor::{Connectors, Fixed, UnknownConnector},
+};
 
 use super::*;
 use crate::{
@@ -141,12 +146,16 @@ async fn endpoint(settings: RestSettings, hangs: bool) -> SocketAddr {
         status.set_phase(Phase::Streaming);
         status
     });
+    endpoint_of(Arc::new(Fixed(statuses.to_vec())), settings, hangs).await
+}
+
+async fn endpoint_of(connectors: Arc<dyn Connectors>, settings: RestSettings, hangs: bool) -> SocketAddr {
     let admin = Admin {
         herder: Arc::new(Obedient { hangs }),
         loggers: Arc::new(Obedient { hangs }),
         kafka_cluster_id: Arc::new(crate::ClusterId::of("cluster")),
         settings,
-        ..Admin::read_only(Arc::new(Fixed(statuses.to_vec())), "1.2.3")
+        ..Admin::read_only(connectors, "1.2.3")
     };
     let listener = crate::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -259,6 +268,91 @@ async fn every_route_asks_who_it_is_and_what_they_may() {
         }
     }
     assert!(asked > 100, "{asked} requests");
+}
+
+/// Connectors that note each restart: whether only what has failed.
+#[derive(Debug)]
+struct Noting {
+    connectors: Fixed,
+    restarts: Mutex<Vec<bool>>,
+}
+
+impl Connectors for Noting {
+    fn statuses(&self) -> Vec<Arc<Status>> {
+        self.connectors.statuses()
+    }
+    fn pause(&self, name: &str) -> Result<(), UnknownConnector> {
+        self.connectors.pause(name)
+    }
+    fn resume(&self, name: &str) -> Result<(), UnknownConnector> {
+        self.connectors.resume(name)
+    }
+    fn stop(&self, name: &str) -> Result<(), UnknownConnector> {
+        self.connectors.stop(name)
+    }
+    fn restart(&self, name: &str, only_failed: bool) -> Result<(), UnknownConnector> {
+        self.restarts.lock().unwrap().push(only_failed);
+        self.connectors.restart(name, only_failed)
+    }
+}
+
+/// The phase, the query, the code, the states in the answer (the connector's, then the task's) and the restarts.
+type Case = (Phase, &'static str, u16, &'static [&'static str], &'static [bool]);
+
+/// Connect's plan: the connector restarts unless only what has failed is to restart and it runs; its task only if it is asked for.
+#[tokio::test]
+async fn a_plain_restart_starts_a_connector_that_is_failed_itself_and_leaves_a_failed_task_alone() {
+    let status = Arc::new(Status::new("runs", "shop"));
+    let noting = Arc::new(Noting {
+        connectors: Fixed(vec![status.clone()]),
+        restarts: Mutex::default(),
+    });
+    let address = endpoint_of(noting.clone(), RestSettings::default(), false).await;
+    let failed = |kind| Phase::Failed(Failure::stop(kind, "no", "hint"));
+    let (tasks, only_failed, both) = (
+        "?includeTasks=true",
+        "?onlyFailed=true",
+        "?includeTasks=true&onlyFailed=true",
+    );
+    let cases: [Case; 12] = [
+        (Phase::Streaming, "", 204, &[], &[]),
+        (Phase::Streaming, tasks, 202, &["RESTARTING", "RESTARTING"], &[false]),
+        (Phase::Streaming, only_failed, 202, &["RUNNING", "RUNNING"], &[]),
+        (Phase::Streaming, both, 202, &["RUNNING", "RUNNING"], &[]),
+        (failed(Kind::SlotLost), "", 204, &[], &[]),
+        (
+            failed(Kind::SlotLost),
+            tasks,
+            202,
+            &["RESTARTING", "RESTARTING"],
+            &[false],
+        ),
+        (failed(Kind::SlotLost), only_failed, 202, &["RUNNING", "FAILED"], &[]),
+        (failed(Kind::SlotLost), both, 202, &["RUNNING", "RESTARTING"], &[true]),
+        (failed(Kind::Configuration), "", 204, &[], &[true]),
+        (failed(Kind::Configuration), tasks, 202, &["RESTARTING"], &[false]),
+        (failed(Kind::Configuration), only_failed, 202, &["RESTARTING"], &[true]),
+        (failed(Kind::Configuration), both, 202, &["RESTARTING"], &[true]),
+    ];
+    for (phase, query, code, states, restarts) in cases {
+        status.set_phase(phase.clone());
+        let (found, body) = ask(address, "POST", &format!("/connectors/runs/restart{query}"), "", "").await;
+        assert_eq!(found, code, "{phase:?} {query}: {body}");
+        let body: Json = serde_json::from_str(&body).unwrap_or_default();
+        let task_states = body["tasks"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|task| &task["state"]);
+        let all = body["connector"].get("state").into_iter().chain(task_states);
+        let all: Vec<&str> = all.filter_map(Json::as_str).collect();
+        assert_eq!(all, states, "{phase:?} {query}: {body}");
+        assert_eq!(
+            std::mem::take(&mut *noting.restarts.lock().unwrap()),
+            restarts,
+            "{phase:?} {query}"
+        );
+    }
 }
 
 #[tokio::test]
