@@ -119,6 +119,8 @@ fn an_event_continues_its_trace_and_metrics_arrive() {
     options
         .env
         .push(("OTEL_RESOURCE_ATTRIBUTES".into(), "deployment.environment=test".into()));
+    // Nothing listens there, and it is not asked.
+    options.env.push(("HTTP_PROXY".into(), "http://127.0.0.1:9".into()));
     let mut walferry = Walferry::start(options);
     outbox.wait_until_streaming(&mut walferry);
     let insert = |key: &str, traceparent: &str| {

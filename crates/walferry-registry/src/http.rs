@@ -220,7 +220,7 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
         .header("authorization", format!("Basic {pair}"))
         .header("accept", "application/json")
         .send_form(form)
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| failed(shown_text(&error.to_string()).into_owned()))?;
     let status = response.status();
     let body = response.body_mut().read_to_string();
     let body: Json = serde_json::from_str(&body.map_err(|error| failed(error.to_string()))?).unwrap_or_default();
@@ -259,7 +259,12 @@ fn unreachable_at(url: &str, error: &ureq::Error) -> Diagnosis {
         None => "start the schema registry, or check its URL; nothing is lost meanwhile",
     };
     trouble(
-        format!("the schema registry at {} does not answer: {error}", shown_text(url)),
+        // The error may repeat the URL, with a password in it.
+        format!(
+            "the schema registry at {} does not answer: {}",
+            shown_text(url),
+            shown_text(&error.to_string())
+        ),
         Some(hint.to_owned()),
     )
 }

@@ -613,7 +613,7 @@ pub const START: Metric = Metric::new(
 pub const OTLP_FAILURES: Metric = Metric::new(
     Kind::Counter,
     "walferry_otlp_failures_total",
-    "Requests that the OpenTelemetry collector did not accept. Only with `walferry.otlp.endpoint`.",
+    "Requests that the OpenTelemetry collector did not accept, or only in part. Only with `walferry.otlp.endpoint`.",
 );
 
 /// `walferry_otlp_spans_dropped_total`.

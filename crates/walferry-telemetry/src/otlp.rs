@@ -109,14 +109,13 @@ pub fn export() -> Option<&'static Export> {
 }
 
 impl Export {
-    /// Adds a span to those that wait.
-    pub fn push(&self, span: DeliverySpan) {
+    /// Adds spans to those that wait.
+    pub fn push_all(&self, new: impl IntoIterator<Item = DeliverySpan>) {
         let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
-        if spans.len() < MOST_SPANS {
-            spans.push_back(span);
-        } else {
-            self.dropped.fetch_add(1, Relaxed);
-        }
+        let mut new = new.into_iter();
+        let room = MOST_SPANS.saturating_sub(spans.len());
+        spans.extend(new.by_ref().take(room));
+        self.dropped.fetch_add(new.count() as u64, Relaxed);
     }
 
     /// Takes the spans that wait.
@@ -183,9 +182,9 @@ mod tests {
             begun_ns: 0,
             ended_ns: 1,
         };
-        for _ in 0..MOST_SPANS + 3 {
-            export.push(span.clone());
-        }
+        let spans = |count| (0..count).map(|_| span.clone());
+        export.push_all(spans(MOST_SPANS - 1));
+        export.push_all(spans(4));
         assert_eq!((export.take().len(), export.troubles()), (MOST_SPANS, (3, 0)));
         assert!(export.take().is_empty());
     }

@@ -1,6 +1,11 @@
 //! Sends metrics and traces to an OpenTelemetry collector (`walferry.otlp.*`).
 
-use std::{env, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    env,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use serde_json::Value as Json;
 use tokio::{
@@ -13,7 +18,7 @@ use ureq::{
     tls::{Certificate, RootCerts, TlsConfig},
 };
 use walferry_admin::{Admin, otlp, otlp_metrics};
-use walferry_config::{OtlpSection, Secret, parse_otlp_headers, shown_text};
+use walferry_config::{OtlpSection, Secret, parse_otlp_headers, shown_answer, shown_text};
 use walferry_diagnosis::Kind;
 use walferry_telemetry::otlp::{self as export, Export};
 
@@ -27,6 +32,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Maximum number of spans in a request.
 const MOST_SPANS: usize = 1024;
+/// Maximum size of an answer that is read, in bytes.
+const MOST_ANSWER: u64 = 64 << 10;
 
 /// What is sent, and where to. Cheap to clone.
 #[derive(Clone)]
@@ -36,6 +43,8 @@ pub(crate) struct Exporter {
     resource: Arc<Json>,
     agent: Agent,
     export: &'static Export,
+    /// Paths for which the log has said that the collector rejects a part.
+    told: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl Exporter {
@@ -60,26 +69,13 @@ impl Exporter {
             None => resource.push(("service.name", "walferry")),
         }
         resource.push(("service.version", env!("CARGO_PKG_VERSION")));
-        let authorities = rustls_native_certs::load_native_certs().certs;
-        let authorities = authorities
-            .into_iter()
-            .map(|der| Certificate::from_der(&der).to_owned());
-        let config = Agent::config_builder()
-            .timeout_global(Some(LIMIT))
-            .http_status_as_error(false)
-            // A redirect would become a GET, and take the headers to another host.
-            .max_redirects(0)
-            .tls_config(
-                TlsConfig::builder()
-                    .root_certs(RootCerts::new_with_certs(&authorities.collect::<Vec<_>>()))
-                    .build(),
-            );
         Ok(Some(Self {
             section: Arc::new(section.clone()),
             headers: Arc::new(headers),
             resource: Arc::new(otlp::resource(resource)),
-            agent: config.build().into(),
+            agent: agent(),
             export: export::enable(),
+            told: Arc::default(),
         }))
     }
 
@@ -92,7 +88,7 @@ impl Exporter {
             if Instant::now() >= metrics_at {
                 metrics_at = Instant::now() + self.section.interval;
                 let metrics = self.send_metrics(&admin).await;
-                sent = sent.and(metrics.map(|()| true));
+                sent = sent.and(metrics.map(|_| true));
             }
             match sent {
                 Ok(true) if is_troubled => {
@@ -125,7 +121,7 @@ impl Exporter {
         let _ = timeout(FAREWELL, last).await;
     }
 
-    async fn send_metrics(&self, admin: &Admin) -> Result<(), String> {
+    async fn send_metrics(&self, admin: &Admin) -> Result<u64, String> {
         self.post("/v1/metrics", otlp_metrics(admin, &self.resource)).await
     }
 
@@ -136,7 +132,10 @@ impl Exporter {
         for spans in all.chunks(MOST_SPANS) {
             if outcome.is_ok() {
                 let posted = self.post("/v1/traces", otlp::spans(spans, &self.resource, admin.version));
-                outcome = posted.await.map(|()| true);
+                outcome = posted.await.map(|rejected| {
+                    self.export.lost(rejected.min(spans.len() as u64));
+                    true
+                });
             }
             if outcome.is_err() {
                 self.export.lost(spans.len() as u64);
@@ -145,7 +144,9 @@ impl Exporter {
         outcome
     }
 
-    async fn post(&self, path: &str, body: Json) -> Result<(), String> {
+    /// Sends a request. Returns how many of its spans or data points the collector has rejected. They are not sent again, as the
+    /// specification of OTLP asks for.
+    async fn post(&self, path: &'static str, body: Json) -> Result<u64, String> {
         let (agent, headers) = (self.agent.clone(), self.headers.clone());
         let url = format!("{}{path}", self.section.endpoint);
         let sending = spawn_blocking(move || {
@@ -153,14 +154,84 @@ impl Exporter {
             for (name, value) in headers.iter() {
                 request = request.header(name, value.expose());
             }
-            let answer = request.send(body.to_string()).map_err(|error| error.to_string())?;
+            // An error may repeat the URL.
+            let answer = request.send(body.to_string());
+            let mut answer = answer.map_err(|error| shown_text(&error.to_string()).into_owned())?;
             match answer.status().as_u16() {
-                200..300 => Ok(()),
+                200..300 => {
+                    // The collector has everything by now, even if its answer cannot be read.
+                    let text = answer.body_mut().with_config().limit(MOST_ANSWER).read_to_string();
+                    Ok(partial_success(&text.unwrap_or_default()))
+                }
                 code => Err(format!("it answers {code}")),
             }
         });
-        sending.await.unwrap_or_else(|panicked| Err(panicked.to_string()))
+        let partial = sending.await.unwrap_or_else(|panicked| Err(panicked.to_string()))?;
+        Ok(partial.map_or(0, |partial| self.on_partial_success(path, &partial)))
     }
+
+    /// Counts what was rejected, and logs the collector's reason once.
+    fn on_partial_success(&self, path: &'static str, partial: &Partial) -> u64 {
+        if partial.rejected > 0 {
+            self.export.failed();
+        }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(path) {
+            let sent: Vec<Secret> = self.headers.iter().map(|(_, value)| value.clone()).collect();
+            warn!(
+                path,
+                rejected = partial.rejected,
+                reason = shown_answer(&partial.message, &sent),
+                "the OpenTelemetry collector rejects a part of a request, or warns of it; this is not logged again for this path"
+            );
+        }
+        partial.rejected
+    }
+}
+
+/// What an answer says of a request that was accepted in part.
+#[derive(Debug, PartialEq, Eq)]
+struct Partial {
+    /// Number of spans or data points. 0 if the collector only warns.
+    rejected: u64,
+    message: String,
+}
+
+/// `partialSuccess` of an answer. `None` if the collector has accepted everything and says nothing.
+fn partial_success(answer: &str) -> Option<Partial> {
+    let answer: Json = serde_json::from_str(answer).ok()?;
+    let partial = &answer["partialSuccess"];
+    // Protobuf writes numbers of 64 bits as texts into JSON, and reads both.
+    let number = |name: &str| {
+        let number = &partial[name];
+        number.as_u64().or_else(|| number.as_str()?.parse().ok())
+    };
+    let rejected = number("rejectedSpans").or_else(|| number("rejectedDataPoints"));
+    let partial = Partial {
+        rejected: rejected.unwrap_or_default(),
+        message: partial["errorMessage"].as_str().unwrap_or_default().to_owned(),
+    };
+    (partial.rejected > 0 || !partial.message.is_empty()).then_some(partial)
+}
+
+fn agent() -> Agent {
+    let authorities = rustls_native_certs::load_native_certs().certs;
+    let authorities = authorities
+        .into_iter()
+        .map(|der| Certificate::from_der(&der).to_owned());
+    let config = Agent::config_builder()
+        .timeout_global(Some(LIMIT))
+        .http_status_as_error(false)
+        // A redirect would become a GET, and take the headers to another host.
+        .max_redirects(0)
+        // Like Java's agent for OpenTelemetry, ignore the proxy variables of the environment.
+        .proxy(None)
+        .tls_config(
+            TlsConfig::builder()
+                .root_certs(RootCerts::new_with_certs(&authorities.collect::<Vec<_>>()))
+                .build(),
+        );
+    config.build().into()
 }
 
 fn of_environment(name: &str) -> Result<Vec<(String, Secret)>, Error> {
@@ -171,4 +242,122 @@ fn of_environment(name: &str) -> Result<Vec<(String, Secret)>, Error> {
             Some("correct it, or remove it".to_owned()),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        thread,
+    };
+
+    use serde_json::json;
+    use walferry_engine::supervisor::Fixed;
+    use walferry_telemetry::otlp::{DeliverySpan, TraceParent};
+
+    use super::*;
+
+    #[test]
+    fn what_is_accepted_in_part_is_read_from_the_answer() {
+        let partial = |rejected, message: &str| {
+            Some(Partial {
+                rejected,
+                message: message.to_owned(),
+            })
+        };
+        let cases = [
+            ("", None),
+            ("{}", None),
+            (r#"{"partialSuccess":{}}"#, None),
+            (r#"{"partialSuccess":{"rejectedSpans":"0","errorMessage":""}}"#, None),
+            (
+                r#"{"partialSuccess":{"rejectedSpans":"2","errorMessage":"too old"}}"#,
+                partial(2, "too old"),
+            ),
+            (r#"{"partialSuccess":{"rejectedDataPoints":3}}"#, partial(3, "")),
+            (
+                r#"{"partialSuccess":{"errorMessage":"deprecated"}}"#,
+                partial(0, "deprecated"),
+            ),
+        ];
+        for (answer, expected) in cases {
+            assert_eq!(partial_success(answer), expected, "{answer}");
+        }
+    }
+
+    /// A collector that gives each request this answer. Returns its URL.
+    fn collector(answer: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        let url = format!("http://{}", listener.local_addr().expect("it listens"));
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut received = [0; 1 << 16];
+                let mut text = String::new();
+                // The body of a request with spans ends so, and nothing before it does.
+                while !text.ends_with("]}]}]}") {
+                    let length = stream.read(&mut received).expect("a request");
+                    text.push_str(&String::from_utf8_lossy(&received[..length]));
+                }
+                let length = answer.len();
+                write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{answer}"
+                )
+                .expect("it is read");
+            }
+        });
+        url
+    }
+
+    fn exporter(endpoint: String) -> Exporter {
+        Exporter {
+            section: Arc::new(OtlpSection {
+                endpoint,
+                headers: None,
+                interval: Duration::from_secs(60),
+            }),
+            headers: Arc::default(),
+            resource: Arc::new(json!({})),
+            agent: agent(),
+            export: Box::leak(Box::default()),
+            told: Arc::default(),
+        }
+    }
+
+    fn span() -> DeliverySpan {
+        DeliverySpan {
+            parent: TraceParent {
+                trace: [1; 16],
+                span: [1; 8],
+                is_sampled: true,
+            },
+            id: [1; 8],
+            topic: "t".into(),
+            partition: 0,
+            offset: None,
+            message: None,
+            begun_ns: 0,
+            ended_ns: 1,
+        }
+    }
+
+    #[test]
+    fn spans_that_the_collector_rejects_or_cannot_get_are_counted() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let admin = Admin::read_only(Arc::new(Fixed::default()), "1.2.3");
+            let url = collector(r#"{"partialSuccess":{"rejectedSpans":"2","errorMessage":"too old"}}"#);
+            let in_part = exporter(url);
+            in_part.export.push_all((0..3).map(|_| span()));
+            assert_eq!(in_part.send_spans(&admin).await, Ok(true));
+            assert_eq!(in_part.export.troubles(), (2, 1));
+            assert_eq!(in_part.told.lock().expect("no panic").len(), 1);
+
+            let wrong = exporter("http://[::1".into());
+            wrong.export.push_all([span()]);
+            assert!(wrong.send_spans(&admin).await.is_err(), "it is no URL");
+            assert_eq!(wrong.export.troubles().0, 1);
+        });
+    }
 }
