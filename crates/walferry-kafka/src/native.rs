@@ -20,11 +20,12 @@ use rdkafka::{
         RD_KAFKA_EVENT_DR, RD_KAFKA_EVENT_ERROR, RD_KAFKA_EVENT_LOG, RD_KAFKA_EVENT_OAUTHBEARER_TOKEN_REFRESH,
         RD_KAFKA_MSG_F_COPY, rd_kafka_event_destroy, rd_kafka_event_error, rd_kafka_event_error_string,
         rd_kafka_event_log, rd_kafka_event_message_next, rd_kafka_event_t, rd_kafka_event_type, rd_kafka_header_add,
-        rd_kafka_header_get_all, rd_kafka_headers_destroy, rd_kafka_headers_new, rd_kafka_headers_t,
-        rd_kafka_last_error, rd_kafka_message_headers, rd_kafka_message_t, rd_kafka_message_timestamp,
-        rd_kafka_oauthbearer_set_token, rd_kafka_oauthbearer_set_token_failure, rd_kafka_producev,
-        rd_kafka_queue_destroy, rd_kafka_queue_get_main, rd_kafka_queue_poll, rd_kafka_queue_t, rd_kafka_queue_yield,
-        rd_kafka_topic_destroy, rd_kafka_topic_name, rd_kafka_topic_new, rd_kafka_topic_t, rd_kafka_vtype_t,
+        rd_kafka_header_get, rd_kafka_header_get_all, rd_kafka_headers_destroy, rd_kafka_headers_new,
+        rd_kafka_headers_t, rd_kafka_last_error, rd_kafka_message_headers, rd_kafka_message_t,
+        rd_kafka_message_timestamp, rd_kafka_oauthbearer_set_token, rd_kafka_oauthbearer_set_token_failure,
+        rd_kafka_producev, rd_kafka_queue_destroy, rd_kafka_queue_get_main, rd_kafka_queue_poll, rd_kafka_queue_t,
+        rd_kafka_queue_yield, rd_kafka_topic_destroy, rd_kafka_topic_name, rd_kafka_topic_new, rd_kafka_topic_t,
+        rd_kafka_vtype_t,
     },
     error::{KafkaError, RDKafkaErrorCode},
     message::DeliveryResult,
@@ -378,12 +379,32 @@ impl<'a> Report<'a> {
         (timestamp > 0).then_some(timestamp)
     }
 
-    pub(crate) fn headers(self) -> Vec<(&'a str, Option<&'a [u8]>)> {
+    /// The list of headers, which lives as long as the report. `None` if there are no headers.
+    fn header_list(self) -> Option<*mut rd_kafka_headers_t> {
         let mut list = ptr::null_mut();
         // SAFETY: the report is valid; the list stays its own.
-        if unsafe { rd_kafka_message_headers(self.0, &mut list) } != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
-            return Vec::new();
+        let error = unsafe { rd_kafka_message_headers(self.0, &mut list) };
+        (error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then_some(list)
+    }
+
+    /// The value of the first header of this name. `None` if there is no such header, or if its value is null.
+    pub(crate) fn header(self, name: &CStr) -> Option<&'a [u8]> {
+        let list = self.header_list()?;
+        let (mut value, mut size) = (ptr::null(), 0);
+        // SAFETY: the list and the name are valid; the result points into the list, which lives as long as the report.
+        unsafe {
+            let error = rd_kafka_header_get(list, 0, name.as_ptr(), &mut value, &mut size);
+            match error {
+                RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => bytes(value, size),
+                _ => None,
+            }
         }
+    }
+
+    pub(crate) fn headers(self) -> Vec<(&'a str, Option<&'a [u8]>)> {
+        let Some(list) = self.header_list() else {
+            return Vec::new();
+        };
         let mut headers = Vec::new();
         loop {
             let (mut name, mut value, mut size) = (ptr::null(), ptr::null(), 0);

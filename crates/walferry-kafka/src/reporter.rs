@@ -15,7 +15,7 @@ use walferry_engine::{
     Disposition, Exit, Failure,
     sink::{Acks, Headers},
 };
-use walferry_telemetry::otlp::{self, DeliverySpan, Export, TRACEPARENT, TraceParent};
+use walferry_telemetry::otlp::{self, DeliverySpan, TRACEPARENT, TraceParent};
 
 use crate::{
     batching::{Batching, Step},
@@ -62,10 +62,12 @@ struct Refusals {
 impl Reporter {
     pub(crate) fn run(self, stop: &AtomicBool) {
         let mut delivered = Vec::new();
+        let mut spans = Vec::new();
         let mut refusals = Refusals::default();
         let mut probe_at = Instant::now();
         while !stop.load(Relaxed) {
             let mut heard = false;
+            let export = otlp::export();
             self.client.poll(WAIT, |event| {
                 heard = true;
                 match event {
@@ -76,8 +78,8 @@ impl Reporter {
                                 None if self.idempotent && report.offset().is_none() => self.unproven(report),
                                 None => {
                                     delivered.push(Opaque::from(report.opaque()).sequence());
-                                    if let Some(export) = otlp::export() {
-                                        trace(report, export);
+                                    if export.is_some() {
+                                        spans.extend(span(report));
                                     }
                                 }
                                 Some(code) => refused.push((code, report)),
@@ -101,6 +103,11 @@ impl Reporter {
                     }
                 }
             });
+            if let Some(export) = export
+                && !spans.is_empty()
+            {
+                export.push_all(spans.drain(..));
+            }
             if !delivered.is_empty() {
                 self.acks.delivered_all(&delivered);
                 delivered.clear();
@@ -249,20 +256,11 @@ fn culprit<'a>(report: Report<'a>, table: &'a str, position: Option<&'a String>,
 }
 
 /// The delivery of a record that belongs to a sampled trace is a span of that trace.
-fn trace(report: Report<'_>, export: &Export) {
-    let headers = report.headers();
-    let header = |wanted: &str| {
-        headers
-            .iter()
-            .find(|(name, _)| *name == wanted)
-            .and_then(|(_, value)| *value)
-    };
-    let Some(parent) = header(TRACEPARENT).and_then(TraceParent::parse) else {
-        return;
-    };
+fn span(report: Report<'_>) -> Option<DeliverySpan> {
+    let parent = report.header(TRACEPARENT).and_then(TraceParent::parse)?;
     let mut id = [0; 8];
     if !parent.is_sampled || openssl::rand::rand_bytes(&mut id).is_err() {
-        return;
+        return None;
     }
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let ended_ns = since_1970.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
@@ -270,15 +268,16 @@ fn trace(report: Report<'_>, export: &Export) {
         .timestamp_ms()
         .and_then(|ms| u64::try_from(ms).ok())
         .map(|ms| ms.saturating_mul(1_000_000));
-    export.push(DeliverySpan {
+    let message = report.header(c"id");
+    Some(DeliverySpan {
         parent,
         id,
         topic: report.topic().to_owned(),
         partition: report.partition(),
         offset: report.offset(),
-        message: header("id").map(|id| String::from_utf8_lossy(id).trim_matches('"').to_owned()),
+        message: message.map(|id| String::from_utf8_lossy(id).trim_matches('"').to_owned()),
         // A span cannot end before it begins, whatever the clocks say.
         begun_ns: begun_ns.unwrap_or(ended_ns).min(ended_ns),
         ended_ns,
-    });
+    })
 }

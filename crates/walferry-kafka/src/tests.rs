@@ -161,6 +161,41 @@ fn a_record_arrives_as_it_was_sent() {
     assert!(world.producers.health().was_connected());
 }
 
+/// A name counts only as a whole, and the first header of a name counts.
+#[test]
+fn the_delivery_of_a_record_of_a_sampled_trace_becomes_a_span() {
+    let export = walferry_telemetry::otlp::enable();
+    let mut world = World::new(|_| ());
+    world.cluster.create_topic("t", 1).unwrap();
+    let sampled: &[u8] = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let unsampled: &[u8] = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+    let lists: [walferry_engine::sink::Headers<'_>; 5] = [
+        &[
+            ("id_", Some(b"no")),
+            ("id", Some(b"\"7\"")),
+            ("traceparent", Some(sampled)),
+            ("traceparent", Some(unsampled)),
+        ],
+        &[("traceparent", Some(unsampled)), ("traceparent", Some(sampled))],
+        &[("traceparent", None)],
+        &[("traceparents", Some(sampled))],
+        &[],
+    ];
+    for headers in lists {
+        let outgoing = Outgoing {
+            headers,
+            ..record("t", Some(b"k"), Some(b"v"))
+        };
+        world.send(&outgoing).unwrap();
+    }
+    world.settled().unwrap();
+    let spans = export.take();
+    assert_eq!(spans.len(), 1, "{spans:?}");
+    let span = &spans[0];
+    assert_eq!((span.topic.as_str(), span.partition, span.offset), ("t", 0, Some(0)));
+    assert_eq!((span.parent.span[7], span.message.as_deref()), (0x31, Some("7")));
+}
+
 #[test]
 fn keys_go_where_javas_partitioner_sends_them() {
     let mut world = World::new(|_| ());

@@ -5,6 +5,7 @@
 
 use std::{
     collections::VecDeque,
+    ffi::CStr,
     mem,
     sync::{
         Mutex, OnceLock, PoisonError,
@@ -12,8 +13,8 @@ use std::{
     },
 };
 
-/// The header of W3C Trace Context.
-pub const TRACEPARENT: &str = "traceparent";
+/// The header of W3C Trace Context, in the form in which librdkafka finds a header.
+pub const TRACEPARENT: &CStr = c"traceparent";
 
 /// Maximum number of spans that wait for the collector. Further ones are dropped and counted.
 const MOST_SPANS: usize = 8192;
