@@ -111,15 +111,14 @@ struct IncrementalView {
 
 impl IncrementalView {
     fn of(observed: &Observation<'_>) -> Option<Self> {
-        let (beside, begun_us) = observed.status.incremental()?;
-        let seconds = (observed.now_us - begun_us).max(0) as f64 / 1e6;
+        let (beside, seconds) = (observed.beside()?, observed.beside_seconds()?);
         Some(Self {
             seconds,
-            seconds_left: beside_seconds_left(&beside, seconds),
-            table: beside.table,
+            seconds_left: beside_seconds_left(beside, seconds),
+            table: beside.table.clone(),
             rows: beside.rows,
             rows_estimate: beside.rows_estimate,
-            rows_left: beside.rows_left.into_iter().collect(),
+            rows_left: beside.rows_left.iter().cloned().collect(),
             tables: beside.tables,
             tables_left: beside.tables_left,
             paused: beside.is_paused,
@@ -172,7 +171,7 @@ impl Data {
 impl Connector {
     fn new(observed: &Observation<'_>, history: &History, slots: SeenBy) -> Self {
         let c = observed.counters();
-        let mut topics: Vec<_> = observed.status.topics().into_iter().collect();
+        let mut topics: Vec<_> = observed.topics().iter().collect();
         topics.sort_by_key(|(_, count)| std::cmp::Reverse(count.records));
         Self {
             name: observed.status.name.clone(),
@@ -206,7 +205,7 @@ impl Connector {
                 .into_iter()
                 .take(TOPICS)
                 .map(|(topic, count)| Topic {
-                    topic,
+                    topic: topic.clone(),
                     records: count.records,
                     bytes: count.bytes,
                 })
@@ -221,7 +220,7 @@ impl Connector {
                 .map(IncidentView::from)
                 .collect(),
             slots,
-            outboxes: observed.status.outboxes(),
+            outboxes: observed.outboxes.clone(),
             mismatched: observed.status.mismatched(),
             table_change: observed.status.table_change().map(|(change, at_us)| TableChangeView {
                 at: human::instant(at_us),

@@ -207,13 +207,13 @@ impl Page<'_> {
         });
         self.value(&m::RECORDS, |observed| Some(load(&observed.counters().records)));
         self.each(&m::TOPIC_RECORDS, |observed, name, samples| {
-            for (topic, count) in observed.status.topics() {
-                samples.add(&[name, &topic], count.records);
+            for (topic, count) in observed.topics() {
+                samples.add(&[name, topic], count.records);
             }
         });
         self.each(&m::TOPIC_BYTES, |observed, name, samples| {
-            for (topic, count) in observed.status.topics() {
-                samples.add(&[name, &topic], count.bytes);
+            for (topic, count) in observed.topics() {
+                samples.add(&[name, topic], count.bytes);
             }
         });
         self.each(&m::SKIPPED, |observed, name, samples| {
@@ -246,8 +246,8 @@ impl Page<'_> {
     /// One metric of each outbox table.
     fn outbox<V: Display>(&mut self, metric: &Metric, value: impl Fn(&Outbox) -> Option<V>) {
         self.each(metric, |observed, name, samples| {
-            for outbox in observed.status.outboxes() {
-                if let Some(value) = value(&outbox) {
+            for outbox in &observed.outboxes {
+                if let Some(value) = value(outbox) {
                     samples.add(&[name, &outbox.table], value);
                 }
             }
@@ -271,31 +271,26 @@ impl Page<'_> {
         self.value(&m::SNAPSHOT_ROWS, |observed| Some(observed.snapshot().rows));
         self.value(&m::SNAPSHOT_ESTIMATE, |observed| observed.snapshot().rows_estimate);
         self.each(&m::SNAPSHOT_TABLE_ROWS, |observed, name, samples| {
-            for (table, rows) in observed.status.snapshot_rows() {
-                samples.add(&[name, &table], rows);
+            for (table, rows) in observed.snapshot_rows() {
+                samples.add(&[name, table], rows);
             }
         });
         self.value(&m::SNAPSHOT_TABLES, |observed| Some(observed.snapshot().tables));
         self.value(&m::SNAPSHOT_LEFT, |observed| Some(observed.snapshot().tables_left));
         self.value(&m::SNAPSHOT_SECONDS, |observed| Some(observed.snapshot().seconds));
         self.value(&m::BESIDE_RUNNING, |observed| {
-            Some(u8::from(observed.status.incremental().is_some()))
+            Some(u8::from(observed.beside().is_some()))
         });
         self.value(&m::BESIDE_LEFT, |observed| {
-            Some(
-                observed
-                    .status
-                    .incremental()
-                    .map_or(0, |(beside, _)| beside.tables_left),
-            )
+            Some(observed.beside().map_or(0, |beside| beside.tables_left))
         });
         self.each(&m::BESIDE_ROWS, |observed, name, samples| {
-            if let Some((beside, _)) = observed.status.incremental() {
+            if let Some(beside) = observed.beside() {
                 samples.add(&[name, &beside.table], beside.rows);
             }
         });
         self.each(&m::BESIDE_ROWS_LEFT, |observed, name, samples| {
-            if let Some((beside, _)) = observed.status.incremental() {
+            if let Some(beside) = observed.beside() {
                 for (table, rows) in &beside.rows_left {
                     samples.add(&[name, table], rows);
                 }
@@ -348,28 +343,22 @@ impl Page<'_> {
 
         let snapshot = dbz::SNAPSHOT;
         // As in Debezium, the snapshot that runs counts, of whichever kind it is.
-        let tables = |observed: &Observation<'_>| match observed.status.incremental() {
-            Some((beside, _)) => (beside.tables as u64, beside.tables_left as u64),
+        let tables = |observed: &Observation<'_>| match observed.beside() {
+            Some(beside) => (beside.tables as u64, beside.tables_left as u64),
             None => {
                 let snapshot = observed.snapshot();
                 (snapshot.tables, snapshot.tables_left)
             }
         };
-        let running = |observed: &Observation<'_>| {
-            observed.course.phase == Phase::Snapshot || observed.status.incremental().is_some()
-        };
+        let running =
+            |observed: &Observation<'_>| observed.course.phase == Phase::Snapshot || observed.beside().is_some();
         self.dbz(&dbz::TABLES, snapshot, |observed| Some(tables(observed).0));
         self.dbz(&dbz::TABLES_LEFT, snapshot, |observed| Some(tables(observed).1));
         self.dbz(&dbz::SNAPSHOT_RUNNING, snapshot, |observed| {
             Some(u8::from(running(observed)))
         });
         self.dbz(&dbz::SNAPSHOT_PAUSED, snapshot, |observed| {
-            Some(u8::from(
-                observed
-                    .status
-                    .incremental()
-                    .is_some_and(|(beside, _)| beside.is_paused),
-            ))
+            Some(u8::from(observed.beside().is_some_and(|beside| beside.is_paused)))
         });
         self.dbz(&dbz::SNAPSHOT_COMPLETED, snapshot, |observed| {
             let (all, left) = tables(observed);
@@ -386,16 +375,16 @@ impl Page<'_> {
             Some(u8::from(is_stopped || is_interrupted))
         });
         self.dbz(&dbz::SNAPSHOT_SECONDS, snapshot, |observed| {
-            let seconds = match (observed.status.incremental(), last_incremental(observed)) {
-                (Some((_, begun_us)), _) => (observed.now_us - begun_us) as f64 / 1e6,
+            let seconds = match (observed.beside_seconds(), last_incremental(observed)) {
+                (Some(seconds), _) => seconds,
                 (None, Some(last)) => (last.ended_us - last.begun_us) as f64 / 1e6,
                 (None, None) => observed.snapshot().seconds,
             };
             Some(seconds.max(0.0).round())
         });
         self.each(&dbz::ROWS_SCANNED, |observed, _, samples| {
-            for (table, rows) in observed.status.snapshot_rows() {
-                samples.add(&["postgres", &observed.status.server, snapshot, &table], rows);
+            for (table, rows) in observed.snapshot_rows() {
+                samples.add(&["postgres", &observed.status.server, snapshot, table], rows);
             }
         });
 

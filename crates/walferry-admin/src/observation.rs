@@ -1,9 +1,16 @@
 //! An observation of a connector: everything that is known about it at one time.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::{
+    cell::OnceCell,
+    collections::BTreeMap,
+    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+};
 
 use serde::Serialize;
-use walferry_engine::status::{Counters, Course, LatencyCounts, Phase, Slot, Slots, Status, StreamState, Trouble};
+use walferry_engine::status::{
+    Counters, Course, IncrementalProgress, LatencyCounts, Outbox, Phase, Slot, Slots, Status, StreamState, TopicCount,
+    Trouble,
+};
 use walferry_pgoutput::Lsn;
 
 /// A connector at one time. Later changes are in the next observation.
@@ -23,6 +30,12 @@ pub(crate) struct Observation<'a> {
     /// Bytes of WAL that the server writes per second.
     pub(crate) wal_bytes_per_second: Option<f64>,
     pub(crate) latency: (LatencyCounts, u64),
+    /// The incremental snapshot that runs, and when it began, in microseconds since 1970.
+    pub(crate) incremental: Option<(IncrementalProgress, i64)>,
+    pub(crate) outboxes: Vec<Outbox>,
+    // There may be thousands of these, and most observations do not need them. So they are copied when they are first asked for.
+    topics: OnceCell<BTreeMap<String, TopicCount>>,
+    snapshot_rows: OnceCell<BTreeMap<String, u64>>,
 }
 
 /// What Kafka has not acknowledged yet.
@@ -87,10 +100,35 @@ impl<'a> Observation<'a> {
             awaited: status.awaited(),
             wal_bytes_per_second: clock.bytes_per_second(PACE_US),
             latency: status.latency.snapshot(),
+            incremental: status.incremental(),
+            outboxes: status.outboxes(),
+            topics: OnceCell::new(),
+            snapshot_rows: OnceCell::new(),
             slots,
             lag,
             stream,
         }
+    }
+
+    /// Records and bytes by topic.
+    pub(crate) fn topics(&self) -> &BTreeMap<String, TopicCount> {
+        self.topics.get_or_init(|| self.status.topics())
+    }
+
+    /// Rows that the snapshot has read, by table.
+    pub(crate) fn snapshot_rows(&self) -> &BTreeMap<String, u64> {
+        self.snapshot_rows.get_or_init(|| self.status.snapshot_rows())
+    }
+
+    /// The incremental snapshot that runs.
+    pub(crate) fn beside(&self) -> Option<&IncrementalProgress> {
+        self.incremental.as_ref().map(|(beside, _)| beside)
+    }
+
+    /// How long the incremental snapshot has been running.
+    pub(crate) fn beside_seconds(&self) -> Option<f64> {
+        let (_, begun_us) = self.incremental.as_ref()?;
+        Some((self.now_us - begun_us).max(0) as f64 / 1e6)
     }
 
     pub(crate) fn counters(&self) -> &Counters {
@@ -301,6 +339,39 @@ pub(crate) mod tests {
         let status = Status::new("orders", "shop");
         let lag = Observation::at(&status, NOW_US).lag;
         assert_eq!((lag.bytes, lag.seconds), (None, 0.0));
+    }
+
+    #[test]
+    fn an_observation_stays_as_it_was_taken() {
+        let status = Status::new("orders", "shop");
+        let progress = |rows| IncrementalProgress {
+            rows,
+            ..IncrementalProgress::default()
+        };
+        let outbox = |dead_rows| Outbox {
+            dead_rows,
+            ..Outbox::default()
+        };
+        let set = |number| {
+            status.set_incremental(progress(number));
+            status.set_outboxes(vec![outbox(number)]);
+            status.count_topic("t", 1, 1);
+            status.count_snapshot_rows("s", 1);
+        };
+        set(1);
+        let observed = Observation::at(&status, NOW_US);
+        let seen = || {
+            (
+                observed.beside().map(|beside| beside.rows),
+                observed.outboxes.clone(),
+                observed.topics()["t"].records,
+                observed.snapshot_rows()["s"],
+            )
+        };
+        let first = seen();
+        assert_eq!(first, (Some(1), vec![outbox(1)], 1, 1));
+        set(2);
+        assert_eq!(seen(), first);
     }
 
     #[test]

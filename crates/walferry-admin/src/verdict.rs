@@ -309,12 +309,9 @@ impl Verdict {
             }
             _ => Self::new(true, Level::Good, "streaming".into()).and("It is up to date."),
         };
-        match observed.status.incremental() {
-            Some((beside, begun_us)) => {
-                let seconds = (observed.now_us - begun_us).max(0) as f64 / 1e6;
-                verdict.and(&beside_the_stream(&beside, seconds))
-            }
-            None => verdict,
+        match (observed.beside(), observed.beside_seconds()) {
+            (Some(beside), Some(seconds)) => verdict.and(&beside_the_stream(beside, seconds)),
+            _ => verdict,
         }
     }
 
@@ -373,7 +370,7 @@ impl Verdict {
 
     /// Outboxes in which many rows wait, or one for long, or which have many dead rows. The first two limits are those of the alerts.
     fn tell_outboxes(&mut self, observed: &Observation<'_>) {
-        for outbox in observed.status.outboxes() {
+        for outbox in &observed.outboxes {
             if let Some(waiting) = outbox.unconfirmed
                 && waiting.rows > 0
                 && (waiting.rows > OUTBOX_ROWS || waiting.seconds > OUTBOX_SECONDS)
