@@ -45,11 +45,12 @@ impl Digested {
     /// From the 64 hexadecimal digits that `sha256sum` prints.
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut digest = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
+        if text.len() != 64 {
             return None;
         }
+        let digit = |byte: u8| char::from(byte).to_digit(16);
         for (byte, pair) in digest.iter_mut().zip(text.as_bytes().chunks(2)) {
-            *byte = u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()?;
+            *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
         }
         Some(Self(digest))
     }
@@ -136,6 +137,21 @@ mod tests {
         Doors {
             users: vec![user("ops", "a:b", true), user("eyes", "look", false)],
             tokens: vec![Digested::from_hex(hash).unwrap()],
+        }
+    }
+
+    #[test]
+    fn a_digest_is_64_hexadecimal_digits_and_nothing_else() {
+        let digits = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Digested::from_hex(digits), Some(Digested::of("")));
+        assert_eq!(Digested::from_hex(&digits.to_uppercase()), Some(Digested::of("")));
+        for wrong in [
+            digits.replace("e3", "+3"),
+            digits.replace("e3", "g3"),
+            digits.replace("e3", "é"),
+            digits.replace("e3", ""),
+        ] {
+            assert_eq!(Digested::from_hex(&wrong), None, "{wrong}");
         }
     }
 

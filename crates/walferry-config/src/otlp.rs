@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
+
 use crate::{
     properties,
     property::{Group, Property},
@@ -83,28 +85,10 @@ pub fn parse_headers(text: &str) -> Option<Vec<(String, Secret)>> {
     let parse = |entry: &str| {
         let (name, value) = entry.split_once('=')?;
         let name = name.trim();
-        (!name.is_empty()).then(|| (name.to_owned(), Secret::new(decoded(value.trim()))))
+        let value = percent_decode_str(value.trim()).decode_utf8_lossy();
+        (!name.is_empty()).then(|| (name.to_owned(), Secret::new(value)))
     };
     entries.map(parse).collect()
-}
-
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let code = behind.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) if first == b'%' => {
-                bytes.push(byte);
-                rest = &behind[2..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = behind;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -113,7 +97,7 @@ mod tests {
 
     #[test]
     fn headers_are_pairs_and_may_be_percent_encoded() {
-        let shown = |text| {
+        let shown = |text: &str| {
             parse_headers(text).map(|headers| {
                 let pairs = headers.iter().map(|(name, value)| format!("{name}:{}", value.expose()));
                 pairs.collect::<Vec<_>>().join(" ")
@@ -123,7 +107,10 @@ mod tests {
             shown("api-key=s3,x = Basic%20abc=, ").as_deref(),
             Some("api-key:s3 x:Basic abc=")
         );
-        assert_eq!(shown("a=100%").as_deref(), Some("a:100%"));
+        for not_encoded in ["100%", "%+f", "1+1", "%4"] {
+            let expected = format!("a:{not_encoded}");
+            assert_eq!(shown(&format!("a={not_encoded}")).as_deref(), Some(expected.as_str()));
+        }
         for wrong in ["api-key", "=x"] {
             assert_eq!(shown(wrong), None, "{wrong}");
         }

@@ -1,5 +1,6 @@
 //! The requests to each kind of registry, and the meaning of the answers.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value as Json, json};
 use walferry_config::shown_text;
 use walferry_converter::registry::{
@@ -184,8 +185,10 @@ fn confluent(http: &mut Http, request: &Request) -> Answer<Ids> {
 /// The bytes of a GUID such as `a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11`.
 fn guid(text: &str) -> Option<Guid> {
     let digits: String = text.split('-').collect();
-    let number = u128::from_str_radix(&digits, 16).ok()?;
-    (digits.len() == 32).then(|| number.to_be_bytes())
+    // A sign would be read, too.
+    let is_guid = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = u128::from_str_radix(&digits, 16).ok().filter(|_| is_guid)?;
+    Some(number.to_be_bytes())
 }
 
 fn confluent_body(request: &Request) -> String {
@@ -510,12 +513,16 @@ fn post_as(content: &str, path: String, body: String) -> http::Request {
 
 /// A part of a path or of a query.
 fn encoded(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
+    const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, ENCODED).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_parts_of_paths() {
+        assert_eq!(encoded("shop.t-value_~ 1/ü%+"), "shop.t-value_~%201%2F%C3%BC%25%2B");
     }
-    out
 }

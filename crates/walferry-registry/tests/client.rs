@@ -161,6 +161,7 @@ fn a_guid_is_what_the_registry_tells() {
             Some(*b"\xa0\xee\xbc\x99\x9c\x0b\x4e\xf8\xbb\x6d\x6b\xb9\xbd\x38\x0a\x11"),
         ),
         (r#"{"id":7,"guid":"a0eebc99"}"#, None),
+        (r#"{"id":7,"guid":"+0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"}"#, None),
         (r#"{"id":7}"#, None),
     ];
     for (answer, expected) in told {

@@ -16,6 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::MethodRouter,
 };
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use walferry_engine::{
@@ -669,19 +670,29 @@ async fn validate(State(shown): Seen, Path(plugin): Path<String>, body: Bytes) -
     ))
 }
 
+/// What RFC 3986 does not allow in a part of a path.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
+
 /// A name as a part of a path.
 fn encoded(name: &str) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
+    utf8_percent_encode(name, ENCODED).to_string()
 }
 
 #[cfg(test)]
@@ -691,5 +702,6 @@ mod tests {
     #[test]
     fn names_are_written_into_locations_as_java_writes_them() {
         assert_eq!(encoded("c 1->ü/x"), "c%201-%3E%C3%BC%2Fx");
+        assert_eq!(encoded("-._~!$&'()*+,;=:@%?#[]"), "-._~!$&'()*+,;=:@%25%3F%23%5B%5D");
     }
 }

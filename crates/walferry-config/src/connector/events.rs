@@ -198,9 +198,10 @@ impl Value for Placeholder {
         let Some(digits) = text.strip_prefix("hex:") else {
             return Ok(Self(text.as_bytes().to_vec()));
         };
-        let bytes = digits.as_bytes().chunks(2).map(|pair| {
-            let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
-            u8::from_str_radix(pair, 16).ok()
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let bytes = digits.as_bytes().chunks(2).map(|pair| match pair {
+            [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
+            _ => None,
         });
         bytes
             .collect::<Option<_>>()
@@ -350,6 +351,7 @@ mod tests {
             ("hex:", Some("")),
             ("hex:4", None),
             ("hex:zz", None),
+            ("hex:+f", None),
             ("hex:é", None),
         ];
         for (text, expected) in cases {

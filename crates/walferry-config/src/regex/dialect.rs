@@ -275,7 +275,10 @@ impl Translator<'_> {
     fn code(&self, skip: usize, count: usize, radix: u32) -> Result<char, RegexError> {
         let digits = self.chars.get(self.at + skip..self.at + skip + count);
         let digits: String = digits.unwrap_or_default().iter().collect();
-        let code = u32::from_str_radix(&digits, radix).ok().and_then(char::from_u32);
+        // A sign would be read, too.
+        let are_digits = digits.chars().all(|digit| digit.is_digit(radix));
+        let code = u32::from_str_radix(&digits, radix).ok().filter(|_| are_digits);
+        let code = code.and_then(char::from_u32);
         code.ok_or_else(|| self.error("malformed character code"))
     }
 
@@ -427,6 +430,9 @@ mod tests {
             ("a{2}{3}", "quantifier behind a quantifier at character 5"),
             ("[z-a]", "range whose end is before its start at character 5"),
             ("\\u00", "malformed character code at character 1"),
+            ("\\u+041", "malformed character code at character 1"),
+            ("\\x+4", "malformed character code at character 1"),
+            ("\\x{+41}", "malformed character code at character 1"),
             (
                 "(?<a_b>x)",
                 "group name that is not made of ASCII letters and digits at character 5",

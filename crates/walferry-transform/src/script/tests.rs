@@ -260,3 +260,14 @@ fn random_groovy_expressions_answer_what_the_real_groovy_answers() {
         include_str!("recorded/groovy_random_refused.txt"),
     );
 }
+
+#[test]
+fn an_escape_with_u_needs_four_hexadecimal_digits() {
+    for language in [Language::Groovy, Language::JavaScript] {
+        assert!(Script::parse(language, r"'\u0041' == 'A'").is_ok());
+        for wrong in [r"'\u+041' == 'A'", r"'\u41' == 'A'"] {
+            let refusal = Script::parse(language, wrong).err().expect(wrong);
+            assert!(refusal.message(wrong).contains("four hexadecimal digits"), "{wrong}");
+        }
+    }
+}

@@ -231,11 +231,11 @@ impl<'t> Lexer<'t> {
             'f' => '\u{c}',
             '\n' => return Ok(None),
             'u' => {
-                let digits = self
-                    .unread()
-                    .get(..4)
-                    .and_then(|digits| u32::from_str_radix(digits, 16).ok());
-                let code = digits.and_then(char::from_u32);
+                let digits = self.unread().get(..4);
+                // A sign would be read, too.
+                let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+                let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                let code = code.and_then(char::from_u32);
                 self.at += 4;
                 code.ok_or_else(|| Refusal::new(at, "has \\u without four hexadecimal digits of a character"))?
             }

@@ -230,7 +230,9 @@ impl Parser {
                 let digits: String = self.chars[self.at..].iter().take(4).collect();
                 self.at += digits.chars().count();
                 let wrong = self.error(format!("\\u{digits} is not a character"), "write the character itself");
-                let code = u32::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 4);
+                // A sign would be read, too.
+                let are_four = digits.len() == 4 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+                let code = u32::from_str_radix(&digits, 16).ok().filter(|_| are_four);
                 code.and_then(char::from_u32).ok_or(wrong)?
             }
             Some(other) => other,

@@ -228,6 +228,7 @@ fn what_is_wrong_or_not_supported_is_refused_with_its_place() {
             "there is the function length(), but Walferry does not support functions in JSON paths at character 7",
         ),
         ("$[?(5)]", "there is nothing to compare with at character 6"),
+        ("$[?(@.s == '\\u+041')]", "\\u+041 is not a character at character 19"),
         ("$[?@.n == 5]", "there is no ( at character 4"),
         ("$[?(@.n == 5]", "there is no ) at character 13"),
         (
