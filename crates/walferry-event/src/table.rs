@@ -246,10 +246,6 @@ impl TablePlan {
     pub const fn row_schema(&self) -> &SchemaRef {
         &self.row
     }
-    /// Schema of values.
-    pub const fn envelope_schema(&self) -> &SchemaRef {
-        &self.envelope
-    }
     /// Columns that are left out of rows.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
-use support::{Col, Table, col, context, settings, table};
+use support::{Col, Table, col, context, settings, stored, table};
 use walferry_event::catalog::TypeKind;
 use walferry_event::{ChangeOutcome, Error, EventSettings, LeftOutReason, Reason, Skipped, TablePlan};
 use walferry_pgoutput::{Change, Column, OldTuple, Operation, ReplicaIdentity, TupleBuf};
@@ -46,7 +46,7 @@ fn shorten_record(record: &Record<'_>) -> String {
     let headers: Vec<&str> = headers.collect();
     match &record.value.value {
         Value::Struct(envelope) => {
-            let field = |name| value(envelope.get_raw(name).unwrap());
+            let field = |name| value(stored(envelope, name).unwrap());
             format!(
                 "{key} {} {} -> {} {headers:?}",
                 field("op"),

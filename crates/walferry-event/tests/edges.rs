@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
-use support::{Col, Table, col, context, settings, table};
+use support::{Col, Table, col, context, settings, stored, table};
 use walferry_event::catalog::TypeKind;
 use walferry_event::{EventSettings, TablePlan};
 use walferry_pgoutput::{Change, Column, Oid, OldTuple, Operation, TupleBuf};
@@ -54,8 +54,8 @@ fn row(
     let outcome = plan.records(&change, &context(), None).unwrap();
     let record = outcome.records.into_iter().next().unwrap();
     let envelope = record.value.value.as_struct().unwrap();
-    let row = envelope.get_raw(image).unwrap().as_struct().unwrap();
-    row.get_raw("v").unwrap().clone().into_owned()
+    let row = stored(envelope, image).unwrap().as_struct().unwrap();
+    stored(row, "v").unwrap().clone().into_owned()
 }
 
 fn schema(plan: &TablePlan) -> &Schema {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{col, context, settings, table};
+use support::{col, context, settings, stored, table};
 use walferry_event::reselect::RowLookup;
 use walferry_event::{ChangeOutcome, TablePlan};
 use walferry_pgoutput::{Change, Column, OldTuple, Operation, TupleBuf};
@@ -147,11 +147,11 @@ fn what_was_read_stands_in_the_event_with_masks_applied() {
     let Value::Struct(event) = &record.value.value else {
         panic!("it is an event")
     };
-    let after = event.get_raw("after").and_then(Value::as_struct).unwrap();
-    assert_eq!(after.get_raw("body"), Some(&Value::string("a".repeat(30))));
+    let after = stored(event, "after").and_then(Value::as_struct).unwrap();
+    assert_eq!(stored(after, "body"), Some(&Value::string("a".repeat(30))));
     assert_eq!(
-        after.get_raw("n"),
+        stored(after, "n"),
         Some(&Value::Array(vec![Value::Int32(1), Value::Int32(2)]))
     );
-    assert_eq!(after.get_raw("d"), Some(&Value::str("d")));
+    assert_eq!(stored(after, "d"), Some(&Value::str("d")));
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{col, context, settings, table};
+use support::{col, context, settings, stored, table};
 use walferry_event::{Context, Heartbeat, Messages, SnapshotMarker, Transaction};
 use walferry_pgoutput::{Change, Column, LogicalMessage, Lsn, Operation, Origin, TupleBuf, Xid};
 use walferry_record::{Record, Value};
@@ -13,7 +13,7 @@ fn field(record: &Record<'_>, path: &str) -> String {
     for name in path.split('.') {
         value = value
             .as_struct()
-            .and_then(|row| row.get_raw(name))
+            .and_then(|row| stored(row, name))
             .unwrap_or_else(|| panic!("{path}"));
     }
     match value {

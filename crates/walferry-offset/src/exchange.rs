@@ -14,11 +14,6 @@ pub fn export_rest(partition: &SourcePartition, offset: Option<&SourceOffset>) -
     json!({ "offsets": offsets })
 }
 
-/// The offset as a line with the key and the value of Connect's offset topic, separated by a tab.
-pub fn export_key_value(partition: &SourcePartition, offset: &SourceOffset) -> String {
-    format!("{}\t{}", partition.key(), json!(offset.for_connect()))
-}
-
 /// The result of an import.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Import {
@@ -263,8 +258,8 @@ mod tests {
             format!(r#"{{"offsets":[{{"partition":{{"server":"tp"}},"offset":{OFFSET}}}]}}"#)
         );
         assert_eq!(export_rest(&partition(), None).to_string(), r#"{"offsets":[]}"#);
-        let line = export_key_value(&partition(), &offset());
-        assert_eq!(line, format!("[\"c 1\",{{\"server\":\"tp\"}}]\t{OFFSET}"));
+        // The key and the value of Connect's offset topic.
+        let line = format!("[\"c 1\",{{\"server\":\"tp\"}}]\t{OFFSET}");
         for text in [rest.to_string(), line] {
             assert_eq!(import(&partition(), &text).unwrap().offset.connect, offset());
         }

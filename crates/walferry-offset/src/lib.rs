@@ -18,7 +18,7 @@ mod recognition;
 
 pub use book::FileBook;
 pub use error::Error;
-pub use exchange::{Import, ImportError, export_key_value, export_rest, import};
+pub use exchange::{Import, ImportError, export_rest, import};
 pub use file::FileStore;
 pub use folder::Folder;
 pub use format::{additions, with_additions};

@@ -171,10 +171,6 @@ impl<'a> Struct<'a> {
     pub fn into_values(self) -> Vec<Value<'a>> {
         self.values
     }
-    /// The stored value of a field, without the default. `None` if there is no such field.
-    pub fn get_raw(&self, name: &str) -> Option<&Value<'a>> {
-        self.schema.field_index(name).map(|i| &self.values[i])
-    }
     /// The value of a field, like Connect's `Struct.get`: if it is null, the schema's default. `None` if there is no
     /// such field.
     pub fn get(&self, name: &str) -> Option<&Value<'a>> {

@@ -65,13 +65,13 @@ impl Cluster {
                 "{resource:?} is not of the form NAMESPACE/NAME"
             )));
         }
-        let (collection, member) = match kind {
-            KubernetesKind::Secret => ("secrets", "data"),
-            KubernetesKind::ConfigMap => ("configmaps", "data"),
+        let collection = match kind {
+            KubernetesKind::Secret => "secrets",
+            KubernetesKind::ConfigMap => "configmaps",
         };
         let url = format!("{}/api/v1/namespaces/{namespace}/{collection}/{name}", self.url);
         let body = self.get(&url)?;
-        let Some(text) = body[member].get(key).and_then(Json::as_str) else {
+        let Some(text) = body["data"].get(key).and_then(Json::as_str) else {
             return Ok(None);
         };
         match kind {

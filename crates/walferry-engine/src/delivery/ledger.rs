@@ -237,6 +237,7 @@ impl<A: Account> Ledger<A> {
     }
 
     /// The account ahead of the acknowledgements: everything pushed so far, as it will be once all of it is delivered.
+    #[cfg(test)]
     pub(crate) fn ahead(&self) -> A {
         let mut account = self.account.clone();
         let mut marks = self.marks.iter().peekable();

@@ -326,7 +326,8 @@ impl<A: OffsetAccount> Progress<A> {
 
     /// The offset that covers all records pushed so far, whether Kafka has acknowledged them or not. It may be
     /// committed only together with all of them.
-    pub fn ahead(&self) -> A::Offset {
+    #[cfg(test)]
+    pub(crate) fn ahead(&self) -> A::Offset {
         self.lock().ledger.ahead().offset()
     }
 

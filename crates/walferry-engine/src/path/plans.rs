@@ -546,7 +546,7 @@ mod tests {
             );
             let (fresh, plan) = (fresh.unwrap(), plans.of(Oid(oid)).unwrap().expect("it is captured"));
             assert_eq!(plan.name(), format!("public.{name}"));
-            assert_eq!(plan.envelope_schema(), fresh.envelope_schema());
+            assert_eq!(plan.row_schema(), fresh.row_schema());
             assert_eq!(plan.key_schema(), fresh.key_schema());
             assert!(plan.key_schema().is_some(), "the catalog's facts are kept, too");
             assert!(plans.weight <= MOST_WEIGHT);

@@ -8,6 +8,12 @@ use walferry_config::{Findings, Lookup, Submitted, Worker};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
 use walferry_event::{Context, EventSettings, TablePlan};
 use walferry_pgoutput::{Lsn, Oid, Relation, RelationColumn, ReplicaIdentity, Xid};
+use walferry_record::{Struct, Value};
+
+/// The stored value of a field, without the default.
+pub(crate) fn stored<'v, 'a>(row: &'v Struct<'a>, name: &str) -> Option<&'v Value<'a>> {
+    row.schema().field_index(name).map(|index| &row.values()[index])
+}
 
 /// Settings of a connector with these properties, on the prefix `lab` and the database `db`.
 pub(crate) fn settings(properties: &[(&str, &str)]) -> Arc<EventSettings> {
