@@ -17,7 +17,8 @@ use crate::{
     progress,
 };
 
-/// Starts a connector, gives it each newer version of its configuration, and ends it when there is none any more.
+/// Starts a connector, gives it each newer version of its configuration, and ends it when there is none any more. Then the keeper ends,
+/// too, unless the connector was made anew meanwhile.
 pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: watch::Receiver<Option<u64>>) {
     // An earlier keeper that panicked may have left the connector there.
     let _ = herd.supervisor().remove(&name).await;
@@ -48,6 +49,10 @@ pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
             None => {
                 drop(beside.take());
                 let _ = herd.supervisor().remove(&name).await;
+                // The clerk works in the same thread, so it tells nothing between this look and the end.
+                if !told.has_changed().is_ok_and(|has_changed| has_changed) {
+                    return;
+                }
             }
         }
         if told.changed().await.is_err() {

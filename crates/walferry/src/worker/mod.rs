@@ -417,7 +417,7 @@ struct Clerk {
     herd: Herd,
     shelf: Result<Arc<Mutex<Box<dyn Book>>>, String>,
     slots: SlotLooks,
-    /// For each keeper, the version that is to run, or none.
+    /// For each keeper, the version that is to run, or none. Those of removed connectors have ended, or are about to.
     keepers: BTreeMap<String, watch::Sender<Option<u64>>>,
     version: u64,
     /// Configurations of files that the book does not have yet.
@@ -603,6 +603,9 @@ impl Clerk {
     }
 
     fn tell_keeper(&mut self, name: &str, version: Option<u64>) {
+        // A keeper whose connector was removed has ended in order.
+        self.keepers
+            .retain(|_, told| told.receiver_count() > 0 || told.borrow().is_some());
         if let Some(keeper) = self.keepers.get(name) {
             if keeper.receiver_count() > 0 {
                 keeper.send_replace(version);
@@ -747,6 +750,69 @@ mod tests {
             while herd.supervisor().statuses().is_empty() {
                 sleep(Duration::from_millis(1)).await;
             }
+        });
+    }
+
+    #[test]
+    fn a_keeper_ends_with_its_connector_unless_that_is_made_anew_meanwhile() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            // The other clerk has begun by then, with nothing to keep.
+            sleep(Duration::from_millis(1)).await;
+            let mut clerk = Clerk {
+                herd: herd.clone(),
+                shelf: Err("it is not needed".into()),
+                slots: SlotLooks::default(),
+                keepers: BTreeMap::new(),
+                version: 0,
+                overwritten: Vec::new(),
+            };
+            let add = |version| {
+                let connector = Connector {
+                    configuration: configuration("1"),
+                    target: Target::Stopped,
+                    origin: Origin::Book,
+                    is_in_book: true,
+                    version,
+                };
+                herd.lock().insert("a".into(), connector);
+            };
+            let until = async |is_done: &dyn Fn() -> bool| {
+                let wait = async {
+                    while !is_done() {
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                };
+                tokio::time::timeout(Duration::from_secs(60), wait)
+                    .await
+                    .expect("it comes about");
+            };
+            let is_shown = || !herd.supervisor().statuses().is_empty();
+            add(0);
+            clerk.tell_keeper("a", Some(0));
+            until(&is_shown).await;
+
+            // Removed, and made anew before the keeper has heard of it, or while it removes the connector.
+            for version in 1..4 {
+                clerk.tell_keeper("a", None);
+                for _ in 1..version {
+                    tokio::task::yield_now().await;
+                }
+                add(version);
+                clerk.tell_keeper("a", Some(version));
+                until(&is_shown).await;
+                assert_eq!(clerk.keepers["a"].receiver_count(), 1, "{version}");
+            }
+            herd.lock().remove("a");
+            clerk.tell_keeper("a", None);
+            until(&|| clerk.keepers["a"].receiver_count() == 0).await;
+            assert!(!is_shown());
+            // The next change forgets it.
+            clerk.tell_keeper("b", None);
+            assert!(!clerk.keepers.contains_key("a"));
+            add(4);
+            clerk.tell_keeper("a", Some(4));
+            until(&is_shown).await;
         });
     }
 
