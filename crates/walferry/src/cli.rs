@@ -462,9 +462,8 @@ pub(crate) struct HealthArgs {
     /// file of `walferry.rest.tokens.file`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
-    /// Address of the admin endpoint of the process
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
-    pub(crate) admin: SocketAddr,
+    #[command(flatten)]
+    pub(crate) address: AddressArgs,
 }
 
 /// `walferry signal`.
@@ -511,12 +510,8 @@ pub(crate) struct SnapshotArgs {
 /// Where the process is that runs the connector, and how to log in there.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EndpointArgs {
-    /// Address of the admin endpoint of the process that runs the connector
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
-    pub(crate) admin: SocketAddr,
-    /// URL of this endpoint, if it has a host name or speaks TLS: http://HOST:8083 or https://HOST:8443
-    #[arg(long, value_name = "URL", conflicts_with = "admin")]
-    pub(crate) url: Option<String>,
+    #[command(flatten)]
+    pub(crate) address: AddressArgs,
     /// User who logs in. The password is read from --password-file, from the environment variable WALFERRY_REST_PASSWORD, or from the
     /// terminal
     #[arg(long, value_name = "NAME")]
@@ -524,6 +519,17 @@ pub(crate) struct EndpointArgs {
     /// File that contains the user's password in its first line
     #[arg(long, value_name = "FILE", requires = "user", value_hint = ValueHint::FilePath)]
     pub(crate) password_file: Option<PathBuf>,
+}
+
+/// Where a process has its admin endpoint.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AddressArgs {
+    /// Address of the admin endpoint of the process
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
+    pub(crate) admin: SocketAddr,
+    /// URL of this endpoint, if it has a host name or speaks TLS: http://HOST:8083 or https://HOST:8443
+    #[arg(long, value_name = "URL", conflicts_with = "admin")]
+    pub(crate) url: Option<String>,
     /// File with the certificates (PEM) of the authorities that sign the endpoint's certificate [default: those of the system]
     #[arg(long, value_name = "FILE", requires = "url", value_hint = ValueHint::FilePath)]
     pub(crate) ca: Option<PathBuf>,

@@ -19,7 +19,7 @@ use ureq::{
 };
 use walferry_config::shown_address;
 
-use crate::cli::EndpointArgs;
+use crate::cli::{AddressArgs, EndpointArgs};
 
 /// How long the endpoint may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -65,14 +65,14 @@ impl std::fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint that the arguments name. May ask for a password on the terminal.
-    pub(crate) fn of(args: &EndpointArgs) -> Result<Self, Trouble> {
+    /// The endpoint that the arguments name, without a login. An answer may take as long as `limit`.
+    pub(crate) fn at(args: &AddressArgs, limit: Duration) -> Result<Self, Trouble> {
         let base = match &args.url {
             Some(url) => base(url)?,
             None => format!("http://{}", args.admin),
         };
         let mut agent = Agent::config_builder()
-            .timeout_global(Some(LIMIT))
+            .timeout_global(Some(limit))
             .http_status_as_error(false)
             .proxy(None);
         if base.starts_with("https:") {
@@ -87,31 +87,40 @@ impl Endpoint {
                 "write --url https://HOST:PORT",
             ));
         }
-        let authorization = match &args.user {
-            Some(user) => {
-                if user.contains(':') {
-                    return Err(trouble(
-                        "the user of --user contains a colon",
-                        format!(
-                            "give only the name with --user, and the password in {PASSWORD} or with --password-file"
-                        ),
-                    ));
-                }
-                let password = password(user, args.password_file.as_deref())?;
-                if base.strip_prefix("http://").is_some_and(|rest| !is_loopback(rest)) {
-                    eprintln!(
-                        "warning: the password goes to {base} without encryption; use a listener with https, if there is one"
-                    );
-                }
-                Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
-            }
-            None => None,
-        };
         Ok(Self {
             agent: agent.build().into(),
             base,
-            authorization,
+            authorization: None,
         })
+    }
+
+    /// The endpoint that the arguments name. May ask for a password on the terminal.
+    pub(crate) fn of(args: &EndpointArgs) -> Result<Self, Trouble> {
+        let endpoint = Self::at(&args.address, LIMIT)?;
+        let Some(user) = &args.user else {
+            return Ok(endpoint);
+        };
+        if user.contains(':') {
+            return Err(trouble(
+                "the user of --user contains a colon",
+                format!("give only the name with --user, and the password in {PASSWORD} or with --password-file"),
+            ));
+        }
+        let password = password(user, args.password_file.as_deref())?;
+        let pair = STANDARD.encode(format!("{user}:{password}"));
+        Ok(endpoint.logging_in("password", format!("Basic {pair}")))
+    }
+
+    /// With a login for each request. Warns if others can read the secret on its way.
+    pub(crate) fn logging_in(mut self, secret: &str, authorization: String) -> Self {
+        let base = &self.base;
+        if base.strip_prefix("http://").is_some_and(|rest| !is_loopback(rest)) {
+            eprintln!(
+                "warning: the {secret} goes to {base} without encryption; use a listener with https, if there is one"
+            );
+        }
+        self.authorization = Some(authorization);
+        self
     }
 
     /// Sends a request with a JSON body.
@@ -152,7 +161,7 @@ impl Endpoint {
         let is_tls = self.base.starts_with("https:");
         let hint = match error {
             ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                "start the connector, or say with --admin ADDR or --url URL where its admin endpoint is"
+                "start Walferry, or say with --admin ADDR or --url URL where its admin endpoint is"
             }
             ureq::Error::HostNotFound => "correct the host name in --url",
             ureq::Error::Timeout(_) => "check that the host is reachable, and look at the log of the process there",

@@ -5,43 +5,32 @@ use std::{fs, path::Path, time::Duration};
 use serde_json::Value;
 use walferry_engine::Kind;
 
-use crate::{cli::HealthArgs, error::Error, say::say};
+use crate::{
+    cli::HealthArgs,
+    endpoint::{Endpoint, Trouble},
+    error::Error,
+    say::say,
+};
 
 /// Time limit for the endpoint's answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Prints one line for each connector, and fails if the process is not healthy.
 pub(crate) fn health(args: &HealthArgs) -> Result<(), Error> {
-    let admin = args.admin;
     let path = if args.ready { "ready" } else { "live" };
-    let agent = ureq::Agent::new_with_config(
-        ureq::Agent::config_builder()
-            .timeout_global(Some(LIMIT))
-            .http_status_as_error(false)
-            // The process runs on this machine.
-            .proxy(None)
-            .build(),
-    );
-    let mut request = agent.get(format!("http://{admin}/{path}"));
+    let told = |Trouble { what, hint }: Trouble| unhealthy().cause(what, Some(hint));
+    let mut endpoint = Endpoint::at(&args.address, LIMIT).map_err(told)?;
     if let Some(file) = &args.token_file {
-        request = request.header("Authorization", format!("Bearer {}", token(file)?));
+        endpoint = endpoint.logging_in("token", format!("Bearer {}", token(file)?));
     }
-    let answer = request.call();
-    let (code, body) = answer
-        .and_then(|mut answer| Ok((answer.status().as_u16(), answer.body_mut().read_to_string()?)))
-        .map_err(|error| {
-            unhealthy().cause(
-                format!("the admin endpoint at {admin} does not answer: {error}"),
-                Some("start Walferry, or say with --admin where its endpoint is".to_owned()),
-            )
-        })?;
-    let reasons = reasons(&body);
+    let answer = endpoint.get(&format!("/{path}")).map_err(told)?;
+    let (code, reasons) = (answer.code, reasons(&answer.body));
     if code == 200 {
         for (name, reason, _) in &reasons {
             say!("{name}: {reason}");
         }
         if reasons.is_empty() {
-            say!("the admin endpoint at {admin} answers");
+            say!("the admin endpoint at {endpoint} answers");
         }
         return Ok(());
     }
@@ -59,7 +48,7 @@ pub(crate) fn health(args: &HealthArgs) -> Result<(), Error> {
         _ => None,
     };
     Err(error.cause(
-        format!("GET /{path} at {admin} answers with {code}"),
+        format!("GET /{path} at {endpoint} answers with {code}"),
         hint.map(str::to_owned),
     ))
 }
@@ -84,8 +73,7 @@ fn unhealthy() -> Error {
 }
 
 /// Name, reason and hint of each connector in the answer of `/ready`. The answer of `/live` lists no connectors.
-fn reasons(body: &str) -> Vec<(String, String, Option<String>)> {
-    let answer: Value = serde_json::from_str(body).unwrap_or_default();
+fn reasons(answer: &Value) -> Vec<(String, String, Option<String>)> {
     let connectors = answer["connectors"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let facts = connectors.iter().filter_map(|connector| {
@@ -99,11 +87,22 @@ fn reasons(body: &str) -> Vec<(String, String, Option<String>)> {
 mod tests {
     use std::{
         io::{Read, Write},
-        net::TcpListener,
+        net::{SocketAddr, TcpListener},
         thread,
     };
 
     use super::*;
+    use crate::cli::AddressArgs;
+
+    fn at(admin: SocketAddr) -> AddressArgs {
+        AddressArgs {
+            admin,
+            url: None,
+            ca: None,
+            cert: None,
+            key: None,
+        }
+    }
 
     /// The command's output for an endpoint that answers one request in this way, and the request's first line.
     fn asked(ready: bool, code: u16, body: &'static str) -> (Result<(), String>, String) {
@@ -135,7 +134,7 @@ mod tests {
         let arguments = HealthArgs {
             ready,
             token_file,
-            admin,
+            address: at(admin),
         };
         let said = health(&arguments).map_err(|error| {
             assert_eq!(error.exit as u8, 1);
@@ -197,7 +196,7 @@ mod tests {
         let error = health(&HealthArgs {
             ready: true,
             token_file,
-            admin,
+            address: at(admin),
         })
         .unwrap_err();
         assert!(error.to_string().contains("has no token"), "{error}");
@@ -211,7 +210,7 @@ mod tests {
         let error = health(&HealthArgs {
             ready: false,
             token_file: None,
-            admin,
+            address: at(admin),
         })
         .unwrap_err();
         assert_eq!(error.exit as u8, 1);

@@ -97,16 +97,19 @@ mod tests {
     };
 
     use super::*;
+    use crate::cli::AddressArgs;
 
     fn to(admin: std::net::SocketAddr) -> EndpointArgs {
         EndpointArgs {
-            admin,
-            url: None,
+            address: AddressArgs {
+                admin,
+                url: None,
+                ca: None,
+                cert: None,
+                key: None,
+            },
             user: None,
             password_file: None,
-            ca: None,
-            cert: None,
-            key: None,
         }
     }
 
@@ -223,7 +226,7 @@ mod tests {
         drop(listener);
         let said = give(&to(admin), "orders", &json!({})).unwrap_err().to_string();
         assert!(
-            said.contains("does not answer") && said.contains("start the connector"),
+            said.contains("does not answer") && said.contains("start Walferry"),
             "{said}"
         );
     }

@@ -232,6 +232,24 @@ fn signals_reach_a_worker_that_wants_a_certificate_and_a_login() {
     let known = [&trusting[..], &["--cert", "client.pem", "--key", "client.pem"]].concat();
     let user = |name: &'static str| [&known[..], &["--user", name]].concat();
     let in_plain = url.replace("https", "http");
+    // Nobody needs to log in to ask whether it lives.
+    let health = ["health", "--url", &url, "--ca", "ca.pem"];
+    let lives = Command::new(env!("CARGO_BIN_EXE_walferry"))
+        .args(health)
+        .args(["--cert", "client.pem", "--key", "client.pem"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(lives.status.success(), "{lives:?}");
+    let refused = Command::new(env!("CARGO_BIN_EXE_walferry"))
+        .args(health)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let hint = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{hint}");
+    assert!(hint.contains("name it with --cert and --key"), "{hint}");
+
     let cases: [(&[&str], Option<&str>, &str); 8] = [
         (
             &["signal", "orders", "pause-snapshot", "--url", &in_plain],
