@@ -395,3 +395,41 @@ fn partitions_are_created_as_the_owner_and_beside_rows_that_wait_in_the_default_
     ));
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
+
+/// One table has a bound that Walferry cannot compute with, and a name is taken in the other one.
+#[test]
+fn a_refused_partition_holds_up_neither_later_ones_nor_other_tables() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_taken");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table a_outbox (like outbox including all) partition by range (created_at);
+         create table far partition of a_outbox for values from ('2000-01-01') to ('294276-12-31');
+         do $$ begin
+           execute format('create table %I (id bigint)', to_char((now() + interval '1 hour') at time zone 'UTC', '\"outbox_\"YYYYMMDD_HH24'));
+         end $$",
+    );
+    let walferry = outbox.start_with(outbox.config_with([
+        ("table.include.list", "public.a_outbox,public.outbox"),
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.partitions", "hour"),
+        ("transforms.outbox.walferry.partitions.ahead", "3"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    wait_for("the refusals to be named", || {
+        let output = walferry.output();
+        let told = |texts: &[&str]| {
+            let is_told = |line: &str| line.contains("WF0776") && texts.iter().all(|text| line.contains(text));
+            output.lines().any(is_told)
+        };
+        let is_told = told(&["public.a_outbox", "out of range"])
+            && told(&["public.outbox", "already exists", "attach, rename or drop"]);
+        is_told.then_some(())
+    });
+    // This hour and three more, except for the one whose name is taken.
+    let count = sql.value("select count(*) from pg_inherits where inhparent = 'outbox'::regclass");
+    assert_eq!(count.as_deref(), Some("3"));
+}
