@@ -196,6 +196,34 @@ fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_s
     });
 }
 
+/// The server gives no error for such rows.
+#[test]
+fn rows_that_a_trigger_keeps_hold_up_no_others_and_the_log_says_so() {
+    let world = world::shared();
+    let outbox = dated_rows(&world.postgres, &world.kafka, "cleanup_kept");
+    let sql = outbox.database.sql();
+    sql.run(
+        "create function keep() returns trigger language plpgsql as $$ begin
+           if old.aggregateid = 'kept' then return null; end if;
+           return old; end $$;
+         create trigger keep before delete on outbox for each row execute function keep()",
+    );
+    let mut walferry = start(&outbox);
+    // More than a batch, at one time.
+    outbox.insert("kept", 1, 40);
+    outbox.insert("k", 41, 90);
+    wait_for("the other rows to be removed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        sql.value("select count(*) from outbox where aggregateid <> 'kept'")
+            .filter(|rows| rows == "0")
+    });
+    world.kafka.wait_for_records(&outbox.topic("order"), 90);
+    assert_eq!(rows(sql), 40);
+    let output = walferry.output();
+    let is_told = |line: &str| line.contains("WF0787") && line.contains("delivered rows stay");
+    assert_eq!(output.lines().filter(|line| is_told(line)).count(), 1, "{output}");
+}
+
 /// The other table has rows that were never sent.
 #[test]
 fn rows_that_were_never_sent_stay_when_two_tables_swap_names() {

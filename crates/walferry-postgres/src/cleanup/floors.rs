@@ -232,7 +232,7 @@ impl Floors {
             floors.since_us.push(part.since_us);
         }
         let statements = Statements::new(&seen.from, &seen.table.column, seen.time);
-        (!floors.parts.is_empty()).then(|| Target::new(seen.table, seen.facts.shown, statements, floors))
+        (!floors.parts.is_empty()).then(|| Target::new(seen.table, seen.facts.shown, seen.time, statements, floors))
     }
 
     async fn facts(&self, sql: &Sql, table: &CleanedTable, has_schemas: bool) -> Result<Option<Facts>, Error> {
