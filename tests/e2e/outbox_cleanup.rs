@@ -196,6 +196,57 @@ fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_s
     });
 }
 
+/// Another transaction has locked one partition, so Walferry cannot look at it.
+#[test]
+fn a_partition_that_cannot_be_looked_at_holds_up_no_other() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_locked");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table present partition of outbox for values from (current_date - 1) to (current_date + 2);
+         create table future (like outbox including all)",
+    );
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "2000"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    sql.run("select pg_sleep(1)");
+    // Rows from after the lock would wait for it.
+    outbox.insert("k", 1, 50);
+    let [first, second] = [0, 1].map(|_| world.postgres.in_database(outbox.database.name()));
+    first.run(
+        "begin; alter table outbox attach partition future for values from (current_date + 2) to (current_date + 3)",
+    );
+    std::thread::scope(|scope| {
+        // From the moment at which Walferry can see the partition, it is locked.
+        scope.spawn(|| second.run("begin; lock table future in access exclusive mode"));
+        wait_for("the second transaction to wait", || {
+            let waits = "select count(*) from pg_locks where relation = 'future'::regclass and not granted";
+            sql.value(waits).filter(|count| count == "1")
+        });
+        first.run("commit");
+    });
+    let count_told = |walferry: &Walferry| {
+        let is_told = |line: &&str| line.contains("WF0787") && line.contains("future") && line.contains("lock timeout");
+        walferry.output().lines().filter(is_told).count()
+    };
+    wait_for("the log to name the locked partition", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (count_told(&walferry) > 0).then_some(())
+    });
+    wait_for("the delivered rows to be removed", || {
+        sql.value("select count(*) from present").filter(|rows| rows == "0")
+    });
+    assert_eq!(count_told(&walferry), 1, "{}", walferry.output());
+    world.kafka.wait_for_records(&outbox.topic("order"), 50);
+    second.run("commit");
+}
+
 /// The server gives no error for such rows.
 #[test]
 fn rows_that_a_trigger_keeps_hold_up_no_others_and_the_log_says_so() {

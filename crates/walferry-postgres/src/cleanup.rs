@@ -77,7 +77,8 @@ pub struct Round {
     pub more: bool,
     /// Nothing was removed because the slot is this many bytes behind: removing rows would make its backlog longer.
     pub behind_bytes: Option<u64>,
-    /// How many tables have failed, or keep rows. Each is logged once, and rests; the others go on.
+    /// How many tables have failed, or keep rows, and how many partitions could not be looked at. Each is logged once, and rests; the others
+    /// go on.
     pub failed: u64,
 }
 
@@ -407,6 +408,7 @@ impl Cleaner {
         let rests = |table: &str| is_resting(failing, table);
         let looked = self.floors.look(sql, tables, &not_captured.oids, rests).await?;
         self.targets = looked.targets;
+        round.failed += looked.unlooked;
         self.looked = Some(Instant::now());
         for (table, error, took) in looked.failed {
             self.fail(table, error, took, round);
