@@ -235,10 +235,15 @@ impl Window {
     /// The stream has sent a row without its unchanged TOAST values. The topic gets them only from the chunk's row, so
     /// that row is still sent, with the change applied.
     fn complete(&mut self, plan: &TablePlan, key: Vec<u8>, new: Tuple<'_>) -> Evicted {
+        let key = (self.table(plan.name()), key);
+        let is_here = self.places.get(&key).is_some_and(|place| self.rows[*place].is_some());
+        if !is_here && !self.expects_rows {
+            // It is not in this chunk.
+            return Evicted::Known;
+        }
         let Ok(tuple) = TupleBuf::new(new.columns()) else {
             return Evicted::Unknown;
         };
-        let key = (self.table(plan.name()), key);
         let columns = plan
             .row_columns()
             .map(|(name, of)| (name.to_owned(), of.to_owned()))
