@@ -196,6 +196,85 @@ fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_s
     });
 }
 
+/// Another transaction has locked one partition, so Walferry cannot look at it.
+#[test]
+fn a_partition_that_cannot_be_looked_at_holds_up_no_other() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_locked");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table present partition of outbox for values from (current_date - 1) to (current_date + 2);
+         create table future (like outbox including all)",
+    );
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "2000"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    sql.run("select pg_sleep(1)");
+    // Rows from after the lock would wait for it.
+    outbox.insert("k", 1, 50);
+    let [first, second] = [0, 1].map(|_| world.postgres.in_database(outbox.database.name()));
+    first.run(
+        "begin; alter table outbox attach partition future for values from (current_date + 2) to (current_date + 3)",
+    );
+    std::thread::scope(|scope| {
+        // From the moment at which Walferry can see the partition, it is locked.
+        scope.spawn(|| second.run("begin; lock table future in access exclusive mode"));
+        wait_for("the second transaction to wait", || {
+            let waits = "select count(*) from pg_locks where relation = 'future'::regclass and not granted";
+            sql.value(waits).filter(|count| count == "1")
+        });
+        first.run("commit");
+    });
+    let count_told = |walferry: &Walferry| {
+        let is_told = |line: &&str| line.contains("WF0787") && line.contains("future") && line.contains("lock timeout");
+        walferry.output().lines().filter(is_told).count()
+    };
+    wait_for("the log to name the locked partition", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (count_told(&walferry) > 0).then_some(())
+    });
+    wait_for("the delivered rows to be removed", || {
+        sql.value("select count(*) from present").filter(|rows| rows == "0")
+    });
+    assert_eq!(count_told(&walferry), 1, "{}", walferry.output());
+    world.kafka.wait_for_records(&outbox.topic("order"), 50);
+    second.run("commit");
+}
+
+/// The server gives no error for such rows.
+#[test]
+fn rows_that_a_trigger_keeps_hold_up_no_others_and_the_log_says_so() {
+    let world = world::shared();
+    let outbox = dated_rows(&world.postgres, &world.kafka, "cleanup_kept");
+    let sql = outbox.database.sql();
+    sql.run(
+        "create function keep() returns trigger language plpgsql as $$ begin
+           if old.aggregateid = 'kept' then return null; end if;
+           return old; end $$;
+         create trigger keep before delete on outbox for each row execute function keep()",
+    );
+    let mut walferry = start(&outbox);
+    // More than a batch, at one time.
+    outbox.insert("kept", 1, 40);
+    outbox.insert("k", 41, 90);
+    wait_for("the other rows to be removed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        sql.value("select count(*) from outbox where aggregateid <> 'kept'")
+            .filter(|rows| rows == "0")
+    });
+    world.kafka.wait_for_records(&outbox.topic("order"), 90);
+    assert_eq!(rows(sql), 40);
+    let output = walferry.output();
+    let is_told = |line: &str| line.contains("WF0787") && line.contains("delivered rows stay");
+    assert_eq!(output.lines().filter(|line| is_told(line)).count(), 1, "{output}");
+}
+
 /// The other table has rows that were never sent.
 #[test]
 fn rows_that_were_never_sent_stay_when_two_tables_swap_names() {
@@ -394,4 +473,42 @@ fn partitions_are_created_as_the_owner_and_beside_rows_that_wait_in_the_default_
         "set role {owner}; alter table outbox add note text; drop table outbox; reset role"
     ));
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+/// One table has a bound that Walferry cannot compute with, and a name is taken in the other one.
+#[test]
+fn a_refused_partition_holds_up_neither_later_ones_nor_other_tables() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_taken");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table a_outbox (like outbox including all) partition by range (created_at);
+         create table far partition of a_outbox for values from ('2000-01-01') to ('294276-12-31');
+         do $$ begin
+           execute format('create table %I (id bigint)', to_char((now() + interval '1 hour') at time zone 'UTC', '\"outbox_\"YYYYMMDD_HH24'));
+         end $$",
+    );
+    let walferry = outbox.start_with(outbox.config_with([
+        ("table.include.list", "public.a_outbox,public.outbox"),
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.partitions", "hour"),
+        ("transforms.outbox.walferry.partitions.ahead", "3"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    wait_for("the refusals to be named", || {
+        let output = walferry.output();
+        let told = |texts: &[&str]| {
+            let is_told = |line: &str| line.contains("WF0776") && texts.iter().all(|text| line.contains(text));
+            output.lines().any(is_told)
+        };
+        let is_told = told(&["public.a_outbox", "out of range"])
+            && told(&["public.outbox", "already exists", "attach, rename or drop"]);
+        is_told.then_some(())
+    });
+    // This hour and three more, except for the one whose name is taken.
+    let count = sql.value("select count(*) from pg_inherits where inhparent = 'outbox'::regclass");
+    assert_eq!(count.as_deref(), Some("3"));
 }

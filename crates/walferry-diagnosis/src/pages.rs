@@ -649,7 +649,8 @@ kinds! {
         "Partitions of an outbox cannot be created",
         "`walferry.partitions` is set, but the server refuses to create a partition. Events are delivered as before. Rows for which there \
          is no partition go to the default partition, or their insert fails if there is none. Walferry tries again, each time after a longer pause.",
-        "Follow the message. Only the owner of a table may create its partitions: make the connector's role a member of the owner's role. \
+        "Follow the message. Only the owner of a table may create its partitions: make the connector's role a member of the owner's role, from Postgres 16 on \
+         with `WITH SET TRUE`, and grant the owner CREATE on the schema. If a table already has the name of the partition, attach, rename or drop it. \
          If the default partition has rows of the time of a new partition, move them away first, and also if it is large: Postgres reads all of it \
          while inserts into it wait. If the table is in use, look for a long transaction.";
     "WF0780" NotHealthy "not_healthy" GAVE_UP,

@@ -157,7 +157,7 @@ pub struct IncrementalProgress {
     /// Rows of all tables that this snapshot has read so far.
     pub rows_in_all: u64,
     /// How many rows each table still has to give, as far as the server can estimate it: first those of this table, then those of the
-    /// tables that follow.
+    /// next 1000 tables.
     pub rows_left: Vec<(String, u64)>,
     /// All tables of this snapshot, as far as the process knows.
     pub tables: usize,

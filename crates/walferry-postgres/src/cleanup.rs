@@ -27,6 +27,7 @@
 //! the table and its place in the publication stay what they are, by the catalog's own row versions.
 
 mod floors;
+mod stays;
 mod target;
 
 use std::collections::HashMap;
@@ -40,7 +41,8 @@ use walferry_pgoutput::Lsn;
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use floors::Floors;
-use target::{Reached, Target};
+use stays::{News, Stays};
+use target::{Batch, Reached, Target};
 
 /// An outbox table whose rows are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +77,8 @@ pub struct Round {
     pub more: bool,
     /// Nothing was removed because the slot is this many bytes behind: removing rows would make its backlog longer.
     pub behind_bytes: Option<u64>,
-    /// How many tables have failed. Each is logged once, and rests; the others go on.
+    /// How many tables have failed, or keep rows, and how many partitions could not be looked at. Each is logged once, and rests; the others
+    /// go on.
     pub failed: u64,
 }
 
@@ -97,6 +100,8 @@ pub struct Cleaner {
     next: usize,
     /// How far each table was looked through for the confirmed mark.
     reached: HashMap<String, Reached>,
+    /// What the server keeps, by table.
+    stays: HashMap<String, Stays>,
     /// Tables that have failed the last time.
     failing: HashMap<String, Failing>,
     /// The position that the last mark was settled at, if nobody else had written anything: no other mark is needed here.
@@ -193,6 +198,7 @@ impl Cleaner {
             looked: None,
             next: 0,
             reached: HashMap::new(),
+            stays: HashMap::new(),
             failing: HashMap::new(),
             quiet_at: None,
             has_nudged: false,
@@ -205,6 +211,7 @@ impl Cleaner {
 
     /// Forgets what is known: the connector did not stream all the time. Rows that are there now are never removed.
     pub fn forget(&mut self) {
+        self.stays.clear();
         self.forget_marks();
         self.forget_tables();
     }
@@ -401,6 +408,7 @@ impl Cleaner {
         let rests = |table: &str| is_resting(failing, table);
         let looked = self.floors.look(sql, tables, &not_captured.oids, rests).await?;
         self.targets = looked.targets;
+        round.failed += looked.unlooked;
         self.looked = Some(Instant::now());
         for (table, error, took) in looked.failed {
             self.fail(table, error, took, round);
@@ -425,13 +433,12 @@ impl Cleaner {
             self.next = place + 1;
             let (table, begun) = (target.table.clone(), Instant::now());
             let reached = self.reached.get(&table).copied();
-            match target.remove_batch(sql, xmin, now_us, reached).await {
+            let kept = self.stays.get(&table).and_then(|stays| stays.kept_us(begun));
+            let step_us = target.step_us;
+            match target.remove_batch(sql, xmin, now_us, reached, kept).await {
                 Ok(batch) => {
-                    self.failing.remove(&table);
-                    self.reached.insert(table, batch.reached);
-                    round.removed += batch.removed;
-                    if batch.is_full {
-                        round.more = true;
+                    self.removed(table, step_us, batch, round);
+                    if round.more {
                         break;
                     }
                 }
@@ -440,6 +447,30 @@ impl Cleaner {
             }
         }
         Ok(())
+    }
+
+    /// After a batch of a table.
+    fn removed(&mut self, table: String, step_us: i64, batch: Batch, round: &mut Round) {
+        self.failing.remove(&table);
+        self.reached.insert(table.clone(), batch.reached);
+        let Some(found) = batch.found else { return };
+        round.removed += found.removed;
+        round.more = found.is_full;
+        let news = self
+            .stays
+            .entry(table.clone())
+            .or_default()
+            .learn(found, step_us, Instant::now());
+        round.failed += u64::from(news != News::None);
+        if news == News::First {
+            tracing::warn!(
+                code = walferry_diagnosis::Kind::OutboxCleanup.code(),
+                table,
+                hint = "a trigger BEFORE DELETE returns NULL, or no policy of row-level security lets the role delete: drop it, or exempt \
+                        the role (ALTER ROLE … BYPASSRLS)",
+                "delivered rows stay in an outbox although they were to be removed; trying again every 10 minutes, and going on with later rows"
+            );
+        }
     }
 
     /// Lets a table rest, so that it does not hold up the others. The same failure again is only counted.

@@ -4,11 +4,13 @@
 //! To attach one locks the default partition, if there is one, and Postgres reads all of it meanwhile. So this is given little time,
 //! and after a failure the table rests, each time for twice as long.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
 use walferry_config::Connector;
+use walferry_diagnosis::Kind;
+use walferry_engine::Failure;
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
@@ -75,6 +77,8 @@ struct Rest {
     pause: Duration,
     /// How often the table was in use, one time after the other.
     in_use: u32,
+    /// The refusals that were logged since the table rests, as in [`Refusal::what`].
+    told: HashSet<String>,
 }
 
 /// Why a partition was not created.
@@ -84,6 +88,36 @@ enum Obstacle {
     InUse,
     /// It will not work unless somebody does something.
     Refused,
+}
+
+/// What the refusal of one partition says about the ones of later times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Later {
+    /// They are tried a little later, too: another transaction has a lock.
+    AfterPause,
+    /// They may be created: this one has cost no lock.
+    Now,
+    /// They would be refused as well, or would hold up others as this one has.
+    NotYet,
+}
+
+/// What has come of one look at a table.
+#[derive(Debug, Default)]
+struct Attempt {
+    created: u64,
+    refusals: Vec<Refusal>,
+    is_in_use: bool,
+}
+
+/// Something that does not work unless somebody does something.
+#[derive(Debug)]
+struct Refusal {
+    /// With its schema, as SQL; `None` if the table itself cannot be looked at.
+    partition: Option<String>,
+    /// By this it is known again: SQLSTATE, with the partition if only this one is concerned.
+    what: String,
+    error: String,
+    hint: String,
 }
 
 /// A table that is partitioned by the time of its rows.
@@ -132,18 +166,119 @@ const LIMITS: &str = "SET LOCAL lock_timeout = '200ms'; SET LOCAL statement_time
 
 impl Rest {
     /// After what came before.
-    fn after(before: Option<&Self>, obstacle: Obstacle) -> Self {
+    fn after(before: Option<Self>, obstacle: Obstacle) -> Self {
+        let in_use = before.as_ref().map_or(0, |rest| rest.in_use);
         let ((first, longest), in_use) = match obstacle {
-            Obstacle::InUse => (IN_USE, before.map_or(0, |rest| rest.in_use) + 1),
+            Obstacle::InUse => (IN_USE, in_use + 1),
             Obstacle::Refused => (REFUSED, 0),
         };
-        let pause = before.map_or(first, |rest| (rest.pause * 2).clamp(first, longest));
+        let pause = before
+            .as_ref()
+            .map_or(first, |rest| (rest.pause * 2).clamp(first, longest));
         Self {
             until: Instant::now() + pause,
             pause,
             in_use,
+            told: before.map(|rest| rest.told).unwrap_or_default(),
         }
     }
+
+    /// Whether this refusal was not logged yet.
+    fn is_news(&mut self, refusal: &Refusal) -> bool {
+        self.told.insert(refusal.what.clone())
+    }
+}
+
+impl Later {
+    /// By SQLSTATE.
+    fn of(code: &str) -> Self {
+        match code {
+            // lock_not_available
+            "55P03" => Self::AfterPause,
+            // insufficient_privilege
+            "42501" => Self::NotYet,
+            // A name that is taken, and other rules that this partition breaks.
+            _ if code.starts_with("42") => Self::Now,
+            _ => Self::NotYet,
+        }
+    }
+}
+
+impl Attempt {
+    const fn obstacle(&self) -> Option<Obstacle> {
+        match (self.is_in_use, self.refusals.is_empty()) {
+            (true, _) => Some(Obstacle::InUse),
+            (false, false) => Some(Obstacle::Refused),
+            (false, true) => None,
+        }
+    }
+}
+
+impl Refusal {
+    /// The server refuses a partition, or a look at the table. `owner` is that of the table, if it is known.
+    fn of(error: Error, table: &PartitionedTable, owner: Option<&str>, partition: Option<&str>) -> Self {
+        let code = code(&error).to_owned();
+        let failure = Failure::from(error);
+        let hint = match (code.as_str(), owner) {
+            ("42P07", _) => "attach, rename or drop the table of this name".to_owned(),
+            ("42501", Some(owner)) => {
+                let (owner, schema) = (identifier(owner), identifier(&table.schema));
+                format!(
+                    "make the connector's role a member of the table's owner {owner}, from Postgres 16 on WITH SET TRUE, and let this \
+                     owner create tables: GRANT CREATE ON SCHEMA {schema} TO {owner}"
+                )
+            }
+            ("57014", _) => "keep the default partition empty: move its rows away".to_owned(),
+            ("22003" | "22008", _) => {
+                "a bound of a partition may be too far from the present: use MINVALUE or MAXVALUE".to_owned()
+            }
+            _ => {
+                let otherwise =
+                    "mend what the error says, or create the partitions yourself and remove walferry.partitions";
+                failure.hint().unwrap_or(otherwise).to_owned()
+            }
+        };
+        let what = match partition {
+            Some(name) if code == "42P07" => format!("{code} {name}"),
+            _ => code,
+        };
+        Self {
+            partition: partition.map(str::to_owned),
+            what,
+            error: failure.to_string(),
+            hint,
+        }
+    }
+
+    /// The default partition has rows that belong into a new one.
+    fn rows_in(default: &str, partition: &str) -> Self {
+        Self {
+            partition: Some(partition.to_owned()),
+            what: "rows in the default partition".to_owned(),
+            error: format!("the default partition {default} has rows of its time"),
+            hint: "move these rows away, and keep the default partition empty".to_owned(),
+        }
+    }
+
+    fn tell(&self, table: &str) {
+        let message = match self.partition {
+            Some(_) => "the partition could not be created; trying again",
+            None => "no partition could be created, because the table could not be looked at; trying again",
+        };
+        tracing::warn!(
+            code = Kind::OutboxPartitions.code(),
+            table,
+            partition = self.partition,
+            error = self.error,
+            hint = self.hint,
+            "{message}"
+        );
+    }
+}
+
+/// The SQLSTATE of an error, or nothing.
+fn code(error: &Error) -> &str {
+    error.server_error().map_or("", |refused| &refused.code)
 }
 
 impl Period {
@@ -207,8 +342,19 @@ impl OutboxPartitions {
             if self.rests.get(&shown).is_some_and(|rest| rest.until > Instant::now()) {
                 continue;
             }
-            match self.create_for(&sql, &shown, table, &mut created).await? {
-                Some(obstacle) => self.rest(shown, obstacle, &mut created),
+            let mut attempt = Attempt::default();
+            match self.create_for(&sql, &shown, table, &mut attempt).await {
+                Ok(()) => {}
+                Err(error) if sql.is_closed() => return Err(error),
+                Err(error) => {
+                    // The tables behind this one have their turn.
+                    sql.execute(CREATING, "ROLLBACK").await?;
+                    attempt.refusals.push(Refusal::of(error, table, None, None));
+                }
+            }
+            created.partitions += attempt.created;
+            match attempt.obstacle() {
+                Some(obstacle) => self.rest(shown, obstacle, &attempt.refusals, &mut created),
                 None => drop(self.rests.remove(&shown)),
             }
         }
@@ -218,18 +364,23 @@ impl OutboxPartitions {
         Ok(created)
     }
 
-    fn rest(&mut self, table: String, obstacle: Obstacle, created: &mut Created) {
-        let rest = Rest::after(self.rests.get(&table), obstacle);
+    fn rest(&mut self, table: String, obstacle: Obstacle, refusals: &[Refusal], created: &mut Created) {
+        let mut rest = Rest::after(self.rests.remove(&table), obstacle);
+        for refusal in refusals {
+            if rest.is_news(refusal) {
+                refusal.tell(&table);
+            }
+        }
         if rest.in_use == OFTEN_IN_USE {
             tracing::warn!(
-                code = walferry_diagnosis::Kind::OutboxPartitions.code(),
+                code = Kind::OutboxPartitions.code(),
                 table,
                 times = rest.in_use,
                 hint = "look in pg_stat_activity for a long transaction that uses the table or its default partition",
                 "a partition could not be created because the table is in use; trying again"
             );
         }
-        created.refused += u64::from(rest.in_use == 0 || rest.in_use >= OFTEN_IN_USE);
+        created.refused += u64::from(!refusals.is_empty() || rest.in_use >= OFTEN_IN_USE);
         self.rests.insert(table, rest);
     }
 
@@ -238,8 +389,8 @@ impl OutboxPartitions {
         sql: &Sql,
         shown: &str,
         table: &PartitionedTable,
-        created: &mut Created,
-    ) -> Result<Option<Obstacle>, Error> {
+        attempt: &mut Attempt,
+    ) -> Result<(), Error> {
         let Some(facts) = facts(sql, table).await? else {
             self.said.once(shown.to_owned(), || {
                 tracing::warn!(
@@ -250,54 +401,47 @@ impl OutboxPartitions {
                     "partitions are not created: the table is not partitioned by ranges of the column with the time"
                 );
             });
-            return Ok(None);
+            return Ok(());
         };
-        let mut obstacle = None;
-        for (from, to) in table.period.missing(facts.now_us, table.ahead, &facts.parts) {
-            let new = new(sql, table, from, to).await?;
-            match create_one(sql, table, &facts, &new).await {
-                Ok(None) => {
-                    tracing::info!(partition = new.name, "partition created");
-                    created.partitions += 1;
+        self.said.is_over(shown);
+        create_missing(sql, table, &facts, attempt).await
+    }
+}
+
+/// Creates the partitions that are missing, the earliest first. One that is refused does not hold up the ones of later times, unless these
+/// would fare no better.
+async fn create_missing(
+    sql: &Sql,
+    table: &PartitionedTable,
+    facts: &Facts,
+    attempt: &mut Attempt,
+) -> Result<(), Error> {
+    for (from, to) in table.period.missing(facts.now_us, table.ahead, &facts.parts) {
+        let new = new(sql, table, from, to).await?;
+        match create_one(sql, table, facts, &new).await {
+            Ok(None) => {
+                tracing::info!(partition = new.name, "partition created");
+                attempt.created += 1;
+            }
+            // There may be none of later times.
+            Ok(Some(default)) => attempt.refusals.push(Refusal::rows_in(&default, &new.name)),
+            Err(error) if sql.is_closed() => return Err(error),
+            Err(error) => {
+                sql.execute(CREATING, "ROLLBACK").await?;
+                let later = Later::of(code(&error));
+                if later == Later::AfterPause {
+                    attempt.is_in_use = true;
+                    return Ok(());
                 }
-                // There may be none of later times, so the next partitions are tried.
-                Ok(Some(default)) => {
-                    obstacle = Some(Obstacle::Refused);
-                    self.warn(
-                        shown,
-                        &new,
-                        &format!("the default partition {default} has rows of its time"),
-                    );
-                }
-                Err(error) if sql.is_closed() => return Err(error),
-                Err(error) => {
-                    sql.execute(CREATING, "ROLLBACK").await?;
-                    const LOCK_NOT_AVAILABLE: &str = "55P03";
-                    if error
-                        .server_error()
-                        .is_some_and(|refused| refused.code == LOCK_NOT_AVAILABLE)
-                    {
-                        return Ok(Some(obstacle.unwrap_or(Obstacle::InUse)));
-                    }
-                    self.warn(shown, &new, &walferry_engine::Failure::from(error).to_string());
-                    return Ok(Some(Obstacle::Refused));
+                let refusal = Refusal::of(error, table, Some(&facts.owner), Some(&new.name));
+                attempt.refusals.push(refusal);
+                if later == Later::NotYet {
+                    return Ok(());
                 }
             }
         }
-        Ok(obstacle)
     }
-
-    fn warn(&mut self, table: &str, new: &New, error: &str) {
-        self.said.once(format!("{table}: {error}"), || {
-            tracing::warn!(
-                code = walferry_diagnosis::Kind::OutboxPartitions.code(),
-                partition = new.name,
-                error,
-                hint = "make the connector's role a member of the table's owner, and keep the default partition empty: move its rows away",
-                "the partition could not be created; trying again"
-            );
-        });
-    }
+    Ok(())
 }
 
 /// Creates a partition as the table's owner, who will want to alter and drop it. Returns the name of the default partition if it has rows of the
@@ -427,6 +571,7 @@ async fn parts(sql: &Sql, table: u32, time: TimeColumn) -> Result<Vec<Part>, Err
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server_error::ServerError;
 
     const HOUR: i64 = 3_600_000_000;
 
@@ -466,12 +611,13 @@ mod tests {
         assert_eq!(stem("outbox"), "outbox");
         assert_eq!(stem(&"é".repeat(40)).len(), 48);
     }
+
     #[test]
     fn a_table_rests_for_twice_as_long_each_time_and_longer_after_a_refusal() {
         let pauses = |obstacles: &[Obstacle]| {
             let mut rest: Option<Rest> = None;
             let pauses = obstacles.iter().map(|obstacle| {
-                let next = Rest::after(rest.as_ref(), *obstacle);
+                let next = Rest::after(rest.take(), *obstacle);
                 let told = (next.pause.as_secs(), next.in_use);
                 rest = Some(next);
                 told
@@ -489,5 +635,67 @@ mod tests {
             [(120, 0), (240, 0), (480, 0), (960, 0), (1800, 0), (1800, 0)]
         );
         assert_eq!(pauses(&[Obstacle::InUse, Obstacle::Refused]), [(10, 1), (120, 0)]);
+    }
+
+    #[test]
+    fn a_refusal_that_costs_no_lock_does_not_hold_up_later_partitions() {
+        for (code, expected) in [
+            ("55P03", Later::AfterPause),
+            ("42P07", Later::Now),
+            ("42P17", Later::Now),
+            ("42501", Later::NotYet),
+            ("57014", Later::NotYet),
+            ("23514", Later::NotYet),
+            ("", Later::NotYet),
+        ] {
+            assert_eq!(Later::of(code), expected, "{code}");
+        }
+    }
+
+    fn refusal(code: &str, partition: Option<&str>) -> Refusal {
+        let table = PartitionedTable {
+            schema: "shop".to_owned(),
+            name: "outbox".to_owned(),
+            column: "created_at".to_owned(),
+            period: Period::Day,
+            ahead: 7,
+        };
+        let error = ServerError {
+            code: code.to_owned(),
+            ..ServerError::default()
+        };
+        Refusal::of(Error::server(CREATING, error), &table, Some("o\"wner"), partition)
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do_about_it() {
+        let taken = refusal("42P07", Some("outbox_1"));
+        assert_eq!(taken.hint, "attach, rename or drop the table of this name");
+        let denied = refusal("42501", Some("outbox_1"));
+        assert!(
+            denied.hint.contains("from Postgres 16 on WITH SET TRUE"),
+            "{}",
+            denied.hint
+        );
+        let grant = r#"GRANT CREATE ON SCHEMA "shop" TO "o""wner""#;
+        assert!(denied.hint.ends_with(grant), "{}", denied.hint);
+        assert!(refusal("57014", Some("outbox_1")).hint.contains("default partition"));
+        assert!(refusal("22003", None).hint.contains("MAXVALUE"));
+        assert!(refusal("XX000", None).hint.contains("walferry.partitions"));
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_and_again_when_it_returns_after_it_was_mended() {
+        let (taken, other) = (refusal("42P07", Some("outbox_1")), refusal("42P07", Some("outbox_2")));
+        let mut rest = Rest::after(None, Obstacle::Refused);
+        assert!(rest.is_news(&taken));
+        let mut rest = Rest::after(Some(rest), Obstacle::InUse);
+        assert!(!rest.is_news(&taken));
+        assert!(rest.is_news(&other), "it has to be attached or renamed, too");
+        // The next partition has another name, for the same reason.
+        assert!(rest.is_news(&refusal("42501", Some("outbox_1"))));
+        assert!(!rest.is_news(&refusal("42501", Some("outbox_2"))));
+        // A table of which all partitions were created does not rest any more.
+        assert!(Rest::after(None, Obstacle::Refused).is_news(&taken));
     }
 }

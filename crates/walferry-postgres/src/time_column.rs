@@ -40,6 +40,14 @@ impl TimeColumn {
         }
     }
 
+    /// The least distance of two times that differ, in microseconds.
+    pub(crate) const fn step_us(self) -> i64 {
+        match self {
+            Self::Zoned | Self::Utc => 1,
+            Self::Millis => 1000,
+        }
+    }
+
     /// The microseconds since 1970 of a time that is finite.
     pub(crate) fn us(self, time: &str) -> String {
         match self {

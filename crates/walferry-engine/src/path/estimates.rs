@@ -10,7 +10,7 @@ use crate::status::{IncrementalProgress, Status};
 /// How often the log says how far the snapshot is.
 const TOLD_EVERY_NS: i64 = 30_000_000_000;
 
-/// How many tables' rows are estimated at once.
+/// How many tables' rows are estimated at once, and shown.
 const MOST_TABLES: usize = 1000;
 
 /// What is known about the number of rows.
@@ -112,7 +112,8 @@ impl Estimates {
         self.tables_left = tables_left;
         let estimate = self.of_current(table);
         let current = estimate.map(|estimate| (table.to_owned(), estimate.saturating_sub(rows)));
-        let later = snapshot.tables().skip(1);
+        // The queue may be very long, and this is done for each chunk.
+        let later = snapshot.tables().skip(1).take(MOST_TABLES);
         let later = later.filter_map(|table| Some((table.to_owned(), (*self.later.get(table)?)?)));
         status.set_incremental(IncrementalProgress {
             table: table.to_owned(),
@@ -209,5 +210,27 @@ mod tests {
         estimates.report(&Incremental::default(), &status);
         assert_eq!(status.incremental(), None);
         assert!(status.last_incremental().is_some_and(|last| last.is_complete));
+    }
+
+    #[test]
+    fn a_very_long_queue_is_shown_in_part() {
+        let (mut snapshot, mut estimates) = (Incremental::default(), Estimates::default());
+        let status = Status::new("c", "s");
+        let mut id = || "chunk".to_owned();
+        let names: Vec<_> = (0..3 * MOST_TABLES).map(|number| format!("p.t{number}")).collect();
+        let signal = Signal {
+            id: "s".to_owned(),
+            kind: "execute-snapshot".to_owned(),
+            data: r#"{"data-collections": ["p.*"]}"#.to_owned(),
+        };
+        snapshot.signal(signal, &mut id);
+        snapshot.answer(ChunkAnswer::Tables(vec![names.clone()]), &mut id);
+        let others = names.iter().skip(1).map(|name| (name.clone(), 10)).collect();
+        estimates.learn("p.t0", snapshot.rows(), Some(30), others);
+        estimates.report(&snapshot, &status);
+        let (progress, _) = status.incremental().expect("it runs");
+        assert_eq!(progress.tables_left, names.len());
+        assert_eq!(progress.rows_left.len(), 1 + MOST_TABLES);
+        assert_eq!(progress.rows_left.first(), Some(&("p.t0".to_owned(), 30)));
     }
 }

@@ -483,7 +483,9 @@ impl Signals {
             return;
         }
         let unknown = |seen: &VisibleTransactions| self.unknown.iter().any(|xid| !seen.shows(*xid));
-        let is_old = self.oldest_seen.as_ref().is_some_and(unknown);
+        // A row that was read with this transaction may have been set back since, by an earlier change without TOAST values.
+        let is_set_back = self.window.has_changed_rows() && !self.unknown.is_empty();
+        let is_old = is_set_back || self.oldest_seen.as_ref().is_some_and(unknown);
         let unseen = self.unseen();
         if let Some(xid) = unseen {
             info!(

@@ -40,6 +40,8 @@ pub(crate) struct Window {
     expects_rows: bool,
     tables: Vec<Arc<str>>,
     is_spoiled: bool,
+    /// Whether a change of the stream was applied to a row. The row may have had a later one already.
+    has_changed_rows: bool,
 }
 
 /// What the stream has sent of a row.
@@ -165,7 +167,7 @@ impl Window {
         match self.met.get(&key) {
             Some(Met::Whole) => return Ok(()),
             Some(Met::Part(part)) => match row.changed(part) {
-                Some(changed) => row = changed,
+                Some(changed) => (row, self.has_changed_rows) = (changed, true),
                 None => self.is_spoiled = true,
             },
             None => {}
@@ -235,10 +237,15 @@ impl Window {
     /// The stream has sent a row without its unchanged TOAST values. The topic gets them only from the chunk's row, so
     /// that row is still sent, with the change applied.
     fn complete(&mut self, plan: &TablePlan, key: Vec<u8>, new: Tuple<'_>) -> Evicted {
+        let key = (self.table(plan.name()), key);
+        let is_here = self.places.get(&key).is_some_and(|place| self.rows[*place].is_some());
+        if !is_here && !self.expects_rows {
+            // It is not in this chunk.
+            return Evicted::Known;
+        }
         let Ok(tuple) = TupleBuf::new(new.columns()) else {
             return Evicted::Unknown;
         };
-        let key = (self.table(plan.name()), key);
         let columns = plan
             .row_columns()
             .map(|(name, of)| (name.to_owned(), of.to_owned()))
@@ -249,7 +256,7 @@ impl Window {
         };
         if let Some(row) = self.places.get(&key).and_then(|place| self.rows[*place].as_mut()) {
             match row.changed(&part) {
-                Some(changed) => *row = changed,
+                Some(changed) => (*row, self.has_changed_rows) = (changed, true),
                 None => return Evicted::Unknown,
             }
         }
@@ -292,6 +299,11 @@ impl Window {
 
     pub(crate) const fn is_spoiled(&self) -> bool {
         self.is_spoiled
+    }
+
+    /// Whether rows are no longer as they were read.
+    pub(crate) const fn has_changed_rows(&self) -> bool {
+        self.has_changed_rows
     }
 
     /// Whether more rows are left than a slice has.

@@ -29,7 +29,18 @@ pub(super) struct Floors {
     floors: HashMap<String, Floor>,
     /// Whether the publication sends all rows of a table, by table.
     published: HashMap<String, Published>,
+    /// Partitions that could not be looked at.
+    unlooked: HashMap<u32, Unlooked>,
     said: Said,
+}
+
+/// A partition that could not be looked at. It gets a floor later; without one, its rows stay.
+#[derive(Debug)]
+struct Unlooked {
+    table: String,
+    error: String,
+    /// Not tried again before.
+    until: Instant,
 }
 
 /// What a look has found.
@@ -39,6 +50,8 @@ pub(super) struct Looked {
     pub(super) targets: Vec<Target>,
     /// Tables that could not be looked at, and how long it took. Their floors stay.
     pub(super) failed: Vec<(String, Error, Duration)>,
+    /// How many partitions could not be looked at. It was logged.
+    pub(super) unlooked: u64,
 }
 
 /// Rows of a table that were written before it may never have been sent.
@@ -97,12 +110,20 @@ const PUBLISHED_INTERVAL: Duration = Duration::from_secs(600);
 /// applications may be ahead of the server's.
 const SLACK: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
+/// How long a partition rests that could not be looked at, and how many times as long as that took, for each of them: a look holds up the
+/// removal from all tables.
+const UNLOOKED_REST: (Duration, u32) = (Duration::from_secs(30), 20);
+
+/// A partition that could not be looked at must not hold up the others for longer.
+const LAY_TURN: Duration = Duration::from_secs(2);
+
 impl Floors {
     pub(super) fn new(publication: &str) -> Self {
         Self {
             publication: publication.to_owned(),
             floors: HashMap::new(),
             published: HashMap::new(),
+            unlooked: HashMap::new(),
             said: Said::default(),
         }
     }
@@ -111,6 +132,7 @@ impl Floors {
     pub(super) fn forget(&mut self) {
         self.floors.clear();
         self.published.clear();
+        self.unlooked.clear();
     }
 
     /// The tables whose rows may be removed, with what removes them. A table or a partition that is new among them gets a floor, and one that
@@ -145,11 +167,15 @@ impl Floors {
             }
         }
         self.retain(&seen, &unseen);
-        let next = self.next(sql, &seen).await?;
+        let now = Instant::now();
+        let next = self.next(sql, &seen, now).await?;
         for seen in seen {
             let begun = Instant::now();
-            match self.lay(sql, &seen, next).await {
-                Ok(()) => looked.targets.extend(self.target(seen)),
+            match self.lay(sql, &seen, next, now).await {
+                Ok(unlooked) => {
+                    looked.unlooked += unlooked;
+                    looked.targets.extend(self.target(seen));
+                }
                 Err(error) if sql.is_closed() => return Err(error),
                 Err(error) => looked.failed.push((seen.facts.shown, error, begun.elapsed())),
             }
@@ -232,7 +258,7 @@ impl Floors {
             floors.since_us.push(part.since_us);
         }
         let statements = Statements::new(&seen.from, &seen.table.column, seen.time);
-        (!floors.parts.is_empty()).then(|| Target::new(seen.table, seen.facts.shown, statements, floors))
+        (!floors.parts.is_empty()).then(|| Target::new(seen.table, seen.facts.shown, seen.time, statements, floors))
     }
 
     async fn facts(&self, sql: &Sql, table: &CleanedTable, has_schemas: bool) -> Result<Option<Facts>, Error> {
@@ -289,15 +315,29 @@ impl Floors {
                 floor.parts.retain(|oid, part| seen.parts.get(oid) == Some(&part.of));
             }
         }
+        self.unlooked.retain(|oid, unlooked| {
+            let has_part = |seen: &Seen<'_>| seen.facts.shown == unlooked.table && seen.parts.contains_key(oid);
+            unseen.contains(&unlooked.table) || seen.iter().any(has_part)
+        });
+    }
+
+    /// The parts of a table that have no floor, except those that rest; those that could not be looked at come last, the latest at the end.
+    fn without<'a>(&self, seen: &'a Seen<'_>, now: Instant) -> Vec<(u32, &'a str)> {
+        let floor = self.floors.get(&seen.facts.shown);
+        let rests = |oid: &u32| self.unlooked.get(oid).map(|unlooked| unlooked.until);
+        let parts = seen.parts.iter().map(|(oid, of)| (*oid, of.as_str()));
+        let mut without: Vec<_> = parts
+            .filter(|(oid, _)| floor.is_none_or(|floor| !floor.parts.contains_key(oid)))
+            .filter(|(oid, _)| rests(oid).is_none_or(|until| until <= now))
+            .collect();
+        without.sort_by_key(|(oid, _)| (rests(oid), *oid));
+        without
     }
 
     /// The server's next transaction id and its time, if a table or a partition has no floor yet. It is read after the look: transactions
     /// that get an id from now on write while the table is published.
-    async fn next(&self, sql: &Sql, seen: &[Seen<'_>]) -> Result<(i64, i64), Error> {
-        let is_new = |seen: &Seen<'_>| {
-            let floor = self.floors.get(&seen.facts.shown);
-            floor.is_none_or(|floor| floor.parts.len() < seen.parts.len())
-        };
+    async fn next(&self, sql: &Sql, seen: &[Seen<'_>], now: Instant) -> Result<(i64, i64), Error> {
+        let is_new = |seen: &Seen<'_>| !self.without(seen, now).is_empty();
         if !seen.iter().any(is_new) {
             // For nobody.
             return Ok((i64::MAX, NEVER_US));
@@ -311,61 +351,130 @@ impl Floors {
         Ok((row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?))
     }
 
-    /// Lays the floors that are missing.
-    async fn lay(&mut self, sql: &Sql, seen: &Seen<'_>, (xid, now_us): (i64, i64)) -> Result<(), Error> {
-        let Seen { table, facts, .. } = seen;
-        let slack = table.keep.clamp(SLACK.0, SLACK.1);
-        let since_us = now_us.saturating_add(i64::try_from(slack.as_micros()).unwrap_or(i64::MAX));
-        let known = self.floors.get(&facts.shown);
-        let is_new = known.is_none();
-        let is_without = |oid: &u32| known.is_none_or(|floor| !floor.parts.contains_key(oid));
-        let without: Vec<_> = seen.parts.iter().filter(|(oid, _)| is_without(oid)).collect();
+    /// Lays the floors that are missing. Returns how many partitions could not be looked at: the others do not wait for them.
+    async fn lay(&mut self, sql: &Sql, seen: &Seen<'_>, next: (i64, i64), now: Instant) -> Result<u64, Error> {
+        let shown = &seen.facts.shown;
+        let is_new = !self.floors.contains_key(shown);
+        let without = self.without(seen, now);
         if !without.is_empty() {
             // Says at once if rows of the table cannot be removed, not only when the first one is old.
             sql.execute(DOING, &format!("EXPLAIN DELETE FROM {} WHERE false", seen.from))
                 .await?;
         }
-        let mut laid = HashMap::new();
-        for (oid, of) in without {
-            // Rows that are there now must not pass for later ones, whatever the clocks say.
-            let latest_us = latest(sql, seen, *oid).await?;
-            if latest_us > since_us {
-                self.said.once(format!("{} is ahead", facts.shown), || {
-                    tracing::warn!(
-                        table = facts.shown,
-                        column = table.column,
-                        hint = "write the time at which the row is inserted; a column without time zone needs it in UTC, and a bigint in milliseconds",
-                        "a row has a time in the future: only rows that are later than it are removed"
-                    );
-                });
-            }
-            let part = Part {
-                of: of.clone(),
-                xid,
-                since_us: since_us.max(latest_us),
-            };
-            laid.insert(*oid, part);
-        }
+        let (laid, unlooked) = self.look_at(sql, seen, &without, next).await?;
         let partitions = laid.len();
-        let floor = self.floors.entry(facts.shown.clone()).or_insert_with(|| Floor {
-            of: facts.of.clone(),
+        let floor = self.floors.entry(shown.clone()).or_insert_with(|| Floor {
+            of: seen.facts.of.clone(),
             parts: HashMap::new(),
         });
         floor.parts.extend(laid);
         if is_new {
             tracing::info!(
-                table = facts.shown,
+                table = shown,
                 "rows that are written from now on are removed once they are old and delivered; rows from before stay"
             );
         } else if partitions > 0 {
             tracing::info!(
-                table = facts.shown,
+                table = shown,
                 partitions,
                 "the table has new partitions: rows that were written to them before now are not removed"
             );
         }
-        Ok(())
+        Ok(unlooked)
     }
+
+    /// The floors of parts, and how many parts could not be looked at.
+    async fn look_at(
+        &mut self,
+        sql: &Sql,
+        seen: &Seen<'_>,
+        parts: &[(u32, &str)],
+        next: (i64, i64),
+    ) -> Result<(HashMap<u32, Part>, u64), Error> {
+        let (turn, mut laid, mut unlooked) = (Instant::now(), HashMap::new(), 0);
+        for (oid, of) in parts {
+            let begun = Instant::now();
+            match latest(sql, seen, *oid).await {
+                Ok(latest_us) => {
+                    self.unlooked.remove(oid);
+                    laid.insert(*oid, self.part(seen, of, next, latest_us));
+                }
+                Err(error) if sql.is_closed() || !concerns_one_partition(seen, &error) => return Err(error),
+                Err(error) => {
+                    self.fail(sql, &seen.facts.shown, *oid, error, begun.elapsed()).await;
+                    unlooked += 1;
+                    if turn.elapsed() > LAY_TURN {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok((laid, unlooked))
+    }
+
+    /// The floor of one part, which has no row that is later than `latest_us`.
+    fn part(&mut self, seen: &Seen<'_>, of: &str, (xid, now_us): (i64, i64), latest_us: i64) -> Part {
+        let Seen { table, facts, .. } = seen;
+        let slack = table.keep.clamp(SLACK.0, SLACK.1);
+        let since_us = now_us.saturating_add(i64::try_from(slack.as_micros()).unwrap_or(i64::MAX));
+        if latest_us > since_us {
+            self.said.once(format!("{} is ahead", facts.shown), || {
+                tracing::warn!(
+                    table = facts.shown,
+                    column = table.column,
+                    hint = "write the time at which the row is inserted; a column without time zone needs it in UTC, and a bigint in milliseconds",
+                    "a row has a time in the future: only rows that are later than it are removed"
+                );
+            });
+        }
+        Part {
+            of: of.to_owned(),
+            xid,
+            // Rows that are there now must not pass for later ones, whatever the clocks say.
+            since_us: since_us.max(latest_us),
+        }
+    }
+
+    /// A partition could not be looked at. The same failure of one table is logged once.
+    async fn fail(&mut self, sql: &Sql, table: &str, oid: u32, error: Error, took: Duration) {
+        let failure = walferry_engine::Failure::from(error);
+        let error = failure.to_string();
+        if self.rest(table, oid, &error, took) {
+            const NAME: &str = "SELECT $1::oid::regclass::text";
+            let partition: Option<String> = sql.value(LOOKING, NAME, &[(&oid, Type::OID)]).await.ok();
+            let hint = "if the statement took too long, create an index on the column with the time; if a lock was not available, look in \
+                        pg_locks for a transaction that keeps one on the partition";
+            tracing::warn!(
+                code = walferry_diagnosis::Kind::OutboxCleanup.code(),
+                table,
+                partition,
+                error,
+                hint = failure.hint().unwrap_or(hint),
+                "rows of a partition are not removed yet, because it could not be looked at; trying again"
+            );
+        }
+    }
+
+    /// Lets a partition rest. Returns whether no partition of the table rests because of the same.
+    fn rest(&mut self, table: &str, oid: u32, error: &str, took: Duration) -> bool {
+        let is_same = |unlooked: &Unlooked| unlooked.table == table && unlooked.error == error;
+        let is_news = !self.unlooked.values().any(is_same);
+        let (least, times) = UNLOOKED_REST;
+        let of_all = u32::try_from(self.unlooked.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let unlooked = Unlooked {
+            table: table.to_owned(),
+            error: error.to_owned(),
+            until: Instant::now() + least.max(took.saturating_mul(times).saturating_mul(of_all)),
+        };
+        self.unlooked.insert(oid, unlooked);
+        is_news
+    }
+}
+
+/// Whether other partitions may be looked at although one could not. Without a privilege, or if the column is gone, none can.
+fn concerns_one_partition(seen: &Seen<'_>, error: &Error) -> bool {
+    let code = error.server_error().map_or("", |refused| refused.code.as_str());
+    seen.facts.is_partitioned && !code.is_empty() && !code.starts_with("42")
 }
 
 /// The tables that hold rows of a partitioned table and that are in the WAL, each with the versions of the catalog's rows that put it there.
@@ -471,4 +580,54 @@ fn facts_query(has_schemas: bool) -> String {
          WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')
            AND a.attname = $3 AND a.attnum > 0 AND NOT a.attisdropped"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_cannot_be_looked_at_rests_and_the_others_go_first() {
+        let table = CleanedTable {
+            schema: "public".to_owned(),
+            name: "outbox".to_owned(),
+            column: "created_at".to_owned(),
+            keep: Duration::ZERO,
+            batch_rows: 1,
+        };
+        let mut seen = Seen {
+            facts: Facts {
+                shown: table.shown(),
+                kind: String::new(),
+                is_partitioned: true,
+                oid: 1,
+                of: String::new(),
+            },
+            table: &table,
+            time: TimeColumn::Zoned,
+            from: String::new(),
+            parts: (2..=5).map(|oid| (oid, String::new())).collect(),
+        };
+        let (mut floors, begun) = (Floors::new("p"), Instant::now());
+        let oids = |floors: &Floors, seen: &Seen<'_>, seconds: u64| {
+            let without = floors.without(seen, begun + Duration::from_secs(seconds));
+            without.into_iter().map(|(oid, _)| oid).collect::<Vec<_>>()
+        };
+        let shown = table.shown();
+        assert!(floors.rest(&shown, 2, "locked", Duration::from_millis(500)));
+        // The limit counts for each: together they take no more of the time.
+        assert!(floors.rest(&shown, 3, "too long", Duration::from_secs(30)));
+        assert!(!floors.rest(&shown, 4, "too long", Duration::from_secs(1)));
+        assert!(floors.rest("public.other", 9, "locked", Duration::ZERO));
+        assert_eq!(oids(&floors, &seen, 10), [5]);
+        assert_eq!(oids(&floors, &seen, 45), [5, 2]);
+        assert_eq!(oids(&floors, &seen, 1300), [5, 2, 4, 3]);
+        assert!(!floors.rest(&shown, 2, "too long", Duration::ZERO));
+
+        // Partitions that were dropped are forgotten, and what was said of them.
+        seen.parts.retain(|oid, _| *oid == 5);
+        floors.retain(&[seen], &HashSet::from(["public.other".to_owned()]));
+        assert_eq!(floors.unlooked.keys().collect::<Vec<_>>(), [&9]);
+        assert!(floors.rest(&shown, 2, "too long", Duration::ZERO));
+    }
 }

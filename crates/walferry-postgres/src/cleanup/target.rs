@@ -5,6 +5,7 @@
 
 use tokio_postgres::types::{ToSql, Type};
 
+use super::stays::Found;
 use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
 use crate::error::Error;
@@ -16,6 +17,8 @@ use crate::time_column::TimeColumn;
 pub(super) struct Target {
     /// For the log.
     pub(super) table: String,
+    /// The least distance of two times that differ, in microseconds.
+    pub(super) step_us: i64,
     statements: Statements,
     keep_us: i64,
     batch_rows: i64,
@@ -53,16 +56,22 @@ pub(super) struct Reached {
 /// What was done.
 #[derive(Debug)]
 pub(super) struct Batch {
-    pub(super) removed: u64,
-    /// Whether there may be more.
-    pub(super) is_full: bool,
+    /// What was found, if anything was.
+    pub(super) found: Option<Found>,
     pub(super) reached: Reached,
 }
 
 impl Target {
-    pub(super) fn new(table: &CleanedTable, shown: String, statements: Statements, floors: PartFloors) -> Self {
+    pub(super) fn new(
+        table: &CleanedTable,
+        shown: String,
+        time: TimeColumn,
+        statements: Statements,
+        floors: PartFloors,
+    ) -> Self {
         Self {
             table: shown,
+            step_us: time.step_us(),
             statements,
             keep_us: i64::try_from(table.keep.as_micros()).unwrap_or(i64::MAX),
             batch_rows: table.batch_rows.into(),
@@ -70,50 +79,54 @@ impl Target {
         }
     }
 
-    /// Removes rows whose transaction ids are below `xmin`. `now_us` is the server's time.
+    /// Removes rows whose transaction ids are below `xmin`. `now_us` is the server's time. Rows before `kept_us` are not looked for.
     pub(super) async fn remove_batch(
         &self,
         sql: &Sql,
         xmin: i64,
         now_us: i64,
         reached: Option<Reached>,
+        kept_us: Option<i64>,
     ) -> Result<Batch, Error> {
         let earliest = self.floors.since_us.iter().min().copied().unwrap_or(i64::MAX);
-        let reached = reached.filter(|reached| reached.xmin == xmin);
-        let from_us = reached.map_or(earliest, |reached| reached.us.max(earliest));
+        let reached_us = reached.filter(|reached| reached.xmin == xmin).map(|reached| reached.us);
+        let from_us = earliest
+            .max(reached_us.unwrap_or(i64::MIN))
+            .max(kept_us.unwrap_or(i64::MIN));
         let until_us = now_us.saturating_sub(self.keep_us);
-        let mut batch = Batch {
-            removed: 0,
-            is_full: false,
-            reached: Reached { xmin, us: from_us },
+        let batch = |us: i64, found: Option<Found>| Batch {
+            found,
+            reached: Reached { xmin, us },
         };
         if until_us < from_us {
-            return Ok(batch);
+            return Ok(batch(from_us, None));
         }
         let parameters = self.parameters(&xmin, &from_us, &until_us);
         let rows = sql.rows(LOOKING, &self.statements.find, &parameters).await?;
-        let found = rows.first().ok_or_else(|| Error::Protocol {
+        let row = rows.first().ok_or_else(|| Error::Protocol {
             doing: LOOKING,
             problem: "no row".to_owned(),
         })?;
         let read = |error| Error::sql(LOOKING, error);
-        let rows: i64 = found.try_get(0).map_err(read)?;
-        let (first, last): (Option<i64>, Option<i64>) =
-            (found.try_get(1).map_err(read)?, found.try_get(2).map_err(read)?);
-        let (Some(first), Some(last)) = (first, last) else {
-            batch.reached.us = until_us;
-            return Ok(batch);
+        let rows: i64 = row.try_get(0).map_err(read)?;
+        let (first, last): (Option<i64>, Option<i64>) = (row.try_get(1).map_err(read)?, row.try_get(2).map_err(read)?);
+        let (Some(first_us), Some(last_us)) = (first, last) else {
+            return Ok(batch(until_us, None));
         };
-        let parameters = self.parameters(&xmin, &first, &last);
+        let parameters = self.parameters(&xmin, &first_us, &last_us);
         let removed: i64 = sql.value(DOING, &self.statements.delete, &parameters).await?;
         tracing::debug!(table = self.table, rows = removed, "delivered rows removed");
-        batch.removed = removed.unsigned_abs();
-        let is_all = rows < self.batch_rows;
-        // A trigger may keep rows, and must not be asked again at once.
-        batch.is_full = !is_all && removed > 0;
+        let is_full = rows >= self.batch_rows;
+        let found = Found {
+            first_us,
+            last_us,
+            rows: rows.unsigned_abs(),
+            removed: removed.unsigned_abs(),
+            is_full,
+            is_first: from_us == earliest,
+        };
         // More rows may have the last time.
-        batch.reached.us = if is_all { until_us } else { last };
-        Ok(batch)
+        Ok(batch(if is_full { last_us } else { until_us }, Some(found)))
     }
 
     fn parameters<'a>(
