@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tokio_postgres::types::Type;
 use walferry_config::connector::PublicationAutocreate;
-use walferry_engine::source::FoundSlot;
+use walferry_engine::source::{FoundSlot, VisibleTransactions};
 use walferry_pgoutput::Lsn;
 
 use crate::connect::Sql;
@@ -124,20 +124,26 @@ impl Server {
         })
     }
 
-    /// The present position of our slot.
-    pub(crate) async fn confirmed(sql: &Sql, slot: &str) -> Result<Option<Lsn>, Error> {
+    /// The present position of our slot, and which transactions are visible.
+    pub(crate) async fn at_begin(sql: &Sql, slot: &str) -> Result<(Option<Lsn>, VisibleTransactions), Error> {
         const DOING: &str = "reading the replication slot";
-        const SLOT: &str =
-            "SELECT s.confirmed_flush_lsn::text FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1";
-        let rows = sql.rows(DOING, SLOT, &[(&slot, Type::TEXT)]).await?;
-        let text: Option<String> = match rows.first() {
-            Some(row) => row.try_get(0).map_err(|error| Error::sql(DOING, error))?,
-            None => None,
-        };
-        text.map(|text| text.parse()).transpose().map_err(|_| Error::Protocol {
-            doing: DOING,
-            problem: "a position that is not an LSN".to_owned(),
-        })
+        // The newer name of the function came with Postgres 13.
+        const QUERY: &str = "SELECT pg_catalog.txid_current_snapshot()::text, \
+                             (SELECT s.confirmed_flush_lsn::text FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1)";
+        let malformed = |problem: String| Error::Protocol { doing: DOING, problem };
+        let rows = sql.rows(DOING, QUERY, &[(&slot, Type::TEXT)]).await?;
+        let row = rows.first().ok_or_else(|| malformed("no row".to_owned()))?;
+        let column = |place: usize| row.try_get(place).map_err(|error| Error::sql(DOING, error));
+        let (visible, confirmed): (Option<String>, Option<String>) = (column(0)?, column(1)?);
+        let visible = visible.unwrap_or_default();
+        let visible = VisibleTransactions::parse(&visible)
+            .ok_or_else(|| malformed(format!("a snapshot of the form {visible:?}")))?;
+        let confirmed = confirmed.map(|text| text.parse());
+        let confirmed = confirmed.transpose();
+        Ok((
+            confirmed.map_err(|_| malformed("a position that is not an LSN".to_owned()))?,
+            visible,
+        ))
     }
 
     /// All problems that a person has to correct before the connector can work. `streams` is false if only existing

@@ -224,7 +224,7 @@ impl Pipeline {
                 self.send_waiting_rows(now_ns, out, stream_waits)?;
             }
             Frame::Catalog(catalog) => self.plans.facts(catalog),
-            Frame::Begin { from } => self.begin_connection(from, now_ns, out)?,
+            Frame::Begin { from, under_way } => self.begin_connection(from, under_way, now_ns, out)?,
             Frame::Answer { of, answer, rows } => {
                 if let Some(signals) = &mut self.signals {
                     let context = quiet(&self.emit.cursor, now_ns);
@@ -300,7 +300,13 @@ impl Pipeline {
         self.passed(wal_end, now_ns, out, stream_waits)
     }
 
-    fn begin_connection(&mut self, from: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+    fn begin_connection(
+        &mut self,
+        from: Lsn,
+        under_way: Vec<u32>,
+        now_ns: i64,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
         self.plans.forget();
         // The last row of a table that was not read to its end may be older than what comes now.
         self.snapshot = None;
@@ -309,7 +315,7 @@ impl Pipeline {
             .begin(from, self.emit.cursor.reconnected(from, now_ns / 1000));
         if let Some(signals) = &mut self.signals {
             let context = quiet(&self.emit.cursor, now_ns);
-            signals.begin(between(&context), &mut self.emit, out)?;
+            signals.begin(under_way, between(&context), &mut self.emit, out)?;
         }
         Ok(())
     }
@@ -490,7 +496,7 @@ impl Pipeline {
                 let open = self.emit.cursor.commit(commit.end_lsn);
                 if let (Some(signals), Some(open)) = (&mut self.signals, &open) {
                     // A transaction that was delivered in an earlier connection may not be visible yet either.
-                    signals.committed(open.transaction.xid);
+                    signals.commits.committed(open.transaction.xid);
                 }
                 if dealt_with {
                     return Ok(());

@@ -8,11 +8,7 @@
 //! leaves, the window stays open, as if the row that closes it had been written that much later. So the state machine
 //! sees this row only then, and nothing else has to know of slices.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    mem,
-    sync::Arc,
-};
+use std::{collections::HashMap, mem, sync::Arc};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::{info, warn};
@@ -29,6 +25,7 @@ use crate::{
     failure::{Disposition, Failure},
     message_type::MessageType,
     path::{
+        commits::{self, Commits, Unseen},
         emit::{Emit, Provenance, begin_transaction},
         estimates::Estimates,
         initial,
@@ -63,12 +60,17 @@ pub struct SignalSettings {
     pub status: bool,
 }
 
-/// How many commits are remembered. A commit matters until new snapshots on the server include it. That takes a moment,
-/// or as long as a synchronous standby makes the client wait.
-const COMMITS: usize = 10_000;
-
 /// After each such number of unsuccessful reads of a chunk, a message is logged.
 const REPEATS_TOLD: u32 = 20;
+
+/// Why the rows of a window must not be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Useless {
+    /// They do not include this transaction.
+    Unseen(Unseen),
+    /// The stream has changed rows, and nobody knows whether they are among these.
+    Unclear,
+}
 
 /// The signals of a connector, and its incremental snapshot.
 pub(crate) struct Signals {
@@ -87,14 +89,8 @@ pub(crate) struct Signals {
     /// How many chunks were requested.
     chunks_requested: u64,
     notifications: Option<Notifications>,
-    /// The last transactions of the stream.
-    commits: VecDeque<u32>,
-    /// Number of transactions of the stream so far.
-    commits_total: u64,
-    /// This number when the chunk was requested, or when its window opened, whichever came last.
-    opened_at: u64,
-    /// The transaction of the stream at that time.
-    opened_in: Option<u32>,
+    /// Transactions that a chunk must include.
+    pub(crate) commits: Commits,
     /// Which transactions the chunk's rows include.
     seen: Option<VisibleTransactions>,
     /// Which transactions the oldest rows of the window include. These may be the rows of an earlier chunk.
@@ -143,9 +139,6 @@ impl Signals {
     pub(crate) fn new(settings: SignalSettings, after: &StoredOffset) -> Self {
         let (snapshot, unreadable) = Incremental::from_offset(&after.connect.other);
         let settings_table = settings.table.clone();
-        // The last delivered transaction may not be visible yet.
-        let last = after.history.as_ref().and_then(|history| history.commit);
-        let commits: VecDeque<u32> = last.map(|commit| commit.mark.xid).into_iter().collect();
         Self {
             notifications: settings.topic.as_deref().map(Notifications::new),
             settings,
@@ -157,10 +150,7 @@ impl Signals {
             passed: 0,
             asks: None,
             chunks_requested: 0,
-            commits_total: commits.len() as u64,
-            commits,
-            opened_at: 0,
-            opened_in: None,
+            commits: Commits::default(),
             seen: None,
             oldest_seen: None,
             unknown: Vec::new(),
@@ -222,8 +212,16 @@ impl Signals {
         Ok(())
     }
 
-    /// A connection has begun. A snapshot that is under way continues.
-    pub(crate) fn begin(&mut self, here: Here<'_, '_>, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+    /// A connection has begun while these transactions were in progress on the server. A snapshot that is under way
+    /// continues.
+    pub(crate) fn begin(
+        &mut self,
+        under_way: Vec<u32>,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        self.commits.begin(under_way);
         if let Some(unreadable) = self.unreadable.take() {
             warn!("{unreadable}");
         }
@@ -315,15 +313,6 @@ impl Signals {
             true => drop(self.left_out.remove(&name)),
             false => drop(self.left_out.insert(name, left_out)),
         }
-    }
-
-    /// A transaction of the stream is complete.
-    pub(crate) fn committed(&mut self, xid: u32) {
-        if self.commits.len() >= COMMITS {
-            self.commits.pop_front();
-        }
-        self.commits.push_back(xid);
-        self.commits_total += 1;
     }
 
     /// Handles a row of the signal table.
@@ -471,8 +460,7 @@ impl Signals {
 
     /// From here on, changes of the stream replace rows of the window.
     fn opens_here(&mut self, emit: &Emit) {
-        self.opened_at = self.commits_total;
-        self.opened_in = emit.cursor.open().map(|open| open.transaction.xid);
+        self.commits.open(emit.cursor.open().map(|open| open.transaction.xid));
     }
 
     /// At the close of the window: decides whether its rows include everything that the stream had sent before it
@@ -482,41 +470,27 @@ impl Signals {
         if WindowEnd::of(&signal.kind) != Some(WindowEnd::Close) || !is_ours {
             return;
         }
-        let unknown = |seen: &VisibleTransactions| self.unknown.iter().any(|xid| !seen.shows(*xid));
-        let is_old = self.oldest_seen.as_ref().is_some_and(unknown);
-        let unseen = self.unseen();
-        if let Some(xid) = unseen {
-            info!(
-                xid,
-                "the chunk was read before a transaction that the stream contains was visible; it is read again"
-            );
-        }
-        if !(self.window.is_spoiled() || is_old || unseen.is_some()) {
-            return;
-        }
+        let Some(why) = self.useless() else { return };
         self.snapshot.spoil();
         self.repeats += 1;
-        if self.repeats.is_multiple_of(REPEATS_TOLD) {
-            let table = self.snapshot.tables().next().unwrap_or_default();
-            warn!(
-                table,
-                times = self.repeats,
-                hint = "request a blocking snapshot of the table, set a smaller incremental.snapshot.chunk.size, or give the table a \
-                        primary key that its replica identity contains",
-                "a chunk of the incremental snapshot is read again and again, because the stream contains changes of rows that cannot be \
-                 told apart"
-            );
-        }
+        why.tell(self.snapshot.tables().next().unwrap_or_default(), self.repeats);
     }
 
-    /// A transaction that the stream had already sent when the rows were read, but that the server had not made visible.
-    /// Changes of such a transaction have replaced no row.
-    fn unseen(&self) -> Option<u32> {
-        let seen = self.seen.as_ref()?;
-        let since = usize::try_from(self.commits_total - self.opened_at).unwrap_or(usize::MAX);
-        let before = self.commits.len().saturating_sub(since);
-        let mut before = self.commits.iter().take(before).chain(&self.opened_in);
-        before.find(|xid| !seen.shows(**xid)).copied()
+    /// Why the rows of the window must not be sent.
+    fn useless(&self) -> Option<Useless> {
+        let unseen = self.unseen().map(Useless::Unseen);
+        unseen.or_else(|| self.is_unclear().then_some(Useless::Unclear))
+    }
+
+    /// Whether the stream has changed rows of which nobody knows whether they are in the window.
+    fn is_unclear(&self) -> bool {
+        let unknown = |seen: &VisibleTransactions| self.unknown.iter().any(|xid| !seen.shows(*xid));
+        self.window.is_spoiled() || self.oldest_seen.as_ref().is_some_and(unknown)
+    }
+
+    /// A transaction that the chunk must include and does not.
+    fn unseen(&self) -> Option<Unseen> {
+        self.commits.unseen(self.seen.as_ref()?)
     }
 
     /// Whether changes of this table replace rows of the window.
@@ -548,7 +522,7 @@ impl Signals {
     fn doubt(&mut self, xid: Option<u32>) {
         match xid {
             Some(xid) if self.unknown.last() == Some(&xid) => {}
-            Some(xid) if self.unknown.len() < COMMITS => self.unknown.push(xid),
+            Some(xid) if self.unknown.len() < commits::MOST => self.unknown.push(xid),
             _ => self.window.spoil(),
         }
     }
@@ -590,6 +564,7 @@ impl Signals {
             if let Some(table) = self.snapshot.tables().next() {
                 self.estimates.learn(table, self.snapshot.rows(), rows_left, others);
             }
+            self.commits.seen(&seen);
             self.oldest_seen.get_or_insert_with(|| seen.clone());
             self.seen = Some(seen);
             if let Some(plan) = plan(plans, &mut catalog)? {
@@ -817,6 +792,50 @@ impl Signals {
             emit.counts.notifications.push(told);
         }
         Ok(())
+    }
+}
+
+impl Useless {
+    /// Logs that a chunk of this table is read again, for the so-many-th time in a row.
+    fn tell(self, table: &str, times: u32) {
+        if times.is_multiple_of(REPEATS_TOLD) {
+            return self.warn(table, times);
+        }
+        match self {
+            // A transaction may stay invisible for hours.
+            Self::Unseen(_) if !times.is_power_of_two() => {}
+            Self::Unseen(Unseen::Brought(xid)) => info!(
+                xid,
+                "the chunk was read before a transaction that the stream contains was visible; it is read again"
+            ),
+            Self::Unseen(Unseen::Earlier(xid)) => info!(
+                xid,
+                "the chunk was read before the end of a transaction that may have been delivered in an earlier session; it is read again"
+            ),
+            Self::Unclear => {}
+        }
+    }
+
+    fn warn(self, table: &str, times: u32) {
+        match self {
+            Self::Unseen(Unseen::Brought(xid) | Unseen::Earlier(xid)) => warn!(
+                table,
+                times,
+                xid,
+                hint = "look for the transaction in pg_stat_activity (column backend_xid) or in pg_prepared_xacts; if its wait_event is \
+                        SyncRep, it waits for a synchronous standby",
+                "a chunk of the incremental snapshot is read again and again, because a transaction does not end that may have been \
+                 delivered already"
+            ),
+            Self::Unclear => warn!(
+                table,
+                times,
+                hint = "request a blocking snapshot of the table, set a smaller incremental.snapshot.chunk.size, or give the table a \
+                        primary key that its replica identity contains",
+                "a chunk of the incremental snapshot is read again and again, because the stream contains changes of rows that cannot be \
+                 told apart"
+            ),
+        }
     }
 }
 
