@@ -229,7 +229,12 @@ impl Pipeline {
                 if let Some(signals) = &mut self.signals {
                     let context = quiet(&self.emit.cursor, now_ns);
                     let (plans, emit) = (&mut self.plans, &mut self.emit);
-                    signals.answer((of, answer, rows), plans, between(&context), emit, out)?;
+                    // An answer may close a window where the stream is already.
+                    let here = Here {
+                        stream_waits,
+                        ..between(&context)
+                    };
+                    signals.answer((of, answer, rows), plans, here, emit, out)?;
                 }
             }
             Frame::Signal(ticket, signal) => {

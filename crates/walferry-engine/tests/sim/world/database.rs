@@ -377,7 +377,7 @@ impl Database {
         let last = self.units.len() - 1;
         let is_new = last >= self.shown && !self.units[last].is_message && self.can_wait(last);
         self.shown = self.units.len();
-        if self.waits.is_some_and(|index| random.once_in(4) || !self.can_wait(index)) {
+        if self.waits.is_some_and(|index| random.once_in(2) || !self.can_wait(index)) {
             self.waits = None;
         } else if self.waits.is_none() && is_new && random.once_in(3) {
             self.waits = Some(last);
