@@ -469,6 +469,7 @@ impl Stream {
             sought,
             ..
         } = self;
+        patience.begin(&link.identity);
         let begin = Frame::Begin {
             from,
             under_way: visible.into_under_way(),
