@@ -89,10 +89,15 @@ impl Pipeline {
         tolerance: ErrorPolicy,
         after: &StoredOffset,
     ) -> Self {
+        let mut plans = RelationPlans::new(events.clone());
+        if chain.has_retention() {
+            // Only the removal of delivered rows wants to know.
+            plans.note_others();
+        }
         Self {
             messages: Messages::new(&events),
             metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
-            plans: RelationPlans::new(events),
+            plans,
             snapshot: None,
             snapshot_kind: SnapshotKind::Initial,
             snapshot_tables: Arc::default(),
@@ -818,8 +823,9 @@ impl Pipeline {
         for mismatched in self.emit.chain.take_mismatched() {
             status.count_mismatched(&mismatched);
         }
-        if let Some(relations) = self.plans.take_others() {
-            status.set_not_captured(relations);
+        let others = self.plans.take_others();
+        if !others.is_empty() {
+            status.change_not_captured(others);
         }
         if let Some(signals) = &mut self.signals {
             signals.report(status);
