@@ -38,7 +38,11 @@ impl<'a> Waiting<'a> {
     /// The transaction is committed: only the wait is cancelled.
     fn end(mut self) {
         self.cancel();
-        self.commits.take().map(JoinHandle::join).transpose().expect("it commits");
+        self.commits
+            .take()
+            .map(JoinHandle::join)
+            .transpose()
+            .expect("it commits");
     }
 
     fn cancel(&self) {
@@ -104,7 +108,8 @@ fn no_row_is_sent_as_it_was_before_a_change_that_was_sent() {
     sql.run("create table items (id int primary key, v text); insert into items values (1, 'old'), (2, 'old')");
     let mut walferry = begin(&world.kafka, &database);
     let cut = |_: &Walferry| sql.run("select pg_terminate_backend(active_pid) from pg_replication_slots where active");
-    let rounds: [(bool, &dyn Fn(&Walferry)); 3] = [(false, &pause_and_resume), (false, &cut), (true, &pause_and_resume)];
+    let rounds: [(bool, &dyn Fn(&Walferry)); 3] =
+        [(false, &pause_and_resume), (false, &cut), (true, &pause_and_resume)];
     for (round, (is_followed, begin_anew)) in rounds.into_iter().enumerate() {
         let new = format!("new{round}");
         let update = format!("update items set v = '{new}' where id = 1");

@@ -241,6 +241,8 @@ impl Pipeline {
                     };
                     signals.answer((of, answer, rows), plans, here, emit, out)?;
                 }
+                // A slice that has left with the answer is not one of the transaction behind it.
+                self.send_waiting_rows(now_ns, out, stream_waits)?;
             }
             Frame::Signal(ticket, signal) => {
                 if let Some(signals) = &mut self.signals {
@@ -556,6 +558,9 @@ impl Pipeline {
         out: &mut Batch,
         stream_waits: StreamWaits<'_>,
     ) -> Result<(), Failure> {
+        if let Some(signals) = &mut self.signals {
+            signals.brings_change();
+        }
         let Some(plan) = self.plans.of(change.relation)? else {
             let met = self.emit.cursor.advance(lsn);
             if !met.is_delivered() {

@@ -66,6 +66,8 @@ const REPEATS_TOLD: u32 = 20;
 /// Why the rows of a window must not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Useless {
+    /// The stream has not brought the row that opens the window, or it has brought its deletion before the chunk was read.
+    NotOpened,
     /// They do not include this transaction.
     Unseen(Unseen),
     /// The stream has changed rows, and nobody knows whether they are among these.
@@ -83,7 +85,7 @@ pub(crate) struct Signals {
     closing: Option<Signal>,
     /// Whether a slice has left since the last transaction ended.
     has_sent_slice: bool,
-    /// Changes of the stream since the last slice.
+    /// Changes of the stream since the last slice, of any table.
     passed: usize,
     asks: Option<UnboundedSender<NumberedAsk>>,
     /// How many chunks were requested.
@@ -100,6 +102,8 @@ pub(crate) struct Signals {
     unknown: Vec<u32>,
     /// How often the present chunk was read without success.
     repeats: u32,
+    /// Whether changes of the stream have spoiled it.
+    was_unclear: bool,
     /// Generated columns that the stream does not send. As in Debezium, a table that the stream has described is read
     /// without them.
     left_out: HashMap<String, Vec<String>>,
@@ -155,6 +159,7 @@ impl Signals {
             oldest_seen: None,
             unknown: Vec::new(),
             repeats: 0,
+            was_unclear: false,
             left_out: HashMap::new(),
             has_news: true,
             estimates: Estimates::default(),
@@ -270,16 +275,23 @@ impl Signals {
             return Ok(());
         }
         // Behind the last table there is nothing to read again.
-        let Some(read) = self.snapshot.tables().next() else {
+        if !self.snapshot.is_running() {
             return Ok(());
-        };
+        }
+        self.row_is_lost("closes the window of a chunk");
+        let effects = self.snapshot.read_again(&mut new_id);
+        self.take(effects, here, emit, out)
+    }
+
+    /// Tells that the stream does not bring the row of the signal table that does this.
+    fn row_is_lost(&mut self, does: &str) {
         let table = self.settings.table.as_deref().unwrap_or_default();
+        let read = self.snapshot.tables().next().unwrap_or_default();
         let failure = Failure::new(
             Disposition::Retry,
             walferry_diagnosis::Kind::IncrementalSnapshotWaits,
             format!(
-                "the stream does not bring the row of the signal table {table} that closes the window of a chunk: the chunk of {read} is \
-                 read again"
+                "the stream does not bring the row of the signal table {table} that {does}: the chunk of {read} is read again"
             ),
             Some(format!(
                 "the publication must contain {table} and publish its inserts, without a row filter (with \
@@ -289,8 +301,6 @@ impl Signals {
         );
         warn!(code = failure.code(), hint = failure.hint(), "{failure}");
         self.lost = Some(failure);
-        let effects = self.snapshot.read_again(&mut new_id);
-        self.take(effects, here, emit, out)
     }
 
     /// The stream has described a table.
@@ -403,8 +413,11 @@ impl Signals {
         let Some(signal) = self.closing.take() else {
             return Ok(());
         };
-        // The stream may have brought changes that cannot be told apart since the last slice.
-        self.judge(&signal);
+        // The stream may have brought changes that cannot be told apart since the last slice. Nothing else can have
+        // changed since the row that closes the window came.
+        if self.is_unclear() {
+            self.spoil(Useless::Unclear);
+        }
         match self.snapshot.closes(&signal) {
             true => self.send_slices(signal, here, emit, out)?,
             false => self.follow(signal, here, emit, out)?,
@@ -432,18 +445,20 @@ impl Signals {
         emit: &mut Emit,
         out: &mut Batch,
     ) -> Result<(), Failure> {
-        // A chunk that was spoiled once leaves at once: each transaction that it waits for could spoil it again, and what has left is
+        // A chunk that changes have spoiled once leaves at once: each transaction that it waits for could spoil it again, and what has left is
         // sent again with it.
-        while self.repeats == 0 && self.window.exceeds(self.slice()) {
+        while !self.was_unclear && self.window.exceeds(self.slice()) {
             let rows = self.window.take_slice(self.slice());
             self.passed = 0;
             self.send_rows(rows, here, emit, out)?;
             self.has_sent_slice = true;
             if (here.stream_waits)() {
                 self.closing = Some(signal);
+                self.snapshot.set_closing(true);
                 return Ok(());
             }
         }
+        self.passed = 0;
         self.follow(signal, here, emit, out)
     }
 
@@ -451,6 +466,7 @@ impl Signals {
     /// of these may leave. The next connection reads the chunk again.
     pub(crate) fn stands_still(&mut self) {
         self.closing = None;
+        self.snapshot.set_closing(false);
     }
 
     /// Whether the position of a chunk in the stream can be determined.
@@ -470,16 +486,31 @@ impl Signals {
         if WindowEnd::of(&signal.kind) != Some(WindowEnd::Close) || !is_ours {
             return;
         }
-        let Some(why) = self.useless() else { return };
-        self.snapshot.spoil();
-        self.repeats += 1;
-        why.tell(self.snapshot.tables().next().unwrap_or_default(), self.repeats);
+        if let Some(why) = self.useless() {
+            self.spoil(why);
+        }
     }
 
     /// Why the rows of the window must not be sent.
     fn useless(&self) -> Option<Useless> {
+        // Behind the last table, nothing is left in the window.
+        if self.snapshot.lacks_opening() && self.snapshot.is_running() {
+            return Some(Useless::NotOpened);
+        }
         let unseen = self.unseen().map(Useless::Unseen);
         unseen.or_else(|| self.is_unclear().then_some(Useless::Unclear))
+    }
+
+    /// The chunk is read again.
+    fn spoil(&mut self, why: Useless) {
+        self.snapshot.spoil();
+        self.repeats += 1;
+        self.was_unclear |= why == Useless::Unclear;
+        if why != Useless::NotOpened {
+            why.tell(self.snapshot.tables().next().unwrap_or_default(), self.repeats);
+        } else if self.repeats == 2 || self.repeats.is_multiple_of(REPEATS_TOLD) {
+            self.row_is_lost("opens the window of a chunk, or brings its deletion before the chunk is read");
+        }
     }
 
     /// Whether the stream has changed rows of which nobody knows whether they are in the window.
@@ -498,9 +529,13 @@ impl Signals {
         self.snapshot.is_open() && (self.window.has(table) || self.snapshot.tables().next() == Some(table))
     }
 
+    /// The stream brings a change. While rows of a closed window are left, the next slice grows with it.
+    pub(crate) fn brings_change(&mut self) {
+        self.passed += usize::from(self.closing.is_some());
+    }
+
     /// A change that is sent replaces its row.
     pub(crate) fn evict(&mut self, plan: &TablePlan, change: &Change<'_>, xid: Option<u32>) {
-        self.passed += 1;
         if self.window.evict(plan, &change.operation) == Evicted::Unknown {
             self.doubt(xid);
         }
@@ -595,7 +630,7 @@ impl Signals {
                 Effect::Ask(ask) => self.ask(ask, emit, out),
                 Effect::Notify(notification) => self.notify(notification, here, emit, out)?,
                 Effect::SendWindow => {
-                    (self.repeats, self.closed_before) = (0, None);
+                    (self.repeats, self.was_unclear, self.closed_before) = (0, false, None);
                     let rows = self.window.take();
                     self.send_rows(rows, here, emit, out)?;
                 }
@@ -812,7 +847,7 @@ impl Useless {
                 xid,
                 "the chunk was read before the end of a transaction that may have been delivered in an earlier session; it is read again"
             ),
-            Self::Unclear => {}
+            Self::NotOpened | Self::Unclear => {}
         }
     }
 
@@ -827,6 +862,8 @@ impl Useless {
                 "a chunk of the incremental snapshot is read again and again, because a transaction does not end that may have been \
                  delivered already"
             ),
+            // This is told elsewhere, with what to do about it.
+            Self::NotOpened => {}
             Self::Unclear => warn!(
                 table,
                 times,
@@ -866,3 +903,7 @@ pub(crate) fn malformed(table: &str, error: &walferry_pgoutput::DecodeError) -> 
         "this is a bug: please report it",
     )
 }
+
+#[cfg(test)]
+#[path = "signals_tests.rs"]
+mod tests;

@@ -377,7 +377,10 @@ impl Database {
         let last = self.units.len() - 1;
         let is_new = last >= self.shown && !self.units[last].is_message && self.can_wait(last);
         self.shown = self.units.len();
-        if self.waits.is_some_and(|index| random.once_in(2) || !self.can_wait(index)) {
+        if self
+            .waits
+            .is_some_and(|index| random.once_in(2) || !self.can_wait(index))
+        {
             self.waits = None;
         } else if self.waits.is_none() && is_new && random.once_in(3) {
             self.waits = Some(last);
@@ -387,7 +390,10 @@ impl Database {
     /// Whether nothing that came later had to wait for the locks of this transaction.
     fn can_wait(&self, index: usize) -> bool {
         let rows = |unit: &Unit| -> BTreeSet<(usize, i32)> {
-            let rows = unit.ops.iter().flat_map(|op| op.change.ids().into_iter().map(|id| (op.table, id)));
+            let rows = unit
+                .ops
+                .iter()
+                .flat_map(|op| op.change.ids().into_iter().map(|id| (op.table, id)));
             rows.collect()
         };
         // Nobody reads a table while its TRUNCATE waits.
