@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tokio_postgres::types::Type;
 use walferry_config::connector::PublicationAutocreate;
-use walferry_engine::source::{FoundSlot, VisibleTransactions};
+use walferry_engine::source::FoundSlot;
 use walferry_pgoutput::Lsn;
 
 use crate::connect::Sql;
@@ -124,25 +124,32 @@ impl Server {
         })
     }
 
-    /// The present position of our slot, and which transactions are visible.
-    pub(crate) async fn at_begin(sql: &Sql, slot: &str) -> Result<(Option<Lsn>, VisibleTransactions), Error> {
+    /// The present position of our slot, and the transactions that are in progress.
+    pub(crate) async fn at_begin(sql: &Sql, slot: &str) -> Result<(Option<Lsn>, Vec<u32>), Error> {
         const DOING: &str = "reading the replication slot";
-        // The newer name of the function came with Postgres 13.
-        const QUERY: &str = "SELECT pg_catalog.txid_current_snapshot()::text, \
-                             (SELECT s.confirmed_flush_lsn::text FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1)";
-        let malformed = |problem: String| Error::Protocol { doing: DOING, problem };
+        // The list in a snapshot would lack the last transactions, if none that began later has ended.
+        const QUERY: &str = "
+SELECT (SELECT s.confirmed_flush_lsn::text FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1),
+  (SELECT pg_catalog.string_agg(t.xid::text, ',') FROM (
+    SELECT a.backend_xid FROM pg_catalog.pg_stat_activity a WHERE a.backend_xid IS NOT NULL
+    UNION ALL SELECT p.transaction FROM pg_catalog.pg_prepared_xacts p) t (xid))";
+        let malformed = |problem: &str| Error::Protocol {
+            doing: DOING,
+            problem: problem.to_owned(),
+        };
         let rows = sql.rows(DOING, QUERY, &[(&slot, Type::TEXT)]).await?;
-        let row = rows.first().ok_or_else(|| malformed("no row".to_owned()))?;
+        let row = rows.first().ok_or_else(|| malformed("no row"))?;
         let column = |place: usize| row.try_get(place).map_err(|error| Error::sql(DOING, error));
-        let (visible, confirmed): (Option<String>, Option<String>) = (column(0)?, column(1)?);
-        let visible = visible.unwrap_or_default();
-        let visible = VisibleTransactions::parse(&visible)
-            .ok_or_else(|| malformed(format!("a snapshot of the form {visible:?}")))?;
-        let confirmed = confirmed.map(|text| text.parse());
-        let confirmed = confirmed.transpose();
+        let (confirmed, under_way): (Option<String>, Option<String>) = (column(0)?, column(1)?);
+        let confirmed = confirmed.map(|text| text.parse()).transpose();
+        let under_way = under_way.unwrap_or_default();
+        let under_way = under_way
+            .split_terminator(',')
+            .map(str::parse)
+            .collect::<Result<_, _>>();
         Ok((
-            confirmed.map_err(|_| malformed("a position that is not an LSN".to_owned()))?,
-            visible,
+            confirmed.map_err(|_| malformed("a position that is not an LSN"))?,
+            under_way.map_err(|_| malformed("a transaction id that is not a number"))?,
         ))
     }
 

@@ -450,7 +450,7 @@ impl Stream {
         started?;
         // From now on nobody else moves the slot. Until now, a walsender of ours that had not ended could. Then the
         // server begins behind the requested position, and says nothing.
-        let (confirmed, visible) = Server::at_begin(sql?, slot).await?;
+        let (confirmed, under_way) = Server::at_begin(sql?, slot).await?;
         let from = from.max(confirmed.unwrap_or_default());
         if port.is_news {
             info!(slot.name = %slot, lsn.from = %from, "streaming");
@@ -470,10 +470,7 @@ impl Stream {
             ..
         } = self;
         patience.begin(&link.identity);
-        let begin = Frame::Begin {
-            from,
-            under_way: visible.into_under_way(),
-        };
+        let begin = Frame::Begin { from, under_way };
         replication::stream(link.wire, plan, begin, (patience, sought), status, catalog, port).await
     }
 }
