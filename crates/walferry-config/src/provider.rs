@@ -211,6 +211,15 @@ impl Providers {
         found.then_some(resolved)
     }
 
+    /// The same lookup, but without files and folders that none of these providers may read. By default they may read all: it takes
+    /// `allowed.paths` for `file` and for `dir` to limit them.
+    pub const fn limit<'a>(&'a self, lookup: &'a dyn Lookup) -> Limited<'a> {
+        Limited {
+            providers: self,
+            lookup,
+        }
+    }
+
     fn value(&self, reference: &Reference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
         let Reference {
             provider, path, key, ..
@@ -249,24 +258,14 @@ impl Providers {
                 };
                 failed("it needs a path and a key of the file".to_owned(), hint)
             }
-            Some(Provider::File { allowed } | Provider::Dir { allowed }) if !allowed.allow(path) => failed(
-                format!("the worker's allowed.paths does not include {path}"),
-                format!("add its folder to config.providers.{provider}.param.allowed.paths"),
-            ),
-            Some(Provider::File { .. }) => {
-                let text = lookup
-                    .file(Path::new(path))
-                    .map_err(|error| Unresolved::unreadable(path, &error))?;
-                // What is wrong with it is not repeated: the file holds secrets.
-                let found = file::property(&text, key).map_err(|_| {
-                    Unresolved::Failed(
-                        format!("{path} is not a valid properties file"),
-                        "write one KEY=VALUE per line, and write each backslash twice".to_owned(),
-                    )
-                })?;
-                match found {
-                    Some(value) => Ok(value),
-                    None => failed(format!("{path} has no key {key}"), format!("add a line {key}=… to {path}")),
+            Some(found @ (Provider::File { allowed } | Provider::Dir { allowed })) => {
+                match (allowed.path(Path::new(path)), found) {
+                    (None, _) => failed(
+                        format!("the worker's allowed.paths does not include {path}"),
+                        format!("add its folder to config.providers.{provider}.param.allowed.paths"),
+                    ),
+                    (Some(file), Provider::File { .. }) => of_file(&file, reference, lookup),
+                    (Some(folder), _) => of_folder(&folder, reference, lookup),
                 }
             }
             Some(Provider::Kubernetes { .. }) if path.is_empty() => failed(
@@ -281,20 +280,113 @@ impl Providers {
                     format!("check {path} with `kubectl get`, and the permissions of the pod's service account"),
                 ),
             },
-            // The key is the name of a file, never a way out of the directory.
-            Some(Provider::Dir { .. }) if Path::new(key).file_name() != Some(key.as_ref()) => failed(
-                format!("{key:?} is not the name of a file"),
-                format!("write ${{{provider}:FOLDER:FILE}} with a file in that folder"),
-            ),
-            Some(Provider::Dir { .. }) => match lookup.file(&Path::new(path).join(key)) {
-                Ok(text) => Ok(text),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => failed(
-                    format!("{path} has no file {key}"),
-                    format!("mount the secret so that {path} contains a file {key}"),
-                ),
-                Err(error) => Err(Unresolved::unreadable(path, &error)),
-            },
         }
+    }
+}
+
+/// A value of a properties file.
+fn of_file(file: &Path, reference: &Reference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
+    let Reference { path, key, .. } = *reference;
+    let text = lookup
+        .file(file)
+        .map_err(|error| Unresolved::unreadable(path, &error))?;
+    // What is wrong with it is not repeated: the file holds secrets.
+    let found = file::property(&text, key).map_err(|_| {
+        Unresolved::Failed(
+            format!("{path} is not a valid properties file"),
+            "write one KEY=VALUE per line, and write each backslash twice".to_owned(),
+        )
+    })?;
+    found.ok_or_else(|| {
+        Unresolved::Failed(
+            format!("{path} has no key {key}"),
+            format!("add a line {key}=… to {path}"),
+        )
+    })
+}
+
+/// The contents of a file of a folder.
+fn of_folder(folder: &Path, reference: &Reference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
+    let Reference {
+        provider, path, key, ..
+    } = *reference;
+    // The key is the name of a file, never a way out of the directory.
+    if Path::new(key).file_name() != Some(key.as_ref()) {
+        return Err(Unresolved::Failed(
+            format!("{key:?} is not the name of a file"),
+            format!("write ${{{provider}:FOLDER:FILE}} with a file in that folder"),
+        ));
+    }
+    lookup.file(&folder.join(key)).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Unresolved::Failed(
+            format!("{path} has no file {key}"),
+            format!("mount the secret so that {path} contains a file {key}"),
+        ),
+        _ => Unresolved::unreadable(path, &error),
+    })
+}
+
+/// A lookup that is held to what config providers may read: for options that name files, in configurations of others than the operator.
+pub struct Limited<'a> {
+    providers: &'a Providers,
+    lookup: &'a dyn Lookup,
+}
+
+/// Why a file or a folder may not be read. It is the inner error of the [`io::Error`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the worker's allowed.paths does not include it")]
+pub struct NotAllowed {
+    provider: String,
+}
+
+impl NotAllowed {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        let provider = &self.provider;
+        format!(
+            "add the folder to config.providers.{provider}.param.allowed.paths of the worker, or choose one that is there"
+        )
+    }
+}
+
+impl Limited<'_> {
+    /// The path that one of the providers may read.
+    fn path(&self, path: &Path) -> io::Result<PathBuf> {
+        let of_kind = |is_dir| {
+            let providers = self.providers.0.iter();
+            providers.filter_map(move |(name, provider)| match provider {
+                Provider::Dir { allowed } if is_dir => Some((name, allowed)),
+                Provider::File { allowed } if !is_dir => Some((name, allowed)),
+                _ => None,
+            })
+        };
+        // The hint names a provider of folders, if there is one.
+        let mut providers = of_kind(true).chain(of_kind(false));
+        let Some((first, _)) = providers.clone().next() else {
+            return Ok(path.to_owned());
+        };
+        providers.find_map(|(_, allowed)| allowed.path(path)).ok_or_else(|| {
+            let provider = first.clone();
+            io::Error::new(io::ErrorKind::PermissionDenied, NotAllowed { provider })
+        })
+    }
+}
+
+impl Lookup for Limited<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.lookup.variable(name)
+    }
+
+    fn file(&self, path: &Path) -> io::Result<String> {
+        self.lookup.file(&self.path(path)?)
+    }
+
+    fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.lookup.folder(&self.path(path)?)
+    }
+
+    fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
+        self.lookup.kubernetes(kind, resource, key)
     }
 }
 
@@ -412,7 +504,7 @@ impl AllowedPaths {
             .split(',')
             .filter(|path| !path.is_empty())
             .map(|path| match Path::new(path).is_absolute() {
-                true => Ok(normalised(path)),
+                true => Ok(normalised(Path::new(path))),
                 false => Err((
                     "param.allowed.paths",
                     format!("contains {path:?}, which is not an absolute path"),
@@ -422,15 +514,22 @@ impl AllowedPaths {
         paths.collect::<Result<_, _>>().map(Self)
     }
 
-    fn allow(&self, path: &str) -> bool {
-        self.0.is_empty() || self.0.iter().any(|allowed| normalised(path).starts_with(allowed))
+    /// The path that may be read; `None` if it is not allowed. As in Kafka, a path that was compared is read as it was compared: where a link
+    /// leads to another folder, `..` behind it would lead out of what is allowed.
+    fn path(&self, path: &Path) -> Option<PathBuf> {
+        if self.0.is_empty() {
+            return Some(path.to_owned());
+        }
+        let normalised = normalised(path);
+        let is_allowed = self.0.iter().any(|allowed| normalised.starts_with(allowed));
+        is_allowed.then_some(normalised)
     }
 }
 
 /// The path without `.` and `..`, by its text alone.
-fn normalised(path: &str) -> PathBuf {
+fn normalised(path: &Path) -> PathBuf {
     let mut normalised = PathBuf::new();
-    for component in Path::new(path).components() {
+    for component in path.components() {
         match component {
             Component::CurDir => {}
             Component::ParentDir if normalised.file_name().is_some() => drop(normalised.pop()),
@@ -619,11 +718,91 @@ pub(crate) mod tests {
                 "Error: cannot resolve ${f:/secrets/../run/secrets/pw:x}: the worker's allowed.paths does not include /secrets/../run/secrets/pw"
             ]
         );
+        // The file is read where it was looked for, and not where a link before `..` may lead.
+        assert_eq!(
+            resolve(&providers, "${f:/secrets/link/../pg.properties:user}")
+                .0
+                .as_deref(),
+            Some("app")
+        );
         assert_eq!(
             resolve(&providers, "${secrets:ns/s:k}").1,
             ["Error: cannot resolve ${secrets:…}: Walferry has no config provider com.example.VaultConfigProvider"]
         );
         assert_eq!(resolve(&providers, "${env:PGPASSWORD}").0.as_deref(), Some("s3cret"));
+    }
+
+    /// Tells which paths it was asked for.
+    struct Echo;
+
+    impl Lookup for Echo {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn file(&self, path: &Path) -> io::Result<String> {
+            Ok(path.display().to_string())
+        }
+
+        fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
+            Ok(vec![path.display().to_string()])
+        }
+    }
+
+    #[test]
+    fn options_that_name_files_are_held_to_what_the_providers_may_read() {
+        let class = |name: &str| {
+            let class = format!("org.apache.kafka.common.config.provider.{name}ConfigProvider");
+            move |provider: &str| (format!("config.providers.{provider}.class"), class.clone())
+        };
+        let (file, dir) = (class("File"), class("Directory"));
+        let paths = |provider: &str, paths: &str| {
+            (
+                format!("config.providers.{provider}.param.allowed.paths"),
+                paths.to_owned(),
+            )
+        };
+        let listed = |names: &str| ("config.providers".to_owned(), names.to_owned());
+        let read = |worker: &[(String, String)], path: &str| {
+            let worker: Vec<_> = worker
+                .iter()
+                .map(|(name, text)| (name.as_str(), text.as_str()))
+                .collect();
+            let (providers, findings) = providers(&worker);
+            assert_eq!(findings.iter().count(), 0, "{findings:?}");
+            let limited = providers.limit(&Echo);
+            let told = |error: io::Error| {
+                let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<NotAllowed>());
+                format!("{error}: {}", inner.expect("it says what to do").hint())
+            };
+            let of_folder = limited.folder(Path::new(path)).map(|mut found| found.remove(0));
+            let (of_folder, of_file) = (of_folder.map_err(told), limited.file(Path::new(path)).map_err(told));
+            assert_eq!(of_folder, of_file);
+            of_folder
+        };
+        // Without limits, and with one of the two limited, all can be read.
+        assert_eq!(read(&[], "/etc/x/../y"), Ok("/etc/x/../y".to_owned()));
+        let one = [listed("file"), file("file"), paths("file", "/a")];
+        assert_eq!(read(&one, "/etc"), Ok("/etc".to_owned()));
+
+        let both = [
+            listed("file,dir,other"),
+            file("file"),
+            paths("file", "/a"),
+            dir("dir"),
+            paths("dir", "/b,/c"),
+            dir("other"),
+            paths("other", "/d"),
+        ];
+        for path in ["/a", "/b/x", "/c/../d"] {
+            let read = read(&both, path);
+            assert_eq!(read, Ok(path.replace("/c/../", "/")), "{path}");
+        }
+        let refused = "the worker's allowed.paths does not include it: add the folder to config.providers.dir.param.allowed.paths of the \
+                       worker, or choose one that is there";
+        for path in ["/", "/etc", "/ab", "/a/..", "/a/../etc", "a", "", "../a"] {
+            assert_eq!(read(&both, path), Err(refused.to_owned()), "{path}");
+        }
     }
 
     #[test]

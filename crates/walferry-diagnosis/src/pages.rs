@@ -658,7 +658,7 @@ kinds! {
         "Follow the hint. If the endpoint does not answer, look whether the process runs and at its log. If a connector is not ready, the reason says what blocks it.";
     "WF0781" EventMismatch "event_mismatch" RECORD,
         "An event of an outbox does not match its schema",
-        "`walferry.schemas.dir` is set, and the payload of an event does not match the JSON Schema of its type, is not JSON, or has no schema. The message names \
+        "`walferry.schemas.dir` is set, and the payload of an event does not match the JSON Schema of its type, is not JSON, cannot be checked, or has no schema. The message names \
          the event, the place in it as a JSON Pointer, and what the schema says there. It shows no values of the payload.",
         "Correct the schema and start again: the connector continues with this event. Or set `walferry.schemas.mismatch` (`walferry.schemas.missing` for a type \
          without a schema) to `dead-letter` or `warn`. Then correct the program that writes such events.";

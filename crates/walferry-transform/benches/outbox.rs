@@ -1,4 +1,5 @@
-//! One outbox row through the EventRouter: rows a second, and allocations a row.
+//! One outbox row through the EventRouter: rows a second, allocations a row, and with `cargo xtask bench --instructions` the instructions a
+//! row.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -6,15 +7,38 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use walferry_config::{Lookup, Options, connector::TransformPlugin};
 use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 use walferry_transform::{Chain, Outcome};
 
+mod counted;
+
 const PAYLOAD: &str =
     r#"{"order":4711,"customer":"Jane Doe","total":99.95,"lines":[{"sku":"A-1","count":2},{"sku":"B-7","count":1}]}"#;
 
-/// The schema of the payload above, for the only type.
+/// A flat payload, of ten properties.
+const TEN: &str = r#"{"id":4711,"customer":"Jane Doe","email":"jane@example.com","city":"Lisbon","total":99.95,"currency":"EUR","items":3,"gift":false,"coupon":null,"placed":"2026-01-31T12:00:00Z"}"#;
+
+const TEN_SCHEMA: &str = r#"{
+    "type": "object",
+    "required": ["id", "customer", "total", "currency", "placed"],
+    "properties": {
+        "id": {"type": "integer", "minimum": 1},
+        "customer": {"type": "string", "minLength": 1, "maxLength": 100},
+        "email": {"type": "string", "pattern": "^[^@ ]+@[^@ ]+$"},
+        "city": {"type": "string"},
+        "total": {"type": "number", "minimum": 0},
+        "currency": {"enum": ["EUR", "USD", "GBP"]},
+        "items": {"type": "integer", "minimum": 1},
+        "gift": {"type": "boolean"},
+        "coupon": {"type": ["string", "null"]},
+        "placed": {"type": "string", "maxLength": 30}
+    },
+    "additionalProperties": false
+}"#;
+
+/// The schema of the first payload.
 const SCHEMA: &str = r#"{
     "type": "object",
     "required": ["order", "customer", "total", "lines"],
@@ -41,8 +65,9 @@ impl Lookup for Schemas {
         None
     }
 
-    fn file(&self, _: &Path) -> io::Result<String> {
-        Ok(SCHEMA.to_owned())
+    fn file(&self, path: &Path) -> io::Result<String> {
+        let schema = if path.starts_with("/ten") { TEN_SCHEMA } else { SCHEMA };
+        Ok(schema.to_owned())
     }
 
     fn folder(&self, _: &Path) -> io::Result<Vec<String>> {
@@ -50,11 +75,11 @@ impl Lookup for Schemas {
     }
 }
 
-type Case = (&'static str, &'static [(&'static str, &'static str)], u64);
+type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str, u64);
 
-/// Name, options, and the most allocations that a row may take.
-const CASES: [Case; 5] = [
-    ("defaults", &[], 1),
+/// Name, options, payload, and the most allocations that a row may take.
+const CASES: [Case; 7] = [
+    ("defaults", &[], PAYLOAD, 1),
     (
         "3 headers, timestamp",
         &[
@@ -64,25 +89,29 @@ const CASES: [Case; 5] = [
                 "type:header:eventType,aggregatetype:header,created_at:header",
             ),
         ],
+        PAYLOAD,
         1,
     ),
     (
         "envelope",
         &[("table.fields.additional.placement", "type:envelope:eventType")],
+        PAYLOAD,
         2,
     ),
-    ("expanded", &[("table.expand.json.payload", "true")], 8),
-    ("schemas", &[("walferry.schemas.dir", "/schemas")], 21),
+    ("expanded", &[("table.expand.json.payload", "true")], PAYLOAD, 8),
+    ("schemas", &[("walferry.schemas.dir", "/schemas")], PAYLOAD, 21),
+    ("ten properties", &[], TEN, 1),
+    ("ten properties, schemas", &[("walferry.schemas.dir", "/ten")], TEN, 22),
 ];
 
 fn route_rows(criterion: &mut Criterion) {
     let table = Table::new();
     let mut group = criterion.benchmark_group("outbox");
     group.throughput(Throughput::Elements(1));
-    for (name, options, most) in CASES {
+    for (name, options, payload, most) in CASES {
         let mut chain = chain(options);
-        route(&mut chain, table.insert()); // plans
-        let record = table.insert();
+        route(&mut chain, table.insert(payload)); // plans
+        let record = table.insert(payload);
         let allocations = allocations_of(|| route(&mut chain, record));
         println!("outbox/{name}: {allocations} allocations a row");
         assert!(
@@ -91,7 +120,7 @@ fn route_rows(criterion: &mut Criterion) {
         );
         group.bench_function(name, |bencher| {
             bencher.iter_batched(
-                || table.insert(),
+                || table.insert(payload),
                 |record| route(&mut chain, record),
                 BatchSize::SmallInput,
             );
@@ -156,13 +185,13 @@ impl Table {
         }
     }
 
-    fn insert(&self) -> Record<'static> {
+    fn insert(&self, payload: &'static str) -> Record<'static> {
         let row = vec![
             Value::str("0190d2a4-6f3b-7c1e-9a51-3a1f0c7e2b44"),
             Value::str("order"),
             Value::str("4711"),
             Value::str("OrderPlaced"),
-            Value::str(PAYLOAD),
+            Value::str(payload),
             Value::Int64(1_721_684_800_123_456),
         ];
         let row = Value::Struct(Struct::new(self.row.clone(), row));
@@ -217,4 +246,23 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 criterion_group!(benches, route_rows);
-criterion_main!(benches);
+
+fn main() {
+    // A row alone, then each case.
+    let names = ["a row alone"].into_iter().chain(CASES.map(|(name, ..)| name));
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    let is_counted = counted::run(&names, |index| {
+        let table = Table::new();
+        let case = index.checked_sub(1).map(|index| CASES[index]);
+        let mut chain = case.map(|(_, options, ..)| chain(options));
+        let payload = case.map_or(PAYLOAD, |(_, _, payload, _)| payload);
+        move || match &mut chain {
+            Some(chain) => route(chain, table.insert(payload)),
+            None => drop(black_box(table.insert(payload))),
+        }
+    });
+    if !is_counted {
+        benches();
+        Criterion::default().configure_from_args().final_summary();
+    }
+}

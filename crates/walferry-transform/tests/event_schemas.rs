@@ -6,7 +6,7 @@ use std::path::Path;
 
 use walferry_config::{Lookup, Options, connector::TransformPlugin};
 use walferry_diagnosis::Kind;
-use walferry_record::{Field, Record, Schema, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 use walferry_transform::{Chain, Mismatched, Outcome};
 
 /// Files of the folder `/schemas`.
@@ -78,21 +78,27 @@ fn refused(files: &[(&str, &str)], options: &[(&str, &str)]) -> Vec<String> {
 
 /// A row of an outbox that is inserted.
 fn event(event_type: Option<&'static str>, payload: Option<&'static str>) -> Record<'static> {
+    let payload = payload.map_or(Value::Null, Value::str);
+    event_of(event_type, Schema::string().optional().build(), payload)
+}
+
+/// The same with a payload column of another kind.
+fn event_of(event_type: Option<&'static str>, column: SchemaRef, payload: Value<'static>) -> Record<'static> {
     let text = |name: &str| Field::new(name, Schema::string().optional().build());
-    let columns = ["id", "type", "aggregatetype", "aggregateid", "payload"];
-    let row = Schema::structure(columns.map(text).to_vec())
+    let mut columns = ["id", "type", "aggregatetype", "aggregateid"].map(text).to_vec();
+    columns.push(Field::new("payload", column));
+    let row = Schema::structure(columns)
         .named("s.public.outbox.Value")
         .optional()
         .build();
     let envelope = Schema::structure(vec![Field::new("after", row.clone()), text("op")]);
     let envelope = envelope.named("s.public.outbox.Envelope").build();
-    let or_null = |value: Option<&'static str>| value.map_or(Value::Null, Value::str);
     let values = vec![
         Value::str("e-1"),
-        or_null(event_type),
+        event_type.map_or(Value::Null, Value::str),
         Value::str("order"),
         Value::str("42"),
-        or_null(payload),
+        payload,
     ];
     let after = Value::Struct(Struct::new(row, values));
     Record {
@@ -209,6 +215,10 @@ fn a_payload_that_is_no_json_does_not_match() {
         ),
         ("{\"a\": 1", "the payload ends too early, at line 1, column 7"),
         ("", "the payload ends too early, at line 1, column 0"),
+        (
+            "{\"a\": 1e400}",
+            "the payload has a number that no double can hold, at line 1, column 11",
+        ),
         (deep, "the payload is not JSON that can be read, at line 1, column 128"),
     ];
     for (payload, expected) in cases {
@@ -336,6 +346,10 @@ fn references_lead_to_files_by_their_path_and_by_their_id() {
             "tree.json",
             r##"{"type": "object", "additionalProperties": {"$ref": "#"}}"##,
         ),
+        (
+            "its own.json",
+            r##"{"$id": "file:///its%20own.json#", "properties": {"a": {"$ref": "file:///its%20own.json"}}, "type": "object"}"##,
+        ),
     ];
     let mut chain = chain(&files, &[]);
     for event_type in ["a", "by id"] {
@@ -345,7 +359,9 @@ fn references_lead_to_files_by_their_path_and_by_their_id() {
     passes(&mut chain, "by path", r#"{"x": 1}"#);
     assert!(stopped(&mut chain, "by path", r#"{"x": "1"}"#).contains("at /x, "));
     passes(&mut chain, "tree", r#"{"a": {"b": {}}}"#);
-    assert!(stopped(&mut chain, "tree", r#"{"a": {"b": 1}}"#).contains("at /a/b, "));
+    for event_type in ["tree", "its own"] {
+        assert!(stopped(&mut chain, event_type, r#"{"a": {"a": 1}}"#).contains("at /a/a, "));
+    }
 }
 
 #[test]
@@ -421,8 +437,13 @@ fn what_cannot_be_used_is_refused_at_the_start_with_its_file() {
         ),
         (
             &[("a.json", r#"{"$id": "urn:x"}"#), ("b.json", r#"{"$id": "urn:x"}"#)],
-            "dir has two files with the $id urn:x, one of them b.json",
+            "dir has a second schema with the address urn:x: b.json",
             "give each file its own $id",
+        ),
+        (
+            &[("a.json", r#"{"$id": "file:///b.json"}"#), ("b.json", "{}")],
+            "dir has a second schema with the address file:///b.json: a.json",
+            "not the path of another file",
         ),
     ];
     for (files, text, hint) in cases {
@@ -512,4 +533,117 @@ fn tombstones_are_not_checked_and_payloads_are_checked_before_they_are_expanded(
     // Expansion leaves a null out.
     passes(&mut expanded, "a", r#"{"x": null, "y": 1}"#);
     assert!(stopped(&mut expanded, "a", r#"{"y": 1}"#).contains("requires \"x\""));
+}
+
+#[test]
+fn the_default_that_is_sent_in_place_of_null_is_checked() {
+    let files = [("a.json", r#"{"type": "object", "required": ["x"]}"#)];
+    let column = |default: &'static str| Schema::string().optional().default_value(Value::str(default)).build();
+    let null = |default| event_of(Some("a"), column(default), Value::Null);
+    let mut plain = chain(&files, &[]);
+    let error = plain.apply(null("{}")).unwrap_err();
+    assert!(error.error.to_string().contains("requires \"x\""), "{}", error.error);
+    match plain.apply(null(r#"{"x": 1}"#)) {
+        Ok(Outcome::Record(sent)) => assert_eq!(sent.value.value.as_str(), Some(r#"{"x": 1}"#)),
+        other => panic!("{other:?}"),
+    }
+    let mut blank = chain(&files, &[("route.tombstone.on.empty.payload", "true")]);
+    match blank.apply(null(" ")) {
+        Ok(Outcome::Record(sent)) => assert!(sent.value.value.is_null()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Takes too many steps on forty times `a`.
+const HANGS: &str = "(?:a|a(?!x))*(?=z)b";
+
+#[test]
+fn events_that_cannot_be_checked_are_mismatches() {
+    let files = [("a.json", r#"{"type": "object"}"#)];
+    let map = format!("{HANGS}:a.json");
+    let long: &'static str = Box::leak("a".repeat(40).into_boxed_str());
+    let bytes = || {
+        let payload = Value::Bytes(b"{}".as_slice().into());
+        event_of(Some("a"), Schema::bytes().optional().build(), payload)
+    };
+    let cases: [(&dyn Fn() -> Record<'static>, &str, &str); 2] = [
+        (
+            &|| event(Some(long), Some("{}")),
+            "cannot be checked: `transforms.outbox.walferry.schemas`: the regular expression",
+            "rewrite the expression",
+        ),
+        (
+            &bytes,
+            "the event \"e-1\" of type \"a\" cannot be checked: column payload has the payload and is of type bytes",
+            "jsonb, json or text",
+        ),
+    ];
+    for (event, text, hint) in cases {
+        let with = |policy| {
+            chain(
+                &files,
+                &[
+                    ("walferry.schemas", map.as_str()),
+                    ("walferry.schemas.mismatch", policy),
+                ],
+            )
+        };
+        let error = with("fail").apply(event()).unwrap_err().error;
+        assert!(error.to_string().contains(text), "{error}");
+        assert!(
+            error.hint().is_some_and(|told| told.contains(hint)),
+            "{:?}",
+            error.hint()
+        );
+        assert_eq!(error.kind(), Kind::EventMismatch);
+        match with("dead-letter").apply(event()) {
+            Ok(Outcome::SetAside(letter)) => {
+                assert_eq!(letter.record.key.value.as_str(), Some("42"));
+                assert!(!letter.record.value.value.is_null(), "the payload is complete");
+                assert!(letter.why.contains(text), "{}", letter.why);
+            }
+            other => panic!("{other:?}"),
+        }
+        let mut warned = with("warn");
+        for _ in 0..2 {
+            assert!(matches!(warned.apply(event()), Ok(Outcome::Record(_))));
+        }
+        assert_eq!(warned.take_mismatched()[0].events, 2);
+    }
+}
+
+#[test]
+fn a_payload_that_is_no_text_passes_without_a_schema_for_its_type() {
+    let mut chain = chain(&[("a.json", "true")], &[]);
+    let bytes = Value::Bytes(b"{}".as_slice().into());
+    let event = event_of(Some("b"), Schema::bytes().optional().build(), bytes);
+    assert!(matches!(chain.apply(event), Ok(Outcome::Record(_))));
+}
+
+#[test]
+fn an_expression_for_topics_that_takes_too_long_sets_the_event_aside_if_unknown_types_are() {
+    let long: &'static str = Box::leak("a".repeat(40).into_boxed_str());
+    let map = format!("{HANGS}:t");
+    let files = [("a.json", "true")];
+    let with = |policy| {
+        let options = [
+            ("walferry.topics", map.as_str()),
+            ("walferry.topics.unknown", policy),
+            ("walferry.topics.default", "other"),
+        ];
+        let used = if policy == "default" { 3 } else { 2 };
+        chain(&files, &options[..used])
+    };
+    let event = || event(Some(long), Some("{}"));
+    match with("dead-letter").apply(event()) {
+        Ok(Outcome::SetAside(letter)) => {
+            assert_eq!(letter.record.value.value.as_str(), Some("{}"));
+            assert!(letter.why.contains("takes too many steps"), "{}", letter.why);
+        }
+        other => panic!("{other:?}"),
+    }
+    // The topic that the map may have for it is not known.
+    for policy in ["fail", "default", "route"] {
+        assert!(with(policy).apply(event()).is_err(), "{policy}");
+    }
 }

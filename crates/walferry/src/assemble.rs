@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use uuid::Uuid;
 use walferry_config::{
-    Connector, Findings, Worker,
+    Connector, Findings, Lookup, Worker,
     connector::{
         LsnFlushMode, NotificationChannel, OffsetMismatch, Plugin, Plugins, SignalChannel, SnapshotMode, Tolerance,
     },
@@ -42,7 +42,7 @@ use walferry_transform::{Chain, HypertableReader};
 
 use crate::{
     error::Error,
-    load::{Loaded, Surroundings},
+    load::Loaded,
     worker::store::{Store, TopicStore},
 };
 
@@ -59,9 +59,9 @@ struct Parts {
 
 impl Built {
     /// Builds them, and checks what only the crates of transforms, converters and the Kafka client can judge. They are there unless a
-    /// finding is a problem.
-    pub(crate) fn new(worker: &Worker, plugins: &Plugins) -> (Option<Self>, Findings) {
-        let (chain, mut findings) = Chain::with_files(&plugins.transforms, &plugins.predicates, &Surroundings);
+    /// finding is a problem. Files that options of transforms name are read with `files`.
+    pub(crate) fn new(worker: &Worker, plugins: &Plugins, files: &dyn Lookup) -> (Option<Self>, Findings) {
+        let (chain, mut findings) = Chain::with_files(&plugins.transforms, &plugins.predicates, files);
         findings.extend(walferry_kafka::ClientSettings::check(worker, plugins));
         let mut build = |plugin: &Plugin, role| {
             let (converter, more) = converter(&plugin.class, role, &plugin.options);
@@ -558,7 +558,7 @@ fn signals(config: &Connector) -> SignalSettings {
 mod tests {
     use std::{io, path::Path};
 
-    use walferry_config::{Lookup, Submitted};
+    use walferry_config::Submitted;
 
     use super::*;
 
@@ -581,7 +581,7 @@ mod tests {
             properties: pairs.into_iter().collect(),
         };
         let (_, findings) = Connector::read(&submitted, None, worker, &Nowhere, &|plugins| {
-            Built::new(worker, plugins).1
+            Built::new(worker, plugins, &Nowhere).1
         });
         findings.iter().map(|finding| format!("{finding}\n")).collect()
     }

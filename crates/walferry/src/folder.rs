@@ -11,48 +11,86 @@ const MOST: usize = 10_000;
 /// A larger file is not the one that was meant.
 const LARGEST: u64 = 16 << 20;
 
+/// All `.json` files together: they are all in memory at once.
+const TOTAL: u64 = 64 << 20;
+
 /// The files below a folder, as paths relative to it. Links are followed, as Kubernetes mounts them; hidden entries are left out.
 pub(crate) fn files(folder: &Path) -> io::Result<Vec<String>> {
-    let (mut found, mut entries) = (Vec::new(), 0);
+    let mut found = Found::default();
     let mut waiting = vec![(String::new(), 0)];
     while let Some((below, depth)) = waiting.pop() {
-        for entry in fs::read_dir(folder.join(&below))? {
-            let path = entry?.path();
-            entries += 1;
-            if entries > MOST {
-                return Err(io::Error::other(format!("it has more than {MOST} files")));
-            }
-            let name = path.file_name().unwrap_or_default();
-            let Some(name) = name.to_str() else {
-                let text = format!("the name of {} is not UTF-8", path.display());
-                return Err(io::Error::other(text));
-            };
-            if name.starts_with('.') {
-                continue;
-            }
-            let relative = format!("{below}{name}");
-            let kind = fs::metadata(&path).map_err(|error| io::Error::other(format!("{relative}: {error}")))?;
-            match kind.is_dir() {
-                true if depth < DEEPEST => waiting.push((format!("{relative}/"), depth + 1)),
-                true => {
-                    let text = format!("{relative} is deeper than {DEEPEST} folders");
+        // Which of the folders below it cannot be read, such as `lost+found`.
+        let named = |error: io::Error| match below.trim_end_matches('/') {
+            "" => error,
+            below => io::Error::new(error.kind(), format!("the folder {below} in it: {error}")),
+        };
+        for entry in fs::read_dir(folder.join(&below)).map_err(named)? {
+            let path = entry.map_err(named)?.path();
+            if let Some(inner) = found.add(folder, &path, &below)? {
+                if depth == DEEPEST {
+                    let text = format!("{inner} is deeper than {DEEPEST} folders");
                     return Err(io::Error::other(text));
                 }
-                // To read a pipe could wait for ever.
-                false if !kind.is_file() => {}
-                false if kind.len() > LARGEST && name.ends_with(".json") => {
-                    let text = format!("{relative} is larger than {} MiB", LARGEST >> 20);
-                    return Err(io::Error::other(text));
-                }
-                false => found.push(relative),
+                waiting.push((format!("{inner}/"), depth + 1));
             }
         }
     }
-    Ok(found)
+    Ok(found.files)
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    files: Vec<String>,
+    entries: usize,
+    /// Of the `.json` files.
+    bytes: u64,
+}
+
+impl Found {
+    /// Adds a file. Returns a folder, as a path relative to the first one.
+    fn add(&mut self, folder: &Path, path: &Path, below: &str) -> io::Result<Option<String>> {
+        let refused = |text: String| Err(io::Error::other(text));
+        self.entries += 1;
+        if self.entries > MOST {
+            return refused(format!("it has more than {MOST} files"));
+        }
+        let Some(name) = path.file_name().unwrap_or_default().to_str() else {
+            return refused(format!("the name of {} is not UTF-8", path.display()));
+        };
+        if name.starts_with('.') {
+            return Ok(None);
+        }
+        let relative = format!("{below}{name}");
+        let kind = fs::metadata(path).map_err(|error| io::Error::other(format!("{relative}: {error}")))?;
+        if kind.is_dir() {
+            return Ok(Some(relative));
+        }
+        // To read a pipe could wait for ever.
+        if !kind.is_file() {
+            return Ok(None);
+        }
+        if name.ends_with(".json") {
+            self.bytes += kind.len();
+            if kind.len() > LARGEST {
+                return refused(format!("{relative} is larger than {} MiB", LARGEST >> 20));
+            }
+            if self.bytes > TOTAL {
+                let (folder, most) = (folder.display(), TOTAL >> 20);
+                return refused(format!(
+                    "the .json files in {folder} have more than {most} MiB together"
+                ));
+            }
+        }
+        self.files.push(relative);
+        Ok(None)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -76,5 +114,41 @@ mod tests {
             files(&at("none")).expect_err("it is missing").kind(),
             io::ErrorKind::NotFound
         );
+    }
+    #[test]
+    fn a_folder_in_it_that_cannot_be_read_is_named() {
+        let root = tempfile::tempdir().expect("a folder");
+        let locked = root.path().join("lost+found");
+        fs::create_dir(&locked).expect("a folder");
+        fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).expect("it can be locked");
+        // Root may read everything.
+        if fs::read_dir(&locked).is_ok() {
+            return;
+        }
+        let error = files(root.path()).expect_err("it is locked");
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        let text = error.to_string();
+        assert!(text.starts_with("the folder lost+found in it: "), "{text}");
+    }
+
+    #[test]
+    fn too_many_bytes_are_refused_with_the_name_of_the_folder() {
+        let root = tempfile::tempdir().expect("a folder");
+        let add = |name: &str| {
+            let file = fs::File::create(root.path().join(name)).expect("a file");
+            // It has no blocks on the disk.
+            file.set_len(LARGEST).expect("a size");
+        };
+        ["a.json", "b.json", "c.json", "d.json", "other", "another"]
+            .into_iter()
+            .for_each(add);
+        assert_eq!(files(root.path()).expect("this much is read").len(), 6);
+        add("e.json");
+        let text = files(root.path()).expect_err("it is too much").to_string();
+        let expected = format!(
+            "the .json files in {} have more than 64 MiB together",
+            root.path().display()
+        );
+        assert_eq!(text, expected);
     }
 }

@@ -12,7 +12,7 @@ use walferry_config::{
     Connector, FileError, Findings, KubernetesKind, Lookup, ServerFile, Submitted, Worker, shown_address, shown_text,
 };
 use walferry_diagnosis::{Diagnosis, Kind};
-use walferry_engine::book;
+use walferry_engine::{Disposition, Failure, book};
 
 use crate::{
     assemble::{self, Built},
@@ -51,6 +51,28 @@ pub(crate) struct Loaded {
     pub(crate) configuration: book::Configuration,
     /// Where it comes from.
     pub(crate) file: PathBuf,
+}
+
+impl Loaded {
+    /// The same for a further run: schemas of events are read again, because they may have been corrected meanwhile.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub(crate) fn again(&self) -> Result<Self, Failure> {
+        let loaded = self.clone();
+        // The rest is as it was at the start of the process.
+        if loaded.built.event_schemas().is_empty() {
+            return Ok(loaded);
+        }
+        let (built, findings) = Built::new(&self.worker, &self.connector.plugins, &Surroundings);
+        match built {
+            Some(built) if findings.problems().next().is_none() => Ok(Self { built, ..loaded }),
+            _ => {
+                let (kind, causes) = (Kind::Configuration, findings.problems().cloned().collect());
+                Err(Failure::of(Disposition::stop(kind), kind, causes))
+            }
+        }
+    }
 }
 
 /// Its configuration may hold secrets.
@@ -282,10 +304,16 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    fn read(submitted: &Submitted, name: Option<&str>, worker: &Worker) -> (Option<Self>, Findings) {
+    /// Reads a connector. Files that options of transforms name are read with `files`.
+    fn read(
+        submitted: &Submitted,
+        name: Option<&str>,
+        worker: &Worker,
+        files: &dyn Lookup,
+    ) -> (Option<Self>, Findings) {
         let made = Cell::new(None);
         let check = |plugins: &_| {
-            let (built, findings) = Built::new(worker, plugins);
+            let (built, findings) = Built::new(worker, plugins, files);
             made.set(built);
             findings
         };
@@ -295,7 +323,8 @@ impl Checked {
     }
 }
 
-/// A connector that was handed in without a file.
+/// A connector that was handed in without a file. Who has done so need not be allowed to read every file of the machine: options that
+/// name files are held to the worker's `allowed.paths`.
 pub(crate) fn load_configuration(
     name: &str,
     configuration: &book::Configuration,
@@ -305,7 +334,7 @@ pub(crate) fn load_configuration(
         name: Some(name.to_owned()),
         properties: configuration.clone(),
     };
-    Checked::read(&submitted, None, worker)
+    Checked::read(&submitted, None, worker, &worker.providers.limit(&Surroundings))
 }
 
 fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(Checked, book::Configuration)> {
@@ -322,7 +351,7 @@ fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(C
     {
         info!(file = %path.display(), name = stem, "the file has no `name`, so the connector is named after the file");
     }
-    let (checked, findings) = Checked::read(&submitted, stem, worker);
+    let (checked, findings) = Checked::read(&submitted, stem, worker, &Surroundings);
     problems.add(path, &findings);
     let checked = checked?;
     let mut configuration = submitted.properties;
@@ -471,4 +500,76 @@ pub(crate) fn data_dir(args: &DataArgs) -> PathBuf {
         || PathBuf::from("/var/lib/walferry"),
         |home| PathBuf::from(home).join("walferry"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connector with this folder of schemas.
+    fn outbox(dir: String) -> book::Configuration {
+        let properties = [
+            ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
+            ("plugin.name", "pgoutput"),
+            ("database.hostname", "db"),
+            ("database.user", "u"),
+            ("database.dbname", "db"),
+            ("topic.prefix", "t"),
+            ("transforms", "outbox"),
+            ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+            ("transforms.outbox.walferry.schemas.dir", &dir),
+        ];
+        properties.map(|(name, text)| (name.to_owned(), text.to_owned())).into()
+    }
+
+    #[test]
+    fn a_folder_of_schemas_is_held_to_the_workers_allowed_paths_unless_the_operators_file_names_it() {
+        let root = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| root.path().join(name).display().to_string();
+        for name in ["allowed", "other"] {
+            fs::create_dir(at(name)).expect("a folder");
+            fs::write(at(&format!("{name}/A.json")), "{}").expect("a file");
+        }
+        let class = |name: &str| format!("org.apache.kafka.common.config.provider.{name}ConfigProvider");
+        let owned = |(name, text): (&str, String)| (name.to_owned(), text);
+        let limits = [
+            ("config.providers", "file,dir".to_owned()),
+            ("config.providers.file.class", class("File")),
+            ("config.providers.file.param.allowed.paths", "/nowhere".to_owned()),
+            ("config.providers.dir.class", class("Directory")),
+            ("config.providers.dir.param.allowed.paths", at("allowed")),
+        ];
+        let worker = |properties: Vec<_>| {
+            let submitted = Submitted { name: None, properties };
+            Worker::read(&submitted, &Surroundings).0.expect("it is a worker")
+        };
+        let limited = worker(limits.map(owned).into());
+        let told = |findings: &Findings| findings.problems().map(ToString::to_string).collect::<Vec<_>>();
+        let over_rest = |dir: &str, worker: &Worker| {
+            let (checked, findings) = load_configuration("c", &outbox(at(dir)), worker);
+            assert_eq!(checked.is_some(), told(&findings).is_empty());
+            told(&findings).join("; ")
+        };
+        assert_eq!(over_rest("allowed", &limited), "");
+        assert_eq!(over_rest("other", &worker(Vec::new())), "");
+        let refused = over_rest("other", &limited);
+        for part in [
+            "walferry.schemas.dir names a folder that cannot be read: the worker's allowed.paths does not include it",
+            "add the folder to config.providers.dir.param.allowed.paths",
+        ] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+        assert!(!refused.contains("A.json"), "{refused}");
+
+        let file = root.path().join("c.properties");
+        let lines = outbox(at("other"));
+        let lines = lines.iter().map(|(name, text)| format!("{name}={text}\n"));
+        fs::write(&file, lines.collect::<String>()).expect("a file");
+        let mut problems = Problems::default();
+        assert!(
+            connector(&file, &limited, &mut problems).is_some(),
+            "{:?}",
+            problems.all
+        );
+    }
 }

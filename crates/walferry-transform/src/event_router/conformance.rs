@@ -7,9 +7,9 @@ use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::error::Category;
 use serde_json::json;
-use walferry_config::limited;
+use walferry_config::{RegexLimit, limited};
 use walferry_diagnosis::Kind;
-use walferry_record::Value;
+use walferry_record::{Field, Value};
 
 use super::error::Error;
 use super::options::{Mismatch, MissingSchema};
@@ -31,8 +31,8 @@ pub(super) struct Conformance {
     schemas: Arc<Schemas>,
     mismatch: Mismatch,
     missing: MissingSchema,
-    /// The schema of each type that was met.
-    known: HashMap<Box<str>, Option<usize>>,
+    /// The schema of each type that was met. An expression that was given up is not tried again for the same type.
+    known: HashMap<Box<str>, Result<Option<usize>, RegexLimit>>,
     /// Since the last report.
     mismatched: Vec<Mismatched>,
 }
@@ -41,8 +41,10 @@ pub(super) struct Conformance {
 pub(super) struct Event<'r, 'a> {
     pub(super) event_type: Option<&'r str>,
     pub(super) id: &'r Value<'a>,
-    /// The text in the column of the payload.
-    pub(super) payload: &'r str,
+    /// What is in the column of the payload; never NULL.
+    pub(super) payload: &'r Value<'a>,
+    /// This column.
+    pub(super) column: &'r Field,
 }
 
 impl Conformance {
@@ -61,16 +63,15 @@ impl Conformance {
     /// # Errors
     /// The connector has to stop.
     pub(super) fn check(&mut self, event: &Event<'_, '_>) -> Result<Option<Error>, Error> {
-        let Some(place) = self.place(event.event_type)? else {
-            return match self.missing {
-                MissingSchema::Allow => Ok(None),
-                MissingSchema::Fail => self.react(Mismatch::Fail, event, no_schema(event)),
-                MissingSchema::DeadLetter => self.react(Mismatch::DeadLetter, event, no_schema(event)),
-                MissingSchema::Warn => self.react(Mismatch::Warn, event, no_schema(event)),
-            };
+        let place = match self.place(event.event_type) {
+            Ok(Some(place)) => place,
+            Ok(None) => return self.react_to_missing(event),
+            Err(limit) => return self.react(self.mismatch, event, undecided(event, &limit)),
         };
-        let schema = self.schemas.get(place);
-        match violation(schema, event.payload) {
+        let Some(payload) = event.payload.as_str() else {
+            return self.react(self.mismatch, event, uncheckable(event));
+        };
+        match violation(self.schemas.get(place), payload) {
             None => Ok(None),
             Some(what) => {
                 let text = format!("{} {what}", named(event));
@@ -89,17 +90,27 @@ impl Conformance {
         self.schemas.listed()
     }
 
-    fn place(&mut self, event_type: Option<&str>) -> Result<Option<usize>, Error> {
+    fn place(&mut self, event_type: Option<&str>) -> Result<Option<usize>, RegexLimit> {
         let Some(event_type) = event_type else { return Ok(None) };
         if let Some(place) = self.known.get(event_type) {
-            return Ok(*place);
+            return place.clone();
         }
-        let place = limited(|| self.schemas.find(event_type))?;
+        let place = limited(|| self.schemas.find(event_type));
         if self.known.len() == REMEMBERED {
             self.known.clear();
         }
-        self.known.insert(event_type.into(), place);
-        Ok(place)
+        self.known.insert(event_type.into(), place.clone());
+        place
+    }
+
+    fn react_to_missing(&mut self, event: &Event<'_, '_>) -> Result<Option<Error>, Error> {
+        let how = match self.missing {
+            MissingSchema::Allow => return Ok(None),
+            MissingSchema::Fail => Mismatch::Fail,
+            MissingSchema::DeadLetter => Mismatch::DeadLetter,
+            MissingSchema::Warn => Mismatch::Warn,
+        };
+        self.react(how, event, no_schema(event))
     }
 
     fn react(&mut self, how: Mismatch, event: &Event<'_, '_>, error: Error) -> Result<Option<Error>, Error> {
@@ -160,6 +171,31 @@ fn no_schema(event: &Event<'_, '_>) -> Error {
     }
 }
 
+/// An expression for types was given up, so it is not known which schema the event has.
+fn undecided(event: &Event<'_, '_>, limit: &RegexLimit) -> Error {
+    Error::Schema {
+        text: format!("{} cannot be checked: {limit}", named(event)),
+        hint: "rewrite the expression so that each text can match in one way only, with no repetition inside a repetition, such as (a+)*, and start again; \
+               or choose another value for walferry.schemas.mismatch: dead-letter or warn",
+        kind: Kind::EventMismatch,
+    }
+}
+
+/// The payload is no text.
+fn uncheckable(event: &Event<'_, '_>) -> Error {
+    let Field { name, schema } = event.column;
+    Error::Schema {
+        text: format!(
+            "{} cannot be checked: column {name} has the payload and is of type {}",
+            named(event),
+            schema.type_name()
+        ),
+        hint: "give the column the type jsonb, json or text, or remove walferry.schemas.dir from this transform; or choose another value for \
+               walferry.schemas.mismatch: dead-letter or warn",
+        kind: Kind::EventMismatch,
+    }
+}
+
 fn mismatch(text: String) -> Error {
     Error::Schema {
         text,
@@ -180,6 +216,8 @@ fn violation(schema: &EventSchema, payload: &str) -> Option<String> {
         Err(error) => {
             let what = match error.classify() {
                 Category::Eof => "ends too early",
+                // serde_json has no kind for it.
+                _ if error.to_string().starts_with("number out of range") => "has a number that no double can hold",
                 _ => "is not JSON that can be read",
             };
             let (line, column) = (error.line(), error.column());
@@ -193,13 +231,26 @@ fn violation(schema: &EventSchema, payload: &str) -> Option<String> {
     }
     if payload.len() > LARGE {
         // To list them all would take as much memory as there are mistakes.
-        let first = schema.validator.validate(&instance).err()?;
-        return Some(format!("does not match {file}: {}", told(&first)));
+        let first = schema.validator.validate(&instance).err();
+        return Some(format!("does not match {file}: {}", all_told(first.iter().map(told))));
     }
-    let mut errors = schema.validator.iter_errors(&instance);
-    let told: Vec<String> = errors.by_ref().take(TOLD).map(|error| told(&error)).collect();
-    let more = if errors.next().is_some() { "; and more" } else { "" };
-    Some(format!("does not match {file}: {}{more}", told.join("; ")))
+    let errors = schema.validator.iter_errors(&instance);
+    Some(format!(
+        "does not match {file}: {}",
+        all_told(errors.map(|error| told(&error)))
+    ))
+}
+
+/// The first mistakes. That there are some is known already, so it is told even if none can be named.
+fn all_told(mut mistakes: impl Iterator<Item = String>) -> String {
+    let told: Vec<String> = mistakes.by_ref().take(TOLD).collect();
+    match told.is_empty() {
+        true => "the schema does not allow it".to_owned(),
+        false => {
+            let more = if mistakes.next().is_some() { "; and more" } else { "" };
+            format!("{}{more}", told.join("; "))
+        }
+    }
 }
 
 /// The place in the payload, and the schema's words. Nothing of the payload but names of members that lead to the place.
@@ -266,4 +317,52 @@ fn words(error: &ValidationError<'_>) -> String {
         _ => return format!("has {keyword:?}"),
     };
     format!("has {keyword:?}: {value}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, path::Path};
+
+    use walferry_config::Lookup;
+
+    use super::*;
+
+    /// A folder with one schema.
+    struct One;
+
+    impl Lookup for One {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn file(&self, _: &Path) -> io::Result<String> {
+            Ok("{}".to_owned())
+        }
+
+        fn folder(&self, _: &Path) -> io::Result<Vec<String>> {
+            Ok(vec!["a.json".to_owned()])
+        }
+    }
+
+    #[test]
+    fn an_expression_that_takes_too_long_is_tried_once_for_each_type() {
+        let schemas = |map| Schemas::read("dir", Some(map), "walferry.schemas", &One).unwrap();
+        let hangs = schemas("(?:a|a(?!x))*(?=z)b:a.json");
+        let mut conformance = Conformance::new(hangs, Mismatch::Fail, MissingSchema::Fail);
+        let long = "a".repeat(40);
+        let limit = conformance.place(Some(&long)).unwrap_err();
+        // What would be found if it were tried again.
+        conformance.schemas = Arc::new(schemas(".*:a.json"));
+        assert_eq!(conformance.place(Some(&long)), Err(limit));
+        assert_eq!(conformance.place(Some("b")), Ok(Some(0)));
+    }
+
+    #[test]
+    fn a_mismatch_is_told_even_if_no_mistake_can_be_named() {
+        let told = |count: usize| all_told((0..count).map(|number| number.to_string()));
+        assert_eq!(told(0), "the schema does not allow it");
+        assert_eq!(told(1), "0");
+        assert_eq!(told(TOLD), "0; 1; 2");
+        assert_eq!(told(TOLD + 1), "0; 1; 2; and more");
+    }
 }

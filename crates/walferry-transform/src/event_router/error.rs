@@ -71,15 +71,7 @@ pub(super) enum Error {
         hint: &'static str,
         kind: Kind,
     },
-    /// `walferry.schemas.dir`, but the payload is no text.
-    #[error("column {column} has the payload and is of type {found}, so walferry.schemas.dir cannot check it")]
-    Uncheckable {
-        /// The column.
-        column: String,
-        /// Connect's type.
-        found: String,
-    },
-    /// An expression for tables takes too long.
+    /// An expression for tables or for event types takes too long.
     #[error(transparent)]
     Limit(#[from] RegexLimit),
     /// A column that is to be the partition holds something that is none.
@@ -167,9 +159,6 @@ impl Problem for Error {
                 "write a JSON object such as {\"traceparent\": \"00-…\"} or NULL to this column, or remove it from walferry.headers.from".into(),
             ),
             Self::Schema { hint, .. } => Some((*hint).to_owned()),
-            Self::Uncheckable { .. } => {
-                Some("give the column the type jsonb, json or text, or remove walferry.schemas.dir from this transform".into())
-            }
             Self::Limit(limit) => Some(RegexLimit::hint(limit)),
             Self::ColumnType { .. } | Self::Partition { .. } | Self::Timestamp { .. } => None,
         }

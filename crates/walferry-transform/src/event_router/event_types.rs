@@ -28,8 +28,8 @@ struct Entry {
 #[derive(Debug, Clone)]
 struct Learned {
     event_type: Box<str>,
-    /// `None` for a type that the map does not have.
-    topic: Option<Box<str>>,
+    /// `None` for a type that the map does not have. An expression that was given up is not tried again for the same type.
+    topic: Result<Option<Box<str>>, RegexLimit>,
 }
 
 /// An entry of the map that cannot be used: what is wrong, and what to do.
@@ -74,14 +74,17 @@ impl EventTypes {
         if !self.learned.get(self.last).is_some_and(is_last) {
             self.last = match self.places.get(event_type) {
                 Some(&place) => place,
-                None => self.learn(event_type)?,
+                None => self.learn(event_type),
             };
         }
-        Ok(self.learned[self.last].topic.as_deref())
+        match &self.learned[self.last].topic {
+            Ok(topic) => Ok(topic.as_deref()),
+            Err(limit) => Err(limit.clone()),
+        }
     }
 
-    fn learn(&mut self, event_type: &str) -> Result<usize, RegexLimit> {
-        let topic = limited(|| self.find(event_type))?;
+    fn learn(&mut self, event_type: &str) -> usize {
+        let topic = limited(|| self.find(event_type));
         if self.learned.len() == REMEMBERED {
             self.learned.clear();
             self.places.clear();
@@ -92,7 +95,7 @@ impl EventTypes {
             topic,
         });
         self.places.insert(event_type.into(), place);
-        Ok(place)
+        place
     }
 
     fn find(&self, event_type: &str) -> Option<Box<str>> {
@@ -215,6 +218,17 @@ mod tests {
             assert_eq!(types.topic(&format!("b{i}")).unwrap(), None);
             assert!(types.learned.len() <= REMEMBERED && types.places.len() == types.learned.len());
         }
+    }
+
+    #[test]
+    fn an_expression_that_takes_too_long_is_tried_once_for_each_type() {
+        let mut types = types("(?:a|a(?!x))*(?=z)b:t,b:u");
+        let long = "a".repeat(40);
+        let limit = types.topic(&long).unwrap_err();
+        assert_eq!(types.topic("b").unwrap(), Some("u"));
+        // What would be found if it were tried again.
+        types.entries.clear();
+        assert_eq!(types.topic(&long).unwrap_err(), limit);
     }
 
     #[test]

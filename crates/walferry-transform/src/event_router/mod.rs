@@ -202,7 +202,7 @@ impl Transform for EventRouter {
         }
         if let (Some(conformance), None) = (&mut self.conformance, &aside)
             && let Some(event) = plan.event(&row)
-            && !(self.settings.tombstone && is_blank_text(event.payload))
+            && !(self.settings.tombstone && is_blank(event.payload))
         {
             aside = conformance.check(&event)?;
         }
@@ -289,10 +289,16 @@ fn destination<'a>(
     types: &'a mut EventTypes,
     unknown: &mut Throttle,
 ) -> Result<Destination<'a>, Error> {
-    if let Some(event_type) = event_type
-        && let Some(topic) = types.topic(event_type)?
-    {
-        return Ok(Destination::Topic(topic));
+    let found = match event_type {
+        Some(event_type) => types.topic(event_type),
+        None => Ok(None),
+    };
+    match (found, &by_type.unknown) {
+        (Ok(Some(topic)), _) => return Ok(Destination::Topic(topic)),
+        (Ok(None), _) => {}
+        (Err(limit), Unknown::DeadLetter) => return Ok(Destination::DeadLetter(limit.into())),
+        // The map may have the type: any other topic may be the wrong one.
+        (Err(limit), _) => return Err(limit.into()),
     }
     match &by_type.unknown {
         Unknown::Fail => Err(Error::unknown_type(event_type, &by_type.column)),
@@ -367,13 +373,9 @@ fn drop_update<'a>(behavior: InvalidOperation, updates: &mut Throttle) -> Result
 fn is_blank(payload: &Value<'_>) -> bool {
     match payload {
         Value::Null => true,
-        Value::String(text) => is_blank_text(text),
+        Value::String(text) => text.bytes().all(|byte| byte <= b' '),
         _ => false,
     }
-}
-
-fn is_blank_text(text: &str) -> bool {
-    text.bytes().all(|byte| byte <= b' ')
 }
 
 #[cfg(test)]

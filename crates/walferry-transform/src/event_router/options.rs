@@ -237,7 +237,8 @@ properties! {
         .text("Folder with JSON Schemas of events: each payload is checked before it is sent. The file `TYPE.json` is the schema of events of the \
                type in `table.field.event.type`; in its name, `%` and two hexadecimal digits stand for a byte of the type. Drafts are 7, 2019-09 and \
                2020-12, by `$schema`; without `$schema`, it is 2020-12. `$ref` may refer to files in the folder and its subfolders, never to the network. \
-               The folder is read once, when the connector starts. Debezium does not have this option.");
+               The folder is read once, when the connector starts. If `allowed.paths` limits the worker's config providers `file` and `dir`, connectors of \
+               the REST API can only use folders in these paths. Debezium does not have this option.");
     pub(super) const SCHEMAS: Property<Option<String>> = Property::new("walferry.schemas").example("Order.*:orders/order.json")
         .text("Schemas by event type: a comma-separated list of `type:file`, for types whose schema is not in `TYPE.json`. The file is a path in \
                `walferry.schemas.dir`. An entry may be a Java regular expression for types; a comma in an expression is written `\\,`. An entry that is \
@@ -289,8 +290,6 @@ pub(super) struct RouterOptions {
     pub(super) by_type: Option<ByType>,
     /// The column of the event type, if anything needs it.
     pub(super) event_type: Option<String>,
-    /// Whether events are checked against schemas.
-    pub(super) checks_schemas: bool,
     /// Columns of the key besides `key`, for rows in which the ones before are NULL.
     pub(super) further_keys: Vec<String>,
     /// The option that names the columns of the key.
@@ -364,7 +363,6 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
         tables: (!tables.is_empty()).then_some(tables),
         by_type,
         event_type,
-        checks_schemas,
         headers_from: columns_of(reader, &HEADERS_FROM),
         transaction_headers: reader.get(&HEADERS),
         care,

@@ -159,9 +159,6 @@ impl OutboxPlan {
             Some(column) => Some(columns.text(column, options::TYPE.name())?),
             None => None,
         };
-        if settings.checks_schemas {
-            columns.checkable(&settings.payload)?;
-        }
         let route = match event_type {
             Some(event_type) if !settings.uses_route() => event_type,
             _ => columns.text(&settings.route_by, options::ROUTE_BY_FIELD.name())?,
@@ -266,12 +263,15 @@ impl OutboxPlan {
         row.values()[self.event_type?].as_str()
     }
 
-    /// What is checked against the event's schema; `None` for a payload that is NULL.
+    /// What is checked against the event's schema; `None` for a payload that is NULL. Where the column has a default, that is sent in place of
+    /// NULL, and so it is checked.
     pub(super) fn event<'r, 'a>(&self, row: &'r Struct<'a>) -> Option<Event<'r, 'a>> {
-        Some(Event {
+        let payload = row.get_at(self.payload.index);
+        (!payload.is_null()).then(|| Event {
             event_type: self.event_type(row),
             id: &row.values()[self.headers[0].1.index],
-            payload: row.values()[self.payload.index].as_str()?,
+            payload,
+            column: &row.schema().fields()[self.payload.index],
         })
     }
 
@@ -342,19 +342,6 @@ impl Columns<'_> {
         let index = self.find(column, option)?;
         self.check(index, option, "string", |shape| *shape == Shape::String)?;
         Ok(index)
-    }
-
-    /// A payload that is checked against schemas must be text.
-    fn checkable(&self, column: &str) -> Result<(), Error> {
-        let index = self.find(column, options::PAYLOAD.name())?;
-        let schema = &self.row.fields()[index].schema;
-        match schema.shape {
-            Shape::String => Ok(()),
-            _ => Err(Error::Uncheckable {
-                column: column.to_owned(),
-                found: schema.type_name().to_owned(),
-            }),
-        }
     }
 
     fn part(&self, column: &str, option: &'static str) -> Result<Column, Error> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, Retrieve, Uri, Validator};
 use serde_json::Value;
-use walferry_config::{JavaRegex, Lookup, Value as _};
+use walferry_config::{JavaRegex, Lookup, NotAllowed, Value as _};
 
 use super::event_types::split;
 use super::options::{SCHEMAS, SCHEMAS_DIR};
@@ -93,18 +93,7 @@ impl Schemas {
         lookup: &dyn Lookup,
     ) -> Result<Self, Vec<Mistake>> {
         let documents = documents(dir, lookup)?;
-        let mut mistakes = Vec::new();
-        let mut files = HashMap::new();
-        for (file, document) in &documents {
-            files.insert(address(file), document.clone());
-            let Some(id) = id(document) else { continue };
-            if files.insert(id.to_owned(), document.clone()).is_some() {
-                mistakes.push(Mistake::in_folder(
-                    format!("has two files with the $id {id}, one of them {file}"),
-                    "give each file its own $id, or remove it",
-                ));
-            }
-        }
+        let (files, mistakes) = addresses(&documents);
         let mut builder = Builder {
             documents: &documents,
             files: Files(Arc::new(files)),
@@ -258,9 +247,14 @@ impl Builder<'_> {
 fn documents(dir: &str, lookup: &dyn Lookup) -> Result<BTreeMap<String, Value>, Vec<Mistake>> {
     let folder = Path::new(dir);
     let names = lookup.folder(folder).map_err(|error| {
+        let not_allowed = error.get_ref().and_then(|inner| inner.downcast_ref::<NotAllowed>());
+        let hint = not_allowed.map_or_else(
+            || "correct the path, or let the user of the process read the folder".to_owned(),
+            NotAllowed::hint,
+        );
         vec![Mistake::in_folder(
             format!("names a folder that cannot be read: {error}"),
-            "correct the path, or let the user of the process read the folder",
+            hint,
         )]
     })?;
     let mut documents = BTreeMap::new();
@@ -285,6 +279,27 @@ fn documents(dir: &str, lookup: &dyn Lookup) -> Result<BTreeMap<String, Value>, 
         true => Ok(documents),
         false => Err(mistakes),
     }
+}
+
+/// Each document by the address of its file, and by its `$id`.
+fn addresses(documents: &BTreeMap<String, Value>) -> (HashMap<String, Value>, Vec<Mistake>) {
+    let of_files = documents
+        .iter()
+        .map(|(file, document)| (address(file), document.clone()));
+    let mut found: HashMap<_, _> = of_files.collect();
+    let mut mistakes = Vec::new();
+    for (file, document) in documents {
+        let Some(id) = id(document).filter(|id| *id != address(file)) else {
+            continue;
+        };
+        if found.insert(id.to_owned(), document.clone()).is_some() {
+            mistakes.push(Mistake::in_folder(
+                format!("has a second schema with the address {id}: {file}"),
+                "give each file its own $id, which is not the path of another file, or remove it",
+            ));
+        }
+    }
+    (found, mistakes)
 }
 
 fn compiled(file: &str, document: &Value, files: &Files) -> Result<Validator, Mistake> {

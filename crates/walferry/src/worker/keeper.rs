@@ -59,10 +59,15 @@ pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
 /// Begins the runs of a connector. If it runs with an older configuration, this run ends in order first. Returns the tasks beside them. `None` if the connector was changed or removed meanwhile.
 async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector) -> Option<Beside> {
     let load = loader(herd, name, connector);
-    let first = load.clone();
-    // A config provider may wait for a file or for Kubernetes, and must not hold up the other connectors. If this look panics, the
-    // first run does too, and the supervisor reports it.
-    let loaded = spawn_blocking(move || first()).await.ok().and_then(Result::ok);
+    let loaded = match &connector.origin {
+        Origin::File(_, loaded) => Some(Loaded::clone(loaded)),
+        Origin::Book => {
+            let first = load.clone();
+            // A config provider may wait for a file or for Kubernetes, and must not hold up the other connectors. If this look panics, the
+            // first run does too, and the supervisor reports it.
+            spawn_blocking(move || first()).await.ok().and_then(Result::ok)
+        }
+    };
     // The wanted state may have changed meanwhile. From here on, nothing awaits until the supervisor knows the connector.
     let target = herd.find(name).filter(|now| now.version == connector.version)?.target;
     let raw_prefix = connector
@@ -98,12 +103,17 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
     Some(beside)
 }
 
-/// Prepares a run. As in Connect, each run of a connector of the book resolves references such as `${file:…}` again.
-fn loader(herd: &Herd, name: &str, connector: &Connector) -> Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync> {
+/// Prepares a run. As in Connect, each run of a connector of the book resolves references such as `${file:…}` again. One of a file has its
+/// configuration from the start of the process, and only schemas of events are read again.
+pub(super) fn loader(
+    herd: &Herd,
+    name: &str,
+    connector: &Connector,
+) -> Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync> {
     match &connector.origin {
         Origin::File(_, loaded) => {
             let loaded = loaded.clone();
-            Arc::new(move || Ok(Loaded::clone(&loaded)))
+            Arc::new(move || loaded.again())
         }
         Origin::Book => {
             let (inner, name, configuration) = (herd.0.clone(), name.to_owned(), connector.configuration.clone());

@@ -767,6 +767,52 @@ mod tests {
     }
 
     #[test]
+    fn each_run_of_a_connector_from_a_file_reads_the_schemas_of_events_again() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            let schemas = tempfile::tempdir().expect("a folder");
+            let write = |name: &str, text: &str| std::fs::write(schemas.path().join(name), text).expect("a file");
+            write("A.json", "{}");
+            let dir = schemas.path().display().to_string();
+            let properties = [
+                ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
+                ("database.hostname", "127.0.0.1"),
+                ("database.user", "u"),
+                ("database.dbname", "d"),
+                ("topic.prefix", "t"),
+                ("transforms", "outbox"),
+                ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+                ("transforms.outbox.walferry.schemas.dir", &dir),
+            ];
+            let properties = properties.map(|(name, text)| (name.to_owned(), text.to_owned()));
+            let loaded = keeper::load(&herd.0, "shop", &properties.into())
+                .0
+                .expect("it is right");
+            let connector = Connector {
+                configuration: loaded.configuration.clone(),
+                target: Target::Running,
+                origin: Origin::File("shop.json".into(), Box::new(loaded)),
+                is_in_book: false,
+                version: 0,
+            };
+            let run = keeper::loader(&herd, "shop", &connector);
+            let types = |loaded: &Loaded| loaded.built.event_schemas()[0].1.len();
+            assert_eq!(types(&run().expect("it is right")), 1);
+            write("A.json", r#"{"type": "strin"}"#);
+            let failure = run().expect_err("the schema is wrong");
+            assert_eq!(failure.kind, Kind::Configuration);
+            let text = failure.to_string();
+            assert!(
+                text.contains("has the file A.json, which is not a valid schema"),
+                "{text}"
+            );
+            write("A.json", "{}");
+            write("B.json", "{}");
+            assert_eq!(types(&run().expect("it is right again")), 2);
+        });
+    }
+
+    #[test]
     fn a_file_overwrites_a_connector_of_its_name_but_none_of_another_class() {
         block_on(async {
             let (herd, _clerk) = start();

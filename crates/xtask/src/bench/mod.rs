@@ -47,9 +47,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 /// The benchmarks that can be counted (`counted` in `benches/` of `walferry-transform`): package and name.
-const COUNTED: [(&str, &str); 3] = [
+const COUNTED: [(&str, &str); 4] = [
     ("walferry-engine", "path"),
     ("walferry-engine", "progress"),
+    ("walferry-transform", "outbox"),
     ("walferry-transform", "transforms"),
 ];
 
@@ -64,11 +65,12 @@ fn instructions(wanted: &[String]) -> Outcome {
         let program = build(package, bench)?;
         let names = shell::output(Command::new(&program).env(WANTED, ""))?;
         for (index, name) in names.lines().enumerate() {
-            if !wanted.is_empty() && !wanted.iter().any(|wanted| name.contains(wanted)) {
+            let shown = format!("{bench}/{name}");
+            if !wanted.is_empty() && !wanted.iter().any(|wanted| shown.contains(wanted)) {
                 continue;
             }
             let [few, many] = [count(&program, index, ROWS[0])?, count(&program, index, ROWS[1])?];
-            println!("{:>8}  {bench}/{name}", (many - few) / (ROWS[1] - ROWS[0]));
+            println!("{:>8}  {shown}", (many - few) / (ROWS[1] - ROWS[0]));
         }
     }
     Ok(())
