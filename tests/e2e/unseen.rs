@@ -1,8 +1,8 @@
 //! What the stream has brought before any query shows it: its commit waits for a synchronous standby.
 
-use std::thread;
+use std::thread::{self, JoinHandle};
 
-use walferry_testkit::servers::{Postgres, Sql, Walferry, WalferryOptions, wait_for};
+use walferry_testkit::servers::{Database, Kafka, Postgres, PostgresOptions, Sql, Walferry, WalferryOptions, wait_for};
 
 use crate::{signals, world};
 
@@ -11,75 +11,114 @@ const TOPIC: &str = "unseen.public.items";
 
 /// What the log says.
 const CONNECTED: &str = "streaming slot.name";
-const FOUND: &str = "before a transaction that the stream contains was visible";
+const FOUND: &str = "it is read again";
 const COMPLETED: &str = "the incremental snapshot is complete";
 
-/// As if a standby were needed that is gone.
-fn have_commits_wait(sql: &Sql, waits: bool) {
-    sql.run(match waits {
-        true => "alter system set synchronous_standby_names = 'gone'",
-        false => "alter system reset synchronous_standby_names",
-    });
-    sql.run("select pg_reload_conf()");
-    let expected = if waits { "gone" } else { "" };
-    wait_for("the setting", || {
-        (sql.value("show synchronous_standby_names").unwrap_or_default() == expected).then_some(())
-    });
+/// A statement whose commit waits for a standby that is gone. However the test ends, it waits no longer then: the server would not
+/// stop.
+struct Waiting<'a> {
+    sql: &'a Sql,
+    pid: String,
+    commits: Option<JoinHandle<()>>,
 }
 
-/// However the test ends: the server would not stop while a commit waits.
-struct Waiting<'a>(&'a Sql);
-
 impl<'a> Waiting<'a> {
-    fn new(sql: &'a Sql) -> Self {
-        have_commits_wait(sql, true);
-        Self(sql)
+    fn new(sql: &'a Sql, other: Sql, statement: String) -> Self {
+        let commits = thread::spawn(move || other.run(&format!("set synchronous_commit = on; {statement}")));
+        let pid = wait_for("the commit to wait", || {
+            sql.value("select pid from pg_stat_activity where wait_event = 'SyncRep'")
+        });
+        Self {
+            sql,
+            pid,
+            commits: Some(commits),
+        }
+    }
+
+    /// The transaction is committed: only the wait is cancelled.
+    fn end(mut self) {
+        self.cancel();
+        self.commits
+            .take()
+            .map(JoinHandle::join)
+            .transpose()
+            .expect("it commits");
+    }
+
+    fn cancel(&self) {
+        self.sql.run(&format!("select pg_cancel_backend({})", self.pid));
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        have_commits_wait(self.0, false);
+        if self.commits.is_some() {
+            self.cancel();
+        }
     }
 }
 
-/// A snapshot beside the stream sends no row as it was before a change that was sent, also if it begins in a later connection than
-/// that change.
-#[test]
-fn no_row_is_sent_as_it_was_before_a_change_that_was_sent() {
-    let world = world::shared();
-    let postgres = Postgres::start();
-    let database = postgres.database(NAME);
-    let sql = database.sql();
-    sql.run("create table items (id int primary key, v text); insert into items values (1, 'old'), (2, 'old')");
-    let mut config = signals::config(NAME, &database, &[("read.only", "true")]);
+fn begin(kafka: &Kafka, database: &Database) -> Walferry {
+    let mut config = signals::config(NAME, database, &[("read.only", "true")]);
     config.remove("signal.data.collection");
     let mut walferry = Walferry::start(WalferryOptions {
         name: NAME.to_owned(),
         config,
         worker: vec!["offset.flush.interval.ms=20".into()],
-        bootstrap: world.kafka.bootstrap(),
+        bootstrap: kafka.bootstrap(),
         env: Vec::new(),
     });
     walferry.wait_until_ready();
-    let begins_anew: [&dyn Fn(&Walferry); 2] = [
-        &|walferry| {
-            walferry.ask("PUT", &format!("/connectors/{NAME}/pause"));
-            // A connector that is resumed before it has paused goes on as it was.
-            wait_for("it to be paused", || {
-                let status = walferry.get(&format!("/connectors/{NAME}/status"))?;
-                (status.json()["connector"]["state"] == "PAUSED").then_some(())
-            });
-            walferry.ask("PUT", &format!("/connectors/{NAME}/resume"));
-        },
-        &|_| sql.run("select pg_terminate_backend(active_pid) from pg_replication_slots where active"),
-    ];
-    for (round, begin_anew) in begins_anew.into_iter().enumerate() {
-        let waiting = Waiting::new(sql);
-        let other = postgres.in_database(database.name());
-        let update = format!("update items set v = 'new{round}' where id = 1");
-        let commits = thread::spawn(move || other.run(&update));
-        world.kafka.wait_for_records(TOPIC, round * 3 + 1);
+    walferry
+}
+
+fn pause_and_resume(walferry: &Walferry) {
+    walferry.ask("PUT", &format!("/connectors/{NAME}/pause"));
+    // A connector that is resumed before it has paused goes on as it was.
+    wait_for("it to be paused", || {
+        let status = walferry.get(&format!("/connectors/{NAME}/status"))?;
+        (status.json()["connector"]["state"] == "PAUSED").then_some(())
+    });
+    walferry.ask("PUT", &format!("/connectors/{NAME}/resume"));
+}
+
+fn wait_for_row(kafka: &Kafka, id: usize, v: &str) {
+    let key = format!("{{\"id\":{id}}}");
+    wait_for(&format!("row {id} to be {v}"), || {
+        let rows = signals::rebuilt(&kafka.wait_for_records(TOPIC, 1));
+        (rows.get(&key).map(String::as_str) == Some(v)).then_some(())
+    });
+}
+
+/// A snapshot beside the stream sends no row as it was before a change that was sent, also if it begins in a later connection than
+/// that change; nor if another commit, which is visible, lies between them.
+#[test]
+fn no_row_is_sent_as_it_was_before_a_change_that_was_sent() {
+    let world = world::shared();
+    let postgres = Postgres::start_with(&PostgresOptions {
+        // Only a session that sets synchronous_commit=on waits.
+        settings: vec![
+            "synchronous_standby_names = 'gone'".to_owned(),
+            "synchronous_commit = local".to_owned(),
+        ],
+        ..PostgresOptions::default()
+    });
+    let database = postgres.database(NAME);
+    let sql = database.sql();
+    sql.run("create table items (id int primary key, v text); insert into items values (1, 'old'), (2, 'old')");
+    let mut walferry = begin(&world.kafka, &database);
+    let cut = |_: &Walferry| sql.run("select pg_terminate_backend(active_pid) from pg_replication_slots where active");
+    let rounds: [(bool, &dyn Fn(&Walferry)); 3] =
+        [(false, &pause_and_resume), (false, &cut), (true, &pause_and_resume)];
+    for (round, (is_followed, begin_anew)) in rounds.into_iter().enumerate() {
+        let new = format!("new{round}");
+        let update = format!("update items set v = '{new}' where id = 1");
+        let waiting = Waiting::new(sql, postgres.in_database(database.name()), update);
+        wait_for_row(&world.kafka, 1, &new);
+        if is_followed {
+            sql.run("update items set v = 'visible' where id = 2");
+            wait_for_row(&world.kafka, 2, "visible");
+        }
         let count = |walferry: &Walferry, text| walferry.output().matches(text).count();
         let connected = count(&walferry, CONNECTED);
         begin_anew(&walferry);
@@ -87,22 +126,16 @@ fn no_row_is_sent_as_it_was_before_a_change_that_was_sent() {
             (count(&walferry, CONNECTED) > connected).then_some(())
         });
         let (found, completed) = (count(&walferry, FOUND), count(&walferry, COMPLETED));
-        let given = walferry.command_at([
-            "snapshot",
-            NAME,
-            "--table",
-            "public.items",
-            "--admin",
-            &walferry.admin(),
-        ]);
-        assert!(given.status.success(), "{given:?}");
+        signals::ask_for(&walferry, NAME, "public.items");
         signals::wait_for_log(&mut walferry, FOUND, found + 1);
         assert_eq!(count(&walferry, COMPLETED), completed, "{}", walferry.output());
-        drop(waiting);
-        commits.join().expect("it commits");
+        waiting.end();
         signals::wait_for_log(&mut walferry, COMPLETED, completed + 1);
-        let rows = signals::rebuilt(&world.kafka.wait_for_records(TOPIC, round * 3 + 3));
-        assert_eq!(rows["{\"id\":1}"], format!("new{round}"), "{}", walferry.output());
+        // It comes behind all rows of the snapshot.
+        sql.run(&format!("insert into items values (10{round}, 'last')"));
+        wait_for_row(&world.kafka, 100 + round, "last");
+        let rows = signals::rebuilt(&world.kafka.wait_for_records(TOPIC, 1));
+        assert_eq!(rows["{\"id\":1}"], new, "{}", walferry.output());
     }
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }

@@ -105,7 +105,13 @@ fn replay(folder: &Path) -> Result<String, Failure> {
         play(Frame::SnapshotEnd { lsn, transaction }, &[])?;
     }
 
-    play(Frame::Begin { from: Lsn(0) }, &[])?;
+    play(
+        Frame::Begin {
+            from: Lsn(0),
+            under_way: Vec::new(),
+        },
+        &[],
+    )?;
     for line in lines(folder, "wal.jsonl") {
         let lsn = Lsn(line["lsn"].as_u64().expect("lsn is a number"));
         let payload = unhex(line["message"].as_str().expect("message is text")).expect("message is hexadecimal");

@@ -206,27 +206,38 @@ pub struct ChunkRows {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VisibleTransactions {
     /// This transaction and later ones are not included.
-    pub next: u32,
-    /// Earlier transactions that are not included either, because they were in progress.
-    pub under_way: Vec<u32>,
+    next: u32,
+    /// Earlier transactions that are not included either, because they were in progress. They are sorted.
+    under_way: Vec<u32>,
 }
 
 impl VisibleTransactions {
+    /// All transactions before `next`, except those `under_way`.
+    pub fn new(next: u32, under_way: impl IntoIterator<Item = u32>) -> Self {
+        let mut under_way: Vec<u32> = under_way.into_iter().collect();
+        under_way.sort_unstable();
+        Self { next, under_way }
+    }
+
     /// Parses the text of a `pg_snapshot`, `xmin:xmax:xip_list`. The list has the transactions in progress, separated
     /// by commas.
     pub fn parse(text: &str) -> Option<Self> {
         // These are 64-bit ids. The stream has only their lower half.
         let low = |text: &str| Some(text.parse::<u64>().ok()? as u32);
         let mut parts = text.splitn(3, ':').skip(1);
-        Some(Self {
-            next: low(parts.next()?)?,
-            under_way: parts.next()?.split_terminator(',').map(low).collect::<Option<_>>()?,
-        })
+        let next = low(parts.next()?)?;
+        let under_way: Vec<u32> = parts.next()?.split_terminator(',').map(low).collect::<Option<_>>()?;
+        Some(Self::new(next, under_way))
     }
 
     /// Whether the snapshot includes this transaction, if it has committed.
     pub fn shows(&self, xid: u32) -> bool {
-        (xid.wrapping_sub(self.next) as i32) < 0 && !self.under_way.contains(&xid)
+        (xid.wrapping_sub(self.next) as i32) < 0 && self.under_way.binary_search(&xid).is_err()
+    }
+
+    /// The transactions that were in progress. Some of them may have written their commit record already.
+    pub fn into_under_way(self) -> Vec<u32> {
+        self.under_way
     }
 }
 
@@ -396,6 +407,9 @@ pub enum Frame {
     Begin {
         /// Where the server really begins: at the requested position, or at its slot's if that is further.
         from: Lsn,
+        /// Transactions that were in progress on the server after the connection had begun. Some of them may have
+        /// written their commit record before that.
+        under_way: Vec<u32>,
     },
     /// A message of pgoutput (the payload of XLogData).
     Wal {
@@ -641,7 +655,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_shows_what_had_ended() {
-        let seen = VisibleTransactions::parse("4294967290:4294967300:4294967292,4294967298").unwrap();
+        let seen = VisibleTransactions::parse("4294967290:4294967300:4294967298,4294967292").unwrap();
         let cases = [
             (4_294_967_290, true),
             (4_294_967_292, false),

@@ -145,6 +145,29 @@ pub struct NotCaptured {
     pub changes: u64,
 }
 
+/// A change of [`NotCaptured`], with the relation's oid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotCapturedChange {
+    Joined(u32),
+    Left(u32),
+    /// A new connection describes all relations again.
+    AllLeft,
+}
+
+impl NotCaptured {
+    fn apply(&mut self, change: NotCapturedChange) {
+        let has_left = match change {
+            NotCapturedChange::Joined(oid) => {
+                self.oids.insert(oid);
+                false
+            }
+            NotCapturedChange::Left(oid) => self.oids.remove(&oid),
+            NotCapturedChange::AllLeft => !std::mem::take(&mut self.oids).is_empty(),
+        };
+        self.changes += u64::from(has_left);
+    }
+}
+
 /// Progress of an incremental snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IncrementalProgress {
@@ -617,10 +640,11 @@ impl Status {
         lock(&self.not_captured).clone()
     }
 
-    pub(crate) fn set_not_captured(&self, oids: HashSet<u32>) {
+    pub(crate) fn change_not_captured(&self, changes: Vec<NotCapturedChange>) {
         let mut known = lock(&self.not_captured);
-        known.changes += u64::from(!known.oids.is_subset(&oids));
-        known.oids = oids;
+        for change in changes {
+            known.apply(change);
+        }
     }
 
     /// The number of parts of a snapshot that have been delivered, over all sessions: of each, all records and all before them.
@@ -789,6 +813,24 @@ mod tests {
 
     fn refused() -> Failure {
         Failure::retry(Kind::Unreachable, "connection refused")
+    }
+
+    #[test]
+    fn a_relation_that_is_captured_again_counts_as_a_change() {
+        use NotCapturedChange::{AllLeft, Joined, Left};
+        let status = Status::new("c", "s");
+        let cases: [(&[NotCapturedChange], &[u32], u64); 5] = [
+            (&[Joined(1), Joined(2)], &[1, 2], 0),
+            (&[Left(1), Left(7)], &[2], 1),
+            (&[AllLeft, Joined(2)], &[2], 2),
+            (&[AllLeft], &[], 3),
+            (&[AllLeft, Joined(3)], &[3], 3),
+        ];
+        for (news, oids, changes) in cases {
+            status.change_not_captured(news.to_vec());
+            let oids = oids.iter().copied().collect();
+            assert_eq!(status.not_captured(), NotCaptured { oids, changes }, "{news:?}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use walferry_engine::Failure;
 use walferry_engine::history::Lineage;
 use walferry_engine::published::{PublicationLook, Published};
 use walferry_engine::source::{
-    self, ChunkSender, CreatedSlot, Inspection, Parts, Port, SnapshotKind, SnapshotPlan, Source, TableFilter,
+    self, ChunkSender, CreatedSlot, Frame, Inspection, Parts, Port, SnapshotKind, SnapshotPlan, Source, TableFilter,
 };
 use walferry_engine::status::Status;
 use walferry_event::catalog::TableFacts;
@@ -450,7 +450,8 @@ impl Stream {
         started?;
         // From now on nobody else moves the slot. Until now, a walsender of ours that had not ended could. Then the
         // server begins behind the requested position, and says nothing.
-        let from = from.max(Server::confirmed(sql?, slot).await?.unwrap_or_default());
+        let (confirmed, under_way) = Server::at_begin(sql?, slot).await?;
+        let from = from.max(confirmed.unwrap_or_default());
         if port.is_news {
             info!(slot.name = %slot, lsn.from = %from, "streaming");
         } else {
@@ -468,7 +469,9 @@ impl Stream {
             sought,
             ..
         } = self;
-        replication::stream(link.wire, plan, from, (patience, sought), status, catalog, port).await
+        patience.begin(&link.identity);
+        let begin = Frame::Begin { from, under_way };
+        replication::stream(link.wire, plan, begin, (patience, sought), status, catalog, port).await
     }
 }
 

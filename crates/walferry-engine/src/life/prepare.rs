@@ -23,6 +23,7 @@ use crate::{
         gap::Gaps,
         new_slot::UnusedSlot,
         reader::StartPoint,
+        retries::Retries,
         start::{self, Plan},
     },
     path::pipeline::Pipeline,
@@ -107,7 +108,7 @@ where
 {
     /// Looks at server and offset, decides where to begin, and creates publication and slot if needed.
     pub(super) async fn prepare(&mut self, carried: &mut Carried) -> Result<Prepared, Failure> {
-        let Start { found, stored, plan } = self.look_and_decide().await?;
+        let Start { found, stored, plan } = self.look_and_decide(&mut carried.retries).await?;
         self.check_requirements().await?;
         let Publication { gap, published } = self.publish(&plan, stored.as_ref(), &carried.gaps).await?;
         let blocking = match plan {
@@ -145,7 +146,7 @@ where
     }
 
     /// Looks at the stored offset and at the server, and decides where to continue.
-    async fn look_and_decide(&mut self) -> Result<Start, Failure> {
+    async fn look_and_decide(&mut self, retries: &mut Retries) -> Result<Start, Failure> {
         let stored = self.store.load().await?;
         let begun = stored.as_ref().and_then(StoredOffset::start).is_some();
         let found = self.look_at_free_slot(begun).await?;
@@ -156,7 +157,7 @@ where
             true => self.store.load().await?,
             false => stored,
         };
-        let stored = self.on_this_server(stored, &found).await?;
+        let stored = self.on_this_server(stored, &found, retries).await?;
         let s = &self.settings;
         let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
         Ok(Start { found, stored, plan })
@@ -342,6 +343,7 @@ where
         &mut self,
         stored: Option<StoredOffset>,
         found: &Inspection,
+        retries: &mut Retries,
     ) -> Result<Option<StoredOffset>, Failure> {
         let stored = match stored {
             Some(stored) if self.settings.snapshot.stream => stored,
@@ -378,6 +380,7 @@ where
                 lsn.store(0, Relaxed);
             }
             self.status.stream.forget_positions();
+            retries.forget_position();
         } else if stored
             .history
             .as_ref()

@@ -37,6 +37,11 @@ impl Reach {
         *reached = (reached.0.max(position), reached.1 + chunks);
     }
 
+    /// The server has another history: positions begin again.
+    fn forget_position(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 = 0;
+    }
+
     fn get(&self) -> Reached {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,6 +54,12 @@ impl Retries {
             reach,
             reached: Reached::default(),
         }
+    }
+
+    /// The server has another history: a position before those of the old one is progress, too.
+    pub(crate) fn forget_position(&mut self) {
+        self.reach.forget_position();
+        self.reached.0 = 0;
     }
 
     /// Returns the pause before another try, and logs it. Returns the failure if there is to be no other try.
@@ -97,6 +108,19 @@ mod tests {
         assert_eq!([next(), next()], [Ok(100), Ok(200)]);
         reach.deliver(0, 1);
         assert_eq!([next(), next()], [Ok(100), Ok(200)]);
+    }
+
+    #[test]
+    fn on_a_server_with_another_history_an_earlier_position_is_progress() {
+        let reach = Reach::default();
+        let (mut retries, status) = (Retries::new(Some(2), reach.clone()), Status::default());
+        let pause = |retries: &mut Retries| retries.after(failure(), &status).map(|pause| pause.as_millis()).ok();
+        reach.deliver(70, 0);
+        assert_eq!([pause(&mut retries), pause(&mut retries)], [Some(100), Some(200)]);
+        retries.forget_position();
+        assert_eq!(pause(&mut retries), None, "nothing is delivered from it yet");
+        reach.deliver(50, 0);
+        assert_eq!(pause(&mut retries), Some(100));
     }
 
     #[test]

@@ -65,10 +65,10 @@ struct Repeats {
 }
 
 impl Repeats {
-    /// How long to wait before this chunk.
-    fn pause(&mut self, ask: &ChunkAsk) -> Duration {
+    /// How long to wait before this chunk, if at all: a chunk that waits gives way to signals.
+    fn pause(&mut self, ask: &ChunkAsk) -> Option<Duration> {
         if !ask.opens {
-            return Duration::ZERO;
+            return None;
         }
         let chunk = Some((ask.table.id.clone(), ask.after.clone()));
         self.pause = match self.chunk == chunk {
@@ -76,7 +76,7 @@ impl Repeats {
             false => Duration::ZERO,
         };
         self.chunk = chunk;
-        self.pause
+        Some(self.pause).filter(|pause| !pause.is_zero())
     }
 }
 
@@ -289,7 +289,7 @@ pub(super) async fn serve(
     while let Some(mut asked) = asks.next_after(&mut closed, windows, &chunks).await {
         if let Ask::Chunk(chunk) = &mut asked.ask {
             chunk.bytes = settings.share().chunk;
-            due = due.max(Some(Instant::now() + repeats.pause(chunk)));
+            due = due.max(repeats.pause(chunk).map(|pause| Instant::now() + pause));
             if !are_standbys_told && slots.borrow().as_ref().is_some_and(|slots| slots.standbys_are_hidden) {
                 are_standbys_told = true;
                 warn!(
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_chunk_that_is_read_again_waits_longer_each_time() {
-        let (mut repeats, ms) = (Repeats::default(), Duration::from_millis);
+        let (mut repeats, ms) = (Repeats::default(), |ms| Some(Duration::from_millis(ms)));
         let mut pause = |name| match chunk(name, 1).ask {
             Ask::Chunk(mut ask) => {
                 ask.table.id = name.to_owned();
@@ -460,12 +460,12 @@ mod tests {
             }
             _ => unreachable!("it is a chunk"),
         };
-        assert_eq!([pause("a"), pause("a"), pause("a")], [ms(0), ms(10), ms(20)]);
-        assert_eq!([pause("b"), pause("b")], [ms(0), ms(10)], "another one begins anew");
+        assert_eq!([pause("a"), pause("a"), pause("a")], [None, ms(10), ms(20)]);
+        assert_eq!([pause("b"), pause("b")], [None, ms(10)], "another one begins anew");
         for _ in 0..20 {
             let _ = pause("b");
         }
-        assert_eq!(pause("b"), LONGEST_AGAIN);
+        assert_eq!(pause("b"), Some(LONGEST_AGAIN));
     }
 
     /// A chunk waits until Kafka has what was sent before it. A signal does not take its place, but another chunk does.

@@ -5,6 +5,7 @@
 //! each row. This module may use the types of `delivery` (batch, step, stored offset), but does not know who delivers
 //! or stores. It does not know `life` at all.
 
+mod commits;
 mod counts;
 mod cursor;
 mod emit;

@@ -89,10 +89,15 @@ impl Pipeline {
         tolerance: ErrorPolicy,
         after: &StoredOffset,
     ) -> Self {
+        let mut plans = RelationPlans::new(events.clone());
+        if chain.has_retention() {
+            // Only the removal of delivered rows wants to know.
+            plans.note_others();
+        }
         Self {
             messages: Messages::new(&events),
             metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
-            plans: RelationPlans::new(events),
+            plans,
             snapshot: None,
             snapshot_kind: SnapshotKind::Initial,
             snapshot_tables: Arc::default(),
@@ -224,13 +229,20 @@ impl Pipeline {
                 self.send_waiting_rows(now_ns, out, stream_waits)?;
             }
             Frame::Catalog(catalog) => self.plans.facts(catalog),
-            Frame::Begin { from } => self.begin_connection(from, now_ns, out)?,
+            Frame::Begin { from, under_way } => self.begin_connection(from, under_way, now_ns, out)?,
             Frame::Answer { of, answer, rows } => {
                 if let Some(signals) = &mut self.signals {
                     let context = quiet(&self.emit.cursor, now_ns);
                     let (plans, emit) = (&mut self.plans, &mut self.emit);
-                    signals.answer((of, answer, rows), plans, between(&context), emit, out)?;
+                    // An answer may close a window where the stream is already.
+                    let here = Here {
+                        stream_waits,
+                        ..between(&context)
+                    };
+                    signals.answer((of, answer, rows), plans, here, emit, out)?;
                 }
+                // A slice that has left with the answer is not one of the transaction behind it.
+                self.send_waiting_rows(now_ns, out, stream_waits)?;
             }
             Frame::Signal(ticket, signal) => {
                 if let Some(signals) = &mut self.signals {
@@ -300,7 +312,13 @@ impl Pipeline {
         self.passed(wal_end, now_ns, out, stream_waits)
     }
 
-    fn begin_connection(&mut self, from: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+    fn begin_connection(
+        &mut self,
+        from: Lsn,
+        under_way: Vec<u32>,
+        now_ns: i64,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
         self.plans.forget();
         // The last row of a table that was not read to its end may be older than what comes now.
         self.snapshot = None;
@@ -309,7 +327,7 @@ impl Pipeline {
             .begin(from, self.emit.cursor.reconnected(from, now_ns / 1000));
         if let Some(signals) = &mut self.signals {
             let context = quiet(&self.emit.cursor, now_ns);
-            signals.begin(between(&context), &mut self.emit, out)?;
+            signals.begin(under_way, between(&context), &mut self.emit, out)?;
         }
         Ok(())
     }
@@ -490,7 +508,7 @@ impl Pipeline {
                 let open = self.emit.cursor.commit(commit.end_lsn);
                 if let (Some(signals), Some(open)) = (&mut self.signals, &open) {
                     // A transaction that was delivered in an earlier connection may not be visible yet either.
-                    signals.committed(open.transaction.xid);
+                    signals.commits.committed(open.transaction.xid);
                 }
                 if dealt_with {
                     return Ok(());
@@ -540,6 +558,9 @@ impl Pipeline {
         out: &mut Batch,
         stream_waits: StreamWaits<'_>,
     ) -> Result<(), Failure> {
+        if let Some(signals) = &mut self.signals {
+            signals.brings_change();
+        }
         let Some(plan) = self.plans.of(change.relation)? else {
             let met = self.emit.cursor.advance(lsn);
             if !met.is_delivered() {
@@ -807,8 +828,9 @@ impl Pipeline {
         for mismatched in self.emit.chain.take_mismatched() {
             status.count_mismatched(&mismatched);
         }
-        if let Some(relations) = self.plans.take_others() {
-            status.set_not_captured(relations);
+        let others = self.plans.take_others();
+        if !others.is_empty() {
+            status.change_not_captured(others);
         }
         if let Some(signals) = &mut self.signals {
             signals.report(status);

@@ -1,7 +1,9 @@
 //! Plans of tables: everything that depends only on a relation's version, computed when the stream describes it.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet, hash_map::Entry},
+    mem,
     path::PathBuf,
     sync::Arc,
 };
@@ -20,7 +22,7 @@ use walferry_transform::{Care, Chain, Table};
 use crate::{
     failure::{Disposition, Failure},
     path::shelf::{Kept, Shelf},
-    status::TableChange,
+    status::{NotCapturedChange, TableChange},
 };
 
 /// The plans of the relations that this connection has described.
@@ -36,8 +38,8 @@ pub(crate) struct RelationPlans {
     away: HashMap<Oid, Kept>,
     /// Relations that are not captured.
     others: HashSet<Oid>,
-    /// Whether `others` has changed since it was last told.
-    are_others_new: bool,
+    /// How `others` has changed since that was last told. `None` if nobody wants to know.
+    others_news: Option<Vec<NotCapturedChange>>,
     shelf: Shelf,
     /// Rises whenever the relation changes. Shows which plan was used last.
     clock: u64,
@@ -74,7 +76,7 @@ impl RelationPlans {
             plans: HashMap::new(),
             away: HashMap::new(),
             others: HashSet::new(),
-            are_others_new: false,
+            others_news: None,
             shelf: Shelf::default(),
             clock: 0,
             last: Oid(0),
@@ -89,6 +91,11 @@ impl RelationPlans {
         self.shelf = Shelf::in_folder(folder);
     }
 
+    /// From here on, notes which relations are not captured.
+    pub(crate) fn note_others(&mut self) {
+        self.others_news.get_or_insert_default();
+    }
+
     pub(crate) const fn settings(&self) -> &Arc<EventSettings> {
         &self.settings
     }
@@ -98,7 +105,11 @@ impl RelationPlans {
         self.plans.clear();
         self.away = HashMap::new();
         self.others = HashSet::new();
-        self.are_others_new = true;
+        if let Some(news) = &mut self.others_news {
+            // What was noted before makes no difference any more.
+            news.clear();
+            news.push(NotCapturedChange::AllLeft);
+        }
         self.shelf.clear();
         self.weight = 0;
         self.facts = None;
@@ -129,18 +140,17 @@ impl RelationPlans {
         let plan = TablePlan::new(&self.settings, &relation, facts.as_deref()).map_err(|error| refused(&error))?;
         let oid = relation.oid;
         if !plan.is_captured() {
-            if !self.is_same(oid, &relation.columns)? {
+            if !self.others.contains(&oid) && !self.is_same(oid, &relation.columns)? {
                 self.remove(oid);
                 self.others.insert(oid);
-                self.are_others_new = true;
+                self.note(NotCapturedChange::Joined(oid.0));
             }
             return Ok(None);
         }
         tell_left_out(&plan);
         // The old description is not needed otherwise. If it cannot be read back, the new one counts without a comparison.
-        let _ = self.fetch(oid);
-        let known = self.plans.get(&oid);
-        let change = known.and_then(|known| TableChange::between(&known.columns, &relation));
+        let known = self.columns_of(oid).ok().flatten();
+        let change = known.and_then(|known| TableChange::between(&known, &relation));
         self.remove(oid);
         let columns = relation.columns.clone();
         let made_from = kept::write(relation, facts.as_deref()).map(Vec::into_boxed_slice);
@@ -157,16 +167,40 @@ impl RelationPlans {
         Ok(change)
     }
 
-    /// The relations that were described and are not captured, if that has changed since the last call.
-    pub(crate) fn take_others(&mut self) -> Option<HashSet<u32>> {
-        let is_new = std::mem::take(&mut self.are_others_new);
-        is_new.then(|| self.others.iter().map(|oid| oid.0).collect())
+    /// How the relations that were described and are not captured have changed since the last call.
+    pub(crate) fn take_others(&mut self) -> Vec<NotCapturedChange> {
+        self.others_news.as_mut().map(mem::take).unwrap_or_default()
     }
 
-    /// Whether the relation is captured and has these columns.
-    fn is_same(&mut self, oid: Oid, columns: &[RelationColumn]) -> Result<bool, Failure> {
-        self.fetch(oid)?;
-        Ok(self.plans.get(&oid).is_some_and(|known| known.has(columns)))
+    fn note(&mut self, change: NotCapturedChange) {
+        if let Some(news) = &mut self.others_news {
+            news.push(change);
+        }
+    }
+
+    /// Whether the relation is captured and has these columns. Their membership in the key does not matter.
+    fn is_same(&self, oid: Oid, columns: &[RelationColumn]) -> Result<bool, Failure> {
+        let known = self.columns_of(oid)?;
+        Ok(known.is_some_and(|known| are_same(&known, columns)))
+    }
+
+    /// The columns of a captured relation, also of one whose plan was put away.
+    fn columns_of(&self, oid: Oid) -> Result<Option<Cow<'_, [RelationColumn]>>, Failure> {
+        if let Some(known) = self.plans.get(&oid) {
+            return Ok(Some(Cow::Borrowed(&known.columns)));
+        }
+        let Some(kept) = self.away.get(&oid) else {
+            return Ok(None);
+        };
+        let (relation, _, _) = self.read(oid, kept)?;
+        Ok(Some(Cow::Owned(relation.columns)))
+    }
+
+    /// The data of a plan that was put away.
+    fn read(&self, oid: Oid, kept: &Kept) -> Result<(Relation, Option<Catalog>, Vec<u8>), Failure> {
+        let bytes = self.shelf.get(kept).map_err(|error| lost(oid, &error.to_string()))?;
+        let (relation, facts) = kept::read(&bytes).ok_or_else(|| lost(oid, "it differs from what was written"))?;
+        Ok((relation, facts, bytes))
     }
 
     fn remove(&mut self, oid: Oid) {
@@ -174,7 +208,9 @@ impl RelationPlans {
             self.weight -= known.weight();
         }
         self.away.remove(&oid);
-        self.are_others_new |= self.others.remove(&oid);
+        if self.others.remove(&oid) {
+            self.note(NotCapturedChange::Left(oid.0));
+        }
     }
 
     fn insert(&mut self, oid: Oid, described: Described) {
@@ -218,8 +254,7 @@ impl RelationPlans {
     /// Rebuilds the plan if it was put away.
     fn fetch(&mut self, oid: Oid) -> Result<(), Failure> {
         let Some(kept) = self.away.get(&oid) else { return Ok(()) };
-        let bytes = self.shelf.get(kept).map_err(|error| lost(oid, &error.to_string()))?;
-        let (relation, facts) = kept::read(&bytes).ok_or_else(|| lost(oid, "it differs from what was written"))?;
+        let (relation, facts, bytes) = self.read(oid, kept)?;
         let plan = TablePlan::new(&self.settings, &relation, facts.as_ref()).map_err(|error| refused(&error))?;
         let kept = self.away.remove(&oid);
         self.insert(
@@ -271,10 +306,7 @@ impl RelationPlans {
 impl TableChange {
     /// `None` if names and types are the same.
     fn between(before: &[RelationColumn], after: &Relation) -> Option<Self> {
-        let is_same = |(a, b): (&RelationColumn, &RelationColumn)| {
-            (&a.name, a.type_oid, a.type_modifier) == (&b.name, b.type_oid, b.type_modifier)
-        };
-        if before.len() == after.columns.len() && before.iter().zip(&after.columns).all(is_same) {
+        if are_same(before, &after.columns) {
             return None;
         }
         fn names(columns: &[RelationColumn], wanted: impl Fn(&RelationColumn) -> bool) -> Vec<&str> {
@@ -306,14 +338,14 @@ impl Described {
     fn weight(&self) -> usize {
         PLAN_WEIGHT + self.columns.len()
     }
+}
 
-    /// Whether it has these columns. Their membership in the key does not matter.
-    fn has(&self, columns: &[RelationColumn]) -> bool {
-        let same = |a: &RelationColumn, b: &RelationColumn| {
-            (&a.name, a.type_oid, a.type_modifier) == (&b.name, b.type_oid, b.type_modifier)
-        };
-        self.columns.len() == columns.len() && self.columns.iter().zip(columns).all(|(a, b)| same(a, b))
-    }
+/// Whether names and types are the same.
+fn are_same(before: &[RelationColumn], after: &[RelationColumn]) -> bool {
+    let is_same = |(a, b): (&RelationColumn, &RelationColumn)| {
+        (&a.name, a.type_oid, a.type_modifier) == (&b.name, b.type_oid, b.type_modifier)
+    };
+    before.len() == after.len() && before.iter().zip(after).all(is_same)
 }
 
 impl RelationPlans {
@@ -574,10 +606,37 @@ mod tests {
     }
 
     #[test]
+    fn each_change_of_the_relations_that_are_not_captured_is_noted_once() {
+        use NotCapturedChange::{AllLeft, Joined, Left};
+        let mut silent = learned();
+        assert_eq!(silent.take_others(), [], "nobody wants to know");
+        silent.forget();
+        assert_eq!(silent.take_others(), []);
+
+        let mut plans = plans();
+        plans.note_others();
+        for name in ["other", "other", "another"] {
+            plans.learn(relation(1, name, COLUMNS)).unwrap();
+        }
+        plans.learn(relation(2, "other", COLUMNS)).unwrap();
+        assert_eq!(plans.take_others(), [Joined(1), Joined(2)]);
+        plans.learn(relation(1, "t", COLUMNS)).unwrap();
+        plans.learn(relation(1, "t", COLUMNS)).unwrap();
+        assert_eq!(plans.take_others(), [Left(1)]);
+        plans.learn(relation(3, "other", COLUMNS)).unwrap();
+        plans.forget();
+        assert_eq!(plans.take_others(), [AllLeft]);
+    }
+
+    #[test]
     fn a_table_that_was_put_away_keeps_its_name_when_it_gets_one_that_is_not_captured() {
         let mut plans = learned();
         assert!(plans.away.contains_key(&Oid(1)));
         plans.learn(relation(1, "renamed", COLUMNS)).unwrap();
+        assert!(
+            plans.away.contains_key(&Oid(1)),
+            "columns are compared without its plan"
+        );
         assert_eq!(plans.of(Oid(1)).unwrap().expect("it goes on").name(), "public.t1");
         plans.learn(relation(2, "renamed", &["id", "w"])).unwrap();
         assert!(plans.of(Oid(2)).unwrap().is_none());

@@ -8,11 +8,7 @@
 //! leaves, the window stays open, as if the row that closes it had been written that much later. So the state machine
 //! sees this row only then, and nothing else has to know of slices.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    mem,
-    sync::Arc,
-};
+use std::{collections::HashMap, mem, sync::Arc};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::{info, warn};
@@ -29,6 +25,7 @@ use crate::{
     failure::{Disposition, Failure},
     message_type::MessageType,
     path::{
+        commits::{self, Commits, Unseen},
         emit::{Emit, Provenance, begin_transaction},
         estimates::Estimates,
         initial,
@@ -63,12 +60,19 @@ pub struct SignalSettings {
     pub status: bool,
 }
 
-/// How many commits are remembered. A commit matters until new snapshots on the server include it. That takes a moment,
-/// or as long as a synchronous standby makes the client wait.
-const COMMITS: usize = 10_000;
-
 /// After each such number of unsuccessful reads of a chunk, a message is logged.
 const REPEATS_TOLD: u32 = 20;
+
+/// Why the rows of a window must not be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Useless {
+    /// The stream has not brought the row that opens the window, or it has brought its deletion before the chunk was read.
+    NotOpened,
+    /// They do not include this transaction.
+    Unseen(Unseen),
+    /// The stream has changed rows, and nobody knows whether they are among these.
+    Unclear,
+}
 
 /// The signals of a connector, and its incremental snapshot.
 pub(crate) struct Signals {
@@ -81,20 +85,14 @@ pub(crate) struct Signals {
     closing: Option<Signal>,
     /// Whether a slice has left since the last transaction ended.
     has_sent_slice: bool,
-    /// Changes of the stream since the last slice.
+    /// Changes of the stream since the last slice, of any table.
     passed: usize,
     asks: Option<UnboundedSender<NumberedAsk>>,
     /// How many chunks were requested.
     chunks_requested: u64,
     notifications: Option<Notifications>,
-    /// The last transactions of the stream.
-    commits: VecDeque<u32>,
-    /// Number of transactions of the stream so far.
-    commits_total: u64,
-    /// This number when the chunk was requested, or when its window opened, whichever came last.
-    opened_at: u64,
-    /// The transaction of the stream at that time.
-    opened_in: Option<u32>,
+    /// Transactions that a chunk must include.
+    pub(crate) commits: Commits,
     /// Which transactions the chunk's rows include.
     seen: Option<VisibleTransactions>,
     /// Which transactions the oldest rows of the window include. These may be the rows of an earlier chunk.
@@ -104,6 +102,8 @@ pub(crate) struct Signals {
     unknown: Vec<u32>,
     /// How often the present chunk was read without success.
     repeats: u32,
+    /// Whether changes of the stream have spoiled it.
+    was_unclear: bool,
     /// Generated columns that the stream does not send. As in Debezium, a table that the stream has described is read
     /// without them.
     left_out: HashMap<String, Vec<String>>,
@@ -143,9 +143,6 @@ impl Signals {
     pub(crate) fn new(settings: SignalSettings, after: &StoredOffset) -> Self {
         let (snapshot, unreadable) = Incremental::from_offset(&after.connect.other);
         let settings_table = settings.table.clone();
-        // The last delivered transaction may not be visible yet.
-        let last = after.history.as_ref().and_then(|history| history.commit);
-        let commits: VecDeque<u32> = last.map(|commit| commit.mark.xid).into_iter().collect();
         Self {
             notifications: settings.topic.as_deref().map(Notifications::new),
             settings,
@@ -157,14 +154,12 @@ impl Signals {
             passed: 0,
             asks: None,
             chunks_requested: 0,
-            commits_total: commits.len() as u64,
-            commits,
-            opened_at: 0,
-            opened_in: None,
+            commits: Commits::default(),
             seen: None,
             oldest_seen: None,
             unknown: Vec::new(),
             repeats: 0,
+            was_unclear: false,
             left_out: HashMap::new(),
             has_news: true,
             estimates: Estimates::default(),
@@ -222,8 +217,16 @@ impl Signals {
         Ok(())
     }
 
-    /// A connection has begun. A snapshot that is under way continues.
-    pub(crate) fn begin(&mut self, here: Here<'_, '_>, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+    /// A connection has begun while these transactions were in progress on the server. A snapshot that is under way
+    /// continues.
+    pub(crate) fn begin(
+        &mut self,
+        under_way: Vec<u32>,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        self.commits.begin(under_way);
         if let Some(unreadable) = self.unreadable.take() {
             warn!("{unreadable}");
         }
@@ -272,16 +275,23 @@ impl Signals {
             return Ok(());
         }
         // Behind the last table there is nothing to read again.
-        let Some(read) = self.snapshot.tables().next() else {
+        if !self.snapshot.is_running() {
             return Ok(());
-        };
+        }
+        self.row_is_lost("closes the window of a chunk");
+        let effects = self.snapshot.read_again(&mut new_id);
+        self.take(effects, here, emit, out)
+    }
+
+    /// Tells that the stream does not bring the row of the signal table that does this.
+    fn row_is_lost(&mut self, does: &str) {
         let table = self.settings.table.as_deref().unwrap_or_default();
+        let read = self.snapshot.tables().next().unwrap_or_default();
         let failure = Failure::new(
             Disposition::Retry,
             walferry_diagnosis::Kind::IncrementalSnapshotWaits,
             format!(
-                "the stream does not bring the row of the signal table {table} that closes the window of a chunk: the chunk of {read} is \
-                 read again"
+                "the stream does not bring the row of the signal table {table} that {does}: the chunk of {read} is read again"
             ),
             Some(format!(
                 "the publication must contain {table} and publish its inserts, without a row filter (with \
@@ -291,8 +301,6 @@ impl Signals {
         );
         warn!(code = failure.code(), hint = failure.hint(), "{failure}");
         self.lost = Some(failure);
-        let effects = self.snapshot.read_again(&mut new_id);
-        self.take(effects, here, emit, out)
     }
 
     /// The stream has described a table.
@@ -315,15 +323,6 @@ impl Signals {
             true => drop(self.left_out.remove(&name)),
             false => drop(self.left_out.insert(name, left_out)),
         }
-    }
-
-    /// A transaction of the stream is complete.
-    pub(crate) fn committed(&mut self, xid: u32) {
-        if self.commits.len() >= COMMITS {
-            self.commits.pop_front();
-        }
-        self.commits.push_back(xid);
-        self.commits_total += 1;
     }
 
     /// Handles a row of the signal table.
@@ -414,8 +413,11 @@ impl Signals {
         let Some(signal) = self.closing.take() else {
             return Ok(());
         };
-        // The stream may have brought changes that cannot be told apart since the last slice.
-        self.judge(&signal);
+        // The stream may have brought changes that cannot be told apart since the last slice. Nothing else can have
+        // changed since the row that closes the window came.
+        if self.is_unclear() {
+            self.spoil(Useless::Unclear);
+        }
         match self.snapshot.closes(&signal) {
             true => self.send_slices(signal, here, emit, out)?,
             false => self.follow(signal, here, emit, out)?,
@@ -443,18 +445,20 @@ impl Signals {
         emit: &mut Emit,
         out: &mut Batch,
     ) -> Result<(), Failure> {
-        // A chunk that was spoiled once leaves at once: each transaction that it waits for could spoil it again, and what has left is
+        // A chunk that changes have spoiled once leaves at once: each transaction that it waits for could spoil it again, and what has left is
         // sent again with it.
-        while self.repeats == 0 && self.window.exceeds(self.slice()) {
+        while !self.was_unclear && self.window.exceeds(self.slice()) {
             let rows = self.window.take_slice(self.slice());
             self.passed = 0;
             self.send_rows(rows, here, emit, out)?;
             self.has_sent_slice = true;
             if (here.stream_waits)() {
                 self.closing = Some(signal);
+                self.snapshot.set_closing(true);
                 return Ok(());
             }
         }
+        self.passed = 0;
         self.follow(signal, here, emit, out)
     }
 
@@ -462,6 +466,7 @@ impl Signals {
     /// of these may leave. The next connection reads the chunk again.
     pub(crate) fn stands_still(&mut self) {
         self.closing = None;
+        self.snapshot.set_closing(false);
     }
 
     /// Whether the position of a chunk in the stream can be determined.
@@ -471,8 +476,7 @@ impl Signals {
 
     /// From here on, changes of the stream replace rows of the window.
     fn opens_here(&mut self, emit: &Emit) {
-        self.opened_at = self.commits_total;
-        self.opened_in = emit.cursor.open().map(|open| open.transaction.xid);
+        self.commits.open(emit.cursor.open().map(|open| open.transaction.xid));
     }
 
     /// At the close of the window: decides whether its rows include everything that the stream had sent before it
@@ -482,43 +486,44 @@ impl Signals {
         if WindowEnd::of(&signal.kind) != Some(WindowEnd::Close) || !is_ours {
             return;
         }
-        let unknown = |seen: &VisibleTransactions| self.unknown.iter().any(|xid| !seen.shows(*xid));
-        // A row that was read with this transaction may have been set back since, by an earlier change without TOAST values.
-        let is_set_back = self.window.has_changed_rows() && !self.unknown.is_empty();
-        let is_old = is_set_back || self.oldest_seen.as_ref().is_some_and(unknown);
-        let unseen = self.unseen();
-        if let Some(xid) = unseen {
-            info!(
-                xid,
-                "the chunk was read before a transaction that the stream contains was visible; it is read again"
-            );
-        }
-        if !(self.window.is_spoiled() || is_old || unseen.is_some()) {
-            return;
-        }
-        self.snapshot.spoil();
-        self.repeats += 1;
-        if self.repeats.is_multiple_of(REPEATS_TOLD) {
-            let table = self.snapshot.tables().next().unwrap_or_default();
-            warn!(
-                table,
-                times = self.repeats,
-                hint = "request a blocking snapshot of the table, set a smaller incremental.snapshot.chunk.size, or give the table a \
-                        primary key that its replica identity contains",
-                "a chunk of the incremental snapshot is read again and again, because the stream contains changes of rows that cannot be \
-                 told apart"
-            );
+        if let Some(why) = self.useless() {
+            self.spoil(why);
         }
     }
 
-    /// A transaction that the stream had already sent when the rows were read, but that the server had not made visible.
-    /// Changes of such a transaction have replaced no row.
-    fn unseen(&self) -> Option<u32> {
-        let seen = self.seen.as_ref()?;
-        let since = usize::try_from(self.commits_total - self.opened_at).unwrap_or(usize::MAX);
-        let before = self.commits.len().saturating_sub(since);
-        let mut before = self.commits.iter().take(before).chain(&self.opened_in);
-        before.find(|xid| !seen.shows(**xid)).copied()
+    /// Why the rows of the window must not be sent.
+    fn useless(&self) -> Option<Useless> {
+        // Behind the last table, nothing is left in the window.
+        if self.snapshot.lacks_opening() && self.snapshot.is_running() {
+            return Some(Useless::NotOpened);
+        }
+        let unseen = self.unseen().map(Useless::Unseen);
+        unseen.or_else(|| self.is_unclear().then_some(Useless::Unclear))
+    }
+
+    /// The chunk is read again.
+    fn spoil(&mut self, why: Useless) {
+        self.snapshot.spoil();
+        self.repeats += 1;
+        self.was_unclear |= why == Useless::Unclear;
+        if why != Useless::NotOpened {
+            why.tell(self.snapshot.tables().next().unwrap_or_default(), self.repeats);
+        } else if self.repeats == 2 || self.repeats.is_multiple_of(REPEATS_TOLD) {
+            self.row_is_lost("opens the window of a chunk, or brings its deletion before the chunk is read");
+        }
+    }
+
+    /// Whether the stream has changed rows of which nobody knows whether they are in the window.
+    fn is_unclear(&self) -> bool {
+        let unknown = |seen: &VisibleTransactions| self.unknown.iter().any(|xid| !seen.shows(*xid));
+        // A row that was read with such a transaction may have been set back since, by an earlier change without TOAST values.
+        let is_set_back = self.window.has_changed_rows() && !self.unknown.is_empty();
+        self.window.is_spoiled() || is_set_back || self.oldest_seen.as_ref().is_some_and(unknown)
+    }
+
+    /// A transaction that the chunk must include and does not.
+    fn unseen(&self) -> Option<Unseen> {
+        self.commits.unseen(self.seen.as_ref()?)
     }
 
     /// Whether changes of this table replace rows of the window.
@@ -526,9 +531,13 @@ impl Signals {
         self.snapshot.is_open() && (self.window.has(table) || self.snapshot.tables().next() == Some(table))
     }
 
+    /// The stream brings a change. While rows of a closed window are left, the next slice grows with it.
+    pub(crate) fn brings_change(&mut self) {
+        self.passed += usize::from(self.closing.is_some());
+    }
+
     /// A change that is sent replaces its row.
     pub(crate) fn evict(&mut self, plan: &TablePlan, change: &Change<'_>, xid: Option<u32>) {
-        self.passed += 1;
         if self.window.evict(plan, &change.operation) == Evicted::Unknown {
             self.doubt(xid);
         }
@@ -550,7 +559,7 @@ impl Signals {
     fn doubt(&mut self, xid: Option<u32>) {
         match xid {
             Some(xid) if self.unknown.last() == Some(&xid) => {}
-            Some(xid) if self.unknown.len() < COMMITS => self.unknown.push(xid),
+            Some(xid) if self.unknown.len() < commits::MOST => self.unknown.push(xid),
             _ => self.window.spoil(),
         }
     }
@@ -592,6 +601,7 @@ impl Signals {
             if let Some(table) = self.snapshot.tables().next() {
                 self.estimates.learn(table, self.snapshot.rows(), rows_left, others);
             }
+            self.commits.seen(&seen);
             self.oldest_seen.get_or_insert_with(|| seen.clone());
             self.seen = Some(seen);
             if let Some(plan) = plan(plans, &mut catalog)? {
@@ -622,7 +632,7 @@ impl Signals {
                 Effect::Ask(ask) => self.ask(ask, emit, out),
                 Effect::Notify(notification) => self.notify(notification, here, emit, out)?,
                 Effect::SendWindow => {
-                    (self.repeats, self.closed_before) = (0, None);
+                    (self.repeats, self.was_unclear, self.closed_before) = (0, false, None);
                     let rows = self.window.take();
                     self.send_rows(rows, here, emit, out)?;
                 }
@@ -822,6 +832,52 @@ impl Signals {
     }
 }
 
+impl Useless {
+    /// Logs that a chunk of this table is read again, for the so-many-th time in a row.
+    fn tell(self, table: &str, times: u32) {
+        if times.is_multiple_of(REPEATS_TOLD) {
+            return self.warn(table, times);
+        }
+        match self {
+            // A transaction may stay invisible for hours.
+            Self::Unseen(_) if !times.is_power_of_two() => {}
+            Self::Unseen(Unseen::Brought(xid)) => info!(
+                xid,
+                "the chunk was read before a transaction that the stream contains was visible; it is read again"
+            ),
+            Self::Unseen(Unseen::Earlier(xid)) => info!(
+                xid,
+                "the chunk was read before the end of a transaction that may have been delivered in an earlier session; it is read again"
+            ),
+            Self::NotOpened | Self::Unclear => {}
+        }
+    }
+
+    fn warn(self, table: &str, times: u32) {
+        match self {
+            Self::Unseen(Unseen::Brought(xid) | Unseen::Earlier(xid)) => warn!(
+                table,
+                times,
+                xid,
+                hint = "look for the transaction in pg_stat_activity (column backend_xid) or in pg_prepared_xacts; if its wait_event is \
+                        SyncRep, it waits for a synchronous standby",
+                "a chunk of the incremental snapshot is read again and again, because a transaction does not end that may have been \
+                 delivered already"
+            ),
+            // This is told elsewhere, with what to do about it.
+            Self::NotOpened => {}
+            Self::Unclear => warn!(
+                table,
+                times,
+                hint = "request a blocking snapshot of the table, set a smaller incremental.snapshot.chunk.size, or give the table a \
+                        primary key that its replica identity contains",
+                "a chunk of the incremental snapshot is read again and again, because the stream contains changes of rows that cannot be \
+                 told apart"
+            ),
+        }
+    }
+}
+
 fn plan(plans: &mut RelationPlans, catalog: &mut Catalog) -> Result<Option<Arc<TablePlan>>, Failure> {
     Ok(plans.snapshot(catalog)?.map(Arc::new))
 }
@@ -849,3 +905,7 @@ pub(crate) fn malformed(table: &str, error: &walferry_pgoutput::DecodeError) -> 
         "this is a bug: please report it",
     )
 }
+
+#[cfg(test)]
+#[path = "signals_tests.rs"]
+mod tests;

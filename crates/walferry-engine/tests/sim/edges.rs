@@ -289,7 +289,13 @@ impl Stream for Edges {
         self.hang(Hang::Stream).await;
         // Postgres never goes back behind the slot, and says nothing.
         let from = self.lock().slot.unwrap_or_default().max(from);
-        let begin = Chunk::new(Bytes::new(), vec![Frame::Begin { from }]);
+        let begin = Chunk::new(
+            Bytes::new(),
+            vec![Frame::Begin {
+                from,
+                under_way: Vec::new(),
+            }],
+        );
         port.chunks.send(begin).await.map_err(ended)?;
         let units = self.lock().units.clone();
         let sent = script::relations().into_iter();

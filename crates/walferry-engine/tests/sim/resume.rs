@@ -50,7 +50,13 @@ fn session(
             .deliver(&mut sink, &progress, &fixture::status())
             .expect("all is kept");
     };
-    send(Frame::Begin { from: Lsn(0) }, &[]);
+    send(
+        Frame::Begin {
+            from: Lsn(0),
+            under_way: Vec::new(),
+        },
+        &[],
+    );
     for sent in script::relations().iter().chain(stream) {
         let payload = 0..sent.payload.len();
         send(Frame::Wal { lsn: sent.lsn, payload }, &sent.payload);

@@ -38,7 +38,15 @@ fn send(properties: &str) -> Result<(Vec<String>, u64), Failure> {
     );
     let rows = [(100, "1"), (200, "not a number"), (300, "3")];
     let rows = rows.map(|(lsn, n)| script::insert_text(Lsn(lsn), TABLE, "1", n));
-    pipeline.on_frame(Frame::Begin { from: Lsn(0) }, &[], 0, &mut batch)?;
+    pipeline.on_frame(
+        Frame::Begin {
+            from: Lsn(0),
+            under_way: Vec::new(),
+        },
+        &[],
+        0,
+        &mut batch,
+    )?;
     for sent in script::relations().iter().chain(&rows) {
         let payload = 0..sent.payload.len();
         pipeline.on_frame(Frame::Wal { lsn: sent.lsn, payload }, &sent.payload, 0, &mut batch)?;

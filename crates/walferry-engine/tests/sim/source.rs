@@ -72,7 +72,13 @@ fn a_message_outside_transactions_has_the_time_of_what_was_read_last_and_the_slo
         let (mut batch, mut sink) = (Batch::default(), Values::default());
         let payload = 0..sent.payload.len();
         for (frame, bytes) in [
-            (Frame::Begin { from: Lsn(0) }, &[][..]),
+            (
+                Frame::Begin {
+                    from: Lsn(0),
+                    under_way: Vec::new(),
+                },
+                &[][..],
+            ),
             (Frame::Wal { lsn: sent.lsn, payload }, &sent.payload),
         ] {
             pipeline

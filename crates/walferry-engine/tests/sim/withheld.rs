@@ -63,7 +63,15 @@ fn noted(properties: &str, read: Read, catalog: Option<Catalog>) -> Vec<String> 
     );
     let mut batch = Batch::default();
     pipeline
-        .on_frame(Frame::Begin { from: Lsn(0) }, &[], 0, &mut batch)
+        .on_frame(
+            Frame::Begin {
+                from: Lsn(0),
+                under_way: Vec::new(),
+            },
+            &[],
+            0,
+            &mut batch,
+        )
         .unwrap();
     let changes = [
         script::insert_text(Lsn(100), TABLE, "1", "1"),

@@ -8,6 +8,7 @@ use walferry_engine::Failure;
 use walferry_engine::status::Status;
 use walferry_pgoutput::Lsn;
 
+use super::Identity;
 use crate::error::Error;
 
 /// The limit grows with each silent connection in a row. Kept over all connections of a source.
@@ -17,6 +18,8 @@ pub(crate) struct Patience {
     in_a_row: u32,
     /// The furthest position that the server has reported.
     furthest: Lsn,
+    /// System identifier and timeline of the server that has reported it.
+    server: (u64, u32),
 }
 
 /// A server is also silent while it decodes a large transaction of which nothing is published.
@@ -28,6 +31,19 @@ impl Patience {
     /// How long this server may be silent. `wal_sender_timeout` is how long it waits for us; zero is for ever.
     pub(crate) fn limit(&self, wal_sender_timeout: Duration) -> Duration {
         wal_sender_timeout.max(LEAST) * (1 << self.in_a_row.min(MOST_DOUBLINGS))
+    }
+
+    /// A connection to this server begins. Positions of another history say nothing about its progress.
+    pub(crate) fn begin(
+        &mut self,
+        Identity {
+            system_id, timeline, ..
+        }: &Identity,
+    ) {
+        if self.server != (*system_id, *timeline) {
+            self.server = (*system_id, *timeline);
+            self.furthest = Lsn::INVALID;
+        }
     }
 
     /// The server has reported a position. Only one beyond all earlier ones is progress: after each new connection, the
@@ -154,6 +170,21 @@ mod tests {
         patience.heard(Lsn(7));
         assert_eq!(limit(&patience, 0), 240);
         patience.heard(Lsn(8));
+        assert_eq!(limit(&patience, 0), 60);
+        // The server was replaced by one that is behind it.
+        let on = |timeline| Identity {
+            system_id: 5,
+            timeline,
+            wal_end: Lsn::INVALID,
+        };
+        patience.begin(&on(1));
+        patience.heard(Lsn(9));
+        patience.ran_out();
+        patience.begin(&on(1));
+        patience.heard(Lsn(4));
+        assert_eq!(limit(&patience, 0), 120);
+        patience.begin(&on(2));
+        patience.heard(Lsn(4));
         assert_eq!(limit(&patience, 0), 60);
         (0..100).for_each(|_| patience.ran_out());
         assert_eq!(limit(&patience, 0), 60 << 10);

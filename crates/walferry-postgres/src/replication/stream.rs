@@ -47,12 +47,12 @@ impl StreamPlan {
 /// How long the server may take to end its side of a stream that we end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Reads a stream that was started at `from`, until it fails or is to close. Asks the server for its position until it has
-/// reported the `sought` one.
+/// Reads a stream that was started as `begin` says, until it fails or is to close. Asks the server for its position until it
+/// has reported the `sought` one.
 pub(crate) async fn stream(
     wire: Wire,
     plan: StreamPlan,
-    from: Lsn,
+    begin: Frame,
     (patience, sought): (&mut Patience, &mut watch::Receiver<Lsn>),
     status: &Status,
     catalog: &mut CatalogLookup,
@@ -77,7 +77,7 @@ pub(crate) async fn stream(
         pace: Pace::default(),
     };
     session.reporter.report(true).await?;
-    let begin = Chunk::new(bytes::Bytes::new(), vec![Frame::Begin { from }]);
+    let begin = Chunk::new(bytes::Bytes::new(), vec![begin]);
     if let Attended::Done(sent) = session.reporter.attend(Phase::Run, chunks.send(begin)).await? {
         sent.map_err(|_| Error::PipelineEnded)?;
         if session.run(catalog, chunks, server_end, *until).await? == Ended::Reached {

@@ -160,6 +160,8 @@ pub struct Incremental {
     maximum: Option<Key>,
     chunk: Option<String>,
     is_open: bool,
+    /// Whether the row that closes the window has come, and rows of the window have yet to be sent.
+    is_closing: bool,
     is_paused: bool,
     /// Tables to stop: regular expressions or names.
     stops: Vec<String>,
@@ -436,11 +438,23 @@ impl Incremental {
         WindowEnd::of(&signal.kind) == Some(WindowEnd::Close) && self.is_expected(&signal.id) && self.may_close()
     }
 
+    /// Sets whether a signal for which [`Incremental::closes`] is true is handed over later. Until then, no other chunk
+    /// takes the place of the present one.
+    pub const fn set_closing(&mut self, is_closing: bool) {
+        self.is_closing = is_closing;
+    }
+
     /// Whether the window's rows are to be sent when it closes. If the window's opening was not seen, nobody knows what the
     /// stream has changed in it. Nor can it close before its rows have arrived: then somebody else has deleted the row that
     /// opened it.
     const fn may_close(&self) -> bool {
-        self.is_open && !self.reads && !self.is_stale
+        !self.lacks_opening() && !self.is_stale
+    }
+
+    /// Whether the stream has not brought the row that opens the present window, or has brought its deletion before the
+    /// chunk's rows have arrived. Then the window cannot close.
+    pub const fn lacks_opening(&self) -> bool {
+        !self.is_open || self.reads
     }
 
     /// Handles a signal. Signals of windows take effect at once, others when the pending request has been answered.
@@ -512,6 +526,7 @@ impl Incremental {
     /// Drops the present chunk. Answers that belong to it are ignored later, because the next chunk has another id.
     fn drop_chunk(&mut self, effects: &mut Vec<Effect>) {
         (self.chunk, self.is_open, self.is_stale, self.reads) = (None, false, false, false);
+        self.is_closing = false;
         effects.push(Effect::ClearWindow);
         self.end.clone_from(&self.sent);
         // These rows must be counted and notified only once.
@@ -599,7 +614,10 @@ impl Incremental {
         self.is_paused = false;
         effects.push(Effect::Info("the incremental snapshot continues".to_owned()));
         self.notify(effects, SnapshotNotice::resumed);
-        self.read(id, effects);
+        // The window that closes requests the next chunk itself.
+        if !self.is_closing {
+            self.read(id, effects);
+        }
     }
 
     fn is_expected(&self, of: &str) -> bool {
@@ -622,7 +640,7 @@ impl Incremental {
             self.drop_chunk(effects);
         } else {
             effects.push(Effect::SendWindow);
-            (self.is_open, self.chunk, self.unsent) = (false, None, 0);
+            (self.is_open, self.is_closing, self.chunk, self.unsent) = (false, false, None, 0);
             if self.sent != self.end {
                 self.sent.clone_from(&self.end);
                 self.has_changed = true;

@@ -616,3 +616,33 @@ fn a_window_that_is_closed_later_is_open_until_then() {
     driven.window("close");
     assert_eq!((driven.sent, driven.cleared), (1, 1));
 }
+
+#[test]
+fn no_other_chunk_takes_the_place_of_one_whose_window_closes() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.rows(10, 10);
+    driven.window("open");
+    driven.snapshot.set_closing(true);
+    driven.asked.clear();
+    driven.signal("pause-snapshot", "");
+    driven.signal("resume-snapshot", "");
+    assert!(
+        driven.asked.is_empty(),
+        "rows of the window are left: {:?}",
+        driven.asked
+    );
+    driven.window("close");
+    assert_eq!((driven.sent, driven.chunk().after.clone()), (1, Some(key(10))));
+
+    // A chunk that is given up does not close any more.
+    driven.rows(10, 20);
+    driven.window("open");
+    driven.snapshot.set_closing(true);
+    driven.signal("pause-snapshot", "");
+    let effects = driven.snapshot.read_again(&mut next_id(&mut driven.chunks));
+    driven.take(effects);
+    driven.asked.clear();
+    driven.signal("resume-snapshot", "");
+    assert_eq!(driven.chunk().after, Some(key(10)));
+}

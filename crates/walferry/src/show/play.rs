@@ -113,7 +113,14 @@ impl Stage {
             commit_time,
         };
         let mut acts = || -> Result<(), Failure> {
-            scene.frame(Frame::Begin { from: lsn }, &[], now_ns)?;
+            scene.frame(
+                Frame::Begin {
+                    from: lsn,
+                    under_way: Vec::new(),
+                },
+                &[],
+                now_ns,
+            )?;
             played.begin = scene.wal(lsn, &Message::Begin(begin), now_ns)?;
             if let Some((catalog, relation)) = table {
                 scene.frame(Frame::Catalog(Box::new(catalog.clone())), &[], now_ns)?;

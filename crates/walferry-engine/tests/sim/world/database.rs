@@ -149,6 +149,10 @@ pub(crate) struct Database {
     /// Tables that a snapshot reads: they cannot be rewritten.
     pub(crate) read_by_snapshot: BTreeSet<usize>,
     writers: Vec<Writer>,
+    /// How many of `units` a snapshot has met.
+    shown: usize,
+    /// The place in `units` of a commit that waits for a standby.
+    waits: Option<usize>,
     pub(crate) publication: Publication,
     /// Where tables were taken out of it, by the membership that was lost.
     pub(crate) removals: BTreeMap<u32, Lsn>,
@@ -198,6 +202,19 @@ impl Table {
         }
     }
 
+    /// The rows as they were before this change. The blocks do not matter.
+    fn undo(&mut self, change: Change) {
+        match change {
+            Change::Insert(row) => drop(self.rows.remove(&row.id)),
+            Change::Update { before, after } => {
+                self.rows.remove(&after.id);
+                self.rows.insert(before.id, (before, 0));
+            }
+            Change::Delete(row) => drop(self.rows.insert(row.id, (row, 0))),
+            Change::Truncate => {}
+        }
+    }
+
     /// `VACUUM FULL`: rows move without a change.
     fn rewrite(&mut self) {
         self.storage += 1;
@@ -222,6 +239,8 @@ impl Database {
             past: Vec::new(),
             read_by_snapshot: BTreeSet::new(),
             writers: Vec::new(),
+            shown: 0,
+            waits: None,
             publication: Publication {
                 oid: Some(1),
                 members: [Ok(2), Ok(3), Ok(4)],
@@ -243,6 +262,7 @@ impl Database {
             }
             database.commit(writer, random);
         }
+        database.shown = database.units.len();
         database
     }
 
@@ -318,6 +338,7 @@ impl Database {
         self.tables.clone_from(tables);
         self.end = at;
         self.forks += 1;
+        self.shown = self.units.len();
         // It goes on with the next id that it knows of.
         self.xid = self.units.iter().map(|unit| unit.xid).max().unwrap_or(700);
         gone
@@ -326,6 +347,7 @@ impl Database {
     /// The server crashes: what was not committed is gone.
     pub(crate) fn abort_all(&mut self) {
         self.writers.clear();
+        self.waits = None;
     }
 
     fn begin(&mut self) -> usize {
@@ -335,22 +357,50 @@ impl Database {
         self.writers.len() - 1
     }
 
-    /// The committed rows, and which transactions they include.
-    pub(crate) fn visible(&self) -> (&[Table; TABLES.len()], VisibleTransactions) {
-        let seen = VisibleTransactions {
-            next: self.xid + 1,
-            under_way: self.writers.iter().map(|writer| writer.xid).collect(),
-        };
-        (&self.tables, seen)
+    /// What a new snapshot of the database shows, and which transactions. A commit may wait for a standby: the server has
+    /// sent it, and shows it only when the wait is over. Others that are committed behind it need not wait.
+    pub(crate) fn look(&mut self, random: &mut Random) -> ([Table; TABLES.len()], VisibleTransactions) {
+        self.wait_or_show(random);
+        let mut tables = self.tables.clone();
+        let mut under_way: Vec<u32> = self.writers.iter().map(|writer| writer.xid).collect();
+        if let Some(unit) = self.waits.map(|index| &self.units[index]) {
+            for op in unit.ops.iter().rev() {
+                tables[op.table].undo(op.change);
+            }
+            under_way.push(unit.xid);
+        }
+        (tables, VisibleTransactions::new(self.xid + 1, under_way))
     }
 
-    /// The rows before the last transaction, if nothing else has happened since; and this transaction.
-    pub(crate) fn before_last(&self) -> Option<(&[Table; TABLES.len()], u32)> {
-        let last = self.units.last().filter(|unit| !unit.is_message)?;
-        let [.., (_, before), (at, _)] = self.past.as_slice() else {
-            return None;
+    /// The last commit may begin to wait unless it was shown, and the one that waits may be shown.
+    fn wait_or_show(&mut self, random: &mut Random) {
+        let last = self.units.len() - 1;
+        let is_new = last >= self.shown && !self.units[last].is_message && self.can_wait(last);
+        self.shown = self.units.len();
+        if self
+            .waits
+            .is_some_and(|index| random.once_in(2) || !self.can_wait(index))
+        {
+            self.waits = None;
+        } else if self.waits.is_none() && is_new && random.once_in(3) {
+            self.waits = Some(last);
+        }
+    }
+
+    /// Whether nothing that came later had to wait for the locks of this transaction.
+    fn can_wait(&self, index: usize) -> bool {
+        let rows = |unit: &Unit| -> BTreeSet<(usize, i32)> {
+            let rows = unit
+                .ops
+                .iter()
+                .flat_map(|op| op.change.ids().into_iter().map(|id| (op.table, id)));
+            rows.collect()
         };
-        (*at == last.end_lsn).then_some((before, last.xid))
+        // Nobody reads a table while its TRUNCATE waits.
+        let truncates = |unit: &Unit| unit.ops.iter().any(|op| matches!(op.change, Change::Truncate));
+        let own = rows(&self.units[index]);
+        let is_free_of = |later: &Unit| !truncates(later) && rows(later).is_disjoint(&own);
+        !truncates(&self.units[index]) && self.units[index + 1..].iter().all(is_free_of)
     }
 
     /// A new version of a row, with a `big` of its own.

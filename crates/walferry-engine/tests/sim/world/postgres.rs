@@ -286,10 +286,12 @@ impl Stream for Part {
         };
         let mut phase = port.phase.clone();
         let reading = async {
-            port.chunks
-                .send(Chunk::new(bytes::Bytes::new(), vec![Frame::Begin { from: begins }]))
-                .await
-                .map_err(ended)?;
+            let begin = Frame::Begin {
+                from: begins,
+                under_way: self.shared.lock().under_way(),
+            };
+            let begin = Chunk::new(bytes::Bytes::new(), vec![begin]);
+            port.chunks.send(begin).await.map_err(ended)?;
             let patience = &mut self.patience;
             let mut heard = Instant::now();
             loop {

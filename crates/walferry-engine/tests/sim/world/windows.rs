@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use walferry_engine::{
     Failure,
-    source::{ChunkRead, ChunkRows, VisibleTransactions, Windows as Edge},
+    source::{ChunkRead, ChunkRows, Windows as Edge},
 };
 use walferry_pgoutput::Oid;
 use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key};
 
 use super::{
     Shared, State, checks,
-    database::{Row, TABLES, Table},
+    database::{Row, TABLES},
     gates::Who,
     record::{Record, What},
     server::unreachable,
@@ -106,7 +106,8 @@ impl State {
         let name = ask.table.id.strip_prefix("public.");
         let index = TABLES.iter().position(|table| Some(table.name) == name);
         let index = index.expect("it is a table of the simulation");
-        let (table, seen) = self.visible(index);
+        let (tables, seen) = self.database.look(&mut self.random);
+        let table = &tables[index];
         let rows = table.rows.values().map(|(row, _)| row);
         let maximum = ask.maximum.clone().or_else(|| rows.clone().next_back().map(key));
         let Some(maximum) = maximum else {
@@ -148,17 +149,12 @@ impl State {
         }
     }
 
-    /// A table as a new snapshot of the database shows it. The server may have sent a transaction before it shows it.
-    fn visible(&mut self, index: usize) -> (Table, VisibleTransactions) {
-        let (tables, mut seen) = self.database.visible();
-        let mut tables = tables.clone();
-        if self.random.once_in(3)
-            && let Some((before, xid)) = self.database.before_last()
-        {
-            tables.clone_from(before);
-            seen.under_way.push(xid);
+    /// Transactions that a new snapshot of the database does not show. They matter if chunks are read.
+    pub(crate) fn under_way(&mut self) -> Vec<u32> {
+        match self.plan.chunk_rows {
+            0 => Vec::new(),
+            _ => self.database.look(&mut self.random).1.into_under_way(),
         }
-        (tables[index].clone(), seen)
     }
 
     /// Whether the stored offset tells of an incremental snapshot that has not ended.

@@ -1,0 +1,308 @@
+use std::{io, path::Path};
+
+use bytes::Bytes;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker};
+use walferry_converter::{Role, converter};
+use walferry_event::{
+    EventSettings,
+    catalog::{ColumnFacts, TableFacts},
+};
+use walferry_pgoutput::{
+    Begin, Commit, Message, Oid, PgTimestamp, RelationColumn, ReplicaIdentity, TupleBuf, Xid, encode,
+};
+use walferry_snapshot::incremental::Key;
+use walferry_transform::Chain;
+
+use super::*;
+use crate::{
+    path::{Converters, ErrorPolicy, pipeline::Pipeline},
+    source::Frame,
+};
+
+/// The captured table, and one that is not captured.
+const TABLE: Oid = Oid(1);
+const OTHER: Oid = Oid(2);
+
+struct Nowhere;
+
+impl Lookup for Nowhere {
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+    fn file(&self, _: &Path) -> io::Result<String> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+fn pipeline(signals: SignalSettings) -> Pipeline {
+    let text = r#"{"name": "c", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "plugin.name": "pgoutput", "database.hostname": "db", "database.user": "u", "database.dbname": "db",
+        "topic.prefix": "s", "table.include.list": "public.t"}"#;
+    let (submitted, _) = Submitted::read(text).unwrap();
+    let (connector, findings) =
+        Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
+    let connector = connector.unwrap_or_else(|| panic!("{findings:?}"));
+    let events = Arc::new(EventSettings::new(&connector, "0", "run"));
+    let json = |role| converter("JsonConverter", role, &Options::default()).0.unwrap();
+    let converters = Converters {
+        key: json(Role::Key),
+        value: json(Role::Value),
+        header: json(Role::Header),
+    };
+    let after = StoredOffset::default();
+    Pipeline::new(events, Chain::default(), converters, ErrorPolicy::default(), &after).with_signals(signals, &after)
+}
+
+/// A pipeline with the requests for chunks that it makes.
+struct Driven {
+    pipeline: Pipeline,
+    asked: UnboundedReceiver<NumberedAsk>,
+    out: Batch,
+    /// The position of the next frame.
+    lsn: u64,
+    /// Whether a transaction waits behind each frame.
+    stream_waits: bool,
+}
+
+impl Driven {
+    /// A snapshot of the table is requested, and its first chunk.
+    fn new(signals: SignalSettings, slice_rows: usize) -> Self {
+        let ((asks, asked), (requests, _)) = (unbounded_channel(), unbounded_channel());
+        let mut driven = Self {
+            pipeline: pipeline(signals).with_slices(slice_rows).with_asks(asks, requests),
+            asked,
+            out: Batch::default(),
+            lsn: 100,
+            stream_waits: false,
+        };
+        driven.frame(Frame::Begin {
+            from: Lsn(0),
+            under_way: Vec::new(),
+        });
+        for (oid, name) in [(TABLE, "t"), (OTHER, "other")] {
+            let relation = Relation {
+                oid,
+                namespace: "public".into(),
+                name: name.into(),
+                replica_identity: ReplicaIdentity::Default,
+                columns: vec![RelationColumn {
+                    name: "id".into(),
+                    part_of_key: true,
+                    type_oid: Oid(23),
+                    type_modifier: -1,
+                }],
+            };
+            driven.message(&Message::Relation(relation));
+        }
+        driven.signal("execute-snapshot", "s", r#"{"data-collections": ["public.t"]}"#);
+        assert!(matches!(driven.ask(), Ask::Tables(_)));
+        driven.answer(None, ChunkAnswer::Tables(vec![vec!["public.t".to_owned()]]), None);
+        driven
+    }
+
+    fn frame(&mut self, frame: Frame) {
+        self.frame_of(frame, &[]);
+    }
+
+    fn frame_of(&mut self, frame: Frame, bytes: &[u8]) {
+        let waits = self.stream_waits;
+        let taken = self.pipeline.on_frame_before(frame, bytes, 0, &mut self.out, &|| waits);
+        taken.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+
+    fn message(&mut self, message: &Message<'_>) {
+        let mut bytes = Vec::new();
+        encode(message, &mut bytes).unwrap();
+        let (lsn, payload) = (Lsn(self.lsn), 0..bytes.len());
+        self.lsn += 8;
+        self.frame_of(Frame::Wal { lsn, payload }, &bytes);
+    }
+
+    /// A transaction with so many rows of the table that is not captured.
+    fn transaction(&mut self, rows: usize) {
+        let commit_lsn = Lsn(self.lsn + 8 * (rows as u64 + 1));
+        let commit_time = PgTimestamp::from_unix_micros(0);
+        self.message(&Message::Begin(Begin {
+            final_lsn: commit_lsn,
+            commit_time,
+            xid: Xid(700),
+        }));
+        let row = row(1);
+        for _ in 0..rows {
+            let operation = Operation::Insert { new: row.as_tuple() };
+            self.message(&Message::Change(Change {
+                relation: OTHER,
+                operation,
+            }));
+        }
+        self.message(&Message::Commit(Commit {
+            commit_lsn,
+            end_lsn: Lsn(commit_lsn.0 + 8),
+            commit_time,
+        }));
+    }
+
+    fn signal(&mut self, kind: &str, id: &str, data: &str) {
+        let signal = Signal {
+            id: id.to_owned(),
+            kind: kind.to_owned(),
+            data: data.to_owned(),
+        };
+        self.frame(Frame::Signal(1, Box::new(signal)));
+    }
+
+    fn ask(&mut self) -> Ask {
+        self.asked.try_recv().expect("something is asked for").ask
+    }
+
+    /// The id of the chunk that is requested.
+    fn chunk(&mut self) -> String {
+        match self.ask() {
+            Ask::Chunk(ask) => ask.chunk,
+            other => panic!("no chunk is asked for, but {other:?}"),
+        }
+    }
+
+    fn answer(&mut self, of: Option<&str>, answer: ChunkAnswer, rows: Option<ChunkRows>) {
+        self.frame(Frame::Answer {
+            of: of.map(str::to_owned),
+            answer,
+            rows: rows.map(Box::new),
+        });
+    }
+
+    /// Brings rows 1 to `count` of a chunk.
+    fn rows(&mut self, chunk: &str, count: u32) {
+        let (mut bytes, mut tuples) = (Vec::new(), Vec::new());
+        for id in 1..=count {
+            let begin = bytes.len();
+            bytes.extend(row(id).to_bytes());
+            tuples.push(begin..bytes.len());
+        }
+        let key = Key::new([(Some(count.to_string()), Oid(23))]);
+        let answer = ChunkAnswer::Rows {
+            rows: count.into(),
+            last: Some(key.clone()),
+            maximum: key,
+            stale: false,
+        };
+        let rows = ChunkRows {
+            catalog: catalog(),
+            bytes: Bytes::from(bytes),
+            tuples,
+            seen: VisibleTransactions::new(1000, []),
+            rows_left: None,
+            others: Vec::new(),
+        };
+        self.answer(Some(chunk), answer, Some(rows));
+        assert!(matches!(self.ask(), Ask::Close { .. }));
+    }
+}
+
+fn row(id: u32) -> TupleBuf {
+    TupleBuf::new([Column::Text(id.to_string().as_bytes())]).unwrap()
+}
+
+fn catalog() -> Catalog {
+    let id = ColumnFacts {
+        name: "id".into(),
+        number: 1,
+        type_oid: Oid(23),
+        type_modifier: -1,
+        not_null: true,
+        default: None,
+        generated: false,
+        identity: false,
+        comment: None,
+    };
+    let table = TableFacts {
+        oid: TABLE,
+        schema: "public".into(),
+        name: "t".into(),
+        columns: vec![id],
+        primary_key: vec!["id".into()],
+        unique_indexes: Vec::new(),
+        comment: None,
+        partition: false,
+    };
+    Catalog {
+        table: Some(table),
+        types: Vec::new(),
+    }
+}
+
+/// A large transaction of any table makes room for a large slice, so that it slows the snapshot down by no more than it is slowed
+/// down itself.
+#[test]
+fn slices_grow_with_the_changes_that_the_stream_brings_of_any_table() {
+    let settings = SignalSettings {
+        read_only: true,
+        ..SignalSettings::default()
+    };
+    let mut driven = Driven::new(settings, 1);
+    driven.transaction(600);
+    let chunk = driven.chunk();
+    driven.rows(&chunk, 20);
+    driven.stream_waits = true;
+    assert_eq!(driven.out.records(), 0);
+    driven.answer(Some(&chunk), ChunkAnswer::CloseAt(driven.lsn), None);
+    let mut sent = vec![driven.out.records()];
+    for changes in [1, 1, 1024, 1, 2048] {
+        driven.transaction(changes);
+        sent.push(driven.out.records());
+    }
+    assert_eq!(sent, [1, 2, 3, 7, 8, 16]);
+    driven.transaction(2048);
+    assert_eq!(driven.out.records(), 20);
+    // What came beside this window makes no room in the next one.
+    let next = driven.chunk();
+    driven.rows(&next, 5);
+    driven.stream_waits = true;
+    driven.answer(Some(&next), ChunkAnswer::CloseAt(0), None);
+    assert_eq!(driven.out.records(), 21);
+}
+
+/// A trigger of the signal table may drop the row that opens a window, or delete it at once.
+#[test]
+fn an_opening_row_that_the_stream_does_not_bring_is_told() {
+    let settings = SignalSettings {
+        table: Some("public.signals".to_owned()),
+        ..SignalSettings::default()
+    };
+    let mut driven = Driven::new(settings, 256);
+    let status = Status::default();
+    let mut told = Vec::new();
+    for _ in 0..2 * REPEATS_TOLD {
+        let chunk = driven.chunk();
+        driven.rows(&chunk, 1);
+        let Signal { id, kind, .. } = WindowEnd::Close.signal(&chunk);
+        driven.signal(&kind, &id, "");
+        driven.pipeline.report(&status);
+        told.push(status.incidents().first().map_or(0, |incident| incident.times));
+    }
+    let expected = (1..=2 * REPEATS_TOLD).map(|times| match times {
+        0..2 => 0,
+        2..REPEATS_TOLD => 1,
+        _ if times < 2 * REPEATS_TOLD => 2,
+        _ => 3,
+    });
+    assert_eq!(told, expected.collect::<Vec<_>>());
+    let incident = &status.incidents()[0].failure;
+    assert_eq!(incident.code(), "WF0416");
+    assert!(
+        incident
+            .to_string()
+            .contains("of the signal table public.signals that opens the window"),
+        "{incident}"
+    );
+    assert_eq!(driven.out.records(), 0);
+
+    let chunk = driven.chunk();
+    driven.rows(&chunk, 1);
+    for end in [WindowEnd::Open, WindowEnd::Close] {
+        let Signal { id, kind, .. } = end.signal(&chunk);
+        driven.signal(&kind, &id, "");
+    }
+    assert_eq!(driven.out.records(), 1);
+}
