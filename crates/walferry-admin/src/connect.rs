@@ -103,7 +103,7 @@ pub(crate) struct TaskState {
 
 impl<'a> ConnectorStatus<'a> {
     /// As in Connect, a failure belongs to the task, and the connector stays RUNNING, also while it retries. If the configuration is what is
-    /// wrong, the connector itself is FAILED and has no task. A connector that has read nothing yet is UNASSIGNED, as in Connect before
+    /// wrong, the connector itself is FAILED, and so is its task, as in Connect where it has run before. A connector that has read nothing yet is UNASSIGNED, as in Connect before
     /// its start, and reports what prevents the start.
     pub(crate) fn new(status: &'a Status, version: &'static str, worker_id: String) -> Self {
         let state = |state, trace| State {
@@ -128,7 +128,8 @@ impl<'a> ConnectorStatus<'a> {
             Phase::Paused => with_task("PAUSED"),
             Phase::Restarting => with_task("RESTARTING"),
             Phase::Failed(failure) if failure.kind == Kind::Configuration => {
-                (state("FAILED", Some(trace(&failure))), Vec::new())
+                let trace = trace(&failure);
+                (state("FAILED", Some(trace.clone())), vec![task("FAILED", Some(trace))])
             }
             Phase::Failed(failure) => (state("RUNNING", None), vec![task("FAILED", Some(trace(&failure)))]),
             _ => with_task("RUNNING"),
@@ -227,7 +228,8 @@ mod tests {
                 running.replace("RUNNING", "FAILED").replace(
                     r#""},"tasks":["#,
                     r#"","trace":"org.apache.kafka.connect.errors.ConnectException: ${file:x} is missing\n\tat walferry (configuration)\nCaused by: ${file:x} is missing\n\thint: mount it\n\tcode: WF0113"},"tasks":["#,
-                ) + r#"],"type":"source"}"#,
+                ) + &task("FAILED")
+                    + r#","trace":"org.apache.kafka.connect.errors.ConnectException: ${file:x} is missing\n\tat walferry (configuration)\nCaused by: ${file:x} is missing\n\thint: mount it\n\tcode: WF0113"}],"type":"source"}"#,
             ),
             (
                 Phase::Paused,

@@ -230,9 +230,11 @@ impl VisibleTransactions {
         Some(Self::new(next, under_way))
     }
 
-    /// Whether the snapshot includes this transaction, if it has committed.
+    /// Whether the snapshot includes this transaction, if it has committed. It may have been remembered for long, so only
+    /// ids shortly behind `next` count as later ones: those between were all in progress.
     pub fn shows(&self, xid: u32) -> bool {
-        (xid.wrapping_sub(self.next) as i32) < 0 && self.under_way.binary_search(&xid).is_err()
+        const LATER: u32 = 1 << 24;
+        xid.wrapping_sub(self.next) >= LATER && self.under_way.binary_search(&xid).is_err()
     }
 
     /// The transactions that were in progress. Some of them may have written their commit record already.

@@ -135,7 +135,7 @@ async fn wait_until_visible(sql: &Sql, xids: &[Xid]) -> Result<(), Error> {
     const LOOKS: u32 = 10;
     for look in 0..LOOKS {
         let text: String = sql
-            .value(DOING, "SELECT pg_catalog.pg_current_snapshot()::text", &[])
+            .value(DOING, "SELECT pg_catalog.txid_current_snapshot()::text", &[])
             .await?;
         let sees = sees(&text).ok_or_else(|| Error::Protocol {
             doing: DOING,

@@ -124,33 +124,49 @@ impl Server {
         })
     }
 
-    /// The present position of our slot, and the transactions that are in progress.
-    pub(crate) async fn at_begin(sql: &Sql, slot: &str) -> Result<(Option<Lsn>, Vec<u32>), Error> {
+    /// The present position of our slot.
+    pub(crate) async fn confirmed(sql: &Sql, slot: &str) -> Result<Option<Lsn>, Error> {
         const DOING: &str = "reading the replication slot";
+        const SLOT: &str =
+            "SELECT s.confirmed_flush_lsn::text FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1";
+        let rows = sql.rows(DOING, SLOT, &[(&slot, Type::TEXT)]).await?;
+        let text: Option<String> = match rows.first() {
+            Some(row) => row.try_get(0).map_err(|error| Error::sql(DOING, error))?,
+            None => None,
+        };
+        text.map(|text| text.parse()).transpose().map_err(|_| Error::Protocol {
+            doing: DOING,
+            problem: "a position that is not an LSN".to_owned(),
+        })
+    }
+
+    /// The transactions of this database that are in progress.
+    pub(crate) async fn under_way(sql: &Sql) -> Result<Vec<u32>, Error> {
+        const DOING: &str = "reading the transactions in progress";
         // The list in a snapshot would lack the last transactions, if none that began later has ended.
         const QUERY: &str = "
-SELECT (SELECT s.confirmed_flush_lsn::text FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1),
-  (SELECT pg_catalog.string_agg(t.xid::text, ',') FROM (
-    SELECT a.backend_xid FROM pg_catalog.pg_stat_activity a WHERE a.backend_xid IS NOT NULL
-    UNION ALL SELECT p.transaction FROM pg_catalog.pg_prepared_xacts p) t (xid))";
-        let malformed = |problem: &str| Error::Protocol {
-            doing: DOING,
-            problem: problem.to_owned(),
+SELECT COALESCE(pg_catalog.string_agg(t.xid::text, ','), '') FROM (
+  SELECT a.backend_xid FROM pg_catalog.pg_stat_activity a
+  WHERE a.backend_xid IS NOT NULL
+    AND a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+  UNION ALL SELECT p.transaction FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()
+) t (xid)";
+        /// The same for a role that may not read those views.
+        const OF_SNAPSHOT: &str = "
+SELECT COALESCE(pg_catalog.string_agg((x & 4294967295)::text, ','), '')
+FROM pg_catalog.txid_snapshot_xip(pg_catalog.txid_current_snapshot()) x";
+        const REFUSED: &str = "42501";
+        let text: String = match sql.value(DOING, QUERY, &[]).await {
+            Err(error) if error.server_error().is_some_and(|error| error.code == REFUSED) => {
+                sql.value(DOING, OF_SNAPSHOT, &[]).await?
+            }
+            answer => answer?,
         };
-        let rows = sql.rows(DOING, QUERY, &[(&slot, Type::TEXT)]).await?;
-        let row = rows.first().ok_or_else(|| malformed("no row"))?;
-        let column = |place: usize| row.try_get(place).map_err(|error| Error::sql(DOING, error));
-        let (confirmed, under_way): (Option<String>, Option<String>) = (column(0)?, column(1)?);
-        let confirmed = confirmed.map(|text| text.parse()).transpose();
-        let under_way = under_way.unwrap_or_default();
-        let under_way = under_way
-            .split_terminator(',')
-            .map(str::parse)
-            .collect::<Result<_, _>>();
-        Ok((
-            confirmed.map_err(|_| malformed("a position that is not an LSN"))?,
-            under_way.map_err(|_| malformed("a transaction id that is not a number"))?,
-        ))
+        let xids = text.split_terminator(',').map(str::parse).collect::<Result<_, _>>();
+        xids.map_err(|_| Error::Protocol {
+            doing: DOING,
+            problem: text,
+        })
     }
 
     /// All problems that a person has to correct before the connector can work. `streams` is false if only existing

@@ -75,6 +75,8 @@ pub struct Stream {
     status: Arc<Status>,
     /// The position at which a window closes.
     sought: watch::Receiver<Lsn>,
+    /// Whether chunks can be read beside the stream.
+    reads_chunks: bool,
     ready: Ready,
 }
 
@@ -185,6 +187,7 @@ impl Postgres {
             patience: Patience::default(),
             status,
             sought,
+            reads_chunks: connector.signals.table.is_some() || connector.signals.read_only,
             ready: ready.clone(),
         };
         let rows = Rows {
@@ -450,8 +453,12 @@ impl Stream {
         started?;
         // From now on nobody else moves the slot. Until now, a walsender of ours that had not ended could. Then the
         // server begins behind the requested position, and says nothing.
-        let (confirmed, under_way) = Server::at_begin(sql?, slot).await?;
-        let from = from.max(confirmed.unwrap_or_default());
+        let sql = sql?;
+        let from = from.max(Server::confirmed(sql, slot).await?.unwrap_or_default());
+        let under_way = match self.reads_chunks {
+            true => Server::under_way(sql).await?,
+            false => Vec::new(),
+        };
         if port.is_news {
             info!(slot.name = %slot, lsn.from = %from, "streaming");
         } else {

@@ -339,7 +339,7 @@ async fn read(
     publication: &str,
 ) -> Result<(ChunkRead, bool), Error> {
     let seen: String = sql
-        .value(READING, "SELECT pg_catalog.pg_current_snapshot()::text", &[])
+        .value(READING, "SELECT pg_catalog.txid_current_snapshot()::text", &[])
         .await?;
     let seen = VisibleTransactions::parse(&seen).ok_or_else(|| Error::Protocol {
         doing: READING,
@@ -791,6 +791,8 @@ fn now() -> String {
 
 impl Edge for Windows {
     async fn look(&mut self) -> Result<Option<Diagnosis>, Failure> {
+        // The address may lead to another server than in the last session.
+        self.sql = None;
         let Some(table) = self.table.clone() else {
             return Ok(None);
         };

@@ -330,9 +330,27 @@ async fn a_plain_restart_starts_a_connector_that_is_failed_itself_and_leaves_a_f
         (failed(Kind::SlotLost), only_failed, 202, &["RUNNING", "FAILED"], &[]),
         (failed(Kind::SlotLost), both, 202, &["RUNNING", "RESTARTING"], &[true]),
         (failed(Kind::Configuration), "", 204, &[], &[true]),
-        (failed(Kind::Configuration), tasks, 202, &["RESTARTING"], &[false]),
-        (failed(Kind::Configuration), only_failed, 202, &["RESTARTING"], &[true]),
-        (failed(Kind::Configuration), both, 202, &["RESTARTING"], &[true]),
+        (
+            failed(Kind::Configuration),
+            tasks,
+            202,
+            &["RESTARTING", "RESTARTING"],
+            &[false],
+        ),
+        (
+            failed(Kind::Configuration),
+            only_failed,
+            202,
+            &["RESTARTING", "FAILED"],
+            &[true],
+        ),
+        (
+            failed(Kind::Configuration),
+            both,
+            202,
+            &["RESTARTING", "RESTARTING"],
+            &[true],
+        ),
     ];
     for (phase, query, code, states, restarts) in cases {
         status.set_phase(phase.clone());

@@ -102,6 +102,8 @@ pub(crate) struct Signals {
     unknown: Vec<u32>,
     /// How often the present chunk was read without success.
     repeats: u32,
+    /// How often of these because its window was not opened.
+    unopened: u32,
     /// Whether changes of the stream have spoiled it.
     was_unclear: bool,
     /// Generated columns that the stream does not send. As in Debezium, a table that the stream has described is read
@@ -159,6 +161,7 @@ impl Signals {
             oldest_seen: None,
             unknown: Vec::new(),
             repeats: 0,
+            unopened: 0,
             was_unclear: false,
             left_out: HashMap::new(),
             has_news: true,
@@ -298,6 +301,26 @@ impl Signals {
                  incremental.snapshot.watermarking.strategy=insert_delete its deletes, too), and no trigger or rule of {table} may change \
                  or drop what is written to it"
             )),
+        );
+        warn!(code = failure.code(), hint = failure.hint(), "{failure}");
+        self.lost = Some(failure);
+    }
+
+    /// A transaction that a chunk must include does not become visible.
+    fn stays_hidden(&mut self, xid: u32) {
+        let read = self.snapshot.tables().next().unwrap_or_default();
+        let failure = Failure::new(
+            Disposition::Retry,
+            walferry_diagnosis::Kind::IncrementalSnapshotWaits,
+            format!(
+                "the incremental snapshot of {read} waits for the end of transaction {xid}, which may have been delivered already: rows that \
+                 were read before it could be sent behind newer ones"
+            ),
+            Some(
+                "look for the transaction in pg_stat_activity (column backend_xid) or in pg_prepared_xacts, and end it. If its wait_event \
+                 is SyncRep, it waits for a synchronous standby"
+                    .to_owned(),
+            ),
         );
         warn!(code = failure.code(), hint = failure.hint(), "{failure}");
         self.lost = Some(failure);
@@ -466,6 +489,7 @@ impl Signals {
     /// of these may leave. The next connection reads the chunk again.
     pub(crate) fn stands_still(&mut self) {
         self.closing = None;
+        self.passed = 0;
         self.snapshot.set_closing(false);
     }
 
@@ -494,7 +518,10 @@ impl Signals {
     /// Why the rows of the window must not be sent.
     fn useless(&self) -> Option<Useless> {
         // Behind the last table, nothing is left in the window.
-        if self.snapshot.lacks_opening() && self.snapshot.is_running() {
+        if !self.snapshot.is_running() {
+            return None;
+        }
+        if self.snapshot.lacks_opening() {
             return Some(Useless::NotOpened);
         }
         let unseen = self.unseen().map(Useless::Unseen);
@@ -506,10 +533,16 @@ impl Signals {
         self.snapshot.spoil();
         self.repeats += 1;
         self.was_unclear |= why == Useless::Unclear;
-        if why != Useless::NotOpened {
-            why.tell(self.snapshot.tables().next().unwrap_or_default(), self.repeats);
-        } else if self.repeats == 2 || self.repeats.is_multiple_of(REPEATS_TOLD) {
-            self.row_is_lost("opens the window of a chunk, or brings its deletion before the chunk is read");
+        let is_told = self.repeats.is_multiple_of(REPEATS_TOLD);
+        match why {
+            Useless::NotOpened => {
+                self.unopened += 1;
+                if self.unopened == 2 || self.unopened.is_multiple_of(REPEATS_TOLD) {
+                    self.row_is_lost("opens the window of a chunk, or brings its deletion before the chunk is read");
+                }
+            }
+            Useless::Unseen(Unseen::Brought(xid) | Unseen::Earlier(xid)) if is_told => self.stays_hidden(xid),
+            _ => why.tell(self.snapshot.tables().next().unwrap_or_default(), self.repeats),
         }
     }
 
@@ -632,13 +665,15 @@ impl Signals {
                 Effect::Ask(ask) => self.ask(ask, emit, out),
                 Effect::Notify(notification) => self.notify(notification, here, emit, out)?,
                 Effect::SendWindow => {
-                    (self.repeats, self.was_unclear, self.closed_before) = (0, false, None);
+                    (self.repeats, self.unopened) = (0, 0);
+                    (self.was_unclear, self.closed_before) = (false, None);
                     let rows = self.window.take();
                     self.send_rows(rows, here, emit, out)?;
                 }
                 Effect::ClearWindow => {
                     self.window.clear();
                     (self.close_at, self.closed_before, self.closing) = (None, None, None);
+                    self.passed = 0;
                 }
                 Effect::Block(execute) => {
                     if let Some(requests) = &self.requests {
@@ -855,17 +890,8 @@ impl Useless {
 
     fn warn(self, table: &str, times: u32) {
         match self {
-            Self::Unseen(Unseen::Brought(xid) | Unseen::Earlier(xid)) => warn!(
-                table,
-                times,
-                xid,
-                hint = "look for the transaction in pg_stat_activity (column backend_xid) or in pg_prepared_xacts; if its wait_event is \
-                        SyncRep, it waits for a synchronous standby",
-                "a chunk of the incremental snapshot is read again and again, because a transaction does not end that may have been \
-                 delivered already"
-            ),
-            // This is told elsewhere, with what to do about it.
-            Self::NotOpened => {}
+            // These are told elsewhere, with what to do about them.
+            Self::Unseen(_) | Self::NotOpened => {}
             Self::Unclear => warn!(
                 table,
                 times,

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// For how long rows that stay are not tried again, since the last of them was found.
+/// For how long rows that stay are not tried again, since the first of them was found.
 const KEPT: Duration = Duration::from_secs(600);
 
 /// One batch may be left because somebody changes its rows at the same time.
@@ -71,7 +71,12 @@ impl Stays {
         } else {
             found.last_us.saturating_add(step_us)
         };
-        self.kept = Some((kept, now + KEPT));
+        // Others that stay are passed, too, but all of them are tried again at the same time.
+        let until = self
+            .kept
+            .filter(|(_, until)| *until > now)
+            .map_or(now + KEPT, |(_, until)| until);
+        self.kept = Some((kept, until));
         match (std::mem::replace(&mut self.is_told, true), is_new) {
             (false, _) => News::First,
             (true, true) => News::Again,
@@ -114,6 +119,12 @@ mod tests {
         assert_eq!(stays.kept_us(now), Some(10_000), "all rows of a batch have one time");
         assert_eq!(stays.learn(found(12_000, 13_000, 0, false), STEP, now), News::None);
         assert_eq!(stays.kept_us(now), Some(14_000));
+        let shortly_before = now + KEPT * 9 / 10;
+        assert_eq!(
+            stays.learn(found(15_000, 16_000, 0, false), STEP, shortly_before),
+            News::None
+        );
+        assert_eq!(stays.kept_us(shortly_before), Some(17_000));
         assert_eq!(stays.kept_us(later), None, "they are tried again");
     }
 

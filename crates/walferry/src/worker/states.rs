@@ -192,8 +192,7 @@ impl Teller {
             let task = match status.phase() {
                 Phase::Failed(_) => {
                     let shown = connect_status(status, env!("CARGO_PKG_VERSION"), &self.worker_id);
-                    // It has none if the connector itself has failed.
-                    shown["tasks"].get(0).map(state_record)
+                    Some(state_record(&shown["tasks"][0]))
                 }
                 _ if self.herd.target(name) == Some(Target::Stopped) => None,
                 _ => Some(unassigned.clone()),
