@@ -237,6 +237,16 @@ impl VisibleTransactions {
         xid.wrapping_sub(self.next) >= LATER && self.under_way.binary_search(&xid).is_err()
     }
 
+    /// A transaction from this range, with both of its ends, that the snapshot does not include.
+    pub fn hidden_in(&self, (first, last): (u32, u32)) -> Option<u32> {
+        if !self.shows(last) {
+            return Some(last);
+        }
+        let length = last.wrapping_sub(first);
+        let mut under_way = self.under_way.iter().copied();
+        under_way.find(|xid| xid.wrapping_sub(first) <= length)
+    }
+
     /// The transactions that were in progress. Some of them may have written their commit record already.
     pub fn into_under_way(self) -> Vec<u32> {
         self.under_way

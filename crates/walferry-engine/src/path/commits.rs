@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use crate::source::VisibleTransactions;
 
-/// How many commits are remembered.
+/// How many commits are remembered one by one. Of the others, only their range is.
 pub(crate) const MOST: usize = 10_000;
 
 /// The transactions that may not be visible yet.
@@ -22,6 +22,9 @@ pub(crate) const MOST: usize = 10_000;
 pub(crate) struct Commits {
     /// Transactions of the stream that no chunk has shown yet, each with its number in the stream of this session.
     brought: VecDeque<(u64, u32)>,
+    /// The oldest and the newest of the transactions of the stream that did not fit into `brought`, and that chunks may
+    /// not have shown yet.
+    overflow: Option<(u32, u32)>,
     /// Number of transactions of the stream so far.
     total: u64,
     /// This number when the chunk was requested, or when its window opened, whichever came last.
@@ -50,8 +53,11 @@ impl Commits {
 
     /// A transaction of the stream is complete.
     pub(crate) fn committed(&mut self, xid: u32) {
-        if self.brought.len() >= MOST {
-            self.brought.pop_front();
+        if self.brought.len() >= MOST
+            && let Some((_, oldest)) = self.brought.pop_front()
+        {
+            let (first, last) = self.overflow.unwrap_or((oldest, oldest));
+            self.overflow = Some((earlier(first, oldest), later(last, oldest)));
         }
         self.brought.push_back((self.total, xid));
         self.total += 1;
@@ -65,6 +71,7 @@ impl Commits {
     /// A chunk shows these transactions. Later chunks show them, too.
     pub(crate) fn seen(&mut self, seen: &VisibleTransactions) {
         self.brought.retain(|(_, xid)| !seen.shows(*xid));
+        self.overflow.take_if(|range| seen.hidden_in(*range).is_none());
         if let Some(earlier) = &mut self.earlier {
             earlier.retain(|xid| !seen.shows(*xid));
         }
@@ -74,12 +81,23 @@ impl Commits {
     /// Its changes have replaced no row of the chunk.
     pub(crate) fn unseen(&self, seen: &VisibleTransactions) -> Option<Unseen> {
         let before = self.brought.iter().take_while(|(number, _)| *number < self.opened_at);
-        let mut brought = before.map(|(_, xid)| *xid).chain(self.opened_in);
+        let overflow = self.overflow.and_then(|range| seen.hidden_in(range));
+        let mut brought = overflow.into_iter().chain(before.map(|(_, xid)| *xid)).chain(self.opened_in);
         let mut earlier = self.earlier.iter().flatten().copied();
         let is_unseen = |xid: &u32| !seen.shows(*xid);
         let brought = brought.find(is_unseen).map(Unseen::Brought);
         brought.or_else(|| earlier.find(is_unseen).map(Unseen::Earlier))
     }
+}
+
+/// The earlier one of two transactions. Ids start again behind the highest number.
+const fn earlier(one: u32, other: u32) -> u32 {
+    if (one.wrapping_sub(other) as i32) < 0 { one } else { other }
+}
+
+/// The later one of two transactions.
+const fn later(one: u32, other: u32) -> u32 {
+    if earlier(one, other) == one { other } else { one }
 }
 
 #[cfg(test)]
@@ -143,5 +161,29 @@ mod tests {
         assert_eq!(commits.unseen(&seen(800, &[])), None);
         (0..2 * MOST as u32).for_each(|xid| commits.committed(xid));
         assert_eq!(commits.brought.len(), MOST);
+    }
+
+    /// Many commits fit between two chunks. The first of them may wait for a standby all that time.
+    #[test]
+    fn a_transaction_is_waited_for_however_many_follow_it() {
+        let mut commits = Commits::default();
+        commits.begin(Vec::new());
+        let first = u32::MAX - 5;
+        let last = first.wrapping_add(2 * MOST as u32);
+        (0..=2 * MOST as u32).for_each(|n| commits.committed(first.wrapping_add(n)));
+        commits.open(None);
+        for hidden in [first, 7, first.wrapping_add(MOST as u32)] {
+            let waiting = seen(last.wrapping_add(1), &[hidden]);
+            assert_eq!(commits.unseen(&waiting), Some(Unseen::Brought(hidden)));
+        }
+        let waiting = seen(last.wrapping_add(1), &[7]);
+        commits.seen(&waiting);
+        assert_eq!(commits.unseen(&waiting), Some(Unseen::Brought(7)), "it still waits");
+        let old = seen(9, &[]);
+        assert!(commits.unseen(&old).is_some(), "it is older than most of them");
+        let all = seen(last.wrapping_add(2), &[first.wrapping_sub(1), last.wrapping_add(1)]);
+        assert_eq!(commits.unseen(&all), None);
+        commits.seen(&all);
+        assert_eq!(commits.overflow, None);
     }
 }
