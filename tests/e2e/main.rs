@@ -38,6 +38,7 @@ mod signals_edges;
 mod snapshot;
 mod standalone;
 mod start;
+mod table_changes;
 mod tail;
 mod takeover;
 mod timescale;

@@ -437,6 +437,11 @@ kinds! {
         "An incremental snapshot is waiting",
         "A chunk of a table could not be read. Walferry retries it, and streaming continues meanwhile.",
         "Follow the hint, or stop the snapshot with the signal `stop-snapshot`.";
+    "WF0417" TableShape "table_shape" RECORD,
+        "The columns of a captured table have changed",
+        "`walferry.table.changes=stop` says that the connector stops before it sends the first record with the new columns. Everything \
+         before that record was delivered.",
+        "Check that the consumers can read records with the new columns, then restart the connector. It continues with them.";
     "WF0501" KafkaUnreachable "kafka_unreachable" GAVE_UP,
         "No Kafka broker answers",
         "Walferry cannot reach any broker. Records wait and nothing is lost; Postgres keeps the WAL that has not been \

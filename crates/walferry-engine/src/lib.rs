@@ -38,7 +38,9 @@ pub mod store {
 pub use delivery::sink;
 pub use failure::{Disposition, Exit, Failure, Kind};
 pub use life::{Target, book, connector, start, supervisor};
-pub use path::{Converters, ErrorNames, ErrorPolicy, SignalSettings, pipeline, pipeline::Pipeline, witness};
+pub use path::{
+    Converters, ErrorNames, ErrorPolicy, SignalSettings, TableShapes, pipeline, pipeline::Pipeline, witness,
+};
 pub use position::Position;
 pub use status::SlotXmin;
 pub use walferry_diagnosis::{Diagnosis, Severity};
