@@ -265,8 +265,7 @@ pub(crate) fn replaying<K, O>(
     status: Arc<Status>,
 ) -> ConnectorRun<Replay, K, O, Pipelines> {
     let config = &loaded.connector;
-    let registries = Registries::pausing_at_most(config.errors.retry_delay_max);
-    let mut make = pipelines(loaded, &status, None, Some(registries), from_postgres(config));
+    let mut make = pipelines(loaded, &status, None, Some(registries(config)), from_postgres(config));
     ConnectorRun {
         settings: ConnectorSettings {
             snapshot_tables: Arc::new(move |of, name| of == schema && name == table),
