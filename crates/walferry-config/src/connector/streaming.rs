@@ -243,6 +243,9 @@ const SETS_ASIDE: [&str; 3] = [
     "walferry.schemas.missing",
 ];
 
+/// The option by which an EventRouter finds topics by event type.
+const TOPICS: &str = "walferry.topics";
+
 /// The option by which an EventRouter checks events.
 const SCHEMAS_DIR: &str = "walferry.schemas.dir";
 
@@ -275,21 +278,23 @@ pub(super) fn check_dead_letters(
         }
     }
     if errors.tolerance == Tolerance::All {
-        for transform in transforms
-            .iter()
-            .filter(|transform| transform.options.get(SCHEMAS_DIR).is_some())
-        {
-            let [_, mismatch, missing] = SETS_ASIDE;
-            let is_left_out = transform.options.get(mismatch).is_none() || is(transform, mismatch, "fail");
-            let fails = [(mismatch, is_left_out), (missing, is(transform, missing, "fail"))];
-            for (option, _) in fails.iter().filter(|(_, fails)| *fails) {
+        for transform in transforms {
+            let [unknown, mismatch, missing] = SETS_ASIDE;
+            let has = |option| transform.options.get(option).is_some();
+            let fails = |option| is(transform, option, "fail");
+            let fails_at = [
+                (unknown, has(TOPICS) && (!has(unknown) || fails(unknown)), "default or route"),
+                (mismatch, has(SCHEMAS_DIR) && (!has(mismatch) || fails(mismatch)), "warn"),
+                (missing, has(SCHEMAS_DIR) && fails(missing), "warn"),
+            ];
+            for (option, _, others) in fails_at.iter().filter(|(_, fails, _)| *fails) {
                 reader
                     .problem(
                         &format!("transforms.{}.{option}", transform.name),
                         "is fail, but with errors.tolerance=all the connector would go on, and the event would be in no topic",
                     )
                     .kind(Kind::PropertiesClash)
-                    .hint(format!("set {option}=dead-letter or {option}=warn, or remove errors.tolerance"));
+                    .hint(format!("set {option} to dead-letter, {others}, or remove errors.tolerance"));
             }
         }
     }
