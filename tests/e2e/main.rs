@@ -18,6 +18,7 @@ mod moved;
 mod offsets;
 mod otlp;
 mod outbox;
+mod outbox_children;
 mod outbox_cleanup;
 mod outbox_poller;
 mod outbox_replay;
