@@ -647,7 +647,11 @@ fn an_expression_for_topics_that_takes_too_long_sets_the_event_aside_if_unknown_
                 assert_eq!(letter.record.key.value.as_str(), Some("42"), "{policy}");
                 assert_eq!(letter.record.value.value.as_str(), Some("{}"), "{policy}");
                 assert!(letter.why.contains("takes too many steps"), "{}", letter.why);
-                assert_eq!((letter.is_failure, &*letter.transform), (is_failure, "outbox"), "{policy}");
+                assert_eq!(
+                    (letter.is_failure, &*letter.transform),
+                    (is_failure, "outbox"),
+                    "{policy}"
+                );
             }
             other => panic!("{policy}: {other:?}"),
         }

@@ -283,8 +283,16 @@ pub(super) fn check_dead_letters(
             let has = |option| transform.options.get(option).is_some();
             let fails = |option| is(transform, option, "fail");
             let fails_at = [
-                (unknown, has(TOPICS) && (!has(unknown) || fails(unknown)), "default or route"),
-                (mismatch, has(SCHEMAS_DIR) && (!has(mismatch) || fails(mismatch)), "warn"),
+                (
+                    unknown,
+                    has(TOPICS) && (!has(unknown) || fails(unknown)),
+                    "default or route",
+                ),
+                (
+                    mismatch,
+                    has(SCHEMAS_DIR) && (!has(mismatch) || fails(mismatch)),
+                    "warn",
+                ),
                 (missing, has(SCHEMAS_DIR) && fails(missing), "warn"),
             ];
             for (option, _, others) in fails_at.iter().filter(|(_, fails, _)| *fails) {

@@ -356,7 +356,10 @@ impl Emit {
                     transform,
                 } = *set_aside;
                 let why = match is_failure {
-                    true => format!("transform {transform} cannot process a record of topic {}: {why}", record.topic),
+                    true => format!(
+                        "transform {transform} cannot process a record of topic {}: {why}",
+                        record.topic
+                    ),
                     false => why,
                 };
                 let told = Diagnosis::error(kind, why).with_any_hint(hint);
@@ -971,7 +974,10 @@ mod tests {
     fn event() -> Record<'static> {
         let columns = ["id", "type", "aggregatetype", "aggregateid", "payload"];
         let text = |name: &str| Field::new(name, Schema::string().optional().build());
-        let row = Schema::structure(columns.map(text).to_vec()).named("s.Value").optional().build();
+        let row = Schema::structure(columns.map(text).to_vec())
+            .named("s.Value")
+            .optional()
+            .build();
         let envelope = Schema::structure(vec![
             Field::new("after", row.clone()),
             Field::new("op", Schema::string().build()),
@@ -1046,13 +1052,19 @@ mod tests {
                         assert_eq!((batch.records(), emit.counts.set_aside), (records, 1), "{unknown}");
                         let text = String::from_utf8_lossy(&batch.bytes).into_owned();
                         if records == 1 {
-                            assert!(text.contains("dead") && text.contains("42") && text.contains("{}"), "{text}");
+                            assert!(
+                                text.contains("dead") && text.contains("42") && text.contains("{}"),
+                                "{text}"
+                            );
                         }
                     }
                     (Err(failure), None) => {
                         let text = failure.to_string();
                         assert_eq!(failure.disposition, Disposition::Stop(walferry_diagnosis::Exit::Record));
-                        assert!(text.contains("transform outbox cannot process a record of topic s"), "{text}");
+                        assert!(
+                            text.contains("transform outbox cannot process a record of topic s"),
+                            "{text}"
+                        );
                     }
                     (other, _) => panic!("{unknown}, {all}, {dead_letters}: {other:?}"),
                 }
