@@ -89,17 +89,27 @@ fn lookup(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
     }
 }
 
-/// Whether the registry still has a schema under its id.
-pub(crate) fn still_has(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<bool> {
-    let Some(found) = text(http, api, request, ids)? else {
-        return Ok(false);
+/// An answer that does not tell what the registry has under an id.
+#[derive(Debug)]
+pub(crate) struct Untold {
+    pub(crate) trouble: Diagnosis,
+    /// The client may not read it. That will not pass.
+    pub(crate) is_forbidden: bool,
+}
+
+/// Whether the registry still has a schema under its id, if it tells that.
+pub(crate) fn still_has(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<Result<bool, Untold>> {
+    let found = match text(http, api, request, ids)? {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(Ok(false)),
+        Err(untold) => return Ok(Err(untold)),
     };
-    Ok(found.is_empty()
+    Ok(Ok(found.is_empty()
         || match is_chosen(request) {
             false => is_same(request.kind, &request.schema, &found),
             // It may have more members than ours.
             true => same_bytes(request.kind, &request.schema, &found).is_ok(),
-        })
+        }))
 }
 
 /// Whether the registry chooses the version. Then its text is not ours.
@@ -109,7 +119,7 @@ const fn is_chosen(request: &Request) -> bool {
 
 /// The text of a schema in the registry. `None` if it has none. In a version that the registry chose, the types of other subjects are
 /// written out.
-fn text(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<Option<String>> {
+fn text(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<Result<Option<String>, Untold>> {
     let path = match (api, is_chosen(request)) {
         (Api::Confluent, _) => format!("/schemas/ids/{}?subject={}", ids.content, encoded(&request.subject.id)),
         (Api::ApicurioV2 | Api::ApicurioV3, false) => format!("/ids/contentIds/{}", ids.content),
@@ -117,12 +127,15 @@ fn text(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<Option
         (Api::ApicurioV3, true) => format!("/ids/globalIds/{}?references=DEREFERENCE", ids.global),
     };
     let reply = http.send(&get(path))?;
-    match (reply.status, api) {
+    Ok(match (reply.status, api) {
         (200, Api::Confluent) => Ok(Some(whole(http, request, &reply.json())?)),
         (200, _) => Ok(Some(reply.body)),
         (404, _) if is_registrys_own(&reply) => Ok(None),
-        _ => Err(Failure::Trouble(odd(&reply))),
-    }
+        (status, _) => Err(Untold {
+            trouble: odd(&reply),
+            is_forbidden: matches!(status, 401 | 403),
+        }),
+    })
 }
 
 /// The schema of an answer of Confluent's interface, with the types of other subjects written out if the registry chose the version.
@@ -364,9 +377,10 @@ fn compare_chosen(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Ans
         return Ok(());
     }
     match text(http, api, request, ids)? {
-        Some(theirs) => compare(request, &theirs),
+        Ok(Some(theirs)) => compare(request, &theirs),
         // It was removed between the two requests.
-        None => Err(no_id(request)),
+        Ok(None) => Err(no_id(request)),
+        Err(untold) => Err(Failure::Trouble(untold.trouble)),
     }
 }
 

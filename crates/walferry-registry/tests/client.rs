@@ -736,6 +736,66 @@ fn a_new_schema_waits_until_it_is_known_whether_the_registry_still_has_the_other
     assert_eq!(client.generation(), 1);
 }
 
+/// It answers 500 to whatever names one subject, and the client has noticed that.
+#[test]
+fn one_known_schema_that_the_registry_cannot_show_holds_up_no_new_one() {
+    let (fake, url) = Fake::start();
+    for (subject, id) in [("first", 7), ("second", 8)] {
+        let answer = format!(r#"{{"id":{id}}}"#);
+        fake.answer(&format!("POST /subjects/{subject}/versions"), 200, &answer);
+    }
+    fake.answer("GET /schemas/ids/7?subject=first", 200, r#"{"schema":"\"int\""}"#);
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    settled(&*client, &of("first")).unwrap();
+    settled(&*client, &of("second")).unwrap();
+
+    fake.answer("GET /schemas/ids/8?subject=second", 500, "");
+    fake.answer("POST /subjects/third/versions", 500, "");
+    let Answer::Wait(wait) = client.ids(&of("third")) else {
+        panic!("it cannot be known")
+    };
+    wait_until("the trouble is told", || wait.trouble().is_some());
+    fake.answer("POST /subjects/third/versions", 200, r#"{"id":9}"#);
+    assert_eq!(settled(&*client, &of("third")).unwrap().content, 9);
+    assert_eq!(client.generation(), 0);
+}
+
+/// The only known one cannot be shown, so nothing tells whether the registry lost its schemas.
+#[test]
+fn a_registry_that_registers_and_shows_nothing_is_waited_for_until_the_next_check() {
+    let (fake, url) = Fake::start();
+    fake.answer("POST /subjects/first/versions", 200, r#"{"id":7}"#);
+    let client = Registries::checked_every(Duration::from_millis(300)).of(&settings(Api::Confluent, vec![url]));
+    settled(&*client, &of("first")).unwrap();
+    fake.answer("GET /schemas/ids/7?subject=first", 500, "");
+    fake.answer("POST /subjects/second/versions", 500, "");
+    let Answer::Wait(wait) = client.ids(&of("second")) else {
+        panic!("it cannot be known")
+    };
+    wait_until("the trouble is told", || wait.trouble().is_some());
+    fake.answer("POST /subjects/second/versions", 200, r#"{"id":8}"#);
+    assert_eq!(settled(&*client, &of("second")).unwrap().content, 8);
+}
+
+/// The log-in may register and not read. Java's client never reads an id, so it works there.
+#[test]
+fn a_login_that_may_not_read_schemas_registers_new_ones() {
+    for status in [401, 403] {
+        let (fake, url) = Fake::start();
+        fake.answer("POST /subjects/first/versions", 200, r#"{"id":7}"#);
+        let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+        settled(&*client, &of("first")).unwrap();
+        fake.answer("GET /schemas/ids/7?subject=first", status, "");
+        fake.answer("POST /subjects/second/versions", 503, "");
+        let Answer::Wait(wait) = client.ids(&of("second")) else {
+            panic!("it cannot be known")
+        };
+        wait_until("the trouble is told", || wait.trouble().is_some());
+        fake.answer("POST /subjects/second/versions", 200, r#"{"id":8}"#);
+        assert_eq!(settled(&*client, &of("second")).unwrap().content, 8, "{status}");
+    }
+}
+
 /// Nobody may register, so an operator has to restore the registry. A refusal could set the record aside.
 #[test]
 fn a_schema_that_the_registry_has_lost_and_may_not_be_given_is_waited_for() {
