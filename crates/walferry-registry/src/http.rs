@@ -72,6 +72,8 @@ impl Http {
         let longest = settings.connect_timeout.saturating_add(settings.read_timeout);
         let agent = Agent::config_builder()
             .timeout_connect(Some(settings.connect_timeout))
+            .timeout_recv_response(Some(settings.read_timeout))
+            .timeout_recv_body(Some(settings.read_timeout))
             .timeout_global(Some(limit.map_or(longest, |limit| longest.min(limit))))
             .http_status_as_error(false)
             // Like Java's client, ignore the proxy variables of the environment.

@@ -528,6 +528,21 @@ fn a_registry_that_accepts_a_connection_and_never_answers_is_told_of_when_the_li
     assert!(told.contains("does not answer"), "{told}");
 }
 
+#[test]
+fn a_silent_url_is_given_up_after_the_time_for_an_answer_however_long_connecting_may_take() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("http://{}", listener.local_addr().unwrap());
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    let settings = RegistrySettings {
+        connect_timeout: Duration::from_secs(3600),
+        read_timeout: Duration::from_millis(200),
+        ..settings(Api::Confluent, vec![silent, url])
+    };
+    let client = Registries::default().of(&settings);
+    assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+}
+
 /// What the client tells of a request that does not succeed.
 #[track_caller]
 fn told(client: &dyn Registry, request: &Request) -> String {
