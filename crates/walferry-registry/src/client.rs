@@ -411,8 +411,8 @@ impl Asker {
     }
 
     fn still_has(&mut self, request: &Request, ids: Ids) -> Result<Result<bool, Untold>, Failure> {
-        let api = self.settings.api;
-        api::still_has(self.http()?, api, request, ids)
+        let (api, id) = (self.settings.api, self.settings.id);
+        api::still_has(self.http()?, api, id, request, ids)
     }
 
     fn ids(&mut self, request: &Request) -> Result<Ids, Failure> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use walferry_config::Secret;
 use walferry_converter::registry::{
-    Answer, Api, Auth, Ids, Kind, Lookup, OAuth, Proxy, Reference, Refusal, Registry, RegistrySettings, Request,
+    Answer, Api, Auth, Id, Ids, Kind, Lookup, OAuth, Proxy, Reference, Refusal, Registry, RegistrySettings, Request,
     Subject, Tls,
 };
 use walferry_registry::Registries;
@@ -98,6 +98,7 @@ fn settings(api: Api, urls: Vec<String>) -> RegistrySettings {
         tls: Tls::default(),
         connect_timeout: Duration::from_secs(5),
         read_timeout: Duration::from_secs(5),
+        id: Id::Content,
         proxy: None,
     }
 }
@@ -574,6 +575,68 @@ fn apicurios_interfaces_are_spoken() {
     let client = Registries::default().of(&settings(Api::ApicurioV3, vec![url]));
     let ids = settled(&*client, &register()).unwrap();
     assert_eq!((ids.content, ids.global), (14, 15));
+}
+
+/// With `auto-register.if-exists=RETURN`, the second interface answers with the version that is there, whatever is registered.
+#[test]
+fn a_version_that_apicurio_returns_instead_of_ours_must_have_the_same_bytes() {
+    const REGISTER: &str = "POST /groups/default/artifacts?ifExists=RETURN&canonical=false";
+    let request = request(Lookup::Register {
+        normalize: false,
+        if_exists: "RETURN",
+    });
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 200, r#"{"globalId":5,"contentId":4}"#);
+    fake.answer("GET /ids/globalIds/5?dereference=true", 200, "\"string\"");
+    let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url.clone()]));
+    let refusal = settled(&*client, &request).unwrap_err();
+    assert!(refusal.what.starts_with("its version does not match the record"), "{refusal:?}");
+    assert!(refusal.hint.unwrap().contains("if-exists"));
+
+    fake.answer("GET /ids/globalIds/5?dereference=true", 200, r#"{"type":"int","doc":"by hand"}"#);
+    let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url]));
+    assert_eq!(settled(&*client, &request).unwrap().global, 5);
+}
+
+/// The content is there, and the version that records name is another.
+#[test]
+fn the_id_that_records_carry_is_the_one_that_is_checked() {
+    let (fake, url) = Fake::start();
+    let path = "POST /groups/default/artifacts?ifExists=RETURN_OR_UPDATE&canonical=false";
+    fake.answer(path, 200, r#"{"globalId":5,"contentId":4}"#);
+    fake.answer("GET /ids/contentIds/4", 200, "\"int\"");
+    fake.answer("GET /ids/globalIds/5", 200, "\"string\"");
+    for (id, is_lost) in [(Id::Content, false), (Id::Global, true)] {
+        let settings = RegistrySettings {
+            id,
+            ..settings(Api::ApicurioV2, vec![url.clone()])
+        };
+        let client = Registries::checked_every(Duration::from_millis(100)).of(&settings);
+        settled(&*client, &register()).unwrap();
+        let asked = if is_lost { "GET /ids/globalIds/5" } else { "GET /ids/contentIds/4" };
+        let checks = || fake.asked().iter().filter(|(request, ..)| request == asked).count();
+        wait_until("it is checked", || checks() > 1 || client.generation() > 0);
+        assert_eq!(client.generation() > 0, is_lost, "{id:?}");
+    }
+}
+
+#[test]
+fn each_url_gets_the_login_that_stands_in_it() {
+    let (first, ill) = Fake::start();
+    let (second, url) = Fake::start();
+    let (third, other) = Fake::start();
+    for fake in [&first, &second] {
+        fake.answer(REGISTER, 500, "");
+    }
+    third.answer(REGISTER, 200, r#"{"id":7}"#);
+    let login = |user: &str, password: &str| Some((user.to_owned(), Secret::new(password)));
+    let settings = RegistrySettings {
+        auth: Auth::Urls(vec![login("a", "one"), None, login("c", "three")]),
+        ..settings(Api::Confluent, vec![ill, url, other])
+    };
+    settled(&*Registries::default().of(&settings), &register()).unwrap();
+    let sent = [first, second, third].map(|fake| fake.asked()[0].1.clone());
+    assert_eq!(sent, ["Basic YTpvbmU=", "", "Basic Yzp0aHJlZQ=="]);
 }
 
 /// With `apicurio.registry.auto-register=false`.

@@ -360,6 +360,7 @@ mod with_a_registry {
         );
         let settings = &avro.link.settings;
         assert_eq!(settings.urls, ["https://r:8081/x", "http://other"]);
-        assert!(matches!(&settings.auth, Auth::Basic { user, password } if user == "me" && password.expose() == "s@"));
+        assert!(matches!(&settings.auth, Auth::Urls(logins)
+            if matches!(&logins[..], [Some((user, password)), None] if user == "me" && password.expose() == "s@")));
     }
 }

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use walferry_config::{Property, Reader, Secret, Support, Value, properties};
 
-use super::framing::Id;
 use super::naming::{ArtifactNaming, Naming};
-use super::{Api, Auth, Framing, Link, Lookup, OAuth, Proxy, RegistrySettings, options};
+use super::{Api, Auth, Framing, Id, Link, Lookup, OAuth, Proxy, RegistrySettings, options};
 use crate::Role;
 
 properties! {
@@ -225,12 +224,12 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
         "" => Vec::new(),
         url => vec![url.to_owned()],
     };
-    let (urls, in_url) = plain_urls(reader, URL.name(), urls);
+    let (urls, in_urls) = plain_urls(reader, URL.name(), urls);
     let api = api(reader, &urls);
     let settings = RegistrySettings {
         api,
         urls,
-        auth: auth(reader, in_url),
+        auth: auth(reader, in_urls),
         headers: options::headers(reader, &HEADER),
         tls: options::stores(
             reader,
@@ -240,6 +239,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
         ),
         connect_timeout: Duration::from_secs(60),
         read_timeout: Duration::from_secs(60),
+        id: Id::Content,
         proxy: proxy(reader),
     };
     let (group, id, version) = (reader.get(&GROUP), reader.get(&ARTIFACT), reader.get(&VERSION));
@@ -349,7 +349,7 @@ fn api(reader: &mut Reader<'_>, urls: &[String]) -> Api {
     Api::ApicurioV2
 }
 
-fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
+fn auth(reader: &mut Reader<'_>, in_urls: Auth) -> Auth {
     let realm = reader.get(&REALM);
     let by_realm = reader.get(&REALM_URL).map(|url| {
         let realm = realm.unwrap_or_default();
@@ -364,8 +364,8 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
     let scope = either(reader, &SCOPE, &NEW_SCOPE);
     let user = either(reader, &USERNAME, &NEW_USERNAME);
     let password = either(reader, &PASSWORD, &NEW_PASSWORD);
-    match (token_url, user, in_url) {
-        (Some(token_url), _, _) => {
+    match (token_url, user) {
+        (Some(token_url), _) => {
             if client_id.is_none() {
                 reader.problem(CLIENT_ID.name(), "is required to obtain tokens");
             }
@@ -379,7 +379,7 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
                 scope,
             })
         }
-        (None, Some(user), _) => {
+        (None, Some(user)) => {
             if password.is_none() {
                 reader.problem(PASSWORD.name(), "is required together with apicurio.auth.username");
             }
@@ -388,8 +388,7 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
                 password: password.unwrap_or_default(),
             }
         }
-        (None, None, Some((user, password))) => Auth::Basic { user, password },
-        (None, None, None) => Auth::None,
+        (None, None) => in_urls,
     }
 }
 
@@ -398,14 +397,9 @@ fn either<T: Value>(reader: &mut Reader<'_>, old: &Property<Option<T>>, new: &Pr
     reader.get(old).or_else(|| reader.get(new))
 }
 
-/// URLs without a slash at the end, and the name and password that stood in the first that has them.
-pub(super) fn plain_urls(
-    reader: &mut Reader<'_>,
-    property: &str,
-    urls: Vec<String>,
-) -> (Vec<String>, Option<(String, Secret)>) {
-    let mut credentials = None;
-    let mut plain = Vec::new();
+/// URLs without a slash at the end, and the names and passwords that stood in them.
+pub(super) fn plain_urls(reader: &mut Reader<'_>, property: &str, urls: Vec<String>) -> (Vec<String>, Auth) {
+    let (mut plain, mut logins) = (Vec::new(), Vec::new());
     for url in urls {
         let url = url.trim().trim_end_matches('/');
         let Some((scheme, rest)) = url
@@ -420,13 +414,20 @@ pub(super) fn plain_urls(
         match rest[..end].rsplit_once('@') {
             Some((info, _)) => {
                 let (user, password) = info.split_once(':').unwrap_or((info, ""));
-                credentials.get_or_insert_with(|| (decoded(user), Secret::new(decoded(password))));
+                logins.push(Some((decoded(user), Secret::new(decoded(password)))));
                 plain.push(format!("{scheme}://{}", &rest[info.len() + 1..]));
             }
-            None => plain.push(url.to_owned()),
+            None => {
+                logins.push(None);
+                plain.push(url.to_owned());
+            }
         }
     }
-    (plain, credentials)
+    let auth = match logins.iter().any(Option::is_some) {
+        true => Auth::Urls(logins),
+        false => Auth::None,
+    };
+    (plain, auth)
 }
 
 /// A part of a URL, without its escapes.

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use walferry_config::{Property, Reader, Secret, Support, properties};
 
-use super::framing::Id;
 use super::naming::{Naming, SubjectNaming};
-use super::{Api, Auth, Framing, Link, Lookup, OAuth, RegistrySettings, Store, Tls, options};
+use super::{Api, Auth, Framing, Id, Link, Lookup, OAuth, RegistrySettings, Store, Tls, options};
 use crate::Role;
 
 properties! {
@@ -189,8 +188,8 @@ walferry_config::choices! {
 /// Reads the way to a registry.
 pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
     let urls = reader.get(&URLS);
-    let (urls, in_url) = super::apicurio::plain_urls(reader, URLS.name(), urls);
-    let auth = auth(reader, in_url);
+    let (urls, in_urls) = super::apicurio::plain_urls(reader, URLS.name(), urls);
+    let auth = auth(reader, in_urls);
     let mut headers = options::headers(reader, &HEADER);
     for (property, header) in [(&CLUSTER, "target-sr-cluster"), (&POOL, "Confluent-Identity-Pool-Id")] {
         if let Some(value) = reader.get(property) {
@@ -205,6 +204,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
         tls: tls(reader),
         connect_timeout: reader.get(&CONNECT_TIMEOUT),
         read_timeout: reader.get(&READ_TIMEOUT),
+        id: Id::Content,
         proxy: options::proxy(reader, &PROXY_HOST, &PROXY_PORT),
     };
     let normalize = reader.get(&NORMALIZE);
@@ -241,13 +241,13 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
     Link::new(settings, naming, lookup, framing, is_key)
 }
 
-fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
+fn auth(reader: &mut Reader<'_>, in_urls: Auth) -> Auth {
     if let Some(source) = reader.get(&BEARER_SOURCE) {
         return bearer(reader, source);
     }
     let (info, old) = (reader.get(&USER_INFO), reader.get(&OLD_USER_INFO));
-    match (reader.get(&BASIC_SOURCE), in_url) {
-        (BasicSource::UserInfo, _) => match info.or(old).as_ref().and_then(|info| info.expose().split_once(':')) {
+    match reader.get(&BASIC_SOURCE) {
+        BasicSource::UserInfo => match info.or(old).as_ref().and_then(|info| info.expose().split_once(':')) {
             Some((user, password)) => Auth::Basic {
                 user: user.to_owned(),
                 password: Secret::new(password),
@@ -261,8 +261,7 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
                 Auth::None
             }
         },
-        (_, Some((user, password))) => Auth::Basic { user, password },
-        (_, None) => Auth::None,
+        BasicSource::Url | BasicSource::Sasl => in_urls,
     }
 }
 

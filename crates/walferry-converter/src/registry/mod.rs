@@ -21,7 +21,7 @@ pub(crate) use framing::Framing;
 pub(crate) use link::{Described, Link, Referenced, Slots};
 pub(crate) use linked::Linked;
 pub(crate) use naming::TypeName;
-pub use settings::{Api, Auth, OAuth, Proxy, RegistrySettings, Store, Tls};
+pub use settings::{Api, Auth, Id, OAuth, Proxy, RegistrySettings, Store, Tls};
 
 /// A schema registry, as converters see it. It answers at once.
 pub trait Registry: Send + Sync + fmt::Debug {
