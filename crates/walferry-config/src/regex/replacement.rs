@@ -112,12 +112,14 @@ impl JavaRegex {
     ///
     /// [`limited`]: super::limited
     pub fn replace_first(&self, text: &str, replacement: &Replacement) -> String {
-        self.replace_at_most(text, replacement, 1, usize::MAX).unwrap_or_default()
+        self.replace_at_most(text, replacement, 1, usize::MAX)
+            .unwrap_or_default()
     }
 
     /// Replaces every match in `text`, as `Matcher.replaceAll` does: also an empty one right behind another.
     pub fn replace_all(&self, text: &str, replacement: &Replacement) -> String {
-        self.replace_at_most(text, replacement, usize::MAX, usize::MAX).unwrap_or_default()
+        self.replace_at_most(text, replacement, usize::MAX, usize::MAX)
+            .unwrap_or_default()
     }
 
     /// Replaces the first matches, at most so many. `None` where the text would become longer than `longest` bytes.

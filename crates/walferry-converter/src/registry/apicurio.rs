@@ -5,7 +5,7 @@ use std::time::Duration;
 use walferry_config::{Property, Reader, Secret, Support, Value, properties};
 
 use super::naming::{ArtifactNaming, Naming};
-use super::{Api, Auth, Framing, Id, Link, Lookup, OAuth, Proxy, RegistrySettings, options};
+use super::{Api, Auth, Framing, Id, Link, Lookup, OAuth, Proxy, RegistrySettings, Tls, options};
 use crate::Role;
 
 properties! {
@@ -114,9 +114,24 @@ properties! {
     pub(super) const SSL_OTHER: Property<Option<String>> = Property::new("apicurio.registry.request.ssl.<option>")
         .text("Another option of Java's TLS, such as the type of a keystore.")
         .support(Support::Accepted { why: "Walferry detects the type of a keystore from its content" });
+    pub(super) const NEW_TRUSTED: Property<Option<String>> = Property::new("apicurio.registry.tls.truststore.location").example("/etc/walferry/registry-ca.pem")
+        .text("The name of `apicurio.registry.request.ssl.truststore.location` in Apicurio 3.");
+    pub(super) const NEW_TRUSTED_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.tls.truststore.password").example("${env:STORE_PASSWORD}")
+        .text("The name of `apicurio.registry.request.ssl.truststore.password` in Apicurio 3.");
+    pub(super) const NEW_IDENTITY: Property<Option<String>> = Property::new("apicurio.registry.tls.keystore.location").example("/etc/walferry/client.p12")
+        .text("The name of `apicurio.registry.request.ssl.keystore.location` in Apicurio 3.");
+    pub(super) const NEW_IDENTITY_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.tls.keystore.password").example("${env:STORE_PASSWORD}")
+        .text("The name of `apicurio.registry.request.ssl.keystore.password` in Apicurio 3.");
+    pub(super) const NEW_TRUSTED_TYPE: Property<Option<String>> = Property::new("apicurio.registry.tls.truststore.type")
+        .text("Type of the truststore.")
+        .support(Support::Accepted { why: "Walferry detects the type of a truststore from its content" });
+    pub(super) const NEW_IDENTITY_TYPE: Property<Option<String>> = Property::new("apicurio.registry.tls.keystore.type")
+        .text("Type of the keystore.")
+        .support(Support::Accepted { why: "Walferry detects the type of a keystore from its content" });
     pub(super) const TLS_OTHER: Property<Option<String>> = Property::new("apicurio.registry.tls.<option>")
-        .text("Certificates, with the names of Apicurio 3.")
-        .support(Support::Refused { hint: "write apicurio.registry.request.ssl.truststore.location and so on" });
+        .text("Other options of certificates in Apicurio 3, such as `trust-all`.")
+        .support(Support::Refused { hint: "set apicurio.registry.tls.truststore.location, and apicurio.registry.tls.keystore.location for a \
+                                           client certificate" });
     pub(super) const SERIALIZER: Property<Option<String>> = Property::new("apicurio.registry.converter.serializer")
         .example("io.apicurio.registry.serde.avro.AvroKafkaSerializer")
         .text("Class that writes values. The converter determines it.")
@@ -231,12 +246,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
         urls,
         auth: auth(reader, in_urls),
         headers: options::headers(reader, &HEADER),
-        tls: options::stores(
-            reader,
-            (&TRUSTED, &TRUSTED_PASSWORD),
-            (&IDENTITY, &IDENTITY_PASSWORD),
-            &KEY_PASSWORD,
-        ),
+        tls: tls(reader),
         connect_timeout: Duration::from_secs(60),
         read_timeout: Duration::from_secs(60),
         id: Id::Content,
@@ -263,6 +273,26 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
     let framing = framing(reader, api, is_key, encoding);
     let is_whole = reader.get(&DEREFERENCE).unwrap_or(api == Api::ApicurioV2);
     Link::new(settings, naming, lookup, framing, is_key).splitting(!is_whole)
+}
+
+fn tls(reader: &mut Reader<'_>) -> Tls {
+    let new = options::stores(
+        reader,
+        (&NEW_TRUSTED, &NEW_TRUSTED_PASSWORD),
+        (&NEW_IDENTITY, &NEW_IDENTITY_PASSWORD),
+        &KEY_PASSWORD,
+    );
+    let old = options::stores(
+        reader,
+        (&TRUSTED, &TRUSTED_PASSWORD),
+        (&IDENTITY, &IDENTITY_PASSWORD),
+        &KEY_PASSWORD,
+    );
+    Tls {
+        trusted: old.trusted.or(new.trusted),
+        identity: old.identity.or(new.identity),
+        key_password: old.key_password,
+    }
 }
 
 fn proxy(reader: &mut Reader<'_>) -> Option<Proxy> {

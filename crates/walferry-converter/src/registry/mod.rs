@@ -170,6 +170,14 @@ pub fn same_bytes(kind: Kind, ours: &str, theirs: &str) -> Result<(), String> {
     }
 }
 
+/// Where our schema differs from theirs, in words. `None` if the two are alike, or if the kind cannot be compared.
+pub fn difference(kind: Kind, ours: &str, theirs: &str) -> Option<String> {
+    match kind {
+        Kind::Json => crate::json_schema::difference(ours, theirs),
+        Kind::Avro | Kind::Protobuf | Kind::KafkaConnect => same_bytes(kind, ours, theirs).err(),
+    }
+}
+
 /// A registered schema with the types of other subjects, given by name and text, written out where they are used. Protobuf's imports
 /// stay as they are.
 pub fn with_references(kind: Kind, schema: &str, references: &[(String, String)]) -> String {

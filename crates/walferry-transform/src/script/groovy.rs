@@ -53,7 +53,9 @@ fn order(a: &Object<'_>, b: &Object<'_>) -> Option<Ordering> {
         (Object::Boolean(a), Object::Boolean(b)) => Some(a.cmp(b)),
         (Object::Date(a), Object::Date(b)) => Some(a.cmp(b)),
         // Java's bytes have a sign.
-        (Object::Bytes(a), Object::Bytes(b)) => Some(a.iter().map(|byte| *byte as i8).cmp(b.iter().map(|byte| *byte as i8))),
+        (Object::Bytes(a), Object::Bytes(b)) => {
+            Some(a.iter().map(|byte| *byte as i8).cmp(b.iter().map(|byte| *byte as i8)))
+        }
         _ => match (a.as_text(), b.as_text()) {
             (Some(a), Some(b)) => Some(a.encode_utf16().cmp(b.encode_utf16())),
             _ => order_of_characters(a, b),

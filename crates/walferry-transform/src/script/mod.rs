@@ -523,12 +523,10 @@ impl<'r> Evaluation<'r> {
             }
         };
         // Groovy's `===` asks whether two are one object, which for texts and small numbers is what `==` asks.
-        let same = || {
-            match (a, b) {
-                (Object::Bytes(a), Object::Bytes(b)) if is_groovy => std::ptr::eq(*a, *b),
-                _ if is_groovy => groovy::equals(a, b),
-                _ => javascript::same(a, b),
-            }
+        let same = || match (a, b) {
+            (Object::Bytes(a), Object::Bytes(b)) if is_groovy => std::ptr::eq(*a, *b),
+            _ if is_groovy => groovy::equals(a, b),
+            _ => javascript::same(a, b),
         };
         match operator {
             Operator::Equal => Ok(Object::Boolean(equal())),

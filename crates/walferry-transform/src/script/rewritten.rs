@@ -27,7 +27,10 @@ pub(super) fn closure(text: &str, receiver: &str, name: &str, tokens: &[Placed])
     // A single value: a text, or names and dots.
     let first = tokens.get(element + 1)?.at;
     let mut place = element + 1;
-    while matches!(tokens.get(place)?.token, Token::Word(_) | Token::Text(_) | Token::Sign("." | "?.")) {
+    while matches!(
+        tokens.get(place)?.token,
+        Token::Word(_) | Token::Text(_) | Token::Sign("." | "?.")
+    ) {
         place += 1;
     }
     let value = text.get(first..tokens.get(place)?.at)?.trim();

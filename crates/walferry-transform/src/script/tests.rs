@@ -290,10 +290,16 @@ fn no_expression_makes_a_text_without_end() {
     let filled = ["${topic}"; 1000].concat();
     let cases = [
         (Language::JavaScript, many(".replaceAll(/a/g, 'aaaaaaaa')")),
-        (Language::JavaScript, many(".replace(/a+/, '$1$1$1$1$1$1$1$1').replaceAll(/$/g, 'b')").replace("a+", "(.+)")),
+        (
+            Language::JavaScript,
+            many(".replace(/a+/, '$1$1$1$1$1$1$1$1').replaceAll(/$/g, 'b')").replace("a+", "(.+)"),
+        ),
         (Language::JavaScript, many(".replaceAll('a', 'aaaaaaaa')")),
         (Language::Groovy, many(".replaceAll('a', 'aaaaaaaa')") + "()"),
-        (Language::Groovy, format!("def a = 'x'.repeat(1000000); \"{}\"", filled.replace("topic", "a"))),
+        (
+            Language::Groovy,
+            format!("def a = 'x'.repeat(1000000); \"{}\"", filled.replace("topic", "a")),
+        ),
     ];
     let update = update();
     for (language, text) in cases {

@@ -4,21 +4,24 @@ use std::collections::BTreeMap;
 
 /// What a `sasl.jaas.config` says.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Jaas {
+pub struct Jaas {
     /// Name of the class without its package, such as `PlainLoginModule`.
-    pub(crate) module: String,
+    pub module: String,
     /// Its options. May be secrets.
-    pub(crate) options: BTreeMap<String, String>,
+    pub options: BTreeMap<String, String>,
 }
 
 /// Why a text is none. Never shows the text, which holds a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is not of the form `Class required option=\"value\" …;`: {0}")]
-pub(crate) struct JaasError(pub(crate) &'static str);
+pub struct JaasError(&'static str);
 
 impl Jaas {
     /// Reads the text.
-    pub(crate) fn parse(text: &str) -> Result<Self, JaasError> {
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, JaasError> {
         let mut tokens = Tokens(text);
         let class = tokens
             .next()?
@@ -56,7 +59,10 @@ impl Jaas {
     }
 
     /// An option that must be there.
-    pub(crate) fn required(&self, name: &str) -> Result<&str, String> {
+    ///
+    /// # Errors
+    /// It is not: the text follows the name of the property.
+    pub fn required(&self, name: &str) -> Result<&str, String> {
         let value = self.options.get(name).map(String::as_str);
         value.ok_or_else(|| format!("has no {name} in the options of {}", self.module))
     }
