@@ -4,7 +4,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value as Json, json};
 use walferry_config::shown_text;
 use walferry_converter::registry::{
-    Api, Guid, Id, Ids, Lookup, Reference, Refusal, Request, Subject, is_same, same_bytes, with_references,
+    Api, Guid, Id, Ids, Lookup, Reference, Refusal, Request, Subject, difference, is_same, same_bytes, with_references,
 };
 use walferry_diagnosis::Diagnosis;
 
@@ -61,11 +61,18 @@ fn with_difference(http: &mut Http, api: Api, request: &Request, mut refusal: Re
         references: Vec::new(),
         ..request.clone()
     };
-    if let Err(Failure::Refused(newest)) = lookup(http, api, &latest)
-        && let Some(difference) = newest.what.strip_prefix(UNFIT)
-    {
+    let found = match lookup(http, api, &latest) {
+        Err(Failure::Refused(newest)) => newest.what.strip_prefix(UNFIT).map(str::to_owned),
+        // Values of JSON are the same bytes with any schema, and the schemas differ nevertheless.
+        Ok(ids) => match text(http, api, Id::Global, &latest, ids) {
+            Ok(Ok(Some(theirs))) => difference(request.kind, &latest.schema, &theirs),
+            _ => None,
+        },
+        Err(_) => None,
+    };
+    if let Some(difference) = found {
         refusal.what.push_str("; beside the newest version, ");
-        refusal.what.push_str(difference);
+        refusal.what.push_str(&difference);
     }
     refusal
 }

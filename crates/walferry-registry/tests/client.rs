@@ -590,10 +590,17 @@ fn a_version_that_apicurio_returns_instead_of_ours_must_have_the_same_bytes() {
     fake.answer("GET /ids/globalIds/5?dereference=true", 200, "\"string\"");
     let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url.clone()]));
     let refusal = settled(&*client, &request).unwrap_err();
-    assert!(refusal.what.starts_with("its version does not match the record"), "{refusal:?}");
+    assert!(
+        refusal.what.starts_with("its version does not match the record"),
+        "{refusal:?}"
+    );
     assert!(refusal.hint.unwrap().contains("if-exists"));
 
-    fake.answer("GET /ids/globalIds/5?dereference=true", 200, r#"{"type":"int","doc":"by hand"}"#);
+    fake.answer(
+        "GET /ids/globalIds/5?dereference=true",
+        200,
+        r#"{"type":"int","doc":"by hand"}"#,
+    );
     let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url]));
     assert_eq!(settled(&*client, &request).unwrap().global, 5);
 }
@@ -613,11 +620,37 @@ fn the_id_that_records_carry_is_the_one_that_is_checked() {
         };
         let client = Registries::checked_every(Duration::from_millis(100)).of(&settings);
         settled(&*client, &register()).unwrap();
-        let asked = if is_lost { "GET /ids/globalIds/5" } else { "GET /ids/contentIds/4" };
+        let asked = if is_lost {
+            "GET /ids/globalIds/5"
+        } else {
+            "GET /ids/contentIds/4"
+        };
         let checks = || fake.asked().iter().filter(|(request, ..)| request == asked).count();
         wait_until("it is checked", || checks() > 1 || client.generation() > 0);
         assert_eq!(client.generation() > 0, is_lost, "{id:?}");
     }
+}
+
+/// Confluent's registry answers `PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL` and a path of its own.
+#[test]
+fn an_incompatible_json_schema_is_refused_with_the_first_property_that_differs() {
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 409, r#"{"error_code":409,"message":"incompatible"}"#);
+    let theirs = r#"{"id":7,"schema":"{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"}}}"}"#;
+    fake.answer("GET /subjects/shop.t-value/versions/latest", 200, theirs);
+    fake.answer("GET /schemas/ids/7?subject=shop.t-value", 200, theirs);
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    let request = Request {
+        kind: Kind::Json,
+        schema: r#"{"type":"object","properties":{"id":{"type":"integer"}}}"#.to_owned(),
+        ..register()
+    };
+    let refusal = settled(&*client, &request).unwrap_err();
+    assert_eq!(
+        refusal.what,
+        "the schema is incompatible with an earlier one: incompatible; beside the newest version, field id: the record has integer, \
+         the registered schema string"
+    );
 }
 
 #[test]

@@ -12,7 +12,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use walferry_config::Secret;
-use walferry_converter::registry::{Answer, Api, Auth, Id, Kind, Lookup, RegistrySettings, Request, Store, Subject, Tls};
+use walferry_converter::registry::{
+    Answer, Api, Auth, Id, Kind, Lookup, RegistrySettings, Request, Store, Subject, Tls,
+};
 use walferry_registry::Registries;
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
