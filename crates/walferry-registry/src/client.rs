@@ -325,38 +325,7 @@ impl Asker {
     fn look_again(&mut self) -> Result<(), Diagnosis> {
         self.look = Instant::now() + self.period;
         let samples = self.samples();
-        let (mut checked, mut trouble) = (0, None);
-        for (place, (request, ids)) in samples.iter().enumerate() {
-            self.turn += usize::from(place > 0);
-            match self.still_has(request, *ids) {
-                Ok(Ok(true)) => {
-                    self.unread.remove(&request.subject.id);
-                    checked += 1;
-                }
-                Ok(Ok(false)) => {
-                    self.on_loss(request, *ids);
-                    checked += 1;
-                    break;
-                }
-                Ok(Err(untold)) => {
-                    self.on_untold(request, &untold);
-                    match untold.is_forbidden {
-                        true => checked += 1,
-                        false => trouble = trouble.or(Some(untold.trouble)),
-                    }
-                }
-                Err(Failure::Trouble(away)) => {
-                    trouble = Some(away);
-                    break;
-                }
-                // It cannot be: reading an id is refused to nobody who may register.
-                Err(Failure::Refused(_) | Failure::Missing(_)) => checked += 1,
-            }
-            if checked == CHECKED {
-                break;
-            }
-        }
-        if let Some(trouble) = trouble.filter(|_| checked == 0) {
+        if let Err(trouble) = self.check(&samples) {
             self.on_trouble(&trouble);
             self.look = Instant::now() + LONGEST_PAUSE.min(self.period);
             return Err(trouble);
@@ -366,6 +335,48 @@ impl Asker {
             self.recovered();
         }
         Ok(())
+    }
+
+    /// Asks for schemas until two are checked.
+    ///
+    /// # Errors
+    /// None could be checked.
+    fn check(&mut self, samples: &[(Arc<Request>, Ids)]) -> Result<(), Diagnosis> {
+        let (mut checked, mut trouble) = (0, None);
+        for (place, (request, ids)) in samples.iter().enumerate() {
+            if checked == CHECKED {
+                break;
+            }
+            self.turn += usize::from(place > 0);
+            match self.still_has(request, *ids) {
+                Ok(Ok(true)) => {
+                    self.unread.remove(&request.subject.id);
+                    checked += 1;
+                }
+                Ok(Ok(false)) => {
+                    self.on_loss(request, *ids);
+                    return Ok(());
+                }
+                Ok(Err(untold)) => {
+                    self.on_untold(request, &untold);
+                    match untold.is_forbidden {
+                        true => checked += 1,
+                        false => trouble = trouble.or(Some(untold.trouble)),
+                    }
+                }
+                // It does not answer, so the others need not be asked for.
+                Err(Failure::Trouble(away)) => {
+                    trouble = Some(away);
+                    break;
+                }
+                // It cannot be: reading an id is refused to nobody who may register.
+                Err(Failure::Refused(_) | Failure::Missing(_)) => checked += 1,
+            }
+        }
+        match trouble.filter(|_| checked == 0) {
+            Some(trouble) => Err(trouble),
+            None => Ok(()),
+        }
     }
 
     /// The schemas to check this time: the newest, and others that are next.
