@@ -361,7 +361,7 @@ fn expression(name: &str) -> String {
 fn header(address: &Address, script: &Path) -> String {
     format!(
         "-- Written by `walferry init`. Read it, then run it once, as a superuser or as the owner of the tables who may create roles:\n\
-         --   psql '{}' -v password=\"${PASSWORD}\" -f {}\n\n",
+         --   psql '{}' -v ON_ERROR_STOP=1 -v password=\"${PASSWORD}\" -f {}\n\n",
         address.shown(),
         script.display()
     )
@@ -430,7 +430,7 @@ fn explain(args: &InitArgs, survey: &Survey, wish: &Wish, address: &Address, con
         args.role
     );
     say!(
-        "  psql '{}' -v password=\"${PASSWORD}\" -f {}",
+        "  psql '{}' -v ON_ERROR_STOP=1 -v password=\"${PASSWORD}\" -f {}",
         address.shown(),
         script.display()
     );
