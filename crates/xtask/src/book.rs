@@ -492,7 +492,10 @@ mod tests {
             let first = text.lines().next().unwrap_or_default();
             if KINDS.iter().any(|(kind, _)| name.ends_with(&format!(".{kind}.md"))) {
                 fragments += 1;
-                assert!(!first.is_empty() && !first.starts_with('#'), "{name} starts with {first:?}");
+                assert!(
+                    !first.is_empty() && !first.starts_with('#'),
+                    "{name} starts with {first:?}"
+                );
                 let first = first.replace("](../", "](");
                 // A fragment may be a list itself.
                 assert!(changelog.contains(&format!("- {first}\n")), "{name} is missing");
