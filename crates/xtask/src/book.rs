@@ -144,8 +144,11 @@ fn target(page: &Path, link: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Whether a file is a page of the site: not one outside of docs/, and not a fragment.
+/// Whether a file is on the site: a page or an image, not one outside of docs/, and not a fragment.
 fn is_on_site(path: &Path) -> bool {
+    if path.starts_with("docs/images") {
+        return true;
+    }
     let is_page = path.starts_with("docs") && path.extension().is_some_and(|extension| extension == "md");
     is_page && !path.starts_with("docs/changes") && !path.starts_with("docs/examples")
 }
@@ -402,10 +405,11 @@ mod tests {
 
     #[test]
     fn links_out_of_the_documents_lead_to_the_repository() {
-        let text = "[a](../../config/x.json#y) [b](b.md#c) [d](https://d)\n```\n[e](../../f)\n```\n";
+        let text =
+            "[a](../../config/x.json#y) [b](b.md#c) [d](https://d) ![i](../images/i.png)\n```\n[e](../../f)\n```\n";
         assert_eq!(
             with_links(text, Path::new("docs/how-to/p.md"), "https://r", is_on_site),
-            "[a](https://r/blob/main/config/x.json#y) [b](b.md#c) [d](https://d)\n```\n[e](../../f)\n```\n"
+            "[a](https://r/blob/main/config/x.json#y) [b](b.md#c) [d](https://d) ![i](../images/i.png)\n```\n[e](../../f)\n```\n"
         );
     }
 
