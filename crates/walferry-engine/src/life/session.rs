@@ -106,7 +106,7 @@ where
         let prepared = tokio::select! {
             biased;
             prepared = self.prepare(carried) => prepared?,
-            () = stopped(target) => return Ok(()),
+            _ = until(target, |target| target != Target::Running) => return Ok(()),
         };
         if prepared.snapshot.is_some() {
             self.status.counters.snapshot_unknown();
