@@ -155,6 +155,61 @@ fn delivered_rows_are_removed_and_rows_that_kafka_lacks_stay() {
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
 
+/// A transaction that stays open holds up the removal, so each row is still there when the stream breaks off.
+#[test]
+fn delivered_rows_from_before_a_lost_connection_and_a_restart_are_removed() {
+    let world = world::shared();
+    let outbox = dated_rows(&world.postgres, &world.kafka, "cleanup_again");
+    let (sql, slot) = (outbox.database.sql(), outbox.slot());
+    outbox.insert("early", 1, 1);
+    let mut walferry = start(&outbox);
+    let hold = world.postgres.in_database(outbox.database.name());
+    hold.run("begin; select pg_current_xact_id()");
+    outbox.insert("k", 1, 10);
+    outbox.wait_for_event(&world.kafka, 10);
+    sql.run(&format!(
+        "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = '{slot}'"
+    ));
+    outbox.insert("k", 11, 20);
+    outbox.wait_for_event(&world.kafka, 20);
+    outbox.wait_until_confirmed();
+    walferry.kill();
+    outbox.insert("k", 21, 30);
+    walferry.start_again();
+    outbox.wait_for_event(&world.kafka, 30);
+    assert_eq!(rows(sql), 31, "a row was removed that the other transaction holds");
+    hold.run("commit");
+    wait_for("the rows from before to be removed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (rows(sql) <= 1).then_some(())
+    });
+    let left = "select string_agg(distinct aggregateid, ',') || count(*) from outbox";
+    assert_eq!(sql.value(left).as_deref(), Some("early1"));
+
+    // With another configuration, rows may have been left out until now.
+    hold.run("begin; select pg_current_xact_id()");
+    outbox.insert("k", 31, 40);
+    outbox.wait_for_event(&world.kafka, 40);
+    outbox.wait_until_confirmed();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let floors = "rows that are written from now on are removed";
+    let before = walferry.output().matches(floors).count();
+    let config = &mut walferry.options().config;
+    config.insert("transforms.outbox.route.tombstone.on.empty.payload".into(), "true".into());
+    walferry.start_again();
+    wait_for_floors(&outbox, &walferry, floors, before + 1);
+    hold.run("commit");
+    outbox.insert("k", 41, 50);
+    wait_for("the new rows to be removed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (rows(sql) <= 11).then_some(())
+    });
+    wait_for_looks(sql);
+    assert_eq!(sql.value(left).as_deref(), Some("early,k11"));
+    let numbers = "select count(*) from outbox where payload::int between 31 and 40";
+    assert_eq!(sql.value(numbers).as_deref(), Some("10"));
+}
+
 #[test]
 fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_stay() {
     let world = world::shared();

@@ -23,8 +23,8 @@
 //! That the slot is beyond a row does not say that the row was sent: it may have been written before its table was captured, while the
 //! publication left it out, or in a gap. So each table and each partition has a *floor* (`floors.rs`): a transaction id that was assigned
 //! while the connector streamed the table, and the time of it. Rows with a lower transaction id are never removed. Neither are rows from
-//! before that time: an update gives an old row a new transaction id. The floor lasts as long as the connector's connection, and as long as
-//! the table and its place in the publication stay what they are, by the catalog's own row versions.
+//! before that time: an update gives an old row a new transaction id. The floor lasts as long as the stream goes on exactly where it was, over
+//! connections and restarts, and as long as the table and its place in the publication stay what they are, by the catalog's own row versions.
 
 mod floors;
 mod stays;
@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::Type;
 use walferry_config::Connector;
+use walferry_engine::floors::KeptFloors;
 use walferry_engine::status::NotCaptured;
 use walferry_pgoutput::Lsn;
 
@@ -108,12 +109,12 @@ pub struct Cleaner {
     quiet_at: Option<Lsn>,
     /// Whether this has written the last thing that it saw in the WAL.
     has_nudged: bool,
-    /// When the server of this connection was started.
+    /// The server of this connection, with its timeline.
     server: Option<String>,
     distributes_invalidations: bool,
     is_version_told: bool,
-    /// [`NotCaptured::changes`] at the last round.
-    changes: u64,
+    /// How often the stream did not go on where it was, at the last round.
+    breaks: Option<u64>,
 }
 
 /// A place at which everything that a snapshot shows was committed.
@@ -160,8 +161,11 @@ const TURN: Duration = Duration::from_secs(2);
 /// Bytes that the slot may be behind.
 const MOST_BEHIND: u64 = 256 * 1024 * 1024;
 
-/// The version of the server, and when it was started.
-const SERVER: &str = "SELECT current_setting('server_version_num')::int4, pg_catalog.pg_postmaster_start_time()::text";
+/// The version of the server, and what it is recognised by: its system identifier and its timeline.
+const SERVER: &str = "
+    SELECT pg_catalog.current_setting('server_version_num')::int4,
+           (SELECT system_identifier FROM pg_catalog.pg_control_system())
+             || '/' || pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)";
 
 /// Whether a change of a publication reaches transactions that are running. Without it, which versions before May 2025 lack, rows of a table
 /// that has just been published may not be in the stream.
@@ -205,22 +209,23 @@ impl Cleaner {
             server: None,
             distributes_invalidations: false,
             is_version_told: false,
-            changes: 0,
+            breaks: None,
         }
     }
 
-    /// Forgets what is known: the connector did not stream all the time. Rows that are there now are never removed.
+    /// Forgets what is known: the stream may not have gone on where it was. Rows that are there now are never removed.
     pub fn forget(&mut self) {
         self.stays.clear();
-        self.forget_marks();
-        self.forget_tables();
+        self.floors.forget();
+        self.begin_anew();
     }
 
-    fn forget_tables(&mut self) {
-        self.floors.forget();
+    /// The stream has another connection. Whether it goes on where it was, the next round learns.
+    pub fn begin_anew(&mut self) {
         self.targets.clear();
         self.looked = None;
         self.next = 0;
+        self.forget_marks();
     }
 
     fn forget_marks(&mut self) {
@@ -232,7 +237,7 @@ impl Cleaner {
 
     /// Takes and settles marks, and goes through the tables in turn until it has removed a full batch of rows. `told` is the position up to
     /// which the connector itself has told the server that it needs nothing any more. `not_captured` is what the stream has brought up to
-    /// there.
+    /// there. `kept` has floors of earlier connections and runs, and gets those that are laid now.
     ///
     /// # Errors
     /// The server cannot be asked. The next round begins anew. What fails for one table only is logged, and counted in the round.
@@ -241,16 +246,15 @@ impl Cleaner {
         tables: &[CleanedTable],
         told: Lsn,
         not_captured: &NotCaptured,
+        kept: &KeptFloors,
     ) -> Result<Round, Error> {
         if told == Lsn::INVALID {
             // Nothing is confirmed in this run yet.
             return Ok(Round::default());
         }
-        let done = self.try_round(tables, told, not_captured).await;
+        let done = self.try_round(tables, told, not_captured, kept).await;
         if done.is_err() {
-            self.looked = None;
-            self.next = 0;
-            self.forget_marks();
+            self.begin_anew();
         }
         done
     }
@@ -260,26 +264,43 @@ impl Cleaner {
         tables: &[CleanedTable],
         told: Lsn,
         not_captured: &NotCaptured,
+        kept: &KeptFloors,
     ) -> Result<Round, Error> {
         let begun = Instant::now();
         let mut round = Round::default();
         // An error ends the connection.
         let sql = self.connected().await?;
         if self.distributes_invalidations {
-            if self.changes != not_captured.changes {
-                // A table is captured again that was not for a while.
-                self.changes = not_captured.changes;
-                self.forget_tables();
-            }
+            self.take_over(kept);
             match self.here(&sql).await? {
                 Some(here) => self.work(&sql, here, told, tables, not_captured, &mut round).await?,
                 // Without a slot nothing is confirmed.
                 None => self.forget(),
             }
+            if let (Some(breaks), Some(server)) = (self.breaks, &self.server) {
+                let (tables, left) = self.floors.kept();
+                kept.keep(breaks, server, tables, left);
+            }
         }
         self.sql = Some(sql);
         round.took = begun.elapsed();
         Ok(round)
+    }
+
+    /// Takes over what was kept, where this begins, and where the stream did not go on where it was.
+    fn take_over(&mut self, kept: &KeptFloors) {
+        let (breaks, floors) = kept.get();
+        if self.breaks.replace(breaks) == Some(breaks) {
+            return;
+        }
+        self.forget();
+        if let Some(floors) = floors.filter(|floors| Some(&floors.server) == self.server.as_ref()) {
+            self.floors.restore(&floors.tables);
+            tracing::info!(
+                tables = floors.tables.len(),
+                "the stream goes on where it was: rows from before this start are removed, too, if nothing has changed about their table"
+            );
+        }
     }
 
     async fn work(
@@ -324,7 +345,7 @@ impl Cleaner {
             .transpose()
             .map_err(|error| Error::sql(LOOKING, error))?;
         if self.server.is_some() && self.server != server {
-            // Another server answers, or this one was restarted.
+            // Another server answers, or this one with another history.
             self.forget();
         }
         self.server = server;
@@ -406,7 +427,7 @@ impl Cleaner {
         self.targets.clear();
         let failing = &self.failing;
         let rests = |table: &str| is_resting(failing, table);
-        let looked = self.floors.look(sql, tables, &not_captured.oids, rests).await?;
+        let looked = self.floors.look(sql, tables, not_captured, rests).await?;
         self.targets = looked.targets;
         round.failed += looked.unlooked;
         self.looked = Some(Instant::now());

@@ -82,7 +82,10 @@ impl Commits {
     pub(crate) fn unseen(&self, seen: &VisibleTransactions) -> Option<Unseen> {
         let before = self.brought.iter().take_while(|(number, _)| *number < self.opened_at);
         let overflow = self.overflow.and_then(|range| seen.hidden_in(range));
-        let mut brought = overflow.into_iter().chain(before.map(|(_, xid)| *xid)).chain(self.opened_in);
+        let mut brought = overflow
+            .into_iter()
+            .chain(before.map(|(_, xid)| *xid))
+            .chain(self.opened_in);
         let mut earlier = self.earlier.iter().flatten().copied();
         let is_unseen = |xid: &u32| !seen.shows(*xid);
         let brought = brought.find(is_unseen).map(Unseen::Brought);
@@ -92,7 +95,11 @@ impl Commits {
 
 /// The earlier one of two transactions. Ids start again behind the highest number.
 const fn earlier(one: u32, other: u32) -> u32 {
-    if (one.wrapping_sub(other) as i32) < 0 { one } else { other }
+    if (one.wrapping_sub(other) as i32) < 0 {
+        one
+    } else {
+        other
+    }
 }
 
 /// The later one of two transactions.
