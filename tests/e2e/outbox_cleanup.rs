@@ -195,7 +195,10 @@ fn delivered_rows_from_before_a_lost_connection_and_a_restart_are_removed() {
     let floors = "rows that are written from now on are removed";
     let before = walferry.output().matches(floors).count();
     let config = &mut walferry.options().config;
-    config.insert("transforms.outbox.route.tombstone.on.empty.payload".into(), "true".into());
+    config.insert(
+        "transforms.outbox.route.tombstone.on.empty.payload".into(),
+        "true".into(),
+    );
     walferry.start_again();
     wait_for_floors(&outbox, &walferry, floors, before + 1);
     hold.run("commit");
@@ -315,9 +318,12 @@ fn rows_that_a_trigger_keeps_hold_up_no_others_and_the_log_says_so() {
          create trigger keep before delete on outbox for each row execute function keep()",
     );
     let mut walferry = start(&outbox);
-    // More than a batch, at one time.
-    outbox.insert("kept", 1, 40);
-    outbox.insert("k", 41, 90);
+    // More than a batch, at one time, which others have, too.
+    sql.run(&format!(
+        "begin; {}; {}; commit",
+        insert_sql("kept", 1, 40),
+        insert_sql("k", 41, 90)
+    ));
     wait_for("the other rows to be removed", || {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
         sql.value("select count(*) from outbox where aggregateid <> 'kept'")

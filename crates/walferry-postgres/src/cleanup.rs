@@ -453,8 +453,12 @@ impl Cleaner {
             }
             self.next = place + 1;
             let (table, begun) = (target.table.clone(), Instant::now());
+            if self.stays.get_mut(&table).is_some_and(|stays| stays.are_due(begun)) {
+                // This mark may be behind them, and in a quiet database there is no other.
+                self.reached.remove(&table);
+            }
             let reached = self.reached.get(&table).copied();
-            let kept = self.stays.get(&table).and_then(|stays| stays.kept_us(begun));
+            let kept = self.stays.get(&table).and_then(Stays::kept);
             let step_us = target.step_us;
             match target.remove_batch(sql, xmin, now_us, reached, kept).await {
                 Ok(batch) => {
@@ -487,8 +491,8 @@ impl Cleaner {
             tracing::warn!(
                 code = walferry_diagnosis::Kind::OutboxCleanup.code(),
                 table,
-                hint = "a trigger BEFORE DELETE returns NULL, or no policy of row-level security lets the role delete: drop it, or exempt \
-                        the role (ALTER ROLE … BYPASSRLS)",
+                hint = "a trigger BEFORE DELETE returns NULL, or no policy of row-level security lets the role delete: drop the trigger, add \
+                        a policy that lets the role delete, or exempt the role (ALTER ROLE … BYPASSRLS)",
                 "delivered rows stay in an outbox although they were to be removed; trying again every 10 minutes, and going on with later rows"
             );
         }
