@@ -223,11 +223,15 @@ fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_s
          create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
            created_at timestamptz not null default now(), primary key (id, aggregatetype)) partition by list (aggregatetype);
          create table outbox_order partition of outbox for values in ('order');
+         create table second partition of outbox for values in ('second');
          create table later (like outbox including all)",
     );
     // Whether the connector has ever sent it cannot be known.
     sql.run("insert into outbox values (0, 'order', 'early', 'Created', '0')");
     let mut walferry = start(&outbox);
+    wait_for("the partitions to be counted", || {
+        figure(&walferry, "cleanup_parts", "partitions").filter(|partitions| *partitions == 2.0)
+    });
     outbox.insert("k", 1, 50);
     // Its row was never sent.
     sql.run("insert into later values (3, 'later', 'attached', 'Created', '1')");
@@ -249,9 +253,6 @@ fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_s
     wait_for_looks(sql);
     let left = sql.value("select string_agg(aggregateid, ',' order by id) from outbox");
     assert_eq!(left.as_deref(), Some("early,old,young,attached"));
-    wait_for("the partitions to be counted", || {
-        figure(&walferry, "cleanup_parts", "partitions").filter(|partitions| *partitions == 2.0)
-    });
 }
 
 /// Another transaction has locked one partition, so Walferry cannot look at it.

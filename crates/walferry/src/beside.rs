@@ -455,7 +455,10 @@ async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
         match looked.await {
             Ok(seen) => {
                 told = None;
-                status.set_outboxes(seen);
+                status.set_outboxes(seen.outboxes);
+                for _ in 0..seen.failed {
+                    status.count_error(Kind::OutboxWatch);
+                }
             }
             // The connector itself says why Postgres cannot be reached.
             Err(failure) => {

@@ -528,3 +528,54 @@ where
         Ok(plan)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Lineage, SeenCommit};
+
+    #[test]
+    fn the_stream_goes_on_exactly_only_on_the_same_server_without_a_snapshot() {
+        let lineage = |now| Lineage {
+            now,
+            ..Lineage::default()
+        };
+        let found = Inspection {
+            system_id: 7,
+            lineage: lineage(2),
+            ..Inspection::default()
+        };
+        let stored = |system_id, timeline, commit| StoredOffset {
+            system_id: Some(system_id),
+            history: Some(History {
+                lineage: lineage(timeline),
+                commit,
+                ..History::default()
+            }),
+            ..StoredOffset::default()
+        };
+        let commit = Some(SeenCommit::default());
+        let from = Lsn(5);
+        let resume = |snapshot| Plan::Resume { from, snapshot };
+        let adopt = Plan::Adopt { snapshot: false, from };
+        let create = Plan::Create {
+            snapshot: false,
+            replace: true,
+        };
+        let cases = [
+            (resume(false), Some(stored(7, 2, commit)), true),
+            (resume(true), Some(stored(7, 2, commit)), false),
+            (Plan::Continue { from }, Some(stored(7, 2, commit)), false),
+            (adopt, Some(stored(7, 2, commit)), false),
+            (create, Some(stored(7, 2, commit)), false),
+            (resume(false), Some(stored(8, 2, commit)), false),
+            (resume(false), Some(stored(7, 1, commit)), false),
+            (resume(false), Some(stored(7, 2, None)), false),
+            (resume(false), Some(StoredOffset::default()), false),
+            (resume(false), None, false),
+        ];
+        for (plan, stored, expected) in cases {
+            assert_eq!(goes_on_exactly(plan, stored.as_ref(), &found), expected, "{plan:?} {stored:?}");
+        }
+    }
+}
