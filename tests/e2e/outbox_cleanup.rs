@@ -302,8 +302,117 @@ fn a_partition_that_cannot_be_looked_at_holds_up_no_other() {
         sql.value("select count(*) from present").filter(|rows| rows == "0")
     });
     assert_eq!(count_told(&walferry), 1, "{}", walferry.output());
+    // The figures go on, without the locked partition.
+    wait_for("a count around the present", || {
+        let query = "select query from pg_stat_activity
+                     where application_name like '%Walferry Outbox Watch' and datname = current_database() and state = 'idle'";
+        sql.value(query).filter(|query| query.contains("\"created_at\" >= "))
+    });
+    wait_for("the figures", || {
+        let counted = figure(&walferry, "cleanup_locked", "unconfirmed_rows") == Some(0.0);
+        (counted && figure(&walferry, "cleanup_locked", "bytes").is_some()).then_some(())
+    });
     world.kafka.wait_for_records(&outbox.topic("order"), 50);
     second.run("commit");
+}
+
+/// One partition has a row from before the first look, one is empty, and one has rows that Kafka lacks.
+#[test]
+fn partitions_whose_rows_are_all_delivered_are_dropped_and_others_stay() {
+    let world = world::shared();
+    // One of its own, to be stopped.
+    let kafka = Kafka::start();
+    let outbox = Outbox::on(&world.postgres, &kafka, "cleanup_drop");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table early partition of outbox for values from ('2020-01-01') to ('2020-01-02');
+         create table other partition of outbox default;
+         insert into outbox values (1, 'order', 'early', 'Created', '0', '2020-01-01 12:00')",
+    );
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.partitions.drop", "true"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    sql.run(
+        "create table begun as select now() as at;
+         do $$ declare t timestamptz := (select at from begun); begin
+           execute format('create table empty partition of outbox for values from (%L) to (%L)', t, t + interval '10 s');
+           execute format('create table full_one partition of outbox for values from (%L) to (%L)', t + interval '10 s', t + interval '25 s');
+           execute format('create table present partition of outbox for values from (%L) to (%L)', t + interval '25 s', t + interval '1 day');
+         end $$",
+    );
+    wait_for_floors(&outbox, &walferry, "the table has new partitions", 1);
+    let paused = kafka.pause();
+    sql.run(
+        "insert into outbox select n, 'order', 'k', 'Created', n, (select at from begun) + interval '24 s' from generate_series(1, 5) n",
+    );
+    let is_there = |table: &str| {
+        sql.value(&format!("select to_regclass('{table}') is not null"))
+            .as_deref()
+            == Some("t")
+    };
+    wait_for("the empty partition to be dropped", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (!is_there("empty")).then_some(())
+    });
+    wait_for("the time of the other one to be over", || {
+        sql.value("select now() > at + interval '26 s' from begun")
+            .filter(|is_over| is_over == "t")
+    });
+    wait_for_looks(sql);
+    assert_eq!(sql.value("select count(*) from full_one").as_deref(), Some("5"));
+
+    drop(paused);
+    wait_for("the delivered partition to be dropped", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (!is_there("full_one")).then_some(())
+    });
+    wait_for("the dropped partitions to be counted", || {
+        let metrics = walferry.get("/metrics")?.body;
+        let counted = "walferry_outbox_partitions_dropped_total{connector=\"cleanup_drop\"} 2";
+        metrics.contains(counted).then_some(())
+    });
+    assert!(is_there("present") && is_there("other"));
+    assert_eq!(sql.value("select count(*) from early").as_deref(), Some("1"));
+    outbox.wait_until_confirmed();
+    assert_eq!(kafka.read(&[outbox.topic("order")]).len(), 5, "a drop is no event");
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+#[test]
+fn delivered_rows_stay_until_they_have_a_status_that_may_go() {
+    let world = world::shared();
+    let outbox = dated_rows(&world.postgres, &world.kafka, "cleanup_status");
+    let sql = outbox.database.sql();
+    sql.run("alter table outbox add state text");
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.retention.status", "state: done, it's over"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    outbox.insert("k", 1, 40);
+    sql.run(
+        "update outbox set state = case when payload::int <= 10 then 'done' when payload::int <= 20 then 'it''s over'
+           when payload::int <= 30 then 'failed' end",
+    );
+    world.kafka.wait_for_records(&outbox.topic("order"), 40);
+    wait_for("the rows that are over to be removed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (rows(sql) <= 20).then_some(())
+    });
+    wait_for_looks(sql);
+    assert_eq!(
+        sql.value("select min(payload::int) || ',' || count(*) from outbox")
+            .as_deref(),
+        Some("21,20")
+    );
 }
 
 /// The server gives no error for such rows.

@@ -290,6 +290,8 @@ pub struct Counters {
     pub table_changes: AtomicU64,
     /// Partitions of outbox tables that were created.
     pub outbox_partitions: AtomicU64,
+    /// Partitions of outbox tables that were dropped.
+    pub outbox_dropped: AtomicU64,
     /// Delivered rows that were removed from outbox tables.
     pub outbox_removed: AtomicU64,
 }

@@ -26,6 +26,7 @@
 //! before that time: an update gives an old row a new transaction id. The floor lasts as long as the stream goes on exactly where it was, over
 //! connections and restarts, and as long as the table and its place in the publication stay what they are, by the catalog's own row versions.
 
+mod drops;
 mod floors;
 mod stays;
 mod target;
@@ -41,9 +42,11 @@ use walferry_pgoutput::Lsn;
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
+use crate::quote::{identifier, literal};
+use drops::{Attempt, Droppable, Rests, drop_partition};
 use floors::Floors;
 use stays::{News, Stays};
-use target::{Batch, Reached, Target};
+use target::{Batch, PartFloors, Reached, Target};
 
 /// An outbox table whose rows are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,9 +61,22 @@ pub struct CleanedTable {
     pub keep: Duration,
     /// How many rows one statement removes at most.
     pub batch_rows: u32,
+    /// A column and the values of it that rows must have, as text.
+    pub status: Option<(String, Vec<String>)>,
+    /// Whether partitions are dropped whole where possible.
+    pub drops_partitions: bool,
 }
 
 impl CleanedTable {
+    /// SQL for whether a row has a status with which it may be removed.
+    fn is_over(&self) -> String {
+        let Some((column, values)) = &self.status else {
+            return "true".to_owned();
+        };
+        let values: Vec<_> = values.iter().map(|value| literal(value)).collect();
+        format!("{}::text IN ({})", identifier(column), values.join(", "))
+    }
+
     /// For the log.
     fn shown(&self) -> String {
         format!("{}.{}", self.schema, self.name)
@@ -72,6 +88,8 @@ impl CleanedTable {
 pub struct Round {
     /// Rows that were removed.
     pub removed: u64,
+    /// Partitions that were dropped.
+    pub dropped: u64,
     /// How long the server worked on it.
     pub took: Duration,
     /// Whether there may be more to remove at once.
@@ -103,6 +121,8 @@ pub struct Cleaner {
     reached: HashMap<String, Reached>,
     /// What the server keeps, by table.
     stays: HashMap<String, Stays>,
+    /// Partitions that could not be dropped.
+    undropped: Rests,
     /// Tables that have failed the last time.
     failing: HashMap<String, Failing>,
     /// The position that the last mark was settled at, if nobody else had written anything: no other mark is needed here.
@@ -203,6 +223,7 @@ impl Cleaner {
             next: 0,
             reached: HashMap::new(),
             stays: HashMap::new(),
+            undropped: Rests::default(),
             failing: HashMap::new(),
             quiet_at: None,
             has_nudged: false,
@@ -429,6 +450,10 @@ impl Cleaner {
         let rests = |table: &str| is_resting(failing, table);
         let looked = self.floors.look(sql, tables, not_captured, rests).await?;
         self.targets = looked.targets;
+        let targets = &self.targets;
+        let drops = targets.iter().flat_map(|target| &target.drops);
+        self.undropped
+            .retain(|oid| drops.clone().any(|(part, _)| part.oid == oid));
         round.failed += looked.unlooked;
         self.looked = Some(Instant::now());
         for (table, error, took) in looked.failed {
@@ -453,6 +478,15 @@ impl Cleaner {
             }
             self.next = place + 1;
             let (table, begun) = (target.table.clone(), Instant::now());
+            if let Some((part, floors)) = due_drop(target, now_us, &self.undropped) {
+                let done = drop_partition(sql, &target.cleaned, target.time, part, xmin, floors).await;
+                if sql.is_closed() {
+                    return done.map(drop);
+                }
+                let part = part.clone();
+                self.tried_to_drop(&table, part, done, round);
+                break;
+            }
             if self.stays.get_mut(&table).is_some_and(|stays| stays.are_due(begun)) {
                 // This mark may be behind them, and in a quiet database there is no other.
                 self.reached.remove(&table);
@@ -472,6 +506,46 @@ impl Cleaner {
             }
         }
         Ok(())
+    }
+
+    /// After an attempt to drop a partition.
+    fn tried_to_drop(&mut self, table: &str, part: Droppable, done: Result<Attempt, Error>, round: &mut Round) {
+        // There may be another one whose time is over.
+        round.more = true;
+        let partition = part.name;
+        if let Ok(Attempt::Dropped) = done {
+            tracing::info!(table, partition, "partition dropped: all of its rows were delivered");
+            round.dropped += 1;
+            self.looked = None;
+            return;
+        }
+        let times = self.undropped.rest(part.oid, Instant::now());
+        let Err(error) = done else {
+            if times == 1 {
+                tracing::info!(
+                    table,
+                    partition,
+                    "a partition whose time is over stays for now: it has rows that are not confirmed, that are kept by their status, or that may \
+                     never have been sent"
+                );
+            }
+            return;
+        };
+        if !Rests::is_news(&error, times) {
+            tracing::debug!(table, partition, error = %error, "a partition could not be dropped; trying again");
+            return;
+        }
+        round.failed += 1;
+        let failure = walferry_engine::Failure::from(error);
+        tracing::warn!(
+            code = walferry_diagnosis::Kind::OutboxCleanup.code(),
+            table,
+            partition,
+            error = failure.to_string(),
+            hint = "the connector's role must be a member of the table's owner, from Postgres 16 on WITH SET TRUE; if a lock was not available, \
+                    look in pg_stat_activity for a long transaction that uses the table",
+            "a partition could not be dropped; trying again"
+        );
     }
 
     /// After a batch of a table.
@@ -517,6 +591,13 @@ impl Cleaner {
         let until = Instant::now() + REST.0.max(took * REST.1);
         self.failing.insert(table, Failing { text, until });
     }
+}
+
+/// The first partition whose time is over, and that does not rest.
+fn due_drop<'a>(target: &'a Target, now_us: i64, undropped: &Rests) -> Option<&'a (Droppable, PartFloors)> {
+    let (until_us, now) = (now_us.saturating_sub(target.keep_us), Instant::now());
+    let is_due = |part: &Droppable| part.to_us <= until_us && !undropped.rests(part.oid, now);
+    target.drops.iter().find(|(part, _)| is_due(part))
 }
 
 fn is_resting(failing: &HashMap<String, Failing>, table: &str) -> bool {

@@ -461,6 +461,14 @@ pub const OUTBOX_PARTITIONS_CREATED: Metric = Metric::new(
 )
 .labels(&["connector"]);
 
+/// `walferry_outbox_partitions_dropped_total`.
+pub const OUTBOX_PARTITIONS_DROPPED: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_outbox_partitions_dropped_total",
+    "Number of partitions of outbox tables that `walferry.partitions.drop` has dropped.",
+)
+.labels(&["connector"]);
+
 /// `walferry_in_flight_records`.
 pub const IN_FLIGHT_RECORDS: Metric = Metric::new(
     Kind::Gauge,

@@ -523,6 +523,7 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, keeps_floor
             Ok(round) => {
                 told = None;
                 status.counters.outbox_removed.fetch_add(round.removed, Relaxed);
+                status.counters.outbox_dropped.fetch_add(round.dropped, Relaxed);
                 for _ in 0..round.failed {
                     status.count_error(Kind::OutboxCleanup);
                 }
@@ -669,6 +670,8 @@ impl Outboxes {
                 column: care.column.clone(),
                 keep: retention.keep,
                 batch_rows: retention.batch_rows,
+                status: retention.status.map(|status| (status.column, status.values)),
+                drops_partitions: retention.drops_partitions,
             });
             let partitioned = care.partitions.map(|(period, ahead)| PartitionedTable {
                 schema: schema.clone(),

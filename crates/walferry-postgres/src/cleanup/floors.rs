@@ -18,10 +18,12 @@ use tokio_postgres::types::{ToSql, Type};
 use walferry_engine::floors::{PartFloor, TableFloor};
 use walferry_engine::status::NotCaptured;
 
+use super::drops::Droppable;
 use super::target::{PartFloors, Statements, Target};
 use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
 use crate::error::Error;
+use crate::outbox_partitions::ranges;
 use crate::quote::{identifier, qualified};
 use crate::said::Said;
 use crate::time_column::{NEVER_US, TimeColumn};
@@ -96,6 +98,8 @@ struct Seen<'a> {
     from: String,
     /// The tables that hold its rows, each with what makes it one of them.
     parts: HashMap<u32, String>,
+    /// Those that are dropped as a whole, by oid; `None` for a default partition that is empty, of which nothing is to be removed.
+    drops: HashMap<u32, Option<Droppable>>,
 }
 
 /// To list the tables of a publication may take long in a database with many tables. The answer counts for so long if nothing has changed.
@@ -252,26 +256,89 @@ impl Floors {
             // Tables that inherit from it have a publication of their own, or none.
             false => (format!("ONLY {name}"), HashMap::from([(facts.oid, String::new())])),
         };
+        let drops = match table.drops_partitions && facts.is_partitioned {
+            true => self.droppable(sql, table, &facts.shown).await?,
+            false => HashMap::new(),
+        };
         Ok(Some(Seen {
             table,
             facts,
             time,
             from,
             parts,
+            drops,
         }))
     }
 
-    /// What removes the rows of a table; `None` for a partitioned table that has no partition yet.
-    fn target(&self, seen: Seen<'_>) -> Option<Target> {
-        let floor = self.floors.get(&seen.facts.shown)?;
-        let mut floors = PartFloors::default();
-        for (oid, part) in &floor.laid.parts {
-            floors.parts.push(*oid);
-            floors.xids.push(part.xid);
-            floors.since_us.push(part.since_us);
+    /// The partitions of a table that hold a range of time each, and the default partition if it is empty: as in [`Seen::drops`].
+    async fn droppable(
+        &mut self,
+        sql: &Sql,
+        table: &CleanedTable,
+        shown: &str,
+    ) -> Result<HashMap<u32, Option<Droppable>>, Error> {
+        let what = format!("{shown} has no ranges");
+        let Some(ranges) = ranges(sql, (&table.schema, &table.name, &table.column)).await? else {
+            self.said.once(what, || {
+                tracing::warn!(
+                    table = shown,
+                    column = table.column,
+                    hint = "partition the table by ranges of this column, of type timestamptz or timestamp, or remove walferry.partitions.drop",
+                    "no partitions are dropped, and rows are removed instead: the table is not partitioned by ranges of the column with the time"
+                );
+            });
+            return Ok(HashMap::new());
+        };
+        self.said.is_over(&what);
+        let mut droppable = HashMap::new();
+        for part in ranges.parts {
+            // To look for rows of the default partition alone, the server would read those of all others, too.
+            if part.is_default && !is_empty(sql, part.oid).await? {
+                continue;
+            }
+            let to_us = part.to_us.filter(|_| !part.is_default);
+            let (oid, name, owner) = (part.oid, part.name, ranges.owner.clone());
+            let found = to_us.map(|to_us| Droppable {
+                oid,
+                name,
+                to_us,
+                owner,
+            });
+            if part.is_default || found.is_some() {
+                droppable.insert(oid, found);
+            }
         }
-        let statements = Statements::new(&seen.from, &seen.table.column, seen.time);
-        (!floors.parts.is_empty()).then(|| Target::new(seen.table, seen.facts.shown, seen.time, statements, floors))
+        Ok(droppable)
+    }
+
+    /// What removes the rows of a table; `None` for a partitioned table that has no partition yet.
+    fn target(&self, mut seen: Seen<'_>) -> Option<Target> {
+        let floor = self.floors.get(&seen.facts.shown)?;
+        let (mut floors, mut drops) = (PartFloors::default(), Vec::new());
+        for (oid, part) in &floor.laid.parts {
+            match seen.drops.remove(oid) {
+                None => floors.add(*oid, part),
+                Some(None) => {}
+                Some(Some(droppable)) => {
+                    let mut own = PartFloors::default();
+                    own.add(*oid, part);
+                    drops.push((droppable, own));
+                }
+            }
+        }
+        if floor.laid.parts.is_empty() {
+            return None;
+        }
+        drops.sort_by_key(|(droppable, _)| droppable.to_us);
+        let statements = Statements::new(&seen.from, seen.table, seen.time);
+        Some(Target::new(
+            seen.table,
+            seen.facts.shown,
+            seen.time,
+            statements,
+            floors,
+            drops,
+        ))
     }
 
     async fn facts(&self, sql: &Sql, table: &CleanedTable, has_schemas: bool) -> Result<Option<Facts>, Error> {
@@ -522,6 +589,12 @@ async fn parts(sql: &Sql, root: u32) -> Result<HashMap<u32, String>, Error> {
     parts.collect()
 }
 
+/// Whether a table has no rows, not even dead ones.
+async fn is_empty(sql: &Sql, table: u32) -> Result<bool, Error> {
+    const IS_EMPTY: &str = "SELECT COALESCE(pg_catalog.pg_relation_size($1::oid), 0) = 0";
+    sql.value(LOOKING, IS_EMPTY, &[(&table, Type::OID)]).await
+}
+
 /// The latest time in a part of a table, in microseconds since 1970.
 ///
 /// A role that may read a partitioned table need not have the privilege to read its partitions. So partitions are read through the table, by
@@ -615,6 +688,8 @@ mod tests {
             column: "created_at".to_owned(),
             keep: Duration::ZERO,
             batch_rows: 1,
+            status: None,
+            drops_partitions: false,
         };
         let mut seen = Seen {
             facts: Facts {
@@ -629,6 +704,7 @@ mod tests {
             time: TimeColumn::Zoned,
             from: String::new(),
             parts: (2..=5).map(|oid| (oid, String::new())).collect(),
+            drops: HashMap::new(),
         };
         let (mut floors, begun) = (Floors::new("p"), Instant::now());
         let oids = |floors: &Floors, seen: &Seen<'_>, seconds: u64| {

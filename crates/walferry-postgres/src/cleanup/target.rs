@@ -4,7 +4,9 @@
 //! the partitions that have them. It looks at each condition again.
 
 use tokio_postgres::types::{ToSql, Type};
+use walferry_engine::floors::PartFloor;
 
+use super::drops::Droppable;
 use super::stays::{Found, Kept, Place};
 use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
@@ -20,9 +22,14 @@ pub(super) struct Target {
     /// The least distance of two times that differ, in microseconds.
     pub(super) step_us: i64,
     statements: Statements,
-    keep_us: i64,
+    pub(super) keep_us: i64,
     batch_rows: i64,
     floors: PartFloors,
+    /// Partitions that are dropped as a whole, with their floors.
+    pub(super) drops: Vec<(Droppable, PartFloors)>,
+    /// What it was made of.
+    pub(super) cleaned: CleanedTable,
+    pub(super) time: TimeColumn,
 }
 
 /// The floors of a table's parts, in the same order.
@@ -34,6 +41,14 @@ pub(super) struct PartFloors {
     pub(super) xids: Vec<i64>,
     /// and a time in microseconds since 1970.
     pub(super) since_us: Vec<i64>,
+}
+
+impl PartFloors {
+    pub(super) fn add(&mut self, oid: u32, floor: &PartFloor) {
+        self.parts.push(oid);
+        self.xids.push(floor.xid);
+        self.since_us.push(floor.since_us);
+    }
 }
 
 #[derive(Debug)]
@@ -76,6 +91,7 @@ impl Target {
         time: TimeColumn,
         statements: Statements,
         floors: PartFloors,
+        drops: Vec<(Droppable, PartFloors)>,
     ) -> Self {
         Self {
             table: shown,
@@ -84,6 +100,9 @@ impl Target {
             keep_us: i64::try_from(table.keep.as_micros()).unwrap_or(i64::MAX),
             batch_rows: table.batch_rows.into(),
             floors,
+            drops,
+            cleaned: table.clone(),
+            time,
         }
     }
 
@@ -171,27 +190,27 @@ impl Target {
 }
 
 impl Statements {
-    /// For a table, or `ONLY` a table. `$1` is the mark's `xmin`, `$2` and `$3` are the first and the last time in microseconds since 1970,
+    /// `from` is the table, or `ONLY` the table. `$1` is the mark's `xmin`, `$2` and `$3` are the first and the last time in microseconds since 1970,
     /// `$4` is the number of rows, `$5` to `$7` are [`PartFloors`]. Behind a place, `$8` is its time, `$9` its part and `$10` its `ctid`.
     ///
     /// The rows are not locked first: that would need the privilege to update them. A row that is updated meanwhile has another `ctid`, and
     /// stays: its place is looked at again for the new row. The list of places finds the rows without reading the table.
-    pub(super) fn new(table: &str, column: &str, time: TimeColumn) -> Self {
+    pub(super) fn new(from: &str, table: &CleanedTable, time: TimeColumn) -> Self {
         let is_behind = format!(
             "AND (at <> {} OR (part, place) > ($9::oid, $10::text::tid)) ORDER BY at, part, place",
             time.at_us("$8")
         );
         Self {
-            usual: Batches::new(table, column, time, "ORDER BY at"),
-            behind: Batches::new(table, column, time, &is_behind),
+            usual: Batches::new(from, table, time, "ORDER BY at"),
+            behind: Batches::new(from, table, time, &is_behind),
         }
     }
 }
 
 impl Batches {
     /// `order` says which of the rows that may go come first.
-    fn new(table: &str, column: &str, time: TimeColumn, order: &str) -> Self {
-        let column = identifier(column);
+    fn new(from: &str, table: &CleanedTable, time: TimeColumn, order: &str) -> Self {
+        let (column, is_over) = (identifier(&table.column), table.is_over());
         let (first, last) = (time.at_us("$2"), time.at_us("$3"));
         // For the planner: it leaves out partitions by constants.
         let window = format!("{column} >= {first} AND {column} <= {last}");
@@ -200,8 +219,8 @@ impl Batches {
         let batch = format!(
             "WITH batch AS MATERIALIZED (
                SELECT part, place, at FROM (
-                 SELECT tableoid AS part, ctid AS place, xmin::text::int8 AS id, {column} AS at FROM {table}
-                 WHERE {window} ORDER BY {column} OFFSET 0
+                 SELECT tableoid AS part, ctid AS place, xmin::text::int8 AS id, {column} AS at FROM {from}
+                 WHERE {window} AND {is_over} ORDER BY {column} OFFSET 0
                ) due WHERE {} {order} LIMIT $4
              )",
             may_go(time)
@@ -215,8 +234,8 @@ impl Batches {
             ),
             delete: format!(
                 "{batch}, removed AS (
-                   DELETE FROM {table}
-                   WHERE {window} AND ctid = ANY (ARRAY (SELECT place FROM batch)) AND (tableoid, ctid) IN (SELECT part, place FROM batch)
+                   DELETE FROM {from}
+                   WHERE {window} AND {is_over} AND ctid = ANY (ARRAY (SELECT place FROM batch)) AND (tableoid, ctid) IN (SELECT part, place FROM batch)
                    RETURNING 1
                  )
                  SELECT pg_catalog.count(*) FROM removed"
@@ -230,7 +249,7 @@ impl Batches {
 /// The ids of rows are the lower 32 bits of transaction ids. `$1` is all 64 of one, so the distance is taken modulo 2^32: a row is before
 /// it if the distance is less than 2^31. No row that can be seen is further ahead than that; one that lies further back, and that was
 /// frozen long ago, may stay. `$6` has the floor of each partition, in 64 bits, too.
-fn may_go(time: TimeColumn) -> String {
+pub(super) fn may_go(time: TimeColumn) -> String {
     let distance = "(((($1 - id) % 4294967296) + 4294967296) % 4294967296)";
     format!(
         "{} AND {distance} BETWEEN 1 AND 2147483647 AND {distance} <= $1 - {}",
