@@ -158,16 +158,21 @@ pub trait Windows: Send {
         ready(Ok(None))
     }
 
+    /// The transactions that a database snapshot includes that is taken during this call. `None`: nobody has to know.
+    fn visible(&mut self) -> impl Future<Output = Result<Option<VisibleTransactions>, Failure>> + Send {
+        ready(Ok(None))
+    }
+
     /// Carries out a request. What the server refuses for good is an [`ChunkAnswer::Failed`]. Any other failure is tried
     /// again with `again` set, since nobody knows how far the last try got. [`Ask::Close`] and [`Ask::GiveWay`] have no
-    /// answer.
+    /// answer. [`Ask::Delivery`] and [`Ask::Visible`] do not come here.
     fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<ChunkRead>, Failure>> + Send;
 }
 
-/// A request of the pipeline, and how many chunks it has requested so far. A chunk is read once everything that was sent
-/// before its request has been delivered ([`StreamStep::ChunkRequested`]).
+/// A request of the pipeline, and the number of the last [`StreamStep::AwaitsDelivery`] at that time. A chunk is read once
+/// everything that was sent before its request has been delivered.
 ///
-/// [`StreamStep::ChunkRequested`]: crate::account::StreamStep::ChunkRequested
+/// [`StreamStep::AwaitsDelivery`]: crate::account::StreamStep::AwaitsDelivery
 #[derive(Debug)]
 pub struct NumberedAsk {
     pub(crate) ask: Ask,
@@ -230,8 +235,8 @@ impl VisibleTransactions {
         Some(Self::new(next, under_way))
     }
 
-    /// Whether the snapshot includes this transaction, if it has committed. It may have been remembered for long, so only
-    /// ids shortly behind `next` count as later ones: those between were all in progress.
+    /// Whether the snapshot includes this transaction, if it has committed. Ids start again behind the highest number: up
+    /// to 2^24 from `next` on, an id is a later one. All others are earlier, however old.
     pub fn shows(&self, xid: u32) -> bool {
         const LATER: u32 = 1 << 24;
         xid.wrapping_sub(self.next) >= LATER && self.under_way.binary_search(&xid).is_err()
@@ -492,6 +497,8 @@ pub enum Frame {
         /// The rows of a chunk.
         rows: Option<Box<ChunkRows>>,
     },
+    /// The transactions that snapshots of the server include by now. The engine creates it itself.
+    Visible(VisibleTransactions),
     /// A signal that came from elsewhere than the stream. The engine creates it itself.
     Signal(u64, Box<Signal>),
     /// Time has passed. The engine creates it itself, so that heartbeats are sent while the stream is quiet.

@@ -151,13 +151,17 @@ SELECT COALESCE(pg_catalog.string_agg(t.xid::text, ','), '') FROM (
     AND a.datid = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
   UNION ALL SELECT p.transaction FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()
 ) t (xid)";
-        /// The same for a role that may not read those views.
+        /// For a role that may not read those views. It has the transactions of all databases.
         const OF_SNAPSHOT: &str = "
 SELECT COALESCE(pg_catalog.string_agg((x & 4294967295)::text, ','), '')
 FROM pg_catalog.txid_snapshot_xip(pg_catalog.txid_current_snapshot()) x";
+        // When this has ended, a snapshot lists all that are older.
+        const NEWER: &str = "
+SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_current() END::int8";
         const REFUSED: &str = "42501";
         let text: String = match sql.value(DOING, QUERY, &[]).await {
             Err(error) if error.server_error().is_some_and(|error| error.code == REFUSED) => {
+                let _: i64 = sql.value(DOING, NEWER, &[]).await?;
                 sql.value(DOING, OF_SNAPSHOT, &[]).await?
             }
             answer => answer?,

@@ -138,7 +138,7 @@ impl Windows {
             }
             Ask::Close { .. } if self.read_only => self.end().await.map(Some),
             Ask::Close { chunk } => self.close(chunk, again).await.map(|()| None),
-            Ask::GiveWay => Ok(None),
+            Ask::GiveWay | Ask::Delivery { .. } | Ask::Visible => Ok(None),
         }
     }
 
@@ -338,13 +338,7 @@ async fn read(
     captured: &TableFilter,
     publication: &str,
 ) -> Result<(ChunkRead, bool), Error> {
-    let seen: String = sql
-        .value(READING, "SELECT pg_catalog.txid_current_snapshot()::text", &[])
-        .await?;
-    let seen = VisibleTransactions::parse(&seen).ok_or_else(|| Error::Protocol {
-        doing: READING,
-        problem: format!("a snapshot of the form {seen:?}"),
-    })?;
+    let seen = visible(sql).await?;
     let target = match target(sql, ask, captured, publication).await? {
         Ok(target) => target,
         Err(answer) => return Ok((plain(answer), false)),
@@ -789,10 +783,21 @@ fn now() -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
 }
 
+/// The transactions that snapshots include from now on.
+async fn visible(sql: &Sql) -> Result<VisibleTransactions, Error> {
+    const QUERY: &str = "SELECT pg_catalog.txid_current_snapshot()::text";
+    let seen: String = sql.value(READING, QUERY, &[]).await?;
+    VisibleTransactions::parse(&seen).ok_or_else(|| Error::Protocol {
+        doing: READING,
+        problem: format!("a snapshot of the form {seen:?}"),
+    })
+}
+
 impl Edge for Windows {
     async fn look(&mut self) -> Result<Option<Diagnosis>, Failure> {
-        // The address may lead to another server than in the last session.
+        // The address may lead to another server than in the last session, whose positions are lower.
         self.sql = None;
+        self.seek.send_replace(Lsn::INVALID);
         let Some(table) = self.table.clone() else {
             return Ok(None);
         };
@@ -823,6 +828,19 @@ impl Edge for Windows {
             self.sql = None;
         }
         Ok(Some(position?))
+    }
+
+    async fn visible(&mut self) -> Result<Option<VisibleTransactions>, Failure> {
+        let was_connected = self.sql.is_some();
+        let visible = match self.sql().await {
+            Ok(sql) => visible(sql).await,
+            Err(error) => Err(error),
+        };
+        // Most connectors never read a chunk.
+        if visible.is_err() || !was_connected {
+            self.sql = None;
+        }
+        Ok(Some(visible?))
     }
 
     async fn ask(&mut self, ask: &Ask, again: bool) -> Result<Option<ChunkRead>, Failure> {

@@ -93,9 +93,9 @@ pub enum StreamStep {
     },
     /// A blocking snapshot begins, or goes on.
     BlockingBegin,
-    /// The pipeline has made so many requests for chunks of an incremental snapshot. Once this counts, Kafka has all
-    /// earlier chunks, and the last one that was requested may be read.
-    ChunkRequested(u64),
+    /// So many requests of the pipeline wait for delivery. Once this counts, Kafka has everything before the last of
+    /// them: a chunk may be read, or the next slice of one may leave.
+    AwaitsDelivery(u64),
     /// The signals up to this ticket have been followed, or are in the offset's state of an incremental snapshot.
     SignalTaken(u64),
     /// A snapshot has read these tables.
@@ -172,7 +172,7 @@ impl Offset {
                 self.transaction_counts.enter(transaction.xid);
             }
             StreamStep::Connected(_) => self.beginning -= 1,
-            StreamStep::ChunkRequested(_) => {}
+            StreamStep::AwaitsDelivery(_) => {}
             StreamStep::SignalTaken(ticket) => {
                 self.signals = ticket;
                 // A signal that has changed nothing is done once an offset has been stored after it.
@@ -435,9 +435,9 @@ impl Mark for StreamStep {
         }
     }
 
-    fn chunks_due(&self) -> Option<u64> {
+    fn delivery_awaited(&self) -> Option<u64> {
         match self {
-            Self::ChunkRequested(number) => Some(*number),
+            Self::AwaitsDelivery(number) => Some(*number),
             _ => None,
         }
     }

@@ -32,8 +32,9 @@ pub trait Mark: Clone + fmt::Debug + Send + 'static {
     fn committed_us(&self) -> Option<i64> {
         None
     }
-    /// If a chunk of an incremental snapshot may be read from here on: the number of chunks that may.
-    fn chunks_due(&self) -> Option<u64> {
+
+    /// If a request waits until everything before this mark has been delivered: its number.
+    fn delivery_awaited(&self) -> Option<u64> {
         None
     }
 }

@@ -107,8 +107,8 @@ pub struct Progress<A: OffsetAccount> {
     /// Signalled when nothing is under way any more, or when waiting is over. Only one task waits for it: the end of a
     /// session.
     pub(crate) emptied: Notify,
-    /// How many chunks of incremental snapshots may be read: what the last such mark says.
-    chunk: watch::Sender<u64>,
+    /// The last request that waited for delivery: what the last such mark says.
+    awaited: watch::Sender<u64>,
     /// Latency from commit in Postgres to acknowledgement by Kafka.
     latency: Arc<Latency>,
 }
@@ -139,7 +139,7 @@ impl<A: OffsetAccount> Progress<A> {
             room: Condvar::new(),
             changed: Notify::new(),
             emptied: Notify::new(),
-            chunk: watch::Sender::new(0),
+            awaited: watch::Sender::new(0),
             latency: Arc::default(),
         }
     }
@@ -337,9 +337,9 @@ impl<A: OffsetAccount> Progress<A> {
         self.lock().ledger.behind().shown()
     }
 
-    /// The number of chunks of incremental snapshots that may be read, since everything before them has been delivered.
-    pub(crate) fn chunks_due(&self) -> watch::Receiver<u64> {
-        self.chunk.subscribe()
+    /// The number of the last request that waited for delivery, and need not wait any more.
+    pub(crate) fn deliveries(&self) -> watch::Receiver<u64> {
+        self.awaited.subscribe()
     }
 
     /// Number of snapshot chunks delivered since the last call.
@@ -374,8 +374,8 @@ impl<A: OffsetAccount> Progress<A> {
                 let now = *now.get_or_insert_with(now_us);
                 self.latency.observe(now - committed_us);
             }
-            if let Some(chunks) = mark.chunks_due() {
-                self.chunk.send_replace(chunks);
+            if let Some(number) = mark.delivery_awaited() {
+                self.awaited.send_replace(number);
             }
         });
         if state.ledger.behind().unstored() > unstored {

@@ -186,7 +186,8 @@ where
             tokio::select! {
                 biased;
                 waited = waits => waited?,
-                () = stopped(target) => return Ok(()),
+                // Somebody who resumes it wants no pause.
+                _ = until(target, |target| target != Target::Running) => {}
             }
         }
     }

@@ -1,8 +1,6 @@
 //! The pipeline's thread: chunks → pipeline → producer.
 
 use std::{
-    cell::RefCell,
-    collections::VecDeque,
     sync::{Arc, atomic::Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
@@ -18,7 +16,7 @@ use crate::{
     delivery::sink::Sink,
     failure::{Disposition, Failure},
     path::pipeline::Pipeline,
-    source::{Chunk, ChunkReceiver, Frame},
+    source::{Chunk, ChunkReceiver},
     status::{self, Status},
 };
 
@@ -28,64 +26,10 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// What the thread needs.
 pub(crate) struct Work<K> {
     pub(crate) pipeline: Pipeline,
-    pub(crate) chunks: Waiting,
+    pub(crate) chunks: ChunkReceiver,
     pub(crate) sink: K,
     pub(crate) progress: Arc<Progress>,
     pub(crate) status: Arc<Status>,
-}
-
-/// The chunks that wait for the pipeline.
-pub(crate) struct Waiting {
-    receiver: RefCell<ChunkReceiver>,
-    /// Chunks that were looked at, in order. They keep their share of the memory.
-    seen: RefCell<VecDeque<Chunk>>,
-}
-
-impl Waiting {
-    pub(crate) fn new(receiver: ChunkReceiver) -> Self {
-        Self {
-            receiver: RefCell::new(receiver),
-            seen: RefCell::default(),
-        }
-    }
-
-    /// Whether the next chunk can be had without waiting for it, or none will come.
-    fn is_ready(&self) -> bool {
-        let receiver = self.receiver.borrow();
-        !self.seen.borrow().is_empty() || !receiver.is_empty() || receiver.is_closed()
-    }
-
-    /// Waits for the next chunk. `None`: no more will come.
-    fn next(&mut self) -> Option<Chunk> {
-        let seen = self.seen.get_mut().pop_front();
-        seen.or_else(|| self.receiver.get_mut().blocking_recv())
-    }
-
-    /// Whether a transaction of the stream waits.
-    fn have_transaction(&self) -> bool {
-        let mut seen = self.seen.borrow_mut();
-        if seen.iter().any(|chunk| begins_transaction(&chunk.frames, &chunk.bytes)) {
-            return true;
-        }
-        let mut receiver = self.receiver.borrow_mut();
-        while let Ok(chunk) = receiver.try_recv() {
-            let begins = begins_transaction(&chunk.frames, &chunk.bytes);
-            seen.push_back(chunk);
-            if begins {
-                return true;
-            }
-        }
-        false
-    }
-}
-
-/// Whether a transaction begins in these frames, or a message comes that may be one of its own.
-fn begins_transaction(frames: &[Frame], bytes: &[u8]) -> bool {
-    let begins = |frame: &Frame| match frame {
-        Frame::Wal { payload, .. } => matches!(bytes.get(payload.start), Some(b'B' | b'M')),
-        _ => false,
-    };
-    frames.iter().any(begins)
 }
 
 /// The session's handle of the thread.
@@ -170,20 +114,16 @@ impl<K: Sink> Work<K> {
 
     fn next(&mut self) -> Option<Chunk> {
         let chunks = &self.chunks;
-        self.sink.before_waiting(&mut || chunks.is_ready());
-        self.chunks.next()
+        self.sink
+            .before_waiting(&mut || !chunks.is_empty() || chunks.is_closed());
+        self.chunks.blocking_recv()
     }
 
     /// Sends one chunk through the pipeline. Returns whether to continue.
     fn pipe(&mut self, mut chunk: Chunk, batch: &mut Batch) -> Result<bool, Failure> {
         let now = status::now_us() * 1000;
-        let mut frames = std::mem::take(&mut chunk.frames).into_iter();
-        while let Some(frame) = frames.next() {
-            let waiting = &self.chunks;
-            let stream_waits = || begins_transaction(frames.as_slice(), &chunk.bytes) || waiting.have_transaction();
-            let result = self
-                .pipeline
-                .on_frame_before(frame, &chunk.bytes, now, batch, &stream_waits);
+        for frame in std::mem::take(&mut chunk.frames) {
+            let result = self.pipeline.on_frame(frame, &chunk.bytes, now, batch);
             // Finish these before returning a failure, too: the rows before the one that failed must arrive.
             if batch.is_held() && (result.is_err() || !batch.may_hold_more()) && !self.finish(batch)? {
                 return Ok(false);
@@ -315,52 +255,4 @@ fn panicked() -> Failure {
         "the pipeline's thread has panicked",
         Some("this is a bug: please report it with the last lines of the log".into()),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use walferry_pgoutput::Lsn;
-
-    use super::*;
-    use crate::source::chunks;
-
-    /// A chunk of messages of which only the first byte counts.
-    fn chunk(messages: &'static [u8]) -> Chunk {
-        let frames = (0..messages.len()).map(|at| Frame::Wal {
-            lsn: Lsn(1),
-            payload: at..at + 1,
-        });
-        Chunk::new(Bytes::from_static(messages), frames.collect())
-    }
-
-    #[tokio::test]
-    async fn only_another_transaction_or_message_counts_as_waiting_and_nothing_gets_lost_by_the_look() {
-        let (sender, receiver) = chunks(1 << 20);
-        let mut waiting = Waiting::new(receiver);
-        assert!(!waiting.have_transaction());
-        sender.send(chunk(b"C")).await.unwrap();
-        sender
-            .send(Chunk::new(
-                Bytes::new(),
-                vec![Frame::Tick, Frame::Keepalive { wal_end: Lsn(5) }],
-            ))
-            .await
-            .unwrap();
-        assert!(!waiting.have_transaction(), "the rest of this one, and no more");
-        sender.send(chunk(b"BRI")).await.unwrap();
-        sender.send(chunk(b"C")).await.unwrap();
-        assert!(waiting.have_transaction() && waiting.have_transaction());
-        assert!(!sender.is_empty(), "what was looked at keeps its share of the memory");
-        drop(sender);
-        let taken = tokio::task::spawn_blocking(move || {
-            let mut taken = Vec::new();
-            while let Some(chunk) = waiting.next() {
-                taken.push(chunk.bytes.to_vec());
-            }
-            taken
-        });
-        assert_eq!(taken.await.unwrap(), [&b"C"[..], b"", b"BRI", b"C"]);
-        assert!(begins_transaction(&chunk(b"CM").frames, b"CM"));
-    }
 }

@@ -133,6 +133,10 @@ impl<S: Source> SourceReader<'_, S> {
             if failure.is_gap() {
                 return self.end_at(failure).await;
             }
+            if *phase.borrow() != Phase::Run {
+                info!(reason = %failure, "the replication connection has ended, and nothing more is to be read");
+                return Ok(());
+            }
             // Until something is read, what was found at the start may change without harm (another process may read
             // the slot and move it, for example): the next session looks again.
             let unbegun = nothing_read && *begun.borrow() == 0;

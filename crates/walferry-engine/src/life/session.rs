@@ -41,7 +41,7 @@ use crate::{
         connector::{Carried, ConnectorRun, ConnectorSettings, is_abandoned, stopped, until},
         gap::Gaps,
         new_slot::UnusedSlot,
-        pipeline_thread::{PipelineThread, Waiting, Work},
+        pipeline_thread::{PipelineThread, Work},
         prepare::Prepared,
         reader::{HeldRequests, SourceReader},
         retries::Reach,
@@ -106,7 +106,7 @@ where
         let prepared = tokio::select! {
             biased;
             prepared = self.prepare(carried) => prepared?,
-            () = stopped(target) => return Ok(()),
+            _ = until(target, |target| target != Target::Running) => return Ok(()),
         };
         if prepared.snapshot.is_some() {
             self.status.counters.snapshot_unknown();
@@ -139,7 +139,7 @@ where
         let (settings, status) = (&self.settings, &*self.status);
         let parts = self.source.parts();
         let signals = windows::feed(status, wires.chunks.clone());
-        let due = wires.progress.chunks_due();
+        let due = wires.progress.deliveries();
         let windows = windows::serve(parts.windows, (&mut asked, due), wires.chunks.clone(), settings, status);
         let reader: SourceReader<'_, S> = SourceReader {
             control: parts.control,
@@ -229,7 +229,7 @@ where
         }
         PipelineThread::spawn(Work {
             pipeline,
-            chunks: Waiting::new(chunks),
+            chunks,
             sink: self.sinks.open(Acks::new(wires.progress.clone()))?,
             progress: wires.progress.clone(),
             status: self.status.clone(),

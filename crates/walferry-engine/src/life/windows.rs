@@ -62,21 +62,35 @@ struct Repeats {
     /// The table, and the key behind which the chunk begins.
     chunk: Option<(String, Option<Key>)>,
     pause: Duration,
+    /// The end of the pause, if the chunk gave way to a signal before it was over.
+    rest: Option<Instant>,
 }
 
 impl Repeats {
-    /// How long to wait before this chunk, if at all: a chunk that waits gives way to signals.
-    fn pause(&mut self, ask: &ChunkAsk) -> Option<Duration> {
+    /// Until when to wait before this chunk, if at all: a chunk that waits gives way to signals.
+    fn until(&mut self, ask: &ChunkAsk) -> Option<Instant> {
         if !ask.opens {
             return None;
         }
         let chunk = Some((ask.table.id.clone(), ask.after.clone()));
+        let rest = self.rest.take();
+        if rest.is_some() && self.chunk == chunk {
+            return rest;
+        }
         self.pause = match self.chunk == chunk {
             true => (self.pause * 2).clamp(AGAIN, LONGEST_AGAIN),
             false => Duration::ZERO,
         };
         self.chunk = chunk;
-        Some(self.pause).filter(|pause| !pause.is_zero())
+        (!self.pause.is_zero()).then(|| Instant::now() + self.pause)
+    }
+
+    /// The chunk was answered.
+    fn answered(&mut self, answer: &ChunkAnswer) {
+        if !matches!(answer, ChunkAnswer::Rows { .. } | ChunkAnswer::Waits) {
+            // There is nothing to read again.
+            self.chunk = None;
+        }
     }
 }
 
@@ -189,7 +203,7 @@ impl Asks<'_> {
         }
         let is_other = matches!(&asked.ask, Ask::Chunk(other) if Some(&*other.chunk) != chunk.chunk());
         self.next.push_back(asked);
-        is_other && matches!(chunk, Ask::Chunk(_) | Ask::Close { .. })
+        is_other && matches!(chunk, Ask::Chunk(_) | Ask::Close { .. } | Ask::Delivery { .. })
     }
 }
 
@@ -289,7 +303,7 @@ pub(super) async fn serve(
     while let Some(mut asked) = asks.next_after(&mut closed, windows, &chunks).await {
         if let Ask::Chunk(chunk) = &mut asked.ask {
             chunk.bytes = settings.share().chunk;
-            due = due.max(repeats.pause(chunk).map(|pause| Instant::now() + pause));
+            due = due.max(repeats.until(chunk));
             if !are_standbys_told && slots.borrow().as_ref().is_some_and(|slots| slots.standbys_are_hidden) {
                 are_standbys_told = true;
                 warn!(
@@ -302,14 +316,26 @@ pub(super) async fn serve(
             Ask::Chunk(_) => {
                 until_it_may_be_read(&asked, &mut asks, (&mut delivered, due), limits.lag_bytes, &slots).await
             }
+            Ask::Delivery { .. } => asks.wait_for_delivery(&mut delivered, &asked).await,
             _ => Waited::Long,
         };
+        if waited == Waited::GivesWay {
+            repeats.rest = due;
+        }
         let ask = asked.ask;
+        if ask == Ask::Visible {
+            tell_visible(windows, &chunks).await;
+            continue;
+        }
         if let Ask::Close { chunk } = &ask {
             closed = Some(chunk.clone());
         }
         let begun = Instant::now();
         let read = match waited {
+            Waited::Long if matches!(ask, Ask::Delivery { .. }) => Some(ChunkRead {
+                answer: ChunkAnswer::Delivered,
+                rows: None,
+            }),
             Waited::Long => insist(windows, &ask, &mut asks, status).await,
             waited => waited.answer(),
         };
@@ -317,6 +343,9 @@ pub(super) async fn serve(
             continue;
         };
         let count = rows.as_ref().map_or(0, |rows| rows.tuples.len());
+        if matches!(ask, Ask::Chunk(_)) {
+            repeats.answered(&answer);
+        }
         let of = ask.chunk().map(str::to_owned);
         let answer = Frame::Answer { of, answer, rows };
         if chunks.send(Chunk::new(Bytes::new(), vec![answer])).await.is_err() {
@@ -328,6 +357,18 @@ pub(super) async fn serve(
     }
     // The pipeline's end is reported elsewhere.
     pending().await
+}
+
+/// Tells the pipeline which transactions have become visible.
+async fn tell_visible(windows: &mut impl Windows, chunks: &ChunkSender) {
+    match windows.visible().await {
+        Ok(None) => {}
+        Ok(Some(seen)) => {
+            let _ = chunks.send(Chunk::new(Bytes::new(), vec![Frame::Visible(seen)])).await;
+        }
+        // It asks again after further transactions.
+        Err(error) => debug!(error = %error, "the visible transactions could not be read"),
+    }
 }
 
 /// Once there is a stream, warns if it does not bring what is written to the signal table.
@@ -450,22 +491,29 @@ mod tests {
         NumberedAsk { ask, number }
     }
 
-    #[test]
-    fn a_chunk_that_is_read_again_waits_longer_each_time() {
+    #[tokio::test(start_paused = true)]
+    async fn a_chunk_that_is_read_again_waits_longer_each_time() {
         let (mut repeats, ms) = (Repeats::default(), |ms| Some(Duration::from_millis(ms)));
-        let mut pause = |name| match chunk(name, 1).ask {
+        let asked = |name: &str| match chunk(name, 1).ask {
             Ask::Chunk(mut ask) => {
                 ask.table.id = name.to_owned();
-                repeats.pause(&ask)
+                ask
             }
             _ => unreachable!("it is a chunk"),
         };
+        let mut pause = |name| Some(repeats.until(&asked(name))? - Instant::now());
         assert_eq!([pause("a"), pause("a"), pause("a")], [None, ms(10), ms(20)]);
         assert_eq!([pause("b"), pause("b")], [None, ms(10)], "another one begins anew");
         for _ in 0..20 {
             let _ = pause("b");
         }
         assert_eq!(pause("b"), Some(LONGEST_AGAIN));
+        // It gave way to a signal.
+        let rest = Instant::now() + Duration::from_millis(3);
+        repeats.rest = Some(rest);
+        assert_eq!(repeats.until(&asked("b")), Some(rest));
+        repeats.answered(&ChunkAnswer::Empty);
+        assert_eq!(repeats.until(&asked("b")), None, "an empty table is not read again");
     }
 
     /// A chunk waits until Kafka has what was sent before it. A signal does not take its place, but another chunk does.

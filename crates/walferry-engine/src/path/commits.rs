@@ -14,8 +14,11 @@ use std::collections::VecDeque;
 
 use crate::source::VisibleTransactions;
 
-/// How many commits are remembered one by one. Of the others, only their range is.
-pub(crate) const MOST: usize = 10_000;
+/// How many commits are remembered one by one. Of the others, only their range is: then a chunk also waits for
+/// transactions that began in this range and are still in progress.
+pub(crate) const MOST: usize = 64 * 1024;
+/// After so many commits, the server is asked which of them are visible.
+const MANY: u64 = 8 * 1024;
 
 /// The transactions that may not be visible yet.
 #[derive(Debug, Default)]
@@ -27,6 +30,8 @@ pub(crate) struct Commits {
     overflow: Option<(u32, u32)>,
     /// Number of transactions of the stream so far.
     total: u64,
+    /// This number when the server was last asked which transactions are visible.
+    asked_at: u64,
     /// This number when the chunk was requested, or when its window opened, whichever came last.
     opened_at: u64,
     /// The transaction of the stream at that time.
@@ -63,12 +68,21 @@ impl Commits {
         self.total += 1;
     }
 
+    /// Whether to ask the server which of these are visible. Then they are not many for a while.
+    pub(crate) fn are_many(&mut self) -> bool {
+        let are_many = self.brought.len() as u64 >= MANY && self.total - self.asked_at >= MANY;
+        if are_many {
+            self.asked_at = self.total;
+        }
+        are_many
+    }
+
     /// A window opens here, or will. `open` is the transaction that the stream brings at present.
     pub(crate) const fn open(&mut self, open: Option<u32>) {
         (self.opened_at, self.opened_in) = (self.total, open);
     }
 
-    /// A chunk shows these transactions. Later chunks show them, too.
+    /// A chunk, or another snapshot of the server, shows these transactions. Later ones show them, too.
     pub(crate) fn seen(&mut self, seen: &VisibleTransactions) {
         self.brought.retain(|(_, xid)| !seen.shows(*xid));
         self.overflow.take_if(|range| seen.hidden_in(*range).is_none());

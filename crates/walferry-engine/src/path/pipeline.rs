@@ -42,9 +42,6 @@ use crate::{
     status::Status,
 };
 
-/// Whether another transaction of the stream waits behind the frame that is being processed.
-pub(crate) type StreamWaits<'a> = &'a dyn Fn() -> bool;
-
 /// Turns frames into records. Each session has one.
 pub struct Pipeline {
     plans: RelationPlans,
@@ -203,30 +200,14 @@ impl Pipeline {
     /// # Errors
     /// The session has to end.
     pub fn on_frame(&mut self, frame: Frame, bytes: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
-        self.on_frame_before(frame, bytes, now_ns, out, &nothing_waits)
-    }
-
-    /// The same where `stream_waits` tells whether another transaction of the stream waits behind this frame. Then rows of
-    /// an incremental snapshot leave in slices between the transactions. Otherwise they leave at once.
-    ///
-    /// # Errors
-    /// The session has to end.
-    pub(crate) fn on_frame_before(
-        &mut self,
-        frame: Frame,
-        bytes: &[u8],
-        now_ns: i64,
-        out: &mut Batch,
-        stream_waits: StreamWaits<'_>,
-    ) -> Result<(), Failure> {
         match frame {
             Frame::Wal { lsn, payload } => {
-                self.on_message(lsn, &bytes[payload], now_ns, out, stream_waits)?;
-                self.send_waiting_rows(now_ns, out, stream_waits)?;
+                self.on_message(lsn, &bytes[payload], now_ns, out)?;
+                self.send_waiting_rows(now_ns, out)?;
             }
             Frame::Keepalive { wal_end } => {
-                self.on_keepalive(wal_end, now_ns, out, stream_waits)?;
-                self.send_waiting_rows(now_ns, out, stream_waits)?;
+                self.on_keepalive(wal_end, now_ns, out)?;
+                self.send_waiting_rows(now_ns, out)?;
             }
             Frame::Catalog(catalog) => self.plans.facts(catalog),
             Frame::Begin { from, under_way } => self.begin_connection(from, under_way, now_ns, out)?,
@@ -234,15 +215,15 @@ impl Pipeline {
                 if let Some(signals) = &mut self.signals {
                     let context = quiet(&self.emit.cursor, now_ns);
                     let (plans, emit) = (&mut self.plans, &mut self.emit);
-                    // An answer may close a window where the stream is already.
-                    let here = Here {
-                        stream_waits,
-                        ..between(&context)
-                    };
-                    signals.answer((of, answer, rows), plans, here, emit, out)?;
+                    signals.answer((of, answer, rows), plans, between(&context), emit, out)?;
                 }
                 // A slice that has left with the answer is not one of the transaction behind it.
-                self.send_waiting_rows(now_ns, out, stream_waits)?;
+                self.send_waiting_rows(now_ns, out)?;
+            }
+            Frame::Visible(seen) => {
+                if let Some(signals) = &mut self.signals {
+                    signals.visible(&seen);
+                }
             }
             Frame::Signal(ticket, signal) => {
                 if let Some(signals) = &mut self.signals {
@@ -278,30 +259,15 @@ impl Pipeline {
     }
 
     /// Rows of an incremental snapshot whose window closes may leave, if no transaction is open.
-    fn send_waiting_rows(
-        &mut self,
-        now_ns: i64,
-        out: &mut Batch,
-        stream_waits: StreamWaits<'_>,
-    ) -> Result<(), Failure> {
+    fn send_waiting_rows(&mut self, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         let Some(signals) = self.signals.as_mut().filter(|_| self.emit.cursor.open().is_none()) else {
             return Ok(());
         };
         let context = quiet(&self.emit.cursor, now_ns);
-        let here = Here {
-            stream_waits,
-            ..between(&context)
-        };
-        signals.between_transactions(here, &mut self.emit, out)
+        signals.between_transactions(between(&context), &mut self.emit, out)
     }
 
-    fn on_keepalive(
-        &mut self,
-        wal_end: Lsn,
-        now_ns: i64,
-        out: &mut Batch,
-        stream_waits: StreamWaits<'_>,
-    ) -> Result<(), Failure> {
+    fn on_keepalive(&mut self, wal_end: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         if self.emit.cursor.open().is_some() {
             // Inside a transaction, the server's position does not say what has been sent.
             return Ok(());
@@ -309,7 +275,7 @@ impl Pipeline {
         let kept = self.check.expected.idle(wal_end);
         self.check.verdict(kept)?;
         out.step(StreamStep::Idle(wal_end));
-        self.passed(wal_end, now_ns, out, stream_waits)
+        self.passed(wal_end, now_ns, out)
     }
 
     fn begin_connection(
@@ -458,16 +424,12 @@ impl Pipeline {
     }
 
     /// The stream has sent everything that was committed before this position.
-    fn passed(&mut self, lsn: Lsn, now_ns: i64, out: &mut Batch, stream_waits: StreamWaits<'_>) -> Result<(), Failure> {
+    fn passed(&mut self, lsn: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         let Some(signals) = &mut self.signals else {
             return Ok(());
         };
         let context = quiet(&self.emit.cursor, now_ns);
-        let here = Here {
-            stream_waits,
-            ..between(&context)
-        };
-        signals.passed(lsn, here, &mut self.emit, out)
+        signals.passed(lsn, between(&context), &mut self.emit, out)
     }
 
     /// Notifies of a snapshot that comes before the stream, or in its place. An incremental one has notifications of its own.
@@ -483,16 +445,9 @@ impl Pipeline {
         signals.tell(told, between(&context), &mut self.emit, out)
     }
 
-    fn on_message(
-        &mut self,
-        lsn: Lsn,
-        payload: &[u8],
-        now_ns: i64,
-        out: &mut Batch,
-        stream_waits: StreamWaits<'_>,
-    ) -> Result<(), Failure> {
+    fn on_message(&mut self, lsn: Lsn, payload: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         match pgoutput::decode(payload).map_err(|error| malformed(lsn, &error))? {
-            Message::Change(change) => self.on_change(lsn, &change, now_ns, out, stream_waits),
+            Message::Change(change) => self.on_change(lsn, &change, now_ns, out),
             Message::Begin(begin) => {
                 // Check this before anything of the transaction is sent.
                 let kept = self.check.expected.begin(&begin);
@@ -508,7 +463,7 @@ impl Pipeline {
                 let open = self.emit.cursor.commit(commit.end_lsn);
                 if let (Some(signals), Some(open)) = (&mut self.signals, &open) {
                     // A transaction that was delivered in an earlier connection may not be visible yet either.
-                    signals.commits.committed(open.transaction.xid);
+                    signals.committed(open.transaction.xid, out);
                 }
                 if dealt_with {
                     return Ok(());
@@ -524,7 +479,7 @@ impl Pipeline {
                     sent: open.is_some_and(|open| open.sent),
                     seen,
                 });
-                self.passed(commit.end_lsn, now_ns, out, stream_waits)
+                self.passed(commit.end_lsn, now_ns, out)
             }
             // The reader has put the catalog's facts beside the relation, in stream order.
             Message::Relation(relation) => {
@@ -550,14 +505,7 @@ impl Pipeline {
         }
     }
 
-    fn on_change(
-        &mut self,
-        lsn: Lsn,
-        change: &Change<'_>,
-        now_ns: i64,
-        out: &mut Batch,
-        stream_waits: StreamWaits<'_>,
-    ) -> Result<(), Failure> {
+    fn on_change(&mut self, lsn: Lsn, change: &Change<'_>, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         if let Some(signals) = &mut self.signals {
             signals.brings_change();
         }
@@ -603,9 +551,10 @@ impl Pipeline {
                 let here = Here {
                     context: &context,
                     change: Some((met.position(), message)),
-                    stream_waits,
                 };
                 signals.row(change, here, &mut self.emit, out)?;
+            } else {
+                signals.stream_is_busy();
             }
             may_evict =
                 signals.watches(plan.name()) && outcome.as_ref().is_ok_and(|outcome| !outcome.records.is_empty());
@@ -893,15 +842,7 @@ fn quiet(cursor: &Cursor, now_ns: i64) -> Context<'static> {
 }
 
 const fn between<'a, 'c>(context: &'a Context<'c>) -> Here<'a, 'c> {
-    Here {
-        context,
-        change: None,
-        stream_waits: &nothing_waits,
-    }
-}
-
-const fn nothing_waits() -> bool {
-    false
+    Here { context, change: None }
 }
 
 fn context<'a>(

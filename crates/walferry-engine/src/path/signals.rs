@@ -4,8 +4,8 @@
 //! replace rows of a window, and the commits that a chunk may not have seen. Rows of a chunk stay in the [`Window`]
 //! until the stream has sent the row that closes it.
 //!
-//! While transactions of the stream wait, the rows leave in slices, one after each transaction. Until the last slice
-//! leaves, the window stays open, as if the row that closes it had been written that much later. So the state machine
+//! While the stream is busy, the rows leave in slices. Each waits until Kafka has confirmed the one before it, so that a
+//! change of the stream waits behind one slice at most, here and in Kafka. Until the last slice leaves, the window stays open, as if the row that closes it had been written that much later. So the state machine
 //! sees this row only then, and nothing else has to know of slices.
 
 use std::{collections::HashMap, mem, sync::Arc};
@@ -29,7 +29,6 @@ use crate::{
         emit::{Emit, Provenance, begin_transaction},
         estimates::Estimates,
         initial,
-        pipeline::StreamWaits,
         plans::RelationPlans,
         window::{ChunkRow, Evicted, SliceSize, Window},
     },
@@ -60,6 +59,9 @@ pub struct SignalSettings {
     pub status: bool,
 }
 
+/// After so many chunks without a change of the stream, it counts as idle. A chunk takes some milliseconds.
+const QUIET: u32 = 100;
+
 /// After each such number of unsuccessful reads of a chunk, a message is logged.
 const REPEATS_TOLD: u32 = 20;
 
@@ -79,20 +81,22 @@ pub(crate) struct Signals {
     settings: SignalSettings,
     snapshot: Incremental,
     window: Window,
-    /// How much of a window leaves at once while the stream waits.
+    /// How much of a window leaves at once while the stream is busy.
     slice: SliceSize,
     /// The signal that closes the window, while rows of the window are left.
     closing: Option<Signal>,
-    /// Whether a slice has left since the last transaction ended.
-    has_sent_slice: bool,
+    /// Whether Kafka has not confirmed the last slice yet.
+    awaits_delivery: bool,
+    /// How many chunks were requested since the stream brought a change.
+    quiet_chunks: u32,
     /// Changes of the stream since the last slice, of any table.
     passed: usize,
     asks: Option<UnboundedSender<NumberedAsk>>,
-    /// How many chunks were requested.
-    chunks_requested: u64,
+    /// How many requests were made that wait until Kafka has everything that was sent before them.
+    awaited: u64,
     notifications: Option<Notifications>,
     /// Transactions that a chunk must include.
-    pub(crate) commits: Commits,
+    commits: Commits,
     /// Which transactions the chunk's rows include.
     seen: Option<VisibleTransactions>,
     /// Which transactions the oldest rows of the window include. These may be the rows of an earlier chunk.
@@ -137,8 +141,6 @@ pub(crate) struct Here<'a, 'c> {
     pub(crate) context: &'a Context<'c>,
     /// Position and kind of the change, if the frame is one.
     pub(crate) change: Option<(Position, MessageType)>,
-    /// Whether another transaction of the stream waits.
-    pub(crate) stream_waits: StreamWaits<'a>,
 }
 
 impl Signals {
@@ -152,10 +154,11 @@ impl Signals {
             window: Window::default(),
             slice: SliceSize::default(),
             closing: None,
-            has_sent_slice: false,
+            awaits_delivery: false,
+            quiet_chunks: 0,
             passed: 0,
             asks: None,
-            chunks_requested: 0,
+            awaited: 0,
             commits: Commits::default(),
             seen: None,
             oldest_seen: None,
@@ -307,13 +310,17 @@ impl Signals {
     }
 
     /// A transaction that a chunk must include does not become visible.
-    fn stays_hidden(&mut self, xid: u32) {
+    fn stays_hidden(&mut self, unseen: Unseen) {
         let read = self.snapshot.tables().next().unwrap_or_default();
+        let (xid, delivered) = match unseen {
+            Unseen::Brought(xid) => (xid, "has been delivered already"),
+            Unseen::Earlier(xid) => (xid, "may have been delivered already"),
+        };
         let failure = Failure::new(
             Disposition::Retry,
             walferry_diagnosis::Kind::IncrementalSnapshotWaits,
             format!(
-                "the incremental snapshot of {read} waits for the end of transaction {xid}, which may have been delivered already: rows that \
+                "the incremental snapshot of {read} waits for the end of transaction {xid}, which {delivered}: rows that \
                  were read before it could be sent behind newer ones"
             ),
             Some(
@@ -429,8 +436,7 @@ impl Signals {
         emit: &mut Emit,
         out: &mut Batch,
     ) -> Result<(), Failure> {
-        let has_sent_slice = mem::take(&mut self.has_sent_slice);
-        if self.closing.is_none() || (has_sent_slice && (here.stream_waits)()) {
+        if self.awaits_delivery {
             return Ok(());
         }
         let Some(signal) = self.closing.take() else {
@@ -442,11 +448,9 @@ impl Signals {
             self.spoil(Useless::Unclear);
         }
         match self.snapshot.closes(&signal) {
-            true => self.send_slices(signal, here, emit, out)?,
-            false => self.follow(signal, here, emit, out)?,
+            true => self.send_slices(signal, here, emit, out),
+            false => self.follow(signal, here, emit, out),
         }
-        self.has_sent_slice = false;
-        Ok(())
     }
 
     /// The next slice. It grows with the changes of the stream since the last one, so that large transactions slow a snapshot down by no more
@@ -459,8 +463,8 @@ impl Signals {
         }
     }
 
-    /// Sends one slice of the window, and further ones while nothing of the stream waits. With the last one, the window
-    /// is closed.
+    /// Sends one slice of the window while the stream is busy, otherwise all rows. With the last one, the window is
+    /// closed.
     fn send_slices(
         &mut self,
         signal: Signal,
@@ -470,25 +474,27 @@ impl Signals {
     ) -> Result<(), Failure> {
         // A chunk that changes have spoiled once leaves at once: each transaction that it waits for could spoil it again, and what has left is
         // sent again with it.
-        while !self.was_unclear && self.window.exceeds(self.slice()) {
-            let rows = self.window.take_slice(self.slice());
+        let is_whole = self.was_unclear || self.quiet_chunks >= QUIET || !self.window.exceeds(self.slice());
+        if is_whole {
             self.passed = 0;
-            self.send_rows(rows, here, emit, out)?;
-            self.has_sent_slice = true;
-            if (here.stream_waits)() {
-                self.closing = Some(signal);
-                self.snapshot.set_closing(true);
-                return Ok(());
-            }
+            return self.follow(signal, here, emit, out);
         }
+        let rows = self.window.take_slice(self.slice());
         self.passed = 0;
-        self.follow(signal, here, emit, out)
+        self.send_rows(rows, here, emit, out)?;
+        if let Some(chunk) = self.snapshot.chunk().map(str::to_owned) {
+            self.awaits_delivery = true;
+            self.request(Ask::Delivery { chunk }, out);
+        }
+        self.closing = Some(signal);
+        self.snapshot.set_closing(true);
+        Ok(())
     }
 
     /// The stream stands still, and rows of a snapshot follow. They may be newer than those of the window, so no more
     /// of these may leave. The next connection reads the chunk again.
     pub(crate) fn stands_still(&mut self) {
-        self.closing = None;
+        (self.closing, self.awaits_delivery) = (None, false);
         self.passed = 0;
         self.snapshot.set_closing(false);
     }
@@ -517,8 +523,8 @@ impl Signals {
 
     /// Why the rows of the window must not be sent.
     fn useless(&self) -> Option<Useless> {
-        // Behind the last table, nothing is left in the window.
-        if !self.snapshot.is_running() {
+        // Behind the last table, nothing is left in the window, unless a signal has ended the snapshot.
+        if !self.snapshot.is_running() && self.window.is_empty() {
             return None;
         }
         if self.snapshot.lacks_opening() {
@@ -541,8 +547,18 @@ impl Signals {
                     self.row_is_lost("opens the window of a chunk, or brings its deletion before the chunk is read");
                 }
             }
-            Useless::Unseen(Unseen::Brought(xid) | Unseen::Earlier(xid)) if is_told => self.stays_hidden(xid),
-            _ => why.tell(self.snapshot.tables().next().unwrap_or_default(), self.repeats),
+            Useless::Unseen(unseen) if is_told => self.stays_hidden(unseen),
+            // A transaction may stay invisible for hours.
+            Useless::Unseen(unseen) if self.repeats.is_power_of_two() => unseen.tell(),
+            Useless::Unclear if is_told => warn!(
+                table = self.snapshot.tables().next().unwrap_or_default(),
+                times = self.repeats,
+                hint = "request a blocking snapshot of the table, set a smaller incremental.snapshot.chunk.size, or give the table a \
+                        primary key that its replica identity contains",
+                "a chunk of the incremental snapshot is read again and again, because the stream contains changes of rows that cannot be \
+                 told apart"
+            ),
+            Useless::Unseen(_) | Useless::Unclear => {}
         }
     }
 
@@ -567,6 +583,24 @@ impl Signals {
     /// The stream brings a change. While rows of a closed window are left, the next slice grows with it.
     pub(crate) fn brings_change(&mut self) {
         self.passed += usize::from(self.closing.is_some());
+    }
+
+    /// A transaction of the stream is complete.
+    pub(crate) fn committed(&mut self, xid: u32, out: &mut Batch) {
+        self.commits.committed(xid);
+        if self.can_read_chunks() && self.commits.are_many() {
+            self.request(Ask::Visible, out);
+        }
+    }
+
+    /// Snapshots of the server include these transactions.
+    pub(crate) fn visible(&mut self, seen: &VisibleTransactions) {
+        self.commits.seen(seen);
+    }
+
+    /// The stream brings something to send: the next chunks leave in slices.
+    pub(crate) const fn stream_is_busy(&mut self) {
+        self.quiet_chunks = 0;
     }
 
     /// A change that is sent replaces its row.
@@ -608,6 +642,11 @@ impl Signals {
     ) -> Result<(), Failure> {
         if of.is_some() && of.as_deref() != self.snapshot.chunk() {
             // The answer belongs to a chunk that was given up meanwhile.
+            return Ok(());
+        }
+        if answer == ChunkAnswer::Delivered {
+            // The next slice leaves as soon as no transaction is open.
+            self.awaits_delivery = false;
             return Ok(());
         }
         if let ChunkAnswer::CloseAt(lsn) = answer {
@@ -673,6 +712,7 @@ impl Signals {
                 Effect::ClearWindow => {
                     self.window.clear();
                     (self.close_at, self.closed_before, self.closing) = (None, None, None);
+                    self.awaits_delivery = false;
                     self.passed = 0;
                 }
                 Effect::Block(execute) => {
@@ -702,6 +742,10 @@ impl Signals {
             }
         }
         self.has_news = true;
+        if !self.snapshot.is_running() {
+            // The next snapshot begins anew.
+            (self.repeats, self.unopened, self.was_unclear) = (0, 0, false);
+        }
         if mem::take(&mut self.opens_unmarked)
             && let Some(signal) = self.snapshot.chunk().map(|chunk| WindowEnd::Open.signal(chunk))
         {
@@ -754,7 +798,7 @@ impl Signals {
                 chunk.left_out.clone_from(left_out);
             }
             chunk.others = self.estimates.unknown(&self.snapshot);
-            if self.unseen().is_some() {
+            if !self.window.is_empty() && self.unseen().is_some() {
                 self.window.spoil();
             }
             if chunk.opens {
@@ -772,11 +816,19 @@ impl Signals {
                 self.close_at = None;
                 self.opens_unmarked = true;
             }
-            self.chunks_requested += 1;
-            out.step(StreamStep::ChunkRequested(self.chunks_requested));
+            self.quiet_chunks = self.quiet_chunks.saturating_add(1);
+        }
+        self.request(ask, out);
+    }
+
+    /// Sends a request to the source. What waits for delivery waits for all that was sent before.
+    fn request(&mut self, ask: Ask, out: &mut Batch) {
+        if matches!(ask, Ask::Chunk(_) | Ask::Delivery { .. }) {
+            self.awaited += 1;
+            out.step(StreamStep::AwaitsDelivery(self.awaited));
         }
         if let Some(asks) = &self.asks {
-            let number = self.chunks_requested;
+            let number = self.awaited;
             // If nobody receives it, the session is ending.
             let _ = asks.send(NumberedAsk { ask, number });
         }
@@ -867,38 +919,17 @@ impl Signals {
     }
 }
 
-impl Useless {
-    /// Logs that a chunk of this table is read again, for the so-many-th time in a row.
-    fn tell(self, table: &str, times: u32) {
-        if times.is_multiple_of(REPEATS_TOLD) {
-            return self.warn(table, times);
-        }
+impl Unseen {
+    /// Logs that a chunk is read again because of this transaction.
+    fn tell(self) {
         match self {
-            // A transaction may stay invisible for hours.
-            Self::Unseen(_) if !times.is_power_of_two() => {}
-            Self::Unseen(Unseen::Brought(xid)) => info!(
+            Self::Brought(xid) => info!(
                 xid,
                 "the chunk was read before a transaction that the stream contains was visible; it is read again"
             ),
-            Self::Unseen(Unseen::Earlier(xid)) => info!(
+            Self::Earlier(xid) => info!(
                 xid,
                 "the chunk was read before the end of a transaction that may have been delivered in an earlier session; it is read again"
-            ),
-            Self::NotOpened | Self::Unclear => {}
-        }
-    }
-
-    fn warn(self, table: &str, times: u32) {
-        match self {
-            // These are told elsewhere, with what to do about them.
-            Self::Unseen(_) | Self::NotOpened => {}
-            Self::Unclear => warn!(
-                table,
-                times,
-                hint = "request a blocking snapshot of the table, set a smaller incremental.snapshot.chunk.size, or give the table a \
-                        primary key that its replica identity contains",
-                "a chunk of the incremental snapshot is read again and again, because the stream contains changes of rows that cannot be \
-                 told apart"
             ),
         }
     }

@@ -9,7 +9,7 @@ use walferry_event::{
     catalog::{ColumnFacts, TableFacts},
 };
 use walferry_pgoutput::{
-    Begin, Commit, Message, Oid, PgTimestamp, RelationColumn, ReplicaIdentity, TupleBuf, Xid, encode,
+    Begin, Commit, Message, Oid, PgTimestamp, RelationColumn, ReplicaIdentity, Truncate, TupleBuf, Xid, encode,
 };
 use walferry_snapshot::incremental::Key;
 use walferry_transform::Chain;
@@ -61,8 +61,6 @@ struct Driven {
     out: Batch,
     /// The position of the next frame.
     lsn: u64,
-    /// Whether a transaction waits behind each frame.
-    stream_waits: bool,
 }
 
 impl Driven {
@@ -74,7 +72,6 @@ impl Driven {
             asked,
             out: Batch::default(),
             lsn: 100,
-            stream_waits: false,
         };
         driven.frame(Frame::Begin {
             from: Lsn(0),
@@ -106,8 +103,7 @@ impl Driven {
     }
 
     fn frame_of(&mut self, frame: Frame, bytes: &[u8]) {
-        let waits = self.stream_waits;
-        let taken = self.pipeline.on_frame_before(frame, bytes, 0, &mut self.out, &|| waits);
+        let taken = self.pipeline.on_frame(frame, bytes, 0, &mut self.out);
         taken.unwrap_or_else(|failure| panic!("{failure}"));
     }
 
@@ -121,13 +117,8 @@ impl Driven {
 
     /// A transaction with so many rows of the table that is not captured.
     fn transaction(&mut self, rows: usize) {
-        let commit_lsn = Lsn(self.lsn + 8 * (rows as u64 + 1));
-        let commit_time = PgTimestamp::from_unix_micros(0);
-        self.message(&Message::Begin(Begin {
-            final_lsn: commit_lsn,
-            commit_time,
-            xid: Xid(700),
-        }));
+        let (begin, commit) = self.edges(rows);
+        self.message(&begin);
         let row = row(1);
         for _ in 0..rows {
             let operation = Operation::Insert { new: row.as_tuple() };
@@ -136,11 +127,24 @@ impl Driven {
                 operation,
             }));
         }
-        self.message(&Message::Commit(Commit {
+        self.message(&commit);
+    }
+
+    /// Begin and commit of a transaction with so many rows.
+    fn edges(&self, rows: usize) -> (Message<'static>, Message<'static>) {
+        let commit_lsn = Lsn(self.lsn + 8 * (rows as u64 + 1));
+        let commit_time = PgTimestamp::from_unix_micros(0);
+        let begin = Begin {
+            final_lsn: commit_lsn,
+            commit_time,
+            xid: Xid(700),
+        };
+        let commit = Commit {
             commit_lsn,
             end_lsn: Lsn(commit_lsn.0 + 8),
             commit_time,
-        }));
+        };
+        (Message::Begin(begin), Message::Commit(commit))
     }
 
     fn signal(&mut self, kind: &str, id: &str, data: &str) {
@@ -170,6 +174,12 @@ impl Driven {
             answer,
             rows: rows.map(Box::new),
         });
+    }
+
+    /// Kafka has confirmed the last slice.
+    fn delivered(&mut self, chunk: &str) {
+        assert!(matches!(self.ask(), Ask::Delivery { .. }));
+        self.answer(Some(chunk), ChunkAnswer::Delivered, None);
     }
 
     /// Brings rows 1 to `count` of a chunk.
@@ -244,23 +254,105 @@ fn slices_grow_with_the_changes_that_the_stream_brings_of_any_table() {
     driven.transaction(600);
     let chunk = driven.chunk();
     driven.rows(&chunk, 20);
-    driven.stream_waits = true;
     assert_eq!(driven.out.records(), 0);
     driven.answer(Some(&chunk), ChunkAnswer::CloseAt(driven.lsn), None);
     let mut sent = vec![driven.out.records()];
-    for changes in [1, 1, 1024, 1, 2048] {
+    for changes in [1, 1, 512, 1, 1024] {
         driven.transaction(changes);
+        assert_eq!(
+            driven.out.records(),
+            *sent.last().unwrap(),
+            "Kafka has not confirmed the last slice"
+        );
+        driven.delivered(&chunk);
         sent.push(driven.out.records());
     }
     assert_eq!(sent, [1, 2, 3, 7, 8, 16]);
-    driven.transaction(2048);
+    driven.transaction(1024);
+    driven.delivered(&chunk);
     assert_eq!(driven.out.records(), 20);
     // What came beside this window makes no room in the next one.
     let next = driven.chunk();
     driven.rows(&next, 5);
-    driven.stream_waits = true;
     driven.answer(Some(&next), ChunkAnswer::CloseAt(0), None);
     assert_eq!(driven.out.records(), 21);
+}
+
+/// No row of a slice comes into a transaction of the stream.
+#[test]
+fn a_slice_that_may_leave_waits_for_the_end_of_the_transaction() {
+    let settings = SignalSettings {
+        read_only: true,
+        ..SignalSettings::default()
+    };
+    let mut driven = Driven::new(settings, 1);
+    let chunk = driven.chunk();
+    driven.rows(&chunk, 3);
+    driven.answer(Some(&chunk), ChunkAnswer::CloseAt(0), None);
+    assert_eq!(driven.out.records(), 1);
+    let (begin, commit) = driven.edges(0);
+    driven.message(&begin);
+    driven.delivered(&chunk);
+    assert_eq!(driven.out.records(), 1);
+    driven.message(&commit);
+    assert_eq!(driven.out.records(), 2);
+}
+
+/// After a pause, a stop and a resumption, the rows that were read are still to be sent, as in Debezium. But not if they may be older than
+/// what was sent since.
+#[test]
+fn rows_of_a_stopped_snapshot_are_not_sent_behind_a_truncation() {
+    let settings = SignalSettings {
+        table: Some("public.signals".to_owned()),
+        ..SignalSettings::default()
+    };
+    for (truncates, expected) in [(false, 3), (true, 0)] {
+        let mut driven = Driven::new(settings.clone(), 256);
+        let chunk = driven.chunk();
+        let Signal { id, kind, .. } = WindowEnd::Open.signal(&chunk);
+        driven.signal(&kind, &id, "");
+        driven.rows(&chunk, 3);
+        for kind in ["pause-snapshot", "stop-snapshot", "resume-snapshot"] {
+            driven.signal(kind, "s", r#"{"type": "incremental"}"#);
+        }
+        if truncates {
+            let (mut begin, commit) = driven.edges(0);
+            if let Message::Begin(begin) = &mut begin {
+                // The rows were read before it.
+                begin.xid = Xid(2000);
+            }
+            driven.message(&begin);
+            driven.message(&Message::Truncate(Truncate {
+                relations: vec![TABLE],
+                cascade: false,
+                restart_identity: false,
+            }));
+            driven.message(&commit);
+        }
+        let Signal { id, kind, .. } = WindowEnd::Close.signal(&chunk);
+        driven.signal(&kind, &id, "");
+        assert_eq!(driven.out.records(), expected, "truncated: {truncates}");
+    }
+}
+
+/// Beside a stream that brings nothing, slices would only take time.
+#[test]
+fn the_rows_of_a_chunk_leave_at_once_while_the_stream_is_idle() {
+    let settings = SignalSettings {
+        read_only: true,
+        ..SignalSettings::default()
+    };
+    let mut driven = Driven::new(settings, 1);
+    for _ in 0..QUIET {
+        let chunk = driven.chunk();
+        driven.rows(&chunk, 1);
+        driven.answer(Some(&chunk), ChunkAnswer::CloseAt(0), None);
+    }
+    let before = driven.out.records();
+    let chunk = driven.chunk();
+    driven.rows(&chunk, 5);
+    driven.answer(Some(&chunk), ChunkAnswer::CloseAt(0), None);
+    assert_eq!(driven.out.records(), before + 5);
 }
 
 /// A trigger of the signal table may drop the row that opens a window, or delete it at once.

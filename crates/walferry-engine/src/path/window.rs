@@ -1,6 +1,6 @@
 //! The window of a chunk: keeps its rows until the stream has passed the position at which they were read.
 //!
-//! Then the rows leave in slices, so that a transaction of the stream waits behind one slice and not behind the chunk. As
+//! Then the rows leave in slices, so that a change of the stream waits behind one slice and not behind the chunk. As
 //! long as rows are left, changes of the stream replace them.
 
 use std::{
@@ -76,11 +76,11 @@ pub(crate) struct SliceSize {
 }
 
 impl Default for SliceSize {
-    /// Takes about a millisecond.
+    /// Takes about half a millisecond.
     fn default() -> Self {
         Self {
-            rows: 256,
-            bytes: 256 * 1024,
+            rows: 128,
+            bytes: 128 * 1024,
         }
     }
 }

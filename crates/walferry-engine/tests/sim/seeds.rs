@@ -128,15 +128,15 @@ fn an_incremental_snapshot_misses_no_row_and_sends_none_behind_a_newer_one() {
     runs.each(0..60, async |world, _| world.steps(800).await);
 }
 
-/// While the stream is busy, rows of a chunk leave between its transactions. Until the last of them has left, changes of the
+/// While the stream is busy, rows of a chunk leave in slices, and transactions of the stream between them. Until the last of them has left, changes of the
 /// stream replace rows, and a process that is killed reads the chunk again.
 #[test]
 fn rows_of_a_chunk_leave_between_transactions_and_none_is_lost_or_old() {
     let runs = Runs {
         plan: Box::new(|random| {
-            let (chunk_rows, slice_rows) = (4 + random.below(8) as usize, 1 + random.below(2) as usize);
+            let (chunk_rows, slice_rows) = (4 + random.below(8) as usize, 2 + random.below(3) as usize);
             Plan {
-                actions: 400,
+                actions: 800,
                 in_flight_bytes: 1 << 20,
                 queue: usize::MAX,
                 ..Plan::of(random).beside_the_stream(chunk_rows, slice_rows)

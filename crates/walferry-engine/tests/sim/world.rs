@@ -792,7 +792,10 @@ impl World {
                     self.give_turn();
                     self.poll().await;
                 }
-                _ => self.go_on(round % 3 == 0).await,
+                _ => {
+                    self.change_between_slices().await;
+                    self.go_on(round % 3 == 0).await;
+                }
             }
         }
     }
@@ -838,6 +841,34 @@ impl World {
         state.server.decodes = Some((state.database.end, takes));
     }
 
+    /// Slices leave as Kafka acknowledges them, and a transaction between two of them.
+    async fn change_between_slices(&mut self) {
+        for _ in 0..2 {
+            self.give_turn();
+            self.poll().await;
+            if !self.shared.lock().slices.are_left() {
+                return;
+            }
+            self.act();
+            for _ in 0..6 {
+                self.open(Who::Source);
+                self.poll().await;
+                self.give_turn();
+                self.poll().await;
+            }
+            self.acknowledge_all();
+            self.poll().await;
+        }
+    }
+
+    /// Kafka acknowledges whatever it has.
+    fn acknowledge_all(&self) {
+        for lane in 0..LANES {
+            while self.shared.lock().kafka.write(lane) {}
+            while self.acknowledge_in(lane) {}
+        }
+    }
+
     /// Each part once. Without the disk, a write that was begun goes on.
     async fn go_on(&mut self, disk: bool) {
         self.open(Who::Windows);
@@ -848,10 +879,7 @@ impl World {
         for _ in 0..turns {
             self.give_turn();
             self.poll().await;
-            for lane in 0..LANES {
-                while self.shared.lock().kafka.write(lane) {}
-                while self.acknowledge_in(lane) {}
-            }
+            self.acknowledge_all();
             self.poll().await;
         }
         if disk {

@@ -63,6 +63,13 @@ pub enum Ask {
         /// The chunk's id.
         chunk: String,
     },
+    /// Answer when everything that was sent before this request has been delivered.
+    Delivery {
+        /// The chunk's id.
+        chunk: String,
+    },
+    /// Tell which transactions have become visible.
+    Visible,
     /// Give way to a signal that waits. If the chunk cannot be read now, the answer is [`ChunkAnswer::Waits`]. Otherwise
     /// this has no effect.
     GiveWay,
@@ -73,8 +80,8 @@ impl Ask {
     pub fn chunk(&self) -> Option<&str> {
         match self {
             Self::Chunk(ask) => Some(&ask.chunk),
-            Self::Close { chunk } => Some(chunk),
-            Self::Tables(_) | Self::GiveWay => None,
+            Self::Close { chunk } | Self::Delivery { chunk } => Some(chunk),
+            Self::Tables(_) | Self::Visible | Self::GiveWay => None,
         }
     }
 }
@@ -111,6 +118,8 @@ pub enum ChunkAnswer {
     CloseAt(u64),
     /// The row that closes the window was committed before this position.
     ClosedBefore(u64),
+    /// What [`Ask::Delivery`] asks for.
+    Delivered,
     /// The table has no key to read it by.
     NoKey,
     /// The table has no rows.
@@ -750,9 +759,11 @@ impl Incremental {
             }
             ChunkAnswer::Empty => Scan::Empty,
             ChunkAnswer::Failed(why) => self.cannot_be_read(&why, effects),
-            ChunkAnswer::Tables(_) | ChunkAnswer::CloseAt(_) | ChunkAnswer::ClosedBefore(_) | ChunkAnswer::Waits => {
-                return;
-            }
+            ChunkAnswer::Tables(_)
+            | ChunkAnswer::CloseAt(_)
+            | ChunkAnswer::ClosedBefore(_)
+            | ChunkAnswer::Delivered
+            | ChunkAnswer::Waits => return,
             ChunkAnswer::Rows {
                 rows,
                 last,

@@ -49,9 +49,14 @@ impl Slices {
         }
     }
 
+    /// Whether some rows of the chunk were sent, and not yet the others.
+    pub(crate) fn are_left(&self) -> bool {
+        (1..self.rows.len()).contains(&self.sent)
+    }
+
     /// Whether some rows of the chunk were sent, then a change, and not yet the other rows.
     pub(crate) fn are_under_way(&self) -> bool {
-        self.is_interrupted && self.sent < self.rows.len()
+        self.is_interrupted && self.are_left()
     }
 }
 
@@ -79,7 +84,7 @@ impl Edge for Windows {
                     state.slices.closes = true;
                     plain(ChunkAnswer::CloseAt(state.database.end.0))
                 }
-                Ask::GiveWay => return Ok(None),
+                Ask::GiveWay | Ask::Delivery { .. } | Ask::Visible => return Ok(None),
             }
         };
         // The answer takes its time, too.
