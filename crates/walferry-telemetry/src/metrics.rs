@@ -53,6 +53,7 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
             OUTBOX_BYTES,
             OUTBOX_PARTITIONS,
             OUTBOX_PARTITIONS_CREATED,
+            OUTBOX_PARTITIONS_DROPPED,
         ],
     ),
     (
