@@ -29,7 +29,12 @@ use walferry_diagnosis::Kind;
 use walferry_event::Notification;
 pub use walferry_transform::Mismatched;
 
-use crate::{failure::Failure, floors::KeptFloors, gap::Gap, history::MissingPositions};
+use crate::{
+    failure::Failure,
+    floors::{Floors, KeptFloors},
+    gap::Gap,
+    history::MissingPositions,
+};
 
 use by_name::ByName;
 pub use by_name::OTHERS;
@@ -655,6 +660,11 @@ impl Status {
     pub fn begin_floors(&self, configuration: Option<String>) {
         *lock(&self.not_captured) = NotCaptured::default();
         self.floors.begin(configuration);
+    }
+
+    /// The floors that are stored with the offset now.
+    pub(crate) fn floors_to_store(&self) -> Option<Arc<Floors>> {
+        self.floors.to_store(&lock(&self.not_captured))
     }
 
     pub(crate) fn change_not_captured(&self, changes: Vec<NotCapturedChange>) {

@@ -477,16 +477,11 @@ impl Cleaner {
                 break;
             }
             self.next = place + 1;
-            let (table, begun) = (target.table.clone(), Instant::now());
-            if let Some((part, floors)) = due_drop(target, now_us, &self.undropped) {
-                let done = drop_partition(sql, &target.cleaned, target.time, part, xmin, floors).await;
-                if sql.is_closed() {
-                    return done.map(drop);
-                }
-                let part = part.clone();
-                self.tried_to_drop(&table, part, done, round);
+            if self.drop_one(sql, place, (xmin, now_us), round).await? {
                 break;
             }
+            let target = &self.targets[place];
+            let (table, begun) = (target.table.clone(), Instant::now());
             if self.stays.get_mut(&table).is_some_and(|stays| stays.are_due(begun)) {
                 // This mark may be behind them, and in a quiet database there is no other.
                 self.reached.remove(&table);
@@ -506,6 +501,27 @@ impl Cleaner {
             }
         }
         Ok(())
+    }
+
+    /// Drops a partition of a table, if the time of one is over. Returns whether there was one.
+    async fn drop_one(
+        &mut self,
+        sql: &Sql,
+        place: usize,
+        (xmin, now_us): (i64, i64),
+        round: &mut Round,
+    ) -> Result<bool, Error> {
+        let target = &self.targets[place];
+        let Some((part, floors)) = due_drop(target, now_us, &self.undropped) else {
+            return Ok(false);
+        };
+        let done = drop_partition(sql, &target.cleaned, target.time, part, xmin, floors).await;
+        if sql.is_closed() {
+            return done.map(|_| true);
+        }
+        let (table, part) = (target.table.clone(), part.clone());
+        self.tried_to_drop(&table, part, done, round);
+        Ok(true)
     }
 
     /// After an attempt to drop a partition.

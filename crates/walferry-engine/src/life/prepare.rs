@@ -575,7 +575,11 @@ mod tests {
             (resume(false), None, false),
         ];
         for (plan, stored, expected) in cases {
-            assert_eq!(goes_on_exactly(plan, stored.as_ref(), &found), expected, "{plan:?} {stored:?}");
+            assert_eq!(
+                goes_on_exactly(plan, stored.as_ref(), &found),
+                expected,
+                "{plan:?} {stored:?}"
+            );
         }
     }
 }
