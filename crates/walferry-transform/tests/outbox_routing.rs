@@ -394,9 +394,9 @@ fn what_cannot_work_is_refused_with_a_hint() {
             &[
                 ("walferry.retention.ms", "5"),
                 ("table.field.event.timestamp", "created_at"),
-                ("walferry.retention.status", "state: , "),
+                ("walferry.retention.status", "state:,"),
             ],
-            "transforms.outbox.walferry.retention.status contains \"state: , \", which is not a column and its values (write it as column:value,value, such as state:done,cancelled)",
+            "transforms.outbox.walferry.retention.status contains \"state:,\", which is not a column and its values (write it as column:value,value, such as state:done,cancelled)",
         ),
         (
             &[("walferry.topics", "OrderPlaced=placed")],
