@@ -80,7 +80,7 @@ fn sql_that_needs_no_superuser_runs_after_a_yes_and_the_rest_is_only_printed() {
     );
     assert_eq!(lacking(&database), nothing);
 
-    // What needs a superuser is left to one, though it is asked for with a yes. A second connector has the same publication.
+    // A person says yes to what the owner may do, and no to what needs a superuser. A second connector has the same publication.
     let mut second = options.config.clone();
     second.insert("slot.name".into(), "fixed_2".into());
     second.insert("topic.prefix".into(), "fixed_2".into());
@@ -88,9 +88,16 @@ fn sql_that_needs_no_superuser_runs_after_a_yes_and_the_rest_is_only_printed() {
     let connector = json!({ "name": "fixed_2", "config": second });
     fs::write(&file, connector.to_string()).expect("the folder can be written");
     let file = file.to_str().expect("it is text");
-    let checked = Checked::of(&options, &["--config", file, "--fix", "--yes", "--fix-as", "fix_app"]);
+    let arguments = ["--config", file, "--fix", "--fix-as", "fix_app"];
+    let checked = Checked::at_a_terminal(&options, &arguments, &format!("y\n{}", "n\n".repeat(8)));
     database.sql().run("update log set line = 'y'; delete from parts");
     let said = &checked.stdout;
+    for asked in [
+        "above that need no superuser, as role \"fix_app\"? [y/N] ",
+        "Run as role \"fix_app\": ALTER ROLE \"fix_cdc\" REPLICATION; [y/N] ",
+    ] {
+        assert!(said.contains(asked), "{asked:?} is missing in:\n{said}");
+    }
     assert!(said.contains("checking again"), "{said}{}", checked.stderr);
     assert_eq!(lacking(&database), row(["t", "t", "f", "f", "-1"]), "{said}");
     assert_eq!(checked.code, Some(2), "{said}");
@@ -100,6 +107,16 @@ fn sql_that_needs_no_superuser_runs_after_a_yes_and_the_rest_is_only_printed() {
         "{again}"
     );
     assert_eq!(again.matches("  obstacle ").count(), 2, "{again}");
+
+    // What needs a superuser is left to one, though it is asked for with a yes.
+    let checked = Checked::of(&options, &["--fix", "--yes", "--fix-as", "fix_app"]);
+    assert_eq!(checked.code, Some(2), "{}", checked.stdout);
+    assert_eq!(
+        lacking(&database),
+        row(["t", "t", "f", "f", "-1"]),
+        "{}",
+        checked.stdout
+    );
 
     database.sql().run("alter role fix_cdc replication");
     let checked = Checked::of(&options, &["--fix", "--yes"]);

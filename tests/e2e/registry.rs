@@ -578,6 +578,37 @@ fn slow(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) 
     nothing_is_set_aside(&walferry);
 }
 
+/// Its schema is known. The check of each minute gets 500 for it, and tables that are new go on.
+#[test]
+fn a_registry_that_answers_500_for_a_known_subject_holds_up_no_new_table() {
+    let (world, registry) = (world::shared(), Registry::start());
+    let outbox = Outbox::new(&world, "avro_known_ill");
+    let sql = outbox.database.sql();
+    sql.run("create table t (id int primary key); create table u (id int primary key)");
+    let mut options = confluent(&registry);
+    let url = options
+        .iter_mut()
+        .find(|(name, _)| name.ends_with(".url"))
+        .expect("a URL");
+    let proxy = Proxy::start(&url.1, "t-value");
+    proxy.heal();
+    url.1 = proxy.url();
+    let mut walferry = start_tolerant(&outbox, &options);
+    sql.run("insert into t values (1)");
+    one_row(&outbox, &world, "t");
+    proxy.fall_ill();
+    wait_for("the check to be refused", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        walferry.output().contains("does not show a schema").then_some(())
+    });
+    sql.run("insert into u values (1)");
+    one_row(&outbox, &world, "u");
+    sql.run("insert into t values (2)");
+    world.kafka.wait_for_records(&topic(&outbox, "t"), 2);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    nothing_is_set_aside(&walferry);
+}
+
 use proxy::Proxy;
 
 /// A registry in front of the registry, which answers 500 for one subject until it is healed, and takes its time.
@@ -621,6 +652,10 @@ mod proxy {
 
         pub(super) fn heal(&self) {
             self.healed.store(true, Relaxed);
+        }
+
+        pub(super) fn fall_ill(&self) {
+            self.healed.store(false, Relaxed);
         }
     }
 

@@ -1,4 +1,5 @@
 import java.math.BigDecimal;
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -53,6 +54,8 @@ public class Expressions {
             .field("class", Schema.OPTIONAL_STRING_SCHEMA)
             .field("count", Schema.OPTIONAL_INT32_SCHEMA)
             .field("json", Schema.OPTIONAL_STRING_SCHEMA)
+            .field("zdec", Decimal.builder(2).optional().build())
+            .field("eraw", Schema.OPTIONAL_BYTES_SCHEMA)
             .build();
     static final Schema SOURCE = SchemaBuilder.struct().name("s")
             .field("table", Schema.STRING_SCHEMA)
@@ -70,17 +73,19 @@ public class Expressions {
             .build();
     static final Schema KEY = SchemaBuilder.struct().name("k").field("id", Schema.INT32_SCHEMA).build();
 
+    /** As Debezium makes it, bytes are in a buffer. */
     static Struct row(int id, String name) {
         return new Struct(ROW)
                 .put("id", id).put("big", 5000000000L).put("name", name).put("small", (short) 7)
                 .put("flag", id % 2 == 0).put("dbl", 2.5).put("flt", 1.1f)
-                .put("dec", new BigDecimal("12.50")).put("raw", new byte[]{ 1, 2 })
+                .put("dec", new BigDecimal("12.50")).put("raw", ByteBuffer.wrap(new byte[]{ 1, 2 }))
                 .put("tags", Arrays.asList("a", "b", null)).put("nums", Arrays.asList(1, 2, 3))
                 .put("attrs", Map.of("k", "v"))
                 .put("d", new java.util.Date(86400000L * 100)).put("ts", new java.util.Date(1700000000123L))
                 .put("empty", "").put("zero", 0)
                 .put("schema", "sss").put("values", "vvv").put("class", "ccc").put("count", 3)
-                .put("json", "{\"a\":{\"b\":[1,2]}}");
+                .put("json", "{\"a\":{\"b\":[1,2]}}")
+                .put("zdec", new BigDecimal("0.00")).put("eraw", ByteBuffer.wrap(new byte[0]));
     }
 
     static SourceRecord record(Schema keySchema, Object key, Schema schema, Object value) {

@@ -103,8 +103,8 @@ pub(crate) struct TaskState {
 
 impl<'a> ConnectorStatus<'a> {
     /// As in Connect, a failure belongs to the task, and the connector stays RUNNING, also while it retries. If the configuration is what is
-    /// wrong, the connector itself is FAILED, and so is its task, as in Connect where it has run before. A connector that has read nothing yet is UNASSIGNED, as in Connect before
-    /// its start, and reports what prevents the start.
+    /// wrong, the connector itself is FAILED, as in Connect. Its task is FAILED, too; Connect shows no task, unless one ran before. A connector
+    /// that has read nothing yet is UNASSIGNED, as in Connect before its start, and reports what prevents the start.
     pub(crate) fn new(status: &'a Status, version: &'static str, worker_id: String) -> Self {
         let state = |state, trace| State {
             state,

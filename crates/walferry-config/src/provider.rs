@@ -53,14 +53,15 @@ pub enum KubernetesKind {
     ConfigMap,
 }
 
-/// The config providers of a worker: those that `config.providers` lists, and `env`, `file` and `dir` also without.
+/// The config providers of a worker: those that `config.providers` lists, and `env`, `file` and `dir` also without. What limits a listed
+/// provider of variables or of files limits those that are not listed, too.
 #[derive(Debug, Clone)]
 pub struct Providers(BTreeMap<String, Provider>);
 
 #[derive(Debug, Clone)]
 enum Provider {
     Env {
-        allowed: Box<JavaRegex>,
+        allowed: AllowedNames,
     },
     File {
         allowed: AllowedPaths,
@@ -80,35 +81,16 @@ enum Provider {
 
 impl Default for Providers {
     fn default() -> Self {
-        let all = JavaRegex::new(".*").expect("the pattern is valid");
-        let providers = [
-            ("env", Provider::Env { allowed: Box::new(all) }),
-            (
-                "file",
-                Provider::File {
-                    allowed: AllowedPaths::default(),
-                },
-            ),
-            (
-                "dir",
-                Provider::Dir {
-                    allowed: AllowedPaths::default(),
-                },
-            ),
-        ];
-        Self(
-            providers
-                .into_iter()
-                .map(|(name, provider)| (name.to_owned(), provider))
-                .collect(),
-        )
+        let mut providers = Self(BTreeMap::new());
+        providers.add_unlisted();
+        providers
     }
 }
 
 impl Providers {
     /// Reads `config.providers` and `config.providers.<name>.class` and `.param.*` of a worker.
     pub(crate) fn from_worker(options: &Options, findings: &mut Findings) -> Self {
-        let mut providers = Self::default();
+        let mut providers = Self(BTreeMap::new());
         let names = options.get("config.providers").unwrap_or_default();
         for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             let options = options.below(&format!("config.providers.{name}."));
@@ -135,6 +117,7 @@ impl Providers {
                 }
             }
         }
+        providers.add_unlisted();
         let defined = options.below("config.providers.");
         let defined: BTreeSet<&str> = defined.iter().filter_map(|(name, _)| name.split('.').next()).collect();
         let listed: Vec<&str> = names.split(',').map(str::trim).collect();
@@ -146,6 +129,28 @@ impl Providers {
             finding.hint(format!("add {name} to config.providers"));
         }
         providers
+    }
+
+    /// Adds `env`, `file` and `dir` where they are not listed. They may read no more than the listed ones: otherwise a reference would evade a
+    /// limit by naming another provider.
+    fn add_unlisted(&mut self) {
+        let mut names = AllowedNames::default();
+        let mut paths = AllowedPaths::default();
+        for (name, provider) in &self.0 {
+            match provider {
+                Provider::Env { allowed } => names.extend(name, allowed),
+                Provider::File { allowed } | Provider::Dir { allowed } => paths.extend(name, allowed),
+                Provider::Kubernetes { .. } | Provider::Unknown { .. } => {}
+            }
+        }
+        let unlisted = [
+            ("env", Provider::Env { allowed: names }),
+            ("file", Provider::File { allowed: paths.clone() }),
+            ("dir", Provider::Dir { allowed: paths }),
+        ];
+        for (name, provider) in unlisted {
+            self.0.entry(name.to_owned()).or_insert(provider);
+        }
     }
 
     /// Resolves the references in a text, as Kafka's `ConfigTransformer` does: several in one text, not in each other's
@@ -211,8 +216,7 @@ impl Providers {
         found.then_some(resolved)
     }
 
-    /// The same lookup, but without files and folders that none of these providers may read. By default they may read all: it takes
-    /// `allowed.paths` for `file` and for `dir` to limit them.
+    /// The same lookup, but without files and folders that none of these providers may read. Without `allowed.paths` they may read all.
     pub const fn limit<'a>(&'a self, lookup: &'a dyn Lookup) -> Limited<'a> {
         Limited {
             providers: self,
@@ -238,10 +242,13 @@ impl Providers {
                 "a reference to a variable has neither a path nor a default".to_owned(),
                 format!("write ${{{provider}:NAME}} with only the name of the variable, and set this variable"),
             ),
-            Some(Provider::Env { allowed }) if !allowed.matches(key) => failed(
-                format!("the worker's allowlist.pattern does not allow the variable {key}"),
-                format!("change config.providers.{provider}.param.allowlist.pattern so that it matches {key}"),
-            ),
+            Some(Provider::Env { allowed }) if !allowed.includes(key) => {
+                let from = allowed.from.as_deref().unwrap_or(provider);
+                failed(
+                    format!("the worker's allowlist.pattern does not allow the variable {key}"),
+                    format!("change config.providers.{from}.param.allowlist.pattern so that it matches {key}"),
+                )
+            }
             Some(Provider::Env { .. }) => match lookup.variable(key) {
                 Some(value) => Ok(value),
                 None => failed(
@@ -260,10 +267,13 @@ impl Providers {
             }
             Some(found @ (Provider::File { allowed } | Provider::Dir { allowed })) => {
                 match (allowed.path(Path::new(path)), found) {
-                    (None, _) => failed(
-                        format!("the worker's allowed.paths does not include {path}"),
-                        format!("add its folder to config.providers.{provider}.param.allowed.paths"),
-                    ),
+                    (None, _) => {
+                        let from = allowed.from.as_deref().unwrap_or(provider);
+                        failed(
+                            format!("the worker's allowed.paths does not include {path}"),
+                            format!("add its folder to config.providers.{from}.param.allowed.paths"),
+                        )
+                    }
                     (Some(file), Provider::File { .. }) => of_file(&file, reference, lookup),
                     (Some(folder), _) => of_folder(&folder, reference, lookup),
                 }
@@ -362,11 +372,11 @@ impl Limited<'_> {
         };
         // The hint names a provider of folders, if there is one.
         let mut providers = of_kind(true).chain(of_kind(false));
-        let Some((first, _)) = providers.clone().next() else {
+        let Some((first, limits)) = providers.clone().next() else {
             return Ok(path.to_owned());
         };
         providers.find_map(|(_, allowed)| allowed.path(path)).ok_or_else(|| {
-            let provider = first.clone();
+            let provider = limits.from.as_ref().unwrap_or(first).clone();
             io::Error::new(io::ErrorKind::PermissionDenied, NotAllowed { provider })
         })
     }
@@ -412,16 +422,9 @@ fn provider(options: &Options) -> Result<Provider, Wrong> {
                 .to_owned(),
         )),
         "EnvVarConfigProvider" => {
-            let pattern = options.get("param.allowlist.pattern").unwrap_or(".*");
-            let allowed = JavaRegex::new(pattern).map_err(|error| {
-                (
-                    "param.allowlist.pattern",
-                    format!("is not a regular expression: {error}"),
-                    "correct the expression; .* allows every variable".to_owned(),
-                )
-            })?;
+            let pattern = options.get("param.allowlist.pattern");
             Ok(Provider::Env {
-                allowed: Box::new(allowed),
+                allowed: AllowedNames::parse(pattern.unwrap_or(".*"))?,
             })
         }
         "FileConfigProvider" => Ok(Provider::File { allowed: allowed()? }),
@@ -494,9 +497,50 @@ impl<'t> Reference<'t> {
     }
 }
 
+/// `allowlist.pattern`: the variables that match one of the patterns; without patterns, all.
+#[derive(Debug, Clone, Default)]
+struct AllowedNames {
+    patterns: Vec<JavaRegex>,
+    /// The listed provider that limits this one, which is not listed.
+    from: Option<String>,
+}
+
+impl AllowedNames {
+    fn parse(pattern: &str) -> Result<Self, Wrong> {
+        let wrong = |error| {
+            (
+                "param.allowlist.pattern",
+                format!("is not a regular expression: {error}"),
+                "correct the expression; .* allows every variable".to_owned(),
+            )
+        };
+        let patterns = match pattern {
+            ".*" => Vec::new(),
+            pattern => vec![JavaRegex::new(pattern).map_err(wrong)?],
+        };
+        Ok(Self { patterns, from: None })
+    }
+
+    fn includes(&self, name: &str) -> bool {
+        self.patterns.is_empty() || self.patterns.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// Takes over the limits of a listed provider, if it has some.
+    fn extend(&mut self, provider: &str, listed: &Self) {
+        if !listed.patterns.is_empty() {
+            self.patterns.extend(listed.patterns.iter().cloned());
+            self.from.get_or_insert_with(|| provider.to_owned());
+        }
+    }
+}
+
 /// `allowed.paths`: nothing set means every path.
 #[derive(Debug, Clone, Default)]
-struct AllowedPaths(Vec<PathBuf>);
+struct AllowedPaths {
+    paths: Vec<PathBuf>,
+    /// The listed provider that limits this one, which is not listed.
+    from: Option<String>,
+}
 
 impl AllowedPaths {
     fn parse(text: &str) -> Result<Self, Wrong> {
@@ -511,17 +555,26 @@ impl AllowedPaths {
                     "start each path with /".to_owned(),
                 )),
             });
-        paths.collect::<Result<_, _>>().map(Self)
+        let paths = paths.collect::<Result<_, _>>()?;
+        Ok(Self { paths, from: None })
+    }
+
+    /// Takes over the limits of a listed provider, if it has some.
+    fn extend(&mut self, provider: &str, listed: &Self) {
+        if !listed.paths.is_empty() {
+            self.paths.extend(listed.paths.iter().cloned());
+            self.from.get_or_insert_with(|| provider.to_owned());
+        }
     }
 
     /// The path that may be read; `None` if it is not allowed. As in Kafka, a path that was compared is read as it was compared: where a link
     /// leads to another folder, `..` behind it would lead out of what is allowed.
     fn path(&self, path: &Path) -> Option<PathBuf> {
-        if self.0.is_empty() {
+        if self.paths.is_empty() {
             return Some(path.to_owned());
         }
         let normalised = normalised(path);
-        let is_allowed = self.0.iter().any(|allowed| normalised.starts_with(allowed));
+        let is_allowed = self.paths.iter().any(|allowed| normalised.starts_with(allowed));
         is_allowed.then_some(normalised)
     }
 }
@@ -729,7 +782,62 @@ pub(crate) mod tests {
             resolve(&providers, "${secrets:ns/s:k}").1,
             ["Error: cannot resolve ${secrets:…}: Walferry has no config provider com.example.VaultConfigProvider"]
         );
-        assert_eq!(resolve(&providers, "${env:PGPASSWORD}").0.as_deref(), Some("s3cret"));
+    }
+
+    /// Otherwise whoever may write a reference would evade the limit by another name of the same provider.
+    #[test]
+    fn providers_that_are_not_listed_are_limited_as_those_that_are() {
+        let class = |name: &str| format!("org.apache.kafka.common.config.provider.{name}ConfigProvider");
+        let (env, file) = (class("EnvVar"), class("File"));
+        let worker = [
+            ("config.providers", "e,f"),
+            ("config.providers.e.class", env.as_str()),
+            ("config.providers.e.param.allowlist.pattern", "KAFKA_.*"),
+            ("config.providers.f.class", file.as_str()),
+            ("config.providers.f.param.allowed.paths", "/secrets"),
+        ];
+        let hints = |providers: &Providers, text: &str| {
+            let mut findings = Findings::default();
+            providers.resolve("x", text, &World, &mut findings, &mut Vec::new());
+            let hints = findings.iter().filter_map(|finding| finding.hint.clone());
+            hints.collect::<Vec<_>>()
+        };
+        let (limited, _) = providers(&worker);
+        for (text, hint) in [
+            (
+                "${env:PGPASSWORD}",
+                "change config.providers.e.param.allowlist.pattern so that it matches PGPASSWORD",
+            ),
+            (
+                "${dir:/run/secrets:pw}",
+                "add its folder to config.providers.f.param.allowed.paths",
+            ),
+            (
+                "${file:/etc/x:y}",
+                "add its folder to config.providers.f.param.allowed.paths",
+            ),
+        ] {
+            assert_eq!(resolve(&limited, text).0, None, "{text}");
+            assert_eq!(hints(&limited, text), [hint], "{text}");
+        }
+        let of_secrets = resolve(&limited, "${file:/secrets/pg.properties:user}").0;
+        assert_eq!(of_secrets.as_deref(), Some("app"));
+
+        // A listed provider without a limit is meant to have none.
+        let dir = class("Directory");
+        let unlimited = [
+            ("config.providers", "e,f,dir"),
+            ("config.providers.dir.class", dir.as_str()),
+        ];
+        let (listed, _) = providers(&[&unlimited[..], &worker[1..]].concat());
+        assert_eq!(resolve(&listed, "${dir:/run/secrets:pw}").1, [""; 0]);
+        // Neither is a pattern that allows everything a limit.
+        let (all, _) = providers(&[
+            ("config.providers", "e"),
+            ("config.providers.e.class", env.as_str()),
+            ("config.providers.e.param.allowlist.pattern", ".*"),
+        ]);
+        assert_eq!(resolve(&all, "${env:PGPASSWORD}").0.as_deref(), Some("s3cret"));
     }
 
     /// Tells which paths it was asked for.
@@ -780,10 +888,15 @@ pub(crate) mod tests {
             assert_eq!(of_folder, of_file);
             of_folder
         };
-        // Without limits, and with one of the two limited, all can be read.
+        // Without limits, or with a listed provider without them, all can be read.
         assert_eq!(read(&[], "/etc/x/../y"), Ok("/etc/x/../y".to_owned()));
+        let open = [listed("file,dir"), file("file"), paths("file", "/a"), dir("dir")];
+        assert_eq!(read(&open, "/etc"), Ok("/etc".to_owned()));
         let one = [listed("file"), file("file"), paths("file", "/a")];
-        assert_eq!(read(&one, "/etc"), Ok("/etc".to_owned()));
+        let refused = "the worker's allowed.paths does not include it: add the folder to config.providers.file.param.allowed.paths of the \
+                       worker, or choose one that is there";
+        assert_eq!(read(&one, "/etc"), Err(refused.to_owned()));
+        assert_eq!(read(&one, "/a/b"), Ok("/a/b".to_owned()));
 
         let both = [
             listed("file,dir,other"),

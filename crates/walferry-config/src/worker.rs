@@ -200,7 +200,8 @@ properties! {
         .text("A property of Kafka consumers.")
         .support(Support::Accepted { why: "Postgres connectors do not consume from Kafka" });
     const PROVIDERS: Property<Vec<String>> = Property::new("config.providers").example("secrets")
-        .text("Names of config providers. `env`, `file` and `dir` exist without being listed.");
+        .text("Names of config providers. `env`, `file` and `dir` exist without being listed. Where they are not listed, they have the limits of \
+               the listed providers of variables and of files.");
     const PROVIDER: Property<Option<String>> = Property::new("config.providers.<name>.<option>").example("config.providers.secrets.class=io.strimzi.kafka.KubernetesSecretConfigProvider")
         .text("`class` is EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider, or one of Strimzi's \
                KubernetesSecretConfigProvider and KubernetesConfigMapConfigProvider, which ask the API server with the pod's service \

@@ -5,7 +5,7 @@ use walferry_record::{SchemaPlans, SchemaRef, Typed};
 
 use crate::error::{Failure, Problem};
 use crate::json::{self, Dialect, Plan, Style, push_integer};
-use crate::registry::{self, Api, Described, Kind, Link, Linked, Slots};
+use crate::registry::{self, Api, Described, Id, Kind, Link, Linked, Slots};
 use crate::{Encoded, Role, others};
 
 /// Writes `{"schemaId":…,"payload":…}`. The payload is JsonConverter's, and the schema that is registered is the one that
@@ -42,7 +42,12 @@ impl ExtJsonConverter {
             replace_null_with_default: reader.get(&json::options::REPLACE_NULL_WITH_DEFAULT),
             dialect: Dialect::Connect,
         };
-        let link = registry::apicurio_link(&mut reader, role, None);
+        let mut link = registry::apicurio_link(&mut reader, role, None);
+        // Whatever `use-id` says: each generation of the converter writes one of them.
+        link.settings.id = match link.settings.api {
+            Api::ApicurioV3 => Id::Content,
+            Api::ApicurioV2 | Api::Confluent => Id::Global,
+        };
         for name in registry::APICURIO_FRAMING {
             if options.get(name).is_some() {
                 reader.note(
@@ -100,11 +105,7 @@ impl Linked for ExtJsonConverter {
         };
         let ids = self.link.ids(&mut entry.slots, topic, &described)?;
         out.extend_from_slice(br#"{"schemaId":"#);
-        // Whatever `use-id` says: each generation of the converter writes one of them.
-        match self.link.settings.api {
-            Api::ApicurioV3 => push_integer(out, ids.content),
-            Api::ApicurioV2 | Api::Confluent => push_integer(out, ids.global),
-        }
+        push_integer(out, self.link.settings.id.of(ids));
         out.extend_from_slice(br#","payload":"#);
         entry.plan.write(&typed.value, out)?;
         out.push(b'}');

@@ -21,6 +21,8 @@ pub(crate) fn fetch(oauth: &OAuth, now_ms: i64) -> Result<Token, String> {
     let agent: Agent = Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
         .http_status_as_error(false)
+        // Like Java's client, ignore the proxy variables of the environment.
+        .proxy(None)
         .tls_config(TlsConfig::builder().root_certs(authorities(oauth)).build())
         .build()
         .into();
@@ -31,12 +33,12 @@ pub(crate) fn fetch(oauth: &OAuth, now_ms: i64) -> Result<Token, String> {
         .header("authorization", format!("Basic {}", credentials(oauth)))
         .header("accept", "application/json")
         .send_form(form)
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| failed(shown_text(&error.to_string()).into_owned()))?;
     let status = response.status();
     let body = response
         .body_mut()
         .read_to_string()
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| failed(shown_text(&error.to_string()).into_owned()))?;
     let body: Json = serde_json::from_str(&body).unwrap_or_default();
     if !status.is_success() {
         // RFC 6749 5.2: a word, and perhaps a sentence.
@@ -79,14 +81,7 @@ fn credentials(oauth: &OAuth) -> String {
 
 /// As in a form.
 fn escape(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'*');
-    text.bytes()
-        .map(|byte| match byte {
-            b' ' => "+".to_owned(),
-            _ if plain(byte) => char::from(byte).to_string(),
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 /// The claims of a JSON web token; null for another kind of token.
@@ -187,6 +182,14 @@ mod tests {
             request.ends_with("\r\n\r\ngrant_type=client_credentials&scope=kafka+write"),
             "{request}"
         );
+    }
+
+    /// A URL that cannot be used is repeated by the error of the HTTP client.
+    #[test]
+    fn an_error_shows_no_login_of_the_endpoint() {
+        let error = fetch(&oauth("//me:s3cret@host/token".into()), 0).err().unwrap();
+        assert!(error.contains("is missing scheme"), "{error}");
+        assert!(!error.contains("s3cret"), "{error}");
     }
 
     #[test]

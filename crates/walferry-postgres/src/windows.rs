@@ -138,7 +138,7 @@ impl Windows {
             }
             Ask::Close { .. } if self.read_only => self.end().await.map(Some),
             Ask::Close { chunk } => self.close(chunk, again).await.map(|()| None),
-            Ask::GiveWay | Ask::Delivery { .. } | Ask::Visible => Ok(None),
+            Ask::GiveWay | Ask::Delivery | Ask::Visible => Ok(None),
         }
     }
 

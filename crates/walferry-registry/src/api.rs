@@ -4,7 +4,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value as Json, json};
 use walferry_config::shown_text;
 use walferry_converter::registry::{
-    Api, Guid, Ids, Lookup, Reference, Refusal, Request, Subject, is_same, same_bytes, with_references,
+    Api, Guid, Id, Ids, Lookup, Reference, Refusal, Request, Subject, difference, is_same, same_bytes, with_references,
 };
 use walferry_diagnosis::Diagnosis;
 
@@ -57,15 +57,22 @@ const UNFIT: &str = "its version does not match the record: ";
 fn with_difference(http: &mut Http, api: Api, request: &Request, mut refusal: Refusal) -> Refusal {
     let latest = Request {
         lookup: Lookup::Latest,
-        schema: with_references(request.kind, &request.schema, &all(&request.references)),
+        schema: whole_of(request),
         references: Vec::new(),
         ..request.clone()
     };
-    if let Err(Failure::Refused(newest)) = lookup(http, api, &latest)
-        && let Some(difference) = newest.what.strip_prefix(UNFIT)
-    {
+    let found = match lookup(http, api, &latest) {
+        Err(Failure::Refused(newest)) => newest.what.strip_prefix(UNFIT).map(str::to_owned),
+        // Values of JSON are the same bytes with any schema, and the schemas differ nevertheless.
+        Ok(ids) => match text(http, api, Id::Global, &latest, ids) {
+            Ok(Ok(Some(theirs))) => difference(request.kind, &latest.schema, &theirs),
+            _ => None,
+        },
+        Err(_) => None,
+    };
+    if let Some(difference) = found {
         refusal.what.push_str("; beside the newest version, ");
-        refusal.what.push_str(difference);
+        refusal.what.push_str(&difference);
     }
     refusal
 }
@@ -89,40 +96,72 @@ fn lookup(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
     }
 }
 
-/// Whether the registry still has a schema under its id.
-pub(crate) fn still_has(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<bool> {
-    let Some(found) = text(http, api, request, ids)? else {
-        return Ok(false);
+/// An answer that does not tell what the registry has under an id.
+#[derive(Debug)]
+pub(crate) struct Untold {
+    pub(crate) trouble: Diagnosis,
+    /// The client may not read it. That will not pass.
+    pub(crate) is_forbidden: bool,
+}
+
+/// Whether the registry still has a schema under the id that records carry, if it tells that.
+pub(crate) fn still_has(
+    http: &mut Http,
+    api: Api,
+    id: Id,
+    request: &Request,
+    ids: Ids,
+) -> Answer<Result<bool, Untold>> {
+    let found = match text(http, api, id, request, ids)? {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(Ok(false)),
+        Err(untold) => return Ok(Err(untold)),
     };
-    Ok(found.is_empty()
+    Ok(Ok(found.is_empty()
         || match is_chosen(request) {
             false => is_same(request.kind, &request.schema, &found),
             // It may have more members than ours.
-            true => same_bytes(request.kind, &request.schema, &found).is_ok(),
-        })
+            true => same_bytes(request.kind, &whole_of(request), &found).is_ok(),
+        }))
 }
 
 /// Whether the registry chooses the version. Then its text is not ours.
-const fn is_chosen(request: &Request) -> bool {
-    matches!(request.lookup, Lookup::Latest | Lookup::Id(_))
+fn is_chosen(request: &Request) -> bool {
+    match request.lookup {
+        Lookup::Latest | Lookup::Id(_) => true,
+        Lookup::Register { if_exists, .. } => if_exists == RETURN,
+        Lookup::Find { .. } => false,
+    }
+}
+
+/// With this word, Apicurio's second interface returns the version that an artifact has, whatever is registered.
+const RETURN: &str = "RETURN";
+
+/// Our schema with the types that it refers to.
+fn whole_of(request: &Request) -> String {
+    with_references(request.kind, &request.schema, &all(&request.references))
 }
 
 /// The text of a schema in the registry. `None` if it has none. In a version that the registry chose, the types of other subjects are
 /// written out.
-fn text(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<Option<String>> {
-    let path = match (api, is_chosen(request)) {
-        (Api::Confluent, _) => format!("/schemas/ids/{}?subject={}", ids.content, encoded(&request.subject.id)),
-        (Api::ApicurioV2 | Api::ApicurioV3, false) => format!("/ids/contentIds/{}", ids.content),
-        (Api::ApicurioV2, true) => format!("/ids/globalIds/{}?dereference=true", ids.global),
-        (Api::ApicurioV3, true) => format!("/ids/globalIds/{}?references=DEREFERENCE", ids.global),
+fn text(http: &mut Http, api: Api, id: Id, request: &Request, ids: Ids) -> Answer<Result<Option<String>, Untold>> {
+    let path = match (api, is_chosen(request), id) {
+        (Api::Confluent, ..) => format!("/schemas/ids/{}?subject={}", ids.content, encoded(&request.subject.id)),
+        (Api::ApicurioV2 | Api::ApicurioV3, false, Id::Content) => format!("/ids/contentIds/{}", ids.content),
+        (Api::ApicurioV2 | Api::ApicurioV3, false, Id::Global) => format!("/ids/globalIds/{}", ids.global),
+        (Api::ApicurioV2, true, _) => format!("/ids/globalIds/{}?dereference=true", ids.global),
+        (Api::ApicurioV3, true, _) => format!("/ids/globalIds/{}?references=DEREFERENCE", ids.global),
     };
     let reply = http.send(&get(path))?;
-    match (reply.status, api) {
+    Ok(match (reply.status, api) {
         (200, Api::Confluent) => Ok(Some(whole(http, request, &reply.json())?)),
         (200, _) => Ok(Some(reply.body)),
         (404, _) if is_registrys_own(&reply) => Ok(None),
-        _ => Err(Failure::Trouble(odd(&reply))),
-    }
+        (status, _) => Err(Untold {
+            trouble: odd(&reply),
+            is_forbidden: matches!(status, 401 | 403),
+        }),
+    })
 }
 
 /// The schema of an answer of Confluent's interface, with the types of other subjects written out if the registry chose the version.
@@ -363,18 +402,25 @@ fn compare_chosen(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Ans
     if !is_chosen(request) {
         return Ok(());
     }
-    match text(http, api, request, ids)? {
-        Some(theirs) => compare(request, &theirs),
+    match text(http, api, Id::Global, request, ids)? {
+        Ok(Some(theirs)) => compare(request, &theirs),
         // It was removed between the two requests.
-        None => Err(no_id(request)),
+        Ok(None) => Err(no_id(request)),
+        Err(untold) => Err(Failure::Trouble(untold.trouble)),
     }
 }
 
 fn compare(request: &Request, theirs: &str) -> Answer<()> {
-    same_bytes(request.kind, &request.schema, theirs).map_err(|difference| {
+    let hint = match request.lookup {
+        Lookup::Register { .. } => {
+            "let the converter add a version: remove apicurio.registry.auto-register.if-exists, or set it to RETURN_OR_UPDATE"
+        }
+        _ => "register a matching version, or let the converter register one",
+    };
+    same_bytes(request.kind, &whole_of(request), theirs).map_err(|difference| {
         Failure::Refused(Refusal {
             what: format!("{UNFIT}{difference}"),
-            hint: Some("register a matching version, or let the converter register one".to_owned()),
+            hint: Some(hint.to_owned()),
         })
     })
 }

@@ -13,11 +13,15 @@ use walferry_converter::registry::{Answer, Ids, Refusal, Registry, RegistrySetti
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::{Need, Wait};
 
-use crate::api::{self, Failure};
+use crate::api::{self, Failure, Untold};
 use crate::http::{self, Http};
 
 /// How often the client checks that the registry still has the schemas that it had.
 pub(crate) const LOOK: Duration = Duration::from_secs(60);
+/// How many schemas a check looks at.
+const CHECKED: usize = 2;
+/// How many schemas beside the newest are asked for until so many are checked.
+const MOST_OTHERS: usize = 3;
 /// How long a refusal is remembered. After that, a record that is tried again causes a new request.
 const REFUSAL_HOLDS: Duration = Duration::from_secs(10);
 /// Pauses between two attempts of one request.
@@ -56,6 +60,8 @@ struct Pending {
     pause: Duration,
     /// Since when the thread has seen no record wait for it.
     forgotten: Option<Instant>,
+    /// Since when the registry has given the ids, and does not tell whether it still has the others.
+    unverified: Option<Instant>,
 }
 
 impl Client {
@@ -82,6 +88,7 @@ impl Client {
             period,
             look: Instant::now() + period,
             turn: 0,
+            unread: HashSet::new(),
         };
         let started = thread::Builder::new().name("registry".into()).spawn(move || {
             // Dropped after the receiver. So a request is either refused by the channel, or its wait is there to be told.
@@ -122,6 +129,7 @@ impl Registry for Client {
             next: Instant::now(),
             pause: FIRST_PAUSE,
             forgotten: None,
+            unverified: None,
         };
         if self.requests.send(pending).is_err() {
             wait.set_trouble(nobody_asks());
@@ -188,6 +196,8 @@ struct Asker {
     look: Instant,
     /// The schema to check beside the newest, as an index into the order in which they became known.
     turn: usize,
+    /// The subjects of schemas that the registry does not show. Each is told once.
+    unread: HashSet<String>,
 }
 
 impl Asker {
@@ -262,12 +272,16 @@ impl Asker {
         self.pending.push_back(pending);
     }
 
-    fn on_known(&mut self, pending: Pending, ids: Ids) {
-        // The registry was down, and may have lost its schemas. Check that before a record continues.
+    fn on_known(&mut self, mut pending: Pending, ids: Ids) {
+        // The registry was down, and may have lost its schemas. Check that before a record continues. A registry that registers schemas
+        // and shows none is not waited for longer than until the next check would be due.
         if self.recovered()
             && let Err(trouble) = self.look_again()
         {
-            return self.ask_later(pending, trouble);
+            let since = *pending.unverified.get_or_insert_with(Instant::now);
+            if since.elapsed() < self.period {
+                return self.ask_later(pending, trouble);
+            }
         }
         info!(subject = %pending.request.subject, id.content = ids.content, id.global = ids.global, "schema id known");
         let mut state = self.shared.lock();
@@ -303,28 +317,18 @@ impl Asker {
 
     /// Checks that the registry still has two schemas under their ids: the newest, which a registry restored from an older state lacks,
     /// and in turn one of the others, beginning with the oldest. A registry that was emptied lacks the others even if a new schema was
-    /// registered since. If one is missing, every schema is looked up or registered anew before its next record is sent.
+    /// registered since. If one is missing, every schema is looked up or registered anew before its next record is sent. In place of one
+    /// that the registry does not show, another is checked.
     ///
     /// # Errors
-    /// When the registry does not answer. The check is then repeated soon.
+    /// When the registry does not answer, or shows none. The check is then repeated soon.
     fn look_again(&mut self) -> Result<(), Diagnosis> {
         self.look = Instant::now() + self.period;
         let samples = self.samples();
-        for (request, ids) in &samples {
-            match self.still_has(request, *ids) {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.on_loss(request, *ids);
-                    break;
-                }
-                Err(Failure::Trouble(trouble)) => {
-                    self.on_trouble(&trouble);
-                    self.look = Instant::now() + LONGEST_PAUSE.min(self.period);
-                    return Err(trouble);
-                }
-                // It cannot be: reading an id is refused to nobody who may register.
-                Err(Failure::Refused(_) | Failure::Missing(_)) => {}
-            }
+        if let Err(trouble) = self.check(&samples) {
+            self.on_trouble(&trouble);
+            self.look = Instant::now() + LONGEST_PAUSE.min(self.period);
+            return Err(trouble);
         }
         // While a request is unanswered, the registry counts as unhealthy, whatever else it answers.
         if !samples.is_empty() && self.pending.is_empty() {
@@ -333,18 +337,69 @@ impl Asker {
         Ok(())
     }
 
-    /// The schemas to check this time.
-    fn samples(&mut self) -> Vec<(Arc<Request>, Ids)> {
+    /// Asks for schemas until two are checked.
+    ///
+    /// # Errors
+    /// None could be checked.
+    fn check(&mut self, samples: &[(Arc<Request>, Ids)]) -> Result<(), Diagnosis> {
+        let (mut checked, mut trouble) = (0, None);
+        for (place, (request, ids)) in samples.iter().enumerate() {
+            if checked == CHECKED {
+                break;
+            }
+            self.turn += usize::from(place > 0);
+            match self.still_has(request, *ids) {
+                Ok(Ok(true)) => {
+                    self.unread.remove(&request.subject.id);
+                    checked += 1;
+                }
+                Ok(Ok(false)) => {
+                    self.on_loss(request, *ids);
+                    return Ok(());
+                }
+                Ok(Err(untold)) => {
+                    self.on_untold(request, &untold);
+                    match untold.is_forbidden {
+                        true => checked += 1,
+                        false => trouble = trouble.or(Some(untold.trouble)),
+                    }
+                }
+                // It does not answer, so the others need not be asked for.
+                Err(Failure::Trouble(away)) => {
+                    trouble = Some(away);
+                    break;
+                }
+                // It cannot be: reading an id is refused to nobody who may register.
+                Err(Failure::Refused(_) | Failure::Missing(_)) => checked += 1,
+            }
+        }
+        match trouble.filter(|_| checked == 0) {
+            Some(trouble) => Err(trouble),
+            None => Ok(()),
+        }
+    }
+
+    /// The schemas to check this time: the newest, and others that are next.
+    fn samples(&self) -> Vec<(Arc<Request>, Ids)> {
         let state = self.shared.lock();
         let Some((newest, others)) = state.order.split_last() else {
             return Vec::new();
         };
-        let mut samples = vec![newest.clone()];
-        if !others.is_empty() {
-            samples.push(others[self.turn % others.len()].clone());
-            self.turn += 1;
+        let next = others.iter().cycle().skip(self.turn % others.len().max(1));
+        let others = next.take(others.len().min(MOST_OTHERS));
+        std::iter::once(newest).chain(others).cloned().collect()
+    }
+
+    fn on_untold(&mut self, request: &Request, untold: &Untold) {
+        if self.unread.insert(request.subject.id.clone()) {
+            warn!(
+                code = untold.trouble.code(),
+                subject = %request.subject,
+                reason = untold.trouble.text,
+                hint = untold.trouble.hint,
+                "the schema registry does not show a schema that it had, so Walferry cannot tell whether it still has it"
+            );
         }
-        samples
     }
 
     fn on_loss(&mut self, request: &Request, ids: Ids) {
@@ -362,12 +417,13 @@ impl Asker {
             http.parts.clear();
         }
         self.turn = 0;
+        self.unread.clear();
         self.shared.generation.fetch_add(1, Ordering::Release);
     }
 
-    fn still_has(&mut self, request: &Request, ids: Ids) -> Result<bool, Failure> {
-        let api = self.settings.api;
-        api::still_has(self.http()?, api, request, ids)
+    fn still_has(&mut self, request: &Request, ids: Ids) -> Result<Result<bool, Untold>, Failure> {
+        let (api, id) = (self.settings.api, self.settings.id);
+        api::still_has(self.http()?, api, id, request, ids)
     }
 
     fn ids(&mut self, request: &Request) -> Result<Ids, Failure> {

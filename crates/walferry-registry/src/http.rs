@@ -72,6 +72,8 @@ impl Http {
         let longest = settings.connect_timeout.saturating_add(settings.read_timeout);
         let agent = Agent::config_builder()
             .timeout_connect(Some(settings.connect_timeout))
+            .timeout_recv_response(Some(settings.read_timeout))
+            .timeout_recv_body(Some(settings.read_timeout))
             .timeout_global(Some(limit.map_or(longest, |limit| longest.min(limit))))
             .http_status_as_error(false)
             // Like Java's client, ignore the proxy variables of the environment.
@@ -101,12 +103,13 @@ impl Http {
     }
 
     fn send_once(&mut self, request: &Request) -> Result<Reply, Diagnosis> {
-        let authorization = self.authorization()?;
+        let shared = self.authorization()?;
         let urls = self.settings.urls.len();
         let mut last = None;
         for attempt in 0..urls {
             let index = (self.current + attempt) % urls;
             let url = &self.settings.urls[index];
+            let authorization = shared.clone().or_else(|| self.login_of(index));
             match self.send_to(url, request, authorization.as_ref()) {
                 // Another instance of the registry may answer.
                 Ok(reply) if reply.status >= 500 && attempt + 1 < urls => {}
@@ -160,6 +163,7 @@ impl Http {
         match &self.settings.auth {
             Auth::Basic { password, .. } => sent.push(password.clone()),
             Auth::OAuth(oauth) => sent.push(oauth.client_secret.clone()),
+            Auth::Urls(logins) => sent.extend(logins.iter().flatten().map(|(_, password)| password.clone())),
             Auth::None | Auth::Bearer(_) => {}
         }
         if let Some((_, password)) = self.settings.proxy.as_ref().and_then(|proxy| proxy.login.as_ref()) {
@@ -180,13 +184,19 @@ impl Http {
         own.chain(configured).chain(authorization)
     }
 
+    /// The log-in that stands in a URL.
+    fn login_of(&self, index: usize) -> Option<Secret> {
+        let Auth::Urls(logins) = &self.settings.auth else {
+            return None;
+        };
+        let (user, password) = logins.get(index)?.as_ref()?;
+        Some(basic(user, password))
+    }
+
     fn authorization(&mut self) -> Result<Option<Secret>, Diagnosis> {
         Ok(match &self.settings.auth {
-            Auth::None => None,
-            Auth::Basic { user, password } => {
-                let pair = BASE64_STANDARD.encode(format!("{user}:{}", password.expose()));
-                Some(Secret::new(format!("Basic {pair}")))
-            }
+            Auth::None | Auth::Urls(_) => None,
+            Auth::Basic { user, password } => Some(basic(user, password)),
             Auth::Bearer(token) => Some(Secret::new(format!("Bearer {}", token.expose()))),
             Auth::OAuth(oauth) => {
                 let now = Instant::now();
@@ -198,6 +208,11 @@ impl Http {
             }
         })
     }
+}
+
+fn basic(user: &str, password: &Secret) -> Secret {
+    let pair = BASE64_STANDARD.encode(format!("{user}:{}", password.expose()));
+    Secret::new(format!("Basic {pair}"))
 }
 
 /// OAuth's client credentials, RFC 6749 4.4.

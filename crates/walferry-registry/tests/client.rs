@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use walferry_config::Secret;
 use walferry_converter::registry::{
-    Answer, Api, Auth, Ids, Kind, Lookup, OAuth, Proxy, Reference, Refusal, Registry, RegistrySettings, Request,
+    Answer, Api, Auth, Id, Ids, Kind, Lookup, OAuth, Proxy, Reference, Refusal, Registry, RegistrySettings, Request,
     Subject, Tls,
 };
 use walferry_registry::Registries;
@@ -98,6 +98,7 @@ fn settings(api: Api, urls: Vec<String>) -> RegistrySettings {
         tls: Tls::default(),
         connect_timeout: Duration::from_secs(5),
         read_timeout: Duration::from_secs(5),
+        id: Id::Content,
         proxy: None,
     }
 }
@@ -528,6 +529,21 @@ fn a_registry_that_accepts_a_connection_and_never_answers_is_told_of_when_the_li
     assert!(told.contains("does not answer"), "{told}");
 }
 
+#[test]
+fn a_silent_url_is_given_up_after_the_time_for_an_answer_however_long_connecting_may_take() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("http://{}", listener.local_addr().unwrap());
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    let settings = RegistrySettings {
+        connect_timeout: Duration::from_secs(3600),
+        read_timeout: Duration::from_millis(200),
+        ..settings(Api::Confluent, vec![silent, url])
+    };
+    let client = Registries::default().of(&settings);
+    assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+}
+
 /// What the client tells of a request that does not succeed.
 #[track_caller]
 fn told(client: &dyn Registry, request: &Request) -> String {
@@ -559,6 +575,101 @@ fn apicurios_interfaces_are_spoken() {
     let client = Registries::default().of(&settings(Api::ApicurioV3, vec![url]));
     let ids = settled(&*client, &register()).unwrap();
     assert_eq!((ids.content, ids.global), (14, 15));
+}
+
+/// With `auto-register.if-exists=RETURN`, the second interface answers with the version that is there, whatever is registered.
+#[test]
+fn a_version_that_apicurio_returns_instead_of_ours_must_have_the_same_bytes() {
+    const REGISTER: &str = "POST /groups/default/artifacts?ifExists=RETURN&canonical=false";
+    let request = request(Lookup::Register {
+        normalize: false,
+        if_exists: "RETURN",
+    });
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 200, r#"{"globalId":5,"contentId":4}"#);
+    fake.answer("GET /ids/globalIds/5?dereference=true", 200, "\"string\"");
+    let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url.clone()]));
+    let refusal = settled(&*client, &request).unwrap_err();
+    assert!(
+        refusal.what.starts_with("its version does not match the record"),
+        "{refusal:?}"
+    );
+    assert!(refusal.hint.unwrap().contains("if-exists"));
+
+    fake.answer(
+        "GET /ids/globalIds/5?dereference=true",
+        200,
+        r#"{"type":"int","doc":"by hand"}"#,
+    );
+    let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url]));
+    assert_eq!(settled(&*client, &request).unwrap().global, 5);
+}
+
+/// The content is there, and the version that records name is another.
+#[test]
+fn the_id_that_records_carry_is_the_one_that_is_checked() {
+    let (fake, url) = Fake::start();
+    let path = "POST /groups/default/artifacts?ifExists=RETURN_OR_UPDATE&canonical=false";
+    fake.answer(path, 200, r#"{"globalId":5,"contentId":4}"#);
+    fake.answer("GET /ids/contentIds/4", 200, "\"int\"");
+    fake.answer("GET /ids/globalIds/5", 200, "\"string\"");
+    for (id, is_lost) in [(Id::Content, false), (Id::Global, true)] {
+        let settings = RegistrySettings {
+            id,
+            ..settings(Api::ApicurioV2, vec![url.clone()])
+        };
+        let client = Registries::checked_every(Duration::from_millis(100)).of(&settings);
+        settled(&*client, &register()).unwrap();
+        let asked = if is_lost {
+            "GET /ids/globalIds/5"
+        } else {
+            "GET /ids/contentIds/4"
+        };
+        let checks = || fake.asked().iter().filter(|(request, ..)| request == asked).count();
+        wait_until("it is checked", || checks() > 1 || client.generation() > 0);
+        assert_eq!(client.generation() > 0, is_lost, "{id:?}");
+    }
+}
+
+/// Confluent's registry answers `PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL` and a path of its own.
+#[test]
+fn an_incompatible_json_schema_is_refused_with_the_first_property_that_differs() {
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 409, r#"{"error_code":409,"message":"incompatible"}"#);
+    let theirs = r#"{"id":7,"schema":"{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"}}}"}"#;
+    fake.answer("GET /subjects/shop.t-value/versions/latest", 200, theirs);
+    fake.answer("GET /schemas/ids/7?subject=shop.t-value", 200, theirs);
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    let request = Request {
+        kind: Kind::Json,
+        schema: r#"{"type":"object","properties":{"id":{"type":"integer"}}}"#.to_owned(),
+        ..register()
+    };
+    let refusal = settled(&*client, &request).unwrap_err();
+    assert_eq!(
+        refusal.what,
+        "the schema is incompatible with an earlier one: incompatible; beside the newest version, field id: the record has integer, \
+         the registered schema string"
+    );
+}
+
+#[test]
+fn each_url_gets_the_login_that_stands_in_it() {
+    let (first, ill) = Fake::start();
+    let (second, url) = Fake::start();
+    let (third, other) = Fake::start();
+    for fake in [&first, &second] {
+        fake.answer(REGISTER, 500, "");
+    }
+    third.answer(REGISTER, 200, r#"{"id":7}"#);
+    let login = |user: &str, password: &str| Some((user.to_owned(), Secret::new(password)));
+    let settings = RegistrySettings {
+        auth: Auth::Urls(vec![login("a", "one"), None, login("c", "three")]),
+        ..settings(Api::Confluent, vec![ill, url, other])
+    };
+    settled(&*Registries::default().of(&settings), &register()).unwrap();
+    let sent = [first, second, third].map(|fake| fake.asked()[0].1.clone());
+    assert_eq!(sent, ["Basic YTpvbmU=", "", "Basic Yzp0aHJlZQ=="]);
 }
 
 /// With `apicurio.registry.auto-register=false`.
@@ -734,6 +845,66 @@ fn a_new_schema_waits_until_it_is_known_whether_the_registry_still_has_the_other
     fake.answer("GET /schemas/ids/7?subject=first", 404, NOT_FOUND);
     assert_eq!(settled(&*client, &of("second")).unwrap().content, 1);
     assert_eq!(client.generation(), 1);
+}
+
+/// It answers 500 to whatever names one subject, and the client has noticed that.
+#[test]
+fn one_known_schema_that_the_registry_cannot_show_holds_up_no_new_one() {
+    let (fake, url) = Fake::start();
+    for (subject, id) in [("first", 7), ("second", 8)] {
+        let answer = format!(r#"{{"id":{id}}}"#);
+        fake.answer(&format!("POST /subjects/{subject}/versions"), 200, &answer);
+    }
+    fake.answer("GET /schemas/ids/7?subject=first", 200, r#"{"schema":"\"int\""}"#);
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    settled(&*client, &of("first")).unwrap();
+    settled(&*client, &of("second")).unwrap();
+
+    fake.answer("GET /schemas/ids/8?subject=second", 500, "");
+    fake.answer("POST /subjects/third/versions", 500, "");
+    let Answer::Wait(wait) = client.ids(&of("third")) else {
+        panic!("it cannot be known")
+    };
+    wait_until("the trouble is told", || wait.trouble().is_some());
+    fake.answer("POST /subjects/third/versions", 200, r#"{"id":9}"#);
+    assert_eq!(settled(&*client, &of("third")).unwrap().content, 9);
+    assert_eq!(client.generation(), 0);
+}
+
+/// The only known one cannot be shown, so nothing tells whether the registry lost its schemas.
+#[test]
+fn a_registry_that_registers_and_shows_nothing_is_waited_for_until_the_next_check() {
+    let (fake, url) = Fake::start();
+    fake.answer("POST /subjects/first/versions", 200, r#"{"id":7}"#);
+    let client = Registries::checked_every(Duration::from_millis(300)).of(&settings(Api::Confluent, vec![url]));
+    settled(&*client, &of("first")).unwrap();
+    fake.answer("GET /schemas/ids/7?subject=first", 500, "");
+    fake.answer("POST /subjects/second/versions", 500, "");
+    let Answer::Wait(wait) = client.ids(&of("second")) else {
+        panic!("it cannot be known")
+    };
+    wait_until("the trouble is told", || wait.trouble().is_some());
+    fake.answer("POST /subjects/second/versions", 200, r#"{"id":8}"#);
+    assert_eq!(settled(&*client, &of("second")).unwrap().content, 8);
+}
+
+/// The log-in may register and not read. Java's client never reads an id, so it works there.
+#[test]
+fn a_login_that_may_not_read_schemas_registers_new_ones() {
+    for status in [401, 403] {
+        let (fake, url) = Fake::start();
+        fake.answer("POST /subjects/first/versions", 200, r#"{"id":7}"#);
+        let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+        settled(&*client, &of("first")).unwrap();
+        fake.answer("GET /schemas/ids/7?subject=first", status, "");
+        fake.answer("POST /subjects/second/versions", 503, "");
+        let Answer::Wait(wait) = client.ids(&of("second")) else {
+            panic!("it cannot be known")
+        };
+        wait_until("the trouble is told", || wait.trouble().is_some());
+        fake.answer("POST /subjects/second/versions", 200, r#"{"id":8}"#);
+        assert_eq!(settled(&*client, &of("second")).unwrap().content, 8, "{status}");
+    }
 }
 
 /// Nobody may register, so an operator has to restore the registry. A refusal could set the record aside.

@@ -12,7 +12,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use walferry_config::Secret;
-use walferry_converter::registry::{Answer, Api, Auth, Kind, Lookup, RegistrySettings, Request, Store, Subject, Tls};
+use walferry_converter::registry::{
+    Answer, Api, Auth, Id, Kind, Lookup, RegistrySettings, Request, Store, Subject, Tls,
+};
 use walferry_registry::Registries;
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -98,6 +100,7 @@ fn outcome(url: &str, tls: Tls) -> Result<i64, String> {
         tls,
         connect_timeout: Duration::from_secs(5),
         read_timeout: Duration::from_secs(5),
+        id: Id::Content,
         proxy: None,
     });
     let request = Request {

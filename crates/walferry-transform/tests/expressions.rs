@@ -211,6 +211,13 @@ fn what_cannot_be_evaluated_is_refused_before_the_start() {
                 ("condition", "value.after.tags.any { it == 'a' }"),
                 ("language", "jsr223.groovy"),
             ],
+            "write value.after.tags.contains('a')",
+        ),
+        (
+            [
+                ("condition", "value.after.nums.every { it > 0 }"),
+                ("language", "jsr223.groovy"),
+            ],
             "closures",
         ),
         (

@@ -10,6 +10,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::Value as Json;
 use ureq::{
@@ -340,21 +341,42 @@ fn ask(user: &str) -> io::Result<String> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// A part of a path.
+/// All but what stands for itself in a part of a URL: RFC 3986 2.3.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A part of a URL, percent-encoded.
 pub(crate) fn encoded(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+    utf8_percent_encode(text, ENCODED).to_string()
+}
+
+/// A part of a URL, percent-decoded. `None` if two hexadecimal digits do not follow each percent sign.
+pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
+    let mut escapes = text.split('%').skip(1);
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let is_valid = escapes.all(|rest| is_digit(rest.as_bytes().first()) && is_digit(rest.as_bytes().get(1)));
+    is_valid.then(|| percent_decode_str(text).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_urls_are_encoded_and_decoded() {
+        let cases = [
+            ("ops:secret", Some("ops:secret")),
+            ("ops:a%40b%2Fc%25d%3a", Some("ops:a@b/c%d:")),
+            ("ops:p%C3%A9", Some("ops:pé")),
+            ("ops:100%", None),
+            ("ops:%zz", None),
+            ("ops:%+1", None),
+            ("%1%23", None),
+        ];
+        for (written, meant) in cases {
+            assert_eq!(decoded(written).as_deref(), meant.map(str::as_bytes), "{written}");
+        }
+        assert_eq!(encoded("a-b.c_d~e/f é+%"), "a-b.c_d~e%2Ff%20%C3%A9%2B%25");
+    }
 
     #[test]
     fn a_url_has_a_scheme_and_no_login() {

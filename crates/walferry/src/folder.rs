@@ -115,6 +115,7 @@ mod tests {
             io::ErrorKind::NotFound
         );
     }
+
     #[test]
     fn a_folder_in_it_that_cannot_be_read_is_named() {
         let root = tempfile::tempdir().expect("a folder");
@@ -125,7 +126,10 @@ mod tests {
         if fs::read_dir(&locked).is_ok() {
             return;
         }
-        let error = files(root.path()).expect_err("it is locked");
+        let found = files(root.path());
+        // Otherwise the folder could not be removed.
+        fs::set_permissions(&locked, fs::Permissions::from_mode(0o700)).expect("it can be opened");
+        let error = found.expect_err("it is locked");
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         let text = error.to_string();
         assert!(text.starts_with("the folder lost+found in it: "), "{text}");

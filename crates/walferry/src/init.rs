@@ -15,7 +15,7 @@ use walferry_postgres::{
     setup::{self, Survey, Table, Wish},
 };
 
-use crate::{cli::InitArgs, error::Error, load::load_configuration, process, say::say};
+use crate::{cli::InitArgs, endpoint, error::Error, load::load_configuration, process, say::say};
 
 /// The environment variable from which the connector's file reads its password. It is not PGPASSWORD, because psql uses that for the
 /// administrator.
@@ -169,18 +169,11 @@ impl Address {
             true => format!("[{}]", self.host),
             false => self.host.clone(),
         };
-        let encoded = |text: &str| -> String {
-            let bytes = text.bytes().map(|byte| match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' => char::from(byte).to_string(),
-                _ => format!("%{byte:02X}"),
-            });
-            bytes.collect()
-        };
         format!(
             "postgres://{}@{host}:{}/{}",
-            encoded(&self.user),
+            endpoint::encoded(&self.user),
             self.port,
-            encoded(&self.database)
+            endpoint::encoded(&self.database)
         )
     }
 
@@ -220,20 +213,9 @@ pub(crate) fn reached_by(url: &str) -> Result<PostgresSection, Error> {
     address.section()
 }
 
-/// Decodes the percent-encoded bytes (such as `%40`) of a part of a URL.
+/// A part of the connection string, percent-decoded.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(rest.next()?).to_digit(16);
-                u8::try_from(digit()? * 16 + digit()?).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
+    String::from_utf8(endpoint::decoded(text)?).ok()
 }
 
 /// Reads the configuration as a start would.
@@ -361,7 +343,7 @@ fn expression(name: &str) -> String {
 fn header(address: &Address, script: &Path) -> String {
     format!(
         "-- Written by `walferry init`. Read it, then run it once, as a superuser or as the owner of the tables who may create roles:\n\
-         --   psql '{}' -v password=\"${PASSWORD}\" -f {}\n\n",
+         --   psql '{}' -v ON_ERROR_STOP=1 -v password=\"${PASSWORD}\" -f {}\n\n",
         address.shown(),
         script.display()
     )
@@ -430,7 +412,7 @@ fn explain(args: &InitArgs, survey: &Survey, wish: &Wish, address: &Address, con
         args.role
     );
     say!(
-        "  psql '{}' -v password=\"${PASSWORD}\" -f {}",
+        "  psql '{}' -v ON_ERROR_STOP=1 -v password=\"${PASSWORD}\" -f {}",
         address.shown(),
         script.display()
     );

@@ -54,19 +54,23 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// The same for a further run: schemas of events are read again, because they may have been corrected meanwhile.
+    /// The same for a further run: references are resolved and schemas of events are read again, because passwords and schemas may have
+    /// changed meanwhile. The rest is as it was at the start of the process.
     ///
     /// # Errors
-    /// They cannot be used.
+    /// A reference cannot be resolved, or schemas cannot be used.
     pub(crate) fn again(&self) -> Result<Self, Failure> {
-        let loaded = self.clone();
-        // The rest is as it was at the start of the process.
-        if loaded.built.event_schemas().is_empty() {
-            return Ok(loaded);
-        }
-        let (built, findings) = Built::new(&self.worker, &self.connector.plugins, &Surroundings);
-        match built {
-            Some(built) if findings.problems().next().is_none() => Ok(Self { built, ..loaded }),
+        let submitted = Submitted {
+            name: Some(self.connector.name.clone()),
+            properties: self.configuration.clone(),
+        };
+        let (checked, findings) = Checked::read(&submitted, None, &self.worker, &Surroundings);
+        match checked {
+            Some(Checked { connector, built }) if findings.problems().next().is_none() => Ok(Self {
+                connector,
+                built,
+                ..self.clone()
+            }),
             _ => {
                 let (kind, causes) = (Kind::Configuration, findings.problems().cloned().collect());
                 Err(Failure::of(Disposition::stop(kind), kind, causes))
@@ -323,8 +327,8 @@ impl Checked {
     }
 }
 
-/// A connector that was handed in without a file. Who has done so need not be allowed to read every file of the machine: options that
-/// name files are held to the worker's `allowed.paths`.
+/// Reads a connector that was handed in over REST or with Connect's topics. Whoever did that may have fewer rights than the operator. So options
+/// that name files may only name those that the worker's `allowed.paths` includes.
 pub(crate) fn load_configuration(
     name: &str,
     configuration: &book::Configuration,
@@ -571,5 +575,45 @@ mod tests {
             "{:?}",
             problems.all
         );
+    }
+
+    #[test]
+    fn a_further_run_of_a_file_has_the_password_that_its_reference_has_now() {
+        let root = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| root.path().join(name);
+        fs::write(at("password"), "old").expect("a file");
+        let properties = [
+            ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
+            ("database.hostname", "127.0.0.1"),
+            ("database.user", "u"),
+            ("database.dbname", "d"),
+            ("topic.prefix", "t"),
+        ];
+        let mut lines: String = properties.map(|(name, text)| format!("{name}={text}\n")).concat();
+        lines += &format!("database.password=${{dir:{}:password}}\n", root.path().display());
+        fs::write(at("shop.properties"), lines).expect("a file");
+        let configuration = load(&ConnectorArgs {
+            config: vec![at("shop.properties")],
+            worker: None,
+            bootstrap_servers: Some("kafka:9092".into()),
+        })
+        .expect("it is right");
+        let [first] = &configuration.connectors[..] else {
+            panic!("there is one connector")
+        };
+        let password = |loaded: &Loaded| {
+            let password = loaded.connector.postgres.password.as_ref();
+            password.map(|password| password.expose().to_owned())
+        };
+        assert_eq!(password(first).as_deref(), Some("old"));
+        fs::write(at("password"), "new").expect("a file");
+        let again = first.again().expect("it is right");
+        assert_eq!(password(&again).as_deref(), Some("new"));
+        assert_eq!(again.connector.name, "shop");
+
+        fs::remove_file(at("password")).expect("it was there");
+        let failure = first.again().expect_err("the file is missing");
+        assert_eq!(failure.kind, Kind::Configuration);
+        assert!(failure.to_string().contains("has no file password"), "{failure}");
     }
 }

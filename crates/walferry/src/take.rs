@@ -352,28 +352,6 @@ impl Taking<'_> {
     }
 }
 
-/// The user and the password of a URL, percent-decoded.
-fn decoded(login: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut rest = login.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        rest = behind;
-        if first != b'%' {
-            bytes.push(first);
-            continue;
-        }
-        let (digits, behind) = rest.split_at_checked(2)?;
-        let digits = str::from_utf8(digits).ok()?;
-        bytes.push(
-            u8::from_str_radix(digits, 16)
-                .ok()
-                .filter(|_| !digits.starts_with('+'))?,
-        );
-        rest = behind;
-    }
-    Some(bytes)
-}
-
 /// The REST API of a worker.
 struct Cluster {
     agent: Agent,
@@ -422,7 +400,7 @@ impl Cluster {
             .ok_or_else(|| missing(format!("{} is no URL of http or https", shown_address(&url))))?;
         let (authorization, host) = match rest.rsplit_once('@') {
             Some((login, host)) => {
-                let login = decoded(login).ok_or_else(|| {
+                let login = endpoint::decoded(login).ok_or_else(|| {
                     let error = Error::new(Kind::NotTaken, format!("connector {name:?} was not taken over"));
                     error.cause(
                         "the login in --take-from contains a percent sign that is not followed by two hexadecimal digits",
@@ -475,25 +453,5 @@ impl Cluster {
         let text = response.body_mut().read_to_string()?;
         // An answer without a body, or one of a proxy.
         Ok((code, serde_json::from_str(&text).unwrap_or_else(|_| json!({}))))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_login_is_written_as_in_other_urls() {
-        let cases = [
-            ("ops:secret", Some("ops:secret")),
-            ("ops:a%40b%2Fc%25d%3a", Some("ops:a@b/c%d:")),
-            ("ops:p%C3%A9", Some("ops:pé")),
-            ("ops:100%", None),
-            ("ops:%zz", None),
-            ("ops:%+1", None),
-        ];
-        for (written, meant) in cases {
-            assert_eq!(decoded(written).as_deref(), meant.map(str::as_bytes), "{written}");
-        }
     }
 }

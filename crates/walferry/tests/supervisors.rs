@@ -22,6 +22,9 @@ fn the_unit_restarts_all_but_what_a_person_has_to_mend() {
     let unit = text("deploy/systemd/walferry.service");
     let codes = FOR_A_PERSON.map(|code| code.to_string()).join(" ");
     assert!(unit.contains("Restart=on-failure\n"));
+    // systemd gives up after some starts, unless it is told not to count them.
+    let (settings_of_unit, _) = unit.split_once("[Service]").unwrap();
+    assert!(settings_of_unit.contains("\nStartLimitIntervalSec=0\n"));
     assert!(unit.contains(&format!("RestartPreventExitStatus={codes}\n")));
     let page = text("docs/reference/exit-codes.md");
     for code in FOR_A_PERSON {

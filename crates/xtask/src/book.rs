@@ -144,8 +144,11 @@ fn target(page: &Path, link: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Whether a file is a page of the site: not one outside of docs/, and not a fragment.
+/// Whether a file is on the site: a page or an image, not one outside of docs/, and not a fragment.
 fn is_on_site(path: &Path) -> bool {
+    if path.starts_with("docs/images") {
+        return true;
+    }
     let is_page = path.starts_with("docs") && path.extension().is_some_and(|extension| extension == "md");
     is_page && !path.starts_with("docs/changes") && !path.starts_with("docs/examples")
 }
@@ -185,6 +188,7 @@ fn with_links(text: &str, page: &Path, repository: &str, is_there: impl Fn(&Path
             };
             out.push_str(&text[from..at]);
             out.push_str(&format!("{repository}/{kind}/main/{}", path.display()));
+            out.push_str(link.find('#').map_or("", |anchor| &link[anchor..]));
             from = at + link.len();
         }
     }
@@ -237,16 +241,44 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// All fragments under docs/changes, as one page. `docs` leads from this page to docs/: `""` or `"docs/"`.
+const CHANGES: &str = "docs/changes";
+
+/// The kinds of fragments, and their headings.
+const KINDS: [(&str, &str); 4] = [
+    ("added", "Added"),
+    ("changed", "Changed"),
+    ("fixed", "Fixed"),
+    ("removed", "Removed"),
+];
+
+/// All of docs/changes, as one page: the fragments, if there are any, then the releases. `docs` leads from this page to docs/: `""` or
+/// `"docs/"`.
 pub(crate) fn changelog(docs: &str) -> Outcome<String> {
-    let mut text = String::from("# Changelog\n\n## Not released yet\n");
-    for (kind, title) in [
-        ("added", "Added"),
-        ("changed", "Changed"),
-        ("fixed", "Fixed"),
-        ("removed", "Removed"),
-    ] {
-        let mut files: Vec<PathBuf> = fs::read_dir(shell::root().join("docs/changes"))?
+    let mut text = String::from("# Changelog\n");
+    let fragments = fragments()?;
+    if !fragments.is_empty() {
+        text.push_str(&format!("\n## Not released yet\n{fragments}"));
+    }
+    for (_, file) in releases()? {
+        // Its heading is `# VERSION (date)`.
+        text.push_str(&format!("\n#{}", fs::read_to_string(file)?));
+    }
+    // Fragments and releases stand in a folder of docs/.
+    Ok(text.replace("](../", &format!("]({docs}")))
+}
+
+/// What a release tells, without its heading and with links into the repository: for the page of the release on the forge.
+pub(crate) fn notes(version: &str) -> Outcome<String> {
+    let name = format!("{CHANGES}/{version}.md");
+    let text = fs::read_to_string(shell::root().join(&name)).map_err(|e| format!("{name}: {e}"))?;
+    let body = text.split_once('\n').map_or("", |(_, body)| body).trim_start();
+    Ok(with_links(body, Path::new(&name), &repository()?, |_| false))
+}
+
+fn fragments() -> Outcome<String> {
+    let mut text = String::new();
+    for (kind, title) in KINDS {
+        let mut files: Vec<PathBuf> = fs::read_dir(shell::root().join(CHANGES))?
             .flatten()
             .map(|entry| entry.path())
             .filter(|path| path.to_string_lossy().ends_with(&format!(".{kind}.md")))
@@ -257,8 +289,7 @@ pub(crate) fn changelog(docs: &str) -> Outcome<String> {
         }
         text.push_str(&format!("\n### {title}\n\n"));
         for file in files {
-            // A fragment stands in a folder of docs/.
-            let fragment = fs::read_to_string(&file)?.replace("](../", &format!("]({docs}"));
+            let fragment = fs::read_to_string(&file)?;
             let mut lines = fragment.trim().lines();
             text.push_str(&format!("- {}\n", lines.next().unwrap_or_default()));
             for line in lines {
@@ -268,6 +299,24 @@ pub(crate) fn changelog(docs: &str) -> Outcome<String> {
         }
     }
     Ok(text)
+}
+
+/// The releases with the numbers of their versions, newest first.
+fn releases() -> Outcome<Vec<(Vec<u32>, PathBuf)>> {
+    let mut releases = Vec::new();
+    for entry in fs::read_dir(shell::root().join(CHANGES))? {
+        let file = entry?.path();
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let numbers = name.strip_suffix(".md").and_then(numbers);
+        releases.extend(numbers.map(|numbers| (numbers, file.clone())));
+    }
+    releases.sort_by(|one, other| other.cmp(one));
+    Ok(releases)
+}
+
+/// The numbers of a version such as `0.1.0`.
+fn numbers(version: &str) -> Option<Vec<u32>> {
+    version.split('.').map(|number| number.parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -356,10 +405,11 @@ mod tests {
 
     #[test]
     fn links_out_of_the_documents_lead_to_the_repository() {
-        let text = "[a](../../config/x.json) [b](b.md#c) [d](https://d)\n```\n[e](../../f)\n```\n";
+        let text =
+            "[a](../../config/x.json#y) [b](b.md#c) [d](https://d) ![i](../images/i.png)\n```\n[e](../../f)\n```\n";
         assert_eq!(
             with_links(text, Path::new("docs/how-to/p.md"), "https://r", is_on_site),
-            "[a](https://r/blob/main/config/x.json) [b](b.md#c) [d](https://d)\n```\n[e](../../f)\n```\n"
+            "[a](https://r/blob/main/config/x.json#y) [b](b.md#c) [d](https://d) ![i](../images/i.png)\n```\n[e](../../f)\n```\n"
         );
     }
 
@@ -428,13 +478,64 @@ mod tests {
         assert!(anchors(&page).contains(&"column.truncate.to.LENGTH.chars".to_owned()));
     }
 
+    /// The names in docs/changes.
+    fn changes() -> Vec<String> {
+        let entries = fs::read_dir(shell::root().join(CHANGES)).expect("the folder is there");
+        entries
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect()
+    }
+
     #[test]
-    fn the_changelog_has_each_fragment() {
+    fn the_changelog_has_each_fragment_and_each_release() {
         let changelog = changelog("").expect("the fragments can be read");
-        let entries = changelog.lines().filter(|line| line.starts_with("- ")).count();
-        let fragments = fs::read_dir(shell::root().join("docs/changes"))
-            .expect("the folder is there")
-            .count();
-        assert!(entries >= fragments, "{entries} entries of {fragments} fragments");
+        let mut fragments = 0;
+        for name in changes() {
+            let text = read(&format!("{CHANGES}/{name}"));
+            let first = text.lines().next().unwrap_or_default();
+            if KINDS.iter().any(|(kind, _)| name.ends_with(&format!(".{kind}.md"))) {
+                fragments += 1;
+                assert!(
+                    !first.is_empty() && !first.starts_with('#'),
+                    "{name} starts with {first:?}"
+                );
+                let first = first.replace("](../", "](");
+                // A fragment may be a list itself.
+                assert!(changelog.contains(&format!("- {first}\n")), "{name} is missing");
+            } else {
+                let version = name.strip_suffix(".md").filter(|version| numbers(version).is_some());
+                let version = version.unwrap_or_else(|| panic!("{name} is neither a fragment nor a release"));
+                assert!(
+                    first.starts_with(&format!("# {version} (")) && first.ends_with(')'),
+                    "{name} starts with {first:?}, and not with `# {version} (date)`"
+                );
+                assert!(changelog.contains(&format!("\n#{first}\n")), "{name} is missing");
+            }
+        }
+        assert_eq!(changelog.contains("## Not released yet"), fragments > 0);
+    }
+
+    #[test]
+    fn this_version_has_notes_whose_links_lead_to_pages() {
+        let manifest: toml::Value = toml::from_str(&read("Cargo.toml")).expect("it is TOML");
+        let version = manifest["workspace"]["package"]["version"].as_str();
+        let notes = notes(version.expect("there is a version")).expect("there are notes");
+        assert!(!notes.starts_with('#'), "{notes}");
+        let start = format!("{}/blob/main/", repository().expect("Cargo.toml names it"));
+        let found = links(&notes);
+        assert!(!found.is_empty());
+        for (_, link) in found {
+            let path = link.strip_prefix(&start);
+            let path = path.unwrap_or_else(|| panic!("{link} does not lead to the repository"));
+            let path = path.split('#').next().unwrap_or_default();
+            assert!(shell::root().join(path).is_file(), "{link}");
+        }
+    }
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        assert!(numbers("0.10.0") > numbers("0.9.1"));
+        assert_eq!(numbers("avro.added"), None);
     }
 }

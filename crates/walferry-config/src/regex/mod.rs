@@ -96,6 +96,13 @@ impl JavaRegex {
         Some(captures.iter().map(|group| group.map(|group| group.as_str())).collect())
     }
 
+    /// All matches, one after the other. A search that takes too long ends them: [`limited`] tells.
+    pub fn all<'t>(&self, text: &'t str) -> Vec<&'t str> {
+        let mut matches = self.part.find_iter(text);
+        let next = || self.within_limits(text, || matches.next().transpose()).flatten();
+        std::iter::from_fn(next).map(|found| found.as_str()).collect()
+    }
+
     /// Whether a part of the text matches, as `Matcher.find` says. A match that takes too long is none: [`limited`] tells.
     pub fn is_found(&self, text: &str) -> bool {
         self.within_limits(text, || self.part.is_match(text)).unwrap_or(false)

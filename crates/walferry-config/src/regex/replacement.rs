@@ -45,14 +45,21 @@ impl Replacement {
         Ok(Self(parts))
     }
 
-    fn append(&self, captures: &fancy_regex::Captures<'_, str>, out: &mut String) {
+    /// Appends the replacement of a match. `None` where the text would become longer than that.
+    fn append(&self, captures: &fancy_regex::Captures<'_, str>, out: &mut String, longest: usize) -> Option<()> {
         for part in &self.0 {
-            match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Group(index) => out.push_str(captures.get(*index).map_or("", |group| group.as_str())),
-            }
+            let part = match part {
+                Part::Text(text) => text,
+                Part::Group(index) => captures.get(*index).map_or("", |group| group.as_str()),
+            };
+            push(out, part, longest)?;
         }
+        Some(())
     }
+}
+
+fn push(out: &mut String, part: &str, longest: usize) -> Option<()> {
+    (part.len() <= longest.saturating_sub(out.len())).then(|| out.push_str(part))
 }
 
 /// The group that stands behind a `$`.
@@ -105,15 +112,24 @@ impl JavaRegex {
     ///
     /// [`limited`]: super::limited
     pub fn replace_first(&self, text: &str, replacement: &Replacement) -> String {
-        self.replace(text, replacement, 1)
+        self.replace_at_most(text, replacement, 1, usize::MAX)
+            .unwrap_or_default()
     }
 
     /// Replaces every match in `text`, as `Matcher.replaceAll` does: also an empty one right behind another.
     pub fn replace_all(&self, text: &str, replacement: &Replacement) -> String {
-        self.replace(text, replacement, usize::MAX)
+        self.replace_at_most(text, replacement, usize::MAX, usize::MAX)
+            .unwrap_or_default()
     }
 
-    fn replace(&self, text: &str, replacement: &Replacement, most: usize) -> String {
+    /// Replaces the first matches, at most so many. `None` where the text would become longer than `longest` bytes.
+    pub fn replace_at_most(
+        &self,
+        text: &str,
+        replacement: &Replacement,
+        most: usize,
+        longest: usize,
+    ) -> Option<String> {
         let mut out = String::with_capacity(text.len());
         let (mut copied, mut search) = (0, 0);
         for _ in 0..most {
@@ -123,16 +139,16 @@ impl JavaRegex {
             let found = self.within_limits(text, || self.part.captures_from_pos(text, search));
             let Some(captures) = found.flatten() else { break };
             let Some(found) = captures.get(0) else { break };
-            out.push_str(&text[copied..found.start()]);
-            replacement.append(&captures, &mut out);
+            push(&mut out, &text[copied..found.start()], longest)?;
+            replacement.append(&captures, &mut out, longest)?;
             copied = found.end();
             search = match found.start() == found.end() {
                 true => found.end() + text[found.end()..].chars().next().map_or(1, char::len_utf8),
                 false => found.end(),
             };
         }
-        out.push_str(&text[copied..]);
-        out
+        push(&mut out, &text[copied..], longest)?;
+        Some(out)
     }
 }
 

@@ -340,6 +340,24 @@ mod with_a_registry {
                 "value.converter.value.subject.name.strategy",
             ),
             (
+                refused(
+                    Family::Confluent,
+                    &[url, ("basic.auth.credentials.source", "SASL_INHERIT")],
+                ),
+                "value.converter.sasl.jaas.config is required by basic.auth.credentials.source=SASL_INHERIT",
+            ),
+            (
+                refused(
+                    Family::Confluent,
+                    &[
+                        url,
+                        ("basic.auth.credentials.source", "SASL_INHERIT"),
+                        ("sasl.jaas.config", "a.B required username=\"secret\";"),
+                    ],
+                ),
+                "value.converter.sasl.jaas.config has no password in the options of B",
+            ),
+            (
                 refused(Family::Apicurio, &[("apicurio.registry.url", "http://r:8080/api")]),
                 "does not end with /apis/registry/v2",
             ),
@@ -348,6 +366,117 @@ mod with_a_registry {
             assert!(problems.contains(expected), "{problems:?} lacks {expected:?}");
             assert!(!problems.contains("secret"), "{problems}");
         }
+    }
+
+    /// What the options of a converter say of its registry. Nothing in them may be unknown or wrong.
+    fn settings(family: Family, entries: &[(&str, &str)]) -> crate::registry::RegistrySettings {
+        let entries = entries
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        let options = Options::new("value.converter.", entries.collect());
+        let (converter, findings) = AvroConverter::from_options(family, Role::Value, &options);
+        let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        // What is accepted without effect is told, too.
+        assert!(told.iter().all(|told| told.contains("detects the type")), "{told:?}");
+        converter.expect("nothing is wrong").link.settings
+    }
+
+    /// Confluent's client takes its options with a prefix, too.
+    #[test]
+    fn each_login_may_be_written_with_the_clients_prefix() {
+        use crate::registry::{Auth, OAuth};
+        use walferry_config::Secret;
+        let basic = || Auth::Basic {
+            user: "me".to_owned(),
+            password: Secret::new("s:1"),
+        };
+        let jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"me\" password=\"s:1\";";
+        let cases: [(&[(&str, &str)], Auth); 4] = [
+            (
+                &[
+                    ("basic.auth.credentials.source", "USER_INFO"),
+                    ("basic.auth.user.info", "me:s:1"),
+                ],
+                basic(),
+            ),
+            (
+                &[
+                    ("basic.auth.credentials.source", "SASL_INHERIT"),
+                    ("sasl.jaas.config", jaas),
+                ],
+                basic(),
+            ),
+            (
+                &[
+                    ("bearer.auth.credentials.source", "STATIC_TOKEN"),
+                    ("bearer.auth.token", "t"),
+                ],
+                Auth::Bearer(Secret::new("t")),
+            ),
+            (
+                &[
+                    ("bearer.auth.credentials.source", "OAUTHBEARER"),
+                    ("bearer.auth.issuer.endpoint.url", "http://l"),
+                    ("bearer.auth.client.id", "c"),
+                    ("bearer.auth.client.secret", "s"),
+                    ("bearer.auth.scope", "r"),
+                ],
+                Auth::OAuth(OAuth {
+                    token_url: "http://l".to_owned(),
+                    client_id: "c".to_owned(),
+                    client_secret: Secret::new("s"),
+                    scope: Some("r".to_owned()),
+                }),
+            ),
+        ];
+        for (entries, expected) in cases {
+            for prefix in ["", "schema.registry."] {
+                let mut all = vec![("schema.registry.url".to_owned(), "http://r:8081")];
+                all.extend(entries.iter().map(|(name, text)| (format!("{prefix}{name}"), *text)));
+                for name in ["http.connect.timeout.ms", "http.read.timeout.ms", "proxy.port"] {
+                    all.push((format!("{prefix}{name}"), "70"));
+                }
+                all.push((format!("{prefix}proxy.host"), "p"));
+                let all: Vec<(&str, &str)> = all.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+                let settings = settings(Family::Confluent, &all);
+                assert_eq!(settings.auth, expected, "{prefix}");
+                let millis = [settings.connect_timeout, settings.read_timeout].map(|limit| limit.as_millis());
+                assert_eq!(millis, [70, 70], "{prefix}");
+                assert!(
+                    settings
+                        .proxy
+                        .as_ref()
+                        .is_some_and(|proxy| proxy.host == "p" && proxy.port == 70)
+                );
+            }
+        }
+        // The name without the prefix has precedence.
+        let entries = [
+            ("schema.registry.url", "http://r:8081"),
+            ("basic.auth.credentials.source", "USER_INFO"),
+            ("schema.registry.basic.auth.credentials.source", "URL"),
+            ("basic.auth.user.info", "me:s:1"),
+            ("schema.registry.basic.auth.user.info", "you:other"),
+        ];
+        assert_eq!(settings(Family::Confluent, &entries).auth, basic());
+    }
+
+    #[test]
+    fn certificates_may_have_the_names_of_apicurio_3() {
+        use crate::registry::Store;
+        let settings = settings(
+            Family::Apicurio,
+            &[
+                ("apicurio.registry.url", "https://r:8080/apis/registry/v3"),
+                ("apicurio.registry.tls.truststore.location", "/ca.pem"),
+                ("apicurio.registry.tls.truststore.type", "PEM"),
+                ("apicurio.registry.tls.keystore.location", "/me.p12"),
+                ("apicurio.registry.tls.keystore.password", "s"),
+            ],
+        );
+        let tls = &settings.tls;
+        assert!(matches!(&tls.trusted, Some(Store::File { path, password: None }) if path == "/ca.pem"));
+        assert!(matches!(&tls.identity, Some(Store::File { path, password: Some(_) }) if path == "/me.p12"));
     }
 
     #[test]
@@ -360,6 +489,7 @@ mod with_a_registry {
         );
         let settings = &avro.link.settings;
         assert_eq!(settings.urls, ["https://r:8081/x", "http://other"]);
-        assert!(matches!(&settings.auth, Auth::Basic { user, password } if user == "me" && password.expose() == "s@"));
+        assert!(matches!(&settings.auth, Auth::Urls(logins)
+            if matches!(&logins[..], [Some((user, password)), None] if user == "me" && password.expose() == "s@")));
     }
 }

@@ -1,5 +1,6 @@
 //! JSON with a JSON Schema, as `io.confluent.connect.json.JsonSchemaConverter` writes it.
 
+mod compare;
 mod options;
 mod schema;
 
@@ -15,6 +16,7 @@ use crate::registry::{self, Described, Kind, Link, Linked, Slots, TypeName};
 use crate::{Encoded, Role, others};
 use schema::Style;
 
+pub(crate) use compare::difference;
 pub(crate) use options::DECLARATIONS;
 
 /// Writes JSON, with the id that a schema registry gives the JSON Schema in front of it.

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use walferry_config::{Property, Reader, Secret, Support, Value, properties};
 
-use super::framing::Id;
 use super::naming::{ArtifactNaming, Naming};
-use super::{Api, Auth, Framing, Link, Lookup, OAuth, Proxy, RegistrySettings, options};
+use super::{Api, Auth, Framing, Id, Link, Lookup, OAuth, Proxy, RegistrySettings, Tls, options};
 use crate::Role;
 
 properties! {
@@ -115,9 +114,24 @@ properties! {
     pub(super) const SSL_OTHER: Property<Option<String>> = Property::new("apicurio.registry.request.ssl.<option>")
         .text("Another option of Java's TLS, such as the type of a keystore.")
         .support(Support::Accepted { why: "Walferry detects the type of a keystore from its content" });
+    pub(super) const NEW_TRUSTED: Property<Option<String>> = Property::new("apicurio.registry.tls.truststore.location").example("/etc/walferry/registry-ca.pem")
+        .text("The name of `apicurio.registry.request.ssl.truststore.location` in Apicurio 3.");
+    pub(super) const NEW_TRUSTED_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.tls.truststore.password").example("${env:STORE_PASSWORD}")
+        .text("The name of `apicurio.registry.request.ssl.truststore.password` in Apicurio 3.");
+    pub(super) const NEW_IDENTITY: Property<Option<String>> = Property::new("apicurio.registry.tls.keystore.location").example("/etc/walferry/client.p12")
+        .text("The name of `apicurio.registry.request.ssl.keystore.location` in Apicurio 3.");
+    pub(super) const NEW_IDENTITY_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.tls.keystore.password").example("${env:STORE_PASSWORD}")
+        .text("The name of `apicurio.registry.request.ssl.keystore.password` in Apicurio 3.");
+    pub(super) const NEW_TRUSTED_TYPE: Property<Option<String>> = Property::new("apicurio.registry.tls.truststore.type")
+        .text("Type of the truststore.")
+        .support(Support::Accepted { why: "Walferry detects the type of a truststore from its content" });
+    pub(super) const NEW_IDENTITY_TYPE: Property<Option<String>> = Property::new("apicurio.registry.tls.keystore.type")
+        .text("Type of the keystore.")
+        .support(Support::Accepted { why: "Walferry detects the type of a keystore from its content" });
     pub(super) const TLS_OTHER: Property<Option<String>> = Property::new("apicurio.registry.tls.<option>")
-        .text("Certificates, with the names of Apicurio 3.")
-        .support(Support::Refused { hint: "write apicurio.registry.request.ssl.truststore.location and so on" });
+        .text("Other options of certificates in Apicurio 3, such as `trust-all`.")
+        .support(Support::Refused { hint: "set apicurio.registry.tls.truststore.location, and apicurio.registry.tls.keystore.location for a \
+                                           client certificate" });
     pub(super) const SERIALIZER: Property<Option<String>> = Property::new("apicurio.registry.converter.serializer")
         .example("io.apicurio.registry.serde.avro.AvroKafkaSerializer")
         .text("Class that writes values. The converter determines it.")
@@ -225,21 +239,17 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
         "" => Vec::new(),
         url => vec![url.to_owned()],
     };
-    let (urls, in_url) = plain_urls(reader, URL.name(), urls);
+    let (urls, in_urls) = plain_urls(reader, URL.name(), urls);
     let api = api(reader, &urls);
     let settings = RegistrySettings {
         api,
         urls,
-        auth: auth(reader, in_url),
+        auth: auth(reader, in_urls),
         headers: options::headers(reader, &HEADER),
-        tls: options::stores(
-            reader,
-            (&TRUSTED, &TRUSTED_PASSWORD),
-            (&IDENTITY, &IDENTITY_PASSWORD),
-            &KEY_PASSWORD,
-        ),
+        tls: tls(reader),
         connect_timeout: Duration::from_secs(60),
         read_timeout: Duration::from_secs(60),
+        id: Id::Content,
         proxy: proxy(reader),
     };
     let (group, id, version) = (reader.get(&GROUP), reader.get(&ARTIFACT), reader.get(&VERSION));
@@ -263,6 +273,26 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
     let framing = framing(reader, api, is_key, encoding);
     let is_whole = reader.get(&DEREFERENCE).unwrap_or(api == Api::ApicurioV2);
     Link::new(settings, naming, lookup, framing, is_key).splitting(!is_whole)
+}
+
+fn tls(reader: &mut Reader<'_>) -> Tls {
+    let new = options::stores(
+        reader,
+        (&NEW_TRUSTED, &NEW_TRUSTED_PASSWORD),
+        (&NEW_IDENTITY, &NEW_IDENTITY_PASSWORD),
+        &KEY_PASSWORD,
+    );
+    let old = options::stores(
+        reader,
+        (&TRUSTED, &TRUSTED_PASSWORD),
+        (&IDENTITY, &IDENTITY_PASSWORD),
+        &KEY_PASSWORD,
+    );
+    Tls {
+        trusted: old.trusted.or(new.trusted),
+        identity: old.identity.or(new.identity),
+        key_password: old.key_password,
+    }
 }
 
 fn proxy(reader: &mut Reader<'_>) -> Option<Proxy> {
@@ -349,7 +379,7 @@ fn api(reader: &mut Reader<'_>, urls: &[String]) -> Api {
     Api::ApicurioV2
 }
 
-fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
+fn auth(reader: &mut Reader<'_>, in_urls: Auth) -> Auth {
     let realm = reader.get(&REALM);
     let by_realm = reader.get(&REALM_URL).map(|url| {
         let realm = realm.unwrap_or_default();
@@ -364,8 +394,8 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
     let scope = either(reader, &SCOPE, &NEW_SCOPE);
     let user = either(reader, &USERNAME, &NEW_USERNAME);
     let password = either(reader, &PASSWORD, &NEW_PASSWORD);
-    match (token_url, user, in_url) {
-        (Some(token_url), _, _) => {
+    match (token_url, user) {
+        (Some(token_url), _) => {
             if client_id.is_none() {
                 reader.problem(CLIENT_ID.name(), "is required to obtain tokens");
             }
@@ -379,7 +409,7 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
                 scope,
             })
         }
-        (None, Some(user), _) => {
+        (None, Some(user)) => {
             if password.is_none() {
                 reader.problem(PASSWORD.name(), "is required together with apicurio.auth.username");
             }
@@ -388,8 +418,7 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
                 password: password.unwrap_or_default(),
             }
         }
-        (None, None, Some((user, password))) => Auth::Basic { user, password },
-        (None, None, None) => Auth::None,
+        (None, None) => in_urls,
     }
 }
 
@@ -398,14 +427,9 @@ fn either<T: Value>(reader: &mut Reader<'_>, old: &Property<Option<T>>, new: &Pr
     reader.get(old).or_else(|| reader.get(new))
 }
 
-/// URLs without a slash at the end, and the name and password that stood in the first that has them.
-pub(super) fn plain_urls(
-    reader: &mut Reader<'_>,
-    property: &str,
-    urls: Vec<String>,
-) -> (Vec<String>, Option<(String, Secret)>) {
-    let mut credentials = None;
-    let mut plain = Vec::new();
+/// URLs without a slash at the end, and the names and passwords that stood in them.
+pub(super) fn plain_urls(reader: &mut Reader<'_>, property: &str, urls: Vec<String>) -> (Vec<String>, Auth) {
+    let (mut plain, mut logins) = (Vec::new(), Vec::new());
     for url in urls {
         let url = url.trim().trim_end_matches('/');
         let Some((scheme, rest)) = url
@@ -420,13 +444,20 @@ pub(super) fn plain_urls(
         match rest[..end].rsplit_once('@') {
             Some((info, _)) => {
                 let (user, password) = info.split_once(':').unwrap_or((info, ""));
-                credentials.get_or_insert_with(|| (decoded(user), Secret::new(decoded(password))));
+                logins.push(Some((decoded(user), Secret::new(decoded(password)))));
                 plain.push(format!("{scheme}://{}", &rest[info.len() + 1..]));
             }
-            None => plain.push(url.to_owned()),
+            None => {
+                logins.push(None);
+                plain.push(url.to_owned());
+            }
         }
     }
-    (plain, credentials)
+    let auth = match logins.iter().any(Option::is_some) {
+        true => Auth::Urls(logins),
+        false => Auth::None,
+    };
+    (plain, auth)
 }
 
 /// A part of a URL, without its escapes.

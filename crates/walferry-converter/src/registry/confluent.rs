@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use walferry_config::{Property, Reader, Secret, Support, properties};
+use walferry_config::{Jaas, Property, Reader, Secret, Support, Value, properties};
 
-use super::framing::Id;
 use super::naming::{Naming, SubjectNaming};
-use super::{Api, Auth, Framing, Link, Lookup, OAuth, RegistrySettings, Store, Tls, options};
+use super::{Api, Auth, Framing, Id, Link, Lookup, OAuth, Proxy, RegistrySettings, Store, Tls, options};
 use crate::Role;
 
 properties! {
@@ -43,15 +42,34 @@ properties! {
         .text("How the subjects of values are named.");
     pub(super) const BASIC_SOURCE: Property<BasicSource> = Property::new("basic.auth.credentials.source")
         .default("URL")
-        .text("Where the user name and the password are given: in the URL, or in `basic.auth.user.info`.")
-        .support(Support::Except {
-            values: &["SASL_INHERIT"],
-            hint: "set basic.auth.credentials.source=USER_INFO and basic.auth.user.info",
-        });
+        .text("Where the user name and the password are given: in the URL, in `basic.auth.user.info`, or in `sasl.jaas.config`.");
+    pub(super) const JAAS: Property<Option<Secret>> = Property::new("sasl.jaas.config").example("${env:REGISTRY_JAAS}")
+        .text("Log-in module with `username` and `password`, if `basic.auth.credentials.source` is SASL_INHERIT. It is an option of the \
+               converter: the worker's own is not read.");
     pub(super) const USER_INFO: Property<Option<Secret>> = Property::new("basic.auth.user.info").example("${env:REGISTRY_LOGIN}")
         .text("User name and password, separated by a colon, if `basic.auth.credentials.source` is USER_INFO.");
-    pub(super) const OLD_USER_INFO: Property<Option<Secret>> = Property::new("schema.registry.basic.auth.user.info").example("${env:REGISTRY_LOGIN}")
-        .text("The former name of `basic.auth.user.info`.");
+    pub(super) const PREFIXED_USER_INFO: Property<Option<Secret>> = prefixed("schema.registry.basic.auth.user.info").example("${env:REGISTRY_LOGIN}");
+    pub(super) const PREFIXED_BASIC_SOURCE: Property<BasicSource> = prefixed("schema.registry.basic.auth.credentials.source").example("USER_INFO");
+    pub(super) const PREFIXED_BEARER_SOURCE: Property<Option<BearerSource>> = prefixed("schema.registry.bearer.auth.credentials.source").example("STATIC_TOKEN");
+    pub(super) const PREFIXED_BEARER_TOKEN: Property<Option<Secret>> = prefixed("schema.registry.bearer.auth.token").example("${env:REGISTRY_TOKEN}");
+    pub(super) const PREFIXED_TOKEN_URL: Property<Option<String>> = prefixed("schema.registry.bearer.auth.issuer.endpoint.url").example("https://login.example.com/oauth2/token");
+    pub(super) const PREFIXED_CLIENT_ID: Property<Option<String>> = prefixed("schema.registry.bearer.auth.client.id").example("walferry");
+    pub(super) const PREFIXED_CLIENT_SECRET: Property<Option<Secret>> = prefixed("schema.registry.bearer.auth.client.secret").example("${env:CLIENT_SECRET}");
+    pub(super) const PREFIXED_SCOPE: Property<Option<String>> = prefixed("schema.registry.bearer.auth.scope").example("registry");
+    pub(super) const PREFIXED_CLUSTER: Property<Option<String>> = prefixed("schema.registry.bearer.auth.logical.cluster").example("lsrc-12345");
+    pub(super) const PREFIXED_POOL: Property<Option<String>> = prefixed("schema.registry.bearer.auth.identity.pool.id").example("pool-12345");
+    pub(super) const PREFIXED_JAAS: Property<Option<Secret>> = prefixed("schema.registry.sasl.jaas.config").example("${env:REGISTRY_JAAS}");
+    pub(super) const PREFIXED_PROXY_HOST: Property<Option<String>> = prefixed("schema.registry.proxy.host").example("proxy.example.com");
+    pub(super) const PREFIXED_PROXY_PORT: Property<Option<u16>> = prefixed("schema.registry.proxy.port").example("3128");
+    pub(super) const PREFIXED_CONNECT_TIMEOUT: Property<Duration> = prefixed("schema.registry.http.connect.timeout.ms").example("10000");
+    pub(super) const PREFIXED_READ_TIMEOUT: Property<Duration> = prefixed("schema.registry.http.read.timeout.ms").example("10000");
+    pub(super) const PREFIXED_TOKEN_MARGIN: Property<Option<String>> = prefixed("schema.registry.bearer.auth.cache.expiry.buffer.seconds")
+        .support(Support::Accepted { why: "Walferry renews a token 30 seconds before it ends" });
+    pub(super) const PREFIXED_TOKEN_CLASS: Property<Option<String>> = prefixed("schema.registry.bearer.auth.custom.provider.class")
+        .support(Support::Refused { hint: "set bearer.auth.credentials.source to STATIC_TOKEN or OAUTHBEARER: Walferry cannot load custom \
+                                           classes" });
+    pub(super) const PREFIXED_HTTP_CLIENT: Property<Option<String>> = prefixed("schema.registry.use.apache.http.client")
+        .support(Support::Accepted { why: "Walferry has one HTTP client" });
     pub(super) const BEARER_SOURCE: Property<Option<BearerSource>> = Property::new("bearer.auth.credentials.source")
         .text("Where a token comes from: `bearer.auth.token`, or OAuth client credentials. If it is not set, no token is sent.");
     pub(super) const BEARER_TOKEN: Property<Option<Secret>> = Property::new("bearer.auth.token").example("${env:REGISTRY_TOKEN}")
@@ -151,6 +169,21 @@ properties! {
         .support(Support::Refused { hint: "remove it, or keep this connector on Kafka Connect" });
 }
 
+/// An option of Java's client by its other name.
+const fn prefixed<T>(name: &'static str) -> Property<T> {
+    Property::new(name)
+        .text("The same as the property without `schema.registry.` at the beginning, which has precedence.")
+}
+
+/// A property by its name, or by the one with the prefix, which Java's client takes off.
+fn either<T: Value>(reader: &mut Reader<'_>, plain: &Property<T>, prefixed: &Property<T>) -> T {
+    let (own, other) = (reader.get(plain), reader.get(prefixed));
+    match reader.is_set(prefixed) && !reader.is_set(plain) {
+        true => other,
+        false => own,
+    }
+}
+
 walferry_config::choices! {
     /// `key.schema.id.serializer` and `value.schema.id.serializer`.
     pub(super) enum IdSerializer {
@@ -170,7 +203,7 @@ walferry_config::choices! {
         Url = "URL",
         /// `basic.auth.user.info`.
         UserInfo = "USER_INFO",
-        /// Kafka's SASL settings.
+        /// `sasl.jaas.config`.
         Sasl = "SASL_INHERIT",
     }
 }
@@ -189,11 +222,14 @@ walferry_config::choices! {
 /// Reads the way to a registry.
 pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
     let urls = reader.get(&URLS);
-    let (urls, in_url) = super::apicurio::plain_urls(reader, URLS.name(), urls);
-    let auth = auth(reader, in_url);
+    let (urls, in_urls) = super::apicurio::plain_urls(reader, URLS.name(), urls);
+    let auth = auth(reader, in_urls);
     let mut headers = options::headers(reader, &HEADER);
-    for (property, header) in [(&CLUSTER, "target-sr-cluster"), (&POOL, "Confluent-Identity-Pool-Id")] {
-        if let Some(value) = reader.get(property) {
+    for (property, prefixed, header) in [
+        (&CLUSTER, &PREFIXED_CLUSTER, "target-sr-cluster"),
+        (&POOL, &PREFIXED_POOL, "Confluent-Identity-Pool-Id"),
+    ] {
+        if let Some(value) = either(reader, property, prefixed) {
             headers.push((header.to_owned(), Secret::new(value)));
         }
     }
@@ -203,9 +239,10 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
         auth,
         headers,
         tls: tls(reader),
-        connect_timeout: reader.get(&CONNECT_TIMEOUT),
-        read_timeout: reader.get(&READ_TIMEOUT),
-        proxy: options::proxy(reader, &PROXY_HOST, &PROXY_PORT),
+        connect_timeout: either(reader, &CONNECT_TIMEOUT, &PREFIXED_CONNECT_TIMEOUT),
+        read_timeout: either(reader, &READ_TIMEOUT, &PREFIXED_READ_TIMEOUT),
+        id: Id::Content,
+        proxy: proxy(reader),
     };
     let normalize = reader.get(&NORMALIZE);
     let id = reader.get(&USE_ID);
@@ -241,13 +278,14 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
     Link::new(settings, naming, lookup, framing, is_key)
 }
 
-fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
-    if let Some(source) = reader.get(&BEARER_SOURCE) {
+fn auth(reader: &mut Reader<'_>, in_urls: Auth) -> Auth {
+    if let Some(source) = either(reader, &BEARER_SOURCE, &PREFIXED_BEARER_SOURCE) {
         return bearer(reader, source);
     }
-    let (info, old) = (reader.get(&USER_INFO), reader.get(&OLD_USER_INFO));
-    match (reader.get(&BASIC_SOURCE), in_url) {
-        (BasicSource::UserInfo, _) => match info.or(old).as_ref().and_then(|info| info.expose().split_once(':')) {
+    let info = either(reader, &USER_INFO, &PREFIXED_USER_INFO);
+    let jaas = either(reader, &JAAS, &PREFIXED_JAAS);
+    match either(reader, &BASIC_SOURCE, &PREFIXED_BASIC_SOURCE) {
+        BasicSource::UserInfo => match info.as_ref().and_then(|info| info.expose().split_once(':')) {
             Some((user, password)) => Auth::Basic {
                 user: user.to_owned(),
                 password: Secret::new(password),
@@ -261,9 +299,33 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
                 Auth::None
             }
         },
-        (_, Some((user, password))) => Auth::Basic { user, password },
-        (_, None) => Auth::None,
+        BasicSource::Sasl => match sasl(jaas) {
+            Ok(auth) => auth,
+            Err(what) => {
+                reader.problem(JAAS.name(), what);
+                Auth::None
+            }
+        },
+        BasicSource::Url => in_urls,
     }
+}
+
+/// The name and password of a log-in module. An error is what is wrong, without the text, which is a secret.
+fn sasl(jaas: Option<Secret>) -> Result<Auth, String> {
+    let jaas = jaas.ok_or("is required by basic.auth.credentials.source=SASL_INHERIT")?;
+    let jaas = Jaas::parse(jaas.expose()).map_err(|error| error.to_string())?;
+    Ok(Auth::Basic {
+        user: jaas.required("username")?.to_owned(),
+        password: Secret::new(jaas.required("password")?),
+    })
+}
+
+fn proxy(reader: &mut Reader<'_>) -> Option<Proxy> {
+    let is_prefixed = reader.is_set(&PREFIXED_PROXY_HOST) && !reader.is_set(&PROXY_HOST);
+    let host = if is_prefixed { &PREFIXED_PROXY_HOST } else { &PROXY_HOST };
+    let is_prefixed = reader.is_set(&PREFIXED_PROXY_PORT) && !reader.is_set(&PROXY_PORT);
+    let port = if is_prefixed { &PREFIXED_PROXY_PORT } else { &PROXY_PORT };
+    options::proxy(reader, host, port)
 }
 
 fn bearer(reader: &mut Reader<'_>, source: BearerSource) -> Auth {
@@ -271,13 +333,15 @@ fn bearer(reader: &mut Reader<'_>, source: BearerSource) -> Auth {
         reader.problem(name, "is required by bearer.auth.credentials.source");
     };
     match source {
-        BearerSource::Token => match reader.get(&BEARER_TOKEN) {
+        BearerSource::Token => match either(reader, &BEARER_TOKEN, &PREFIXED_BEARER_TOKEN) {
             Some(token) => return Auth::Bearer(token),
             None => required(reader, BEARER_TOKEN.name()),
         },
         BearerSource::OAuth => {
-            let (url, id) = (reader.get(&TOKEN_URL), reader.get(&CLIENT_ID));
-            let (secret, scope) = (reader.get(&CLIENT_SECRET), reader.get(&SCOPE));
+            let url = either(reader, &TOKEN_URL, &PREFIXED_TOKEN_URL);
+            let id = either(reader, &CLIENT_ID, &PREFIXED_CLIENT_ID);
+            let secret = either(reader, &CLIENT_SECRET, &PREFIXED_CLIENT_SECRET);
+            let scope = either(reader, &SCOPE, &PREFIXED_SCOPE);
             match (url, id, secret) {
                 (Some(token_url), Some(client_id), Some(client_secret)) => {
                     return Auth::OAuth(OAuth {

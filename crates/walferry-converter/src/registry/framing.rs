@@ -1,6 +1,6 @@
 //! Where the id stands in a record.
 
-use super::Ids;
+use super::{Id, Ids};
 use crate::AddedHeaders;
 use crate::error::Problem;
 
@@ -33,14 +33,15 @@ pub(crate) enum Framing {
 /// The first byte of a header with a GUID. A number has 0 there.
 const GUID_FOLLOWS: u8 = 1;
 
-/// Which id is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Id {
-    Content,
-    Global,
-}
-
 impl Framing {
+    /// The id that records carry.
+    pub(super) const fn id(&self) -> Id {
+        match self {
+            Self::Prefix { id, .. } | Self::Headers { id, .. } => *id,
+            Self::Guid { .. } => Id::Content,
+        }
+    }
+
     /// The framing for places without headers: the id is written before the value.
     pub(crate) fn in_front(self) -> Self {
         match self {
@@ -98,7 +99,7 @@ impl Framing {
 }
 
 impl Id {
-    const fn of(self, ids: Ids) -> i64 {
+    pub(crate) const fn of(self, ids: Ids) -> i64 {
         match self {
             Self::Content => ids.content,
             Self::Global => ids.global,

@@ -68,7 +68,10 @@ impl Link {
         is_key: bool,
     ) -> Self {
         Self {
-            settings,
+            settings: RegistrySettings {
+                id: framing.id(),
+                ..settings
+            },
             naming,
             lookup,
             framing,

@@ -21,7 +21,7 @@ pub(crate) use framing::Framing;
 pub(crate) use link::{Described, Link, Referenced, Slots};
 pub(crate) use linked::Linked;
 pub(crate) use naming::TypeName;
-pub use settings::{Api, Auth, OAuth, Proxy, RegistrySettings, Store, Tls};
+pub use settings::{Api, Auth, Id, OAuth, Proxy, RegistrySettings, Store, Tls};
 
 /// A schema registry, as converters see it. It answers at once.
 pub trait Registry: Send + Sync + fmt::Debug {
@@ -167,6 +167,14 @@ pub fn same_bytes(kind: Kind, ours: &str, theirs: &str) -> Result<(), String> {
         // JSON tells its names itself.
         Kind::Json | Kind::KafkaConnect => Ok(()),
         Kind::Protobuf => crate::protobuf::same_bytes(ours, theirs),
+    }
+}
+
+/// Where our schema differs from theirs, in words. `None` if the two are alike, or if the kind cannot be compared.
+pub fn difference(kind: Kind, ours: &str, theirs: &str) -> Option<String> {
+    match kind {
+        Kind::Json => crate::json_schema::difference(ours, theirs),
+        Kind::Avro | Kind::Protobuf | Kind::KafkaConnect => same_bytes(kind, ours, theirs).err(),
     }
 }
 

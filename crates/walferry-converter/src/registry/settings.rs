@@ -32,8 +32,19 @@ pub struct RegistrySettings {
     pub connect_timeout: Duration,
     /// How long an answer may take.
     pub read_timeout: Duration,
+    /// Which id records carry. The client checks that the registry still has the schema under this one.
+    pub id: Id,
     /// Through which proxy the registry is reached.
     pub proxy: Option<Proxy>,
+}
+
+/// One of the two ids of a schema. With Confluent's interface they are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Id {
+    /// Of the content, wherever it is registered.
+    Content,
+    /// Of this version of this artifact.
+    Global,
 }
 
 /// An HTTP proxy in front of a registry.
@@ -60,6 +71,8 @@ pub enum Auth {
         /// Password.
         password: Secret,
     },
+    /// With name and password that stand in a URL: for each of the URLs, in their order, what stands in it.
+    Urls(Vec<Option<(String, Secret)>>),
     /// With a token that does not change.
     Bearer(Secret),
     /// With a token that is asked for: OAuth's client credentials.

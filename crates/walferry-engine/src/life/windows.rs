@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tracing::{debug, info, warn};
 use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key};
@@ -94,6 +94,12 @@ impl Repeats {
     }
 }
 
+/// A chunk whose window was closed, and until when its closing row should have come.
+struct Closed {
+    chunk: String,
+    until: Instant,
+}
+
 /// The pipeline's requests, in order.
 struct Asks<'a> {
     receiver: &'a mut UnboundedReceiver<NumberedAsk>,
@@ -119,20 +125,20 @@ impl Asks<'_> {
         }
     }
 
-    /// The same. If none comes for a while, `closed` is the chunk whose window was closed last, and the pipeline is told
-    /// where its closing row must have come at the latest.
+    /// The same. If none comes until a certain time, the pipeline is told where the closing row of the window that was
+    /// closed last must have come at the latest.
     async fn next_after(
         &mut self,
-        closed: &mut Option<String>,
+        closed: &mut Option<Closed>,
         windows: &mut impl Windows,
         chunks: &ChunkSender,
     ) -> Option<NumberedAsk> {
-        while let Some(chunk) = closed.take() {
-            match timeout(self.patience, self.next()).await {
+        while let Some(Closed { chunk, until }) = closed.take() {
+            match timeout_at(until, self.next()).await {
                 Ok(asked) => {
                     // Only another chunk shows that the row has come.
                     match &asked {
-                        Some(asked) if asked.ask.chunk().is_none() => *closed = Some(chunk),
+                        Some(asked) if asked.ask.chunk().is_none() => *closed = Some(Closed { chunk, until }),
                         _ => self.patience = CLOSE_LOOK,
                     }
                     return asked;
@@ -150,12 +156,18 @@ impl Asks<'_> {
                     }
                     Err(error) => {
                         debug!(error = %error, "the server's position could not be read");
-                        *closed = Some(chunk);
+                        *closed = Some(self.closed(chunk));
                     }
                 },
             }
         }
         self.next().await
+    }
+
+    /// The window of this chunk is closed now.
+    fn closed(&self, chunk: String) -> Closed {
+        let until = Instant::now() + self.patience;
+        Closed { chunk, until }
     }
 
     /// Waits until `end`, or until this chunk need not be read any more: it gives way to a signal, or another chunk is
@@ -202,8 +214,11 @@ impl Asks<'_> {
             return false;
         }
         let is_other = matches!(&asked.ask, Ask::Chunk(other) if Some(&*other.chunk) != chunk.chunk());
-        self.next.push_back(asked);
-        is_other && matches!(chunk, Ask::Chunk(_) | Ask::Close { .. } | Ask::Delivery { .. })
+        // Once is enough.
+        if asked.ask != Ask::Visible || self.next.iter().all(|next| next.ask != Ask::Visible) {
+            self.next.push_back(asked);
+        }
+        is_other && matches!(chunk, Ask::Chunk(_) | Ask::Close { .. })
     }
 }
 
@@ -301,6 +316,20 @@ pub(super) async fn serve(
     let mut are_standbys_told = limits.lag_bytes.is_none();
     let mut closed = None;
     while let Some(mut asked) = asks.next_after(&mut closed, windows, &chunks).await {
+        match asked.ask {
+            Ask::Delivery => {
+                // The row that closes the window has come.
+                closed = None;
+                asks.patience = CLOSE_LOOK;
+                tell_delivered(&mut delivered, asked.number, &chunks).await;
+                continue;
+            }
+            Ask::Visible => {
+                tell_visible(windows, &chunks).await;
+                continue;
+            }
+            _ => {}
+        }
         if let Ask::Chunk(chunk) = &mut asked.ask {
             chunk.bytes = settings.share().chunk;
             due = due.max(repeats.until(chunk));
@@ -316,26 +345,17 @@ pub(super) async fn serve(
             Ask::Chunk(_) => {
                 until_it_may_be_read(&asked, &mut asks, (&mut delivered, due), limits.lag_bytes, &slots).await
             }
-            Ask::Delivery { .. } => asks.wait_for_delivery(&mut delivered, &asked).await,
             _ => Waited::Long,
         };
         if waited == Waited::GivesWay {
             repeats.rest = due;
         }
         let ask = asked.ask;
-        if ask == Ask::Visible {
-            tell_visible(windows, &chunks).await;
-            continue;
-        }
         if let Ask::Close { chunk } = &ask {
-            closed = Some(chunk.clone());
+            closed = Some(asks.closed(chunk.clone()));
         }
         let begun = Instant::now();
         let read = match waited {
-            Waited::Long if matches!(ask, Ask::Delivery { .. }) => Some(ChunkRead {
-                answer: ChunkAnswer::Delivered,
-                rows: None,
-            }),
             Waited::Long => insist(windows, &ask, &mut asks, status).await,
             waited => waited.answer(),
         };
@@ -357,6 +377,20 @@ pub(super) async fn serve(
     }
     // The pipeline's end is reported elsewhere.
     pending().await
+}
+
+/// Tells the pipeline when everything before its request has been delivered.
+async fn tell_delivered(delivered: &mut watch::Receiver<u64>, number: u64, chunks: &ChunkSender) {
+    if delivered.wait_for(|delivered| *delivered >= number).await.is_err() {
+        // The session is ending.
+        return pending().await;
+    }
+    let answer = Frame::Answer {
+        of: None,
+        answer: ChunkAnswer::Delivered,
+        rows: None,
+    };
+    let _ = chunks.send(Chunk::new(Bytes::new(), vec![answer])).await;
 }
 
 /// Tells the pipeline which transactions have become visible.
@@ -441,7 +475,7 @@ async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, stat
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::mpsc::unbounded_channel;
+    use tokio::{sync::mpsc::unbounded_channel, time::timeout};
     use walferry_snapshot::incremental::Collection;
 
     use super::*;
@@ -576,13 +610,13 @@ mod tests {
             gives_way: false,
             patience: CLOSE_LOOK,
         };
-        let mut closed = Some("a".to_owned());
+        let mut closed = Some(asks.closed("a".to_owned()));
         sender.send(chunk("b", 1)).unwrap();
         let next = asks.next_after(&mut closed, &mut At70, &chunks).await.unwrap();
         assert_eq!(next.ask.chunk(), Some("b"));
         assert!(frames.try_recv().is_err(), "the next chunk has come in time");
 
-        let (mut closed, mut server) = (Some("b".to_owned()), At70);
+        let (mut closed, mut server) = (Some(asks.closed("b".to_owned())), At70);
         // A request that is no chunk does not show that the row has come.
         sender
             .send(NumberedAsk {
@@ -591,7 +625,8 @@ mod tests {
             })
             .unwrap();
         let next = asks.next_after(&mut closed, &mut server, &chunks).await.unwrap();
-        assert_eq!((next.ask.chunk(), closed.as_deref()), (None, Some("b")));
+        let waits = closed.as_ref().map(|closed| &*closed.chunk);
+        assert_eq!((next.ask.chunk(), waits), (None, Some("b")));
         let (next, told) = tokio::join!(asks.next_after(&mut closed, &mut server, &chunks), async {
             let told = frames.recv().await;
             sender.send(chunk("c", 2)).unwrap();

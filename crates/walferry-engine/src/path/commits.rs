@@ -17,7 +17,7 @@ use crate::source::VisibleTransactions;
 /// How many commits are remembered one by one. Of the others, only their range is: then a chunk also waits for
 /// transactions that began in this range and are still in progress.
 pub(crate) const MOST: usize = 64 * 1024;
-/// After so many commits, the server is asked which of them are visible.
+/// After so many commits beside a snapshot, the server is asked which of them are visible.
 const MANY: u64 = 8 * 1024;
 
 /// The transactions that may not be visible yet.
@@ -68,9 +68,11 @@ impl Commits {
         self.total += 1;
     }
 
-    /// Whether to ask the server which of these are visible. Then they are not many for a while.
-    pub(crate) fn are_many(&mut self) -> bool {
-        let are_many = self.brought.len() as u64 >= MANY && self.total - self.asked_at >= MANY;
+    /// Whether to ask the server which of these are visible. Then they are not many for a while. It is asked more often while
+    /// a snapshot is running.
+    pub(crate) fn are_many(&mut self, is_running: bool) -> bool {
+        let many = if is_running { MANY } else { MOST as u64 - MANY };
+        let are_many = self.brought.len() as u64 >= many && self.total - self.asked_at >= many;
         if are_many {
             self.asked_at = self.total;
         }

@@ -4,8 +4,8 @@
 //! replace rows of a window, and the commits that a chunk may not have seen. Rows of a chunk stay in the [`Window`]
 //! until the stream has sent the row that closes it.
 //!
-//! While the stream is busy, the rows leave in slices. Each waits until Kafka has confirmed the one before it, so that a
-//! change of the stream waits behind one slice at most, here and in Kafka. Until the last slice leaves, the window stays open, as if the row that closes it had been written that much later. So the state machine
+//! The rows leave in slices. Each waits until Kafka has confirmed the one before it, so that a change of the stream waits
+//! behind one slice at most, here and in Kafka. While the stream brings nothing, slices grow. Until the last one leaves, the window stays open, as if the row that closes it had been written that much later. So the state machine
 //! sees this row only then, and nothing else has to know of slices.
 
 use std::{collections::HashMap, mem, sync::Arc};
@@ -59,8 +59,8 @@ pub struct SignalSettings {
     pub status: bool,
 }
 
-/// After so many chunks without a change of the stream, it counts as idle. A chunk takes some milliseconds.
-const QUIET: u32 = 100;
+/// The largest slice, as a multiple of the usual one.
+const LARGEST: usize = 1024;
 
 /// After each such number of unsuccessful reads of a chunk, a message is logged.
 const REPEATS_TOLD: u32 = 20;
@@ -81,14 +81,14 @@ pub(crate) struct Signals {
     settings: SignalSettings,
     snapshot: Incremental,
     window: Window,
-    /// How much of a window leaves at once while the stream is busy.
+    /// How much of a window usually leaves at once.
     slice: SliceSize,
     /// The signal that closes the window, while rows of the window are left.
     closing: Option<Signal>,
     /// Whether Kafka has not confirmed the last slice yet.
     awaits_delivery: bool,
-    /// How many chunks were requested since the stream brought a change.
-    quiet_chunks: u32,
+    /// The next slice, as a multiple of the usual one. It doubles while the stream brings nothing to send.
+    multiple: usize,
     /// Changes of the stream since the last slice, of any table.
     passed: usize,
     asks: Option<UnboundedSender<NumberedAsk>>,
@@ -155,7 +155,7 @@ impl Signals {
             slice: SliceSize::default(),
             closing: None,
             awaits_delivery: false,
-            quiet_chunks: 0,
+            multiple: 1,
             passed: 0,
             asks: None,
             awaited: 0,
@@ -454,17 +454,16 @@ impl Signals {
     }
 
     /// The next slice. It grows with the changes of the stream since the last one, so that large transactions slow a snapshot down by no more
-    /// than the snapshot does them.
+    /// than the snapshot does them. It also grows while the stream brings nothing: then slices would only take time.
     fn slice(&self) -> SliceSize {
-        let factor = (self.passed / SliceSize::default().rows).max(1);
+        let factor = (self.passed / SliceSize::default().rows).max(self.multiple);
         SliceSize {
             rows: self.slice.rows * factor,
             bytes: self.slice.bytes * factor,
         }
     }
 
-    /// Sends one slice of the window while the stream is busy, otherwise all rows. With the last one, the window is
-    /// closed.
+    /// Sends the next slice of the window. With the last one, the window is closed.
     fn send_slices(
         &mut self,
         signal: Signal,
@@ -474,18 +473,15 @@ impl Signals {
     ) -> Result<(), Failure> {
         // A chunk that changes have spoiled once leaves at once: each transaction that it waits for could spoil it again, and what has left is
         // sent again with it.
-        let is_whole = self.was_unclear || self.quiet_chunks >= QUIET || !self.window.exceeds(self.slice());
-        if is_whole {
+        if self.was_unclear || !self.window.exceeds(self.slice()) {
             self.passed = 0;
             return self.follow(signal, here, emit, out);
         }
         let rows = self.window.take_slice(self.slice());
-        self.passed = 0;
+        (self.passed, self.multiple) = (0, (self.multiple * 2).min(LARGEST));
         self.send_rows(rows, here, emit, out)?;
-        if let Some(chunk) = self.snapshot.chunk().map(str::to_owned) {
-            self.awaits_delivery = true;
-            self.request(Ask::Delivery { chunk }, out);
-        }
+        self.awaits_delivery = true;
+        self.request(Ask::Delivery, out);
         self.closing = Some(signal);
         self.snapshot.set_closing(true);
         Ok(())
@@ -588,7 +584,7 @@ impl Signals {
     /// A transaction of the stream is complete.
     pub(crate) fn committed(&mut self, xid: u32, out: &mut Batch) {
         self.commits.committed(xid);
-        if self.can_read_chunks() && self.commits.are_many() {
+        if self.can_read_chunks() && self.commits.are_many(self.snapshot.is_running()) {
             self.request(Ask::Visible, out);
         }
     }
@@ -598,9 +594,9 @@ impl Signals {
         self.commits.seen(seen);
     }
 
-    /// The stream brings something to send: the next chunks leave in slices.
+    /// The stream brings something to send. It waits behind small slices only.
     pub(crate) const fn stream_is_busy(&mut self) {
-        self.quiet_chunks = 0;
+        self.multiple = 1;
     }
 
     /// A change that is sent replaces its row.
@@ -816,14 +812,13 @@ impl Signals {
                 self.close_at = None;
                 self.opens_unmarked = true;
             }
-            self.quiet_chunks = self.quiet_chunks.saturating_add(1);
         }
         self.request(ask, out);
     }
 
     /// Sends a request to the source. What waits for delivery waits for all that was sent before.
     fn request(&mut self, ask: Ask, out: &mut Batch) {
-        if matches!(ask, Ask::Chunk(_) | Ask::Delivery { .. }) {
+        if matches!(ask, Ask::Chunk(_) | Ask::Delivery) {
             self.awaited += 1;
             out.step(StreamStep::AwaitsDelivery(self.awaited));
         }

@@ -117,15 +117,16 @@ impl Driven {
 
     /// A transaction with so many rows of the table that is not captured.
     fn transaction(&mut self, rows: usize) {
+        self.transaction_of(OTHER, rows);
+    }
+
+    fn transaction_of(&mut self, relation: Oid, rows: usize) {
         let (begin, commit) = self.edges(rows);
         self.message(&begin);
-        let row = row(1);
+        let row = row(1000);
         for _ in 0..rows {
             let operation = Operation::Insert { new: row.as_tuple() };
-            self.message(&Message::Change(Change {
-                relation: OTHER,
-                operation,
-            }));
+            self.message(&Message::Change(Change { relation, operation }));
         }
         self.message(&commit);
     }
@@ -177,9 +178,9 @@ impl Driven {
     }
 
     /// Kafka has confirmed the last slice.
-    fn delivered(&mut self, chunk: &str) {
-        assert!(matches!(self.ask(), Ask::Delivery { .. }));
-        self.answer(Some(chunk), ChunkAnswer::Delivered, None);
+    fn delivered(&mut self) {
+        assert!(matches!(self.ask(), Ask::Delivery));
+        self.answer(None, ChunkAnswer::Delivered, None);
     }
 
     /// Brings rows 1 to `count` of a chunk.
@@ -253,29 +254,27 @@ fn slices_grow_with_the_changes_that_the_stream_brings_of_any_table() {
     let mut driven = Driven::new(settings, 1);
     driven.transaction(600);
     let chunk = driven.chunk();
-    driven.rows(&chunk, 20);
+    driven.rows(&chunk, 60);
     assert_eq!(driven.out.records(), 0);
     driven.answer(Some(&chunk), ChunkAnswer::CloseAt(driven.lsn), None);
     let mut sent = vec![driven.out.records()];
-    for changes in [1, 1, 512, 1, 1024] {
+    for changes in [2048, 1, 4096] {
         driven.transaction(changes);
-        assert_eq!(
-            driven.out.records(),
-            *sent.last().unwrap(),
-            "Kafka has not confirmed the last slice"
-        );
-        driven.delivered(&chunk);
+        assert_eq!(driven.out.records(), *sent.last().unwrap(), "Kafka has not confirmed the last slice");
+        driven.delivered();
         sent.push(driven.out.records());
     }
-    assert_eq!(sent, [1, 2, 3, 7, 8, 16]);
-    driven.transaction(1024);
-    driven.delivered(&chunk);
-    assert_eq!(driven.out.records(), 20);
+    assert_eq!(sent, [1, 17, 21, 53]);
+    driven.transaction(4096);
+    driven.delivered();
+    assert_eq!(driven.out.records(), 60);
     // What came beside this window makes no room in the next one.
     let next = driven.chunk();
+    driven.transaction_of(TABLE, 1);
+    let before = driven.out.records();
     driven.rows(&next, 5);
     driven.answer(Some(&next), ChunkAnswer::CloseAt(0), None);
-    assert_eq!(driven.out.records(), 21);
+    assert_eq!(driven.out.records(), before + 1);
 }
 
 /// No row of a slice comes into a transaction of the stream.
@@ -292,10 +291,10 @@ fn a_slice_that_may_leave_waits_for_the_end_of_the_transaction() {
     assert_eq!(driven.out.records(), 1);
     let (begin, commit) = driven.edges(0);
     driven.message(&begin);
-    driven.delivered(&chunk);
+    driven.delivered();
     assert_eq!(driven.out.records(), 1);
     driven.message(&commit);
-    assert_eq!(driven.out.records(), 2);
+    assert_eq!(driven.out.records(), 3);
 }
 
 /// After a pause, a stop and a resumption, the rows that were read are still to be sent, as in Debezium. But not if they may be older than
@@ -337,22 +336,29 @@ fn rows_of_a_stopped_snapshot_are_not_sent_behind_a_truncation() {
 
 /// Beside a stream that brings nothing, slices would only take time.
 #[test]
-fn the_rows_of_a_chunk_leave_at_once_while_the_stream_is_idle() {
+fn slices_grow_while_the_stream_brings_nothing() {
     let settings = SignalSettings {
         read_only: true,
         ..SignalSettings::default()
     };
     let mut driven = Driven::new(settings, 1);
-    for _ in 0..QUIET {
+    let sent = |driven: &mut Driven, rows| {
+        let before = driven.out.records();
         let chunk = driven.chunk();
-        driven.rows(&chunk, 1);
+        driven.rows(&chunk, rows);
         driven.answer(Some(&chunk), ChunkAnswer::CloseAt(0), None);
-    }
-    let before = driven.out.records();
-    let chunk = driven.chunk();
-    driven.rows(&chunk, 5);
-    driven.answer(Some(&chunk), ChunkAnswer::CloseAt(0), None);
-    assert_eq!(driven.out.records(), before + 5);
+        let mut sent = vec![driven.out.records() - before];
+        while sent.last() < Some(&(rows as usize)) {
+            driven.delivered();
+            sent.push(driven.out.records() - before);
+        }
+        sent
+    };
+    assert_eq!(sent(&mut driven, 7), [1, 3, 7]);
+    assert_eq!(sent(&mut driven, 4), [4]);
+    driven.transaction_of(TABLE, 1);
+    driven.out = Batch::default();
+    assert_eq!(sent(&mut driven, 7), [1, 3, 7], "it has brought something");
 }
 
 /// A trigger of the signal table may drop the row that opens a window, or delete it at once.

@@ -1,7 +1,6 @@
 //! From the client properties of Kafka Connect's users to those of librdkafka.
 
 mod acknowledge;
-mod jaas;
 mod java;
 mod kerberos;
 mod native;

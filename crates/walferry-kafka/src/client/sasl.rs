@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use walferry_config::{Secret, ValueError};
+use walferry_config::{Jaas, Secret, ValueError};
 
-use super::{Translation, jaas::Jaas, kerberos, tls::Protocol};
+use super::{Translation, kerberos, tls::Protocol};
 
 /// Where tokens for OAUTHBEARER come from: OAuth's client credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,18 +15,26 @@ pub fn push(out: &mut Vec<u8>, value: &Value<'_>, schema: Option<&Schema>) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::String(text) => out.extend_from_slice(text.as_bytes()),
-        // Debezium wraps all bytes in a buffer, whose text does not contain the bytes.
-        Value::Bytes(bytes) => {
-            let length = bytes.len();
-            write!(out, "java.nio.HeapByteBuffer[pos=0 lim={length} cap={length}]")
-                .expect("a Vec takes all that is written");
-        }
+        Value::Bytes(bytes) => out.extend_from_slice(of_bytes(bytes).as_bytes()),
         Value::Array(values) => push_list(out, values, schema),
         Value::Map(pairs) => push_map(out, pairs, schema),
         Value::Struct(value) => push_struct(out, value),
         Value::Boolean(flag) => out.extend_from_slice(if *flag { b"true" } else { b"false" }),
         _ => push_number(out, value),
     }
+}
+
+/// The text of bytes: Debezium wraps them all in a buffer, whose text does not contain them.
+pub fn of_bytes(bytes: &[u8]) -> String {
+    let length = bytes.len();
+    format!("java.nio.HeapByteBuffer[pos=0 lim={length} cap={length}]")
+}
+
+/// The text of a struct.
+pub fn of_struct(value: &Struct<'_>) -> String {
+    let mut out = Vec::new();
+    push_struct(&mut out, value);
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// Appends the text of a number. Appends nothing for any other value.

@@ -64,10 +64,7 @@ pub enum Ask {
         chunk: String,
     },
     /// Answer when everything that was sent before this request has been delivered.
-    Delivery {
-        /// The chunk's id.
-        chunk: String,
-    },
+    Delivery,
     /// Tell which transactions have become visible.
     Visible,
     /// Give way to a signal that waits. If the chunk cannot be read now, the answer is [`ChunkAnswer::Waits`]. Otherwise
@@ -80,8 +77,8 @@ impl Ask {
     pub fn chunk(&self) -> Option<&str> {
         match self {
             Self::Chunk(ask) => Some(&ask.chunk),
-            Self::Close { chunk } | Self::Delivery { chunk } => Some(chunk),
-            Self::Tables(_) | Self::Visible | Self::GiveWay => None,
+            Self::Close { chunk } => Some(chunk),
+            Self::Tables(_) | Self::Delivery | Self::Visible | Self::GiveWay => None,
         }
     }
 }

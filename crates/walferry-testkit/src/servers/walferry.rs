@@ -5,10 +5,11 @@ use super::{Answer, SmallDisk, request, scratch, tools};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::{Map, Value};
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::SystemTime;
 
 /// How `walferry run` is called.
@@ -317,6 +318,43 @@ impl Checked {
     /// Runs `walferry check` with some more arguments.
     #[track_caller]
     pub fn of(options: &WalferryOptions, arguments: &[&str]) -> Self {
+        Self::run(options, arguments, |command| {
+            command.output().expect("the program can be run")
+        })
+    }
+
+    /// Runs `walferry check` at a terminal, where these lines are typed. What it says is all in `stdout`, with the answers.
+    ///
+    /// # Panics
+    /// There is no `script`, which util-linux has.
+    #[track_caller]
+    pub fn at_a_terminal(options: &WalferryOptions, arguments: &[&str], answers: &str) -> Self {
+        let typed = |command: &mut Command| {
+            let words = std::iter::once(command.get_program()).chain(command.get_args());
+            let words: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
+            let mut script = Command::new("script");
+            script.args(["-qec", &words.join(" "), "/dev/null"]);
+            script.envs(options.env.iter().cloned()).env("SHELL", "/bin/sh");
+            script.current_dir(command.get_current_dir().expect("it has one"));
+            let mut script = script
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("util-linux is installed");
+            let mut keyboard = script.stdin.take().expect("it is piped");
+            keyboard.write_all(answers.as_bytes()).expect("it reads");
+            let output = script.wait_with_output();
+            drop(keyboard);
+            output.expect("it ends")
+        };
+        let mut checked = Self::run(options, arguments, typed);
+        checked.stdout = checked.stdout.replace("\r\n", "\n");
+        checked
+    }
+
+    #[track_caller]
+    fn run(options: &WalferryOptions, arguments: &[&str], output: impl FnOnce(&mut Command) -> Output) -> Self {
         let folder = scratch::folder("check");
         let (config, worker) = write(options, &folder);
         let data = folder.join("data");
@@ -327,7 +365,7 @@ impl Checked {
         command.args(["--bootstrap-servers", &options.bootstrap]);
         command.arg("--data-dir").arg(&data).args(arguments);
         command.envs(options.env.iter().cloned()).current_dir(&folder);
-        let output = command.output().expect("the program can be run");
+        let output = output(&mut command);
         let files = fs::read_dir(&data).expect("the data directory is there");
         let files = files.map(|file| {
             file.expect("it can be listed")

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::object::Object;
 
-/// What counts as true: all but null, false, zero, and empty texts, lists and maps.
+/// What counts as true: all but null, false, zero, and empty texts, lists and maps. A buffer of bytes is true even if it is empty.
 pub(super) fn is_true(object: &Object<'_>) -> bool {
     match object {
         Object::Null | Object::Undefined => false,
@@ -13,7 +13,6 @@ pub(super) fn is_true(object: &Object<'_>) -> bool {
         Object::Text(text) => !text.is_empty(),
         Object::Template(text) => !text.is_empty(),
         Object::Character(unit) => *unit != 0,
-        Object::Bytes(bytes) => !bytes.is_empty(),
         Object::List(elements) => !elements.is_empty(),
         Object::Map(entries) => !entries.is_empty(),
         Object::Headers(headers) => !headers.is_empty(),
@@ -33,7 +32,6 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
                 |(key, value): &(Object<'_>, Object<'_>)| b.iter().any(|(k, v)| equals(key, k) && equal(value, v));
             a.len() == b.len() && a.iter().all(holds)
         }
-        (Object::Bytes(a), Object::Bytes(b)) => a == b,
         _ => match order(a, b) {
             Some(order) => order == Ordering::Equal,
             None => equals(a, b),
@@ -54,6 +52,10 @@ fn order(a: &Object<'_>, b: &Object<'_>) -> Option<Ordering> {
         (Object::Number(a), Object::Number(b)) => Some(a.compare(b)),
         (Object::Boolean(a), Object::Boolean(b)) => Some(a.cmp(b)),
         (Object::Date(a), Object::Date(b)) => Some(a.cmp(b)),
+        // Java's bytes have a sign.
+        (Object::Bytes(a), Object::Bytes(b)) => {
+            Some(a.iter().map(|byte| *byte as i8).cmp(b.iter().map(|byte| *byte as i8)))
+        }
         _ => match (a.as_text(), b.as_text()) {
             (Some(a), Some(b)) => Some(a.encode_utf16().cmp(b.encode_utf16())),
             _ => order_of_characters(a, b),
@@ -101,7 +103,8 @@ pub(super) fn equals(a: &Object<'_>, b: &Object<'_>) -> bool {
         (Object::Date(a), Object::Date(b)) => a == b,
         (Object::Struct(a), Object::Struct(b)) => a == b,
         (Object::Schema(a), Object::Schema(b)) => a == b,
-        (Object::Bytes(a), Object::Bytes(b)) => std::ptr::eq(*a, *b),
+        // Debezium puts bytes into a buffer, which is compared by what is in it.
+        (Object::Bytes(a), Object::Bytes(b)) => a == b,
         (Object::List(a), Object::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equals(a, b)),
         (Object::Map(a), Object::Map(b)) => {
             let holds =

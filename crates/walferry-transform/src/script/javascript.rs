@@ -10,6 +10,8 @@ pub(super) fn is_true(object: &Object<'_>) -> bool {
     match object {
         Object::Null | Object::Undefined => false,
         Object::Boolean(value) => *value,
+        // A `BigDecimal` is an object to it.
+        Object::Number(Number::Decimal(_)) => true,
         Object::Number(number) => number.is_true() && !number.double().is_nan(),
         Object::Text(text) => !text.is_empty(),
         Object::Template(text) => !text.is_empty(),
@@ -102,6 +104,7 @@ pub(super) fn push(object: &Object<'_>, out: &mut String) -> Option<()> {
         Object::Number(Number::Double(number)) if (1e-6..1e21).contains(&number.abs()) => {
             out.push_str(&number.to_string())
         }
+        Object::Struct(_) => out.push_str("[object Object]"),
         other => return other.push(out),
     }
     Some(())

@@ -11,7 +11,7 @@ use super::object::Object;
 use super::{Language, Refusal, groovy, javascript};
 
 /// Longer texts than this are not made.
-const LONGEST: usize = 1024 * 1024;
+pub(super) const LONGEST: usize = 1024 * 1024;
 
 macro_rules! methods {
     ($($method:ident: $languages:ident $($name:literal)|+, $counts:expr;)+) => {
@@ -235,7 +235,7 @@ impl Function {
         if language == Language::JavaScript {
             let number = javascript::number(first);
             return Ok(match self {
-                Self::ToText | Self::TextOf => return text_of(first),
+                Self::ToText | Self::TextOf => return text_of(first, language),
                 Self::ToBoolean => Object::Boolean(javascript::is_true(first)),
                 Self::ToNumber => javascript::result(number),
                 Self::ToInteger => javascript::result(leading_integer(first)),
@@ -252,7 +252,7 @@ impl Function {
         }
         match self {
             Self::ToText if first.is_null() => Ok(Object::Null),
-            Self::ToText | Self::TextOf => text_of(first),
+            Self::ToText | Self::TextOf => text_of(first, language),
             Self::Truth => Ok(Object::Boolean(groovy::is_true(first))),
             Self::Equals => Ok(Object::Boolean(groovy::equals(first, &arguments[1]))),
             Self::Floor | Self::Ceiling | Self::Round => match first {
@@ -338,12 +338,16 @@ const fn type_of(object: &Object<'_>) -> &'static str {
     }
 }
 
-fn text_of<'r>(object: &Object<'r>) -> Result<Object<'r>, String> {
+fn text_of<'r>(object: &Object<'r>, language: Language) -> Result<Object<'r>, String> {
     if let Object::Text(text) = object {
         return Ok(Object::Text(text.clone()));
     }
     let mut text = String::new();
-    match object.push(&mut text) {
+    let pushed = match language {
+        Language::Groovy => object.push(&mut text),
+        Language::JavaScript => javascript::push(object, &mut text),
+    };
+    match pushed {
         Some(()) => Ok(Object::text(text)),
         None => Err(format!("{} has no text of its own", object.kind())),
     }
@@ -403,7 +407,7 @@ impl Method {
         }
         match self {
             Self::Equals => return Ok(Object::Boolean(groovy::equals(of, first))),
-            Self::ToText => return text_of(of),
+            Self::ToText => return text_of(of, language),
             Self::ToBoolean => return to_boolean(of),
             Self::AsBoolean => return Ok(Object::Boolean(groovy::is_true(of))),
             Self::ToInteger => return converted(of, Function::ToInteger),
@@ -578,6 +582,9 @@ impl Method {
                     element
                         .push(&mut text)
                         .ok_or("an element of the list has no text of its own")?;
+                    if text.len() > LONGEST {
+                        return Err(too_long());
+                    }
                 }
                 Object::text(text)
             }
@@ -670,7 +677,7 @@ impl Method {
                 let by = arguments[1].as_text().ok_or("the second argument is no text")?;
                 let is_first = language == Language::JavaScript && self == Self::Replace;
                 let most = if is_first { 1 } else { usize::MAX };
-                bounded(text.replacen(&*other()?, by, most))?
+                replaced(text, &other()?, by, most)?
             }
             Self::SplitText => Object::List(split(text, &other()?)),
             Self::Tokenize if arguments.is_empty() => Object::List(tokens(text, " \t\n\r\u{c}")),
@@ -794,7 +801,7 @@ fn padded(text: &str, length: usize, filler: &str, at_the_left: bool) -> Result<
         return bounded(text.to_owned());
     }
     if missing > LONGEST {
-        return Err(format!("a text of more than {LONGEST} bytes is made"));
+        return Err(too_long());
     }
     let filler: String = filler.chars().cycle().take(missing).collect();
     bounded(if at_the_left {
@@ -837,9 +844,25 @@ fn index(object: &Object<'_>) -> Result<Option<usize>, String> {
 /// A text that was made, unless it is longer than any record may be.
 pub(super) fn bounded(text: String) -> Result<Object<'static>, String> {
     match text.len() > LONGEST {
-        true => Err(format!("a text of more than {LONGEST} bytes is made")),
+        true => Err(too_long()),
         false => Ok(Object::text(text)),
     }
+}
+
+pub(super) fn too_long() -> String {
+    format!("a text of more than {LONGEST} bytes is made")
+}
+
+/// A text with at most so many occurrences of a part replaced.
+fn replaced(text: &str, part: &str, by: &str, most: usize) -> Result<Object<'static>, String> {
+    let more = by.len().saturating_sub(part.len());
+    if more > 0 {
+        let count = text.matches(part).take(most).count();
+        if text.len().saturating_add(count.saturating_mul(more)) > LONGEST {
+            return Err(too_long());
+        }
+    }
+    Ok(Object::text(text.replacen(part, by, most)))
 }
 
 /// A text so many times.
@@ -847,6 +870,6 @@ pub(super) fn repeated(text: &str, count: i64) -> Result<Object<'static>, String
     let count = usize::try_from(count).map_err(|_| "a text is not repeated a negative number of times")?;
     match text.len().checked_mul(count) {
         Some(length) if length <= LONGEST => Ok(Object::text(text.repeat(count))),
-        _ => Err(format!("a text of more than {LONGEST} bytes is made")),
+        _ => Err(too_long()),
     }
 }

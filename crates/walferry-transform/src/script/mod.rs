@@ -11,6 +11,7 @@ mod method;
 mod number;
 mod object;
 mod parse;
+mod rewritten;
 mod token;
 mod tree;
 
@@ -236,7 +237,7 @@ impl<'r> Evaluation<'r> {
             },
             Kind::Rewrite { of, how, regex, safe } => match self.target(of, *safe)? {
                 Some(of) => match of.as_text() {
-                    Some(text) => rewritten(text, how, regex),
+                    Some(text) => rewritten(text, how, regex).or_else(|what| unfit(at, what))?,
                     None => return unfit(at, format!("{} is no text", of.kind())),
                 },
                 None => self.nothing(),
@@ -349,6 +350,9 @@ impl<'r> Evaluation<'r> {
         let mut text = String::new();
         for piece in pieces {
             text.push_str(&self.text(piece.at, &self.node(piece)?)?);
+            if text.len() > method::LONGEST {
+                return unfit(at, method::too_long());
+            }
         }
         method::bounded(text)
             .or_else(|what| unfit(at, what))
@@ -434,9 +438,6 @@ impl<'r> Evaluation<'r> {
             Object::Text(_) | Object::List(_) if !is_groovy && name == "length" => method::Method::Size
                 .call(of, &[], self.language)
                 .or_else(|what| unfit(at, what)),
-            Object::Bytes(bytes) if name == "length" => {
-                Ok(Object::integer(i32::try_from(bytes.len()).unwrap_or(i32::MAX)))
-            }
             _ if is_groovy => unfit(at, format!("{} has no property {name}", of.kind())),
             _ => Ok(Object::Undefined),
         }
@@ -522,12 +523,10 @@ impl<'r> Evaluation<'r> {
             }
         };
         // Groovy's `===` asks whether two are one object, which for texts and small numbers is what `==` asks.
-        let same = || {
-            if is_groovy {
-                groovy::equals(a, b)
-            } else {
-                javascript::same(a, b)
-            }
+        let same = || match (a, b) {
+            (Object::Bytes(a), Object::Bytes(b)) if is_groovy => std::ptr::eq(*a, *b),
+            _ if is_groovy => groovy::equals(a, b),
+            _ => javascript::same(a, b),
         };
         match operator {
             Operator::Equal => Ok(Object::Boolean(equal())),
@@ -569,6 +568,8 @@ impl<'r> Evaluation<'r> {
     /// Whether `+` joins texts.
     fn is_joined(&self, a: &Object<'_>, b: &Object<'_>) -> bool {
         let is_text = |object: &Object<'_>| match self.language {
+            // What has no `plus` of its own.
+            Language::Groovy if matches!(a, Object::Struct(_) | Object::Bytes(_)) => false,
             Language::Groovy => object.as_text().is_some(),
             // A `BigDecimal` is an object to JavaScript.
             Language::JavaScript => object.as_text().is_some() || matches!(object, Object::Number(Number::Decimal(_))),
@@ -650,12 +651,32 @@ fn matched(groups: &[Option<&str>]) -> Object<'static> {
     }
 }
 
-fn rewritten(text: &str, how: &Rewrite, regex: &walferry_config::JavaRegex) -> Object<'static> {
-    match how {
+/// What JavaScript's `match` gives: a list, or null.
+fn groups(text: &str, regex: &walferry_config::JavaRegex, all: bool) -> Object<'static> {
+    let texts = |groups: Vec<Option<&str>>| {
+        let text = |group: Option<&str>| group.map_or(Object::Undefined, |group| Object::text(group.to_owned()));
+        groups.into_iter().map(text).collect::<Vec<_>>()
+    };
+    let found = match all {
+        true => texts(regex.all(text).into_iter().map(Some).collect()),
+        false => regex.found(text, 0).map(texts).unwrap_or_default(),
+    };
+    match found.is_empty() {
+        true => Object::Null,
+        false => Object::List(found),
+    }
+}
+
+fn rewritten(text: &str, how: &Rewrite, regex: &walferry_config::JavaRegex) -> Result<Object<'static>, String> {
+    let replaced = |replacement, most| {
+        let replaced = regex.replace_at_most(text, replacement, most, method::LONGEST);
+        replaced.map_or_else(|| Err(method::too_long()), |text| Ok(Object::text(text)))
+    };
+    Ok(match how {
         Rewrite::Matches => Object::Boolean(regex.matches(text)),
-        Rewrite::Contains => Object::Boolean(regex.is_found(text)),
-        Rewrite::ReplaceFirst(replacement) => Object::text(regex.replace_first(text, replacement)),
-        Rewrite::ReplaceAll(replacement) => Object::text(regex.replace_all(text, replacement)),
+        Rewrite::Groups { all } => groups(text, regex, *all),
+        Rewrite::ReplaceFirst(replacement) => replaced(replacement, 1)?,
+        Rewrite::ReplaceAll(replacement) => replaced(replacement, usize::MAX)?,
         Rewrite::Split => Object::List(
             regex
                 .split(text)
@@ -663,7 +684,7 @@ fn rewritten(text: &str, how: &Rewrite, regex: &walferry_config::JavaRegex) -> O
                 .map(|part| Object::text(part.to_owned()))
                 .collect(),
         ),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use walferry_record::java::logical::Logical;
+use walferry_record::java::{self, logical::Logical};
 use walferry_record::{Field, Header, Schema, Shape, Struct, Typed, Value};
 
 use super::number::Number;
@@ -172,6 +172,8 @@ impl<'r> Object<'r> {
                 }
                 out.push(']');
             }
+            Self::Struct(of) => out.push_str(&java::text::of_struct(of)),
+            Self::Bytes(bytes) => out.push_str(&java::text::of_bytes(bytes)),
             _ => return None,
         }
         Some(())

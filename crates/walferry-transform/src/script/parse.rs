@@ -6,6 +6,7 @@ use walferry_config::{JavaRegex, Replacement};
 
 use super::method::{Function, Method};
 use super::number::Number;
+use super::rewritten;
 use super::token::{Piece, Placed, Token, tokens};
 use super::tree::{Block, FieldName, Kind, Node, Operator, Rewrite, Statement, Variable};
 use super::{Language, Refusal};
@@ -20,7 +21,7 @@ pub(super) struct Parsed {
 }
 
 pub(super) fn parse(text: &str, language: Language) -> Result<Parsed, Refusal> {
-    let mut parser = Parser::new(tokens(text, language)?, language);
+    let mut parser = Parser::new(text, tokens(text, language)?, language);
     let block = parser.block(&Token::End)?;
     match block.0.is_empty() {
         true => Err(Refusal::new(0, "is empty")),
@@ -31,7 +32,8 @@ pub(super) fn parse(text: &str, language: Language) -> Result<Parsed, Refusal> {
     }
 }
 
-struct Parser {
+struct Parser<'t> {
+    text: &'t str,
     tokens: Vec<Placed>,
     next: usize,
     language: Language,
@@ -41,6 +43,8 @@ struct Parser {
     depth: usize,
 }
 
+/// The level of `&&`.
+const AND: usize = 1;
 /// Binary operators from the loosest level to the tightest.
 const LEVELS: [&[&str]; 8] = [
     &["||", "??"],
@@ -53,9 +57,10 @@ const LEVELS: [&[&str]; 8] = [
     &["*", "/", "%"],
 ];
 
-impl Parser {
-    fn new(tokens: Vec<Placed>, language: Language) -> Self {
+impl<'t> Parser<'t> {
+    fn new(text: &'t str, tokens: Vec<Placed>, language: Language) -> Self {
         Self {
+            text,
             tokens,
             next: 0,
             language,
@@ -322,6 +327,12 @@ impl Parser {
             self.next += if operator == "!in" { 2 } else { 1 };
             left = self.joined(at, operator, left, level)?;
         }
+        if level == AND
+            && (self.is_sign("&") || self.is_sign("|"))
+            && let Some(instead) = rewritten::doubled(self.text, &left, &self.shown(), self.at())
+        {
+            return Err(self.unexpected().hint(instead));
+        }
         Ok(left)
     }
 
@@ -451,16 +462,17 @@ impl Parser {
     }
 
     fn postfix(&mut self) -> Result<Node, Refusal> {
+        let begin = self.at();
         let mut of = self.primary()?;
         loop {
             let at = self.at();
             let is_new_line = self.tokens[self.next].on_new_line;
             if self.take_sign(".") {
-                of = self.member(at, of, false)?;
+                of = self.member(begin, at, of, false)?;
             } else if self.take_sign("?.[") {
                 of = self.index(at, of, true)?;
             } else if self.take_sign("?.") {
-                of = self.member(at, of, true)?;
+                of = self.member(begin, at, of, true)?;
             } else if !is_new_line && self.take_sign("[") {
                 of = self.index(at, of, false)?;
             } else if self.language == Language::Groovy && self.take_sign("?[") {
@@ -489,7 +501,8 @@ impl Parser {
         Ok(node(at, Kind::Index { of, index, safe }))
     }
 
-    fn member(&mut self, at: usize, of: Node, safe: bool) -> Result<Node, Refusal> {
+    /// What stands behind a dot. `begin` is where the text before the dot begins.
+    fn member(&mut self, begin: usize, at: usize, of: Node, safe: bool) -> Result<Node, Refusal> {
         let name = match self.advance() {
             Token::Word(name) | Token::Text(name) => name,
             _ => {
@@ -500,10 +513,17 @@ impl Parser {
                 ));
             }
         };
+        let text = self.text;
+        let receiver = text.get(begin..at).unwrap_or_default().trim();
+        if let Some(instead) = rewritten::closure(text, receiver, &name, &self.tokens[self.next..]) {
+            let what = format!("calls {name} with a closure, which Walferry does not evaluate");
+            return Err(Refusal::new(at, what).hint(instead));
+        }
         if self.is_sign("{") {
             return Err(self.unexpected());
         }
         if !self.is_sign("(") {
+            self.known_property(at, &of, &name)?;
             let of = Box::new(of);
             return Ok(node(
                 at,
@@ -514,8 +534,33 @@ impl Parser {
                 },
             ));
         }
+        let open = self.at();
         let arguments = self.arguments()?;
+        let inside = text.get(open + 1..self.tokens[self.next - 1].at).unwrap_or_default();
+        let instead = rewritten::operator(receiver, &name, &arguments, inside).filter(|_| !safe);
         self.call(at, of, &name, arguments, safe)
+            .map_err(|refusal| match instead {
+                Some(instead) => refusal.hint(instead),
+                None => refusal,
+            })
+    }
+
+    /// Refuses properties that no record has.
+    fn known_property(&self, at: usize, of: &Node, name: &str) -> Result<(), Refusal> {
+        let has_length = self.language == Language::JavaScript;
+        let (what, hint) = match &of.kind {
+            Kind::Variable(Variable::Topic) if has_length => ("topic", "the property of a text is length"),
+            Kind::Variable(Variable::Topic) => ("topic", "call a method, such as topic.length()"),
+            Kind::Rewrite {
+                how: Rewrite::Groups { .. },
+                ..
+            } => ("a match", "ask for its text with [0], or for a group with [1]"),
+            _ => return Ok(()),
+        };
+        match has_length && name == "length" {
+            true => Ok(()),
+            false => Err(Refusal::new(at, format!("asks {what} for {name}, which Walferry does not know")).hint(hint)),
+        }
     }
 
     fn arguments(&mut self) -> Result<Vec<Node>, Refusal> {
@@ -553,7 +598,7 @@ impl Parser {
             }
         }
         let of = Box::new(of);
-        if let Some((how, regex)) = self.rewrite(name, &mut arguments)? {
+        if let Some((how, regex)) = self.rewrite(at, name, &mut arguments)? {
             return Ok(node(at, Kind::Rewrite { of, how, regex, safe }));
         }
         match Method::find(name, arguments.len(), self.language) {
@@ -571,7 +616,12 @@ impl Parser {
     }
 
     /// A method that takes a regular expression.
-    fn rewrite(&self, name: &str, arguments: &mut Vec<Node>) -> Result<Option<(Rewrite, JavaRegex)>, Refusal> {
+    fn rewrite(
+        &self,
+        at: usize,
+        name: &str,
+        arguments: &mut Vec<Node>,
+    ) -> Result<Option<(Rewrite, JavaRegex)>, Refusal> {
         let is_groovy = self.language == Language::Groovy;
         let first_is_regex = matches!(arguments.first().map(|first| &first.kind), Some(Kind::Regex { .. }));
         let takes_one = match (name, arguments.len()) {
@@ -591,9 +641,9 @@ impl Parser {
         let regex = regex(first)?;
         let how = match (name, replacement) {
             ("split", _) => Rewrite::Split,
-            ("search", _) => return Err(Refusal::new(0, "uses search").hint("write /…/.test(text)")),
+            ("search", _) => return Err(Refusal::new(at, "uses search").hint("write /…/.test(text)")),
             (_, None) if is_groovy => Rewrite::Matches,
-            (_, None) => Rewrite::Contains,
+            (_, None) => Rewrite::Groups { all: replaces_all },
             (
                 _,
                 Some(Node {

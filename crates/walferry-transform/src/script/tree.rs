@@ -122,8 +122,10 @@ pub(super) enum Kind {
 #[derive(Debug, Clone)]
 pub(super) enum Rewrite {
     Matches,
-    /// JavaScript's `match`: whether it is there.
-    Contains,
+    /// JavaScript's `match`: the match and its groups, or with the flag g all matches. Null where there is none.
+    Groups {
+        all: bool,
+    },
     ReplaceFirst(walferry_config::Replacement),
     ReplaceAll(walferry_config::Replacement),
     Split,

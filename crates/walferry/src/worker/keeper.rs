@@ -61,7 +61,8 @@ pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
     }
 }
 
-/// Begins the runs of a connector. If it runs with an older configuration, this run ends in order first. Returns the tasks beside them. `None` if the connector was changed or removed meanwhile.
+/// Begins the runs of a connector. If it runs with an older configuration, this run ends in order first. Returns the tasks beside them; `None`
+/// if the connector was changed or removed meanwhile.
 async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector) -> Option<Beside> {
     let load = loader(herd, name, connector);
     let loaded = match &connector.origin {
@@ -108,8 +109,8 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
     Some(beside)
 }
 
-/// Prepares a run. As in Connect, each run of a connector of the book resolves references such as `${file:…}` again. One of a file has its
-/// configuration from the start of the process, and only schemas of events are read again.
+/// Prepares a run. As in Connect, each run resolves references such as `${file:…}` again. The text of a configuration file is that of the start of
+/// the process.
 pub(super) fn loader(
     herd: &Herd,
     name: &str,

@@ -417,7 +417,7 @@ struct Clerk {
     herd: Herd,
     shelf: Result<Arc<Mutex<Box<dyn Book>>>, String>,
     slots: SlotLooks,
-    /// For each keeper, the version that is to run, or none. Those of removed connectors have ended, or are about to.
+    /// For each connector, what tells its keeper the version that is to run; `None` tells it to end. A removed connector stays in the list.
     keepers: BTreeMap<String, watch::Sender<Option<u64>>>,
     version: u64,
     /// Configurations of files that the book does not have yet.

@@ -30,15 +30,47 @@ const CHART: &str = "deploy/helm/walferry";
 const MANIFESTS: &str = "deploy/kubernetes/walferry.yaml";
 const VALUES: &str = "deploy/kubernetes/values.yaml";
 
-/// Values that the plain manifests do not use: each must render, and show its effect.
-const SETTINGS: [(&str, &str); 2] = [
+/// Values that the plain manifests do not use, with commas between them: they must render, and show their effect.
+const SETTINGS: [(&str, &str); 7] = [
     (
         "readinessProbe.tokenFile=/run/secrets/rest/tokens",
         r#"command: [walferry, health, --ready, --token-file, "/run/secrets/rest/tokens"]"#,
     ),
     (
+        "worker.listeners=https://0.0.0.0:8083,readinessProbe.tokenFile=/t,readinessProbe.url=https://localhost:8083,readinessProbe.ca=/c",
+        r#"command: [walferry, health, --ready, --token-file, "/t", --url, "https://localhost:8083", --ca, "/c"]"#,
+    ),
+    (
+        "worker.listeners=https://0.0.0.0:8083",
+        "            httpGet: {path: /ready, port: admin, scheme: HTTPS}\n",
+    ),
+    (
+        "worker.listeners=https://0.0.0.0:8083",
+        "      path: /metrics\n      interval: 15s\n      scheme: https\n",
+    ),
+    (
+        "persistence.enabled=false,worker.offset\\.storage\\.topic=connect-offsets",
+        "        - name: data\n          emptyDir: {sizeLimit: 16Mi}\n",
+    ),
+    (
+        "networkPolicy.from[0].namespaceSelector.matchLabels.team=metrics",
+        "      from:\n        - namespaceSelector:\n            matchLabels:\n              team: metrics\n",
+    ),
+    (
         "podMonitor.authorization.credentials.name=orders-rest",
         "      authorization:\n        credentials:\n          name: orders-rest\n",
+    ),
+];
+
+/// Values that cannot work together, and what the chart says of them.
+const REFUSED: [(&str, &str); 2] = [
+    (
+        "persistence.enabled=false",
+        "persistence.enabled=false needs Connect's topics",
+    ),
+    (
+        "worker.listeners=https://0.0.0.0:8083,readinessProbe.tokenFile=/t",
+        "readinessProbe.tokenFile needs readinessProbe.url",
     ),
 ];
 
@@ -56,6 +88,15 @@ fn chart(wanted: Helm) -> Outcome {
             .args(["lint", "--strict", CHART, "--values", VALUES])
             .current_dir(root),
     )?;
+    for (settings, problem) in REFUSED {
+        let output = Command::new(&helm)
+            .args(["template", "orders", CHART, "--values", VALUES, "--set", settings])
+            .current_dir(root)
+            .output()?;
+        if output.status.success() || !String::from_utf8_lossy(&output.stderr).contains(problem) {
+            return Err(format!("with {settings} the chart does not say: {problem}").into());
+        }
+    }
     for (setting, effect) in SETTINGS {
         let rendered = shell::output(
             Command::new(&helm)

@@ -1,5 +1,5 @@
 //! `cargo xtask release`: the program for other machines, as an archive, a Debian package and an image, with checksums and a list of what
-//! is in them. Everything lands in `target/dist`.
+//! is in them, and the text of the release. Everything lands in `target/dist`.
 
 mod build;
 mod debian;
@@ -84,6 +84,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let image = image::write(&release)?;
     debian::check(&release, &package)?;
     image::check(&release)?;
+    fs::write(release.dist.join("RELEASE-NOTES.md"), book::notes(&release.version)?)?;
     // Last: whoever finds the checksums finds files that have passed their checks.
     release.checksums(&[&archive, &package, &image, &sbom])?;
     let Programs {

@@ -1,4 +1,4 @@
-//! What is in the program: a list of all crates in the form of CycloneDX, from what Cargo says.
+//! What of Rust is in the program: a list of all crates in the form of CycloneDX, from what Cargo says.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -32,3 +32,9 @@ worker.properties: |
 {{- define "walferry.scheme" -}}
 {{- if regexMatch "https://[^,]*:8083" (.Values.worker.listeners | default "") }}, scheme: HTTPS{{ end -}}
 {{- end }}
+
+{{- define "walferry.probe" -}}
+{{- with .Values.readinessProbe.tokenFile }}, --token-file, {{ . | quote }}{{ end -}}
+{{- with .Values.readinessProbe.url }}, --url, {{ . | quote }}{{ end -}}
+{{- with .Values.readinessProbe.ca }}, --ca, {{ . | quote }}{{ end -}}
+{{- end }}

@@ -84,7 +84,7 @@ impl Edge for Windows {
                     state.slices.closes = true;
                     plain(ChunkAnswer::CloseAt(state.database.end.0))
                 }
-                Ask::GiveWay | Ask::Delivery { .. } | Ask::Visible => return Ok(None),
+                Ask::GiveWay | Ask::Delivery | Ask::Visible => return Ok(None),
             }
         };
         // The answer takes its time, too.

@@ -1,0 +1,196 @@
+//! `sasl.jaas.config`: a log-in module and its options, as Java writes them.
+
+use std::collections::BTreeMap;
+
+/// What a `sasl.jaas.config` says.
+#[derive(PartialEq, Eq)]
+pub struct Jaas {
+    /// Name of the class without its package, such as `PlainLoginModule`.
+    pub module: String,
+    /// Its options. May be secrets.
+    pub options: BTreeMap<String, String>,
+}
+
+/// Why a text is none. Never shows the text, which holds a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("is not of the form `Class required option=\"value\" …;`: {0}")]
+pub struct JaasError(&'static str);
+
+impl Jaas {
+    /// Reads the text.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, JaasError> {
+        let mut tokens = Tokens(text);
+        let class = tokens
+            .next()?
+            .word()
+            .ok_or(JaasError("it does not start with a class"))?;
+        let flag = tokens
+            .next()?
+            .word()
+            .ok_or(JaasError("no `required` follows the class"))?;
+        if !["required", "requisite", "sufficient", "optional"].contains(&flag.to_ascii_lowercase().as_str()) {
+            return Err(JaasError("no `required` follows the class"));
+        }
+        let mut options = BTreeMap::new();
+        loop {
+            match tokens.next()? {
+                Token::Semicolon => break,
+                Token::Word(name) => {
+                    if tokens.next()? != Token::Equals {
+                        return Err(JaasError("an option has no `=`"));
+                    }
+                    let value = tokens.next()?.word().ok_or(JaasError("an option has no value"))?;
+                    options.insert(name, value);
+                }
+                Token::End => return Err(JaasError("the semicolon at the end is missing")),
+                Token::Equals => return Err(JaasError("an option has no name")),
+            }
+        }
+        if tokens.next()? != Token::End {
+            return Err(JaasError("there is text after the semicolon"));
+        }
+        Ok(Self {
+            module: class.rsplit(['.', '$']).next().unwrap_or_default().to_owned(),
+            options,
+        })
+    }
+
+    /// An option that must be there.
+    ///
+    /// # Errors
+    /// It is not: the text follows the name of the property.
+    pub fn required(&self, name: &str) -> Result<&str, String> {
+        let value = self.options.get(name).map(String::as_str);
+        value.ok_or_else(|| format!("has no {name} in the options of {}", self.module))
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Equals,
+    Semicolon,
+    End,
+}
+
+impl Token {
+    fn word(self) -> Option<String> {
+        match self {
+            Self::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+}
+
+/// Java's `StreamTokenizer` as `JaasConfig` sets it up: words, quoted texts with escapes, and comments.
+struct Tokens<'a>(&'a str);
+
+impl Tokens<'_> {
+    fn next(&mut self) -> Result<Token, JaasError> {
+        loop {
+            self.0 = self.0.trim_start();
+            match self.0.get(..2) {
+                Some("//") => self.0 = self.0.split_once('\n').map_or("", |(_, rest)| rest),
+                Some("/*") => self.0 = self.0.split_once("*/").ok_or(JaasError("a comment is not closed"))?.1,
+                _ => break,
+            }
+        }
+        let Some(first) = self.0.chars().next() else {
+            return Ok(Token::End);
+        };
+        let rest = &self.0[first.len_utf8()..];
+        match first {
+            ';' => self.0 = rest,
+            '=' => self.0 = rest,
+            '"' | '\'' => return self.quoted(first, rest).map(Token::Word),
+            _ => {
+                let stop = |c: char| c.is_whitespace() || matches!(c, ';' | '=' | '"' | '\'');
+                let (word, rest) = self.0.split_at(self.0.find(stop).unwrap_or(self.0.len()));
+                self.0 = rest;
+                return Ok(Token::Word(word.to_owned()));
+            }
+        }
+        Ok(if first == ';' { Token::Semicolon } else { Token::Equals })
+    }
+
+    fn quoted(&mut self, quote: char, text: &'_ str) -> Result<String, JaasError> {
+        const OPEN: JaasError = JaasError("a quoted text is not closed");
+        let mut value = String::new();
+        let mut chars = text.char_indices();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '\\' => value.push(match chars.next().ok_or(OPEN)?.1 {
+                    'n' => '\n',
+                    't' => '\t',
+                    'r' => '\r',
+                    'b' => '\x08',
+                    'f' => '\x0c',
+                    'a' => '\x07',
+                    'v' => '\x0b',
+                    other => other,
+                }),
+                '\n' | '\r' => return Err(OPEN),
+                c if c == quote => {
+                    let end = self.0.len() - text.len() + at + c.len_utf8();
+                    self.0 = &self.0[end..];
+                    return Ok(value);
+                }
+                c => value.push(c),
+            }
+        }
+        Err(OPEN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn module_and_options_are_read() {
+        type Pairs<'a> = &'a [(&'a str, &'a str)];
+        let cases: &[(&str, &str, Pairs<'_>)] = &[
+            (
+                r#"org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p;=\"\\ x";"#,
+                "PlainLoginModule",
+                &[("username", "u"), ("password", "p;=\"\\ x")],
+            ),
+            (
+                "org.apache.kafka.common.security.scram.ScramLoginModule REQUIRED\n  username='a b' password=secret-1 ; ",
+                "ScramLoginModule",
+                &[("username", "a b"), ("password", "secret-1")],
+            ),
+            ("a.B required;", "B", &[]),
+            ("a.B required /* c */ x = \"ü\" // end\n;", "B", &[("x", "ü")]),
+        ];
+        for (text, module, options) in cases {
+            let jaas = Jaas::parse(text).unwrap();
+            let expected = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+            assert_eq!((jaas.module.as_str(), jaas.options), (*module, expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_told_without_showing_it() {
+        let cases = [
+            ("", "it does not start with a class"),
+            ("a.B username=\"hunter2\";", "no `required` follows the class"),
+            (
+                "a.B required username=\"hunter2\"",
+                "the semicolon at the end is missing",
+            ),
+            ("a.B required username \"hunter2\";", "an option has no `=`"),
+            ("a.B required username=;", "an option has no value"),
+            ("a.B required username=\"hunter2;", "a quoted text is not closed"),
+            ("a.B required; more", "there is text after the semicolon"),
+        ];
+        for (text, why) in cases {
+            let error = Jaas::parse(text).err().unwrap();
+            assert_eq!(error.0, why, "{text}");
+            assert!(!error.to_string().contains("hunter2"));
+        }
+    }
+}

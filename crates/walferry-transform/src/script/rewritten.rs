@@ -1,0 +1,81 @@
+//! What to write instead of a form that is refused, with the words of the expression.
+
+use super::token::{Placed, Token};
+use super::tree::{Kind, Node};
+
+/// A closure that asks whether a list has an element, as the call that asks the same: `tags.any { it == 'a' }` and
+/// `tags.some(t => t == 'a')`. `tokens` begin behind the name of the method.
+pub(super) fn closure(text: &str, receiver: &str, name: &str, tokens: &[Placed]) -> Option<String> {
+    let word = |place: usize| match &tokens.get(place)?.token {
+        Token::Word(word) => Some(word.as_str()),
+        _ => None,
+    };
+    let is_sign = |place: usize, signs: &[&str]| {
+        let token = tokens.get(place).map(|placed| &placed.token);
+        matches!(token, Some(Token::Sign(sign)) if signs.contains(sign))
+    };
+    let (method, element, end) = match name {
+        "any" if is_sign(0, &["{"]) && word(1) == Some("it") => ("contains", 2, "}"),
+        "some" if is_sign(0, &["("]) && is_sign(2, &["=>"]) && word(1).is_some() && word(1) == word(3) => {
+            ("includes", 4, ")")
+        }
+        _ => return None,
+    };
+    if !is_sign(element, &["==", "==="]) {
+        return None;
+    }
+    // A single value: a text, or names and dots.
+    let first = tokens.get(element + 1)?.at;
+    let mut place = element + 1;
+    while matches!(
+        tokens.get(place)?.token,
+        Token::Word(_) | Token::Text(_) | Token::Sign("." | "?.")
+    ) {
+        place += 1;
+    }
+    let value = text.get(first..tokens.get(place)?.at)?.trim();
+    (is_sign(place, &[end]) && !value.is_empty()).then(|| format!("write {receiver}.{method}({value})"))
+}
+
+/// A method that an operator stands for, as the operator: `a.minus(b)`.
+pub(super) fn operator(receiver: &str, name: &str, arguments: &[Node], argument: &str) -> Option<String> {
+    let operator = match name {
+        "plus" => "+",
+        "minus" => "-",
+        "after" => ">",
+        "before" => "<",
+        _ => return None,
+    };
+    let [only] = arguments else { return None };
+    let is_joined = matches!(
+        only.kind,
+        Kind::Binary(..)
+            | Kind::And(..)
+            | Kind::Or(..)
+            | Kind::Elvis(..)
+            | Kind::Coalesce(..)
+            | Kind::Conditional(..)
+            | Kind::In { .. }
+    );
+    let argument = argument.trim();
+    Some(match is_joined {
+        true => format!("write {receiver} {operator} ({argument})"),
+        false => format!("write {receiver} {operator} {argument}"),
+    })
+}
+
+/// An operator of bits between booleans, doubled: `a == 1 & b`.
+pub(super) fn doubled(text: &str, left: &Node, sign: &str, at: usize) -> Option<String> {
+    use super::tree::Operator as O;
+    let is_boolean = match &left.kind {
+        Kind::Boolean(_) | Kind::Not(_) | Kind::And(..) | Kind::Or(..) | Kind::In { .. } => true,
+        Kind::Find(..) | Kind::Match(..) => true,
+        Kind::Binary(operator, ..) => !matches!(
+            operator,
+            O::Compare | O::Add | O::Subtract | O::Multiply | O::Divide | O::Remainder
+        ),
+        _ => false,
+    };
+    let (before, behind) = (text.get(..at)?, text.get(at..)?);
+    is_boolean.then(|| format!("write {before}{sign}{behind}"))
+}
