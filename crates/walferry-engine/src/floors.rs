@@ -9,8 +9,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use walferry_pgoutput::Lsn;
 
-use crate::status::NotCaptured;
+use crate::{account::StoredOffset, position::Position, status::NotCaptured};
 
 /// The floors of all tables whose delivered rows are removed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -71,6 +72,17 @@ struct Kept {
     floors: Option<Arc<Floors>>,
     /// How often each table has left [`NotCaptured`] when the floors were laid.
     left: HashMap<u32, u64>,
+    /// The last offset that this run has stored, or that it has begun from.
+    stored: Option<Place>,
+    /// The offset that it was about to store last.
+    storing: Option<Place>,
+}
+
+/// What an offset says about how far the stream is.
+type Place = (Option<Lsn>, Option<Position>);
+
+fn place(offset: &StoredOffset) -> Place {
+    (offset.start(), offset.position)
 }
 
 impl KeptFloors {
@@ -108,16 +120,31 @@ impl KeptFloors {
         });
     }
 
-    /// A session begins. With `goes_on`, it goes on exactly after the stored offset, which had these floors.
-    pub(crate) fn go_on(&self, goes_on: bool, stored: Option<Arc<Floors>>) {
+    /// A session begins. With `goes_on`, it goes on exactly after the stored offset. If another run has stored it, this one may have left
+    /// out rows: then only the floors count that it has stored.
+    pub(crate) fn go_on(&self, goes_on: bool, stored: Option<&StoredOffset>) {
         self.with(|kept| {
-            if !goes_on {
+            let now = stored.map(place);
+            let is_ours = now.is_some() && (kept.stored == now || kept.storing == now);
+            if !(goes_on && is_ours) {
                 kept.void();
-            } else if kept.floors.is_none() {
-                let is_same = |floors: &Arc<Floors>| kept.configuration.as_ref() == Some(&floors.configuration);
-                kept.floors = stored.filter(is_same);
             }
+            if goes_on && !is_ours {
+                let is_same = |floors: &Arc<Floors>| kept.configuration.as_ref() == Some(&floors.configuration);
+                kept.floors = stored.and_then(|offset| offset.floors.clone()).filter(is_same);
+            }
+            (kept.stored, kept.storing) = (now, None);
         });
+    }
+
+    /// This run is about to store an offset. If that fails, the offset may be stored all the same.
+    pub(crate) fn store(&self, offset: &StoredOffset) {
+        self.with(|kept| kept.storing = Some(place(offset)));
+    }
+
+    /// The offset is stored.
+    pub(crate) fn stored(&self) {
+        self.with(|kept| kept.stored = kept.storing.take().or(kept.stored.take()));
     }
 
     /// The stream does not go on where it was.
@@ -179,6 +206,17 @@ mod tests {
         floors.to_store(&NotCaptured::default())
     }
 
+    /// An offset with these floors.
+    fn offset(lsn: u64, floors: Option<Arc<Floors>>) -> StoredOffset {
+        let mut offset = StoredOffset {
+            system_id: Some(1),
+            floors,
+            ..StoredOffset::default()
+        };
+        offset.connect.lsn_proc = Some(lsn);
+        offset
+    }
+
     #[test]
     fn floors_are_kept_while_the_stream_goes_on_with_the_same_configuration() {
         assert!(stored().is_some());
@@ -190,7 +228,7 @@ mod tests {
         ];
         for (configuration, goes_on, are_kept) in cases {
             let floors = run(configuration);
-            floors.go_on(goes_on, stored());
+            floors.go_on(goes_on, Some(&offset(5, stored())));
             let to_store = floors.to_store(&NotCaptured::default());
             assert_eq!(to_store.is_some(), are_kept, "{configuration:?} {goes_on}");
             assert_eq!(floors.get().1, to_store);
@@ -200,17 +238,47 @@ mod tests {
     #[test]
     fn a_further_session_goes_on_with_the_floors_of_the_one_before() {
         let floors = run(Some("a"));
-        floors.go_on(true, None);
+        floors.go_on(true, Some(&offset(5, None)));
         let breaks = floors.get().0;
         floors.keep(breaks, "s", tables(8), HashMap::new());
-        floors.go_on(true, stored());
+        // Nothing was stored, then something was, and then it is not known.
+        floors.go_on(true, Some(&offset(5, stored())));
+        floors.store(&offset(6, None));
+        floors.stored();
+        floors.go_on(true, Some(&offset(6, stored())));
+        floors.store(&offset(7, None));
+        floors.go_on(true, Some(&offset(7, stored())));
         assert_eq!(floors.get().1.map(|floors| floors.tables.clone()), Some(tables(8)));
         assert_eq!(floors.get().0, breaks, "nothing has become void");
-        floors.go_on(false, stored());
+        floors.go_on(false, Some(&offset(7, stored())));
         assert_eq!(floors.get(), (breaks + 1, None));
         // They were laid before the break.
         floors.keep(breaks, "s", tables(8), HashMap::new());
         assert_eq!(floors.get(), (breaks + 1, None));
+    }
+
+    #[test]
+    fn floors_are_void_where_another_run_has_stored_an_offset_meanwhile() {
+        // With another configuration, it leaves rows out, and stores none.
+        for theirs in [None, stored()] {
+            let floors = run(Some("a"));
+            floors.go_on(true, Some(&offset(5, None)));
+            let breaks = floors.get().0;
+            floors.keep(breaks, "s", tables(8), HashMap::new());
+            floors.store(&offset(6, None));
+            floors.stored();
+            floors.go_on(true, Some(&offset(8, theirs.clone())));
+            assert_eq!(floors.get(), (breaks + 1, theirs));
+        }
+        let floors = run(Some("a"));
+        floors.go_on(true, Some(&offset(5, None)));
+        floors.keep(floors.get().0, "s", tables(8), HashMap::new());
+        let inside = StoredOffset {
+            position: Some(Position::default()),
+            ..offset(5, None)
+        };
+        floors.go_on(true, Some(&inside));
+        assert_eq!(floors.get().1, None, "it has sent a part of a transaction");
     }
 
     #[test]

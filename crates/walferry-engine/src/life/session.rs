@@ -370,6 +370,7 @@ impl Listener for Listening<'_> {
     fn complete(&self, offset: &mut StoredOffset) {
         offset.publication.clone_from(&self.wires.published.borrow());
         offset.floors = self.status.floors_to_store();
+        self.status.floors.store(offset);
         if let Some(history) = &mut offset.history {
             history.furthest = history.furthest.max(*self.wires.server_end.borrow());
         }
@@ -388,6 +389,7 @@ impl Listener for Listening<'_> {
     fn stored(&self, stored: Stored, tells_of_source: bool) -> bool {
         let position = stored.confirmable();
         self.status.counters.stored_lsn.fetch_max(position.into(), Relaxed);
+        self.status.floors.stored();
         if tells_of_source {
             self.new_slot.is_in_use();
         }
