@@ -19,12 +19,16 @@ use crate::time_column::TimeColumn;
 #[derive(Debug, Clone)]
 pub(super) struct Droppable {
     pub(super) oid: u32,
+    /// The table that it is a partition of.
+    pub(super) root: u32,
     /// With its schema, as SQL.
     pub(super) name: String,
     /// All of its rows have an earlier time, in microseconds since 1970.
     pub(super) to_us: i64,
     /// The owner of the whole table, who may drop it.
     pub(super) owner: String,
+    /// What makes it a partition of the table, as in its floor.
+    pub(super) of: String,
 }
 
 /// What became of an attempt.
@@ -45,6 +49,13 @@ struct Rest {
     pause: Duration,
     times: u32,
 }
+
+/// Whether the table `$2` is still the partition of `$3` that it was when it got its floor, as in [`super::floors`].
+const IS_SAME: &str = "
+    SELECT pg_catalog.concat_ws('.', '', i.inhrelid, i.xmin, c.xmin, n.oid) = $8
+    FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE i.inhrelid = $2 AND i.inhparent = $3 AND COALESCE(pg_catalog.to_jsonb(i) ->> 'inhdetachpending', 'false') = 'false'";
 
 const DROPPING: &str = "dropping a partition of an outbox";
 
@@ -120,23 +131,24 @@ async fn try_to_drop(
     // Writers alone wait while the rows are looked at.
     let begin = format!("BEGIN; {LIMITS}; SET LOCAL ROLE {owner}; LOCK TABLE ONLY {name} IN SHARE MODE");
     sql.execute(DROPPING, &begin).await?;
-    // The name may be that of another table by now.
+    // The name may be that of another table by now, or the partition may have been detached, and attached again with other rows.
     let query = format!(
-        "SELECT {}::pg_catalog.regclass = $2::oid AND NOT EXISTS (
+        "SELECT {}::pg_catalog.regclass = $2::oid AND ({IS_SAME}) IS TRUE AND NOT EXISTS (
            SELECT FROM (SELECT tableoid AS part, xmin::text::int8 AS id, {column} AS at, {} AS is_over FROM ONLY {name}) r
            WHERE (is_over AND {}) IS NOT TRUE)",
         literal(name),
         table.is_over(),
         may_go(time)
     );
-    let parameters: [(&(dyn ToSql + Sync), Type); 7] = [
+    let parameters: [(&(dyn ToSql + Sync), Type); 8] = [
         (&xmin, Type::INT8),
         (&part.oid, Type::OID),
-        (&0_i64, Type::INT8),
+        (&part.root, Type::OID),
         (&0_i64, Type::INT8),
         (&floors.parts, Type::OID_ARRAY),
         (&floors.xids, Type::INT8_ARRAY),
         (&floors.since_us, Type::INT8_ARRAY),
+        (&part.of, Type::TEXT),
     ];
     let may_be_dropped: bool = sql.value(LOOKING, &query, &parameters).await?;
     if !may_be_dropped {

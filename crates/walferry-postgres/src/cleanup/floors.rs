@@ -257,7 +257,7 @@ impl Floors {
             false => (format!("ONLY {name}"), HashMap::from([(facts.oid, String::new())])),
         };
         let drops = match table.drops_partitions && facts.is_partitioned {
-            true => self.droppable(sql, table, &facts.shown).await?,
+            true => self.droppable(sql, table, &facts, &parts).await?,
             false => HashMap::new(),
         };
         Ok(Some(Seen {
@@ -275,8 +275,10 @@ impl Floors {
         &mut self,
         sql: &Sql,
         table: &CleanedTable,
-        shown: &str,
+        facts: &Facts,
+        parts: &HashMap<u32, String>,
     ) -> Result<HashMap<u32, Option<Droppable>>, Error> {
+        let shown = &facts.shown;
         let what = format!("{shown} has no ranges");
         let Some(ranges) = ranges(sql, (&table.schema, &table.name, &table.column)).await? else {
             self.said.once(what, || {
@@ -298,11 +300,14 @@ impl Floors {
             }
             let to_us = part.to_us.filter(|_| !part.is_default);
             let (oid, name, owner) = (part.oid, part.name, ranges.owner.clone());
+            let of = parts.get(&oid).cloned().unwrap_or_default();
             let found = to_us.map(|to_us| Droppable {
                 oid,
+                root: facts.oid,
                 name,
                 to_us,
                 owner,
+                of,
             });
             if part.is_default || found.is_some() {
                 droppable.insert(oid, found);
