@@ -43,7 +43,7 @@ use walferry_pgoutput::Lsn;
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use crate::quote::{identifier, literal};
-use drops::{Attempt, Droppable, Rests, drop_partition};
+use drops::{Attempt, Droppable, Obstacle, Rests, drop_partition};
 use floors::Floors;
 use stays::{News, Stays};
 use target::{Batch, PartFloors, Reached, Target};
@@ -121,7 +121,7 @@ pub struct Cleaner {
     reached: HashMap<String, Reached>,
     /// What the server keeps, by table.
     stays: HashMap<String, Stays>,
-    /// Partitions that could not be dropped.
+    /// Partitions that could not be dropped, and tables of which none could.
     undropped: Rests,
     /// Tables that have failed the last time.
     failing: HashMap<String, Failing>,
@@ -448,12 +448,15 @@ impl Cleaner {
         self.targets.clear();
         let failing = &self.failing;
         let rests = |table: &str| is_resting(failing, table);
-        let looked = self.floors.look(sql, tables, not_captured, rests).await?;
+        let looked = self
+            .floors
+            .look(sql, tables, not_captured, rests, &self.undropped)
+            .await?;
         self.targets = looked.targets;
         let targets = &self.targets;
         let drops = targets.iter().flat_map(|target| &target.drops);
         self.undropped
-            .retain(|oid| drops.clone().any(|(part, _)| part.oid == oid));
+            .retain(|oid| drops.clone().any(|(part, _)| part.oid == oid || part.root == oid));
         round.failed += looked.unlooked;
         self.looked = Some(Instant::now());
         for (table, error, took) in looked.failed {
@@ -533,9 +536,21 @@ impl Cleaner {
             tracing::info!(table, partition, "partition dropped: all of its rows were delivered");
             round.dropped += 1;
             self.looked = None;
+            self.undropped.forget(part.root);
             return;
         }
-        let times = self.undropped.rest(part.oid, Instant::now());
+        let obstacle = done.as_ref().map_or_else(Obstacle::of, |_| Obstacle::Rows);
+        // Who has a lock on the table would be waited for with the next partition, too, and everybody with it.
+        let of = if obstacle == Obstacle::Lock {
+            part.root
+        } else {
+            part.oid
+        };
+        let times = self.undropped.rest(of, obstacle, Instant::now());
+        if matches!(obstacle, Obstacle::Rows | Obstacle::Slow) && times == 2 {
+            // Its rows are removed from now on.
+            self.looked = None;
+        }
         let Err(error) = done else {
             if times == 1 {
                 tracing::info!(
@@ -547,7 +562,7 @@ impl Cleaner {
             }
             return;
         };
-        if !Rests::is_news(&error, times) {
+        if !Rests::is_news(obstacle, times) {
             tracing::debug!(table, partition, error = %error, "a partition could not be dropped; trying again");
             return;
         }
@@ -558,8 +573,7 @@ impl Cleaner {
             table,
             partition,
             error = failure.to_string(),
-            hint = "the connector's role must be a member of the table's owner, from Postgres 16 on WITH SET TRUE; if a lock was not available, \
-                    look in pg_stat_activity for a long transaction that uses the table",
+            hint = obstacle.hint(),
             "a partition could not be dropped; trying again"
         );
     }
@@ -612,7 +626,8 @@ impl Cleaner {
 /// The first partition whose time is over, and that does not rest.
 fn due_drop<'a>(target: &'a Target, now_us: i64, undropped: &Rests) -> Option<&'a (Droppable, PartFloors)> {
     let (until_us, now) = (now_us.saturating_sub(target.keep_us), Instant::now());
-    let is_due = |part: &Droppable| part.to_us <= until_us && !undropped.rests(part.oid, now);
+    let rests = |part: &Droppable| undropped.rests(part.oid, now) || undropped.rests(part.root, now);
+    let is_due = |part: &Droppable| part.to_us <= until_us && !rests(part);
     target.drops.iter().find(|(part, _)| is_due(part))
 }
 

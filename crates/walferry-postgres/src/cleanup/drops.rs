@@ -39,7 +39,19 @@ pub(super) enum Attempt {
     HasRows,
 }
 
-/// Partitions that could not be dropped.
+/// Why a partition could not be dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// As in [`Attempt::HasRows`].
+    Rows,
+    /// Its rows could not be read in time.
+    Slow,
+    /// A lock was not to be had.
+    Lock,
+    Other,
+}
+
+/// Partitions that could not be dropped, and tables of which none could be because of a lock, by oid.
 #[derive(Debug, Default)]
 pub(super) struct Rests(HashMap<u32, Rest>);
 
@@ -47,6 +59,7 @@ pub(super) struct Rests(HashMap<u32, Rest>);
 struct Rest {
     until: Instant,
     pause: Duration,
+    obstacle: Obstacle,
     times: u32,
 }
 
@@ -65,9 +78,14 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_sec
 /// A lock that is not to be had so often in a row is told.
 const OFTEN: u32 = 4;
 
-/// Inserts into the table wait no longer than the first of these. Without the last, rows that a policy hides would be dropped with the others.
+/// Who writes to the partition waits no longer than the first of these. Without the third, rows that a policy hides would be dropped with the
+/// others. With the last, the locks are not kept until a standby answers.
 const LIMITS: &str =
-    "SET LOCAL lock_timeout = '200ms'; SET LOCAL statement_timeout = '30s'; SET LOCAL row_security = off";
+    "SET LOCAL lock_timeout = '200ms'; SET LOCAL statement_timeout = '30s'; SET LOCAL row_security = off;
+    SET LOCAL synchronous_commit = local";
+
+/// The same for all who use the table.
+const DROP_LIMIT: &str = "SET LOCAL lock_timeout = '50ms'";
 
 impl Rests {
     /// Whether it is not to be tried now.
@@ -75,17 +93,32 @@ impl Rests {
         self.0.get(&oid).is_some_and(|rest| rest.until > now)
     }
 
-    /// It could not be dropped. Returns how often, one time after the other.
-    pub(super) fn rest(&mut self, oid: u32, now: Instant) -> u32 {
+    /// It could not be dropped. Returns how often because of the same, one time after the other.
+    pub(super) fn rest(&mut self, oid: u32, obstacle: Obstacle, now: Instant) -> u32 {
         let rest = self.0.entry(oid).or_insert(Rest {
             until: now,
             pause: PAUSE.0 / 2,
+            obstacle,
             times: 0,
         });
         rest.pause = (rest.pause * 2).min(PAUSE.1);
+        if rest.obstacle != obstacle {
+            (rest.obstacle, rest.times) = (obstacle, 0);
+        }
         rest.times += 1;
         rest.until = now + rest.pause;
         rest.times
+    }
+
+    /// Whether it has shown several times that it cannot be dropped soon because of its rows.
+    pub(super) fn keeps_rows(&self, oid: u32) -> bool {
+        let keeps = |rest: &Rest| matches!(rest.obstacle, Obstacle::Rows | Obstacle::Slow) && rest.times >= 2;
+        self.0.get(&oid).is_some_and(keeps)
+    }
+
+    /// Forgets one.
+    pub(super) fn forget(&mut self, oid: u32) {
+        self.0.remove(&oid);
     }
 
     /// Forgets partitions that are not there any more.
@@ -94,9 +127,32 @@ impl Rests {
     }
 
     /// Whether a failure that comes for this time is told: the first time, or later if it is a lock.
-    pub(super) fn is_news(error: &Error, times: u32) -> bool {
-        let is_locked = error.server_error().is_some_and(|refused| refused.code == "55P03");
-        times == if is_locked { OFTEN } else { 1 }
+    pub(super) fn is_news(obstacle: Obstacle, times: u32) -> bool {
+        times == if obstacle == Obstacle::Lock { OFTEN } else { 1 }
+    }
+}
+
+impl Obstacle {
+    /// What an error tells of.
+    pub(super) fn of(error: &Error) -> Self {
+        match error.server_error().map_or("", |refused| refused.code.as_str()) {
+            "55P03" => Self::Lock,
+            "57014" => Self::Slow,
+            _ => Self::Other,
+        }
+    }
+
+    /// What to do about it.
+    pub(super) fn hint(self) -> &'static str {
+        match self {
+            Self::Slow => {
+                "reading the partition took longer than 30 seconds: its rows are removed instead; to drop partitions, make them smaller"
+            }
+            _ => {
+                "the connector's role must be a member of the table's owner, from Postgres 16 on WITH SET TRUE; if a lock was not available, \
+                 look in pg_stat_activity for a long transaction that uses the table"
+            }
+        }
     }
 }
 
@@ -128,9 +184,6 @@ async fn try_to_drop(
     floors: &PartFloors,
 ) -> Result<Attempt, Error> {
     let (name, owner, column) = (&part.name, identifier(&part.owner), identifier(&table.column));
-    // Writers alone wait while the rows are looked at.
-    let begin = format!("BEGIN; {LIMITS}; SET LOCAL ROLE {owner}; LOCK TABLE ONLY {name} IN SHARE MODE");
-    sql.execute(DROPPING, &begin).await?;
     // The name may be that of another table by now, or the partition may have been detached, and attached again with other rows.
     let query = format!(
         "SELECT {}::pg_catalog.regclass = $2::oid AND ({IS_SAME}) IS TRUE AND NOT EXISTS (
@@ -150,11 +203,21 @@ async fn try_to_drop(
         (&floors.since_us, Type::INT8_ARRAY),
         (&part.of, Type::TEXT),
     ];
-    let may_be_dropped: bool = sql.value(LOOKING, &query, &parameters).await?;
-    if !may_be_dropped {
-        return Ok(Attempt::HasRows);
+    let begin = format!("BEGIN; {LIMITS}; SET LOCAL ROLE {owner}");
+    // Without a lock first: nobody waits for a partition that stays. Then writers alone wait while the rows are looked at.
+    for lock in [
+        String::new(),
+        format!("ROLLBACK; {begin}; LOCK TABLE ONLY {name} IN SHARE MODE"),
+    ] {
+        let begin = if lock.is_empty() { &begin } else { &lock };
+        sql.execute(DROPPING, begin).await?;
+        let may_be_dropped: bool = sql.value(LOOKING, &query, &parameters).await?;
+        if !may_be_dropped {
+            return Ok(Attempt::HasRows);
+        }
     }
-    sql.execute(DROPPING, &format!("DROP TABLE {name}; COMMIT")).await?;
+    sql.execute(DROPPING, &format!("{DROP_LIMIT}; DROP TABLE {name}; COMMIT"))
+        .await?;
     Ok(Attempt::Dropped)
 }
 
@@ -168,14 +231,39 @@ mod tests {
         let (mut rests, now) = (Rests::default(), Instant::now());
         let mut until = Vec::new();
         for _ in 0..8 {
-            rests.rest(7, now);
+            rests.rest(7, Obstacle::Rows, now);
             let rest = (0..=600).find(|seconds| !rests.rests(7, now + Duration::from_secs(*seconds)));
             until.push(rest);
         }
         assert_eq!(until, [10, 20, 40, 80, 160, 320, 600, 600].map(Some));
         rests.retain(|oid| oid != 7);
         assert!(!rests.rests(7, now));
-        assert_eq!(rests.rest(7, now), 1, "it counts from the beginning");
+        assert_eq!(rests.rest(7, Obstacle::Rows, now), 1, "it counts from the beginning");
+    }
+
+    #[test]
+    fn times_count_for_one_obstacle_and_a_partition_with_rows_is_known_after_two() {
+        let (mut rests, now) = (Rests::default(), Instant::now());
+        let mut tried = Vec::new();
+        for obstacle in [
+            Obstacle::Rows,
+            Obstacle::Other,
+            Obstacle::Other,
+            Obstacle::Rows,
+            Obstacle::Rows,
+        ] {
+            tried.push((rests.rest(7, obstacle, now), rests.keeps_rows(7)));
+        }
+        assert_eq!(tried, [(1, false), (1, false), (2, false), (1, false), (2, true)]);
+        assert!(
+            rests.rests(7, now + Duration::from_secs(159)),
+            "the pause goes on growing"
+        );
+        rests.rest(8, Obstacle::Slow, now);
+        rests.rest(8, Obstacle::Slow, now);
+        assert!(rests.keeps_rows(8));
+        rests.forget(8);
+        assert!(!rests.rests(8, now));
     }
 
     #[test]
@@ -187,7 +275,7 @@ mod tests {
             };
             let error = Error::server(DROPPING, error);
             (1..6)
-                .filter(|times| Rests::is_news(&error, *times))
+                .filter(|times| Rests::is_news(Obstacle::of(&error), *times))
                 .collect::<Vec<_>>()
         };
         assert_eq!(told("55P03"), [4]);

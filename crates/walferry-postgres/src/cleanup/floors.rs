@@ -18,7 +18,7 @@ use tokio_postgres::types::{ToSql, Type};
 use walferry_engine::floors::{PartFloor, TableFloor};
 use walferry_engine::status::NotCaptured;
 
-use super::drops::Droppable;
+use super::drops::{Droppable, Rests};
 use super::target::{PartFloors, Statements, Target};
 use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
@@ -153,7 +153,7 @@ impl Floors {
 
     /// The tables whose rows may be removed, with what removes them. A table or a partition that is new among them gets a floor, and one that
     /// is no longer among them loses its own. Tables that rest are not looked at, and keep their floors: the next look compares these with
-    /// the catalog.
+    /// the catalog. From a partition that is `undropped` because of its rows, rows are removed.
     ///
     /// # Errors
     /// The connection is lost. What fails for one table is returned with the others.
@@ -163,6 +163,7 @@ impl Floors {
         tables: &[CleanedTable],
         not_captured: &NotCaptured,
         rests: impl Fn(&str) -> bool,
+        undropped: &Rests,
     ) -> Result<Looked, Error> {
         let has_schemas: bool = sql.value(LOOKING, HAS_SCHEMAS, &[]).await?;
         let mut looked = Looked::default();
@@ -190,7 +191,7 @@ impl Floors {
             match self.lay(sql, &seen, next, now).await {
                 Ok(unlooked) => {
                     looked.unlooked += unlooked;
-                    looked.targets.extend(self.target(seen));
+                    looked.targets.extend(self.target(seen, undropped));
                 }
                 Err(error) if sql.is_closed() => return Err(error),
                 Err(error) => looked.failed.push((seen.facts.shown, error, begun.elapsed())),
@@ -317,7 +318,7 @@ impl Floors {
     }
 
     /// What removes the rows of a table; `None` for a partitioned table that has no partition yet.
-    fn target(&self, mut seen: Seen<'_>) -> Option<Target> {
+    fn target(&self, mut seen: Seen<'_>, undropped: &Rests) -> Option<Target> {
         let floor = self.floors.get(&seen.facts.shown)?;
         let (mut floors, mut drops) = (PartFloors::default(), Vec::new());
         for (oid, part) in &floor.laid.parts {
@@ -325,6 +326,10 @@ impl Floors {
                 None => floors.add(*oid, part),
                 Some(None) => {}
                 Some(Some(droppable)) => {
+                    if undropped.keeps_rows(*oid) {
+                        // One row that stays keeps only itself.
+                        floors.add(*oid, part);
+                    }
                     let mut own = PartFloors::default();
                     own.add(*oid, part);
                     drops.push((droppable, own));
