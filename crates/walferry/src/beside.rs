@@ -347,7 +347,7 @@ fn keeps_floors(loaded: &Loaded) -> bool {
     loaded.connector.streaming.offset_mismatch.is_none()
 }
 
-/// What decides which rows of an outbox are sent, as a short text. With another text, rows that an earlier run has passed may not be in
+/// What decides which rows of an outbox are sent, and to which Kafka, as a short text. With another text, rows that an earlier run has passed may not be in
 /// Kafka.
 fn sends(loaded: &Loaded) -> String {
     let Connector {
@@ -362,8 +362,8 @@ fn sends(loaded: &Loaded) -> String {
     } = &loaded.connector;
     let mut hash = DefaultHasher::new();
     format!(
-        "{:?} {slot:?} {publication:?} {filters:?} {columns:?} {events:?}",
-        postgres.dbname
+        "{:?} {slot:?} {publication:?} {filters:?} {columns:?} {events:?} {:?}",
+        postgres.dbname, loaded.bootstrap_servers
     )
     .hash(&mut hash);
     for transform in &plugins.transforms {
