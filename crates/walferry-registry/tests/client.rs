@@ -672,6 +672,22 @@ fn each_url_gets_the_login_that_stands_in_it() {
     assert_eq!(sent, ["Basic YTpvbmU=", "", "Basic Yzp0aHJlZQ=="]);
 }
 
+/// The second URL has no log-in, and the first one is away for a moment.
+#[test]
+fn a_url_that_forbids_a_request_is_not_the_only_one_asked_from_then_on() {
+    for status in [401, 403] {
+        let (first, url) = Fake::start();
+        let (second, other) = Fake::start();
+        first.answer(REGISTER, 503, "");
+        second.answer(REGISTER, status, "");
+        let client = Registries::default().of(&settings(Api::Confluent, vec![url, other]));
+        let trouble = told(&*client, &register());
+        assert!(trouble.contains(&format!("answers {status}")), "{trouble}");
+        first.answer(REGISTER, 200, r#"{"id":7}"#);
+        assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+    }
+}
+
 /// With `apicurio.registry.auto-register=false`.
 #[test]
 fn a_search_that_finds_nothing_is_no_such_schema_and_no_other_answer_ends_the_thread() {
