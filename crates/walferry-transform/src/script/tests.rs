@@ -299,6 +299,25 @@ fn the_text_of_a_list_that_javascript_makes_has_no_brackets() {
     }
 }
 
+/// As it stands, the text of the hint can take the place of the call.
+#[test]
+fn a_hint_keeps_the_question_mark_and_puts_an_operator_in_brackets_where_it_must() {
+    let groovy = [
+        ("topic?.any { it == 'a' }", "write topic?.contains('a')"),
+        ("!topic.before(key)", "write (topic < key)"),
+        ("(topic.before(key))", "write topic < key"),
+        ("topic == 'a' || topic.before(key) && true", "write topic < key"),
+        ("2 * topic.minus(key)", "write (topic - key)"),
+        ("topic.minus(key).size()", "write (topic - key)"),
+        ("topic.minus(key) == 'a'", "write topic - key"),
+        ("(boolean) topic.plus(key)", "write (topic + key)"),
+    ];
+    for (text, expected) in groovy {
+        let refusal = Script::parse(Language::Groovy, text).err().expect(text);
+        assert_eq!(refusal.hint.as_deref(), Some(expected), "{text}");
+    }
+}
+
 #[test]
 fn a_refused_method_is_shown_where_it_is_called() {
     let text = "value.op == 'u' && topic.search(/o/) >= 0";
