@@ -291,8 +291,17 @@ fn records_of_a_topic_are_sent_again_as_they_are_and_copies_are_not_copied() {
         "--yes",
     ]);
     assert_eq!(code, Some(0), "{output}{error}");
-    let (code, output, error) = replayed.run(&[
-        "--from-topic",
+    let run = |args: &[&str]| {
+        let (code, output, error) = replayed.run(&[&["--from-topic"][..], args].concat());
+        assert_eq!(code, Some(0), "{args:?}: {output}{error}");
+        output
+    };
+    // With a key, the records are counted. In the same topic, copies are none of them.
+    let of_c = |records: &[Record]| records.iter().filter(|record| record.key_text() == Some("c")).count();
+    let counted = run(&[&topic, "--from-offset", "0", "--key", "c", "--dry-run"]);
+    let told = |records: usize| format!("{records} records of topic {topic} with the wanted keys and ids:");
+    assert!(counted.contains(&told(100)), "{counted}");
+    let counted = run(&[
         &topic,
         "--from-offset",
         "0",
@@ -300,13 +309,37 @@ fn records_of_a_topic_are_sent_again_as_they_are_and_copies_are_not_copied() {
         "c",
         "--to",
         &elsewhere,
-        "--yes",
+        "--dry-run",
     ]);
-    assert_eq!(code, Some(0), "{output}{error}");
+    assert!(counted.contains(&told(of_c(&firsts) + of_c(&again))), "{counted}");
+    let one = first[0].header_text("id").expect("an id");
+    let output = run(&[&topic, "--from-offset", "0", "--id", one, "--yes"]);
+    assert!(output.contains("1 record was sent again."), "{output}");
     assert!(output.contains("copies of an earlier replay"), "{output}");
-    let records = world.kafka.wait_for_records(&elsewhere, 100);
-    assert_runs(&records, &["c"], 100);
-    assert_eq!(records.len(), 100);
+
+    // The first fifty, elsewhere.
+    let end = first.iter().filter(|record| record.key_text() == Some("c")).nth(50);
+    let end = end.expect("there are a hundred");
+    let (from, until) = (
+        format!("{}:0", end.partition),
+        format!("{}:{}", end.partition, end.offset),
+    );
+    let part = [&*topic, "--from-offset", &from, "--until-offset", &until, "--key", "c"];
+    run(&[&part[..], &["--to", &elsewhere, "--yes"]].concat());
+    let records = world.kafka.wait_for_records(&elsewhere, 50);
+    assert_runs(&records, &["c"], 50);
+    assert_eq!(records.len(), 50);
+    // A topic that a replay has filled is sent again like any other, with the mark of the last replay alone.
+    let third = format!("{topic}.third");
+    world.kafka.create_topic(&third, 1);
+    run(&[&elsewhere, "--from-offset", "0", "--to", &third, "--yes"]);
+    let again = world.kafka.wait_for_records(&third, 50);
+    assert_runs(&again, &["c"], 50);
+    assert_ne!(the_only_run(&again), the_only_run(&records));
+    for record in &again {
+        let marks = record.headers.iter().filter(|(name, _)| name == HEADER);
+        assert_eq!(marks.count(), 1, "{record:?}");
+    }
 
     let (code, _, error) = replayed.run(&["--from-topic", &format!("{topic}.none"), "--from-offset", "0", "--yes"]);
     assert_eq!(code, Some(2), "{error}");

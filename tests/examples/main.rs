@@ -2,7 +2,8 @@
 //! `cargo xtask test examples`.
 
 use std::{
-    fs,
+    env, fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -13,6 +14,10 @@ use walferry_testkit::servers::{
 };
 
 const TOPIC: &str = "outbox.event.order";
+/// More orders than are written before the program is killed.
+const TOO_MANY: i64 = 100_000;
+/// Orders of a program that is not killed: more than a consumer ships before it is.
+const MORE: i64 = 3_000;
 
 #[test]
 fn python_ships_each_order_once() {
@@ -32,6 +37,78 @@ fn go_ships_each_order_once() {
 #[test]
 fn java_ships_each_order_once() {
     ships_each_order_once("java");
+}
+
+/// The commands of the page above the languages: the tables, and Walferry.
+#[test]
+fn the_start_of_the_examples_works_as_it_is_written() {
+    let (postgres, kafka) = (Postgres::start(), Kafka::start());
+    let database = postgres.database("shop");
+    let folder = folder("examples");
+    copy(&root().join("examples"), &folder);
+    let programs = folder.join("programs");
+    fs::create_dir_all(&programs).expect("the scratch folder can be written");
+    symlink(walferry_program(), programs.join("walferry")).expect("the scratch folder can be written");
+    let readme = read(&folder.join("README.md"));
+    let here = |text: &str| {
+        let postgres = format!("127.0.0.1:{}", database.port());
+        text.replace("localhost:5432", &postgres)
+            .replace("localhost:9092", &kafka.bootstrap())
+    };
+    let exports = here(&block(&readme, "Start").join("\n"));
+    let start = nth_block(&readme, "Start", 1);
+    let [psql, run] = start.as_slice() else {
+        panic!("{start:?} should be two commands")
+    };
+    // Not every machine of the tests has psql.
+    assert_eq!(*psql, "psql \"$DATABASE_URL\" --file schema.sql");
+    database.sql().run(&read(&folder.join("schema.sql")));
+    // "change it if yours is elsewhere"
+    let file = folder.join("walferry.json");
+    let text = read(&file);
+    let text = text.replace("\"localhost\"", "\"127.0.0.1\"");
+    let text = text.replace("\"5432\"", &format!("\"{}\"", database.port()));
+    fs::write(&file, text).expect("the scratch folder can be written");
+    let log = fs::File::create(folder.join("walferry.log")).expect("the scratch folder can be written");
+    let path = format!("{}:{}", programs.display(), env::var("PATH").unwrap_or_default());
+    let child = Command::new("sh")
+        .args(["-c", &format!("{exports}\nexec {run} --admin 127.0.0.1:0")])
+        .env("PATH", path)
+        .current_dir(&folder)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().expect("a file handle can be doubled"))
+        .stderr(log)
+        .spawn()
+        .expect("there is a shell");
+    let mut walferry = Running(child);
+    wait_for("the slot to be streamed", || {
+        let log = || fs::read_to_string(folder.join("walferry.log")).unwrap_or_default();
+        assert!(walferry.runs(), "walferry ended:\n{}", log());
+        (database.streams() > 0).then_some(())
+    });
+    database.sql().run(
+        "insert into outbox (aggregatetype, aggregateid, type, payload) values ('order', '1', 'OrderPlaced', '{}')",
+    );
+    kafka.wait_for_records(TOPIC, 1);
+    walferry.kill();
+    database.sql().drop_slot("shop");
+}
+
+#[test]
+fn the_tables_of_the_examples_are_those_that_the_commands_print() {
+    let schema = read(&root().join("examples/schema.sql"));
+    for args in [
+        &["outbox", "create", "--publication", "shop"][..],
+        &["inbox", "create", "--id-type", "uuid"],
+    ] {
+        let output = Command::new(walferry_program()).args(args).output();
+        let output = output.expect("the program can be run");
+        let printed = String::from_utf8(output.stdout).expect("it is text");
+        assert!(
+            !printed.trim().is_empty() && schema.contains(printed.trim()),
+            "{args:?} prints:\n{printed}"
+        );
+    }
 }
 
 /// A copy of an example, with its servers.
@@ -58,10 +135,16 @@ fn read(path: &Path) -> String {
 /// The lines of the first block of shell commands below a heading.
 #[track_caller]
 fn block<'a>(readme: &'a str, heading: &str) -> Vec<&'a str> {
+    nth_block(readme, heading, 0)
+}
+
+/// The lines of a later block.
+#[track_caller]
+fn nth_block<'a>(readme: &'a str, heading: &str, nth: usize) -> Vec<&'a str> {
     let (_, below) = readme
         .split_once(&format!("## {heading}\n"))
         .unwrap_or_else(|| panic!("the README has no heading {heading}"));
-    let (_, commands) = below.split_once("```sh\n").expect("commands are below it");
+    let commands = below.split("```sh\n").nth(nth + 1).expect("commands are below it");
     commands.lines().take_while(|line| *line != "```").collect()
 }
 
@@ -229,24 +312,61 @@ fn ships_each_order_once(language: &str) {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
         (example.database.streams() > 0).then_some(())
     });
-    let mut place = example.start(&example.place, "place.log");
-    let mut ship = example.start(&example.ship, "ship.log");
+    let (place, _) = example
+        .place
+        .rsplit_once(' ')
+        .expect("it ends with the number of orders");
+    let orders = || example.count("count(*) from orders");
+
+    // The first one is killed while it writes.
+    let mut first = example.start(&format!("{place} {TOO_MANY}"), "place.log");
+    wait_for("some orders", || {
+        assert!(first.runs(), "no more orders:\n{}", example.log("place.log"));
+        (orders() >= 50).then_some(())
+    });
+    first.kill();
+    let killed_at = orders();
+    assert!((50..TOO_MANY).contains(&killed_at), "{killed_at}: it was at its end");
+
+    // The next one writes to its end. Walferry is killed meanwhile, and has sent only a part.
+    let mut second = example.start(&format!("{place} {MORE}"), "place.log");
+    wait_for("some more orders", || (orders() >= killed_at + 50).then_some(()));
+    walferry.kill();
+    assert!(
+        second.0.wait().expect("it is ours").success(),
+        "{}",
+        example.log("place.log")
+    );
+    let orders = orders();
+    assert_eq!(orders, killed_at + MORE);
+    assert_eq!(
+        example.count("count(*) from outbox"),
+        orders,
+        "an order without its event, or an event without its order"
+    );
+
+    let sent: i64 = example.kafka.ends(&[TOPIC.to_owned()]).values().sum();
+    assert!(
+        sent < orders,
+        "Walferry has sent all {sent} events before it was killed"
+    );
+
+    // The consumer is killed before it has all of them.
+    walferry.start_again();
     let wait_until = |ship: &mut Running, what: &str, query: &str, least: i64| {
         wait_for(what, || {
             assert!(ship.runs(), "the consumer ended:\n{}", example.log("ship.log"));
             (example.count(query) >= least).then_some(())
         });
     };
+    let mut ship = example.start(&example.ship, "ship.log");
     wait_until(&mut ship, "some shipments", "count(*) from shipments", 50);
     ship.kill();
-    place.kill();
     walferry.kill();
-    let orders = example.count("count(*) from orders");
-    assert!(orders >= 50, "{orders}");
-    assert_eq!(
-        example.count("count(*) from outbox"),
-        orders,
-        "an order without its event, or an event without its order"
+    let shipped = example.count("count(*) from shipments");
+    assert!(
+        (50..orders).contains(&shipped),
+        "{shipped} of {orders}: it was at its end"
     );
 
     walferry.start_again();
@@ -254,10 +374,6 @@ fn ships_each_order_once(language: &str) {
     wait_until(&mut ship, "all shipments", "count(*) from shipments", orders);
     // All events come once more, and then a new one.
     example.replay();
-    let (place, _) = example
-        .place
-        .rsplit_once(' ')
-        .expect("it ends with the number of orders");
     let mut one = example.start(&format!("{place} 1"), "place.log");
     wait_until(
         &mut ship,

@@ -10,6 +10,7 @@ mod promotion;
 mod publication;
 mod random;
 mod repeats;
+mod replay;
 mod snapshot;
 mod tables;
 mod troubles;
@@ -50,6 +51,8 @@ struct Args {
     #[arg(long)]
     cleanup: bool,
     #[arg(long)]
+    replay: bool,
+    #[arg(long)]
     latency: bool,
     #[arg(long, default_value_t = 200)]
     rate: u64,
@@ -69,6 +72,8 @@ fn main() -> ExitCode {
         memory::run(args.rows, args.outage_s)
     } else if args.cleanup {
         cleanup::run(args.rows, args.kills, args.seed)
+    } else if args.replay {
+        replay::run(args.rows, args.kills, args.seed)
     } else if args.latency {
         latency::run(args.rows, args.rate, args.chunk_rows, args.seed)
     } else if args.again {

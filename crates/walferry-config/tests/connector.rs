@@ -498,7 +498,7 @@ fn events_that_do_not_match_their_schemas_are_never_left_out() {
     let left_out = |option: &str| {
         format!(
             "Error: transforms.outbox.{option} is fail, but with errors.tolerance=all the connector would go on, and the event would be in no \
-             topic (set {option}=dead-letter or {option}=warn, or remove errors.tolerance)"
+             topic (set {option} to dead-letter, warn, or remove errors.tolerance)"
         )
     };
     assert_eq!(with(&[all, topic]), [left_out("walferry.schemas.mismatch")]);
@@ -511,6 +511,37 @@ fn events_that_do_not_match_their_schemas_are_never_left_out() {
         &[all, topic, (mismatch, "warn")],
         &[all, topic, (mismatch, "dead-letter"), (missing, "dead-letter")],
         &[topic, (missing, "dead-letter")],
+    ] {
+        assert_eq!(with(works), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn events_of_unknown_types_are_never_left_out() {
+    let unknown = "transforms.outbox.walferry.topics.unknown";
+    let with = |more: &[(&'static str, &'static str)]| {
+        let mut properties = vec![
+            ("transforms", "outbox"),
+            ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+            ("transforms.outbox.walferry.topics", "OrderPlaced:placed"),
+            ("errors.deadletterqueue.topic.name", "dead"),
+        ];
+        properties.extend(more);
+        let findings = read(&properties).1;
+        findings
+            .into_iter()
+            .filter(|finding| finding.starts_with("Error"))
+            .collect::<Vec<_>>()
+    };
+    let all = ("errors.tolerance", "all");
+    let left_out = "Error: transforms.outbox.walferry.topics.unknown is fail, but with errors.tolerance=all the connector would go on, and the \
+                    event would be in no topic (set walferry.topics.unknown to dead-letter, default or route, or remove errors.tolerance)";
+    assert_eq!(with(&[all]), [left_out]);
+    assert_eq!(with(&[all, (unknown, "fail")]), [left_out]);
+    for works in [
+        &[(unknown, "fail")][..],
+        &[all, (unknown, "dead-letter")],
+        &[all, (unknown, "route")],
     ] {
         assert_eq!(with(works), Vec::<String>::new());
     }

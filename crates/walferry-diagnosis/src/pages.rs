@@ -437,6 +437,11 @@ kinds! {
         "An incremental snapshot is waiting",
         "A chunk of a table could not be read. Walferry retries it, and streaming continues meanwhile.",
         "Follow the hint, or stop the snapshot with the signal `stop-snapshot`.";
+    "WF0417" TableShape "table_shape" RECORD,
+        "The columns of a captured table have changed",
+        "`walferry.table.changes=stop` says that the connector stops before it sends the first record with the new columns. Everything \
+         before that record was delivered.",
+        "Check that the consumers can read records with the new columns, then restart the connector. It continues with them.";
     "WF0501" KafkaUnreachable "kafka_unreachable" GAVE_UP,
         "No Kafka broker answers",
         "Walferry cannot reach any broker. Records wait and nothing is lost; Postgres keeps the WAL that has not been \
@@ -642,9 +647,10 @@ kinds! {
     "WF0775" OutboxWatch "outbox_watch" None,
         "Rows of an outbox cannot be counted",
         "`walferry.watch`, `walferry.partitions` or `walferry.retention.ms` is set, but the rows of the outbox that are not confirmed could not be counted. Events are delivered as \
-         before. The metrics of the outbox are missing until it works.",
+         before. Until it works, the number and age of these rows are missing in the metrics, or the sizes are those of an earlier look.",
         "Follow the message. The connector's role needs the privilege SELECT on the table. Without an index that begins with the column in \
-         `table.field.event.timestamp`, counting takes too long in a large table: create one.";
+         `table.field.event.timestamp`, counting takes too long in a large table: create one. If a lock was not available, look in `pg_locks` for \
+         a transaction that keeps one.";
     "WF0776" OutboxPartitions "outbox_partitions" None,
         "Partitions of an outbox cannot be created",
         "`walferry.partitions` is set, but the server refuses to create a partition. Events are delivered as before. Rows for which there \

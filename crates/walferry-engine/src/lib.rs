@@ -8,6 +8,7 @@ mod account;
 mod backoff;
 pub mod delivery;
 pub mod failure;
+pub mod floors;
 pub mod gap;
 pub mod history;
 pub mod life;
@@ -38,7 +39,9 @@ pub mod store {
 pub use delivery::sink;
 pub use failure::{Disposition, Exit, Failure, Kind};
 pub use life::{Target, book, connector, start, supervisor};
-pub use path::{Converters, ErrorNames, ErrorPolicy, SignalSettings, pipeline, pipeline::Pipeline, witness};
+pub use path::{
+    Converters, ErrorNames, ErrorPolicy, SignalSettings, TableShapes, pipeline, pipeline::Pipeline, witness,
+};
 pub use position::Position;
 pub use status::SlotXmin;
 pub use walferry_diagnosis::{Diagnosis, Severity};

@@ -43,13 +43,23 @@ impl Stretch {
     }
 }
 
-/// Where reading begins.
+/// Where reading begins, or what it ends before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Start {
-    /// At an offset of one partition, or of all.
+pub enum Bound {
+    /// An offset of one partition, or of all.
     Offsets(Vec<(Option<i32>, i64)>),
-    /// At the first record with this time or a later one, in milliseconds since 1970.
+    /// The first record with this time or a later one, in milliseconds since 1970.
     Time(i64),
+}
+
+impl Bound {
+    /// The offset for a partition; `None` if only other partitions are named.
+    fn offset(&self, partition: i32) -> Option<i64> {
+        let Self::Offsets(offsets) = self else { return None };
+        let own = offsets.iter().find(|(of, _)| *of == Some(partition));
+        let found = own.or_else(|| offsets.iter().find(|(of, _)| of.is_none()));
+        found.map(|(_, offset)| *offset)
+    }
 }
 
 /// A record as it stands in the topic.
@@ -139,65 +149,27 @@ impl TopicReader {
         )
     }
 
-    /// What there is between the start and the present end of each partition.
+    /// What there is between two bounds of each partition, or to its present end. Partitions that the first bound does not name are left
+    /// out.
     ///
     /// # Errors
     /// The topic cannot be read, or a partition or an offset does not exist.
-    pub fn stretches(&self, start: &Start) -> Result<Vec<Stretch>, Failure> {
-        let metadata = self
-            .consumer
-            .fetch_metadata(Some(&self.topic), REQUEST)
-            .map_err(|error| self.unread(&error))?;
-        let described = metadata.topics().iter().find(|topic| topic.name() == self.topic);
-        let mut partitions: Vec<i32> = described
-            .map_or(&[][..], |topic| topic.partitions())
-            .iter()
-            .map(|partition| partition.id())
-            .collect();
-        partitions.sort_unstable();
-        if partitions.is_empty() {
-            return Err(self.unread(&"the brokers show no partition of it"));
-        }
-        let times = match start {
-            Start::Time(time) => Some(self.offsets_at(&partitions, *time)?),
-            Start::Offsets(_) => None,
-        };
-        if let Start::Offsets(offsets) = start
-            && let Some(unknown) = offsets
-                .iter()
-                .filter_map(|(partition, _)| *partition)
-                .find(|partition| !partitions.contains(partition))
-        {
-            return Err(Failure::stop(
-                Kind::Replay,
-                format!("topic {} has no partition {unknown}", self.topic),
-                format!("its partitions are 0 to {}", partitions.len() - 1),
-            ));
-        }
+    pub fn stretches(&self, start: &Bound, until: Option<&Bound>) -> Result<Vec<Stretch>, Failure> {
+        let partitions = self.partitions()?;
+        let (starts, untils) = (
+            self.resolved(start, &partitions)?,
+            until.map(|until| self.resolved(until, &partitions)).transpose()?,
+        );
         let mut stretches = Vec::new();
         for &partition in &partitions {
             let (first, end) = self
                 .consumer
                 .fetch_watermarks(&self.topic, partition, REQUEST)
                 .map_err(|error| self.unread(&error))?;
-            let from = match (start, &times) {
-                (Start::Offsets(offsets), _) => {
-                    let own = offsets.iter().find(|(of, _)| *of == Some(partition));
-                    match own.or_else(|| offsets.iter().find(|(of, _)| of.is_none())) {
-                        Some((_, offset)) => *offset,
-                        // Only other partitions are named.
-                        None => continue,
-                    }
-                }
-                (Start::Time(_), Some(times)) => times
-                    .find_partition(&self.topic, partition)
-                    .and_then(|found| found.offset().to_raw())
-                    // Behind the last record.
-                    .filter(|offset| *offset >= 0)
-                    .unwrap_or(end),
-                (Start::Time(_), None) => end,
+            let Some(from) = self.place(start, starts.as_ref(), partition, end) else {
+                continue;
             };
-            if from < first && matches!(start, Start::Offsets(_)) && from != 0 {
+            if from < first && matches!(start, Bound::Offsets(_)) && from != 0 {
                 return Err(Failure::stop(
                     Kind::Replay,
                     format!(
@@ -209,14 +181,62 @@ impl TopicReader {
                     ),
                 ));
             }
-            let from = from.clamp(first, end.max(first));
+            let to = until.zip(untils.as_ref());
+            let to = to.and_then(|(until, untils)| self.place(until, untils.as_ref(), partition, end));
+            let to = to.unwrap_or(end).clamp(first, end.max(first));
             stretches.push(Stretch {
                 partition,
-                from,
-                to: end,
+                from: from.clamp(first, to),
+                to,
             });
         }
         Ok(stretches)
+    }
+
+    /// The partitions of the topic, in order.
+    fn partitions(&self) -> Result<Vec<i32>, Failure> {
+        let metadata = self
+            .consumer
+            .fetch_metadata(Some(&self.topic), REQUEST)
+            .map_err(|error| self.unread(&error))?;
+        let described = metadata.topics().iter().find(|topic| topic.name() == self.topic);
+        let mut partitions: Vec<i32> = described
+            .map_or(&[][..], |topic| topic.partitions())
+            .iter()
+            .map(|partition| partition.id())
+            .collect();
+        partitions.sort_unstable();
+        match partitions.is_empty() {
+            true => Err(self.unread(&"the brokers show no partition of it")),
+            false => Ok(partitions),
+        }
+    }
+
+    /// Checks the partitions of a bound, and asks the brokers for the offsets of its time.
+    fn resolved(&self, bound: &Bound, partitions: &[i32]) -> Result<Option<TopicPartitionList>, Failure> {
+        let offsets = match bound {
+            Bound::Time(time) => return self.offsets_at(partitions, *time).map(Some),
+            Bound::Offsets(offsets) => offsets,
+        };
+        let mut named = offsets.iter().filter_map(|(partition, _)| *partition);
+        match named.find(|partition| !partitions.contains(partition)) {
+            None => Ok(None),
+            Some(unknown) => Err(Failure::stop(
+                Kind::Replay,
+                format!("topic {} has no partition {unknown}", self.topic),
+                format!("its partitions are 0 to {}", partitions.len() - 1),
+            )),
+        }
+    }
+
+    /// The offset of a bound in a partition. A time behind the last record is the end.
+    fn place(&self, bound: &Bound, times: Option<&TopicPartitionList>, partition: i32, end: i64) -> Option<i64> {
+        let Some(times) = times else {
+            return bound.offset(partition);
+        };
+        let found = times.find_partition(&self.topic, partition);
+        let offset = found.and_then(|found| found.offset().to_raw());
+        Some(offset.filter(|offset| *offset >= 0).unwrap_or(end))
     }
 
     fn offsets_at(&self, partitions: &[i32], time: i64) -> Result<TopicPartitionList, Failure> {

@@ -192,7 +192,10 @@ impl Chain {
                     record = next;
                 }
                 Ok(Outcome::Waits(waiting)) => return Ok(Outcome::Waits(Waiting { step: place, ..waiting })),
-                Ok(aside @ Outcome::SetAside(_)) => return Ok(aside),
+                Ok(Outcome::SetAside(mut aside)) => {
+                    aside.transform.clone_from(&step.name);
+                    return Ok(Outcome::SetAside(aside));
+                }
                 Ok(dropped @ Outcome::Dropped(_)) => {
                     self.dropped_by = Some(place);
                     return Ok(dropped);

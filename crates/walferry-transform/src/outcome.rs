@@ -29,6 +29,11 @@ pub struct SetAside<'a> {
     pub hint: Option<String>,
     /// The kind of the diagnosis.
     pub kind: Kind,
+    /// Whether this is a failure of the transform, because its options do not set such records aside. Then the dead-letter topic gets
+    /// the record only where errors are tolerated.
+    pub is_failure: bool,
+    /// Name of the transform. The chain sets it.
+    pub transform: String,
 }
 
 /// Events of one type that did not match their schema, or had none.

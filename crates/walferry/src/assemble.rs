@@ -14,7 +14,8 @@ use uuid::Uuid;
 use walferry_config::{
     Connector, Findings, Lookup, Worker,
     connector::{
-        LsnFlushMode, NotificationChannel, OffsetMismatch, Plugin, Plugins, SignalChannel, SnapshotMode, Tolerance,
+        LsnFlushMode, NotificationChannel, OffsetMismatch, Plugin, Plugins, SignalChannel, SnapshotMode, TableChanges,
+        Tolerance,
     },
 };
 use walferry_converter::{
@@ -22,7 +23,7 @@ use walferry_converter::{
     registry::{Registry, Unasked},
 };
 use walferry_engine::{
-    Converters, Disposition, ErrorNames, ErrorPolicy, Failure, Pipeline, SignalSettings,
+    Converters, Disposition, ErrorNames, ErrorPolicy, Failure, Pipeline, SignalSettings, TableShapes,
     connector::{ConnectorRun, ConnectorSettings},
     life::IncrementalLimits,
     source::TableFilter,
@@ -264,8 +265,7 @@ pub(crate) fn replaying<K, O>(
     status: Arc<Status>,
 ) -> ConnectorRun<Replay, K, O, Pipelines> {
     let config = &loaded.connector;
-    let registries = Registries::pausing_at_most(config.errors.retry_delay_max);
-    let mut make = pipelines(loaded, &status, None, Some(registries), from_postgres(config));
+    let mut make = pipelines(loaded, &status, None, Some(registries(config)), from_postgres(config));
     ConnectorRun {
         settings: ConnectorSettings {
             snapshot_tables: Arc::new(move |of, name| of == schema && name == table),
@@ -483,6 +483,9 @@ pub(crate) fn pipelines(
     let has_post_processors = !config.post_processors.is_empty();
     let signals = signals(config);
     let table_limit = config.streaming.max_tables;
+    let stops = config.streaming.table_changes == TableChanges::Stop;
+    // A connector that is started again gets new ones.
+    let shapes = stops.then(TableShapes::default);
     let xmin = config.streaming.xmin_interval.map(|_| status.xmin.clone());
     Box::new(move |after| {
         // Anew for each session, as a task of Debezium has it: what one session knows of the catalog is not kept for the next.
@@ -497,6 +500,9 @@ pub(crate) fn pipelines(
         }
         if let Some((most, action)) = table_limit {
             pipeline = pipeline.with_table_limit(most, action);
+        }
+        if let Some(shapes) = &shapes {
+            pipeline = pipeline.stopping_at_changes_of(shapes.clone());
         }
         if let Some(rows) = readers.rows.as_ref().filter(|_| has_post_processors) {
             pipeline = pipeline.with_rows(rows());

@@ -425,6 +425,17 @@ pub(crate) struct OutboxReplayArgs {
     /// With --from-topic: begin at the first record with this time or a later one: milliseconds since 1970, or 2026-11-22T10:00:00Z
     #[arg(long, value_name = "TIME", requires = "from_topic")]
     pub(crate) from_timestamp: Option<String>,
+    /// With --from-topic: end before this offset, of all partitions or of one; can be given several times [default: the present end]
+    #[arg(
+        long,
+        value_name = "[PARTITION:]OFFSET",
+        requires = "from_topic",
+        conflicts_with = "until_timestamp"
+    )]
+    pub(crate) until_offset: Vec<String>,
+    /// With --from-topic: end before the first record with this time or a later one
+    #[arg(long, value_name = "TIME", requires = "from_topic")]
+    pub(crate) until_timestamp: Option<String>,
     /// Send all records to this topic instead
     #[arg(long, value_name = "TOPIC")]
     pub(crate) to: Option<String>,

@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// Let it remove delivered rows instead, beside a writer of 5,000 rows a second: it is killed, and Kafka is away for a minute
     #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication", "again"])]
     cleanup: bool,
+    /// Send so many events again instead, half of them from the table and some of them from a topic: the replay is killed
+    #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication", "again", "cleanup"])]
+    replay: bool,
     /// Measure how long rows take to the broker instead: without a snapshot, and while a table of that many rows is read again
     #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication", "again"])]
     latency: bool,
@@ -90,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("--snapshot", args.snapshot),
         ("--again", args.again),
         ("--cleanup", args.cleanup),
+        ("--replay", args.replay),
         ("--latency", args.latency),
         ("--network", args.network),
         ("--full-disk", args.full_disk),

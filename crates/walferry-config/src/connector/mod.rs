@@ -30,7 +30,9 @@ pub use postgres::{ChannelBinding, PostgresSection, SslMode};
 pub use signals::{NotificationChannel, SignalChannel, SignalSection, SignalTable, Watermarking};
 pub use slot::{PublicationAutocreate, PublicationSection, ReplicaIdentity, ReplicaIdentityRule, SlotSection};
 pub use snapshot::{ConfigurationBased, SnapshotIsolation, SnapshotLocking, SnapshotMode, SnapshotSection};
-pub use streaming::{ErrorSection, GuardrailAction, LsnFlushMode, OffsetMismatch, StreamingSection, Tolerance};
+pub use streaming::{
+    ErrorSection, GuardrailAction, LsnFlushMode, OffsetMismatch, StreamingSection, TableChanges, Tolerance,
+};
 pub use topic_creation::{TopicCreation, TopicGroup, TopicSettings};
 pub use topics::{HeartbeatSection, KeyField, TopicNaming, TopicRewrite, TopicSection};
 

@@ -25,6 +25,8 @@ pub struct StreamingSection {
     pub xmin_interval: Option<Duration>,
     /// `walferry.in.flight.max.bytes`, or else `max.queue.size.in.bytes`.
     pub in_flight_max_bytes: u64,
+    /// `walferry.table.changes`
+    pub table_changes: TableChanges,
     /// `guardrail.collections.max` and `guardrail.collections.limit.action`; `None` captures as many tables as there are.
     pub max_tables: Option<(u32, GuardrailAction)>,
 }
@@ -86,6 +88,17 @@ choices! {
         Warn = "warn",
         /// The connector does not start.
         Fail = "fail",
+    }
+}
+
+choices! {
+    /// What happens when the columns of a captured table change.
+    pub enum TableChanges {
+        /// A notice: the connector goes on.
+        #[default]
+        Continue = "continue",
+        /// The connector stops before the first record with the new columns.
+        Stop = "stop",
     }
 }
 
@@ -154,6 +167,12 @@ properties! {
         .text("Maximum number of captured tables; 0 means no limit. It is checked at the start, not while streaming.");
     const GUARDRAIL_ACTION: Property<GuardrailAction> = Property::new("guardrail.collections.limit.action").default("warn")
         .text("What happens if there are more tables: a warning (`warn`), or the connector does not start (`fail`).");
+    const TABLE_CHANGES: Property<TableChanges> = Property::new("walferry.table.changes").default("continue")
+        .text("What happens when columns of a captured table are added or removed, or get another type. Walferry tells of it in its log, \
+               its metrics and on its page, and continues (`continue`). Or the connector stops before the first record with the new \
+               columns (`stop`), and continues with them after it is restarted. Columns are compared from the start of the connector \
+               on, also over reconnections. Of a table that changes before the connector brings its first change, only the new columns \
+               are known. This property is Walferry's own.");
     const MAX_RETRIES: Property<i32> = Property::new("errors.max.retries").default("-1")
         .text("Maximum number of retries after a temporary failure, such as an unreachable host; -1 means no limit.");
     const RESTART_WAIT: Property<Duration> = Property::new("retriable.restart.connector.wait.ms").default("10000")
@@ -206,6 +225,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (StreamingSection, ErrorSection) 
         offset_mismatch: reader.get(&MISMATCH),
         xmin_interval: (!xmin_interval.is_zero()).then_some(xmin_interval),
         in_flight_max_bytes: in_flight.or(queue_bytes).unwrap_or(DEFAULT_IN_FLIGHT),
+        table_changes: reader.get(&TABLE_CHANGES),
         max_tables: (max_tables > 0).then_some((max_tables, action)),
     };
     if streaming.status_interval.is_zero() {
@@ -222,6 +242,9 @@ const SETS_ASIDE: [&str; 3] = [
     "walferry.schemas.mismatch",
     "walferry.schemas.missing",
 ];
+
+/// The option by which an EventRouter finds topics by event type.
+const TOPICS: &str = "walferry.topics";
 
 /// The option by which an EventRouter checks events.
 const SCHEMAS_DIR: &str = "walferry.schemas.dir";
@@ -255,21 +278,31 @@ pub(super) fn check_dead_letters(
         }
     }
     if errors.tolerance == Tolerance::All {
-        for transform in transforms
-            .iter()
-            .filter(|transform| transform.options.get(SCHEMAS_DIR).is_some())
-        {
-            let [_, mismatch, missing] = SETS_ASIDE;
-            let is_left_out = transform.options.get(mismatch).is_none() || is(transform, mismatch, "fail");
-            let fails = [(mismatch, is_left_out), (missing, is(transform, missing, "fail"))];
-            for (option, _) in fails.iter().filter(|(_, fails)| *fails) {
+        for transform in transforms {
+            let [unknown, mismatch, missing] = SETS_ASIDE;
+            let has = |option| transform.options.get(option).is_some();
+            let fails = |option| is(transform, option, "fail");
+            let fails_at = [
+                (
+                    unknown,
+                    has(TOPICS) && (!has(unknown) || fails(unknown)),
+                    "default or route",
+                ),
+                (
+                    mismatch,
+                    has(SCHEMAS_DIR) && (!has(mismatch) || fails(mismatch)),
+                    "warn",
+                ),
+                (missing, has(SCHEMAS_DIR) && fails(missing), "warn"),
+            ];
+            for (option, _, others) in fails_at.iter().filter(|(_, fails, _)| *fails) {
                 reader
                     .problem(
                         &format!("transforms.{}.{option}", transform.name),
                         "is fail, but with errors.tolerance=all the connector would go on, and the event would be in no topic",
                     )
                     .kind(Kind::PropertiesClash)
-                    .hint(format!("set {option}=dead-letter or {option}=warn, or remove errors.tolerance"));
+                    .hint(format!("set {option} to dead-letter, {others}, or remove errors.tolerance"));
             }
         }
     }

@@ -352,11 +352,24 @@ impl Emit {
                     why,
                     hint,
                     kind,
+                    is_failure,
+                    transform,
                 } = *set_aside;
+                let why = match is_failure {
+                    true => format!(
+                        "transform {transform} cannot process a record of topic {}: {why}",
+                        record.topic
+                    ),
+                    false => why,
+                };
                 let told = Diagnosis::error(kind, why).with_any_hint(hint);
-                // The configuration names a topic wherever a transform sets records aside.
-                let Some(topic) = &self.tolerance.dead_letters else {
-                    return Made::Failed(Failed::in_chain(told));
+                // The configuration names a topic wherever a transform sets records aside. A failure is set aside if that is allowed.
+                let may = !is_failure || self.tolerance.aside().is_some();
+                let Some(topic) = self.tolerance.dead_letters.as_ref().filter(|_| may) else {
+                    return Made::Failed(Failed {
+                        transform: Some(transform),
+                        ..Failed::in_chain(told)
+                    });
                 };
                 record.topic = Cow::Borrowed(topic);
                 // A partition that the row names is one of the topic that it does not go to.
@@ -954,6 +967,108 @@ mod tests {
             let text = String::from_utf8_lossy(&batch.bytes).into_owned();
             assert!(text.contains(&format!("__connect.errors.stage{expected}")), "{text}");
             assert!(text.contains("did not arrive within errors.retry.timeout=0"), "{text}");
+        }
+    }
+
+    /// An event whose type takes an expression of `walferry.topics` too long.
+    fn event() -> Record<'static> {
+        let columns = ["id", "type", "aggregatetype", "aggregateid", "payload"];
+        let text = |name: &str| Field::new(name, Schema::string().optional().build());
+        let row = Schema::structure(columns.map(text).to_vec())
+            .named("s.Value")
+            .optional()
+            .build();
+        let envelope = Schema::structure(vec![
+            Field::new("after", row.clone()),
+            Field::new("op", Schema::string().build()),
+        ]);
+        let envelope = envelope.named("s.Envelope").build();
+        let values = ["1".to_owned(), "a".repeat(40), "order".into(), "42".into(), "{}".into()];
+        let values = values.map(|value| Value::String(value.into())).to_vec();
+        let after = Value::Struct(Struct::new(row, values));
+        let event = Struct::new(envelope.clone(), vec![after, Value::str("c")]);
+        Record {
+            topic: "s".into(),
+            partition: None,
+            timestamp_ms: None,
+            key: Typed::NULL,
+            value: Typed::new(envelope, Value::Struct(event)),
+            headers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_event_that_a_transform_fails_on_is_set_aside_complete_where_errors_are_tolerated() {
+        let plugin = |unknown: &str| {
+            let mut options = Options::default();
+            options.set("walferry.topics", "(?:a|a(?!x))*(?=z)b:t");
+            options.set("walferry.topics.unknown", unknown);
+            if unknown == "default" {
+                options.set("walferry.topics.default", "other");
+            }
+            walferry_config::connector::TransformPlugin {
+                name: "outbox".into(),
+                class: "EventRouter".into(),
+                options,
+                predicate: None,
+                negate: false,
+            }
+        };
+        let from = Provenance {
+            table: "public.outbox",
+            position: Position::default(),
+            message: MessageType::Insert,
+        };
+        for unknown in ["default", "route"] {
+            for (all, dead_letters, sent) in [
+                (false, true, None),
+                (false, false, None),
+                (true, false, Some(0)),
+                (true, true, Some(1)),
+            ] {
+                let string = |role| {
+                    let class = match role {
+                        Role::Header => "SimpleHeaderConverter",
+                        _ => "org.apache.kafka.connect.storage.StringConverter",
+                    };
+                    converter(class, role, &Options::default()).0.expect("it is known")
+                };
+                let converters = Converters {
+                    key: string(Role::Key),
+                    value: string(Role::Value),
+                    header: string(Role::Header),
+                };
+                let tolerance = ErrorPolicy {
+                    all,
+                    dead_letters: dead_letters.then(|| "dead".to_owned()),
+                    ..ErrorPolicy::default()
+                };
+                let (chain, findings) = Chain::new(&[plugin(unknown)], &[]);
+                let chain = chain.unwrap_or_else(|| panic!("{findings:?}"));
+                let mut emit = Emit::new(Cursor::after(&StoredOffset::default()), chain, converters, tolerance);
+                let mut batch = Batch::default();
+                match (emit.send(event(), from, &mut batch), sent) {
+                    (Ok(()), Some(records)) => {
+                        assert_eq!((batch.records(), emit.counts.set_aside), (records, 1), "{unknown}");
+                        let text = String::from_utf8_lossy(&batch.bytes).into_owned();
+                        if records == 1 {
+                            assert!(
+                                text.contains("dead") && text.contains("42") && text.contains("{}"),
+                                "{text}"
+                            );
+                        }
+                    }
+                    (Err(failure), None) => {
+                        let text = failure.to_string();
+                        assert_eq!(failure.disposition, Disposition::Stop(walferry_diagnosis::Exit::Record));
+                        assert!(
+                            text.contains("transform outbox cannot process a record of topic s"),
+                            "{text}"
+                        );
+                    }
+                    (other, _) => panic!("{unknown}, {all}, {dead_letters}: {other:?}"),
+                }
+            }
         }
     }
 

@@ -14,6 +14,7 @@ mod heartbeat;
 mod initial;
 pub mod pipeline;
 mod plans;
+mod shapes;
 mod shelf;
 mod signals;
 mod snapshot_rows;
@@ -22,4 +23,5 @@ mod window;
 pub mod witness;
 
 pub use emit::{Converters, ErrorNames, ErrorPolicy};
+pub use shapes::TableShapes;
 pub use signals::SignalSettings;

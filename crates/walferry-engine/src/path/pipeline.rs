@@ -14,7 +14,7 @@ use walferry_event::{
     Context, EventSettings, Messages, Skipped, Transaction, catalog::TableFacts, reselect::RowReader,
 };
 use walferry_pgoutput::{
-    self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Truncate, Xid,
+    self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Relation, Truncate, Xid,
 };
 use walferry_record::Wait;
 use walferry_snapshot::{Done, RowsToReread, SnapshotStep};
@@ -31,6 +31,7 @@ use crate::{
         heartbeat::Heartbeats,
         initial::SnapshotEvent,
         plans::RelationPlans,
+        shapes::{ShapeWatch, TableShapes},
         signals::{Here, SignalSettings, Signals},
         snapshot_rows::Snapshot,
         toast_reread::ToastReread,
@@ -45,6 +46,8 @@ use crate::{
 /// Turns frames into records. Each session has one.
 pub struct Pipeline {
     plans: RelationPlans,
+    /// Stops the connector when a captured table has changed, if that is wanted.
+    shapes: Option<ShapeWatch>,
     messages: Messages,
     /// Counts records by transaction, if `provide.transaction.metadata` is set.
     metadata: Option<Transaction>,
@@ -95,6 +98,7 @@ impl Pipeline {
             messages: Messages::new(&events),
             metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
             plans,
+            shapes: None,
             snapshot: None,
             snapshot_kind: SnapshotKind::Initial,
             snapshot_tables: Arc::default(),
@@ -129,6 +133,12 @@ impl Pipeline {
     /// Limits the number of captured tables.
     pub const fn with_table_limit(mut self, most: u32, action: GuardrailAction) -> Self {
         self.limit = Some((most, action));
+        self
+    }
+
+    /// Fails before the first change with other columns than the table had before in this run of the connector.
+    pub fn stopping_at_changes_of(mut self, shapes: TableShapes) -> Self {
+        self.shapes = Some(ShapeWatch::new(shapes));
         self
     }
 
@@ -286,6 +296,9 @@ impl Pipeline {
         out: &mut Batch,
     ) -> Result<(), Failure> {
         self.plans.forget();
+        if let Some(shapes) = &mut self.shapes {
+            shapes.reconnected();
+        }
         // The last row of a table that was not read to its end may be older than what comes now.
         self.snapshot = None;
         out.step(StreamStep::Connected(from));
@@ -489,10 +502,7 @@ impl Pipeline {
                 if let Some(reread) = &mut self.toast_reread {
                     reread.learn(&relation, self.plans.next_facts());
                 }
-                if let Some(change) = self.plans.learn(relation)? {
-                    self.emit.counts.table_changed(change);
-                }
-                Ok(())
+                self.learn(relation)
             }
             Message::Truncate(truncate) => self.on_truncate(lsn, &truncate, now_ns, out),
             Message::Logical(message) => self.on_logical_message(lsn, &message, now_ns, out),
@@ -503,6 +513,21 @@ impl Pipeline {
             // Types are read from the catalog, which has more about them.
             Message::Type(_) => Ok(()),
         }
+    }
+
+    fn learn(&mut self, relation: Relation) -> Result<(), Failure> {
+        let watched = self.shapes.as_mut().map(|shapes| (shapes, relation.clone()));
+        if let Some(change) = self.plans.learn(relation)? {
+            self.emit.counts.table_changed(change);
+        }
+        if let Some((shapes, mut relation)) = watched
+            && let Some(plan) = self.plans.of(relation.oid)?
+        {
+            let table = plan.name().to_owned();
+            self.plans.keep_captured_columns(&mut relation);
+            shapes.described(table, relation);
+        }
+        Ok(())
     }
 
     fn on_change(&mut self, lsn: Lsn, change: &Change<'_>, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
@@ -520,6 +545,9 @@ impl Pipeline {
             return Ok(());
         };
         let met = self.emit.cursor.advance(lsn);
+        if let Some(shapes) = &mut self.shapes {
+            shapes.meet(change.relation, met)?;
+        }
         let xid = self.emit.cursor.open().map(|open| open.transaction.xid);
         if let Some(signals) = &mut self.signals
             && met.is_delivered()
@@ -565,6 +593,9 @@ impl Pipeline {
             Ok(outcome) => self.emit.send_all(outcome, from, out)?,
             Err(error) => self.emit.reject(&error, from, out)?,
         }
+        if let Some(shapes) = self.shapes.as_ref().filter(|_| out.records() > before) {
+            shapes.sends();
+        }
         out.end_change(before);
         let after = self.emit.account();
         if let Some(signals) = &mut self.signals {
@@ -596,6 +627,9 @@ impl Pipeline {
                 }
                 continue;
             };
+            if let Some(shapes) = &mut self.shapes {
+                shapes.meet(relation, met)?;
+            }
             let from = Provenance {
                 table: plan.name(),
                 position: met.position(),
@@ -612,6 +646,9 @@ impl Pipeline {
                 self.emit.counts.change(MessageType::Truncate, lsn, now_ns);
                 let before = out.records();
                 self.emit.send_all(outcome, from, out)?;
+                if let Some(shapes) = self.shapes.as_ref().filter(|_| out.records() > before) {
+                    shapes.sends();
+                }
                 out.end_change(before);
                 counted.for_each(|part| out.count(part));
             }

@@ -294,6 +294,15 @@ impl RelationPlans {
         }
     }
 
+    /// Removes the columns that records do not have.
+    pub(crate) fn keep_captured_columns(&self, relation: &mut Relation) {
+        let filters = &self.settings.filters;
+        let (schema, table) = (&relation.namespace, &relation.name);
+        relation
+            .columns
+            .retain(|column| filters.captures_column(schema, table, &column.name));
+    }
+
     /// The plan of a table that a snapshot reads. `None` if the table no longer exists.
     pub(crate) fn snapshot(&mut self, catalog: &mut Catalog) -> Result<Option<TablePlan>, Failure> {
         self.types.pin(catalog);
@@ -305,7 +314,7 @@ impl RelationPlans {
 
 impl TableChange {
     /// `None` if names and types are the same.
-    fn between(before: &[RelationColumn], after: &Relation) -> Option<Self> {
+    pub(crate) fn between(before: &[RelationColumn], after: &Relation) -> Option<Self> {
         if are_same(before, &after.columns) {
             return None;
         }

@@ -260,7 +260,11 @@ fn slices_grow_with_the_changes_that_the_stream_brings_of_any_table() {
     let mut sent = vec![driven.out.records()];
     for changes in [2048, 1, 4096] {
         driven.transaction(changes);
-        assert_eq!(driven.out.records(), *sent.last().unwrap(), "Kafka has not confirmed the last slice");
+        assert_eq!(
+            driven.out.records(),
+            *sent.last().unwrap(),
+            "Kafka has not confirmed the last slice"
+        );
         driven.delivered();
         sent.push(driven.out.records());
     }

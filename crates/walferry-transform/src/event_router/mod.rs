@@ -189,7 +189,7 @@ impl Transform for EventRouter {
         };
 
         // What is only looked at comes first; then the values are moved out of the row, in the order of the plan.
-        let mut aside = None;
+        let (mut aside, mut is_failure) = (None, false);
         match &self.settings.by_type {
             None => record.topic = Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
             Some(by_type) => {
@@ -197,6 +197,7 @@ impl Transform for EventRouter {
                     Destination::Topic(topic) => record.topic = Cow::Borrowed(topic),
                     Destination::ByRoute => record.topic = Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
                     Destination::DeadLetter(why) => aside = Some(why),
+                    Destination::Failed(error) => (aside, is_failure) = (Some(error), true),
                 }
             }
         }
@@ -242,6 +243,8 @@ impl Transform for EventRouter {
                 why: why.to_string(),
                 hint: why.hint(),
                 kind: why.kind(),
+                is_failure,
+                transform: String::new(),
             })),
         })
     }
@@ -280,6 +283,8 @@ enum Destination<'a> {
     ByRoute,
     /// To the dead-letter topic, for this reason.
     DeadLetter(Error),
+    /// Nobody can say. Where errors are tolerated, it goes to the dead-letter topic.
+    Failed(Error),
 }
 
 /// `walferry.topics`: finds the topic of a type.
@@ -298,7 +303,7 @@ fn destination<'a>(
         (Ok(None), _) => {}
         (Err(limit), Unknown::DeadLetter) => return Ok(Destination::DeadLetter(limit.into())),
         // The map may have the type: any other topic may be the wrong one.
-        (Err(limit), _) => return Err(limit.into()),
+        (Err(limit), _) => return Ok(Destination::Failed(limit.into())),
     }
     match &by_type.unknown {
         Unknown::Fail => Err(Error::unknown_type(event_type, &by_type.column)),

@@ -104,7 +104,7 @@ static LIBRARIES: &[Library] = &[
             ("walferry.headers.from", "headers"),
         ],
         notes: &[
-            "Eventuate takes the key from the member PARTITION_ID of the headers. An EventRouter can only take a column: add one that your application fills, and name it in `table.field.event.key`. With the id as the key, events of one aggregate are not kept in order.",
+            "Eventuate takes the key from the member PARTITION_ID of the headers. An EventRouter can only take a column: add one that a trigger fills (`NEW.partition_id := NEW.headers::json->>'PARTITION_ID'`), and name it in `table.field.event.key`. With the id as the key, events of one aggregate are not kept in order.",
             "Eventuate's consumers expect the payload and the headers in one JSON value. Walferry sends the payload as the value and the headers as Kafka headers.",
         ],
     },

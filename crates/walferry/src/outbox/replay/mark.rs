@@ -87,6 +87,8 @@ pub(super) struct MarkedSink<S> {
 impl<S: Sink> Sink for MarkedSink<S> {
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
         let mut headers = record.headers.to_vec();
+        // A record of another replay gets the mark of this one.
+        headers.retain(|(name, _)| *name != HEADER);
         headers.push((HEADER, Some(self.mark.0.run.as_bytes())));
         let topic = self.mark.topic(record.topic);
         let marked = Outgoing {
@@ -143,7 +145,7 @@ mod tests {
                 timestamp_ms: None,
                 key: None,
                 value: None,
-                headers: &[("id", Some(b"7"))],
+                headers: &[(HEADER, Some(b"run-0")), ("id", Some(b"7"))],
                 origin: RecordOrigin {
                     table: "",
                     position: &Lsn(0),

@@ -155,6 +155,8 @@ fn of(args: &OutboxReplayArgs, loaded: &Loaded) -> Asked {
         from_topic: args.from_topic.clone(),
         from_offset: args.from_offset.clone(),
         from_timestamp: args.from_timestamp.clone(),
+        until_offset: args.until_offset.clone(),
+        until_timestamp: args.until_timestamp.clone(),
         to: args.to.clone(),
     }
 }

@@ -19,7 +19,7 @@ use walferry_engine::{
 };
 use walferry_kafka::{
     Producers,
-    replay::{Copied, Start, Stretch, Taker, TopicReader},
+    replay::{Bound, Copied, Stretch, Taker, TopicReader},
 };
 use walferry_pgoutput::Lsn;
 use walferry_record::java::date::days_of;
@@ -47,12 +47,18 @@ const BETWEEN_NEWS: Duration = Duration::from_secs(10);
 pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
     let failed = |failure| Error::failure(WHAT, failure);
     let loaded = &job.loaded;
-    let start = start(job.args)?;
+    let (start, until) = (start(job.args)?, until(job.args)?);
     let settings = assemble::kafka(loaded)?;
     let reader = TopicReader::open(&loaded.worker, &loaded.connector, &settings, topic).map_err(failed)?;
-    let todo = Todo::find(&job, &reader, &start).map_err(failed)?;
-    todo.tell(&job, topic);
-    let records = todo.left.iter().map(Stretch::len).sum();
+    let todo = Todo::find(&job, &reader, &start, until.as_ref()).map_err(failed)?;
+    let selection = Selection::of(job.args, topic);
+    let counted = match selection.is_all() || job.args.yes && !job.args.dry_run {
+        true => None,
+        // Nobody can say how many there are without reading them.
+        false => Some(selection.count(&reader, todo.left.clone()).map_err(failed)?),
+    };
+    todo.tell(counted, topic);
+    let records = counted.unwrap_or_else(|| todo.left.iter().map(Stretch::len).sum());
     if records == 0 && job.earlier.is_none() {
         say!("There is nothing to send.");
         return Ok(());
@@ -85,7 +91,7 @@ pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
         },
     };
     state.write(&job.path).map_err(failed)?;
-    let copying = Copying::new(&job, topic, sink, progress, state, todo.sent);
+    let copying = Copying::new(&job, (topic, selection), sink, progress, state, todo.sent);
     let copied = copy(reader, todo.left, copying, &job)?;
     conclude(&job, copied, &mark, &run)
 }
@@ -100,7 +106,7 @@ struct Todo {
 
 impl Todo {
     /// What an interrupted call has left, or else everything from the beginning that was asked for.
-    fn find(job: &Job<'_>, reader: &TopicReader, start: &Start) -> Result<Self, Failure> {
+    fn find(job: &Job<'_>, reader: &TopicReader, start: &Bound, until: Option<&Bound>) -> Result<Self, Failure> {
         match &job.earlier {
             Some(State {
                 source: Source::Records { left, sent },
@@ -115,22 +121,91 @@ impl Todo {
                 })
             }
             _ => {
-                let left = reader.stretches(start)?;
+                let left = reader.stretches(start, until)?;
                 let total = left.iter().map(Stretch::len).sum();
                 Ok(Self { left, sent: 0, total })
             }
         }
     }
 
-    fn tell(&self, job: &Job<'_>, topic: &str) {
-        let records = self.left.iter().map(Stretch::len).sum();
-        say!("At most {} of topic {topic}:", count(records, "record", "records"));
+    /// `counted` are the records with the wanted keys and ids, where they were counted.
+    fn tell(&self, counted: Option<u64>, topic: &str) {
+        match counted {
+            Some(records) => say!(
+                "{} of topic {topic} with the wanted keys and ids:",
+                count(records, "record", "records")
+            ),
+            None => {
+                let records = self.left.iter().map(Stretch::len).sum();
+                say!("At most {} of topic {topic}:", count(records, "record", "records"));
+            }
+        }
         for Stretch { partition, from, to } in self.left.iter().filter(|stretch| !stretch.is_empty()) {
             say!("  partition {partition}: offsets {from} to {}", to - 1);
         }
-        if !(job.args.id.is_empty() && job.args.key.is_empty()) {
-            say!("Of these, the records with the wanted keys and ids are sent.");
+    }
+}
+
+/// Which records of a topic are sent.
+struct Selection {
+    ids: Vec<String>,
+    keys: Vec<String>,
+    /// Whether they go to the same topic. Then those that a replay has sent there are copies of others.
+    same_topic: bool,
+}
+
+impl Selection {
+    fn of(args: &OutboxReplayArgs, topic: &str) -> Self {
+        Self {
+            ids: args.id.clone(),
+            keys: args.key.clone(),
+            same_topic: args.to.as_deref().is_none_or(|to| to == topic),
         }
+    }
+
+    fn is_all(&self) -> bool {
+        self.ids.is_empty() && self.keys.is_empty()
+    }
+
+    fn is_copy(&self, record: &Copied<'_>) -> bool {
+        self.same_topic && record.headers.iter().any(|(name, _)| *name == HEADER)
+    }
+
+    fn wants(&self, record: &Copied<'_>) -> bool {
+        let is = |wanted: &[String], bytes: Option<&[u8]>| {
+            wanted.is_empty() || bytes.is_some_and(|bytes| wanted.iter().any(|text| text.as_bytes() == bytes))
+        };
+        let id = record.headers.iter().find(|(name, _)| *name == "id");
+        is(&self.keys, record.key) && is(&self.ids, id.and_then(|(_, value)| *value))
+    }
+
+    /// Reads all records, and counts those that are wanted.
+    fn count(&self, reader: &TopicReader, mut stretches: Vec<Stretch>) -> Result<u64, Failure> {
+        let mut counting = Counting {
+            selection: self,
+            records: 0,
+        };
+        reader.read(&mut stretches, &mut counting)?;
+        Ok(counting.records)
+    }
+}
+
+struct Counting<'a> {
+    selection: &'a Selection,
+    records: u64,
+}
+
+impl Taker for Counting<'_> {
+    type Error = Failure;
+
+    fn take(&mut self, record: &Copied<'_>) -> Result<(), Failure> {
+        let is_sent = !self.selection.is_copy(record) && self.selection.wants(record);
+        self.records += u64::from(is_sent);
+        Ok(())
+    }
+
+    fn between(&mut self, _: &[Stretch]) -> Result<(), Failure> {
+        Ok(())
     }
 }
 
@@ -191,7 +266,7 @@ fn conclude(job: &Job<'_>, copied: CopyResult, mark: &Mark, run: &str) -> Result
         Err(End::Failed(failure)) => return Err(job.interrupted(failure)),
     }
     State::remove(&job.path).map_err(|failure| Error::failure("all records were sent again", failure))?;
-    say!("{} were sent again.", count(sent, "record", "records"));
+    say!("{} sent again.", count(sent, "record was", "records were"));
     tell_topics(mark, run);
     if copies > 0 {
         say!("  not sent: {copies}, which are copies of an earlier replay");
@@ -200,15 +275,9 @@ fn conclude(job: &Job<'_>, copied: CopyResult, mark: &Mark, run: &str) -> Result
 }
 
 /// Where to begin.
-fn start(args: &OutboxReplayArgs) -> Result<Start, Error> {
+fn start(args: &OutboxReplayArgs) -> Result<Bound, Error> {
     if let Some(text) = &args.from_timestamp {
-        let time = milliseconds(text).ok_or_else(|| {
-            refused(
-                format!("--from-timestamp is {text:?}"),
-                "write milliseconds since 1970, or a time in UTC such as 2026-11-22T10:00:00Z",
-            )
-        })?;
-        return Ok(Start::Time(time));
+        return time("--from-timestamp", text);
     }
     if args.from_offset.is_empty() {
         return Err(refused(
@@ -216,7 +285,30 @@ fn start(args: &OutboxReplayArgs) -> Result<Start, Error> {
             "write --from-offset OFFSET, --from-offset PARTITION:OFFSET or --from-timestamp TIME; --from-offset 0 begins at the beginning",
         ));
     }
-    let offsets = args.from_offset.iter().map(|text| {
+    offsets("--from-offset", &args.from_offset)
+}
+
+/// What to end before.
+fn until(args: &OutboxReplayArgs) -> Result<Option<Bound>, Error> {
+    match &args.until_timestamp {
+        Some(text) => time("--until-timestamp", text).map(Some),
+        None if args.until_offset.is_empty() => Ok(None),
+        None => offsets("--until-offset", &args.until_offset).map(Some),
+    }
+}
+
+fn time(option: &str, text: &str) -> Result<Bound, Error> {
+    let time = milliseconds(text).ok_or_else(|| {
+        refused(
+            format!("{option} is {text:?}"),
+            "write milliseconds since 1970, or a time in UTC such as 2026-11-22T10:00:00Z",
+        )
+    })?;
+    Ok(Bound::Time(time))
+}
+
+fn offsets(option: &str, texts: &[String]) -> Result<Bound, Error> {
+    let offsets = texts.iter().map(|text| {
         let parsed = match text.split_once(':') {
             Some((partition, offset)) => partition
                 .parse()
@@ -227,12 +319,12 @@ fn start(args: &OutboxReplayArgs) -> Result<Start, Error> {
         };
         parsed.filter(|(_, offset)| *offset >= 0).ok_or_else(|| {
             refused(
-                format!("--from-offset is {text:?}"),
+                format!("{option} is {text:?}"),
                 "write an offset such as 1500, or a partition and its offset such as 0:1500",
             )
         })
     });
-    Ok(Start::Offsets(offsets.collect::<Result<_, _>>()?))
+    Ok(Bound::Offsets(offsets.collect::<Result<_, _>>()?))
 }
 
 /// A number, or a time in UTC as `2026-11-22T10:00:00Z`.
@@ -273,10 +365,7 @@ impl From<Failure> for End {
 /// Sends what is read.
 struct Copying<S> {
     topic: String,
-    /// Whether the records go to another topic, which may have other partitions.
-    elsewhere: bool,
-    ids: Vec<String>,
-    keys: Vec<String>,
+    selection: Selection,
     /// Records in a second.
     rate: Option<f64>,
     begun: Instant,
@@ -296,12 +385,17 @@ struct Copying<S> {
 }
 
 impl<S: Sink> Copying<S> {
-    fn new(job: &Job<'_>, topic: &str, sink: S, progress: Arc<Progress>, state: State, sent: u64) -> Self {
+    fn new(
+        job: &Job<'_>,
+        (topic, selection): (&str, Selection),
+        sink: S,
+        progress: Arc<Progress>,
+        state: State,
+        sent: u64,
+    ) -> Self {
         Self {
             topic: topic.to_owned(),
-            elsewhere: job.args.to.is_some(),
-            ids: job.args.id.clone(),
-            keys: job.args.key.clone(),
+            selection,
             rate: job.args.rate.map(|rate| f64::from(rate.get())),
             begun: Instant::now(),
             paced: 0,
@@ -316,14 +410,6 @@ impl<S: Sink> Copying<S> {
             told_at: Instant::now(),
             stopped: Arc::default(),
         }
-    }
-
-    fn wants(&self, record: &Copied<'_>) -> bool {
-        let is = |wanted: &[String], bytes: Option<&[u8]>| {
-            wanted.is_empty() || bytes.is_some_and(|bytes| wanted.iter().any(|text| text.as_bytes() == bytes))
-        };
-        let id = record.headers.iter().find(|(name, _)| *name == "id");
-        is(&self.keys, record.key) && is(&self.ids, id.and_then(|(_, value)| *value))
     }
 
     fn failure(&self) -> Failure {
@@ -363,11 +449,11 @@ impl<S: Sink> Taker for Copying<S> {
     type Error = End;
 
     fn take(&mut self, record: &Copied<'_>) -> Result<(), End> {
-        if record.headers.iter().any(|(name, _)| *name == HEADER) {
+        if self.selection.is_copy(record) {
             self.copies += 1;
             return Ok(());
         }
-        if !self.wants(record) {
+        if !self.selection.wants(record) {
             return Ok(());
         }
         self.pace();
@@ -386,7 +472,8 @@ impl<S: Sink> Taker for Copying<S> {
         let sequence = self.progress.push([step]);
         let outgoing = Outgoing {
             topic: &self.topic,
-            partition: (!self.elsewhere).then_some(record.partition),
+            // Another topic may have other partitions.
+            partition: self.selection.same_topic.then_some(record.partition),
             timestamp_ms: record.timestamp_ms,
             key: record.key,
             value: record.value,

@@ -33,6 +33,11 @@ pub(super) struct Asked {
     pub(super) from_topic: Option<String>,
     pub(super) from_offset: Vec<String>,
     pub(super) from_timestamp: Option<String>,
+    // An older state has none.
+    #[serde(default)]
+    pub(super) until_offset: Vec<String>,
+    #[serde(default)]
+    pub(super) until_timestamp: Option<String>,
     pub(super) to: Option<String>,
 }
 

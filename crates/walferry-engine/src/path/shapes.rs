@@ -1,0 +1,234 @@
+//! The columns of captured tables, for `walferry.table.changes=stop`.
+//!
+//! A plan lasts as long as its connection. Here the columns outlast connections and sessions, so that a reconnect cannot
+//! hide a change. A run of the connector begins without any: a restart accepts the tables as they are.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use walferry_diagnosis::Kind;
+use walferry_pgoutput::{Oid, Relation, RelationColumn};
+
+use crate::{failure::Failure, path::cursor::Novelty, position::Position, status::TableChange};
+
+/// The columns that captured tables had in this run of the connector. Its sessions share them.
+#[derive(Debug, Clone, Default)]
+pub struct TableShapes(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By table, as SCHEMA.TABLE.
+    shapes: HashMap<String, Shape>,
+    /// Whether a record of a change was sent in this run.
+    has_sent: bool,
+}
+
+#[derive(Debug)]
+struct Shape {
+    /// The first change with these columns.
+    since: Position,
+    columns: Vec<RelationColumn>,
+}
+
+/// Compares the tables that a connection describes with those shapes.
+#[derive(Debug)]
+pub(crate) struct ShapeWatch {
+    known: TableShapes,
+    /// Tables that were described and have had no change since.
+    described: HashMap<Oid, (String, Relation)>,
+}
+
+impl TableShapes {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ShapeWatch {
+    pub(crate) fn new(known: TableShapes) -> Self {
+        Self {
+            known,
+            described: HashMap::new(),
+        }
+    }
+
+    /// A new connection describes all tables again.
+    pub(crate) fn reconnected(&mut self) {
+        self.described.clear();
+    }
+
+    /// The stream describes a captured table, by the columns that its records have.
+    pub(crate) fn described(&mut self, table: String, relation: Relation) {
+        self.described.insert(relation.oid, (table, relation));
+    }
+
+    /// The stream brings a change of a captured table.
+    ///
+    /// # Errors
+    /// It is the first one with other columns. After a restart, the first change that is sent may have any columns:
+    /// the person who restarts the connector accepts them. By then everything before that change has been delivered.
+    pub(crate) fn meet(&mut self, relation: Oid, met: Novelty) -> Result<(), Failure> {
+        let Some((table, relation)) = self.described.get(&relation) else {
+            return Ok(());
+        };
+        let mut known = self.known.lock();
+        let has_sent = known.has_sent;
+        if let Some(shape) = known.shapes.get(table) {
+            if met.position() <= shape.since {
+                // It is sent again, as it was before the columns that are known.
+                return Ok(());
+            }
+            if let Some(change) = TableChange::between(&shape.columns, relation)
+                && has_sent
+                && !met.is_delivered()
+            {
+                return Err(changed(&change));
+            }
+        }
+        let shape = Shape {
+            since: met.position(),
+            columns: relation.columns.clone(),
+        };
+        known.shapes.insert(table.clone(), shape);
+        drop(known);
+        let oid = relation.oid;
+        self.described.remove(&oid);
+        Ok(())
+    }
+
+    /// A record of a change is sent.
+    pub(crate) fn sends(&self) {
+        self.known.lock().has_sent = true;
+    }
+}
+
+fn changed(change: &TableChange) -> Failure {
+    Failure::stop(
+        Kind::TableShape,
+        format!(
+            "the columns of a captured table have changed: {change}; nothing with the new columns was sent, because `walferry.table.changes` \
+             is stop"
+        ),
+        "check that the consumers can read records with the new columns, then restart the connector: it continues with them",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_pgoutput::{Lsn, ReplicaIdentity};
+
+    use super::*;
+
+    fn relation(oid: u32, columns: &[&str]) -> Relation {
+        let column = |name: &&str| RelationColumn {
+            name: (*name).to_owned(),
+            part_of_key: false,
+            type_oid: Oid(25),
+            type_modifier: -1,
+        };
+        Relation {
+            oid: Oid(oid),
+            namespace: "public".into(),
+            name: format!("t{oid}"),
+            replica_identity: ReplicaIdentity::Default,
+            columns: columns.iter().map(column).collect(),
+        }
+    }
+
+    fn at(lsn: u64) -> Position {
+        Position {
+            unit: Lsn(lsn),
+            lsn: Lsn(lsn),
+            ordinal: 0,
+        }
+    }
+
+    const OLD: &[&str] = &["id", "v"];
+    const NEW: &[&str] = &["id", "w"];
+
+    fn describe(watch: &mut ShapeWatch, oid: u32, columns: &[&str]) {
+        watch.described(format!("public.t{oid}"), relation(oid, columns));
+    }
+
+    /// A change that is sent.
+    fn send(watch: &mut ShapeWatch, oid: u32, lsn: u64) -> Result<(), String> {
+        let met = watch.meet(Oid(oid), Novelty::New(at(lsn)));
+        met.map_err(|failure| failure.to_string())?;
+        watch.sends();
+        Ok(())
+    }
+
+    fn pass_over(watch: &mut ShapeWatch, oid: u32, lsn: u64) {
+        watch
+            .meet(Oid(oid), Novelty::Delivered(at(lsn)))
+            .expect("it was delivered before");
+    }
+
+    #[test]
+    fn a_change_of_columns_stops_the_connector_over_connections_and_sessions() {
+        let known = TableShapes::default();
+        let mut watch = ShapeWatch::new(known.clone());
+        describe(&mut watch, 1, OLD);
+        assert_eq!(send(&mut watch, 1, 10), Ok(()));
+        watch.reconnected();
+        describe(&mut watch, 1, OLD);
+        assert_eq!(send(&mut watch, 1, 20), Ok(()));
+        watch.reconnected();
+        describe(&mut watch, 1, NEW);
+        let failure = watch.meet(Oid(1), Novelty::New(at(30))).expect_err("it has changed");
+        assert_eq!(failure.kind, Kind::TableShape);
+        let text = failure.to_string();
+        assert!(text.contains("public.t1 (added: w; removed: v)"), "{text}");
+
+        let mut next_session = ShapeWatch::new(known);
+        describe(&mut next_session, 1, NEW);
+        assert!(send(&mut next_session, 1, 30).is_err(), "a session does not accept it");
+        // A table that is created again is another one to the server.
+        next_session.described("public.t1".into(), relation(7, NEW));
+        assert!(send(&mut next_session, 7, 40).is_err());
+    }
+
+    #[test]
+    fn a_restart_accepts_the_change_also_in_the_middle_of_what_comes_again() {
+        let mut watch = ShapeWatch::new(TableShapes::default());
+        // One transaction has rows with the old and with the new columns. It comes again from its beginning.
+        describe(&mut watch, 1, OLD);
+        pass_over(&mut watch, 1, 10);
+        describe(&mut watch, 1, NEW);
+        assert_eq!(send(&mut watch, 1, 20), Ok(()));
+        describe(&mut watch, 2, OLD);
+        assert_eq!(send(&mut watch, 2, 30), Ok(()), "the first change of a table");
+        describe(&mut watch, 2, NEW);
+        assert!(send(&mut watch, 2, 40).is_err(), "further changes stop it again");
+    }
+
+    #[test]
+    fn what_was_delivered_with_the_new_columns_is_accepted() {
+        let mut watch = ShapeWatch::new(TableShapes::default());
+        describe(&mut watch, 1, OLD);
+        pass_over(&mut watch, 1, 10);
+        describe(&mut watch, 1, NEW);
+        pass_over(&mut watch, 1, 20);
+        describe(&mut watch, 2, OLD);
+        assert_eq!(send(&mut watch, 2, 30), Ok(()));
+        assert_eq!(send(&mut watch, 1, 40), Ok(()));
+    }
+
+    #[test]
+    fn older_columns_that_come_again_change_nothing() {
+        let mut watch = ShapeWatch::new(TableShapes::default());
+        describe(&mut watch, 1, OLD);
+        pass_over(&mut watch, 1, 10);
+        describe(&mut watch, 1, NEW);
+        assert_eq!(send(&mut watch, 1, 20), Ok(()));
+        watch.reconnected();
+        describe(&mut watch, 1, OLD);
+        pass_over(&mut watch, 1, 10);
+        describe(&mut watch, 1, NEW);
+        // It was sent, and not delivered before the connection was lost.
+        assert_eq!(send(&mut watch, 1, 20), Ok(()));
+        assert_eq!(send(&mut watch, 1, 30), Ok(()));
+    }
+}
