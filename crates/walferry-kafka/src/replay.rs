@@ -266,24 +266,21 @@ impl TopicReader {
         while stretches.iter().any(|stretch| !stretch.is_empty()) {
             match self.consumer.poll(POLL) {
                 Some(Ok(message)) => {
-                    last = Instant::now();
-                    let of = |stretch: &&mut Stretch| stretch.partition == message.partition();
-                    let Some(stretch) = stretches.iter_mut().find(of) else {
-                        continue;
-                    };
-                    if message.offset() >= stretch.to {
-                        stretch.from = stretch.to;
-                    } else if !stretch.is_empty() {
-                        taker.take(&copied(&message))?;
-                        stretch.from = message.offset() + 1;
+                    if let Some(stretch) = unread_part(stretches, message.partition()) {
+                        last = Instant::now();
+                        if message.offset() < stretch.to {
+                            taker.take(&copied(&message))?;
+                        }
+                        stretch.from = stretch.to.min(message.offset() + 1);
+                        self.end_if_read(stretch)?;
                     }
                 }
                 // The last offsets may be marks of transactions, which no consumer is given.
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
-                    last = Instant::now();
-                    let of = |stretch: &&mut Stretch| stretch.partition == partition;
-                    if let Some(stretch) = stretches.iter_mut().find(of) {
+                    if let Some(stretch) = unread_part(stretches, partition) {
+                        last = Instant::now();
                         stretch.from = stretch.to;
+                        self.end_if_read(stretch)?;
                     }
                 }
                 Some(Err(error)) if last.elapsed() > SILENCE || is_final(&error) => {
@@ -299,6 +296,25 @@ impl TopicReader {
         }
         Ok(())
     }
+
+    /// The brokers need not send what is behind a stretch.
+    fn end_if_read(&self, stretch: &Stretch) -> Result<(), Failure> {
+        if !stretch.is_empty() {
+            return Ok(());
+        }
+        let mut read = TopicPartitionList::new();
+        read.add_partition(&self.topic, stretch.partition);
+        self.consumer
+            .incremental_unassign(&read)
+            .map_err(|error| self.unread(&error))
+    }
+}
+
+/// What is left of a partition. `None` for a partition that is read already.
+fn unread_part(stretches: &mut [Stretch], partition: i32) -> Option<&mut Stretch> {
+    stretches
+        .iter_mut()
+        .find(|stretch| stretch.partition == partition && !stretch.is_empty())
 }
 
 /// Whether trying again would not help.
@@ -329,5 +345,22 @@ fn copied<'a>(message: &'a BorrowedMessage<'_>) -> Copied<'a> {
         key: message.key(),
         value: message.payload(),
         headers: headers.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(partition: i32, from: i64, to: i64) -> Stretch {
+        Stretch { partition, from, to }
+    }
+
+    #[test]
+    fn a_partition_that_is_read_takes_nothing_more() {
+        let mut stretches = [stretch(0, 7, 7), stretch(1, 3, 9)];
+        assert_eq!(unread_part(&mut stretches, 0), None);
+        assert_eq!(unread_part(&mut stretches, 1), Some(&mut stretch(1, 3, 9)));
+        assert_eq!(unread_part(&mut stretches, 2), None);
     }
 }
