@@ -60,6 +60,21 @@ impl Bound {
         let found = own.or_else(|| offsets.iter().find(|(of, _)| of.is_none()));
         found.map(|(_, offset)| *offset)
     }
+
+    /// Checks that an end is named for a partition that is read.
+    fn check_end_of(&self, partition: i32) -> Result<(), Failure> {
+        match self {
+            Self::Offsets(_) if self.offset(partition).is_none() => Err(Failure::stop(
+                Kind::Replay,
+                format!("partition {partition} has no end, and other partitions have one"),
+                format!(
+                    "write --until-offset {partition}:OFFSET, too, or --until-offset OFFSET for all partitions. To read only some \
+                     partitions, name these with --from-offset PARTITION:OFFSET"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A record as it stands in the topic.
@@ -153,7 +168,7 @@ impl TopicReader {
     /// out.
     ///
     /// # Errors
-    /// The topic cannot be read, or a partition or an offset does not exist.
+    /// The topic cannot be read, or a partition or an offset does not exist. Or ends are named for other partitions only.
     pub fn stretches(&self, start: &Bound, until: Option<&Bound>) -> Result<Vec<Stretch>, Failure> {
         let partitions = self.partitions()?;
         let (starts, untils) = (
@@ -169,6 +184,9 @@ impl TopicReader {
             let Some(from) = self.place(start, starts.as_ref(), partition, end) else {
                 continue;
             };
+            if let Some(until) = until {
+                until.check_end_of(partition)?;
+            }
             if from < first && matches!(start, Bound::Offsets(_)) && from != 0 {
                 return Err(Failure::stop(
                     Kind::Replay,
@@ -354,6 +372,18 @@ mod tests {
 
     fn stretch(partition: i32, from: i64, to: i64) -> Stretch {
         Stretch { partition, from, to }
+    }
+
+    #[test]
+    fn each_partition_has_an_end_if_one_has() {
+        let until = Bound::Offsets(vec![(Some(0), 1500)]);
+        assert!(until.check_end_of(0).is_ok());
+        let failure = until.check_end_of(1).expect_err("it would be read to its end");
+        let text = failure.to_string();
+        assert!(text.contains("partition 1 has no end"), "{text}");
+        let until = Bound::Offsets(vec![(Some(0), 1500), (None, 1600)]);
+        assert!(until.check_end_of(1).is_ok());
+        assert!(Bound::Time(0).check_end_of(1).is_ok());
     }
 
     #[test]
