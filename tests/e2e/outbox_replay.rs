@@ -315,7 +315,10 @@ fn records_of_a_topic_are_sent_again_as_they_are_and_copies_are_not_copied() {
     let one = first[0].header_text("id").expect("an id");
     let output = run(&[&topic, "--from-offset", "0", "--id", one, "--yes"]);
     assert!(output.contains("1 record was sent again."), "{output}");
-    assert!(output.contains("of an earlier replay; they are sent only to another topic"), "{output}");
+    assert!(
+        output.contains("of an earlier replay; they are sent only to another topic"),
+        "{output}"
+    );
 
     // The first fifty, elsewhere.
     let end = first.iter().filter(|record| record.key_text() == Some("c")).nth(50);
@@ -324,17 +327,6 @@ fn records_of_a_topic_are_sent_again_as_they_are_and_copies_are_not_copied() {
         format!("{}:0", end.partition),
         format!("{}:{}", end.partition, end.offset),
     );
-    let (code, output, error) = replayed.run(&[
-        "--from-topic",
-        &topic,
-        "--from-offset",
-        "0",
-        "--until-offset",
-        &until,
-        "--dry-run",
-    ]);
-    assert_ne!(code, Some(0), "{output}{error}");
-    assert!(error.contains("has no end"), "{output}{error}");
     let part = [&*topic, "--from-offset", &from, "--until-offset", &until, "--key", "c"];
     run(&[&part[..], &["--to", &elsewhere, "--yes"]].concat());
     let records = world.kafka.wait_for_records(&elsewhere, 50);
