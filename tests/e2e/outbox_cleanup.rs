@@ -155,6 +155,64 @@ fn delivered_rows_are_removed_and_rows_that_kafka_lacks_stay() {
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
 
+/// A transaction that stays open holds up the removal, so each row is still there when the stream breaks off.
+#[test]
+fn delivered_rows_from_before_a_lost_connection_and_a_restart_are_removed() {
+    let world = world::shared();
+    let outbox = dated_rows(&world.postgres, &world.kafka, "cleanup_again");
+    let (sql, slot) = (outbox.database.sql(), outbox.slot());
+    outbox.insert("early", 1, 1);
+    let mut walferry = start(&outbox);
+    let hold = world.postgres.in_database(outbox.database.name());
+    hold.run("begin; select pg_current_xact_id()");
+    outbox.insert("k", 1, 10);
+    outbox.wait_for_event(&world.kafka, 10);
+    sql.run(&format!(
+        "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = '{slot}'"
+    ));
+    outbox.insert("k", 11, 20);
+    outbox.wait_for_event(&world.kafka, 20);
+    outbox.wait_until_confirmed();
+    walferry.kill();
+    outbox.insert("k", 21, 30);
+    walferry.start_again();
+    outbox.wait_for_event(&world.kafka, 30);
+    assert_eq!(rows(sql), 31, "a row was removed that the other transaction holds");
+    hold.run("commit");
+    wait_for("the rows from before to be removed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (rows(sql) <= 1).then_some(())
+    });
+    let left = "select string_agg(distinct aggregateid, ',') || count(*) from outbox";
+    assert_eq!(sql.value(left).as_deref(), Some("early1"));
+
+    // With another configuration, rows may have been left out until now.
+    hold.run("begin; select pg_current_xact_id()");
+    outbox.insert("k", 31, 40);
+    outbox.wait_for_event(&world.kafka, 40);
+    outbox.wait_until_confirmed();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let floors = "rows that are written from now on are removed";
+    let before = walferry.output().matches(floors).count();
+    let config = &mut walferry.options().config;
+    config.insert(
+        "transforms.outbox.route.tombstone.on.empty.payload".into(),
+        "true".into(),
+    );
+    walferry.start_again();
+    wait_for_floors(&outbox, &walferry, floors, before + 1);
+    hold.run("commit");
+    outbox.insert("k", 41, 50);
+    wait_for("the new rows to be removed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (rows(sql) <= 11).then_some(())
+    });
+    wait_for_looks(sql);
+    assert_eq!(sql.value(left).as_deref(), Some("early,k11"));
+    let numbers = "select count(*) from outbox where payload::int between 31 and 40";
+    assert_eq!(sql.value(numbers).as_deref(), Some("10"));
+}
+
 #[test]
 fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_stay() {
     let world = world::shared();
@@ -165,11 +223,15 @@ fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_s
          create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
            created_at timestamptz not null default now(), primary key (id, aggregatetype)) partition by list (aggregatetype);
          create table outbox_order partition of outbox for values in ('order');
+         create table second partition of outbox for values in ('second');
          create table later (like outbox including all)",
     );
     // Whether the connector has ever sent it cannot be known.
     sql.run("insert into outbox values (0, 'order', 'early', 'Created', '0')");
     let mut walferry = start(&outbox);
+    wait_for("the partitions to be counted", || {
+        figure(&walferry, "cleanup_parts", "partitions").filter(|partitions| *partitions == 2.0)
+    });
     outbox.insert("k", 1, 50);
     // Its row was never sent.
     sql.run("insert into later values (3, 'later', 'attached', 'Created', '1')");
@@ -191,9 +253,6 @@ fn delivered_rows_of_a_partitioned_outbox_are_removed_and_early_and_young_ones_s
     wait_for_looks(sql);
     let left = sql.value("select string_agg(aggregateid, ',' order by id) from outbox");
     assert_eq!(left.as_deref(), Some("early,old,young,attached"));
-    wait_for("the partitions to be counted", || {
-        figure(&walferry, "cleanup_parts", "partitions").filter(|partitions| *partitions == 2.0)
-    });
 }
 
 /// Another transaction has locked one partition, so Walferry cannot look at it.
@@ -243,8 +302,117 @@ fn a_partition_that_cannot_be_looked_at_holds_up_no_other() {
         sql.value("select count(*) from present").filter(|rows| rows == "0")
     });
     assert_eq!(count_told(&walferry), 1, "{}", walferry.output());
+    // The figures go on, without the locked partition.
+    wait_for("a count around the present", || {
+        let query = "select query from pg_stat_activity
+                     where application_name like '%Walferry Outbox Watch' and datname = current_database() and state = 'idle'";
+        sql.value(query).filter(|query| query.contains("\"created_at\" >= "))
+    });
+    wait_for("the figures", || {
+        let counted = figure(&walferry, "cleanup_locked", "unconfirmed_rows") == Some(0.0);
+        (counted && figure(&walferry, "cleanup_locked", "bytes").is_some()).then_some(())
+    });
     world.kafka.wait_for_records(&outbox.topic("order"), 50);
     second.run("commit");
+}
+
+/// One partition has a row from before the first look, one is empty, and one has rows that Kafka lacks.
+#[test]
+fn partitions_whose_rows_are_all_delivered_are_dropped_and_others_stay() {
+    let world = world::shared();
+    // One of its own, to be stopped.
+    let kafka = Kafka::start();
+    let outbox = Outbox::on(&world.postgres, &kafka, "cleanup_drop");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table early partition of outbox for values from ('2020-01-01') to ('2020-01-02');
+         create table other partition of outbox default;
+         insert into outbox values (1, 'order', 'early', 'Created', '0', '2020-01-01 12:00')",
+    );
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.partitions.drop", "true"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    sql.run(
+        "create table begun as select now() as at;
+         do $$ declare t timestamptz := (select at from begun); begin
+           execute format('create table empty partition of outbox for values from (%L) to (%L)', t, t + interval '10 s');
+           execute format('create table full_one partition of outbox for values from (%L) to (%L)', t + interval '10 s', t + interval '25 s');
+           execute format('create table present partition of outbox for values from (%L) to (%L)', t + interval '25 s', t + interval '1 day');
+         end $$",
+    );
+    wait_for_floors(&outbox, &walferry, "the table has new partitions", 1);
+    let paused = kafka.pause();
+    sql.run(
+        "insert into outbox select n, 'order', 'k', 'Created', n, (select at from begun) + interval '24 s' from generate_series(1, 5) n",
+    );
+    let is_there = |table: &str| {
+        sql.value(&format!("select to_regclass('{table}') is not null"))
+            .as_deref()
+            == Some("t")
+    };
+    wait_for("the empty partition to be dropped", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (!is_there("empty")).then_some(())
+    });
+    wait_for("the time of the other one to be over", || {
+        sql.value("select now() > at + interval '26 s' from begun")
+            .filter(|is_over| is_over == "t")
+    });
+    wait_for_looks(sql);
+    assert_eq!(sql.value("select count(*) from full_one").as_deref(), Some("5"));
+
+    drop(paused);
+    wait_for("the delivered partition to be dropped", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (!is_there("full_one")).then_some(())
+    });
+    wait_for("the dropped partitions to be counted", || {
+        let metrics = walferry.get("/metrics")?.body;
+        let counted = "walferry_outbox_partitions_dropped_total{connector=\"cleanup_drop\"} 2";
+        metrics.contains(counted).then_some(())
+    });
+    assert!(is_there("present") && is_there("other"));
+    assert_eq!(sql.value("select count(*) from early").as_deref(), Some("1"));
+    outbox.wait_until_confirmed();
+    assert_eq!(kafka.read(&[outbox.topic("order")]).len(), 5, "a drop is no event");
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+#[test]
+fn delivered_rows_stay_until_they_have_a_status_that_may_go() {
+    let world = world::shared();
+    let outbox = dated_rows(&world.postgres, &world.kafka, "cleanup_status");
+    let sql = outbox.database.sql();
+    sql.run("alter table outbox add state text");
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.retention.status", "state: done, it's over"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    outbox.insert("k", 1, 40);
+    sql.run(
+        "update outbox set state = case when payload::int <= 10 then 'done' when payload::int <= 20 then 'it''s over'
+           when payload::int <= 30 then 'failed' end",
+    );
+    world.kafka.wait_for_records(&outbox.topic("order"), 40);
+    wait_for("the rows that are over to be removed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (rows(sql) <= 20).then_some(())
+    });
+    wait_for_looks(sql);
+    assert_eq!(
+        sql.value("select min(payload::int) || ',' || count(*) from outbox")
+            .as_deref(),
+        Some("21,20")
+    );
 }
 
 /// The server gives no error for such rows.
@@ -260,9 +428,12 @@ fn rows_that_a_trigger_keeps_hold_up_no_others_and_the_log_says_so() {
          create trigger keep before delete on outbox for each row execute function keep()",
     );
     let mut walferry = start(&outbox);
-    // More than a batch, at one time.
-    outbox.insert("kept", 1, 40);
-    outbox.insert("k", 41, 90);
+    // More than a batch, at one time, which others have, too.
+    sql.run(&format!(
+        "begin; {}; {}; commit",
+        insert_sql("kept", 1, 40),
+        insert_sql("k", 41, 90)
+    ));
     wait_for("the other rows to be removed", || {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
         sql.value("select count(*) from outbox where aggregateid <> 'kept'")

@@ -241,6 +241,9 @@ impl Page<'_> {
         self.value(&m::OUTBOX_PARTITIONS_CREATED, |observed| {
             Some(load(&observed.counters().outbox_partitions))
         });
+        self.value(&m::OUTBOX_PARTITIONS_DROPPED, |observed| {
+            Some(load(&observed.counters().outbox_dropped))
+        });
     }
 
     /// One metric of each outbox table.

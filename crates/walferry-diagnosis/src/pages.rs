@@ -647,9 +647,10 @@ kinds! {
     "WF0775" OutboxWatch "outbox_watch" None,
         "Rows of an outbox cannot be counted",
         "`walferry.watch`, `walferry.partitions` or `walferry.retention.ms` is set, but the rows of the outbox that are not confirmed could not be counted. Events are delivered as \
-         before. The metrics of the outbox are missing until it works.",
+         before. Until it works, the number and age of these rows are missing in the metrics, or the sizes are those of an earlier look.",
         "Follow the message. The connector's role needs the privilege SELECT on the table. Without an index that begins with the column in \
-         `table.field.event.timestamp`, counting takes too long in a large table: create one.";
+         `table.field.event.timestamp`, counting takes too long in a large table: create one. If a lock was not available, look in `pg_locks` for \
+         a transaction that keeps one.";
     "WF0776" OutboxPartitions "outbox_partitions" None,
         "Partitions of an outbox cannot be created",
         "`walferry.partitions` is set, but the server refuses to create a partition. Events are delivered as before. Rows for which there \

@@ -8,6 +8,7 @@ mod account;
 mod backoff;
 pub mod delivery;
 pub mod failure;
+pub mod floors;
 pub mod gap;
 pub mod history;
 pub mod life;

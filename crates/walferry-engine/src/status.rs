@@ -13,7 +13,7 @@ mod stream;
 mod wal_clock;
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
@@ -29,7 +29,12 @@ use walferry_diagnosis::Kind;
 use walferry_event::Notification;
 pub use walferry_transform::Mismatched;
 
-use crate::{failure::Failure, gap::Gap, history::MissingPositions};
+use crate::{
+    failure::Failure,
+    floors::{Floors, KeptFloors},
+    gap::Gap,
+    history::MissingPositions,
+};
 
 use by_name::ByName;
 pub use by_name::OTHERS;
@@ -60,6 +65,8 @@ pub struct Status {
     pub heartbeat_sent: Notify,
     /// The state of the stream.
     pub stream: StreamWatch,
+    /// From where on rows of outbox tables are known to be sent.
+    pub floors: KeptFloors,
     /// The slot's xmin, if `xmin.fetch.interval.ms` is set.
     pub xmin: SlotXmin,
     /// Signals that came from elsewhere than the stream.
@@ -141,8 +148,8 @@ pub struct NotCaptured {
     /// Their oids. The server describes a relation again only when it believes that it has changed, so a table may be among them that has
     /// got a captured name since.
     pub oids: HashSet<u32>,
-    /// How often a relation has left the set.
-    pub changes: u64,
+    /// How often each relation has left the set, if it ever has.
+    pub left: HashMap<u32, u64>,
 }
 
 /// A change of [`NotCaptured`], with the relation's oid.
@@ -156,15 +163,22 @@ pub(crate) enum NotCapturedChange {
 
 impl NotCaptured {
     fn apply(&mut self, change: NotCapturedChange) {
-        let has_left = match change {
+        let left = match change {
             NotCapturedChange::Joined(oid) => {
                 self.oids.insert(oid);
-                false
+                return;
             }
-            NotCapturedChange::Left(oid) => self.oids.remove(&oid),
-            NotCapturedChange::AllLeft => !std::mem::take(&mut self.oids).is_empty(),
+            NotCapturedChange::Left(oid) => self.oids.take(&oid).into_iter().collect(),
+            NotCapturedChange::AllLeft => std::mem::take(&mut self.oids),
         };
-        self.changes += u64::from(has_left);
+        for oid in left {
+            *self.left.entry(oid).or_default() += 1;
+        }
+    }
+
+    /// How often a relation has left the set.
+    pub fn left(&self, oid: u32) -> u64 {
+        self.left.get(&oid).copied().unwrap_or_default()
     }
 }
 
@@ -281,6 +295,8 @@ pub struct Counters {
     pub table_changes: AtomicU64,
     /// Partitions of outbox tables that were created.
     pub outbox_partitions: AtomicU64,
+    /// Partitions of outbox tables that were dropped.
+    pub outbox_dropped: AtomicU64,
     /// Delivered rows that were removed from outbox tables.
     pub outbox_removed: AtomicU64,
 }
@@ -640,6 +656,17 @@ impl Status {
         lock(&self.not_captured).clone()
     }
 
+    /// A run begins: no stream has brought anything yet. `configuration` as in [`KeptFloors::begin`].
+    pub fn begin_floors(&self, configuration: Option<String>) {
+        *lock(&self.not_captured) = NotCaptured::default();
+        self.floors.begin(configuration);
+    }
+
+    /// The floors that are stored with the offset now.
+    pub(crate) fn floors_to_store(&self) -> Option<Arc<Floors>> {
+        self.floors.to_store(&lock(&self.not_captured))
+    }
+
     pub(crate) fn change_not_captured(&self, changes: Vec<NotCapturedChange>) {
         let mut known = lock(&self.not_captured);
         for change in changes {
@@ -819,17 +846,18 @@ mod tests {
     fn a_relation_that_is_captured_again_counts_as_a_change() {
         use NotCapturedChange::{AllLeft, Joined, Left};
         let status = Status::new("c", "s");
-        let cases: [(&[NotCapturedChange], &[u32], u64); 5] = [
-            (&[Joined(1), Joined(2)], &[1, 2], 0),
-            (&[Left(1), Left(7)], &[2], 1),
-            (&[AllLeft, Joined(2)], &[2], 2),
-            (&[AllLeft], &[], 3),
-            (&[AllLeft, Joined(3)], &[3], 3),
+        let cases: [(&[NotCapturedChange], &[u32], [u64; 2]); 5] = [
+            (&[Joined(1), Joined(2)], &[1, 2], [0, 0]),
+            (&[Left(1), Left(7)], &[2], [1, 0]),
+            (&[AllLeft, Joined(2)], &[2], [1, 1]),
+            (&[AllLeft], &[], [1, 2]),
+            (&[AllLeft, Joined(3)], &[3], [1, 2]),
         ];
-        for (news, oids, changes) in cases {
+        for (news, oids, left) in cases {
             status.change_not_captured(news.to_vec());
-            let oids = oids.iter().copied().collect();
-            assert_eq!(status.not_captured(), NotCaptured { oids, changes }, "{news:?}");
+            let known = status.not_captured();
+            assert_eq!(known.oids, oids.iter().copied().collect(), "{news:?}");
+            assert_eq!([1, 2].map(|oid| known.left(oid)), left, "{news:?}");
         }
     }
 

@@ -12,7 +12,9 @@
 //!   "tables_read": ["public.orders"],
 //!   "history": { "timeline": 2, "left": [[1, "0/15D6160"]], "furthest": "0/16E9088", "settled": "0/16E9088",
 //!     "commit": { "lsn": "0/16E9058", "end": "0/16E9088", "xid": 748, "ts_usec": 1795262414119112 }, "sends": "dbz" },
-//!   "publication": { "lsn": "0/16E9058", "oid": 16400, "all_tables": false, "operations": "iud", "tables": "16391/16401" }
+//!   "publication": { "lsn": "0/16E9058", "oid": 16400, "all_tables": false, "operations": "iud", "tables": "16391/16401" },
+//!   "floors": { "configuration": "5f0c…", "server": "7423423423423423423/1",
+//!     "tables": { "public.outbox": { "oid": 16391, "of": "16391/744/…", "parts": { "16391": { "of": "", "xid": 748, "since_us": 1795262414119112 } } } } }
 //! }
 //! ```
 //! `key` and `value` are the same as in Kafka Connect's offset topic. The other members are Walferry's own. `halves.rs`
@@ -23,7 +25,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, value::RawValue};
-use walferry_engine::{Position, published::Published, store::StoredOffset};
+use walferry_engine::{Position, floors::Floors, published::Published, store::StoredOffset};
 use walferry_pgoutput::Lsn;
 use walferry_record::{SourceOffset, SourcePartition};
 use walferry_snapshot::Done;
@@ -88,6 +90,8 @@ struct Content {
     history: Option<Recognition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     publication: Option<Published>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    floors: Option<Floors>,
 }
 
 /// A position, with LSNs as text such as `0/16E9058`.
@@ -116,6 +120,7 @@ pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> Str
         tables_read: offset.tables_read.as_deref().cloned(),
         history: offset.history.as_ref().map(Recognition::from),
         publication: offset.publication.as_deref().cloned(),
+        floors: offset.floors.as_deref().cloned(),
     };
     serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form")
 }
@@ -229,12 +234,14 @@ fn decode_content(partition: &SourcePartition, content: &str) -> Result<StoredOf
             .transpose()
             .map_err(|error| damaged(error.to_string()))?,
         publication: content.publication.map(Arc::new),
+        floors: content.floors.map(Arc::new),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use walferry_engine::floors::{PartFloor, TableFloor};
 
     use super::*;
 
@@ -287,6 +294,24 @@ mod tests {
                 tables: [(16_391, 16_401), (16_395, 16_402)].into(),
                 ..Published::default()
             })),
+            floors: Some(Arc::new(Floors {
+                configuration: "5f0c".into(),
+                server: "7/1".into(),
+                tables: [("public.outbox".to_owned(), table_floor())].into(),
+            })),
+        }
+    }
+
+    fn table_floor() -> TableFloor {
+        let part = PartFloor {
+            of: ".16392.744".into(),
+            xid: i64::MAX,
+            since_us: -1,
+        };
+        TableFloor {
+            oid: 16_391,
+            of: "16391/744".into(),
+            parts: [(u32::MAX, part)].into(),
         }
     }
 

@@ -23,9 +23,10 @@
 //! That the slot is beyond a row does not say that the row was sent: it may have been written before its table was captured, while the
 //! publication left it out, or in a gap. So each table and each partition has a *floor* (`floors.rs`): a transaction id that was assigned
 //! while the connector streamed the table, and the time of it. Rows with a lower transaction id are never removed. Neither are rows from
-//! before that time: an update gives an old row a new transaction id. The floor lasts as long as the connector's connection, and as long as
-//! the table and its place in the publication stay what they are, by the catalog's own row versions.
+//! before that time: an update gives an old row a new transaction id. The floor lasts as long as the stream goes on exactly where it was, over
+//! connections and restarts, and as long as the table and its place in the publication stay what they are, by the catalog's own row versions.
 
+mod drops;
 mod floors;
 mod stays;
 mod target;
@@ -35,14 +36,17 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::Type;
 use walferry_config::Connector;
+use walferry_engine::floors::KeptFloors;
 use walferry_engine::status::NotCaptured;
 use walferry_pgoutput::Lsn;
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
+use crate::quote::{identifier, literal};
+use drops::{Attempt, Droppable, Rests, drop_partition};
 use floors::Floors;
 use stays::{News, Stays};
-use target::{Batch, Reached, Target};
+use target::{Batch, PartFloors, Reached, Target};
 
 /// An outbox table whose rows are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,9 +61,22 @@ pub struct CleanedTable {
     pub keep: Duration,
     /// How many rows one statement removes at most.
     pub batch_rows: u32,
+    /// A column and the values of it that rows must have, as text.
+    pub status: Option<(String, Vec<String>)>,
+    /// Whether partitions are dropped whole where possible.
+    pub drops_partitions: bool,
 }
 
 impl CleanedTable {
+    /// SQL for whether a row has a status with which it may be removed.
+    fn is_over(&self) -> String {
+        let Some((column, values)) = &self.status else {
+            return "true".to_owned();
+        };
+        let values: Vec<_> = values.iter().map(|value| literal(value)).collect();
+        format!("{}::text IN ({})", identifier(column), values.join(", "))
+    }
+
     /// For the log.
     fn shown(&self) -> String {
         format!("{}.{}", self.schema, self.name)
@@ -71,6 +88,8 @@ impl CleanedTable {
 pub struct Round {
     /// Rows that were removed.
     pub removed: u64,
+    /// Partitions that were dropped.
+    pub dropped: u64,
     /// How long the server worked on it.
     pub took: Duration,
     /// Whether there may be more to remove at once.
@@ -102,18 +121,20 @@ pub struct Cleaner {
     reached: HashMap<String, Reached>,
     /// What the server keeps, by table.
     stays: HashMap<String, Stays>,
+    /// Partitions that could not be dropped.
+    undropped: Rests,
     /// Tables that have failed the last time.
     failing: HashMap<String, Failing>,
     /// The position that the last mark was settled at, if nobody else had written anything: no other mark is needed here.
     quiet_at: Option<Lsn>,
     /// Whether this has written the last thing that it saw in the WAL.
     has_nudged: bool,
-    /// When the server of this connection was started.
+    /// The server of this connection, with its timeline.
     server: Option<String>,
     distributes_invalidations: bool,
     is_version_told: bool,
-    /// [`NotCaptured::changes`] at the last round.
-    changes: u64,
+    /// How often the stream did not go on where it was, at the last round.
+    breaks: Option<u64>,
 }
 
 /// A place at which everything that a snapshot shows was committed.
@@ -160,8 +181,11 @@ const TURN: Duration = Duration::from_secs(2);
 /// Bytes that the slot may be behind.
 const MOST_BEHIND: u64 = 256 * 1024 * 1024;
 
-/// The version of the server, and when it was started.
-const SERVER: &str = "SELECT current_setting('server_version_num')::int4, pg_catalog.pg_postmaster_start_time()::text";
+/// The version of the server, and what it is recognised by: its system identifier and its timeline.
+const SERVER: &str = "
+    SELECT pg_catalog.current_setting('server_version_num')::int4,
+           (SELECT system_identifier FROM pg_catalog.pg_control_system())
+             || '/' || pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)";
 
 /// Whether a change of a publication reaches transactions that are running. Without it, which versions before May 2025 lack, rows of a table
 /// that has just been published may not be in the stream.
@@ -199,28 +223,30 @@ impl Cleaner {
             next: 0,
             reached: HashMap::new(),
             stays: HashMap::new(),
+            undropped: Rests::default(),
             failing: HashMap::new(),
             quiet_at: None,
             has_nudged: false,
             server: None,
             distributes_invalidations: false,
             is_version_told: false,
-            changes: 0,
+            breaks: None,
         }
     }
 
-    /// Forgets what is known: the connector did not stream all the time. Rows that are there now are never removed.
+    /// Forgets what is known: the stream may not have gone on where it was. Rows that are there now are never removed.
     pub fn forget(&mut self) {
         self.stays.clear();
-        self.forget_marks();
-        self.forget_tables();
+        self.floors.forget();
+        self.begin_anew();
     }
 
-    fn forget_tables(&mut self) {
-        self.floors.forget();
+    /// The stream has another connection. Whether it goes on where it was, the next round learns.
+    pub fn begin_anew(&mut self) {
         self.targets.clear();
         self.looked = None;
         self.next = 0;
+        self.forget_marks();
     }
 
     fn forget_marks(&mut self) {
@@ -232,7 +258,7 @@ impl Cleaner {
 
     /// Takes and settles marks, and goes through the tables in turn until it has removed a full batch of rows. `told` is the position up to
     /// which the connector itself has told the server that it needs nothing any more. `not_captured` is what the stream has brought up to
-    /// there.
+    /// there. `kept` has floors of earlier connections and runs, and gets those that are laid now.
     ///
     /// # Errors
     /// The server cannot be asked. The next round begins anew. What fails for one table only is logged, and counted in the round.
@@ -241,16 +267,15 @@ impl Cleaner {
         tables: &[CleanedTable],
         told: Lsn,
         not_captured: &NotCaptured,
+        kept: &KeptFloors,
     ) -> Result<Round, Error> {
         if told == Lsn::INVALID {
             // Nothing is confirmed in this run yet.
             return Ok(Round::default());
         }
-        let done = self.try_round(tables, told, not_captured).await;
+        let done = self.try_round(tables, told, not_captured, kept).await;
         if done.is_err() {
-            self.looked = None;
-            self.next = 0;
-            self.forget_marks();
+            self.begin_anew();
         }
         done
     }
@@ -260,26 +285,43 @@ impl Cleaner {
         tables: &[CleanedTable],
         told: Lsn,
         not_captured: &NotCaptured,
+        kept: &KeptFloors,
     ) -> Result<Round, Error> {
         let begun = Instant::now();
         let mut round = Round::default();
         // An error ends the connection.
         let sql = self.connected().await?;
         if self.distributes_invalidations {
-            if self.changes != not_captured.changes {
-                // A table is captured again that was not for a while.
-                self.changes = not_captured.changes;
-                self.forget_tables();
-            }
+            self.take_over(kept);
             match self.here(&sql).await? {
                 Some(here) => self.work(&sql, here, told, tables, not_captured, &mut round).await?,
                 // Without a slot nothing is confirmed.
                 None => self.forget(),
             }
+            if let (Some(breaks), Some(server)) = (self.breaks, &self.server) {
+                let (tables, left) = self.floors.kept();
+                kept.keep(breaks, server, tables, left);
+            }
         }
         self.sql = Some(sql);
         round.took = begun.elapsed();
         Ok(round)
+    }
+
+    /// Takes over what was kept, where this begins, and where the stream did not go on where it was.
+    fn take_over(&mut self, kept: &KeptFloors) {
+        let (breaks, floors) = kept.get();
+        if self.breaks.replace(breaks) == Some(breaks) {
+            return;
+        }
+        self.forget();
+        if let Some(floors) = floors.filter(|floors| Some(&floors.server) == self.server.as_ref()) {
+            self.floors.restore(&floors.tables);
+            tracing::info!(
+                tables = floors.tables.len(),
+                "the stream goes on where it was: rows from before this start are removed, too, if nothing has changed about their table"
+            );
+        }
     }
 
     async fn work(
@@ -324,7 +366,7 @@ impl Cleaner {
             .transpose()
             .map_err(|error| Error::sql(LOOKING, error))?;
         if self.server.is_some() && self.server != server {
-            // Another server answers, or this one was restarted.
+            // Another server answers, or this one with another history.
             self.forget();
         }
         self.server = server;
@@ -406,8 +448,12 @@ impl Cleaner {
         self.targets.clear();
         let failing = &self.failing;
         let rests = |table: &str| is_resting(failing, table);
-        let looked = self.floors.look(sql, tables, &not_captured.oids, rests).await?;
+        let looked = self.floors.look(sql, tables, not_captured, rests).await?;
         self.targets = looked.targets;
+        let targets = &self.targets;
+        let drops = targets.iter().flat_map(|target| &target.drops);
+        self.undropped
+            .retain(|oid| drops.clone().any(|(part, _)| part.oid == oid));
         round.failed += looked.unlooked;
         self.looked = Some(Instant::now());
         for (table, error, took) in looked.failed {
@@ -431,9 +477,17 @@ impl Cleaner {
                 break;
             }
             self.next = place + 1;
+            if self.drop_one(sql, place, (xmin, now_us), round).await? {
+                break;
+            }
+            let target = &self.targets[place];
             let (table, begun) = (target.table.clone(), Instant::now());
+            if self.stays.get_mut(&table).is_some_and(|stays| stays.are_due(begun)) {
+                // This mark may be behind them, and in a quiet database there is no other.
+                self.reached.remove(&table);
+            }
             let reached = self.reached.get(&table).copied();
-            let kept = self.stays.get(&table).and_then(|stays| stays.kept_us(begun));
+            let kept = self.stays.get(&table).and_then(Stays::kept);
             let step_us = target.step_us;
             match target.remove_batch(sql, xmin, now_us, reached, kept).await {
                 Ok(batch) => {
@@ -447,6 +501,67 @@ impl Cleaner {
             }
         }
         Ok(())
+    }
+
+    /// Drops a partition of a table, if the time of one is over. Returns whether there was one.
+    async fn drop_one(
+        &mut self,
+        sql: &Sql,
+        place: usize,
+        (xmin, now_us): (i64, i64),
+        round: &mut Round,
+    ) -> Result<bool, Error> {
+        let target = &self.targets[place];
+        let Some((part, floors)) = due_drop(target, now_us, &self.undropped) else {
+            return Ok(false);
+        };
+        let done = drop_partition(sql, &target.cleaned, target.time, part, xmin, floors).await;
+        if sql.is_closed() {
+            return done.map(|_| true);
+        }
+        let (table, part) = (target.table.clone(), part.clone());
+        self.tried_to_drop(&table, part, done, round);
+        Ok(true)
+    }
+
+    /// After an attempt to drop a partition.
+    fn tried_to_drop(&mut self, table: &str, part: Droppable, done: Result<Attempt, Error>, round: &mut Round) {
+        // There may be another one whose time is over.
+        round.more = true;
+        let partition = part.name;
+        if let Ok(Attempt::Dropped) = done {
+            tracing::info!(table, partition, "partition dropped: all of its rows were delivered");
+            round.dropped += 1;
+            self.looked = None;
+            return;
+        }
+        let times = self.undropped.rest(part.oid, Instant::now());
+        let Err(error) = done else {
+            if times == 1 {
+                tracing::info!(
+                    table,
+                    partition,
+                    "a partition whose time is over stays for now: it has rows that are not confirmed, that are kept by their status, or that may \
+                     never have been sent"
+                );
+            }
+            return;
+        };
+        if !Rests::is_news(&error, times) {
+            tracing::debug!(table, partition, error = %error, "a partition could not be dropped; trying again");
+            return;
+        }
+        round.failed += 1;
+        let failure = walferry_engine::Failure::from(error);
+        tracing::warn!(
+            code = walferry_diagnosis::Kind::OutboxCleanup.code(),
+            table,
+            partition,
+            error = failure.to_string(),
+            hint = "the connector's role must be a member of the table's owner, from Postgres 16 on WITH SET TRUE; if a lock was not available, \
+                    look in pg_stat_activity for a long transaction that uses the table",
+            "a partition could not be dropped; trying again"
+        );
     }
 
     /// After a batch of a table.
@@ -466,8 +581,8 @@ impl Cleaner {
             tracing::warn!(
                 code = walferry_diagnosis::Kind::OutboxCleanup.code(),
                 table,
-                hint = "a trigger BEFORE DELETE returns NULL, or no policy of row-level security lets the role delete: drop it, or exempt \
-                        the role (ALTER ROLE … BYPASSRLS)",
+                hint = "a trigger BEFORE DELETE returns NULL, or no policy of row-level security lets the role delete: drop the trigger, add \
+                        a policy that lets the role delete, or exempt the role (ALTER ROLE … BYPASSRLS)",
                 "delivered rows stay in an outbox although they were to be removed; trying again every 10 minutes, and going on with later rows"
             );
         }
@@ -492,6 +607,13 @@ impl Cleaner {
         let until = Instant::now() + REST.0.max(took * REST.1);
         self.failing.insert(table, Failing { text, until });
     }
+}
+
+/// The first partition whose time is over, and that does not rest.
+fn due_drop<'a>(target: &'a Target, now_us: i64, undropped: &Rests) -> Option<&'a (Droppable, PartFloors)> {
+    let (until_us, now) = (now_us.saturating_sub(target.keep_us), Instant::now());
+    let is_due = |part: &Droppable| part.to_us <= until_us && !undropped.rests(part.oid, now);
+    target.drops.iter().find(|(part, _)| is_due(part))
 }
 
 fn is_resting(failing: &HashMap<String, Failing>, table: &str) -> bool {

@@ -35,7 +35,7 @@ pub use cleanup::{CleanedTable, Cleaner, Round};
 pub use error::Error;
 pub use hypertables::TimescaleCatalog;
 pub use outbox_partitions::{OutboxPartitions, PartitionedTable, Period};
-pub use outbox_watch::{OutboxWatch, WatchedTable};
+pub use outbox_watch::{OutboxWatch, Watched, WatchedTable};
 pub use problem::Problem;
 pub use rows::RowLookups;
 pub use server_error::ServerError;

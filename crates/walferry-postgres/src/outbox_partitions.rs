@@ -1,4 +1,4 @@
-//! Creates partitions of outbox tables ahead of their time. It drops none.
+//! Creates partitions of outbox tables ahead of their time. The cleanup drops them.
 //!
 //! A partition is created as a table of its own, and then attached: `CREATE TABLE … PARTITION OF` would lock the whole table against inserts.
 //! To attach one locks the default partition, if there is one, and Postgres reads all of it meanwhile. So this is given little time,
@@ -122,13 +122,13 @@ struct Refusal {
 
 /// A table that is partitioned by the time of its rows.
 #[derive(Debug)]
-struct Facts {
+pub(crate) struct Facts {
     now_us: i64,
     /// The owner of the table, to which the partitions belong, too.
-    owner: String,
+    pub(crate) owner: String,
     /// What a partition has of the table's storage, as in `CREATE TABLE`.
     storage: String,
-    parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
 }
 
 /// What is to be created.
@@ -143,13 +143,14 @@ struct New {
 
 /// A partition.
 #[derive(Debug)]
-struct Part {
+pub(crate) struct Part {
+    pub(crate) oid: u32,
     /// With its schema, as SQL.
-    name: String,
-    is_default: bool,
+    pub(crate) name: String,
+    pub(crate) is_default: bool,
     /// Microseconds since 1970. `None` is without end.
     from_us: Option<i64>,
-    to_us: Option<i64>,
+    pub(crate) to_us: Option<i64>,
 }
 
 const LOOKING: &str = "looking at the partitions of an outbox";
@@ -391,7 +392,7 @@ impl OutboxPartitions {
         table: &PartitionedTable,
         attempt: &mut Attempt,
     ) -> Result<(), Error> {
-        let Some(facts) = facts(sql, table).await? else {
+        let Some(facts) = ranges(sql, (&table.schema, &table.name, &table.column)).await? else {
             self.said.once(shown.to_owned(), || {
                 tracing::warn!(
                     table = shown,
@@ -504,7 +505,10 @@ fn stem(table: &str) -> &str {
 }
 
 /// What the catalog says of a table; `None` if it is not partitioned by ranges of the column.
-async fn facts(sql: &Sql, table: &PartitionedTable) -> Result<Option<Facts>, Error> {
+pub(crate) async fn ranges(
+    sql: &Sql,
+    (schema, name, column): (&String, &String, &String),
+) -> Result<Option<Facts>, Error> {
     const TABLE: &str = "
         SELECT c.oid, pg_catalog.format_type(a.atttypid, NULL), (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::int8,
                pg_catalog.pg_get_userbyid(c.relowner)::text,
@@ -515,11 +519,7 @@ async fn facts(sql: &Sql, table: &PartitionedTable) -> Result<Option<Facts>, Err
              JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = p.partattrs[0]
         WHERE n.nspname = $1 AND c.relname = $2 AND a.attname = $3 AND p.partstrat = 'r' AND p.partnatts = 1";
     let read = |error| Error::sql(LOOKING, error);
-    let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
-        (&table.schema, Type::TEXT),
-        (&table.name, Type::TEXT),
-        (&table.column, Type::TEXT),
-    ];
+    let parameters: [(&(dyn ToSql + Sync), Type); 3] = [(schema, Type::TEXT), (name, Type::TEXT), (column, Type::TEXT)];
     let rows = sql.rows(LOOKING, TABLE, &parameters).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (oid, kind): (u32, String) = (row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?);
@@ -547,7 +547,7 @@ async fn parts(sql: &Sql, table: u32, time: TimeColumn) -> Result<Vec<Part>, Err
         time.us(&format!("NULLIF(NULLIF({text}, 'infinity'), '-infinity')::{kind}"))
     };
     let query = format!(
-        "SELECT b.bound = 'DEFAULT', {}, {}, pg_catalog.format('%I.%I', n.nspname, c.relname)
+        "SELECT b.bound = 'DEFAULT', {}, {}, pg_catalog.format('%I.%I', n.nspname, c.relname), c.oid
          FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
               JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace,
               LATERAL (SELECT pg_catalog.pg_get_expr(c.relpartbound, c.oid) AS bound) b
@@ -563,6 +563,7 @@ async fn parts(sql: &Sql, table: u32, time: TimeColumn) -> Result<Vec<Part>, Err
             from_us: part.try_get(1).map_err(read)?,
             to_us: part.try_get(2).map_err(read)?,
             name: part.try_get(3).map_err(read)?,
+            oid: part.try_get(4).map_err(read)?,
         });
     }
     Ok(found)
@@ -577,6 +578,7 @@ mod tests {
 
     fn part(from_us: Option<i64>, to_us: Option<i64>, is_default: bool) -> Part {
         Part {
+            oid: 0,
             name: String::new(),
             is_default,
             from_us,

@@ -5,6 +5,8 @@
 //! there now count as waiting.
 //!
 //! No look reads a whole table. It reads the newest rows by an index, and more of them only while all of these wait.
+//!
+//! Somebody may have locked a partition. Its size is then estimated, and the rows of a time without it are counted.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -18,7 +20,6 @@ use walferry_pgoutput::Lsn;
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use crate::quote::{identifier, qualified};
-use crate::said::Said;
 use crate::time_column::TimeColumn;
 
 /// An outbox table whose rows are counted.
@@ -32,6 +33,13 @@ pub struct WatchedTable {
     pub column: String,
 }
 
+impl WatchedTable {
+    /// For the log, and in the metrics.
+    fn shown(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+}
+
 /// Looks at outbox tables, over a connection of its own.
 #[derive(Debug)]
 pub struct OutboxWatch {
@@ -43,7 +51,17 @@ pub struct OutboxWatch {
     /// The newest mark that is confirmed.
     settled: Option<Mark>,
     sizes: HashMap<String, Sizes>,
-    said: Said,
+    /// What was logged last of each table that could not be looked at in full.
+    told: HashMap<String, String>,
+}
+
+/// What a look has found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Watched {
+    /// The tables with their figures.
+    pub outboxes: Vec<Outbox>,
+    /// How many tables could not be looked at, or not in full. Each is logged once, until it can be looked at again.
+    pub failed: u64,
 }
 
 /// A snapshot and a position after it.
@@ -54,6 +72,8 @@ struct Mark {
     /// and neither are these. They are the lower 32 bits, as in rows. Subtransactions are missing, so their rows may count as confirmed.
     running: String,
     lsn: Lsn,
+    /// When it was taken, in microseconds since 1970.
+    at_us: i64,
 }
 
 /// What the statistics of Postgres say, and what the catalog says.
@@ -84,20 +104,25 @@ const MOST_PENDING: usize = 64;
 /// How long figures of sizes count.
 const SIZES_INTERVAL: Duration = Duration::from_secs(60);
 
+/// If a partition is locked, only rows are counted that are older than the last confirmed mark by no more than the first of these, and later
+/// than the present by no more than the second. A transaction may have taken a while from a row to its commit.
+const AROUND_US: (i64, i64) = (3_600_000_000, 60_000_000);
+
 /// Fewer dead rows than this are not worth a word.
 const MANY_DEAD: u64 = 50_000;
 
 /// Others go first, and no look takes long.
 const LIMITS: &str = "SET lock_timeout = '1s'; SET statement_timeout = '5s'";
 
-/// All in one statement: its snapshot is taken before any function of it is called.
+/// All in one statement: its snapshot is taken before any function of it is called. Functions that Postgres 12 has, too.
 const MARK: &str = "
-    SELECT pg_catalog.pg_snapshot_xmax(s.now)::text::int8,
-           COALESCE((SELECT pg_catalog.string_agg((x::text::int8 & 4294967295)::text, ',') FROM pg_catalog.pg_snapshot_xip(s.now) x), ''),
+    SELECT pg_catalog.txid_snapshot_xmax(s.now),
+           COALESCE((SELECT pg_catalog.string_agg((x & 4294967295)::text, ',') FROM pg_catalog.txid_snapshot_xip(s.now) x), ''),
            (pg_catalog.pg_current_wal_insert_lsn() - '0/0')::int8,
            (SELECT (confirmed_flush_lsn - '0/0')::int8 FROM pg_catalog.pg_replication_slots
-            WHERE slot_name = $1 AND database = pg_catalog.current_database())
-    FROM (SELECT pg_catalog.pg_current_snapshot() AS now) s";
+            WHERE slot_name = $1 AND database = pg_catalog.current_database()),
+           (EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::int8
+    FROM (SELECT pg_catalog.txid_current_snapshot() AS now) s";
 
 impl OutboxWatch {
     /// Opens nothing yet.
@@ -109,15 +134,15 @@ impl OutboxWatch {
             pending: VecDeque::new(),
             settled: None,
             sizes: HashMap::new(),
-            said: Said::default(),
+            told: HashMap::new(),
         }
     }
 
-    /// Looks at the tables. A table that cannot be looked at is logged once, and has no figures.
+    /// Looks at the tables. A table that cannot be looked at is logged once, and has no figures, or those of its last look.
     ///
     /// # Errors
     /// The server cannot be asked. The next look begins anew.
-    pub async fn look(&mut self, tables: &[WatchedTable]) -> Result<Vec<Outbox>, Error> {
+    pub async fn look(&mut self, tables: &[WatchedTable]) -> Result<Watched, Error> {
         let looked = self.try_look(tables).await;
         if looked.is_err() {
             self.sql = None;
@@ -125,7 +150,7 @@ impl OutboxWatch {
         looked
     }
 
-    async fn try_look(&mut self, tables: &[WatchedTable]) -> Result<Vec<Outbox>, Error> {
+    async fn try_look(&mut self, tables: &[WatchedTable]) -> Result<Watched, Error> {
         if self.sql.as_ref().is_none_or(Sql::is_closed) {
             // It may be another server, on which neither ids nor positions mean the same.
             self.pending.clear();
@@ -136,19 +161,20 @@ impl OutboxWatch {
             self.sql = Some(sql);
         }
         self.mark().await?;
-        let mut found = Vec::new();
+        let mut watched = Watched::default();
         for table in tables {
-            match self.look_at(table).await {
-                Ok(outbox) => found.extend(outbox),
-                Err(error) if self.sql.as_ref().is_none_or(Sql::is_closed) => return Err(error),
-                Err(error) => self.warn_once(
-                    table,
-                    &walferry_engine::Failure::from(error).to_string(),
-                    "grant SELECT on the table, and create an index that begins with the column in table.field.event.timestamp",
-                ),
+            let mut trouble = None;
+            watched.outboxes.extend(self.look_at(table, &mut trouble).await);
+            match trouble {
+                None => drop(self.told.remove(&table.shown())),
+                Some(Trouble::Refused(error)) if self.sql.as_ref().is_none_or(Sql::is_closed) => return Err(error),
+                Some(trouble) => {
+                    watched.failed += u64::from(matches!(trouble, Trouble::Refused(_)));
+                    self.tell(table, trouble);
+                }
             }
         }
-        Ok(found)
+        Ok(watched)
     }
 
     /// Takes a mark, and waits for a moment until it is confirmed.
@@ -192,6 +218,7 @@ impl OutboxWatch {
             xmax: row.try_get(0).map_err(read)?,
             running: row.try_get(1).map_err(read)?,
             lsn: position(row.try_get(2).map_err(read)?),
+            at_us: row.try_get(4).map_err(read)?,
         };
         let confirmed: Option<i64> = row.try_get(3).map_err(read)?;
         Ok((mark, confirmed.map(position)))
@@ -201,34 +228,38 @@ impl OutboxWatch {
         self.sql.as_ref().expect("opened before")
     }
 
-    async fn look_at(&mut self, table: &WatchedTable) -> Result<Option<Outbox>, Error> {
-        let shown = format!("{}.{}", table.schema, table.name);
+    /// The figures of a table, and why some of them are missing or old. `None` if it was dropped meanwhile, or if nothing is known of it.
+    async fn look_at(&mut self, table: &WatchedTable, trouble: &mut Option<Trouble>) -> Option<Outbox> {
+        let shown = table.shown();
         let known = self.sizes.get(&shown).and_then(|sizes| sizes.seen);
         if known.is_none_or(|seen| seen.elapsed() > SIZES_INTERVAL) {
-            match self.sizes(table).await? {
-                Some(sizes) => self.sizes.insert(shown.clone(), sizes),
-                None => self.sizes.remove(&shown),
-            };
+            match self.sizes(table).await {
+                Ok(Some(sizes)) => drop(self.sizes.insert(shown.clone(), sizes)),
+                Ok(None) => drop(self.sizes.remove(&shown)),
+                // Those of the last look say more than none.
+                Err(error) => *trouble = Some(Trouble::Refused(error)),
+            }
         }
-        // It was dropped meanwhile.
-        let Some(sizes) = self.sizes.get(&shown).cloned() else {
-            return Ok(None);
-        };
+        let sizes = self.sizes.get(&shown).cloned()?;
         let unconfirmed = match TimeColumn::of(&sizes.kind) {
             _ if self.settled.is_none() => None,
             None => {
-                let text = format!("the column {} has the type {}", table.column, sizes.kind);
-                self.warn_once(table, &text, TimeColumn::HINT);
+                *trouble = Some(Trouble::Kind(sizes.kind.clone()));
                 None
             }
             Some(_) if !sizes.has_index && sizes.pages > SMALL_PAGES => {
-                let text = "no btree index begins with the column that tells how old a row is, so the whole table would be read again and again";
-                self.warn_once(table, text, "create such an index");
+                *trouble = Some(Trouble::NoIndex);
                 None
             }
-            Some(time) => Some(self.count(table, &sizes, time).await?),
+            Some(time) => match self.count_beside_locks(table, &sizes, time).await {
+                Ok(unconfirmed) => Some(unconfirmed),
+                Err(error) => {
+                    *trouble = Some(Trouble::Refused(error));
+                    None
+                }
+            },
         };
-        Ok(Some(Outbox {
+        Some(Outbox {
             table: shown,
             unconfirmed,
             live_rows: sizes.live,
@@ -236,24 +267,57 @@ impl OutboxWatch {
             bytes: sizes.bytes,
             partitions: sizes.partitions,
             vacuum: sizes.vacuum,
-        }))
+        })
     }
 
-    fn warn_once(&mut self, table: &WatchedTable, error: &str, hint: &str) {
-        let table = format!("{}.{}", table.schema, table.name);
-        self.said.once(format!("{table}: {error}"), || {
+    /// Logs why figures are missing, unless it was the same at the last look.
+    fn tell(&mut self, table: &WatchedTable, trouble: Trouble) {
+        let (error, hint) = trouble.told(table);
+        let told = self.told.insert(table.shown(), error.clone());
+        if told.as_ref() != Some(&error) {
             tracing::warn!(
                 code = walferry_diagnosis::Kind::OutboxWatch.code(),
-                table,
+                table = table.shown(),
                 error,
                 hint,
-                "rows of an outbox that are not confirmed are not counted"
+                "rows of an outbox that are not confirmed are not counted, or its size is not known"
             );
-        });
+        }
     }
 
-    /// Counts among the newest rows, and among more of them while all wait. Rows without a time are left out: they would come first.
-    async fn count(&self, table: &WatchedTable, sizes: &Sizes, time: TimeColumn) -> Result<Unconfirmed, Error> {
+    /// Counts. If somebody has locked a partition, the rows around the present are counted, which are seldom in that one.
+    async fn count_beside_locks(
+        &self,
+        table: &WatchedTable,
+        sizes: &Sizes,
+        time: TimeColumn,
+    ) -> Result<Unconfirmed, Error> {
+        match self.count(table, sizes, time, "").await {
+            Err(error) if sizes.partitions > 0 && is_locked(&error) => {}
+            counted => return counted,
+        }
+        let (here, _) = self.here().await?;
+        let from_us = self.settled.as_ref().map_or(here.at_us, |mark| mark.at_us) - AROUND_US.0;
+        let (from, to) = (from_us.to_string(), (here.at_us + AROUND_US.1).to_string());
+        let column = identifier(&table.column);
+        // Constants, so that the planner leaves out the other partitions before it locks them.
+        let around = format!(
+            " AND {column} >= {} AND {column} < {}",
+            time.at_us(&from),
+            time.at_us(&to)
+        );
+        self.count(table, sizes, time, &around).await
+    }
+
+    /// Counts among the newest rows, and among more of them while all wait. Rows without a time are left out: they would come first. `around`
+    /// is a further condition.
+    async fn count(
+        &self,
+        table: &WatchedTable,
+        sizes: &Sizes,
+        time: TimeColumn,
+        around: &str,
+    ) -> Result<Unconfirmed, Error> {
         let (Some(mark), column) = (&self.settled, identifier(&table.column)) else {
             return Ok(Unconfirmed::default());
         };
@@ -269,9 +333,9 @@ impl OutboxWatch {
             let query = format!(
                 "SELECT pg_catalog.count(*), COALESCE(pg_catalog.max({seconds}), 0)::float8
                  FROM (SELECT xmin::text::int8 AS id, {column} AS at FROM {from}
-                       WHERE {column} IS NOT NULL ORDER BY {column} DESC LIMIT {newest}) r
+                       WHERE {column} IS NOT NULL{around} ORDER BY {column} DESC LIMIT {newest}) r
                  WHERE ((id - {xmax}) & 4294967295)
-                         < (SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::int8) - {xmax}
+                         < (SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())) - {xmax}
                     OR id = ANY ('{{{running}}}'::int8[])"
             );
             let rows = self.sql().rows(LOOKING, &query, &[]).await?;
@@ -293,7 +357,7 @@ impl OutboxWatch {
     /// Sizes of the table with its partitions, and its column.
     async fn sizes(&self, table: &WatchedTable) -> Result<Option<Sizes>, Error> {
         const SIZES: &str = "
-            WITH target AS (
+            WITH RECURSIVE target AS (
               SELECT c.oid, c.relkind, pg_catalog.format_type(a.atttypid, NULL) AS kind,
                      EXISTS (SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class ic ON ic.oid = i.indexrelid
                                   JOIN pg_catalog.pg_am m ON m.oid = ic.relam
@@ -302,14 +366,22 @@ impl OutboxWatch {
               FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
               WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p') AND a.attname = $3 AND a.attnum > 0 AND NOT a.attisdropped
+            ), tree AS (
+              SELECT oid, relkind FROM target
+              UNION ALL
+              SELECT c.oid, c.relkind FROM tree JOIN pg_catalog.pg_inherits i ON i.inhparent = tree.oid AND tree.relkind = 'p'
+                   JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
             ), parts AS (
-              SELECT oid FROM target WHERE relkind = 'r'
-              UNION SELECT p.relid::oid FROM target, LATERAL pg_catalog.pg_partition_tree(target.oid) p WHERE p.isleaf AND target.relkind = 'p'
+              SELECT oid FROM tree WHERE relkind <> 'p'
+            ), locked AS MATERIALIZED (
+              SELECT relation FROM pg_catalog.pg_locks WHERE mode = 'AccessExclusiveLock' AND relation IS NOT NULL
+                AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
             ), seen AS (
               SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) AS name,
                      COALESCE(c.reloptions::text, '') AS options, c.relpages,
                      pg_catalog.pg_stat_get_live_tuples(c.oid) AS live, pg_catalog.pg_stat_get_dead_tuples(c.oid) AS dead,
-                     pg_catalog.pg_total_relation_size(c.oid) AS bytes
+                     CASE WHEN c.oid IN (SELECT relation FROM locked) THEN c.relpages * pg_catalog.current_setting('block_size')::int8
+                          ELSE pg_catalog.pg_total_relation_size(c.oid) END AS bytes
               FROM parts JOIN pg_catalog.pg_class c ON c.oid = parts.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
             ), worst AS (
               SELECT * FROM seen ORDER BY dead DESC, name LIMIT 1
@@ -347,6 +419,42 @@ impl OutboxWatch {
             vacuum: worst.and_then(|worst| vacuum_advice(&worst, &options.unwrap_or_default(), live, dead)),
         }))
     }
+}
+
+/// Why figures of a table are missing or old.
+#[derive(Debug)]
+enum Trouble {
+    /// The column has this type.
+    Kind(String),
+    NoIndex,
+    Refused(Error),
+}
+
+impl Trouble {
+    /// What it is, and what to do about it.
+    fn told(self, table: &WatchedTable) -> (String, &'static str) {
+        match self {
+            Self::Kind(kind) => (format!("the column {} has the type {kind}", table.column), TimeColumn::HINT),
+            Self::NoIndex => (
+                "no btree index begins with the column that tells how old a row is, so the whole table would be read again and again".to_owned(),
+                "create such an index",
+            ),
+            Self::Refused(error) => {
+                let hint = match is_locked(&error) {
+                    true => "look in pg_locks for a transaction that keeps a lock on the table or on one of its partitions",
+                    false => {
+                        "grant SELECT on the table, and create an index that begins with the column in table.field.event.timestamp"
+                    }
+                };
+                (walferry_engine::Failure::from(error).to_string(), hint)
+            }
+        }
+    }
+}
+
+/// Whether another transaction has a lock.
+fn is_locked(error: &Error) -> bool {
+    error.server_error().is_some_and(|refused| refused.code == "55P03")
 }
 
 fn no_row() -> Error {

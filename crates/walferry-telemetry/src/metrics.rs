@@ -53,6 +53,7 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
             OUTBOX_BYTES,
             OUTBOX_PARTITIONS,
             OUTBOX_PARTITIONS_CREATED,
+            OUTBOX_PARTITIONS_DROPPED,
         ],
     ),
     (
@@ -458,6 +459,14 @@ pub const OUTBOX_PARTITIONS_CREATED: Metric = Metric::new(
     Kind::Counter,
     "walferry_outbox_partitions_created_total",
     "Number of partitions of outbox tables that `walferry.partitions` has created.",
+)
+.labels(&["connector"]);
+
+/// `walferry_outbox_partitions_dropped_total`.
+pub const OUTBOX_PARTITIONS_DROPPED: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_outbox_partitions_dropped_total",
+    "Number of partitions of outbox tables that `walferry.partitions.drop` has dropped.",
 )
 .labels(&["connector"]);
 

@@ -29,6 +29,6 @@ pub use chain::{Chain, ChainError, Named};
 pub use contract::{HeaderList, Predicate, Requirement, TransactionPlace, Transform};
 pub use error::{Error, Problem};
 pub use hypertables::{HypertableReader, Hypertables, ReadBefore, Reading, TableId};
-pub use outbox::{Care, OutboxColumns, PartitionPeriod, Retention, Table, check_tables};
+pub use outbox::{Care, OutboxColumns, PartitionPeriod, Retention, RowStatus, Table, check_tables};
 pub use outcome::{DropReason, Mismatched, Outcome, SetAside, Waiting};
 pub use registry::{Documented, GROUPS, all_predicates, all_transforms};

@@ -55,6 +55,19 @@ pub struct Retention {
     pub keep: Duration,
     /// How many rows one statement removes at most.
     pub batch_rows: u32,
+    /// If there is one, rows of another status stay.
+    pub status: Option<RowStatus>,
+    /// Whether partitions are dropped whole where possible.
+    pub drops_partitions: bool,
+}
+
+/// The status of rows that may be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowStatus {
+    /// The column that has it.
+    pub column: String,
+    /// Its values, as text.
+    pub values: Vec<String>,
 }
 
 /// A captured table.

@@ -361,7 +361,7 @@ fn each_outbox_table_has_the_options_of_its_own_router() {
 #[test]
 fn what_cannot_work_is_refused_with_a_hint() {
     const TOPICS: (&str, &str) = ("walferry.topics", "a:b");
-    let cases: [(&[(&str, &str)], &str); 13] = [
+    let cases: [(&[(&str, &str)], &str); 16] = [
         (
             &[("walferry.retention.ms", "1000")],
             "transforms.outbox.walferry.retention.ms is set, but table.field.event.timestamp names no column that tells how old a row is (set table.field.event.timestamp to the column with the time at which the row was written)",
@@ -381,6 +381,22 @@ fn what_cannot_work_is_refused_with_a_hint() {
         (
             &[("walferry.retention.batch.rows", "5")],
             "transforms.outbox.walferry.retention.batch.rows has no effect without walferry.retention.ms (set walferry.retention.ms, or remove this option)",
+        ),
+        (
+            &[("walferry.retention.status", "state:done")],
+            "transforms.outbox.walferry.retention.status has no effect without walferry.retention.ms (set walferry.retention.ms, or remove this option)",
+        ),
+        (
+            &[("walferry.partitions.drop", "true")],
+            "transforms.outbox.walferry.partitions.drop has no effect without walferry.retention.ms (set walferry.retention.ms, or remove this option)",
+        ),
+        (
+            &[
+                ("walferry.retention.ms", "5"),
+                ("table.field.event.timestamp", "created_at"),
+                ("walferry.retention.status", "state:,"),
+            ],
+            "transforms.outbox.walferry.retention.status contains \"state:,\", which is not a column and its values (write it as column:value,value, such as state:done,cancelled)",
         ),
         (
             &[("walferry.topics", "OrderPlaced=placed")],

@@ -4,6 +4,7 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     fs::OpenOptions,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     io,
     path::{Path, PathBuf},
     rc::{Rc, Weak},
@@ -17,6 +18,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 use walferry_config::connector::{FailureHandling, Filter, PostgresSection, SignalChannel, Tolerance};
+use walferry_config::{Connector, Options};
 use walferry_engine::{
     Failure, Kind,
     pipeline::Pipeline,
@@ -316,17 +318,78 @@ pub(crate) async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
     }
 }
 
-/// Takes care of outbox tables: counts what waits, and removes delivered rows, each on a connection of its own.
-pub(crate) async fn care_for_outboxes(loaded: Loaded, status: Arc<Status>) {
-    let Some(outboxes) = Outboxes::of(&loaded) else {
-        return;
-    };
-    let outboxes = Mutex::new(outboxes);
-    tokio::join!(
-        clean_outboxes(&loaded, &outboxes, &status),
-        watch_outboxes(&loaded, &outboxes, &status),
-        create_partitions(&loaded, &outboxes, &status)
-    );
+/// Takes care of outbox tables: counts what waits, and removes delivered rows, each on a connection of its own. This must be called before
+/// the connector runs: it says with which configuration floors of earlier runs count.
+pub(crate) fn care_for_outboxes(loaded: Loaded, status: Arc<Status>) -> impl Future<Output = ()> {
+    let outboxes = Outboxes::of(&loaded);
+    let removes_rows = outboxes.as_ref().is_some_and(Outboxes::removes_rows) && may_remove_rows(&loaded);
+    let keeps_floors = removes_rows && keeps_floors(&loaded);
+    status.begin_floors(keeps_floors.then(|| sends(&loaded)));
+    async move {
+        let Some(outboxes) = outboxes else { return };
+        let outboxes = Mutex::new(outboxes);
+        let clean = async {
+            if removes_rows {
+                clean_outboxes(&loaded, &outboxes, keeps_floors, &status).await;
+            }
+        };
+        tokio::join!(
+            clean,
+            watch_outboxes(&loaded, &outboxes, &status),
+            create_partitions(&loaded, &outboxes, &status)
+        );
+    }
+}
+
+/// Whether a connection of the stream always goes on where the last one was. With `offset.mismatch.strategy`, it skips changes if something
+/// else has moved the slot.
+fn keeps_floors(loaded: &Loaded) -> bool {
+    loaded.connector.streaming.offset_mismatch.is_none()
+}
+
+/// What decides which rows of an outbox are sent, as a short text. With another text, rows that an earlier run has passed may not be in
+/// Kafka.
+fn sends(loaded: &Loaded) -> String {
+    let Connector {
+        postgres,
+        slot,
+        publication,
+        filters,
+        columns,
+        events,
+        plugins,
+        ..
+    } = &loaded.connector;
+    let mut hash = DefaultHasher::new();
+    format!(
+        "{:?} {slot:?} {publication:?} {filters:?} {columns:?} {events:?}",
+        postgres.dbname
+    )
+    .hash(&mut hash);
+    for transform in &plugins.transforms {
+        (
+            &transform.name,
+            &transform.class,
+            &transform.predicate,
+            transform.negate,
+        )
+            .hash(&mut hash);
+        hash_options(&transform.options, &mut hash);
+    }
+    for predicate in &plugins.predicates {
+        (&predicate.name, &predicate.class).hash(&mut hash);
+        hash_options(&predicate.options, &mut hash);
+    }
+    format!("{:016x}", hash.finish())
+}
+
+fn hash_options(options: &Options, hash: &mut DefaultHasher) {
+    /// They decide what becomes of a row that was sent.
+    const CARE: [&str; 3] = ["walferry.retention.", "walferry.partitions", "walferry.watch"];
+    let is_care = |name: &str| CARE.iter().any(|care| name.starts_with(care));
+    for option in options.iter().filter(|(name, _)| !is_care(name)) {
+        option.hash(hash);
+    }
 }
 
 /// `walferry.partitions`: creates partitions ahead.
@@ -392,7 +455,10 @@ async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
         match looked.await {
             Ok(seen) => {
                 told = None;
-                status.set_outboxes(seen);
+                status.set_outboxes(seen.outboxes);
+                for _ in 0..seen.failed {
+                    status.count_error(Kind::OutboxWatch);
+                }
             }
             // The connector itself says why Postgres cannot be reached.
             Err(failure) => {
@@ -411,7 +477,7 @@ async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
 }
 
 /// `walferry.retention.ms`: removes delivered rows from outbox tables.
-async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &Status) {
+async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, keeps_floors: bool, status: &Status) {
     /// How often to look when there is nothing to remove.
     const INTERVAL: Duration = Duration::from_secs(2);
     /// After a statement, Walferry leaves the server alone for several times as long as it took.
@@ -419,12 +485,6 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
     const SHORTEST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(30);
 
-    if !outboxes.lock().await.removes_rows() {
-        return;
-    }
-    if !may_remove_rows(loaded) {
-        return;
-    }
     let mut cleaner = Cleaner::new(&loaded.connector);
     let (mut told, mut is_behind) = (None, false);
     let (mut pause, mut connection) = (INTERVAL, None);
@@ -436,7 +496,10 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
         let streaming = stream.streaming();
         if streaming.is_none() || streaming != connection {
             connection = streaming;
-            cleaner.forget();
+            match keeps_floors {
+                true => cleaner.begin_anew(),
+                false => cleaner.forget(),
+            }
             if connection.is_some() {
                 // Rows from before the first look stay.
                 pause = SHORTEST;
@@ -452,7 +515,7 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
             // Read after the confirmed position: it has everything up to there.
             let not_captured = status.not_captured();
             cleaner
-                .round(&tables, stream.confirmed, &not_captured)
+                .round(&tables, stream.confirmed, &not_captured, &status.floors)
                 .await
                 .map_err(Failure::from)
         };
@@ -460,6 +523,7 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
             Ok(round) => {
                 told = None;
                 status.counters.outbox_removed.fetch_add(round.removed, Relaxed);
+                status.counters.outbox_dropped.fetch_add(round.dropped, Relaxed);
                 for _ in 0..round.failed {
                     status.count_error(Kind::OutboxCleanup);
                 }
@@ -606,6 +670,8 @@ impl Outboxes {
                 column: care.column.clone(),
                 keep: retention.keep,
                 batch_rows: retention.batch_rows,
+                status: retention.status.map(|status| (status.column, status.values)),
+                drops_partitions: retention.drops_partitions,
             });
             let partitioned = care.partitions.map(|(period, ahead)| PartitionedTable {
                 schema: schema.clone(),

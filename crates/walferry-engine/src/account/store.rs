@@ -14,6 +14,7 @@ use walferry_snapshot::Done;
 use crate::{
     delivery,
     failure::Failure,
+    floors::Floors,
     gap::{Choice, Gap},
     history::History,
     position::Position,
@@ -97,6 +98,8 @@ pub struct StoredOffset {
     pub history: Option<History>,
     /// The publication as it was when last looked at. `None` before the first look.
     pub publication: Option<Arc<Published>>,
+    /// From where on rows of outbox tables are known to be sent. `None` if no rows are removed.
+    pub floors: Option<Arc<Floors>>,
 }
 
 impl StoredOffset {

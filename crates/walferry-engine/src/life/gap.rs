@@ -320,6 +320,7 @@ where
                     history.settled = to;
                 }
                 offset.publication = look.and_then(|look| look.published).or(offset.publication);
+                offset.floors = None;
                 offset
             }
             Way::Snapshot => {
@@ -328,6 +329,7 @@ where
                 StoredOffset::default().interrupted()
             }
         };
+        self.status.floors.void();
         self.store.write(&offset).await?;
         self.status.counters.gaps_skipped.fetch_add(1, Relaxed);
         gaps.tell(None, &self.status);

@@ -87,6 +87,17 @@ fn go_on(mut offset: StoredOffset, from: Lsn, again: &RowsToReread) -> Beginning
     }
 }
 
+/// Whether the stream goes on exactly after the stored offset, on the server that the offset was stored for. Without a last commit, a
+/// server that was rolled back would not be recognised.
+fn goes_on_exactly(plan: Plan, stored: Option<&StoredOffset>, found: &Inspection) -> bool {
+    let is_same = |stored: &StoredOffset| {
+        let history = stored.history.as_ref().filter(|history| history.commit.is_some());
+        let lineage = history.map(|history| &history.lineage);
+        stored.system_id == Some(found.system_id) && lineage == Some(&found.lineage.kept())
+    };
+    matches!(plan, Plan::Resume { snapshot: false, .. }) && stored.is_some_and(is_same)
+}
+
 /// What still counts of an interrupted snapshot.
 fn still_done(done: Option<Done>, again: &RowsToReread) -> Done {
     let mut done = done.unwrap_or_default();
@@ -118,6 +129,9 @@ where
         if !matches!(plan, Plan::Continue { .. }) && blocking.is_none() {
             carried.again = RowsToReread::default();
         }
+        let goes_on = gap.is_none() && goes_on_exactly(plan, stored.as_ref(), &found);
+        let floors = stored.as_ref().and_then(|offset| offset.floors.clone());
+        self.status.floors.go_on(goes_on, floors);
         let Beginning { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
         offset.blocking.clone_from(&blocking);
         let offset = self.first_offset(plan, offset, from, &rows, &found, published).await?;
@@ -392,6 +406,8 @@ where
                 "the server is on another timeline and has everything that was delivered"
             );
         }
+        self.status.floors.void();
+        let moved = StoredOffset { floors: None, ..moved };
         self.store.write(&moved).await?;
         Ok(Some(moved))
     }
@@ -510,5 +526,60 @@ where
         plan.done.keep(|oid| tables.iter().any(|table| table.oid == oid));
         plan.tables = tables;
         Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Lineage, SeenCommit};
+
+    #[test]
+    fn the_stream_goes_on_exactly_only_on_the_same_server_without_a_snapshot() {
+        let lineage = |now| Lineage {
+            now,
+            ..Lineage::default()
+        };
+        let found = Inspection {
+            system_id: 7,
+            lineage: lineage(2),
+            ..Inspection::default()
+        };
+        let stored = |system_id, timeline, commit| StoredOffset {
+            system_id: Some(system_id),
+            history: Some(History {
+                lineage: lineage(timeline),
+                commit,
+                ..History::default()
+            }),
+            ..StoredOffset::default()
+        };
+        let commit = Some(SeenCommit::default());
+        let from = Lsn(5);
+        let resume = |snapshot| Plan::Resume { from, snapshot };
+        let adopt = Plan::Adopt { snapshot: false, from };
+        let create = Plan::Create {
+            snapshot: false,
+            replace: true,
+        };
+        let cases = [
+            (resume(false), Some(stored(7, 2, commit)), true),
+            (resume(true), Some(stored(7, 2, commit)), false),
+            (Plan::Continue { from }, Some(stored(7, 2, commit)), false),
+            (adopt, Some(stored(7, 2, commit)), false),
+            (create, Some(stored(7, 2, commit)), false),
+            (resume(false), Some(stored(8, 2, commit)), false),
+            (resume(false), Some(stored(7, 1, commit)), false),
+            (resume(false), Some(stored(7, 2, None)), false),
+            (resume(false), Some(StoredOffset::default()), false),
+            (resume(false), None, false),
+        ];
+        for (plan, stored, expected) in cases {
+            assert_eq!(
+                goes_on_exactly(plan, stored.as_ref(), &found),
+                expected,
+                "{plan:?} {stored:?}"
+            );
+        }
     }
 }

@@ -369,6 +369,7 @@ impl Listener for Listening<'_> {
 
     fn complete(&self, offset: &mut StoredOffset) {
         offset.publication.clone_from(&self.wires.published.borrow());
+        offset.floors = self.status.floors_to_store();
         if let Some(history) = &mut offset.history {
             history.furthest = history.furthest.max(*self.wires.server_end.borrow());
         }

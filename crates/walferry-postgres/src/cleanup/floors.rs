@@ -5,23 +5,30 @@
 //! renamed and renamed back between two looks, or leaves the publication and returns, its text has changed all the same, and it gets
 //! a new floor.
 //!
+//! Floors outlive connections and restarts as long as the stream goes on exactly where it was ([`walferry_engine::floors`]): then what has
+//! not changed since the floor was laid has been sent, whoever sent it.
+//!
 //! Each partition has a floor of its own. A table may have rows that were never sent before it is attached as a partition. So only rows count
 //! whose transaction began to write after Walferry had seen the partition at its place.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
+use walferry_engine::floors::{PartFloor, TableFloor};
+use walferry_engine::status::NotCaptured;
 
+use super::drops::Droppable;
 use super::target::{PartFloors, Statements, Target};
 use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
 use crate::error::Error;
+use crate::outbox_partitions::ranges;
 use crate::quote::{identifier, qualified};
 use crate::said::Said;
 use crate::time_column::{NEVER_US, TimeColumn};
 
-/// What is known of the tables on this connection.
+/// What is known of the tables.
 #[derive(Debug)]
 pub(super) struct Floors {
     publication: String,
@@ -57,27 +64,15 @@ pub(super) struct Looked {
 /// Rows of a table that were written before it may never have been sent.
 #[derive(Debug)]
 struct Floor {
-    /// The versions of the catalog's rows of the table and of its publication.
-    of: String,
-    /// The table itself, or its partitions.
-    parts: HashMap<u32, Part>,
-}
-
-/// A table that holds rows.
-#[derive(Debug)]
-struct Part {
-    /// The versions of the catalog's rows that make it a partition.
-    of: String,
-    /// A transaction id.
-    xid: i64,
-    /// Its time by the server's clock and a slack, in microseconds since 1970.
-    since_us: i64,
+    laid: TableFloor,
+    /// How often the stream had taken the table for one that is not captured, and then for a captured one.
+    left: u64,
 }
 
 /// An answer of the server.
 #[derive(Debug)]
 struct Published {
-    /// What it holds for, as in [`Floor::of`].
+    /// What it holds for, as in [`TableFloor::of`].
     of: String,
     all_rows: bool,
     asked: Instant,
@@ -90,6 +85,8 @@ struct Facts {
     is_partitioned: bool,
     oid: u32,
     of: String,
+    /// As in [`Floor::left`].
+    left: u64,
 }
 
 /// A table whose rows may be removed.
@@ -101,6 +98,8 @@ struct Seen<'a> {
     from: String,
     /// The tables that hold its rows, each with what makes it one of them.
     parts: HashMap<u32, String>,
+    /// Those that are dropped as a whole, by oid; `None` for a default partition that is empty, of which nothing is to be removed.
+    drops: HashMap<u32, Option<Droppable>>,
 }
 
 /// To list the tables of a publication may take long in a database with many tables. The answer counts for so long if nothing has changed.
@@ -128,11 +127,28 @@ impl Floors {
         }
     }
 
-    /// The connection is another one: rows that are there now are never removed.
+    /// The stream did not go on where it was, or the server is another one: rows that are there now are never removed.
     pub(super) fn forget(&mut self) {
         self.floors.clear();
         self.published.clear();
         self.unlooked.clear();
+    }
+
+    /// Takes over the floors of an earlier run. The next look compares them with the catalog.
+    pub(super) fn restore(&mut self, tables: &BTreeMap<String, TableFloor>) {
+        let floors = tables.iter().map(|(table, laid)| {
+            let laid = laid.clone();
+            (table.clone(), Floor { laid, left: 0 })
+        });
+        self.floors = floors.collect();
+    }
+
+    /// The floors, for a later run, and how often each table had left [`NotCaptured`] when its floor was laid.
+    pub(super) fn kept(&self) -> (BTreeMap<String, TableFloor>, HashMap<u32, u64>) {
+        let tables = self.floors.iter();
+        let tables = tables.map(|(table, floor)| (table.clone(), floor.laid.clone()));
+        let left = self.floors.values().map(|floor| (floor.laid.oid, floor.left));
+        (tables.collect(), left.collect())
     }
 
     /// The tables whose rows may be removed, with what removes them. A table or a partition that is new among them gets a floor, and one that
@@ -145,7 +161,7 @@ impl Floors {
         &mut self,
         sql: &Sql,
         tables: &[CleanedTable],
-        not_captured: &HashSet<u32>,
+        not_captured: &NotCaptured,
         rests: impl Fn(&str) -> bool,
     ) -> Result<Looked, Error> {
         let has_schemas: bool = sql.value(LOOKING, HAS_SCHEMAS, &[]).await?;
@@ -189,14 +205,15 @@ impl Floors {
         sql: &Sql,
         table: &'a CleanedTable,
         has_schemas: bool,
-        not_captured: &HashSet<u32>,
+        not_captured: &NotCaptured,
     ) -> Result<Option<Seen<'a>>, Error> {
         // It was dropped meanwhile.
-        let Some(facts) = self.facts(sql, table, has_schemas).await? else {
+        let Some(mut facts) = self.facts(sql, table, has_schemas).await? else {
             return Ok(None);
         };
+        facts.left = not_captured.left(facts.oid);
         // The stream still brings its rows under another name: it has no new description of it.
-        if not_captured.contains(&facts.oid) {
+        if not_captured.oids.contains(&facts.oid) {
             self.said.once(format!("{} {}", facts.shown, facts.oid), || {
                 tracing::warn!(
                     table = facts.shown,
@@ -239,26 +256,89 @@ impl Floors {
             // Tables that inherit from it have a publication of their own, or none.
             false => (format!("ONLY {name}"), HashMap::from([(facts.oid, String::new())])),
         };
+        let drops = match table.drops_partitions && facts.is_partitioned {
+            true => self.droppable(sql, table, &facts.shown).await?,
+            false => HashMap::new(),
+        };
         Ok(Some(Seen {
             table,
             facts,
             time,
             from,
             parts,
+            drops,
         }))
     }
 
-    /// What removes the rows of a table; `None` for a partitioned table that has no partition yet.
-    fn target(&self, seen: Seen<'_>) -> Option<Target> {
-        let floor = self.floors.get(&seen.facts.shown)?;
-        let mut floors = PartFloors::default();
-        for (oid, part) in &floor.parts {
-            floors.parts.push(*oid);
-            floors.xids.push(part.xid);
-            floors.since_us.push(part.since_us);
+    /// The partitions of a table that hold a range of time each, and the default partition if it is empty: as in [`Seen::drops`].
+    async fn droppable(
+        &mut self,
+        sql: &Sql,
+        table: &CleanedTable,
+        shown: &str,
+    ) -> Result<HashMap<u32, Option<Droppable>>, Error> {
+        let what = format!("{shown} has no ranges");
+        let Some(ranges) = ranges(sql, (&table.schema, &table.name, &table.column)).await? else {
+            self.said.once(what, || {
+                tracing::warn!(
+                    table = shown,
+                    column = table.column,
+                    hint = "partition the table by ranges of this column, of type timestamptz or timestamp, or remove walferry.partitions.drop",
+                    "no partitions are dropped, and rows are removed instead: the table is not partitioned by ranges of the column with the time"
+                );
+            });
+            return Ok(HashMap::new());
+        };
+        self.said.is_over(&what);
+        let mut droppable = HashMap::new();
+        for part in ranges.parts {
+            // To look for rows of the default partition alone, the server would read those of all others, too.
+            if part.is_default && !is_empty(sql, part.oid).await? {
+                continue;
+            }
+            let to_us = part.to_us.filter(|_| !part.is_default);
+            let (oid, name, owner) = (part.oid, part.name, ranges.owner.clone());
+            let found = to_us.map(|to_us| Droppable {
+                oid,
+                name,
+                to_us,
+                owner,
+            });
+            if part.is_default || found.is_some() {
+                droppable.insert(oid, found);
+            }
         }
-        let statements = Statements::new(&seen.from, &seen.table.column, seen.time);
-        (!floors.parts.is_empty()).then(|| Target::new(seen.table, seen.facts.shown, seen.time, statements, floors))
+        Ok(droppable)
+    }
+
+    /// What removes the rows of a table; `None` for a partitioned table that has no partition yet.
+    fn target(&self, mut seen: Seen<'_>) -> Option<Target> {
+        let floor = self.floors.get(&seen.facts.shown)?;
+        let (mut floors, mut drops) = (PartFloors::default(), Vec::new());
+        for (oid, part) in &floor.laid.parts {
+            match seen.drops.remove(oid) {
+                None => floors.add(*oid, part),
+                Some(None) => {}
+                Some(Some(droppable)) => {
+                    let mut own = PartFloors::default();
+                    own.add(*oid, part);
+                    drops.push((droppable, own));
+                }
+            }
+        }
+        if floor.laid.parts.is_empty() {
+            return None;
+        }
+        drops.sort_by_key(|(droppable, _)| droppable.to_us);
+        let statements = Statements::new(&seen.from, seen.table, seen.time);
+        Some(Target::new(
+            seen.table,
+            seen.facts.shown,
+            seen.time,
+            statements,
+            floors,
+            drops,
+        ))
     }
 
     async fn facts(&self, sql: &Sql, table: &CleanedTable, has_schemas: bool) -> Result<Option<Facts>, Error> {
@@ -277,6 +357,7 @@ impl Floors {
             is_partitioned: row.try_get(1).map_err(read)?,
             oid: row.try_get(2).map_err(read)?,
             of: row.try_get(3).map_err(read)?,
+            left: 0,
         }))
     }
 
@@ -307,12 +388,15 @@ impl Floors {
     /// Keeps the floors of tables and partitions that are what they were, and of tables that were not looked at, and removes the others.
     fn retain(&mut self, seen: &[Seen<'_>], unseen: &HashSet<String>) {
         self.floors.retain(|table, floor| {
-            let is_as_before = |seen: &Seen<'_>| seen.facts.shown == *table && seen.facts.of == floor.of;
+            let is_as_before = |seen: &Seen<'_>| {
+                seen.facts.shown == *table && seen.facts.of == floor.laid.of && seen.facts.left == floor.left
+            };
             unseen.contains(table) || seen.iter().any(is_as_before)
         });
         for seen in seen {
             if let Some(floor) = self.floors.get_mut(&seen.facts.shown) {
-                floor.parts.retain(|oid, part| seen.parts.get(oid) == Some(&part.of));
+                let parts = &mut floor.laid.parts;
+                parts.retain(|oid, part| seen.parts.get(oid) == Some(&part.of));
             }
         }
         self.unlooked.retain(|oid, unlooked| {
@@ -327,7 +411,7 @@ impl Floors {
         let rests = |oid: &u32| self.unlooked.get(oid).map(|unlooked| unlooked.until);
         let parts = seen.parts.iter().map(|(oid, of)| (*oid, of.as_str()));
         let mut without: Vec<_> = parts
-            .filter(|(oid, _)| floor.is_none_or(|floor| !floor.parts.contains_key(oid)))
+            .filter(|(oid, _)| floor.is_none_or(|floor| !floor.laid.parts.contains_key(oid)))
             .filter(|(oid, _)| rests(oid).is_none_or(|until| until <= now))
             .collect();
         without.sort_by_key(|(oid, _)| (rests(oid), *oid));
@@ -364,10 +448,14 @@ impl Floors {
         let (laid, unlooked) = self.look_at(sql, seen, &without, next).await?;
         let partitions = laid.len();
         let floor = self.floors.entry(shown.clone()).or_insert_with(|| Floor {
-            of: seen.facts.of.clone(),
-            parts: HashMap::new(),
+            laid: TableFloor {
+                oid: seen.facts.oid,
+                of: seen.facts.of.clone(),
+                parts: BTreeMap::new(),
+            },
+            left: seen.facts.left,
         });
-        floor.parts.extend(laid);
+        floor.laid.parts.extend(laid);
         if is_new {
             tracing::info!(
                 table = shown,
@@ -390,7 +478,7 @@ impl Floors {
         seen: &Seen<'_>,
         parts: &[(u32, &str)],
         next: (i64, i64),
-    ) -> Result<(HashMap<u32, Part>, u64), Error> {
+    ) -> Result<(HashMap<u32, PartFloor>, u64), Error> {
         let (turn, mut laid, mut unlooked) = (Instant::now(), HashMap::new(), 0);
         for (oid, of) in parts {
             let begun = Instant::now();
@@ -413,7 +501,7 @@ impl Floors {
     }
 
     /// The floor of one part, which has no row that is later than `latest_us`.
-    fn part(&mut self, seen: &Seen<'_>, of: &str, (xid, now_us): (i64, i64), latest_us: i64) -> Part {
+    fn part(&mut self, seen: &Seen<'_>, of: &str, (xid, now_us): (i64, i64), latest_us: i64) -> PartFloor {
         let Seen { table, facts, .. } = seen;
         let slack = table.keep.clamp(SLACK.0, SLACK.1);
         let since_us = now_us.saturating_add(i64::try_from(slack.as_micros()).unwrap_or(i64::MAX));
@@ -427,7 +515,7 @@ impl Floors {
                 );
             });
         }
-        Part {
+        PartFloor {
             of: of.to_owned(),
             xid,
             // Rows that are there now must not pass for later ones, whatever the clocks say.
@@ -499,6 +587,12 @@ async fn parts(sql: &Sql, root: u32) -> Result<HashMap<u32, String>, Error> {
         .iter()
         .map(|row| Ok((row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?)));
     parts.collect()
+}
+
+/// Whether a table has no rows, not even dead ones.
+async fn is_empty(sql: &Sql, table: u32) -> Result<bool, Error> {
+    const IS_EMPTY: &str = "SELECT COALESCE(pg_catalog.pg_relation_size($1::oid), 0) = 0";
+    sql.value(LOOKING, IS_EMPTY, &[(&table, Type::OID)]).await
 }
 
 /// The latest time in a part of a table, in microseconds since 1970.
@@ -594,6 +688,8 @@ mod tests {
             column: "created_at".to_owned(),
             keep: Duration::ZERO,
             batch_rows: 1,
+            status: None,
+            drops_partitions: false,
         };
         let mut seen = Seen {
             facts: Facts {
@@ -602,11 +698,13 @@ mod tests {
                 is_partitioned: true,
                 oid: 1,
                 of: String::new(),
+                left: 0,
             },
             table: &table,
             time: TimeColumn::Zoned,
             from: String::new(),
             parts: (2..=5).map(|oid| (oid, String::new())).collect(),
+            drops: HashMap::new(),
         };
         let (mut floors, begun) = (Floors::new("p"), Instant::now());
         let oids = |floors: &Floors, seen: &Seen<'_>, seconds: u64| {

@@ -14,17 +14,38 @@ const TWICE: u32 = 2;
 pub(super) struct Stays {
     /// How many batches nothing was removed of, one after the other.
     batches: u32,
-    /// Rows before this time are not looked for until the time of the second.
-    kept: Option<(i64, Instant)>,
+    kept: Option<Kept>,
     is_told: bool,
 }
 
+/// Up to where rows are not looked for, because they stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// Rows before this time, in microseconds since 1970.
+    pub(super) before_us: i64,
+    /// Of the rows of this time, those up to here.
+    pub(super) up_to: Option<Place>,
+    /// When all of them are tried again.
+    until: Instant,
+}
+
+/// Where a row is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The oid of its table or partition.
+    pub(super) part: u32,
+    /// Its `ctid`, as text.
+    pub(super) row: String,
+}
+
 /// A batch of rows that were found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     /// The first and the last time of the rows, in microseconds since 1970.
     pub(super) first_us: i64,
     pub(super) last_us: i64,
+    /// The last row, if the rows of one time come in the order of their places.
+    pub(super) last: Option<Place>,
     pub(super) rows: u64,
     pub(super) removed: u64,
     /// Whether there may be more of them.
@@ -43,10 +64,25 @@ pub(super) enum News {
     First,
 }
 
+impl Place {
+    /// Before all rows.
+    fn first() -> Self {
+        Self {
+            part: 0,
+            row: "(0,0)".to_owned(),
+        }
+    }
+}
+
 impl Stays {
-    /// The time before which no rows are looked for, in microseconds since 1970.
-    pub(super) fn kept_us(&self, now: Instant) -> Option<i64> {
-        self.kept.filter(|(_, until)| *until > now).map(|(us, _)| us)
+    /// Up to where no rows are looked for.
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
+    }
+
+    /// Whether rows that stayed are to be tried again now. From then on, they are looked for.
+    pub(super) fn are_due(&mut self, now: Instant) -> bool {
+        self.kept.take_if(|kept| kept.until <= now).is_some()
     }
 
     /// After a batch. `step_us` is the least distance of two times that differ.
@@ -63,20 +99,19 @@ impl Stays {
         if self.batches < TWICE {
             return News::None;
         }
-        let is_new = self.kept_us(now).is_none();
+        let is_new = self.kept.is_none();
         // Further rows of a full batch may have its last time.
-        let has_more = found.is_full && found.last_us > found.first_us;
-        let kept = if has_more {
-            found.last_us
-        } else {
-            found.last_us.saturating_add(step_us)
+        let (before_us, up_to) = match found.is_full {
+            true => (found.last_us, Some(found.last.unwrap_or_else(Place::first))),
+            false => (found.last_us.saturating_add(step_us), None),
         };
         // Others that stay are passed, too, but all of them are tried again at the same time.
-        let until = self
-            .kept
-            .filter(|(_, until)| *until > now)
-            .map_or(now + KEPT, |(_, until)| until);
-        self.kept = Some((kept, until));
+        let until = self.kept.as_ref().map_or(now + KEPT, |kept| kept.until);
+        self.kept = Some(Kept {
+            before_us,
+            up_to,
+            until,
+        });
         match (std::mem::replace(&mut self.is_told, true), is_new) {
             (false, _) => News::First,
             (true, true) => News::Again,
@@ -95,6 +130,7 @@ mod tests {
         Found {
             first_us,
             last_us,
+            last: None,
             rows: 30,
             removed,
             is_full,
@@ -102,30 +138,50 @@ mod tests {
         }
     }
 
+    fn place(row: u32) -> Place {
+        Place {
+            part: 7,
+            row: format!("(0,{row})"),
+        }
+    }
+
     #[test]
     fn a_batch_that_stays_twice_is_passed_for_a_while() {
         let (mut stays, now) = (Stays::default(), Instant::now());
-        let later = now + KEPT;
+        let kept = |stays: &Stays| stays.kept().map(|kept| (kept.before_us, kept.up_to.clone()));
         // Somebody may have changed them at the same time.
         assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), News::None);
-        assert_eq!(stays.kept_us(now), None);
+        assert_eq!(kept(&stays), None);
         assert_eq!(stays.learn(found(5000, 9000, 30, true), STEP, now), News::None);
         assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), News::None);
         assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), News::First);
-        // Another row may have the last time.
-        assert_eq!(stays.kept_us(now), Some(9000));
-        // From then on, each batch that stays is passed at once.
-        assert_eq!(stays.learn(found(9000, 9000, 0, true), STEP, now), News::None);
-        assert_eq!(stays.kept_us(now), Some(10_000), "all rows of a batch have one time");
+        // Another row may have the last time. From then on, rows of one time come in the order of their places.
+        assert_eq!(kept(&stays), Some((9000, Some(Place::first()))));
+        // Each further batch that stays is passed at once.
+        for row in [30, 60] {
+            let in_order = Found {
+                last: Some(place(row)),
+                ..found(9000, 9000, 0, true)
+            };
+            assert_eq!(stays.learn(in_order, STEP, now), News::None);
+            assert_eq!(
+                kept(&stays),
+                Some((9000, Some(place(row)))),
+                "all rows of a batch have one time"
+            );
+        }
         assert_eq!(stays.learn(found(12_000, 13_000, 0, false), STEP, now), News::None);
-        assert_eq!(stays.kept_us(now), Some(14_000));
+        assert_eq!(kept(&stays), Some((14_000, None)));
         let shortly_before = now + KEPT * 9 / 10;
         assert_eq!(
             stays.learn(found(15_000, 16_000, 0, false), STEP, shortly_before),
             News::None
         );
-        assert_eq!(stays.kept_us(shortly_before), Some(17_000));
-        assert_eq!(stays.kept_us(later), None, "they are tried again");
+        assert!(!stays.are_due(shortly_before));
+        assert_eq!(kept(&stays), Some((17_000, None)));
+        assert!(stays.are_due(now + KEPT), "they are tried again");
+        assert_eq!(kept(&stays), None);
+        assert!(!stays.are_due(now + KEPT), "once");
     }
 
     #[test]
@@ -133,8 +189,9 @@ mod tests {
         let (mut stays, mut now) = (Stays::default(), Instant::now());
         let mut twice = |stays: &mut Stays| {
             now += KEPT;
+            stays.are_due(now);
             let kept = found(5000, 9000, 0, true);
-            assert_eq!(stays.learn(kept, STEP, now), News::None);
+            assert_eq!(stays.learn(kept.clone(), STEP, now), News::None);
             let news = stays.learn(kept, STEP, now);
             // Rows behind them go.
             let behind = Found {

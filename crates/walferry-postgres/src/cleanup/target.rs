@@ -4,8 +4,10 @@
 //! the partitions that have them. It looks at each condition again.
 
 use tokio_postgres::types::{ToSql, Type};
+use walferry_engine::floors::PartFloor;
 
-use super::stays::Found;
+use super::drops::Droppable;
+use super::stays::{Found, Kept, Place};
 use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
 use crate::error::Error;
@@ -20,9 +22,14 @@ pub(super) struct Target {
     /// The least distance of two times that differ, in microseconds.
     pub(super) step_us: i64,
     statements: Statements,
-    keep_us: i64,
+    pub(super) keep_us: i64,
     batch_rows: i64,
     floors: PartFloors,
+    /// Partitions that are dropped as a whole, with their floors.
+    pub(super) drops: Vec<(Droppable, PartFloors)>,
+    /// What it was made of.
+    pub(super) cleaned: CleanedTable,
+    pub(super) time: TimeColumn,
 }
 
 /// The floors of a table's parts, in the same order.
@@ -36,9 +43,25 @@ pub(super) struct PartFloors {
     pub(super) since_us: Vec<i64>,
 }
 
+impl PartFloors {
+    pub(super) fn add(&mut self, oid: u32, floor: &PartFloor) {
+        self.parts.push(oid);
+        self.xids.push(floor.xid);
+        self.since_us.push(floor.since_us);
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Statements {
-    /// How many rows of a batch there are, and their first and last time.
+    usual: Batches,
+    /// Rows of one time come in the order of their places, from behind one of them. That costs more: the server has to read and sort all
+    /// rows of this time.
+    behind: Batches,
+}
+
+#[derive(Debug)]
+struct Batches {
+    /// How many rows of a batch there are, their first and last time, and the place of the last one.
     find: String,
     /// Removes them, and says how many.
     delete: String,
@@ -68,6 +91,7 @@ impl Target {
         time: TimeColumn,
         statements: Statements,
         floors: PartFloors,
+        drops: Vec<(Droppable, PartFloors)>,
     ) -> Self {
         Self {
             table: shown,
@@ -76,23 +100,26 @@ impl Target {
             keep_us: i64::try_from(table.keep.as_micros()).unwrap_or(i64::MAX),
             batch_rows: table.batch_rows.into(),
             floors,
+            drops,
+            cleaned: table.clone(),
+            time,
         }
     }
 
-    /// Removes rows whose transaction ids are below `xmin`. `now_us` is the server's time. Rows before `kept_us` are not looked for.
+    /// Removes rows whose transaction ids are below `xmin`. `now_us` is the server's time. Rows up to what is `kept` are not looked for.
     pub(super) async fn remove_batch(
         &self,
         sql: &Sql,
         xmin: i64,
         now_us: i64,
         reached: Option<Reached>,
-        kept_us: Option<i64>,
+        kept: Option<&Kept>,
     ) -> Result<Batch, Error> {
         let earliest = self.floors.since_us.iter().min().copied().unwrap_or(i64::MAX);
         let reached_us = reached.filter(|reached| reached.xmin == xmin).map(|reached| reached.us);
         let from_us = earliest
             .max(reached_us.unwrap_or(i64::MIN))
-            .max(kept_us.unwrap_or(i64::MIN));
+            .max(kept.map_or(i64::MIN, |kept| kept.before_us));
         let until_us = now_us.saturating_sub(self.keep_us);
         let batch = |us: i64, found: Option<Found>| Batch {
             found,
@@ -101,8 +128,13 @@ impl Target {
         if until_us < from_us {
             return Ok(batch(from_us, None));
         }
-        let parameters = self.parameters(&xmin, &from_us, &until_us);
-        let rows = sql.rows(LOOKING, &self.statements.find, &parameters).await?;
+        let behind = kept.and_then(|kept| Some((kept.before_us, kept.up_to.as_ref()?)));
+        let statements = match behind {
+            Some(_) => &self.statements.behind,
+            None => &self.statements.usual,
+        };
+        let parameters = self.parameters(&xmin, (&from_us, &until_us), &behind);
+        let rows = sql.rows(LOOKING, &statements.find, &parameters).await?;
         let row = rows.first().ok_or_else(|| Error::Protocol {
             doing: LOOKING,
             problem: "no row".to_owned(),
@@ -113,17 +145,19 @@ impl Target {
         let (Some(first_us), Some(last_us)) = (first, last) else {
             return Ok(batch(until_us, None));
         };
-        let parameters = self.parameters(&xmin, &first_us, &last_us);
-        let removed: i64 = sql.value(DOING, &self.statements.delete, &parameters).await?;
+        let last: (Option<u32>, Option<String>) = (row.try_get(3).map_err(read)?, row.try_get(4).map_err(read)?);
+        let parameters = self.parameters(&xmin, (&first_us, &last_us), &behind);
+        let removed: i64 = sql.value(DOING, &statements.delete, &parameters).await?;
         tracing::debug!(table = self.table, rows = removed, "delivered rows removed");
         let is_full = rows >= self.batch_rows;
         let found = Found {
             first_us,
             last_us,
+            last: behind.and(last.0.zip(last.1)).map(|(part, row)| Place { part, row }),
             rows: rows.unsigned_abs(),
             removed: removed.unsigned_abs(),
             is_full,
-            is_first: from_us == earliest,
+            is_first: from_us == earliest && kept.is_none(),
         };
         // More rows may have the last time.
         Ok(batch(if is_full { last_us } else { until_us }, Some(found)))
@@ -132,10 +166,10 @@ impl Target {
     fn parameters<'a>(
         &'a self,
         xmin: &'a i64,
-        from_us: &'a i64,
-        until_us: &'a i64,
-    ) -> [(&'a (dyn ToSql + Sync), Type); 7] {
-        [
+        (from_us, until_us): (&'a i64, &'a i64),
+        behind: &'a Option<(i64, &Place)>,
+    ) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+        let mut parameters: Vec<(&'a (dyn ToSql + Sync), Type)> = vec![
             (xmin, Type::INT8),
             (from_us, Type::INT8),
             (until_us, Type::INT8),
@@ -143,18 +177,40 @@ impl Target {
             (&self.floors.parts, Type::OID_ARRAY),
             (&self.floors.xids, Type::INT8_ARRAY),
             (&self.floors.since_us, Type::INT8_ARRAY),
-        ]
+        ];
+        if let Some((us, place)) = behind {
+            parameters.extend::<[(&(dyn ToSql + Sync), Type); 3]>([
+                (us, Type::INT8),
+                (&place.part, Type::OID),
+                (&place.row, Type::TEXT),
+            ]);
+        }
+        parameters
     }
 }
 
 impl Statements {
-    /// For a table, or `ONLY` a table. `$1` is the mark's `xmin`, `$2` and `$3` are the first and the last time in microseconds since 1970,
-    /// `$4` is the number of rows, `$5` to `$7` are [`PartFloors`].
+    /// `from` is the table, or `ONLY` the table. `$1` is the mark's `xmin`, `$2` and `$3` are the first and the last time in microseconds since 1970,
+    /// `$4` is the number of rows, `$5` to `$7` are [`PartFloors`]. Behind a place, `$8` is its time, `$9` its part and `$10` its `ctid`.
     ///
     /// The rows are not locked first: that would need the privilege to update them. A row that is updated meanwhile has another `ctid`, and
     /// stays: its place is looked at again for the new row. The list of places finds the rows without reading the table.
-    pub(super) fn new(table: &str, column: &str, time: TimeColumn) -> Self {
-        let column = identifier(column);
+    pub(super) fn new(from: &str, table: &CleanedTable, time: TimeColumn) -> Self {
+        let is_behind = format!(
+            "AND (at <> {} OR (part, place) > ($9::oid, $10::text::tid)) ORDER BY at, part, place",
+            time.at_us("$8")
+        );
+        Self {
+            usual: Batches::new(from, table, time, "ORDER BY at"),
+            behind: Batches::new(from, table, time, &is_behind),
+        }
+    }
+}
+
+impl Batches {
+    /// `order` says which of the rows that may go come first.
+    fn new(from: &str, table: &CleanedTable, time: TimeColumn, order: &str) -> Self {
+        let (column, is_over) = (identifier(&table.column), table.is_over());
         let (first, last) = (time.at_us("$2"), time.at_us("$3"));
         // For the planner: it leaves out partitions by constants.
         let window = format!("{column} >= {first} AND {column} <= {last}");
@@ -163,19 +219,23 @@ impl Statements {
         let batch = format!(
             "WITH batch AS MATERIALIZED (
                SELECT part, place, at FROM (
-                 SELECT tableoid AS part, ctid AS place, xmin::text::int8 AS id, {column} AS at FROM {table}
-                 WHERE {window} ORDER BY {column} OFFSET 0
-               ) due WHERE {} ORDER BY at LIMIT $4
+                 SELECT tableoid AS part, ctid AS place, xmin::text::int8 AS id, {column} AS at FROM {from}
+                 WHERE {window} AND {is_over} ORDER BY {column} OFFSET 0
+               ) due WHERE {} {order} LIMIT $4
              )",
             may_go(time)
         );
+        let last = "ORDER BY at DESC, part DESC, place DESC LIMIT 1";
         let (earliest, latest) = (time.us("pg_catalog.min(at)"), time.us("pg_catalog.max(at)"));
         Self {
-            find: format!("{batch} SELECT pg_catalog.count(*), {earliest}, {latest} FROM batch"),
+            find: format!(
+                "{batch} SELECT pg_catalog.count(*), {earliest}, {latest},
+                   (SELECT part FROM batch {last}), (SELECT place::text FROM batch {last}) FROM batch"
+            ),
             delete: format!(
                 "{batch}, removed AS (
-                   DELETE FROM {table}
-                   WHERE {window} AND ctid = ANY (ARRAY (SELECT place FROM batch)) AND (tableoid, ctid) IN (SELECT part, place FROM batch)
+                   DELETE FROM {from}
+                   WHERE {window} AND {is_over} AND ctid = ANY (ARRAY (SELECT place FROM batch)) AND (tableoid, ctid) IN (SELECT part, place FROM batch)
                    RETURNING 1
                  )
                  SELECT pg_catalog.count(*) FROM removed"
@@ -189,7 +249,7 @@ impl Statements {
 /// The ids of rows are the lower 32 bits of transaction ids. `$1` is all 64 of one, so the distance is taken modulo 2^32: a row is before
 /// it if the distance is less than 2^31. No row that can be seen is further ahead than that; one that lies further back, and that was
 /// frozen long ago, may stay. `$6` has the floor of each partition, in 64 bits, too.
-fn may_go(time: TimeColumn) -> String {
+pub(super) fn may_go(time: TimeColumn) -> String {
     let distance = "(((($1 - id) % 4294967296) + 4294967296) % 4294967296)";
     format!(
         "{} AND {distance} BETWEEN 1 AND 2147483647 AND {distance} <= $1 - {}",

@@ -10,7 +10,7 @@ use super::event_types::{EventTypes, TOPIC_NAMES, is_topic_name};
 use super::expand::Expansion;
 use super::placement::{self, Placement, Target};
 use super::schemas::{Mistake, Schemas};
-use crate::outbox::{Care, Column, OutboxColumns, PartitionPeriod, Retention};
+use crate::outbox::{Care, Column, OutboxColumns, PartitionPeriod, Retention, RowStatus};
 use crate::topic::TopicRouter;
 
 choices! {
@@ -258,12 +258,20 @@ properties! {
     const RETENTION_BATCH: Property<Count> = Property::new("walferry.retention.batch.rows").default("1000")
         .text("How many rows `walferry.retention.ms` removes at most with one statement. After each statement, Walferry waits several times as long as the \
                statement took. Debezium does not have this option.");
+    const RETENTION_STATUS: Property<Option<String>> = Property::new("walferry.retention.status").example("state:done,cancelled")
+        .text("A column, a colon, and a list of values: `walferry.retention.ms` removes only rows whose column has one of these values, as Postgres \
+               shows it as text. Rows of other values stay, however old they are. Debezium does not have this option.");
     const PARTITIONS: Property<Option<PartitionPeriod>> = Property::new("walferry.partitions")
         .text("Creates partitions of the outbox ahead, each for a `day` or an `hour` in UTC. The table must be partitioned by ranges of the column in \
-               `table.field.event.timestamp`, and the connector's role must own it or be a member of its owner. Walferry drops no partition. \
+               `table.field.event.timestamp`, and the connector's role must own it or be a member of its owner. \
                Debezium does not have this option.");
     const PARTITIONS_AHEAD: Property<Count> = Property::new("walferry.partitions.ahead").default("7")
         .text("How many partitions `walferry.partitions` creates ahead of the present one. Debezium does not have this option.");
+    const PARTITIONS_DROP: Property<bool> = Property::new("walferry.partitions.drop").default("false")
+        .text("Lets `walferry.retention.ms` drop partitions whole instead of removing their rows: a partition goes when all of its time is older than \
+               that, and each of its rows is delivered and confirmed. The table must be partitioned by ranges of the column in \
+               `table.field.event.timestamp`, of type `timestamptz` or `timestamp`, and the connector's role must own it or be a member of its owner. From \
+               the default partition, rows are removed. Debezium does not have this option.");
     const WATCH: Property<bool> = Property::new("walferry.watch").default("false")
         .text("Counts, every few seconds, the committed rows of the outbox that are not confirmed yet, and its dead rows, for the metrics and the status page. \
                The option `table.field.event.timestamp` must name the column with the time of a row, and an index must begin with it unless the table is \
@@ -490,6 +498,8 @@ fn by_type(reader: &mut Reader<'_>) -> (Option<ByType>, EventTypes) {
 fn care(reader: &mut Reader<'_>) -> Option<Care> {
     let (keep, batch_rows, watch) = (reader.get(&RETENTION), reader.get(&RETENTION_BATCH), reader.get(&WATCH));
     let (period, ahead) = (reader.get(&PARTITIONS), reader.get(&PARTITIONS_AHEAD));
+    let drops_partitions = reader.get(&PARTITIONS_DROP);
+    let status = row_status(reader);
     let mut without_effect = |name: &'static str, needs: &str| {
         if reader.options().get(name).is_some() {
             reader
@@ -499,7 +509,9 @@ fn care(reader: &mut Reader<'_>) -> Option<Care> {
         }
     };
     if keep.is_none() {
-        without_effect(RETENTION_BATCH.name(), RETENTION.name());
+        for name in [RETENTION_BATCH.name(), RETENTION_STATUS.name(), PARTITIONS_DROP.name()] {
+            without_effect(name, RETENTION.name());
+        }
     }
     if period.is_none() {
         without_effect(PARTITIONS_AHEAD.name(), PARTITIONS.name());
@@ -522,12 +534,33 @@ fn care(reader: &mut Reader<'_>) -> Option<Care> {
     let retention = keep.map(|keep| Retention {
         keep,
         batch_rows: batch_rows.get(),
+        status,
+        drops_partitions,
     });
     Some(Care {
         column,
         retention,
         partitions: period.map(|period| (period, ahead.get())),
     })
+}
+
+/// Which rows may be removed by the value of a column.
+fn row_status(reader: &mut Reader<'_>) -> Option<RowStatus> {
+    let text = reader.get(&RETENTION_STATUS)?;
+    let (column, values) = text.split_once(':').unwrap_or((&text, ""));
+    let values = values.split(',').map(str::trim).filter(|value| !value.is_empty());
+    let status = RowStatus {
+        column: column.trim().to_owned(),
+        values: values.map(str::to_owned).collect(),
+    };
+    if status.column.is_empty() || status.values.is_empty() {
+        let message = format!("contains {text:?}, which is not a column and its values");
+        reader
+            .problem(RETENTION_STATUS.name(), message)
+            .hint("write it as column:value,value, such as state:done,cancelled");
+        return None;
+    }
+    Some(status)
 }
 
 /// The column of the key, further ones for rows in which it is NULL, and the option that names them.
@@ -582,6 +615,11 @@ fn columns(settings: &RouterOptions, options: &Options) -> OutboxColumns {
             .iter()
             .map(|column| required(column, TIMESTAMP.name())),
     );
+    let status = settings
+        .care
+        .as_ref()
+        .and_then(|care| care.retention.as_ref()?.status.as_ref());
+    further.extend(status.map(|status| required(&status.column, RETENTION_STATUS.name())));
     if settings.missing == MissingColumn::Error {
         further.extend(
             settings
