@@ -23,12 +23,24 @@ pub(crate) fn run() -> Outcome {
         }
         write(
             &page,
-            &escaped(&with_links(&told(&text), Path::new(&page), &repository, MAIN, is_on_site)),
+            &escaped(&with_links(
+                &told(&text),
+                Path::new(&page),
+                &repository,
+                MAIN,
+                is_on_site,
+            )),
         )?;
     }
     write(
         "docs/CHANGELOG.md",
-        &with_links(&changelog("")?, Path::new("docs/CHANGELOG.md"), &repository, MAIN, is_on_site),
+        &with_links(
+            &changelog("")?,
+            Path::new("docs/CHANGELOG.md"),
+            &repository,
+            MAIN,
+            is_on_site,
+        ),
     )?;
     let images = source.join("images");
     fs::create_dir_all(&images)?;
