@@ -10,14 +10,14 @@ use std::{
 
 use serde_json::{Map, Value, json};
 use walferry_testkit::servers::{
-    Database, Kafka, Postgres, Walferry, WalferryOptions, folder, wait_for, walferry_program,
+    Database, Kafka, Postgres, Walferry, WalferryOptions, folder, wait_for, wait_while_it_grows, walferry_program,
 };
 
 const TOPIC: &str = "outbox.event.order";
 /// More orders than are written before the program is killed.
 const TOO_MANY: i64 = 100_000;
 /// Orders of a program that is not killed: more than a consumer ships before it is.
-const MORE: i64 = 3_000;
+const MORE: i64 = 1_000;
 
 #[test]
 fn python_ships_each_order_once() {
@@ -338,7 +338,12 @@ fn ships_each_order_once(language: &str) {
         example.log("place.log")
     );
     let orders = orders();
-    assert_eq!(orders, killed_at + MORE);
+    // The server may have been at the commit of one more when the first one was killed.
+    let late = orders - killed_at - MORE;
+    assert!(
+        (0..=1).contains(&late),
+        "{orders} orders, {killed_at} before {MORE} more"
+    );
     assert_eq!(
         example.count("count(*) from outbox"),
         orders,
@@ -354,9 +359,12 @@ fn ships_each_order_once(language: &str) {
     // The consumer is killed before it has all of them.
     walferry.start_again();
     let wait_until = |ship: &mut Running, what: &str, query: &str, least: i64| {
-        wait_for(what, || {
+        wait_while_it_grows(what, || {
             assert!(ship.runs(), "the consumer ended:\n{}", example.log("ship.log"));
-            (example.count(query) >= least).then_some(())
+            let there = example.count(query);
+            (there >= least)
+                .then_some(())
+                .ok_or_else(|| usize::try_from(there).expect("it is a count"))
         });
     };
     let mut ship = example.start(&example.ship, "ship.log");

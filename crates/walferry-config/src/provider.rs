@@ -37,7 +37,7 @@ pub trait Lookup {
     /// as `NAME`; `None` where it has no such key.
     ///
     /// # Errors
-    /// Why the API server cannot be asked, or what it refuses. The text is shown.
+    /// Why the API server cannot be asked, or what it refuses. The text is shown. `TimedOut` if it may answer later.
     fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
         let _ = (kind, resource, key);
         Err(io::Error::other("this process does not run in a Kubernetes pod"))
@@ -53,8 +53,8 @@ pub enum KubernetesKind {
     ConfigMap,
 }
 
-/// The config providers of a worker: those that `config.providers` lists, and `env`, `file` and `dir` also without. What limits a listed
-/// provider of variables or of files limits those that are not listed, too.
+/// The config providers of a worker: those that `config.providers` lists, and `env`, `file` and `dir` also without. An unlisted
+/// provider has the limits of the listed ones of its kind.
 #[derive(Debug, Clone)]
 pub struct Providers(BTreeMap<String, Provider>);
 

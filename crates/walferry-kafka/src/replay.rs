@@ -60,6 +60,21 @@ impl Bound {
         let found = own.or_else(|| offsets.iter().find(|(of, _)| of.is_none()));
         found.map(|(_, offset)| *offset)
     }
+
+    /// Checks that an end is named for a partition that is read.
+    fn check_end_of(&self, partition: i32) -> Result<(), Failure> {
+        match self {
+            Self::Offsets(_) if self.offset(partition).is_none() => Err(Failure::stop(
+                Kind::Replay,
+                format!("partition {partition} has no end, and other partitions have one"),
+                format!(
+                    "write --until-offset {partition}:OFFSET, too, or --until-offset OFFSET for all partitions. To read only some \
+                     partitions, name these with --from-offset PARTITION:OFFSET"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A record as it stands in the topic.
@@ -153,7 +168,7 @@ impl TopicReader {
     /// out.
     ///
     /// # Errors
-    /// The topic cannot be read, or a partition or an offset does not exist.
+    /// The topic cannot be read, or a partition or an offset does not exist. Or ends are named for other partitions only.
     pub fn stretches(&self, start: &Bound, until: Option<&Bound>) -> Result<Vec<Stretch>, Failure> {
         let partitions = self.partitions()?;
         let (starts, untils) = (
@@ -169,6 +184,9 @@ impl TopicReader {
             let Some(from) = self.place(start, starts.as_ref(), partition, end) else {
                 continue;
             };
+            if let Some(until) = until {
+                until.check_end_of(partition)?;
+            }
             if from < first && matches!(start, Bound::Offsets(_)) && from != 0 {
                 return Err(Failure::stop(
                     Kind::Replay,
@@ -266,24 +284,21 @@ impl TopicReader {
         while stretches.iter().any(|stretch| !stretch.is_empty()) {
             match self.consumer.poll(POLL) {
                 Some(Ok(message)) => {
-                    last = Instant::now();
-                    let of = |stretch: &&mut Stretch| stretch.partition == message.partition();
-                    let Some(stretch) = stretches.iter_mut().find(of) else {
-                        continue;
-                    };
-                    if message.offset() >= stretch.to {
-                        stretch.from = stretch.to;
-                    } else if !stretch.is_empty() {
-                        taker.take(&copied(&message))?;
-                        stretch.from = message.offset() + 1;
+                    if let Some(stretch) = unread_part(stretches, message.partition()) {
+                        last = Instant::now();
+                        if message.offset() < stretch.to {
+                            taker.take(&copied(&message))?;
+                        }
+                        stretch.from = stretch.to.min(message.offset() + 1);
+                        self.end_if_read(stretch)?;
                     }
                 }
                 // The last offsets may be marks of transactions, which no consumer is given.
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
-                    last = Instant::now();
-                    let of = |stretch: &&mut Stretch| stretch.partition == partition;
-                    if let Some(stretch) = stretches.iter_mut().find(of) {
+                    if let Some(stretch) = unread_part(stretches, partition) {
+                        last = Instant::now();
                         stretch.from = stretch.to;
+                        self.end_if_read(stretch)?;
                     }
                 }
                 Some(Err(error)) if last.elapsed() > SILENCE || is_final(&error) => {
@@ -299,6 +314,25 @@ impl TopicReader {
         }
         Ok(())
     }
+
+    /// The brokers need not send what is behind a stretch.
+    fn end_if_read(&self, stretch: &Stretch) -> Result<(), Failure> {
+        if !stretch.is_empty() {
+            return Ok(());
+        }
+        let mut read = TopicPartitionList::new();
+        read.add_partition(&self.topic, stretch.partition);
+        self.consumer
+            .incremental_unassign(&read)
+            .map_err(|error| self.unread(&error))
+    }
+}
+
+/// What is left of a partition. `None` for a partition that is read already.
+fn unread_part(stretches: &mut [Stretch], partition: i32) -> Option<&mut Stretch> {
+    stretches
+        .iter_mut()
+        .find(|stretch| stretch.partition == partition && !stretch.is_empty())
 }
 
 /// Whether trying again would not help.
@@ -329,5 +363,34 @@ fn copied<'a>(message: &'a BorrowedMessage<'_>) -> Copied<'a> {
         key: message.key(),
         value: message.payload(),
         headers: headers.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(partition: i32, from: i64, to: i64) -> Stretch {
+        Stretch { partition, from, to }
+    }
+
+    #[test]
+    fn each_partition_has_an_end_if_one_has() {
+        let until = Bound::Offsets(vec![(Some(0), 1500)]);
+        assert!(until.check_end_of(0).is_ok());
+        let failure = until.check_end_of(1).expect_err("it would be read to its end");
+        let text = failure.to_string();
+        assert!(text.contains("partition 1 has no end"), "{text}");
+        let until = Bound::Offsets(vec![(Some(0), 1500), (None, 1600)]);
+        assert!(until.check_end_of(1).is_ok());
+        assert!(Bound::Time(0).check_end_of(1).is_ok());
+    }
+
+    #[test]
+    fn a_partition_that_is_read_takes_nothing_more() {
+        let mut stretches = [stretch(0, 7, 7), stretch(1, 3, 9)];
+        assert_eq!(unread_part(&mut stretches, 0), None);
+        assert_eq!(unread_part(&mut stretches, 1), Some(&mut stretch(1, 3, 9)));
+        assert_eq!(unread_part(&mut stretches, 2), None);
     }
 }

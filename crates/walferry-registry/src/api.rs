@@ -406,9 +406,22 @@ fn compare_chosen(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Ans
         Ok(Some(theirs)) => compare(request, &theirs),
         // It was removed between the two requests.
         Ok(None) => Err(no_id(request)),
+        // The same log-in was allowed to register, so it lacks a right. Nothing else needs that right.
+        Err(untold) if untold.is_forbidden && matches!(request.lookup, Lookup::Register { .. }) => {
+            Err(Failure::Refused(Refusal {
+                what: format!(
+                    "the version that it returned may not be read, so it cannot be compared with the record: {}",
+                    untold.trouble.text
+                ),
+                hint: Some(MAY_NOT_READ.to_owned()),
+            }))
+        }
         Err(untold) => Err(Failure::Trouble(untold.trouble)),
     }
 }
+
+const MAY_NOT_READ: &str = "grant the converter's log-in the right to read schemas (GET /ids/globalIds/…), or let the converter add a version: \
+                            remove apicurio.registry.auto-register.if-exists";
 
 fn compare(request: &Request, theirs: &str) -> Answer<()> {
     let hint = match request.lookup {

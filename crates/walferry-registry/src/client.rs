@@ -64,6 +64,19 @@ struct Pending {
     unverified: Option<Instant>,
 }
 
+impl Pending {
+    fn new(request: Arc<Request>, wait: Wait) -> Self {
+        Self {
+            request,
+            wait,
+            next: Instant::now(),
+            pause: FIRST_PAUSE,
+            forgotten: None,
+            unverified: None,
+        }
+    }
+}
+
 impl Client {
     /// A client. Its thread begins at once, and ends with the client.
     ///
@@ -77,19 +90,7 @@ impl Client {
     ) -> Self {
         let (requests, receiver) = mpsc::channel();
         let shared = Arc::new(Shared::default());
-        let asker = Asker {
-            shared: shared.clone(),
-            settings,
-            answer_limit,
-            http: None,
-            pending: VecDeque::new(),
-            failing: false,
-            longest_pause: longest_pause.unwrap_or(LONGEST_PAUSE).max(FIRST_PAUSE),
-            period,
-            look: Instant::now() + period,
-            turn: 0,
-            unread: HashSet::new(),
-        };
+        let asker = Asker::new(shared.clone(), settings, period, longest_pause, answer_limit);
         let started = thread::Builder::new().name("registry".into()).spawn(move || {
             // Dropped after the receiver. So a request is either refused by the channel, or its wait is there to be told.
             let _end = End(asker.shared.clone());
@@ -123,14 +124,7 @@ impl Registry for Client {
         });
         state.waits.insert(request.clone(), wait.clone());
         drop(state);
-        let pending = Pending {
-            request,
-            wait: wait.clone(),
-            next: Instant::now(),
-            pause: FIRST_PAUSE,
-            forgotten: None,
-            unverified: None,
-        };
+        let pending = Pending::new(request, wait.clone());
         if self.requests.send(pending).is_err() {
             wait.set_trouble(nobody_asks());
         }
@@ -186,7 +180,7 @@ struct Asker {
     /// Created when it is first needed. Tried again while a certificate cannot be read.
     http: Option<Http>,
     pending: VecDeque<Pending>,
-    /// Whether the last request got no answer.
+    /// Whether the registry did not answer, and has not yet answered a check since.
     failing: bool,
     /// Maximum pause before a request is repeated.
     longest_pause: Duration,
@@ -201,6 +195,28 @@ struct Asker {
 }
 
 impl Asker {
+    fn new(
+        shared: Arc<Shared>,
+        settings: RegistrySettings,
+        period: Duration,
+        longest_pause: Option<Duration>,
+        answer_limit: Option<Duration>,
+    ) -> Self {
+        Self {
+            shared,
+            settings,
+            answer_limit,
+            http: None,
+            pending: VecDeque::new(),
+            failing: false,
+            longest_pause: longest_pause.unwrap_or(LONGEST_PAUSE).max(FIRST_PAUSE),
+            period,
+            look: Instant::now() + period,
+            turn: 0,
+            unread: HashSet::new(),
+        }
+    }
+
     fn run(mut self, requests: &Receiver<Pending>) {
         loop {
             let next = self.pending.iter().map(|pending| pending.next).min();
@@ -275,12 +291,15 @@ impl Asker {
     fn on_known(&mut self, mut pending: Pending, ids: Ids) {
         // The registry was down, and may have lost its schemas. Check that before a record continues. A registry that registers schemas
         // and shows none is not waited for longer than until the next check would be due.
-        if self.recovered()
-            && let Err(trouble) = self.look_again()
-        {
-            let since = *pending.unverified.get_or_insert_with(Instant::now);
-            if since.elapsed() < self.period {
-                return self.ask_later(pending, trouble);
+        if self.failing {
+            match self.look_again() {
+                Ok(()) => self.recovered(),
+                Err(trouble) => {
+                    let since = *pending.unverified.get_or_insert_with(Instant::now);
+                    if since.elapsed() < self.period {
+                        return self.ask_later(pending, trouble);
+                    }
+                }
             }
         }
         info!(subject = %pending.request.subject, id.content = ids.content, id.global = ids.global, "schema id known");
@@ -306,13 +325,11 @@ impl Asker {
         self.failing = true;
     }
 
-    /// Notes that the registry answers. Returns whether it did not before.
-    fn recovered(&mut self) -> bool {
-        let before = std::mem::take(&mut self.failing);
-        if before {
+    /// Notes that the registry answers.
+    fn recovered(&mut self) {
+        if std::mem::take(&mut self.failing) {
             info!("the schema registry answers again");
         }
-        before
     }
 
     /// Checks that the registry still has two schemas under their ids: the newest, which a registry restored from an older state lacks,
@@ -496,5 +513,73 @@ mod tests {
             assert_eq!(trouble.text, "the thread that asks the schema registry has ended");
             assert!(trouble.hint.is_some_and(|hint| hint.contains("restart the process")));
         }
+    }
+
+    /// Counts the lines of the log.
+    struct Lines(Arc<AtomicU64>);
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            let is_ours = event.metadata().target() == module_path!().trim_end_matches("::tests");
+            self.0.fetch_add(u64::from(is_ours), Ordering::Relaxed);
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    /// It gives new ids, and no check of the old ones succeeds.
+    #[test]
+    fn a_registry_that_shows_no_schema_answers_again_only_once_it_does() {
+        let known = (
+            Arc::new(request("known")),
+            Ids {
+                content: 1,
+                global: 1,
+                guid: None,
+            },
+        );
+        let shared = Arc::new(Shared::default());
+        shared.lock().order.push(known);
+        let settings = RegistrySettings {
+            api: registry::Api::Confluent,
+            // Nobody listens there.
+            urls: vec!["http://127.0.0.1:1".to_owned()],
+            auth: registry::Auth::None,
+            headers: Vec::new(),
+            tls: registry::Tls::default(),
+            connect_timeout: Duration::from_secs(5),
+            read_timeout: Duration::from_secs(5),
+            id: registry::Id::Content,
+            proxy: None,
+        };
+        let mut asker = Asker::new(shared, settings, LOOK, None, None);
+        let lines = Arc::new(AtomicU64::new(0));
+        tracing::subscriber::with_default(Lines(lines.clone()), || {
+            asker.on_trouble(&http::trouble("it is away".to_owned(), None));
+            for _ in 0..3 {
+                let wait = Wait::new(Need::SchemaId {
+                    subject: "new".to_owned(),
+                });
+                let pending = Pending::new(Arc::new(request("new")), wait);
+                asker.on_known(
+                    pending,
+                    Ids {
+                        content: 2,
+                        global: 2,
+                        guid: None,
+                    },
+                );
+            }
+        });
+        assert_eq!(lines.load(Ordering::Relaxed), 1, "the line that it does not answer");
+        assert!(asker.failing);
     }
 }

@@ -25,7 +25,7 @@ const LONGEST_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) struct Http {
     agent: Agent,
     settings: RegistrySettings,
-    /// The URL that answered last.
+    /// The URL that answered last and forbade nothing.
     current: usize,
     token: Option<(Secret, Instant)>,
     /// What the registry has said of the types that schemas refer to. Many schemas refer to the same ones.
@@ -89,7 +89,7 @@ impl Http {
         })
     }
 
-    /// Sends a request to the URL that answered last. If that does not answer, tries the others.
+    /// Sends a request to the URL that answered last. If that does not answer, or forbids the request, tries the others.
     ///
     /// # Errors
     /// None of them answers, or there is no token.
@@ -105,20 +105,24 @@ impl Http {
     fn send_once(&mut self, request: &Request) -> Result<Reply, Diagnosis> {
         let shared = self.authorization()?;
         let urls = self.settings.urls.len();
-        let mut last = None;
+        let (mut last, mut forbidden) = (None, None);
         for attempt in 0..urls {
             let index = (self.current + attempt) % urls;
             let url = &self.settings.urls[index];
             let authorization = shared.clone().or_else(|| self.login_of(index));
             match self.send_to(url, request, authorization.as_ref()) {
-                // Another instance of the registry may answer.
-                Ok(reply) if reply.status >= 500 && attempt + 1 < urls => {}
+                // Another instance of the registry may answer, or have a log-in of its own.
+                Ok(reply) if matches!(reply.status, 401 | 403) => forbidden = forbidden.or(Some(reply)),
+                Ok(reply) if reply.status >= 500 && (attempt + 1 < urls || forbidden.is_some()) => {}
                 Ok(reply) => {
                     self.current = index;
                     return Ok(reply);
                 }
                 Err(error) => last = Some(unreachable_at(url, &error)),
             }
+        }
+        if let Some(reply) = forbidden {
+            return Ok(reply);
         }
         Err(last.unwrap_or_else(|| trouble("no URL of the schema registry is known".to_owned(), None)))
     }

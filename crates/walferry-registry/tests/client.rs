@@ -605,6 +605,28 @@ fn a_version_that_apicurio_returns_instead_of_ours_must_have_the_same_bytes() {
     assert_eq!(settled(&*client, &request).unwrap().global, 5);
 }
 
+/// Waiting would help nothing: the log-in may register and not read.
+#[test]
+fn a_version_that_apicurio_returns_and_does_not_show_is_a_refusal_that_names_the_right() {
+    let request = request(Lookup::Register {
+        normalize: false,
+        if_exists: "RETURN",
+    });
+    for status in [401, 403] {
+        let (fake, url) = Fake::start();
+        let path = "POST /groups/default/artifacts?ifExists=RETURN&canonical=false";
+        fake.answer(path, 200, r#"{"globalId":5,"contentId":4}"#);
+        fake.answer("GET /ids/globalIds/5?dereference=true", status, "");
+        let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url]));
+        let told = told(&*client, &request);
+        assert!(
+            told.starts_with("Refusal") && told.contains("the right to read schemas"),
+            "{told}"
+        );
+        assert!(told.contains(&format!("answers {status}")), "{told}");
+    }
+}
+
 /// The content is there, and the version that records name is another.
 #[test]
 fn the_id_that_records_carry_is_the_one_that_is_checked() {
@@ -670,6 +692,22 @@ fn each_url_gets_the_login_that_stands_in_it() {
     settled(&*Registries::default().of(&settings), &register()).unwrap();
     let sent = [first, second, third].map(|fake| fake.asked()[0].1.clone());
     assert_eq!(sent, ["Basic YTpvbmU=", "", "Basic Yzp0aHJlZQ=="]);
+}
+
+/// The second URL has no log-in, and the first one is away for a moment.
+#[test]
+fn a_url_that_forbids_a_request_is_not_the_only_one_asked_from_then_on() {
+    for status in [401, 403] {
+        let (first, url) = Fake::start();
+        let (second, other) = Fake::start();
+        first.answer(REGISTER, 503, "");
+        second.answer(REGISTER, status, "");
+        let client = Registries::default().of(&settings(Api::Confluent, vec![url, other]));
+        let trouble = told(&*client, &register());
+        assert!(trouble.contains(&format!("answers {status}")), "{trouble}");
+        first.answer(REGISTER, 200, r#"{"id":7}"#);
+        assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+    }
 }
 
 /// With `apicurio.registry.auto-register=false`.

@@ -423,7 +423,6 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
             // The connector itself says why Postgres cannot be reached.
             Err(failure) => {
                 debug!(code = Kind::OutboxPartitions.code(), error = %failure, "the partitions of an outbox could not be looked at; trying again");
-                status.count_error(Kind::OutboxPartitions);
                 SOON
             }
         };

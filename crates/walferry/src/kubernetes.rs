@@ -114,10 +114,8 @@ impl Cluster {
             .header("Authorization", format!("Bearer {}", token.trim()))
             .call()
             .map_err(|error| {
-                io::Error::other(format!(
-                    "the API server of Kubernetes at {} does not answer: {error}",
-                    self.url
-                ))
+                let what = format!("the API server of Kubernetes at {} does not answer: {error}", self.url);
+                io::Error::new(io::ErrorKind::TimedOut, what)
             })?;
         let what = Path::new(url)
             .strip_prefix(&self.url)
@@ -133,9 +131,14 @@ impl Cluster {
                 )));
             }
             code => {
-                return Err(io::Error::other(format!(
-                    "the API server of Kubernetes answers {code} to GET {what}"
-                )));
+                let may_pass = code == 429 || code >= 500;
+                let kind = if may_pass {
+                    io::ErrorKind::TimedOut
+                } else {
+                    io::ErrorKind::Other
+                };
+                let what = format!("the API server of Kubernetes answers {code} to GET {what}");
+                return Err(io::Error::new(kind, what));
             }
         }
         let body = response.body_mut().read_to_string();

@@ -39,6 +39,34 @@ impl Lookup for Surroundings {
     }
 }
 
+/// Notes whether a reference could not be looked up for a reason that may pass.
+struct Patient<'a> {
+    lookup: &'a dyn Lookup,
+    may_pass: Cell<bool>,
+}
+
+impl Lookup for Patient<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.lookup.variable(name)
+    }
+    fn file(&self, path: &Path) -> io::Result<String> {
+        self.lookup.file(path)
+    }
+    fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.lookup.folder(path)
+    }
+    fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
+        let value = self.lookup.kubernetes(kind, resource, key);
+        if value
+            .as_ref()
+            .is_err_and(|error| error.kind() == io::ErrorKind::TimedOut)
+        {
+            self.may_pass.set(true);
+        }
+        value
+    }
+}
+
 /// A connector, what it shares with others, and where Kafka is.
 #[derive(Clone)]
 pub(crate) struct Loaded {
@@ -55,22 +83,45 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     /// The same for a further run: references are resolved and schemas of events are read again, because passwords and schemas may have
-    /// changed meanwhile. The rest is as it was at the start of the process.
+    /// changed meanwhile. The rest is as it was at the start of the process. While a config provider does not answer, the values of the
+    /// last run are used.
     ///
     /// # Errors
     /// A reference cannot be resolved, or schemas cannot be used.
     pub(crate) fn again(&self) -> Result<Self, Failure> {
+        self.again_with(&Surroundings)
+    }
+
+    fn again_with(&self, lookup: &dyn Lookup) -> Result<Self, Failure> {
         let submitted = Submitted {
             name: Some(self.connector.name.clone()),
             properties: self.configuration.clone(),
         };
-        let (checked, findings) = Checked::read(&submitted, None, &self.worker, &Surroundings);
+        let lookup = Patient {
+            lookup,
+            may_pass: Cell::new(false),
+        };
+        let (checked, findings) = Checked::read(&submitted, None, &self.worker, &lookup, &lookup);
         match checked {
             Some(Checked { connector, built }) if findings.problems().next().is_none() => Ok(Self {
                 connector,
                 built,
                 ..self.clone()
             }),
+            _ if lookup.may_pass.get() => {
+                for problem in findings.problems() {
+                    let hint = "restart the connector when the API server answers, if a value has changed";
+                    let what = "the connector runs with the values of its last run";
+                    warn!(
+                        property = problem.place,
+                        code = problem.code(),
+                        hint,
+                        "{what}: {}",
+                        problem.sentence()
+                    );
+                }
+                Ok(self.clone())
+            }
             _ => {
                 let (kind, causes) = (Kind::Configuration, findings.problems().cloned().collect());
                 Err(Failure::of(Disposition::stop(kind), kind, causes))
@@ -308,11 +359,12 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Reads a connector. Files that options of transforms name are read with `files`.
+    /// Reads a connector. References are resolved with `lookup`. Files that options of transforms name are read with `files`.
     fn read(
         submitted: &Submitted,
         name: Option<&str>,
         worker: &Worker,
+        lookup: &dyn Lookup,
         files: &dyn Lookup,
     ) -> (Option<Self>, Findings) {
         let made = Cell::new(None);
@@ -321,14 +373,14 @@ impl Checked {
             made.set(built);
             findings
         };
-        let (connector, findings) = Connector::read(submitted, name, worker, &Surroundings, &check);
+        let (connector, findings) = Connector::read(submitted, name, worker, lookup, &check);
         let checked = connector.zip(made.take());
         (checked.map(|(connector, built)| Self { connector, built }), findings)
     }
 }
 
 /// Reads a connector that was handed in over REST or with Connect's topics. Whoever did that may have fewer rights than the operator. So options
-/// that name files may only name those that the worker's `allowed.paths` includes.
+/// of transforms may only name files that the worker's `allowed.paths` includes. `signal.file`, keystores and certificates are not limited.
 pub(crate) fn load_configuration(
     name: &str,
     configuration: &book::Configuration,
@@ -338,7 +390,13 @@ pub(crate) fn load_configuration(
         name: Some(name.to_owned()),
         properties: configuration.clone(),
     };
-    Checked::read(&submitted, None, worker, &worker.providers.limit(&Surroundings))
+    Checked::read(
+        &submitted,
+        None,
+        worker,
+        &Surroundings,
+        &worker.providers.limit(&Surroundings),
+    )
 }
 
 fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(Checked, book::Configuration)> {
@@ -355,7 +413,7 @@ fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(C
     {
         info!(file = %path.display(), name = stem, "the file has no `name`, so the connector is named after the file");
     }
-    let (checked, findings) = Checked::read(&submitted, stem, worker, &Surroundings);
+    let (checked, findings) = Checked::read(&submitted, stem, worker, &Surroundings, &Surroundings);
     problems.add(path, &findings);
     let checked = checked?;
     let mut configuration = submitted.properties;
@@ -615,5 +673,75 @@ mod tests {
         let failure = first.again().expect_err("the file is missing");
         assert_eq!(failure.kind, Kind::Configuration);
         assert!(failure.to_string().contains("has no file password"), "{failure}");
+    }
+
+    #[test]
+    fn a_further_run_keeps_its_password_while_kubernetes_does_not_answer() {
+        /// The API server: a password, or why there is none.
+        struct Cluster(Result<&'static str, io::ErrorKind>);
+
+        impl Lookup for Cluster {
+            fn variable(&self, _: &str) -> Option<String> {
+                None
+            }
+            fn file(&self, _: &Path) -> io::Result<String> {
+                Err(io::ErrorKind::NotFound.into())
+            }
+            fn kubernetes(&self, _: KubernetesKind, _: &str, _: &str) -> io::Result<Option<String>> {
+                self.0.map(|value| Some(value.to_owned())).map_err(io::Error::from)
+            }
+        }
+
+        let worker = [
+            ("bootstrap.servers", "kafka:9092"),
+            ("key.converter", "org.apache.kafka.connect.json.JsonConverter"),
+            ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
+            ("config.providers", "secrets"),
+            (
+                "config.providers.secrets.class",
+                "io.strimzi.kafka.KubernetesSecretConfigProvider",
+            ),
+        ];
+        let connector = [
+            ("name", "shop"),
+            ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
+            ("database.hostname", "127.0.0.1"),
+            ("database.user", "u"),
+            ("database.dbname", "d"),
+            ("topic.prefix", "t"),
+            ("database.password", "${secrets:shop/database:password}"),
+        ];
+        let submitted = |properties: &[(&str, &str)]| Submitted {
+            name: Some("shop".into()),
+            properties: properties
+                .iter()
+                .map(|(name, text)| ((*name).into(), (*text).into()))
+                .collect(),
+        };
+        let (worker, findings) = Worker::read(&submitted(&worker), &Surroundings);
+        let worker = worker.unwrap_or_else(|| panic!("{findings:?}"));
+        let submitted = submitted(&connector);
+        let old = Cluster(Ok("old"));
+        let (checked, findings) = Checked::read(&submitted, None, &worker, &old, &old);
+        let Checked { connector, built } = checked.unwrap_or_else(|| panic!("{findings:?}"));
+        let first = Loaded {
+            connector,
+            built,
+            worker,
+            bootstrap_servers: "kafka:9092".into(),
+            configuration: submitted.properties,
+            file: "shop.json".into(),
+        };
+        let password = |answer| {
+            let again = first.again_with(&Cluster(answer)).map_err(|failure| failure.kind)?;
+            Ok(again
+                .connector
+                .postgres
+                .password
+                .map(|password| password.expose().to_owned()))
+        };
+        assert_eq!(password(Ok("new")), Ok(Some("new".to_owned())));
+        assert_eq!(password(Err(io::ErrorKind::TimedOut)), Ok(Some("old".to_owned())));
+        assert_eq!(password(Err(io::ErrorKind::Other)), Err(Kind::Configuration));
     }
 }

@@ -23,12 +23,24 @@ pub(crate) fn run() -> Outcome {
         }
         write(
             &page,
-            &escaped(&with_links(&told(&text), Path::new(&page), &repository, is_on_site)),
+            &escaped(&with_links(
+                &told(&text),
+                Path::new(&page),
+                &repository,
+                MAIN,
+                is_on_site,
+            )),
         )?;
     }
     write(
         "docs/CHANGELOG.md",
-        &with_links(&changelog("")?, Path::new("docs/CHANGELOG.md"), &repository, is_on_site),
+        &with_links(
+            &changelog("")?,
+            Path::new("docs/CHANGELOG.md"),
+            &repository,
+            MAIN,
+            is_on_site,
+        ),
     )?;
     let images = source.join("images");
     fs::create_dir_all(&images)?;
@@ -164,7 +176,7 @@ pub(crate) fn link_to_repository(top: &Path) -> Outcome {
                 folders.push(file);
             } else if file.extension().is_some_and(|extension| extension == "md") {
                 let text = fs::read_to_string(&file)?;
-                let linked = with_links(&text, file.strip_prefix(top)?, &repository, |path| {
+                let linked = with_links(&text, file.strip_prefix(top)?, &repository, MAIN, |path| {
                     top.join(path).exists()
                 });
                 fs::write(&file, linked)?;
@@ -174,8 +186,10 @@ pub(crate) fn link_to_repository(top: &Path) -> Outcome {
     Ok(())
 }
 
-/// Links to what is not there lead to the repository.
-fn with_links(text: &str, page: &Path, repository: &str, is_there: impl Fn(&Path) -> bool) -> String {
+const MAIN: &str = "main";
+
+/// Links to what is not there lead to the repository, to this branch or tag.
+fn with_links(text: &str, page: &Path, repository: &str, at_ref: &str, is_there: impl Fn(&Path) -> bool) -> String {
     let mut out = String::new();
     let mut from = 0;
     for (at, link) in links(text) {
@@ -187,7 +201,7 @@ fn with_links(text: &str, page: &Path, repository: &str, is_there: impl Fn(&Path
                 "blob"
             };
             out.push_str(&text[from..at]);
-            out.push_str(&format!("{repository}/{kind}/main/{}", path.display()));
+            out.push_str(&format!("{repository}/{kind}/{at_ref}/{}", path.display()));
             out.push_str(link.find('#').map_or("", |anchor| &link[anchor..]));
             from = at + link.len();
         }
@@ -267,12 +281,13 @@ pub(crate) fn changelog(docs: &str) -> Outcome<String> {
     Ok(text.replace("](../", &format!("]({docs}")))
 }
 
-/// What a release tells, without its heading and with links into the repository: for the page of the release on the forge.
+/// What a release tells, without its heading and with links to its tag in the repository: for the page of the release on the forge.
 pub(crate) fn notes(version: &str) -> Outcome<String> {
     let name = format!("{CHANGES}/{version}.md");
     let text = fs::read_to_string(shell::root().join(&name)).map_err(|e| format!("{name}: {e}"))?;
     let body = text.split_once('\n').map_or("", |(_, body)| body).trim_start();
-    Ok(with_links(body, Path::new(&name), &repository()?, |_| false))
+    let tag = format!("v{version}");
+    Ok(with_links(body, Path::new(&name), &repository()?, &tag, |_| false))
 }
 
 fn fragments() -> Outcome<String> {
@@ -408,7 +423,7 @@ mod tests {
         let text =
             "[a](../../config/x.json#y) [b](b.md#c) [d](https://d) ![i](../images/i.png)\n```\n[e](../../f)\n```\n";
         assert_eq!(
-            with_links(text, Path::new("docs/how-to/p.md"), "https://r", is_on_site),
+            with_links(text, Path::new("docs/how-to/p.md"), "https://r", MAIN, is_on_site),
             "[a](https://r/blob/main/config/x.json#y) [b](b.md#c) [d](https://d) ![i](../images/i.png)\n```\n[e](../../f)\n```\n"
         );
     }
@@ -520,12 +535,11 @@ mod tests {
     fn this_version_has_notes_whose_links_lead_to_pages() {
         let manifest: toml::Value = toml::from_str(&read("Cargo.toml")).expect("it is TOML");
         let version = manifest["workspace"]["package"]["version"].as_str();
-        let notes = notes(version.expect("there is a version")).expect("there are notes");
+        let version = version.expect("there is a version");
+        let notes = notes(version).expect("there are notes");
         assert!(!notes.starts_with('#'), "{notes}");
-        let start = format!("{}/blob/main/", repository().expect("Cargo.toml names it"));
-        let found = links(&notes);
-        assert!(!found.is_empty());
-        for (_, link) in found {
+        let start = format!("{}/blob/v{version}/", repository().expect("Cargo.toml names it"));
+        for (_, link) in links(&notes) {
             let path = link.strip_prefix(&start);
             let path = path.unwrap_or_else(|| panic!("{link} does not lead to the repository"));
             let path = path.split('#').next().unwrap_or_default();

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication", "again"])]
     cleanup: bool,
     /// Send so many events again instead, half of them from the table and some of them from a topic: the replay is killed
-    #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication", "again", "cleanup"])]
+    #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication", "tables", "topics", "again", "cleanup", "latency"])]
     replay: bool,
     /// Measure how long rows take to the broker instead: without a snapshot, and while a table of that many rows is read again
     #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication", "again"])]

@@ -91,16 +91,29 @@ impl JavaRegex {
     /// The match of this number, counted from 0, and its groups, as `Matcher.find` and `Matcher.group` give them. A match that takes too
     /// long is none: [`limited`] tells.
     pub fn found<'t>(&self, text: &'t str, number: usize) -> Option<Vec<Option<&'t str>>> {
-        let search = || self.part.captures_iter(text).nth(number).transpose();
-        let captures = self.within_limits(text, search).flatten()?;
-        Some(captures.iter().map(|group| group.map(|group| group.as_str())).collect())
+        let (mut search, mut left) = (0, number);
+        while search <= text.len() {
+            let found = self.within_limits(text, || self.part.captures_from_pos(text, search));
+            let captures = found.flatten()?;
+            if left == 0 {
+                return Some(captures.iter().map(|group| group.map(|group| group.as_str())).collect());
+            }
+            left -= 1;
+            search = behind(text, &captures.get(0)?);
+        }
+        None
     }
 
-    /// All matches, one after the other. A search that takes too long ends them: [`limited`] tells.
+    /// All matches, one after the other: also an empty one right behind another. A search that takes too long ends them: [`limited`] tells.
     pub fn all<'t>(&self, text: &'t str) -> Vec<&'t str> {
-        let mut matches = self.part.find_iter(text);
-        let next = || self.within_limits(text, || matches.next().transpose()).flatten();
-        std::iter::from_fn(next).map(|found| found.as_str()).collect()
+        let (mut all, mut search) = (Vec::new(), 0);
+        while search <= text.len() {
+            let found = self.within_limits(text, || self.part.find_from_pos(text, search));
+            let Some(found) = found.flatten() else { break };
+            all.push(found.as_str());
+            search = behind(text, &found);
+        }
+        all
     }
 
     /// Whether a part of the text matches, as `Matcher.find` says. A match that takes too long is none: [`limited`] tells.
@@ -123,10 +136,7 @@ impl JavaRegex {
                 parts.push(&text[begin..found.start()]);
                 begin = found.end();
             }
-            search = match is_empty {
-                true => found.end() + text[found.end()..].chars().next().map_or(1, char::len_utf8),
-                false => found.end(),
-            };
+            search = behind(text, &found);
         }
         if parts.is_empty() {
             return vec![text];
@@ -155,6 +165,15 @@ impl JavaRegex {
     /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.pattern
+    }
+}
+
+/// Where the search for the next match begins: in Java and JavaScript, one character further only behind an empty match. It may lie
+/// behind the end of the text.
+fn behind(text: &str, found: &fancy_regex::Match<'_>) -> usize {
+    match found.start() == found.end() {
+        true => found.end() + text[found.end()..].chars().next().map_or(1, char::len_utf8),
+        false => found.end(),
     }
 }
 
@@ -232,6 +251,23 @@ mod tests {
                 expected,
                 "{pattern} {text}"
             );
+        }
+    }
+
+    #[test]
+    fn an_empty_match_may_stand_right_behind_another() {
+        for (pattern, text, expected) in [
+            ("a*", "aab", &["aa", "", ""][..]),
+            ("a*", "äa", &["", "a", ""]),
+            ("a*?", "a", &["", ""]),
+            ("z", "a", &[]),
+            ("", "", &[""]),
+        ] {
+            let regex = JavaRegex::new(pattern).unwrap();
+            assert_eq!(regex.all(text), expected, "{pattern} {text}");
+            let one = |number| regex.found(text, number).map(|groups| groups[0].unwrap_or_default());
+            let each: Vec<_> = (0..).map_while(one).collect();
+            assert_eq!(each, expected, "{pattern} {text}");
         }
     }
 

@@ -142,10 +142,7 @@ impl JavaRegex {
             push(&mut out, &text[copied..found.start()], longest)?;
             replacement.append(&captures, &mut out, longest)?;
             copied = found.end();
-            search = match found.start() == found.end() {
-                true => found.end() + text[found.end()..].chars().next().map_or(1, char::len_utf8),
-                false => found.end(),
-            };
+            search = super::behind(text, &found);
         }
         push(&mut out, &text[copied..], longest)?;
         Some(out)

@@ -480,6 +480,28 @@ mod with_a_registry {
     }
 
     #[test]
+    fn only_what_would_trust_a_wrong_certificate_is_refused() {
+        let url = ("apicurio.registry.url", "https://r:8080/apis/registry/v3");
+        let safe = [
+            ("apicurio.registry.tls.trust-all", "false"),
+            ("apicurio.registry.tls.verify-host", "True"),
+        ];
+        settings(Family::Apicurio, &[url, safe[0], safe[1]]);
+        for (name, value) in [("trust-all", "true"), ("verify-host", "false"), ("certificates", "x")] {
+            let name = format!("apicurio.registry.tls.{name}");
+            let entries = [(url.0, url.1), (&*name, value)];
+            let entries = entries.map(|(name, text)| (name.to_owned(), text.to_owned()));
+            let options = Options::new("value.converter.", entries.into());
+            let (_, findings) = AvroConverter::from_options(Family::Apicurio, Role::Value, &options);
+            let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            assert!(
+                matches!(&told[..], [only] if only.contains(&name) && only.contains("not supported")),
+                "{told:?}"
+            );
+        }
+    }
+
+    #[test]
     fn a_url_may_hold_name_and_password() {
         use crate::registry::Auth;
         let (avro, _) = converter(

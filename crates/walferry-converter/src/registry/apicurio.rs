@@ -128,8 +128,16 @@ properties! {
     pub(super) const NEW_IDENTITY_TYPE: Property<Option<String>> = Property::new("apicurio.registry.tls.keystore.type")
         .text("Type of the keystore.")
         .support(Support::Accepted { why: "Walferry detects the type of a keystore from its content" });
+    pub(super) const TRUST_ALL: Property<bool> = Property::new("apicurio.registry.tls.trust-all")
+        .default("false")
+        .text("Whether each certificate of the registry is trusted.")
+        .support(Support::Refused { hint: "remove it, and set apicurio.registry.tls.truststore.location: Walferry always checks certificates" });
+    pub(super) const VERIFY_HOST: Property<bool> = Property::new("apicurio.registry.tls.verify-host")
+        .default("true")
+        .text("Whether the host name in the registry's certificate is checked.")
+        .support(Support::Refused { hint: "remove it, and use a name of the registry that its certificate contains: Walferry always checks it" });
     pub(super) const TLS_OTHER: Property<Option<String>> = Property::new("apicurio.registry.tls.<option>")
-        .text("Other options of certificates in Apicurio 3, such as `trust-all`.")
+        .text("Other options of certificates in Apicurio 3.")
         .support(Support::Refused { hint: "set apicurio.registry.tls.truststore.location, and apicurio.registry.tls.keystore.location for a \
                                            client certificate" });
     pub(super) const SERIALIZER: Property<Option<String>> = Property::new("apicurio.registry.converter.serializer")

@@ -172,7 +172,7 @@ properties! {
 /// An option of Java's client by its other name.
 const fn prefixed<T>(name: &'static str) -> Property<T> {
     Property::new(name)
-        .text("The same as the property without `schema.registry.` at the beginning, which has precedence.")
+        .text("Another name of the property without `schema.registry.`. If both are set, this one is ignored.")
 }
 
 /// A property by its name, or by the one with the prefix, which Java's client takes off.

@@ -520,11 +520,9 @@ impl Pipeline {
         if let Some(change) = self.plans.learn(relation)? {
             self.emit.counts.table_changed(change);
         }
-        if let Some((shapes, mut relation)) = watched
-            && let Some(plan) = self.plans.of(relation.oid)?
+        if let Some((shapes, relation)) = watched
+            && let Some((table, relation)) = self.plans.captured(relation)?
         {
-            let table = plan.name().to_owned();
-            self.plans.keep_captured_columns(&mut relation);
             shapes.described(table, relation);
         }
         Ok(())

@@ -294,13 +294,19 @@ impl RelationPlans {
         }
     }
 
-    /// Removes the columns that records do not have.
-    pub(crate) fn keep_captured_columns(&self, relation: &mut Relation) {
+    /// The name of the captured table that was described just now, and its description without the columns that records do not have.
+    /// `None` if the description was ignored, because the table is not captured or has got a name that is not.
+    pub(crate) fn captured(&mut self, mut relation: Relation) -> Result<Option<(String, Relation)>, Failure> {
+        let name = format!("{}.{}", relation.namespace, relation.name);
+        if self.of(relation.oid)?.is_none_or(|plan| plan.name() != name) {
+            return Ok(None);
+        }
         let filters = &self.settings.filters;
         let (schema, table) = (&relation.namespace, &relation.name);
         relation
             .columns
             .retain(|column| filters.captures_column(schema, table, &column.name));
+        Ok(Some((name, relation)))
     }
 
     /// The plan of a table that a snapshot reads. `None` if the table no longer exists.
@@ -477,10 +483,14 @@ mod tests {
     }
 
     fn plans() -> RelationPlans {
+        plans_with("")
+    }
+
+    fn plans_with(more: &str) -> RelationPlans {
         let text = r#"{"name": "c", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
             "plugin.name": "pgoutput", "database.hostname": "db", "database.user": "u", "database.dbname": "db",
-            "topic.prefix": "s", "table.include.list": "public.t.*"}"#;
-        let (submitted, _) = Submitted::read(text).unwrap();
+            "topic.prefix": "s", "table.include.list": "public.t.*""#;
+        let (submitted, _) = Submitted::read(&format!("{text}{more}}}")).unwrap();
         let (connector, findings) =
             Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
         let connector = connector.unwrap_or_else(|| panic!("{findings:?}"));
@@ -665,6 +675,25 @@ mod tests {
                 .len(),
             3
         );
+    }
+
+    /// Columns are filtered by the name of their table, so under its new name it would seem to have other ones.
+    #[test]
+    fn a_table_that_gets_a_name_that_is_not_captured_has_no_new_columns() {
+        let mut plans = plans_with(r#", "column.exclude.list": "public.t1.v""#);
+        let mut captured = |name: &str, columns: &[&str]| {
+            plans.learn(relation(1, name, columns)).unwrap();
+            let captured = plans.captured(relation(1, name, columns)).unwrap();
+            captured.map(|(name, relation)| {
+                let columns = relation.columns.into_iter().map(|column| column.name);
+                (name, columns.collect::<Vec<_>>().join(" "))
+            })
+        };
+        let some = |name: &str, columns: &str| Some((name.to_owned(), columns.to_owned()));
+        assert_eq!(captured("t1", &["id", "v", "w"]), some("public.t1", "id w"));
+        assert_eq!(captured("renamed", &["id", "v", "w"]), None);
+        assert_eq!(captured("t2", &["id", "v", "w"]), some("public.t2", "id v w"));
+        assert_eq!(captured("renamed", &["id"]), None, "it is not captured any more");
     }
 
     #[test]

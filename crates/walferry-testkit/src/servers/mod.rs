@@ -28,7 +28,7 @@ pub use http::{Answer, request};
 pub use kafka::{Kafka, Paused};
 pub use network::{Network, Weather};
 pub use postgres::{Database, Hanging, Postgres, PostgresOptions};
-pub use process::{free_port, wait_for};
+pub use process::{free_port, wait_for, wait_while_it_grows};
 pub use rebuilt::Rebuilt;
 pub use records::Record;
 pub use registry::Registry;

@@ -21,7 +21,7 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 
 /// The same where time runs anew whenever there is more: without an answer, `ask` says how much there is.
 #[track_caller]
-pub(super) fn wait_while_it_grows<T>(what: &str, mut ask: impl FnMut() -> Result<T, usize>) -> T {
+pub fn wait_while_it_grows<T>(what: &str, mut ask: impl FnMut() -> Result<T, usize>) -> T {
     let (mut end, mut most) = (Instant::now() + PATIENCE, 0);
     loop {
         match ask() {

@@ -105,7 +105,9 @@ pub(super) fn equals(a: &Object<'_>, b: &Object<'_>) -> bool {
         (Object::Schema(a), Object::Schema(b)) => a == b,
         // Debezium puts bytes into a buffer, which is compared by what is in it.
         (Object::Bytes(a), Object::Bytes(b)) => a == b,
-        (Object::List(a), Object::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equals(a, b)),
+        (Object::List(a) | Object::Array(a), Object::List(b) | Object::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equals(a, b))
+        }
         (Object::Map(a), Object::Map(b)) => {
             let holds =
                 |(key, value): &(Object<'_>, Object<'_>)| b.iter().any(|(k, v)| equals(key, k) && equals(value, v));

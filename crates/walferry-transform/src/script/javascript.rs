@@ -47,7 +47,8 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
     }
     // A list beside a primitive is the text of its elements.
     if let Some(elements) = a.elements().filter(|_| b.elements().is_none()) {
-        return equal(&joined(&elements), b);
+        let mut text = String::new();
+        return join(&elements, &mut text).is_some() && equal(&Object::text(text), b);
     }
     if b.elements().is_some() && a.elements().is_none() {
         return equal(b, a);
@@ -86,15 +87,15 @@ pub(super) fn number(object: &Object<'_>) -> f64 {
     }
 }
 
-fn joined(elements: &[Object<'_>]) -> Object<'static> {
-    let mut text = String::new();
+/// The text of an array. `None` as for [`push`].
+fn join(elements: &[Object<'_>], out: &mut String) -> Option<()> {
     for (place, element) in elements.iter().enumerate() {
-        text.push_str(if place == 0 { "" } else { "," });
+        out.push_str(if place == 0 { "" } else { "," });
         if !element.is_null() {
-            push(element, &mut text);
+            push(element, out)?;
         }
     }
-    Object::text(text)
+    Some(())
 }
 
 /// `String(object)`. `None` where the text would say nothing to a reader.
@@ -105,6 +106,7 @@ pub(super) fn push(object: &Object<'_>, out: &mut String) -> Option<()> {
             out.push_str(&number.to_string())
         }
         Object::Struct(_) => out.push_str("[object Object]"),
+        Object::Array(elements) => return join(elements, out),
         other => return other.push(out),
     }
     Some(())

@@ -420,7 +420,7 @@ impl Method {
                 self.of_text(of.as_text().unwrap_or_default(), arguments, language)?
             }
             Object::Number(number) => self.of_number(number, first)?,
-            Object::List(_) | Object::Range(..) => {
+            Object::List(_) | Object::Array(_) | Object::Range(..) => {
                 self.of_list(&of.elements().unwrap_or_default(), arguments, language)?
             }
             Object::Map(entries) => self.of_map(entries, arguments),
@@ -524,7 +524,7 @@ impl Method {
                 let from = bound(first)?;
                 let to = arguments.get(1).map_or(Ok(whole), bound)?.max(from);
                 let range = usize::try_from(from).unwrap_or(0)..usize::try_from(to).unwrap_or(0);
-                Object::List(elements[range].to_vec())
+                Object::list(elements[range].to_vec(), language)
             }
             Self::Count => {
                 let same = elements.iter().filter(|element| groovy::equal(element, first));
@@ -679,7 +679,7 @@ impl Method {
                 let most = if is_first { 1 } else { usize::MAX };
                 replaced(text, &other()?, by, most)?
             }
-            Self::SplitText => Object::List(split(text, &other()?)),
+            Self::SplitText => Object::list(split(text, &other()?), language),
             Self::Tokenize if arguments.is_empty() => Object::List(tokens(text, " \t\n\r\u{c}")),
             Self::Tokenize => Object::List(tokens(text, &other()?)),
             Self::SplitAtBlanks => Object::List(tokens(text, " \t\n\r\u{c}")),

@@ -237,7 +237,7 @@ impl<'r> Evaluation<'r> {
             },
             Kind::Rewrite { of, how, regex, safe } => match self.target(of, *safe)? {
                 Some(of) => match of.as_text() {
-                    Some(text) => rewritten(text, how, regex).or_else(|what| unfit(at, what))?,
+                    Some(text) => rewritten(text, how, regex, self.language).or_else(|what| unfit(at, what))?,
                     None => return unfit(at, format!("{} is no text", of.kind())),
                 },
                 None => self.nothing(),
@@ -261,7 +261,7 @@ impl<'r> Evaluation<'r> {
             Kind::Conditional(condition, then, otherwise) => {
                 self.node(if self.truth(condition)? { then } else { otherwise })?
             }
-            Kind::List(elements) => Object::List(self.nodes(elements)?),
+            Kind::List(elements) => Object::list(self.nodes(elements)?, self.language),
             Kind::Map(entries) => {
                 let entry = |(name, value): &'r (Node, Node)| Ok((self.node(name)?, self.node(value)?));
                 Object::Map(entries.iter().map(entry).collect::<Result<_, _>>()?)
@@ -435,9 +435,11 @@ impl<'r> Evaluation<'r> {
                 }
             }
             Object::Date(millis) if is_groovy && name == "time" => Ok(Object::Number(Number::Long(*millis))),
-            Object::Text(_) | Object::List(_) if !is_groovy && name == "length" => method::Method::Size
-                .call(of, &[], self.language)
-                .or_else(|what| unfit(at, what)),
+            Object::Text(_) | Object::List(_) | Object::Array(_) if !is_groovy && name == "length" => {
+                method::Method::Size
+                    .call(of, &[], self.language)
+                    .or_else(|what| unfit(at, what))
+            }
             _ if is_groovy => unfit(at, format!("{} has no property {name}", of.kind())),
             _ => Ok(Object::Undefined),
         }
@@ -446,7 +448,7 @@ impl<'r> Evaluation<'r> {
     fn element(&self, at: usize, of: &Object<'r>, index: &Object<'r>) -> Evaluated<'r> {
         let is_groovy = self.language == Language::Groovy;
         match (of, index) {
-            (Object::List(_) | Object::Range(..), Object::Number(number)) => {
+            (Object::List(_) | Object::Array(_) | Object::Range(..), Object::Number(number)) => {
                 let elements = of.elements().unwrap_or_default();
                 let place = place(number, elements.len(), is_groovy);
                 Ok(place
@@ -663,11 +665,16 @@ fn groups(text: &str, regex: &walferry_config::JavaRegex, all: bool) -> Object<'
     };
     match found.is_empty() {
         true => Object::Null,
-        false => Object::List(found),
+        false => Object::Array(found),
     }
 }
 
-fn rewritten(text: &str, how: &Rewrite, regex: &walferry_config::JavaRegex) -> Result<Object<'static>, String> {
+fn rewritten(
+    text: &str,
+    how: &Rewrite,
+    regex: &walferry_config::JavaRegex,
+    language: Language,
+) -> Result<Object<'static>, String> {
     let replaced = |replacement, most| {
         let replaced = regex.replace_at_most(text, replacement, most, method::LONGEST);
         replaced.map_or_else(|| Err(method::too_long()), |text| Ok(Object::text(text)))
@@ -677,13 +684,10 @@ fn rewritten(text: &str, how: &Rewrite, regex: &walferry_config::JavaRegex) -> R
         Rewrite::Groups { all } => groups(text, regex, *all),
         Rewrite::ReplaceFirst(replacement) => replaced(replacement, 1)?,
         Rewrite::ReplaceAll(replacement) => replaced(replacement, usize::MAX)?,
-        Rewrite::Split => Object::List(
-            regex
-                .split(text)
-                .into_iter()
-                .map(|part| Object::text(part.to_owned()))
-                .collect(),
-        ),
+        Rewrite::Split => {
+            let parts = regex.split(text).into_iter();
+            Object::list(parts.map(|part| Object::text(part.to_owned())).collect(), language)
+        }
     })
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use walferry_record::java::{self, logical::Logical};
 use walferry_record::{Field, Header, Schema, Shape, Struct, Typed, Value};
 
+use super::Language;
 use super::number::Number;
 
 /// A value while an expression is evaluated. It borrows from the record and the expression.
@@ -24,6 +25,8 @@ pub(crate) enum Object<'r> {
     /// Milliseconds since 1970: a Connect date, time or timestamp.
     Date(i64),
     List(Vec<Object<'r>>),
+    /// A list that JavaScript makes itself. Its text is that of its elements, without brackets.
+    Array(Vec<Object<'r>>),
     Map(Vec<(Object<'r>, Object<'r>)>),
     Struct(&'r Struct<'r>),
     /// What a null key or value is to JavaScript: an object that has nothing.
@@ -98,6 +101,14 @@ impl<'r> Object<'r> {
         Self::Number(Number::Int(number))
     }
 
+    /// A list that an expression makes.
+    pub(super) const fn list(elements: Vec<Object<'r>>, language: Language) -> Self {
+        match language {
+            Language::Groovy => Self::List(elements),
+            Language::JavaScript => Self::Array(elements),
+        }
+    }
+
     pub(super) const fn text(text: String) -> Self {
         Self::Text(Cow::Owned(text))
     }
@@ -118,7 +129,7 @@ impl<'r> Object<'r> {
     /// The members of a list or a range.
     pub(super) fn elements(&self) -> Option<Cow<'_, [Object<'r>]>> {
         match self {
-            Self::List(elements) => Some(Cow::Borrowed(elements)),
+            Self::List(elements) | Self::Array(elements) => Some(Cow::Borrowed(elements)),
             Self::Range(from, to) => {
                 let number = |n| Self::Number(i32::try_from(n).map_or(Number::Long(n), Number::Int));
                 let forward = from <= to;
@@ -144,7 +155,7 @@ impl<'r> Object<'r> {
             Self::Character(_) => "a character",
             Self::Bytes(_) => "bytes",
             Self::Date(_) => "a date",
-            Self::List(_) | Self::Range(..) => "a list",
+            Self::List(_) | Self::Array(_) | Self::Range(..) => "a list",
             Self::Map(_) => "a map",
             Self::Struct(_) | Self::NoStruct => "a struct",
             Self::Schema(_) => "a schema",
@@ -164,7 +175,7 @@ impl<'r> Object<'r> {
             Self::Text(text) => out.push_str(text),
             Self::Template(text) => out.push_str(text),
             Self::Character(unit) => out.push_str(&String::from_utf16_lossy(&[*unit])),
-            Self::List(elements) => {
+            Self::List(elements) | Self::Array(elements) => {
                 out.push('[');
                 for (place, element) in elements.iter().enumerate() {
                     out.push_str(if place == 0 { "" } else { ", " });

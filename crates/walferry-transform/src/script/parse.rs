@@ -515,7 +515,8 @@ impl<'t> Parser<'t> {
         };
         let text = self.text;
         let receiver = text.get(begin..at).unwrap_or_default().trim();
-        if let Some(instead) = rewritten::closure(text, receiver, &name, &self.tokens[self.next..]) {
+        let dot = if safe { "?." } else { "." };
+        if let Some(instead) = rewritten::closure(text, receiver, dot, &name, &self.tokens[self.next..]) {
             let what = format!("calls {name} with a closure, which Walferry does not evaluate");
             return Err(Refusal::new(at, what).hint(instead));
         }
@@ -537,7 +538,9 @@ impl<'t> Parser<'t> {
         let open = self.at();
         let arguments = self.arguments()?;
         let inside = text.get(open + 1..self.tokens[self.next - 1].at).unwrap_or_default();
-        let instead = rewritten::operator(receiver, &name, &arguments, inside).filter(|_| !safe);
+        let before = self.tokens[..self.next].iter().rfind(|token| token.at < begin);
+        let is_apart = rewritten::is_apart(before.map(|token| &token.token), self.peek());
+        let instead = rewritten::operator(receiver, &name, &arguments, inside, is_apart).filter(|_| !safe);
         self.call(at, of, &name, arguments, safe)
             .map_err(|refusal| match instead {
                 Some(instead) => refusal.hint(instead),

@@ -4,8 +4,8 @@ use super::token::{Placed, Token};
 use super::tree::{Kind, Node};
 
 /// A closure that asks whether a list has an element, as the call that asks the same: `tags.any { it == 'a' }` and
-/// `tags.some(t => t == 'a')`. `tokens` begin behind the name of the method.
-pub(super) fn closure(text: &str, receiver: &str, name: &str, tokens: &[Placed]) -> Option<String> {
+/// `tags.some(t => t == 'a')`. `dot` is the sign before the name of the method, and `tokens` begin behind the name.
+pub(super) fn closure(text: &str, receiver: &str, dot: &str, name: &str, tokens: &[Placed]) -> Option<String> {
     let word = |place: usize| match &tokens.get(place)?.token {
         Token::Word(word) => Some(word.as_str()),
         _ => None,
@@ -34,11 +34,17 @@ pub(super) fn closure(text: &str, receiver: &str, name: &str, tokens: &[Placed])
         place += 1;
     }
     let value = text.get(first..tokens.get(place)?.at)?.trim();
-    (is_sign(place, &[end]) && !value.is_empty()).then(|| format!("write {receiver}.{method}({value})"))
+    (is_sign(place, &[end]) && !value.is_empty()).then(|| format!("write {receiver}{dot}{method}({value})"))
 }
 
-/// A method that an operator stands for, as the operator: `a.minus(b)`.
-pub(super) fn operator(receiver: &str, name: &str, arguments: &[Node], argument: &str) -> Option<String> {
+/// A method that an operator stands for, as the operator: `a.minus(b)`. In brackets unless it `is_apart`.
+pub(super) fn operator(
+    receiver: &str,
+    name: &str,
+    arguments: &[Node],
+    argument: &str,
+    is_apart: bool,
+) -> Option<String> {
     let operator = match name {
         "plus" => "+",
         "minus" => "-",
@@ -58,10 +64,28 @@ pub(super) fn operator(receiver: &str, name: &str, arguments: &[Node], argument:
             | Kind::In { .. }
     );
     let argument = argument.trim();
-    Some(match is_joined {
-        true => format!("write {receiver} {operator} ({argument})"),
-        false => format!("write {receiver} {operator} {argument}"),
+    let argument = match is_joined {
+        true => format!("({argument})"),
+        false => argument.to_owned(),
+    };
+    Some(match is_apart {
+        true => format!("write {receiver} {operator} {argument}"),
+        false => format!("write ({receiver} {operator} {argument})"),
     })
+}
+
+/// Whether nothing beside a call binds as closely as an operator in its place would.
+pub(super) fn is_apart(before: Option<&Token>, behind: &Token) -> bool {
+    const EITHER: [&str; 6] = ["&&", "||", "?", ":", ",", ";"];
+    let before = before.is_none_or(
+        |token| matches!(token, Token::Sign(sign) if EITHER.contains(sign) || ["(", "[", "{"].contains(sign)),
+    );
+    let behind = match behind {
+        Token::End => true,
+        Token::Sign(sign) => EITHER.contains(sign) || [")", "]", "}", "==", "!=", "===", "!=="].contains(sign),
+        _ => false,
+    };
+    before && behind
 }
 
 /// An operator of bits between booleans, doubled: `a == 1 & b`.

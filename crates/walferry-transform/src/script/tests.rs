@@ -276,6 +276,48 @@ fn an_escape_with_u_needs_four_hexadecimal_digits() {
     }
 }
 
+/// A list of the record is one of Java's, also to the real GraalJS.
+#[test]
+fn the_text_of_a_list_that_javascript_makes_has_no_brackets() {
+    let cases = [
+        ("String(['a', 'b'])", "a,b"),
+        ("[1, null, [2, undefined]].toString()", "1,,2,"),
+        ("`${topic.split('.')}`", "top,ic"),
+        ("'' + topic.match(/[aeiou]/g)", "o,i"),
+        ("'' + ['a', 'b', 'c'].slice(1)", "b,c"),
+        ("`${topic.split(/[.]/)}`", "top,ic"),
+        ("String(value.after.nums)", "[1, 2, 3]"),
+    ];
+    let update = update();
+    for (text, expected) in cases {
+        let script = Script::parse(Language::JavaScript, text).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
+        assert_eq!(
+            shown(&script.evaluate(&update).unwrap()),
+            format!("String {expected}"),
+            "{text}"
+        );
+    }
+}
+
+/// As it stands, the text of the hint can take the place of the call.
+#[test]
+fn a_hint_keeps_the_question_mark_and_puts_an_operator_in_brackets_where_it_must() {
+    let groovy = [
+        ("topic?.any { it == 'a' }", "write topic?.contains('a')"),
+        ("!topic.before(key)", "write (topic < key)"),
+        ("(topic.before(key))", "write topic < key"),
+        ("topic == 'a' || topic.before(key) && true", "write topic < key"),
+        ("2 * topic.minus(key)", "write (topic - key)"),
+        ("topic.minus(key).size()", "write (topic - key)"),
+        ("topic.minus(key) == 'a'", "write topic - key"),
+        ("(boolean) topic.plus(key)", "write (topic + key)"),
+    ];
+    for (text, expected) in groovy {
+        let refusal = Script::parse(Language::Groovy, text).err().expect(text);
+        assert_eq!(refusal.hint.as_deref(), Some(expected), "{text}");
+    }
+}
+
 #[test]
 fn a_refused_method_is_shown_where_it_is_called() {
     let text = "value.op == 'u' && topic.search(/o/) >= 0";

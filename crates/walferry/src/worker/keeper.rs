@@ -1,7 +1,7 @@
 //! Keeps one connector running with its newest configuration.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
@@ -118,8 +118,14 @@ pub(super) fn loader(
 ) -> Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync> {
     match &connector.origin {
         Origin::File(_, loaded) => {
-            let loaded = loaded.clone();
-            Arc::new(move || loaded.again())
+            let last = Mutex::new(Loaded::clone(loaded));
+            Arc::new(move || {
+                // Not held while references are looked up, which may hang.
+                let known = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let loaded = known.again()?;
+                *last.lock().unwrap_or_else(PoisonError::into_inner) = loaded.clone();
+                Ok(loaded)
+            })
         }
         Origin::Book => {
             let (inner, name, configuration) = (herd.0.clone(), name.to_owned(), connector.configuration.clone());

@@ -57,8 +57,11 @@ pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
         // Nobody can say how many there are without reading them.
         false => Some(selection.count(&reader, todo.left.clone()).map_err(failed)?),
     };
-    todo.tell(counted, topic);
-    let records = counted.unwrap_or_else(|| todo.left.iter().map(Stretch::len).sum());
+    todo.tell(counted.as_ref(), topic);
+    let records = match &counted {
+        Some(counted) => counted.wanted,
+        None => todo.left.iter().map(Stretch::len).sum(),
+    };
     if records == 0 && job.earlier.is_none() {
         say!("There is nothing to send.");
         return Ok(());
@@ -128,12 +131,12 @@ impl Todo {
         }
     }
 
-    /// `counted` are the records with the wanted keys and ids, where they were counted.
-    fn tell(&self, counted: Option<u64>, topic: &str) {
+    /// `counted` is there if records were counted.
+    fn tell(&self, counted: Option<&Counted>, topic: &str) {
         match counted {
-            Some(records) => say!(
+            Some(counted) => say!(
                 "{} of topic {topic} with the wanted keys and ids:",
-                count(records, "record", "records")
+                count(counted.wanted, "record", "records")
             ),
             None => {
                 let records = self.left.iter().map(Stretch::len).sum();
@@ -142,6 +145,9 @@ impl Todo {
         }
         for Stretch { partition, from, to } in self.left.iter().filter(|stretch| !stretch.is_empty()) {
             say!("  partition {partition}: offsets {from} to {}", to - 1);
+        }
+        if let Some(left_out) = counted.and_then(|counted| left_out("not counted", counted.copies)) {
+            say!("{left_out}");
         }
     }
 }
@@ -180,31 +186,73 @@ impl Selection {
     }
 
     /// Reads all records, and counts those that are wanted.
-    fn count(&self, reader: &TopicReader, mut stretches: Vec<Stretch>) -> Result<u64, Failure> {
-        let mut counting = Counting {
-            selection: self,
-            records: 0,
-        };
+    fn count(&self, reader: &TopicReader, mut stretches: Vec<Stretch>) -> Result<Counted, Failure> {
+        let mut counting = Counting::new(self);
         reader.read(&mut stretches, &mut counting)?;
-        Ok(counting.records)
+        Ok(counting.counted)
     }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counted {
+    read: u64,
+    /// Those that would be sent.
+    wanted: u64,
+    /// Those with the wanted keys and ids that an earlier replay has made.
+    copies: u64,
 }
 
 struct Counting<'a> {
     selection: &'a Selection,
-    records: u64,
+    counted: Counted,
+    told_at: Instant,
+}
+
+impl<'a> Counting<'a> {
+    fn new(selection: &'a Selection) -> Self {
+        Self {
+            selection,
+            counted: Counted::default(),
+            told_at: Instant::now(),
+        }
+    }
+}
+
+/// A line about copies, if there are any.
+fn left_out(how: &str, copies: u64) -> Option<String> {
+    (copies > 0).then(|| {
+        format!(
+            "  {how}: {} of an earlier replay; they are sent only to another topic, with --to",
+            count(copies, "copy", "copies")
+        )
+    })
 }
 
 impl Taker for Counting<'_> {
     type Error = Failure;
 
     fn take(&mut self, record: &Copied<'_>) -> Result<(), Failure> {
-        let is_sent = !self.selection.is_copy(record) && self.selection.wants(record);
-        self.records += u64::from(is_sent);
+        let Counted { read, wanted, copies } = &mut self.counted;
+        *read += 1;
+        if self.selection.wants(record) {
+            match self.selection.is_copy(record) {
+                true => *copies += 1,
+                false => *wanted += 1,
+            }
+        }
         Ok(())
     }
 
     fn between(&mut self, _: &[Stretch]) -> Result<(), Failure> {
+        if self.told_at.elapsed() >= BETWEEN_NEWS {
+            self.told_at = Instant::now();
+            let Counted { read, wanted, .. } = self.counted;
+            eprintln!(
+                "{} read, {} found.",
+                count(read, "record was", "records were"),
+                count(wanted, "wanted record", "wanted records")
+            );
+        }
         Ok(())
     }
 }
@@ -268,8 +316,8 @@ fn conclude(job: &Job<'_>, copied: CopyResult, mark: &Mark, run: &str) -> Result
     State::remove(&job.path).map_err(|failure| Error::failure("all records were sent again", failure))?;
     say!("{} sent again.", count(sent, "record was", "records were"));
     tell_topics(mark, run);
-    if copies > 0 {
-        say!("  not sent: {copies}, which are copies of an earlier replay");
+    if let Some(left_out) = left_out("not sent", copies) {
+        say!("{left_out}");
     }
     Ok(())
 }
@@ -375,7 +423,7 @@ struct Copying<S> {
     state: State,
     path: std::path::PathBuf,
     sent: u64,
-    /// Records that an earlier replay has made.
+    /// Wanted records that an earlier replay has made.
     copies: u64,
     /// Records since the state was written.
     unsaved: usize,
@@ -449,11 +497,11 @@ impl<S: Sink> Taker for Copying<S> {
     type Error = End;
 
     fn take(&mut self, record: &Copied<'_>) -> Result<(), End> {
-        if self.selection.is_copy(record) {
-            self.copies += 1;
+        if !self.selection.wants(record) {
             return Ok(());
         }
-        if !self.selection.wants(record) {
+        if self.selection.is_copy(record) {
+            self.copies += 1;
             return Ok(());
         }
         self.pace();
@@ -516,6 +564,35 @@ impl<S: Sink> Taker for Copying<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn copies_of_an_earlier_replay_are_told_before_anything_is_sent() {
+        let copy: &[(&str, Option<&[u8]>)] = &[(HEADER, Some(b"run"))];
+        let counted = |same_topic| {
+            let selection = Selection {
+                ids: Vec::new(),
+                keys: vec!["a".to_owned()],
+                same_topic,
+            };
+            let mut counting = Counting::new(&selection);
+            for (key, headers) in [("a", copy), ("a", &[]), ("a", copy), ("b", copy), ("b", &[])] {
+                let record = Copied {
+                    partition: 0,
+                    offset: 0,
+                    timestamp_ms: None,
+                    key: Some(key.as_bytes()),
+                    value: None,
+                    headers: headers.to_vec(),
+                };
+                counting.take(&record).unwrap();
+            }
+            let Counted { read, wanted, copies } = counting.counted;
+            (read, wanted, left_out("not counted", copies))
+        };
+        let told = "  not counted: 2 copies of an earlier replay; they are sent only to another topic, with --to";
+        assert_eq!(counted(true), (5, 1, Some(told.to_owned())));
+        assert_eq!(counted(false), (5, 3, None), "another topic gets them");
+    }
 
     #[test]
     fn times_are_milliseconds_since_1970() {
