@@ -28,6 +28,8 @@ pub(crate) struct Commits {
     /// The oldest and the newest of the transactions of the stream that did not fit into `brought`, and that chunks may
     /// not have shown yet.
     overflow: Option<(u32, u32)>,
+    /// The same of those that came after `opened_at`: the present rows need not include them.
+    later_overflow: Option<(u32, u32)>,
     /// Number of transactions of the stream so far.
     total: u64,
     /// This number when the server was last asked which transactions are visible.
@@ -59,10 +61,13 @@ impl Commits {
     /// A transaction of the stream is complete.
     pub(crate) fn committed(&mut self, xid: u32) {
         if self.brought.len() >= MOST
-            && let Some((_, oldest)) = self.brought.pop_front()
+            && let Some((number, oldest)) = self.brought.pop_front()
         {
-            let (first, last) = self.overflow.unwrap_or((oldest, oldest));
-            self.overflow = Some((earlier(first, oldest), later(last, oldest)));
+            let range = match number < self.opened_at {
+                true => &mut self.overflow,
+                false => &mut self.later_overflow,
+            };
+            *range = joined(*range, Some((oldest, oldest)));
         }
         self.brought.push_back((self.total, xid));
         self.total += 1;
@@ -80,14 +85,17 @@ impl Commits {
     }
 
     /// A window opens here, or will. `open` is the transaction that the stream brings at present.
-    pub(crate) const fn open(&mut self, open: Option<u32>) {
+    pub(crate) fn open(&mut self, open: Option<u32>) {
         (self.opened_at, self.opened_in) = (self.total, open);
+        self.overflow = joined(self.overflow, self.later_overflow.take());
     }
 
     /// A chunk, or another snapshot of the server, shows these transactions. Later ones show them, too.
     pub(crate) fn seen(&mut self, seen: &VisibleTransactions) {
         self.brought.retain(|(_, xid)| !seen.shows(*xid));
-        self.overflow.take_if(|range| seen.hidden_in(*range).is_none());
+        for range in [&mut self.overflow, &mut self.later_overflow] {
+            range.take_if(|range| seen.hidden_in(*range).is_none());
+        }
         if let Some(earlier) = &mut self.earlier {
             earlier.retain(|xid| !seen.shows(*xid));
         }
@@ -106,6 +114,14 @@ impl Commits {
         let is_unseen = |xid: &u32| !seen.shows(*xid);
         let brought = brought.find(is_unseen).map(Unseen::Brought);
         brought.or_else(|| earlier.find(is_unseen).map(Unseen::Earlier))
+    }
+}
+
+/// The range that contains both.
+fn joined(one: Option<(u32, u32)>, other: Option<(u32, u32)>) -> Option<(u32, u32)> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some((earlier(one.0, other.0), later(one.1, other.1))),
+        (one, other) => one.or(other),
     }
 }
 
@@ -207,6 +223,19 @@ mod tests {
         let all = seen(last.wrapping_add(2), &[first.wrapping_sub(1), last.wrapping_add(1)]);
         assert_eq!(commits.unseen(&all), None);
         commits.seen(&all);
-        assert_eq!(commits.overflow, None);
+        assert_eq!((commits.overflow, commits.later_overflow), (None, None));
+    }
+
+    /// Reading a chunk may take so long that very many transactions come meanwhile.
+    #[test]
+    fn what_comes_after_the_window_has_opened_need_not_be_included() {
+        let mut commits = Commits::default();
+        commits.begin(Vec::new());
+        commits.open(None);
+        (700..).take(2 * MOST).for_each(|xid| commits.committed(xid));
+        let before = seen(700, &[690]);
+        assert_eq!(commits.unseen(&before), None);
+        commits.open(None);
+        assert!(commits.unseen(&before).is_some(), "the next window is behind them");
     }
 }

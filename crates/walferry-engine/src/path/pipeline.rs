@@ -693,6 +693,10 @@ impl Pipeline {
                     // The offset gets this transaction's time even if none of its records was sent.
                     out.step(StreamStep::Begin(self.emit.cursor.transaction()));
                 }
+                if let Some(signals) = &mut self.signals {
+                    signals.brings_change();
+                    signals.stream_is_busy();
+                }
                 let before = out.records();
                 self.emit.send(record, from, out)?;
                 out.end_change(before);

@@ -591,6 +591,10 @@ impl Signals {
 
     /// Snapshots of the server include these transactions.
     pub(crate) fn visible(&mut self, seen: &VisibleTransactions) {
+        // The rows that are here are older than this: what they lack counts until their window is judged.
+        if self.snapshot.chunk().is_some() && self.seen.is_some() {
+            return;
+        }
         self.commits.seen(seen);
     }
 
@@ -794,7 +798,9 @@ impl Signals {
                 chunk.left_out.clone_from(left_out);
             }
             chunk.others = self.estimates.unknown(&self.snapshot);
-            if !self.window.is_empty() && self.unseen().is_some() {
+            // Before its window opens, no change of the stream replaces a row.
+            let is_covered = self.snapshot.is_open() && self.unseen().is_none();
+            if !self.window.is_empty() && !is_covered {
                 self.window.spoil();
             }
             if chunk.opens {

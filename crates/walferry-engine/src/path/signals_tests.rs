@@ -185,6 +185,11 @@ impl Driven {
 
     /// Brings rows 1 to `count` of a chunk.
     fn rows(&mut self, chunk: &str, count: u32) {
+        self.bring(chunk, count);
+        assert!(matches!(self.ask(), Ask::Close { .. }));
+    }
+
+    fn bring(&mut self, chunk: &str, count: u32) {
         let (mut bytes, mut tuples) = (Vec::new(), Vec::new());
         for id in 1..=count {
             let begin = bytes.len();
@@ -207,7 +212,6 @@ impl Driven {
             others: Vec::new(),
         };
         self.answer(Some(chunk), answer, Some(rows));
-        assert!(matches!(self.ask(), Ask::Close { .. }));
     }
 }
 
@@ -336,6 +340,63 @@ fn rows_of_a_stopped_snapshot_are_not_sent_behind_a_truncation() {
         driven.signal(&kind, &id, "");
         assert_eq!(driven.out.records(), expected, "truncated: {truncates}");
     }
+}
+
+/// A transaction that was delivered is visible only after the chunk was read. That it has become visible by now says nothing of the chunk.
+#[test]
+fn what_becomes_visible_after_a_chunk_was_read_is_not_in_it() {
+    let settings = SignalSettings {
+        table: Some("public.signals".to_owned()),
+        ..SignalSettings::default()
+    };
+    for (xid, expected) in [(1500, 0), (700, 3)] {
+        let mut driven = Driven::new(settings.clone(), 256);
+        let chunk = driven.chunk();
+        let (mut begin, commit) = driven.edges(0);
+        if let Message::Begin(begin) = &mut begin {
+            begin.xid = Xid(xid);
+        }
+        driven.message(&begin);
+        driven.message(&commit);
+        let Signal { id, kind, .. } = WindowEnd::Open.signal(&chunk);
+        driven.signal(&kind, &id, "");
+        driven.rows(&chunk, 3);
+        driven.frame(Frame::Visible(VisibleTransactions::new(2000, [])));
+        let Signal { id, kind, .. } = WindowEnd::Close.signal(&chunk);
+        driven.signal(&kind, &id, "");
+        assert_eq!(driven.out.records(), expected, "{xid}");
+    }
+}
+
+/// The first chunk's rows stay in the window if a pause and a resumption come before its window has opened. Changes up to the next opening
+/// row replace none of them.
+#[test]
+fn rows_whose_window_was_not_opened_are_read_again() {
+    let settings = SignalSettings {
+        table: Some("public.signals".to_owned()),
+        ..SignalSettings::default()
+    };
+    let mut driven = Driven::new(settings, 256);
+    let first = driven.chunk();
+    for kind in ["pause-snapshot", "resume-snapshot"] {
+        driven.signal(kind, "s", r#"{"type": "incremental"}"#);
+    }
+    driven.bring(&first, 3);
+    let opens = WindowEnd::Open.signal(&first);
+    driven.signal(&opens.kind, &opens.id, "");
+    // Whatever is requested next, its window must not send the rows of the first one as they are.
+    let next = loop {
+        if let Ask::Chunk(ask) = driven.ask() {
+            break ask.chunk;
+        }
+    };
+    let before = driven.out.records();
+    driven.rows(&next, 3);
+    for end in [WindowEnd::Open, WindowEnd::Close] {
+        let Signal { id, kind, .. } = end.signal(&next);
+        driven.signal(&kind, &id, "");
+    }
+    assert_eq!(driven.out.records(), before);
 }
 
 /// Beside a stream that brings nothing, slices would only take time.
