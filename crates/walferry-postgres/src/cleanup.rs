@@ -452,11 +452,14 @@ impl Cleaner {
             .floors
             .look(sql, tables, not_captured, rests, &self.undropped)
             .await?;
+        // Of a table that rests or has failed, it is not known which partitions are there.
+        let is_whole = looked.failed.is_empty() && !tables.iter().any(|table| rests(&table.shown()));
         self.targets = looked.targets;
-        let targets = &self.targets;
-        let drops = targets.iter().flat_map(|target| &target.drops);
-        self.undropped
-            .retain(|oid| drops.clone().any(|(part, _)| part.oid == oid || part.root == oid));
+        if is_whole {
+            let drops = self.targets.iter().flat_map(|target| &target.drops);
+            self.undropped
+                .retain(|oid| drops.clone().any(|(part, _)| part.oid == oid || part.root == oid));
+        }
         round.failed += looked.unlooked;
         self.looked = Some(Instant::now());
         for (table, error, took) in looked.failed {
@@ -506,7 +509,7 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Drops a partition of a table, if the time of one is over. Returns whether there was one.
+    /// Drops a partition of a table, if the time of one is over. Returns whether one was dropped. If not, rows have their turn.
     async fn drop_one(
         &mut self,
         sql: &Sql,
@@ -520,11 +523,14 @@ impl Cleaner {
         };
         let done = drop_partition(sql, &target.cleaned, target.time, part, xmin, floors).await;
         if sql.is_closed() {
-            return done.map(|_| true);
+            // Otherwise the next round would begin with it.
+            self.undropped.rest(part.oid, Obstacle::Slow, Instant::now());
+            return done.map(|_| false);
         }
         let (table, part) = (target.table.clone(), part.clone());
+        let is_dropped = matches!(done, Ok(Attempt::Dropped));
         self.tried_to_drop(&table, part, done, round);
-        Ok(true)
+        Ok(is_dropped)
     }
 
     /// After an attempt to drop a partition.
@@ -548,8 +554,9 @@ impl Cleaner {
         };
         let times = self.undropped.rest(of, obstacle, Instant::now());
         if matches!(obstacle, Obstacle::Rows | Obstacle::Slow) && times == 2 {
-            // Its rows are removed from now on.
+            // Its rows are removed from now on. The search of this mark may be behind them.
             self.looked = None;
+            self.reached.remove(table);
         }
         let Err(error) = done else {
             if times == 1 {
@@ -584,7 +591,7 @@ impl Cleaner {
         self.reached.insert(table.clone(), batch.reached);
         let Some(found) = batch.found else { return };
         round.removed += found.removed;
-        round.more = found.is_full;
+        round.more |= found.is_full;
         let news = self
             .stays
             .entry(table.clone())
@@ -623,12 +630,14 @@ impl Cleaner {
     }
 }
 
-/// The first partition whose time is over, and that does not rest.
+/// Of the partitions whose time is over, and that do not rest, the first one that was not tried yet, or the one that was not tried for the
+/// longest time.
 fn due_drop<'a>(target: &'a Target, now_us: i64, undropped: &Rests) -> Option<&'a (Droppable, PartFloors)> {
     let (until_us, now) = (now_us.saturating_sub(target.keep_us), Instant::now());
     let rests = |part: &Droppable| undropped.rests(part.oid, now) || undropped.rests(part.root, now);
     let is_due = |part: &Droppable| part.to_us <= until_us && !rests(part);
-    target.drops.iter().find(|(part, _)| is_due(part))
+    let due = target.drops.iter().filter(|(part, _)| is_due(part));
+    due.min_by_key(|(part, _)| undropped.until(part.oid))
 }
 
 fn is_resting(failing: &HashMap<String, Failing>, table: &str) -> bool {

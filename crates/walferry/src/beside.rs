@@ -360,10 +360,15 @@ fn sends(loaded: &Loaded) -> String {
         plugins,
         ..
     } = &loaded.connector;
+    let (client, _) = ClientSettings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
+    // `producer.override.bootstrap.servers` comes first.
+    let brokers = client.as_ref().map_or("", ClientSettings::bootstrap_servers);
+    let mut brokers: Vec<_> = brokers.split(',').map(str::trim).collect();
+    brokers.sort_unstable();
     let mut hash = DefaultHasher::new();
     format!(
-        "{:?} {slot:?} {publication:?} {filters:?} {columns:?} {events:?} {:?}",
-        postgres.dbname, loaded.bootstrap_servers
+        "{:?} {slot:?} {publication:?} {filters:?} {columns:?} {events:?} {brokers:?}",
+        postgres.dbname
     )
     .hash(&mut hash);
     for transform in &plugins.transforms {

@@ -93,6 +93,11 @@ impl Rests {
         self.0.get(&oid).is_some_and(|rest| rest.until > now)
     }
 
+    /// Until when it rests, or has rested. `None` if it was not tried yet.
+    pub(super) fn until(&self, oid: u32) -> Option<Instant> {
+        self.0.get(&oid).map(|rest| rest.until)
+    }
+
     /// It could not be dropped. Returns how often because of the same, one time after the other.
     pub(super) fn rest(&mut self, oid: u32, obstacle: Obstacle, now: Instant) -> u32 {
         let rest = self.0.entry(oid).or_insert(Rest {

@@ -320,15 +320,19 @@ impl Floors {
     /// What removes the rows of a table; `None` for a partitioned table that has no partition yet.
     fn target(&self, mut seen: Seen<'_>, undropped: &Rests) -> Option<Target> {
         let floor = self.floors.get(&seen.facts.shown)?;
-        let (mut floors, mut drops) = (PartFloors::default(), Vec::new());
+        let (mut floors, mut drops, mut before_us) = (PartFloors::default(), Vec::new(), i64::MIN);
         for (oid, part) in &floor.laid.parts {
             match seen.drops.remove(oid) {
-                None => floors.add(*oid, part),
+                None => {
+                    floors.add(*oid, part);
+                    before_us = i64::MAX;
+                }
                 Some(None) => {}
                 Some(Some(droppable)) => {
                     if undropped.keeps_rows(*oid) {
                         // One row that stays keeps only itself.
                         floors.add(*oid, part);
+                        before_us = before_us.max(droppable.to_us);
                     }
                     let mut own = PartFloors::default();
                     own.add(*oid, part);
@@ -346,7 +350,7 @@ impl Floors {
             seen.facts.shown,
             seen.time,
             statements,
-            floors,
+            (floors, before_us),
             drops,
         ))
     }

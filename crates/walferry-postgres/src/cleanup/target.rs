@@ -25,6 +25,8 @@ pub(super) struct Target {
     pub(super) keep_us: i64,
     batch_rows: i64,
     floors: PartFloors,
+    /// Rows of these parts have an earlier time, in microseconds since 1970.
+    before_us: i64,
     /// Partitions that are dropped as a whole, with their floors.
     pub(super) drops: Vec<(Droppable, PartFloors)>,
     /// What it was made of.
@@ -90,7 +92,7 @@ impl Target {
         shown: String,
         time: TimeColumn,
         statements: Statements,
-        floors: PartFloors,
+        (floors, before_us): (PartFloors, i64),
         drops: Vec<(Droppable, PartFloors)>,
     ) -> Self {
         Self {
@@ -100,6 +102,7 @@ impl Target {
             keep_us: i64::try_from(table.keep.as_micros()).unwrap_or(i64::MAX),
             batch_rows: table.batch_rows.into(),
             floors,
+            before_us,
             drops,
             cleaned: table.clone(),
             time,
@@ -120,7 +123,10 @@ impl Target {
         let from_us = earliest
             .max(reached_us.unwrap_or(i64::MIN))
             .max(kept.map_or(i64::MIN, |kept| kept.before_us));
-        let until_us = now_us.saturating_sub(self.keep_us);
+        // Behind the end of its partitions, the server would read rows of others.
+        let until_us = now_us
+            .saturating_sub(self.keep_us)
+            .min(self.before_us.saturating_sub(1));
         let batch = |us: i64, found: Option<Found>| Batch {
             found,
             reached: Reached { xmin, us },
