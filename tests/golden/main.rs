@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::Value;
 use walferry_config::{Connector, Findings, Lookup, Submitted, Worker, connector::SnapshotMode};
-use walferry_converter::{Role, converter};
+use walferry_converter::{ConverterType, converter};
 use walferry_engine::{
     Converters, ErrorPolicy, Failure, Pipeline,
     batch::{Batch, BatchRecord},
@@ -225,9 +225,9 @@ fn pipeline(connector: &Connector) -> Pipeline {
             .expect("the converter is known")
     };
     let converters = Converters {
-        key: build(&plugins.key_converter, Role::Key),
-        value: build(&plugins.value_converter, Role::Value),
-        header: build(&plugins.header_converter, Role::Header),
+        key: build(&plugins.key_converter, ConverterType::Key),
+        value: build(&plugins.value_converter, ConverterType::Value),
+        header: build(&plugins.header_converter, ConverterType::Header),
     };
     let chain = Chain::new(&plugins.transforms, &plugins.predicates)
         .0

@@ -13,7 +13,7 @@ use walferry_config::Options;
 use walferry_config::connector::{PredicatePlugin, TransformPlugin};
 use walferry_record::java::hash_map::HashMap;
 use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
-use walferry_record::{Decimal, Field, Header, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Decimal, Field, Header, Record, Schema, SchemaAndValue, SchemaRef, Shape, Struct, Value};
 use walferry_transform::{Chain, Outcome};
 
 /// Walferry's answer to a case.
@@ -89,10 +89,10 @@ fn read_record(json: &Json) -> Record<'static> {
     }
 }
 
-fn read_typed(json: &Json) -> Typed<'static> {
+fn read_typed(json: &Json) -> SchemaAndValue<'static> {
     let schema = (!json["schema"].is_null()).then(|| read_schema(&json["schema"]));
     let value = read_value(&json["value"], schema.as_ref());
-    Typed { schema, value }
+    SchemaAndValue { schema, value }
 }
 
 fn read_schema(json: &Json) -> SchemaRef {
@@ -209,7 +209,7 @@ fn write_record(record: &Record<'_>) -> Json {
     })
 }
 
-fn write_typed(typed: &Typed<'_>) -> Json {
+fn write_typed(typed: &SchemaAndValue<'_>) -> Json {
     json!({
         "schema": typed.schema.as_deref().map(write_schema),
         "value": write_value(&typed.value, typed.schema.as_deref()),

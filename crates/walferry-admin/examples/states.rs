@@ -8,11 +8,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use walferry_admin::{Admin, Door, bind, serve};
-use walferry_engine::supervisor::Fixed;
+use walferry_admin::{Admin, BoundListener, bind, serve};
+use walferry_engine::supervisor::FixedConnectors;
 use walferry_engine::{
     Diagnosis, Disposition, Exit, Failure, Kind,
-    status::{Phase, Slot, Slots, Status, StreamConnection, Trouble},
+    status::{OngoingFailure, Phase, Slot, Slots, Status, StreamConnection},
 };
 
 const MIB: u64 = 1 << 20;
@@ -67,7 +67,7 @@ const STATES: &[State] = &[
         name: "kafka-down",
         begin: |status| {
             status.set_phase(Phase::Streaming);
-            status.set_kafka(Some(Trouble {
+            status.set_kafka(Some(OngoingFailure {
                 failure: Failure::new(
                     Disposition::Retry,
                     Kind::KafkaUnreachable,
@@ -259,7 +259,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .filter(|state| wanted.is_empty() || wanted.iter().any(|name| name == state.name))
         .map(|state| (state, Arc::new(Status::new(state.name, "shop"))))
         .collect();
-    let connectors = Fixed(shown.iter().map(|(_, status)| status.clone()).collect());
+    let connectors = FixedConnectors(shown.iter().map(|(_, status)| status.clone()).collect());
     let admin = Admin::read_only(Arc::new(connectors), env!("CARGO_PKG_VERSION"));
     let listener = bind(([127, 0, 0, 1], 8083).into()).await?;
     println!("http://{}/ui", listener.local_addr()?);
@@ -274,6 +274,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     });
-    serve(vec![Door::plain(listener)], admin, pending()).await?;
+    serve(vec![BoundListener::plain(listener)], admin, pending()).await?;
     Ok(())
 }

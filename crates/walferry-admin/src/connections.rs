@@ -76,7 +76,7 @@ impl Limits {
 
 /// An open connection.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenConnections {
     state: Mutex<State>,
     /// Signalled when another connection needs its place.
     closed: Notify,
@@ -93,15 +93,15 @@ struct State {
 
 /// Walferry works on an answer, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Work(Arc<Open>);
+pub(crate) struct ActiveRequest(Arc<OpenConnections>);
 
-impl Drop for Work {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.moves(false);
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn new() -> Self {
         let state = State {
             moved: Instant::now(),
@@ -124,9 +124,9 @@ impl Open {
     }
 
     /// The whole request is here, and Walferry begins to work on the answer. This may take longer than a connection may be idle.
-    pub(crate) fn works(self: &Arc<Self>) -> Work {
+    pub(crate) fn works(self: &Arc<Self>) -> ActiveRequest {
         self.moves(true);
-        Work(self.clone())
+        ActiveRequest(self.clone())
     }
 
     /// Waits until it has been idle for too long, or another connection needs its place.
@@ -155,7 +155,7 @@ pub(crate) async fn serve(
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let mut tasks = JoinSet::new();
-    let mut open: VecDeque<Arc<Open>> = VecDeque::new();
+    let mut open: VecDeque<Arc<OpenConnections>> = VecDeque::new();
     let mut told = false;
     loop {
         let (socket, peer) = tokio::select! {
@@ -185,7 +185,7 @@ pub(crate) async fn serve(
             // Its descriptor is free before the next connection is accepted.
             while tasks.len() >= limits.connections && tasks.join_next().await.is_some() {}
         }
-        let connection = Arc::new(Open::new());
+        let connection = Arc::new(OpenConnections::new());
         open.push_back(connection.clone());
         let (router, stop) = (router.clone(), stop.clone());
         match tls.clone() {
@@ -203,7 +203,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-fn close_oldest(open: &mut VecDeque<Arc<Open>>) {
+fn close_oldest(open: &mut VecDeque<Arc<OpenConnections>>) {
     // A client that waits for its answer is the last one to lose its connection.
     let oldest = (0..open.len()).min_by_key(|&place| {
         let state = open[place].state();
@@ -221,7 +221,7 @@ async fn answer_over_tls(
     peer: SocketAddr,
     router: Router,
     limits: Limits,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
     mut stop: watch::Receiver<bool>,
 ) {
     let accepted = tokio::select! {
@@ -244,10 +244,10 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     peer: SocketAddr,
     router: Router,
     limits: Limits,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let service = Asked {
+    let service = ConnectionService {
         router: TowerToHyperService::new(router),
         open: open.clone(),
     };
@@ -281,12 +281,12 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// The routes. They learn on which connection a request came.
-struct Asked {
+struct ConnectionService {
     router: TowerToHyperService<Router>,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
 }
 
-impl Service<Request<Incoming>> for Asked {
+impl Service<Request<Incoming>> for ConnectionService {
     type Response = axum::response::Response;
     type Error = Infallible;
     type Future = <TowerToHyperService<Router> as Service<Request<Body>>>::Future;
@@ -317,7 +317,7 @@ mod tests {
             .route("/large", get(|| async { "x".repeat(64 * 1024 * 1024) }))
             .route(
                 "/slow",
-                get(|Extension(open): Extension<Arc<Open>>| async move {
+                get(|Extension(open): Extension<Arc<OpenConnections>>| async move {
                     let _work = open.works();
                     sleep(Duration::from_millis(500)).await;
                     "here"

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use walferry_engine::status::{Incident, Outbox};
+use walferry_engine::status::{Incident, OutboxFigures};
 use walferry_pgoutput::Lsn;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     human,
     observation::{Observation, SnapshotProgress, load},
     process::Process,
-    slots::{self, SeenBy},
+    slots::{self, ServerSlots},
     verdict::{Verdict, beside_seconds_left},
 };
 
@@ -53,8 +53,8 @@ struct Connector {
     errors: BTreeMap<&'static str, u64>,
     warnings: Vec<String>,
     incidents: Vec<IncidentView>,
-    slots: SeenBy,
-    outboxes: Vec<Outbox>,
+    slots: ServerSlots,
+    outboxes: Vec<OutboxFigures>,
     /// Events that did not match their schemas, by type.
     mismatched: BTreeMap<String, u64>,
     table_change: Option<TableChangeView>,
@@ -155,7 +155,7 @@ impl Data {
         let (own, none) = (slots::own(&observations), History::default());
         let connector = |observed: &Observation<'_>| {
             let history = histories.get(&observed.status.name).unwrap_or(&none);
-            Connector::new(observed, history, SeenBy::new(observed, &own))
+            Connector::new(observed, history, ServerSlots::new(observed, &own))
         };
         let started = admin.started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -169,7 +169,7 @@ impl Data {
 }
 
 impl Connector {
-    fn new(observed: &Observation<'_>, history: &History, slots: SeenBy) -> Self {
+    fn new(observed: &Observation<'_>, history: &History, slots: ServerSlots) -> Self {
         let c = observed.counters();
         let mut topics: Vec<_> = observed.topics().iter().collect();
         topics.sort_by_key(|(_, count)| std::cmp::Reverse(count.records));

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 /// Who may send requests. Without users, everybody may. Without tokens, scrapers need a password, too.
 #[derive(Debug, Clone, Default)]
-pub struct Doors {
+pub struct AccessList {
     /// People and programs with a password.
     pub users: Vec<User>,
     /// Tokens of scrapers. They allow reading, such as `GET /metrics`.
@@ -72,7 +72,7 @@ const OPEN_TO_ALL: [&str; 2] = ["/health", "/live"];
 /// Paths that a scraper's token allows.
 const OPEN_TO_SCRAPERS: [&str; 3] = ["/metrics", "/slots", "/ready"];
 
-impl Doors {
+impl AccessList {
     /// Whether requests need a password or a token.
     pub fn are_closed(&self) -> bool {
         !self.users.is_empty()
@@ -127,14 +127,14 @@ fn reads(method: &Method) -> bool {
 mod tests {
     use super::*;
 
-    fn doors() -> Doors {
+    fn doors() -> AccessList {
         let user = |name: &str, password: &str, writes| User {
             name: name.into(),
             password: Digested::of(password),
             writes,
         };
         let hash = "fcf730b6d95236ecd3c9fc2d92d7b6b2bb061514961aec041d6c7a7192f592e4";
-        Doors {
+        AccessList {
             users: vec![user("ops", "a:b", true), user("eyes", "look", false)],
             tokens: vec![Digested::from_hex(hash).unwrap()],
         }
@@ -196,7 +196,7 @@ mod tests {
             );
         }
         assert_eq!(
-            Doors::default().permission(&Method::PUT, "/", &HeaderMap::new()),
+            AccessList::default().permission(&Method::PUT, "/", &HeaderMap::new()),
             Permission::Granted
         );
         assert!(!format!("{:?}", doors()).contains("look"));

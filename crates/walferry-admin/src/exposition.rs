@@ -134,11 +134,11 @@ impl Display for Escaped<'_> {
 
 #[cfg(test)]
 mod tests {
-    use walferry_telemetry::Kind;
+    use walferry_telemetry::MetricType;
 
     use super::*;
 
-    const LABELLED: Metric = Metric::new(Kind::Gauge, "m", "Says `a`.").labels(&["a", "b"]);
+    const LABELLED: Metric = Metric::new(MetricType::Gauge, "m", "Says `a`.").labels(&["a", "b"]);
 
     #[test]
     fn samples_follow_help_and_type() {
@@ -147,8 +147,8 @@ mod tests {
             samples.add(&["x", "y"], 1);
             samples.add(&["quote\" back\\slash\nline", "ü}"], 0.5);
         });
-        out.metric(&Metric::new(Kind::Counter, "none_total", "Nothing."), |_| {});
-        out.metric(&Metric::new(Kind::Counter, "n_total", "All."), |samples| {
+        out.metric(&Metric::new(MetricType::Counter, "none_total", "Nothing."), |_| {});
+        out.metric(&Metric::new(MetricType::Counter, "n_total", "All."), |samples| {
             samples.add(&[], u64::MAX)
         });
         let expected = r#"# HELP m Says `a`.
@@ -165,7 +165,7 @@ n_total 18446744073709551615
     #[test]
     fn buckets_are_cumulated() {
         let mut out = Exposition::default();
-        let metric = Metric::new(Kind::Histogram, "h_seconds", "Time.").labels(&["c"]);
+        let metric = Metric::new(MetricType::Histogram, "h_seconds", "Time.").labels(&["c"]);
         out.metric(&metric, |samples| {
             samples.add_histogram(&["x"], &[0.001, 1.0], &[2, 0, 3], 7.5)
         });

@@ -22,9 +22,9 @@ use tokio::time::timeout;
 use crate::{
     Resources,
     connect::ErrorBody,
-    connections::Open,
+    connections::OpenConnections,
     doors::Permission,
-    routes::{EntryPoint, Shown, json, refused},
+    routes::{AppState, EntryPoint, json, refused},
     settings::RestSettings,
 };
 
@@ -42,7 +42,7 @@ const IN_STANDBY: [&str; 3] = ["/health", "/live", "/metrics"];
 
 /// Passes on a request if this listener answers it and the client may send it.
 pub(crate) async fn guard(
-    State((shown, place)): State<(Arc<Shown>, EntryPoint)>,
+    State((shown, place)): State<(Arc<AppState>, EntryPoint)>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -74,7 +74,7 @@ pub(crate) async fn guard(
                     error(StatusCode::SERVICE_UNAVAILABLE, &standby.why())
                 }
                 _ => {
-                    let base = Base::of(place, &request);
+                    let base = ClientBaseUri::of(place, &request);
                     request.extensions_mut().insert(base);
                     answered(request, next, settings.time_limit).await
                 }
@@ -112,7 +112,10 @@ async fn answered(request: Request, next: Next, limit: Duration) -> Response {
         Err(_) => return error(StatusCode::BAD_REQUEST, "The body of the request did not arrive whole."),
     };
     // While Walferry works, the connection is not idle.
-    let _work = parts.extensions.get::<Arc<Open>>().map(Open::works);
+    let _work = parts
+        .extensions
+        .get::<Arc<OpenConnections>>()
+        .map(OpenConnections::works);
     let what = format!("{} {}", parts.method, parts.uri.path());
     let began = Timestamp::now();
     let answer = next.run(Request::from_parts(parts, Body::from(body)));
@@ -131,9 +134,9 @@ async fn answered(request: Request, next: Next, limit: Duration) -> Response {
 
 /// The scheme and the host that the client used.
 #[derive(Debug, Clone)]
-pub(crate) struct Base(pub(crate) String);
+pub(crate) struct ClientBaseUri(pub(crate) String);
 
-impl Base {
+impl ClientBaseUri {
     fn of<B>(place: EntryPoint, request: &axum::http::Request<B>) -> Self {
         let host = match request.uri().authority() {
             Some(authority) => Some(authority.as_str()),

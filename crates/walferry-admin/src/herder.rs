@@ -5,7 +5,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 use serde_json::Value as Json;
 use walferry_config::Group;
 use walferry_engine::{
-    Target,
+    TargetState,
     book::Configuration,
     supervisor::{Connectors, UnknownConnector},
 };
@@ -47,13 +47,13 @@ impl Refused {
 }
 
 /// An answer that comes later.
-pub type Promise<T> = Pin<Box<dyn Future<Output = Result<T, Refused>> + Send>>;
+pub type HerderFuture<T> = Pin<Box<dyn Future<Output = Result<T, Refused>> + Send>>;
 
 /// How a configuration is submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Put {
+pub enum SubmitMode {
     /// For a new connector, with its wanted state. It must not exist yet.
-    New(Target),
+    New(TargetState),
     /// For a connector that may exist. Its wanted state stays.
     Any,
     /// For a connector that still has this configuration, from which the new one was made.
@@ -96,25 +96,25 @@ pub trait Herder: fmt::Debug + Send + Sync {
     fn configuration(&self, name: &str) -> Option<Configuration>;
 
     /// The wanted state of a connector.
-    fn target(&self, name: &str) -> Option<Target>;
+    fn target(&self, name: &str) -> Option<TargetState>;
 
     /// Stores a valid configuration. Returns whether the connector is new.
-    fn put(&self, name: &str, configuration: Configuration, how: Put) -> Promise<bool>;
+    fn put(&self, name: &str, configuration: Configuration, how: SubmitMode) -> HerderFuture<bool>;
 
     /// Removes a connector. Its offset stays.
-    fn remove(&self, name: &str) -> Promise<()>;
+    fn remove(&self, name: &str) -> HerderFuture<()>;
 
     /// Runs, pauses or stops a connector from now on, also after a restart of the process.
-    fn want(&self, name: &str, target: Target) -> Promise<()>;
+    fn want(&self, name: &str, target: TargetState) -> HerderFuture<()>;
 
     /// Finds the problems of a configuration.
-    fn validate(&self, configuration: Configuration) -> Promise<Validation>;
+    fn validate(&self, configuration: Configuration) -> HerderFuture<Validation>;
 
     /// The offsets of a connector: the body of `GET /connectors/{name}/offsets`.
-    fn offsets(&self, name: &str) -> Promise<Json>;
+    fn offsets(&self, name: &str) -> HerderFuture<Json>;
 
     /// Writes the offsets of a stopped connector: the body of `PATCH`; `None` removes them all.
-    fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> Promise<()>;
+    fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> HerderFuture<()>;
 
     /// The topics that a connector has sent records to since they were last reset. None for an unknown connector.
     fn topics(&self, name: &str) -> Vec<String>;
@@ -129,7 +129,7 @@ pub trait Herder: fmt::Debug + Send + Sync {
     fn plugins(&self) -> Vec<Plugin>;
 
     /// Is kept once the part of the process that makes changes has come to it.
-    fn answers(&self) -> Promise<()>;
+    fn answers(&self) -> HerderFuture<()>;
 }
 
 /// Shows and controls connectors that are in no book. Their configurations are not shown and cannot be changed.
@@ -144,7 +144,7 @@ impl ReadOnly {
         )
     }
 
-    fn refuse<T: Send + 'static>() -> Promise<T> {
+    fn refuse<T: Send + 'static>() -> HerderFuture<T> {
         Box::pin(async { Err(Self::refused()) })
     }
 }
@@ -159,32 +159,32 @@ impl Herder for ReadOnly {
         known.then(|| vec![("name".to_owned(), name.to_owned())])
     }
 
-    fn target(&self, name: &str) -> Option<Target> {
-        self.configuration(name).map(|_| Target::Running)
+    fn target(&self, name: &str) -> Option<TargetState> {
+        self.configuration(name).map(|_| TargetState::Running)
     }
 
-    fn put(&self, _: &str, _: Configuration, _: Put) -> Promise<bool> {
+    fn put(&self, _: &str, _: Configuration, _: SubmitMode) -> HerderFuture<bool> {
         Self::refuse()
     }
 
-    fn remove(&self, _: &str) -> Promise<()> {
+    fn remove(&self, _: &str) -> HerderFuture<()> {
         Self::refuse()
     }
 
-    fn want(&self, name: &str, target: Target) -> Promise<()> {
+    fn want(&self, name: &str, target: TargetState) -> HerderFuture<()> {
         let done = steer(self.0.as_ref(), name, target);
         Box::pin(async { done })
     }
 
-    fn validate(&self, _: Configuration) -> Promise<Validation> {
+    fn validate(&self, _: Configuration) -> HerderFuture<Validation> {
         Self::refuse()
     }
 
-    fn offsets(&self, _: &str) -> Promise<Json> {
+    fn offsets(&self, _: &str) -> HerderFuture<Json> {
         Self::refuse()
     }
 
-    fn alter_offsets(&self, _: &str, _: Option<Json>) -> Promise<()> {
+    fn alter_offsets(&self, _: &str, _: Option<Json>) -> HerderFuture<()> {
         Self::refuse()
     }
 
@@ -204,7 +204,7 @@ impl Herder for ReadOnly {
         Vec::new()
     }
 
-    fn answers(&self) -> Promise<()> {
+    fn answers(&self) -> HerderFuture<()> {
         Box::pin(async { Ok(()) })
     }
 }
@@ -213,11 +213,11 @@ impl Herder for ReadOnly {
 ///
 /// # Errors
 /// There is none of this name.
-pub fn steer(connectors: &dyn Connectors, name: &str, target: Target) -> Result<(), Refused> {
+pub fn steer(connectors: &dyn Connectors, name: &str, target: TargetState) -> Result<(), Refused> {
     let done = match target {
-        Target::Running => connectors.resume(name),
-        Target::Paused => connectors.pause(name),
-        Target::Stopped => connectors.stop(name),
+        TargetState::Running => connectors.resume(name),
+        TargetState::Paused => connectors.pause(name),
+        TargetState::Stopped => connectors.stop(name),
     };
     done.map_err(|UnknownConnector(name)| Refused::new(404, format!("Unknown connector {name}")))
 }

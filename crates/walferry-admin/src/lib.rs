@@ -44,14 +44,14 @@ use walferry_engine::{status::Status, supervisor::Connectors};
 
 pub use crate::{
     cluster::ClusterId,
-    doors::{Digested, Doors, User},
-    settings::{HeaderRule, RestSettings, Stage, Standby},
+    doors::{AccessList, Digested, User},
+    settings::{HeaderRule, RestSettings, Standby, StandbyStage},
     tls::{Tls, TlsError, without_effect},
 };
 use crate::{
     connections::Limits,
     herder::{Herder, Loggers, ReadOnly},
-    routes::{EntryPoint, Shown},
+    routes::{AppState, EntryPoint},
 };
 
 /// What the endpoint shows.
@@ -112,7 +112,7 @@ const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 /// A socket that the endpoint answers on.
 #[derive(Debug)]
-pub struct Door {
+pub struct BoundListener {
     /// The socket.
     pub listener: TcpListener,
     /// TLS, if it is used.
@@ -132,7 +132,7 @@ pub enum Resources {
     OnlyAdmin,
 }
 
-impl Door {
+impl BoundListener {
     /// Everything, without TLS.
     pub fn plain(listener: TcpListener) -> Self {
         Self {
@@ -160,11 +160,11 @@ impl Door {
 ///
 /// # Errors
 /// What the system says of a socket.
-pub async fn serve(doors: Vec<Door>, admin: Admin, stop: impl Future<Output = ()>) -> io::Result<()> {
+pub async fn serve(doors: Vec<BoundListener>, admin: Admin, stop: impl Future<Output = ()>) -> io::Result<()> {
     let places: Vec<EntryPoint> = doors.iter().map(EntryPoint::of).collect::<io::Result<_>>()?;
     // The listener that clients use. One with only `/admin/…` does not count.
     let first = places.iter().find(|place| place.resources != Resources::OnlyAdmin);
-    let shown = Arc::new(Shown::new(
+    let shown = Arc::new(AppState::new(
         admin,
         *first.or(places.first()).ok_or(io::ErrorKind::NotFound)?,
     ));
@@ -198,7 +198,7 @@ pub async fn serve(doors: Vec<Door>, admin: Admin, stop: impl Future<Output = ()
 }
 
 /// Takes samples for the page's curves, for ever.
-async fn sample(shown: &Shown) {
+async fn sample(shown: &AppState) {
     let mut ticks = interval(history::INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -5,7 +5,7 @@ use std::{fmt::Display, time::SystemTime};
 use serde_json::Value as Json;
 use walferry_engine::{
     Disposition, Exit,
-    status::{IncrementalEnd, LATENCY_BOUNDS_US, Outbox, Phase, Slot},
+    status::{IncrementalEnd, LATENCY_BOUNDS_US, OutboxFigures, Phase, Slot},
 };
 use walferry_telemetry::{Metric, debezium as dbz, metrics as m};
 
@@ -39,7 +39,7 @@ pub(crate) fn otlp(admin: &Admin, resource: &Json) -> Json {
 fn write(out: Exposition, admin: &Admin, process: Option<Process>, now_us: i64) -> Exposition {
     let statuses = admin.connectors.statuses();
     let observations: Vec<_> = statuses.iter().map(|status| Observation::at(status, now_us)).collect();
-    let mut page = Page {
+    let mut page = MetricsPage {
         out,
         observations: &observations,
     };
@@ -55,12 +55,12 @@ fn write(out: Exposition, admin: &Admin, process: Option<Process>, now_us: i64) 
     page.out
 }
 
-struct Page<'a> {
+struct MetricsPage<'a> {
     out: Exposition,
     observations: &'a [Observation<'a>],
 }
 
-impl Page<'_> {
+impl MetricsPage<'_> {
     /// One metric of every connector.
     fn each(&mut self, metric: &Metric, write: impl Fn(&Observation<'_>, &str, &mut Samples<'_>)) {
         let observations = self.observations;
@@ -247,7 +247,7 @@ impl Page<'_> {
     }
 
     /// One metric of each outbox table.
-    fn outbox<V: Display>(&mut self, metric: &Metric, value: impl Fn(&Outbox) -> Option<V>) {
+    fn outbox<V: Display>(&mut self, metric: &Metric, value: impl Fn(&OutboxFigures) -> Option<V>) {
         self.each(metric, |observed, name, samples| {
             for outbox in &observed.outboxes {
                 if let Some(value) = value(outbox) {
@@ -466,10 +466,10 @@ mod tests {
     };
     use walferry_diagnosis::Kind;
 
-    use walferry_engine::supervisor::Fixed;
+    use walferry_engine::supervisor::FixedConnectors;
     use walferry_engine::{
         Failure,
-        status::{IncrementalProgress, Mismatched, Status, StreamConnection, Trouble, Unconfirmed},
+        status::{IncrementalProgress, Mismatched, OngoingFailure, Status, StreamConnection, Unconfirmed},
     };
 
     use super::*;
@@ -507,7 +507,7 @@ mod tests {
         status.count_skipped("delete", 2);
         status.latency.observe(1_500);
         status.warn("acks=1".into());
-        status.set_outboxes(vec![Outbox {
+        status.set_outboxes(vec![OutboxFigures {
             table: "public.outbox".into(),
             unconfirmed: Some(Unconfirmed {
                 rows: 12_000,
@@ -516,7 +516,7 @@ mod tests {
             dead_rows: 70,
             bytes: 8_192,
             partitions: 9,
-            ..Outbox::default()
+            ..OutboxFigures::default()
         }]);
         status.count_mismatched(&Mismatched {
             event_type: "OrderPlaced".into(),
@@ -526,7 +526,7 @@ mod tests {
         });
         status.set_missing(Some(Default::default()));
         status.set_phase(Phase::Streaming);
-        status.set_kafka(Some(Trouble {
+        status.set_kafka(Some(OngoingFailure {
             failure: Failure::retry(Kind::KafkaUnreachable, "gone"),
             since_us: NOW_US - S,
         }));
@@ -557,7 +557,7 @@ mod tests {
             tables_left: 2,
             is_paused: true,
         });
-        let connectors = Fixed(vec![Arc::new(status), Arc::new(silent)]);
+        let connectors = FixedConnectors(vec![Arc::new(status), Arc::new(silent)]);
         Admin {
             started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_789_999_000),
             ..Admin::read_only(Arc::new(connectors), "1.2.3")

@@ -8,8 +8,8 @@ use std::{
 
 use serde::Serialize;
 use walferry_engine::status::{
-    Counters, Course, IncrementalProgress, LatencyCounts, Outbox, Phase, Slot, Slots, Status, StreamState, TopicCount,
-    Trouble,
+    ConnectorCourse, Counters, IncrementalProgress, LatencyCounts, OngoingFailure, OutboxFigures, Phase, Slot, Slots,
+    Status, StreamState, TopicCount,
 };
 use walferry_pgoutput::Lsn;
 
@@ -18,12 +18,12 @@ pub(crate) struct Observation<'a> {
     pub(crate) status: &'a Status,
     /// The time of the observation, microseconds since 1970.
     pub(crate) now_us: i64,
-    pub(crate) course: Course,
-    pub(crate) kafka: Option<Trouble>,
+    pub(crate) course: ConnectorCourse,
+    pub(crate) kafka: Option<OngoingFailure>,
     /// Why the offset cannot be stored.
-    pub(crate) store: Option<Trouble>,
+    pub(crate) store: Option<OngoingFailure>,
     /// What a record, and everything behind it, waits for.
-    pub(crate) awaited: Option<Trouble>,
+    pub(crate) awaited: Option<OngoingFailure>,
     pub(crate) slots: Option<Slots>,
     pub(crate) stream: StreamState,
     pub(crate) lag: Lag,
@@ -32,7 +32,7 @@ pub(crate) struct Observation<'a> {
     pub(crate) latency: (LatencyCounts, u64),
     /// The incremental snapshot that runs, and when it began, in microseconds since 1970.
     pub(crate) incremental: Option<(IncrementalProgress, i64)>,
-    pub(crate) outboxes: Vec<Outbox>,
+    pub(crate) outboxes: Vec<OutboxFigures>,
     // There may be thousands of these, and most observations do not need them. So they are copied when they are first asked for.
     topics: OnceCell<BTreeMap<String, TopicCount>>,
     snapshot_rows: OnceCell<BTreeMap<String, u64>>,
@@ -348,9 +348,9 @@ pub(crate) mod tests {
             rows,
             ..IncrementalProgress::default()
         };
-        let outbox = |dead_rows| Outbox {
+        let outbox = |dead_rows| OutboxFigures {
             dead_rows,
-            ..Outbox::default()
+            ..OutboxFigures::default()
         };
         let set = |number| {
             status.set_incremental(progress(number));

@@ -6,7 +6,7 @@
 use std::{fmt::Write as _, time::SystemTime};
 
 use serde_json::{Map, Value as Json, json};
-use walferry_telemetry::{Kind, Metric, otlp::DeliverySpan};
+use walferry_telemetry::{Metric, MetricType, otlp::DeliverySpan};
 
 /// Values count from the start of the process: `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u8 = 2;
@@ -34,8 +34,8 @@ impl Points {
 
     pub(crate) fn number(&mut self, metric: &Metric, values: &[&str], value: f64) {
         let kind = match metric.kind {
-            Kind::Counter => "sum",
-            Kind::Gauge | Kind::Untyped | Kind::Histogram => "gauge",
+            MetricType::Counter => "sum",
+            MetricType::Gauge | MetricType::Untyped | MetricType::Histogram => "gauge",
         };
         let point = json!({ "asDouble": value });
         self.point(metric, kind, values, point);

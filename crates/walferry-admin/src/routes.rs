@@ -19,7 +19,7 @@ use serde::Serialize;
 use walferry_engine::status::Phase;
 
 use crate::{
-    Admin, Door, Resources,
+    Admin, BoundListener, Resources,
     connect::ErrorBody,
     data::Data,
     exposition, guard,
@@ -40,7 +40,7 @@ pub(crate) struct EntryPoint {
 }
 
 impl EntryPoint {
-    pub(crate) fn of(door: &Door) -> io::Result<Self> {
+    pub(crate) fn of(door: &BoundListener) -> io::Result<Self> {
         Ok(Self {
             address: door.listener.local_addr()?,
             tls: door.tls.is_some(),
@@ -54,7 +54,7 @@ impl EntryPoint {
 }
 
 /// What all requests share.
-pub(crate) struct Shown {
+pub(crate) struct AppState {
     pub(crate) admin: Admin,
     /// The listener that clients use.
     pub(crate) place: EntryPoint,
@@ -62,9 +62,9 @@ pub(crate) struct Shown {
     histories: Mutex<BTreeMap<String, History>>,
 }
 
-pub(crate) type Seen = State<Arc<Shown>>;
+pub(crate) type App = State<Arc<AppState>>;
 
-impl Shown {
+impl AppState {
     pub(crate) fn new(admin: Admin, place: EntryPoint) -> Self {
         Self {
             admin,
@@ -112,7 +112,7 @@ rest::resources! {
 }
 
 /// All routes.
-pub(crate) fn router(shown: Arc<Shown>, place: EntryPoint) -> Router {
+pub(crate) fn router(shown: Arc<AppState>, place: EntryPoint) -> Router {
     add(rest::routes())
         .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED) })
         .fallback(|| async { refused(StatusCode::NOT_FOUND) })
@@ -148,7 +148,7 @@ struct Readiness<'a> {
     verdict: Verdict,
 }
 
-async fn ready(State(shown): Seen) -> Response {
+async fn ready(State(shown): App) -> Response {
     let now_us = now_us();
     let statuses = shown.admin.connectors.statuses();
     let connectors = statuses.iter().map(|status| {
@@ -180,12 +180,12 @@ async fn ready(State(shown): Seen) -> Response {
     json(code, &Ready { ready, connectors })
 }
 
-async fn scrape(State(shown): Seen) -> Response {
+async fn scrape(State(shown): App) -> Response {
     let text = metrics::text(&shown.admin, Process::own(), now_us());
     ([(header::CONTENT_TYPE, exposition::CONTENT_TYPE)], text).into_response()
 }
 
-async fn all_slots(State(shown): Seen) -> Response {
+async fn all_slots(State(shown): App) -> Response {
     json(
         StatusCode::OK,
         &slots::Body::new(&shown.admin.connectors.statuses(), now_us()),
@@ -193,7 +193,7 @@ async fn all_slots(State(shown): Seen) -> Response {
 }
 
 /// `POST /connectors/{name}/signals`.
-async fn signal(State(shown): Seen, Path(name): Path<String>, body: Bytes) -> Response {
+async fn signal(State(shown): App, Path(name): Path<String>, body: Bytes) -> Response {
     let statuses = shown.admin.connectors.statuses();
     match statuses.iter().find(|status| status.name == name) {
         Some(status) => signals::post(status, &body).await,
@@ -202,7 +202,7 @@ async fn signal(State(shown): Seen, Path(name): Path<String>, body: Bytes) -> Re
 }
 
 /// `GET /connectors/{name}/notifications`.
-async fn notifications(State(shown): Seen, Path(name): Path<String>) -> Response {
+async fn notifications(State(shown): App, Path(name): Path<String>) -> Response {
     let statuses = shown.admin.connectors.statuses();
     match statuses.iter().find(|status| status.name == name) {
         Some(status) => signals::notifications(status),
@@ -220,7 +220,7 @@ async fn page() -> Response {
     (headers, PAGE).into_response()
 }
 
-async fn data(State(shown): Seen) -> Response {
+async fn data(State(shown): App) -> Response {
     let histories = shown.histories.lock().unwrap_or_else(PoisonError::into_inner);
     let data = Data::new(&shown.admin, &histories, now_us());
     drop(histories);

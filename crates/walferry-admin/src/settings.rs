@@ -7,7 +7,7 @@ use std::{
 
 use axum::http::{HeaderName, HeaderValue};
 
-use crate::doors::Doors;
+use crate::doors::AccessList;
 
 /// The settings of the REST API.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub struct RestSettings {
     /// Headers of every answer (`response.http.headers.config`).
     pub headers: Vec<HeaderRule>,
     /// Who may send requests.
-    pub doors: Doors,
+    pub doors: AccessList,
     /// How long Walferry may work on the answer to a request. Connect's limit is fixed, too.
     pub time_limit: Duration,
     /// How long `/health` waits for an answer. Connect's limit is fixed, too.
@@ -36,11 +36,11 @@ pub struct RestSettings {
 
 /// Why a process does not work yet. The reason may change meanwhile. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Standby(Arc<Mutex<Stage>>);
+pub struct Standby(Arc<Mutex<StandbyStage>>);
 
 /// How far a process is that does not work yet, and why: sentences.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stage {
+pub enum StandbyStage {
     /// It is starting.
     Starting(String),
     /// It has started, and waits for its turn: another process works.
@@ -49,23 +49,23 @@ pub enum Stage {
 
 impl Standby {
     /// At this stage.
-    pub fn new(stage: Stage) -> Self {
+    pub fn new(stage: StandbyStage) -> Self {
         Self(Arc::new(Mutex::new(stage)))
     }
 
     /// Goes on to another stage.
-    pub fn set(&self, stage: Stage) {
+    pub fn set(&self, stage: StandbyStage) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stage;
     }
 
-    pub(crate) fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> StandbyStage {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Why it does not work yet.
     pub fn why(&self) -> String {
         match self.stage() {
-            Stage::Starting(why) | Stage::Waiting(why) => why,
+            StandbyStage::Starting(why) | StandbyStage::Waiting(why) => why,
         }
     }
 }
@@ -79,7 +79,7 @@ impl Default for RestSettings {
             origins: Vec::new(),
             origin_methods: Vec::new(),
             headers: Vec::new(),
-            doors: Doors::default(),
+            doors: AccessList::default(),
             time_limit: Duration::from_secs(90),
             health_time_limit: Duration::from_secs(10),
             standby: None,

@@ -16,7 +16,7 @@ use crate::connect::ErrorBody;
 
 /// The body of a request.
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct SignalRequest {
     id: Option<String>,
     r#type: String,
     /// A JSON object, or its text.
@@ -47,7 +47,7 @@ struct Notification {
 
 /// Passes a signal to a connector, which follows it as soon as it streams. The answer says whether a crash may still lose it.
 pub(crate) async fn post(status: &Arc<Status>, body: &Bytes) -> Response {
-    let asked: Asked = match serde_json::from_slice(body) {
+    let asked: SignalRequest = match serde_json::from_slice(body) {
         Ok(asked) => asked,
         Err(error) => {
             let form = r#"{"type": "execute-snapshot", "data": {"data-collections": ["public.orders"]}}"#;

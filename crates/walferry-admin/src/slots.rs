@@ -11,12 +11,12 @@ use crate::{human, observation::Observation};
 /// `GET /slots`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Body {
-    connectors: Vec<SeenBy>,
+    connectors: Vec<ServerSlots>,
 }
 
 /// The slots of a connector's server.
 #[derive(Debug, Serialize)]
-pub(crate) struct SeenBy {
+pub(crate) struct ServerSlots {
     connector: String,
     /// When the server was queried. `None` before its first answer.
     asked_at: Option<String>,
@@ -24,12 +24,12 @@ pub(crate) struct SeenBy {
     age_seconds: Option<f64>,
     /// The server's WAL position then.
     wal_end: Option<String>,
-    slots: Vec<Shown>,
+    slots: Vec<SlotView>,
 }
 
 /// A slot, with a remark about it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Shown {
+pub(crate) struct SlotView {
     #[serde(flatten)]
     slot: Slot,
     /// Whether it looks as if nobody will ever read it again.
@@ -56,7 +56,7 @@ impl Body {
         Self {
             connectors: observations
                 .iter()
-                .map(|observed| SeenBy::new(observed, &own))
+                .map(|observed| ServerSlots::new(observed, &own))
                 .collect(),
         }
     }
@@ -70,7 +70,7 @@ pub(crate) fn own(observations: &[Observation<'_>]) -> BTreeSet<String> {
         .collect()
 }
 
-impl SeenBy {
+impl ServerSlots {
     pub(crate) fn new(observed: &Observation<'_>, own: &BTreeSet<String>) -> Self {
         let mut slots: Vec<_> = observed.slots.iter().flat_map(|slots| &slots.slots).cloned().collect();
         slots.sort_by(|a, b| {
@@ -86,12 +86,12 @@ impl SeenBy {
                 .slots
                 .as_ref()
                 .map(|slots| Lsn::from(slots.wal_end).to_string()),
-            slots: slots.into_iter().map(|slot| Shown::new(slot, own)).collect(),
+            slots: slots.into_iter().map(|slot| SlotView::new(slot, own)).collect(),
         }
     }
 }
 
-impl Shown {
+impl SlotView {
     fn new(slot: Slot, own: &BTreeSet<String>) -> Self {
         let lost = slot
             .is_lost()
@@ -212,7 +212,7 @@ mod tests {
         let own = BTreeSet::from(["read_here".to_owned()]);
         for (slot, remark) in cases {
             let name = slot.name.clone();
-            let shown = Shown::new(slot, &own);
+            let shown = SlotView::new(slot, &own);
             assert_eq!(shown.remark.as_deref(), remark, "{name}");
             let sql = remark.map(|_| format!("SELECT pg_drop_replication_slot('{name}');"));
             assert_eq!((shown.forgotten, shown.drop_sql), (remark.is_some(), sql), "{name}");
@@ -225,7 +225,7 @@ mod tests {
             synced: Some(true),
             ..slot("copy", false, Some(1e6), 1 << 40)
         };
-        let shown = Shown::new(copy, &BTreeSet::new());
+        let shown = SlotView::new(copy, &BTreeSet::new());
         assert_eq!((shown.forgotten, shown.drop_sql), (false, None));
         assert_eq!(
             shown.remark.as_deref(),

@@ -12,7 +12,7 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 use walferry_config::Options;
-use walferry_keystore::{self as keystore, Identity, StoreError};
+use walferry_keystore::{self as keystore, ClientIdentity, StoreError};
 
 /// A listener's certificate, and whose certificates it takes.
 #[derive(Clone)]
@@ -139,7 +139,7 @@ fn unusable(options: &Options, name: &str, error: &StoreError) -> TlsError {
     problem(options, name, &error.to_string(), hint)
 }
 
-fn identity(options: &Options) -> Result<Identity, TlsError> {
+fn identity(options: &Options) -> Result<ClientIdentity, TlsError> {
     let (inline, file) = ("ssl.keystore.key", "ssl.keystore.location");
     let key_password = get(options, "ssl.key.password");
     if let Some(key) = get(options, inline) {

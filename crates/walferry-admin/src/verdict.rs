@@ -5,7 +5,7 @@ use walferry_diagnosis::Kind;
 use walferry_engine::{
     Disposition, Failure,
     gap::Gap,
-    status::{IncrementalProgress, Invalidation, Phase, Slot, StreamConnection, Trouble, Unconfirmed},
+    status::{IncrementalProgress, Invalidation, OngoingFailure, Phase, Slot, StreamConnection, Unconfirmed},
 };
 
 use crate::{
@@ -227,7 +227,7 @@ impl Verdict {
     }
 
     /// Takes the place of good news, or comes after bad ones.
-    fn with_trouble(self, trouble: &Trouble, what: String, observed: &Observation<'_>) -> Self {
+    fn with_trouble(self, trouble: &OngoingFailure, what: String, observed: &Observation<'_>) -> Self {
         let recent = observed.now_us - trouble.since_us < PATIENCE_US;
         let level = if recent { Level::Note } else { Level::Bad };
         let mut verdict = match self.level {
@@ -431,7 +431,7 @@ impl Verdict {
     }
 }
 
-fn kafka_is_troubled(trouble: &Trouble, now_us: i64) -> String {
+fn kafka_is_troubled(trouble: &OngoingFailure, now_us: i64) -> String {
     let since = human::since(trouble.since_us, now_us);
     format!("Kafka has had problems since {since}: {}", trouble.failure)
 }
@@ -495,7 +495,7 @@ mod tests {
 
     use walferry_engine::{
         history::MissingPositions,
-        status::{Outbox, Status},
+        status::{OutboxFigures, Status},
     };
     use walferry_pgoutput::Lsn;
 
@@ -653,7 +653,7 @@ mod tests {
                 let since = &status.counters.unacknowledged_since_us;
                 since.store(look_us - unacknowledged_s * S, Relaxed);
             }
-            status.set_kafka(trouble_s.map(|s| Trouble {
+            status.set_kafka(trouble_s.map(|s| OngoingFailure {
                 failure: refused(),
                 since_us: look_us - s * S,
             }));
@@ -670,7 +670,7 @@ mod tests {
             let what = "/data/offset.json.new cannot be written: No space left on device";
             Failure::new(Disposition::Retry, Kind::DataDirIo, what, Some("free space".into()))
         };
-        let trouble = |failure: Failure, s: i64| Trouble {
+        let trouble = |failure: Failure, s: i64| OngoingFailure {
             failure,
             since_us: NOW_US - s * S,
         };
@@ -754,13 +754,13 @@ mod tests {
         ] {
             let status = Status::new("orders", "shop");
             status.set_phase(Phase::Streaming);
-            status.set_outboxes(vec![Outbox {
+            status.set_outboxes(vec![OutboxFigures {
                 table: "public.outbox".into(),
                 unconfirmed: Some(Unconfirmed { rows, seconds }),
                 live_rows: 7,
                 dead_rows: 60_000,
                 vacuum: vacuum.map(str::to_owned),
-                ..Outbox::default()
+                ..OutboxFigures::default()
             }]);
             let verdict = Verdict::of(&Observation::at(&status, NOW_US));
             assert!(verdict.ready);
@@ -779,7 +779,7 @@ mod tests {
         status.set_phase(Phase::Starting);
         let mut observed = Observation::at(&status, NOW_US);
         let what = "the new slot waits for a transaction of process 4711";
-        observed.course.wait = Some(Trouble {
+        observed.course.wait = Some(OngoingFailure {
             failure: Failure::new(Disposition::Retry, Kind::SlotWaits, what, Some("end it".into())),
             since_us: NOW_US - 60 * S,
         });
@@ -802,7 +802,7 @@ mod tests {
         };
         let down = || {
             let status = streaming();
-            status.set_kafka(Some(Trouble {
+            status.set_kafka(Some(OngoingFailure {
                 failure: Failure::new(
                     Disposition::Retry,
                     Kind::KafkaUnreachable,

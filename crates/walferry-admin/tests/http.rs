@@ -8,11 +8,11 @@ use tokio::{
     net::TcpStream,
     sync::oneshot,
 };
-use walferry_admin::{Admin, ClusterId, Door, bind, herder::ReadOnly, serve};
+use walferry_admin::{Admin, BoundListener, ClusterId, bind, herder::ReadOnly, serve};
 use walferry_engine::{
     Failure,
     status::{Phase, Status},
-    supervisor::Fixed,
+    supervisor::FixedConnectors,
 };
 
 struct Answer {
@@ -52,7 +52,7 @@ async fn shown() -> (
     let status = Arc::new(Status::new("orders 1", "shop"));
     let admin = Admin {
         kafka_cluster_id: Arc::new(ClusterId::of("cluster")),
-        ..Admin::read_only(Arc::new(Fixed(vec![status.clone()])), "1.2.3")
+        ..Admin::read_only(Arc::new(FixedConnectors(vec![status.clone()])), "1.2.3")
     };
     let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -60,7 +60,7 @@ async fn shown() -> (
     let stopped = async move {
         let _ = stopped.await;
     };
-    let served = tokio::spawn(serve(vec![Door::plain(listener)], admin, stopped));
+    let served = tokio::spawn(serve(vec![BoundListener::plain(listener)], admin, stopped));
     (status, address, stop, served)
 }
 
@@ -157,10 +157,10 @@ async fn ready_tells_of_the_connectors_and_health_of_the_process() {
 /// A process whose connectors have not begun yet must not be taken for one that has none.
 #[tokio::test]
 async fn a_connector_that_has_not_begun_is_not_ready() {
-    let known = Arc::new(Fixed(vec![Arc::new(Status::new("orders", "shop"))]));
+    let known = Arc::new(FixedConnectors(vec![Arc::new(Status::new("orders", "shop"))]));
     let admin = Admin {
         herder: Arc::new(ReadOnly(known)),
-        ..Admin::read_only(Arc::new(Fixed(Vec::new())), "1.2.3")
+        ..Admin::read_only(Arc::new(FixedConnectors(Vec::new())), "1.2.3")
     };
     let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -168,7 +168,7 @@ async fn a_connector_that_has_not_begun_is_not_ready() {
     let stopped = async move {
         let _ = stopped.await;
     };
-    let _served = tokio::spawn(serve(vec![Door::plain(listener)], admin, stopped));
+    let _served = tokio::spawn(serve(vec![BoundListener::plain(listener)], admin, stopped));
     let answer = ask(address, "GET", "/ready").await;
     let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
     assert_eq!((answer.code, &body["ready"]), (503, &false.into()));

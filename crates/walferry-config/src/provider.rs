@@ -217,8 +217,8 @@ impl Providers {
     }
 
     /// The same lookup, but without files and folders that none of these providers may read. Without `allowed.paths` they may read all.
-    pub const fn limit<'a>(&'a self, lookup: &'a dyn Lookup) -> Limited<'a> {
-        Limited {
+    pub const fn limit<'a>(&'a self, lookup: &'a dyn Lookup) -> BoundedText<'a> {
+        BoundedText {
             providers: self,
             lookup,
         }
@@ -337,7 +337,7 @@ fn of_folder(folder: &Path, reference: &Reference<'_>, lookup: &dyn Lookup) -> R
 }
 
 /// A lookup that is held to what config providers may read: for options that name files, in configurations of others than the operator.
-pub struct Limited<'a> {
+pub struct BoundedText<'a> {
     providers: &'a Providers,
     lookup: &'a dyn Lookup,
 }
@@ -359,7 +359,7 @@ impl NotAllowed {
     }
 }
 
-impl Limited<'_> {
+impl BoundedText<'_> {
     /// The path that one of the providers may read.
     fn path(&self, path: &Path) -> io::Result<PathBuf> {
         let of_kind = |is_dir| {
@@ -382,7 +382,7 @@ impl Limited<'_> {
     }
 }
 
-impl Lookup for Limited<'_> {
+impl Lookup for BoundedText<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         self.lookup.variable(name)
     }
@@ -409,9 +409,9 @@ fn shown_word(provider: &str) -> &str {
 }
 
 /// A property that is wrong, what is wrong with it, and what to do.
-type Wrong = (&'static str, String, String);
+type ProviderMistake = (&'static str, String, String);
 
-fn provider(options: &Options) -> Result<Provider, Wrong> {
+fn provider(options: &Options) -> Result<Provider, ProviderMistake> {
     let class = options.get("class").unwrap_or_default().trim();
     let allowed = || AllowedPaths::parse(options.get("param.allowed.paths").unwrap_or_default());
     match class.rsplit('.').next().unwrap_or_default() {
@@ -506,7 +506,7 @@ struct AllowedNames {
 }
 
 impl AllowedNames {
-    fn parse(pattern: &str) -> Result<Self, Wrong> {
+    fn parse(pattern: &str) -> Result<Self, ProviderMistake> {
         let wrong = |error| {
             (
                 "param.allowlist.pattern",
@@ -543,7 +543,7 @@ struct AllowedPaths {
 }
 
 impl AllowedPaths {
-    fn parse(text: &str) -> Result<Self, Wrong> {
+    fn parse(text: &str) -> Result<Self, ProviderMistake> {
         let paths = text
             .split(',')
             .filter(|path| !path.is_empty())

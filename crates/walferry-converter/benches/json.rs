@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use walferry_config::Options;
-use walferry_converter::{Converter, Part, Role, converter, registry::Unasked};
-use walferry_record::{Decimal, Field, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_converter::{Converter, ConverterType, RecordPart, converter, registry::PreviewRegistry};
+use walferry_record::{Decimal, Field, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
 fn write_values(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("write");
@@ -35,7 +35,7 @@ fn write_values(criterion: &mut Criterion) {
         let mut write = || {
             out.clear();
             converter
-                .encode("t", Part::Value, black_box(typed), &mut out)
+                .encode("t", RecordPart::Value, black_box(typed), &mut out)
                 .expect("it fits");
             out.len()
         };
@@ -58,8 +58,10 @@ fn make(class: &str, schemas_enable: &str) -> Box<dyn Converter> {
         _ if class.starts_with("io.confluent") => options.set("schema.registry.url", "http://registry:8081"),
         _ => {}
     }
-    let mut converter = converter(class, Role::Value, &options).0.expect("a known class");
-    converter.attach(&mut |_| Arc::new(Unasked));
+    let mut converter = converter(class, ConverterType::Value, &options)
+        .0
+        .expect("a known class");
+    converter.attach(&mut |_| Arc::new(PreviewRegistry));
     converter
 }
 
@@ -69,15 +71,15 @@ const PROTOBUF: &str = "io.confluent.connect.protobuf.ProtobufConverter";
 const EXT_JSON: &str = "io.apicurio.registry.utils.converter.ExtJsonConverter";
 
 /// The payload of an outbox row.
-fn outbox() -> Typed<'static> {
+fn outbox() -> SchemaAndValue<'static> {
     let lines = [r#"{"sku": "A-1", "count": 2}"#; 10].join(", ");
     let schema = Schema::string().optional().named("io.debezium.data.Json").version(1);
     let payload = format!(r#"{{"order": 4711, "lines": [{lines}]}}"#);
-    Typed::new(schema.build(), Value::string(payload))
+    SchemaAndValue::new(schema.build(), Value::string(payload))
 }
 
 /// A change event of a table with so many columns.
-fn envelope(columns: usize) -> Typed<'static> {
+fn envelope(columns: usize) -> SchemaAndValue<'static> {
     let row = row_schema(columns);
     let source = Schema::structure(vec![
         field("version", Schema::string()),
@@ -137,7 +139,7 @@ fn envelope(columns: usize) -> Typed<'static> {
         Value::Int64(1_721_684_800_200_456),
         Value::Int64(1_721_684_800_200_456_789),
     ];
-    Typed::new(envelope.clone(), Value::Struct(Struct::new(envelope, values)))
+    SchemaAndValue::new(envelope.clone(), Value::Struct(Struct::new(envelope, values)))
 }
 
 fn row_schema(columns: usize) -> SchemaRef {

@@ -6,20 +6,20 @@ use crate::others;
 use crate::raw::Buffers;
 use crate::{
     AvroConverter, BinaryDataConverter, BooleanConverter, ByteArrayConverter, CloudEventsConverter, Converter,
-    ExtJsonConverter, JsonConverter, JsonSchemaConverter, NumberConverter, ProtobufConverter, Role,
+    ConverterType, ExtJsonConverter, JsonConverter, JsonSchemaConverter, NumberConverter, ProtobufConverter,
     SimpleHeaderConverter, StringConverter, avro, cloud_events, ext_json, json, json_schema, protobuf, raw, registry,
     string,
 };
 
 /// One row of the table: all that the rest of the program knows of a converter.
-struct Row {
+struct ConverterRow {
     /// The full name of the class.
     class: &'static str,
     writes: Writes,
     /// The section of the reference page that is about this class alone.
     options: Option<&'static Group>,
     /// Reads the options and builds the converter. There is one unless a finding is a problem.
-    build: fn(Role, &Options) -> Built,
+    build: fn(ConverterType, &Options) -> Built,
 }
 
 type Built = (Option<Box<dyn Converter>>, Findings);
@@ -34,127 +34,127 @@ enum Writes {
 }
 
 impl Writes {
-    fn can_be(self, role: Role) -> bool {
+    fn can_be(self, role: ConverterType) -> bool {
         match self {
             Self::Everything => true,
-            Self::KeysAndValues => role != Role::Header,
-            Self::Headers => role == Role::Header,
+            Self::KeysAndValues => role != ConverterType::Header,
+            Self::Headers => role == ConverterType::Header,
         }
     }
 }
 
 /// If several classes have the same simple name, the first one is used.
-static CONVERTERS: &[Row] = &[
-    Row {
+static CONVERTERS: &[ConverterRow] = &[
+    ConverterRow {
         class: "org.apache.kafka.connect.json.JsonConverter",
         writes: Writes::Everything,
         options: Some(&JSON),
         build: |_, options| boxed(JsonConverter::from_options(options)),
     },
-    Row {
+    ConverterRow {
         class: "org.apache.kafka.connect.storage.StringConverter",
         writes: Writes::Everything,
         options: Some(&STRING),
         build: |_, options| boxed(StringConverter::from_options(options)),
     },
-    Row {
+    ConverterRow {
         class: "org.apache.kafka.connect.converters.ByteArrayConverter",
         writes: Writes::Everything,
         options: None,
         build: |_, options| without_options(ByteArrayConverter, options),
     },
-    Row {
+    ConverterRow {
         class: "io.debezium.converters.BinaryDataConverter",
         writes: Writes::Everything,
         options: Some(&BINARY_DATA),
         build: |role, options| boxed(BinaryDataConverter::from_options(Buffers::Raw, role, options)),
     },
     // Its former name, gone from Debezium 3.6.3.
-    Row {
+    ConverterRow {
         class: BYTE_BUFFER,
         writes: Writes::Everything,
         options: Some(&BINARY_DATA),
         build: byte_buffer,
     },
-    Row {
+    ConverterRow {
         class: "io.debezium.converters.ByteArrayConverter",
         writes: Writes::Everything,
         options: Some(&BINARY_DATA),
         build: |role, options| boxed(BinaryDataConverter::from_options(Buffers::Delegated, role, options)),
     },
-    Row {
+    ConverterRow {
         class: "org.apache.kafka.connect.converters.BooleanConverter",
         writes: Writes::Everything,
         options: None,
         build: |_, options| without_options(BooleanConverter, options),
     },
-    Row {
+    ConverterRow {
         class: "org.apache.kafka.connect.converters.ShortConverter",
         writes: Writes::Everything,
         options: None,
         build: |_, options| without_options(NumberConverter::Short, options),
     },
-    Row {
+    ConverterRow {
         class: "org.apache.kafka.connect.converters.IntegerConverter",
         writes: Writes::Everything,
         options: None,
         build: |_, options| without_options(NumberConverter::Integer, options),
     },
-    Row {
+    ConverterRow {
         class: "org.apache.kafka.connect.converters.LongConverter",
         writes: Writes::Everything,
         options: None,
         build: |_, options| without_options(NumberConverter::Long, options),
     },
-    Row {
+    ConverterRow {
         class: "org.apache.kafka.connect.converters.FloatConverter",
         writes: Writes::Everything,
         options: None,
         build: |_, options| without_options(NumberConverter::Float, options),
     },
-    Row {
+    ConverterRow {
         class: "org.apache.kafka.connect.converters.DoubleConverter",
         writes: Writes::Everything,
         options: None,
         build: |_, options| without_options(NumberConverter::Double, options),
     },
-    Row {
+    ConverterRow {
         class: "org.apache.kafka.connect.storage.SimpleHeaderConverter",
         writes: Writes::Headers,
         options: None,
         build: |_, options| without_options(SimpleHeaderConverter, options),
     },
-    Row {
+    ConverterRow {
         class: "io.confluent.connect.avro.AvroConverter",
         writes: Writes::KeysAndValues,
         options: Some(&CONFLUENT),
         build: |role, options| boxed(AvroConverter::from_options(avro::Family::Confluent, role, options)),
     },
-    Row {
+    ConverterRow {
         class: "io.confluent.connect.json.JsonSchemaConverter",
         writes: Writes::KeysAndValues,
         options: Some(&JSON_SCHEMA),
         build: |role, options| boxed(JsonSchemaConverter::from_options(role, options)),
     },
-    Row {
+    ConverterRow {
         class: "io.confluent.connect.protobuf.ProtobufConverter",
         writes: Writes::KeysAndValues,
         options: Some(&PROTOBUF),
         build: |role, options| boxed(ProtobufConverter::from_options(role, options)),
     },
-    Row {
+    ConverterRow {
         class: "io.apicurio.registry.utils.converter.AvroConverter",
         writes: Writes::KeysAndValues,
         options: Some(&APICURIO),
         build: |role, options| boxed(AvroConverter::from_options(avro::Family::Apicurio, role, options)),
     },
-    Row {
+    ConverterRow {
         class: "io.apicurio.registry.utils.converter.ExtJsonConverter",
         writes: Writes::KeysAndValues,
         options: Some(&EXT_JSON),
         build: |role, options| boxed(ExtJsonConverter::from_options(role, options)),
     },
-    Row {
+    ConverterRow {
         class: "io.debezium.converters.CloudEventsConverter",
         writes: Writes::KeysAndValues,
         options: Some(&CLOUD_EVENTS),
@@ -268,7 +268,7 @@ const CLOUD_EVENTS: Group = Group {
 ///
 /// `options` are those below `key.converter.`, `value.converter.` or `header.converter.`. The findings tell of an unknown class
 /// and of everything that is wrong with the options; there is a converter unless one of them is a problem.
-pub fn converter(class: &str, role: Role, options: &Options) -> Built {
+pub fn converter(class: &str, role: ConverterType, options: &Options) -> Built {
     if let Some(row) = find(class) {
         return match row.writes {
             writes if writes.can_be(role) => (row.build)(role, options),
@@ -308,7 +308,7 @@ pub fn converter(class: &str, role: Role, options: &Options) -> Built {
 }
 
 /// `BinaryDataConverter` under its former name.
-fn byte_buffer(role: Role, options: &Options) -> Built {
+fn byte_buffer(role: ConverterType, options: &Options) -> Built {
     let (converter, mut findings) = boxed(BinaryDataConverter::from_options(Buffers::Raw, role, options));
     let property = options.full_name("");
     let finding = findings.warning(
@@ -324,7 +324,7 @@ pub fn classes() -> impl Iterator<Item = (&'static str, Option<&'static Group>)>
     CONVERTERS.iter().map(|row| (row.class, row.options))
 }
 
-fn find(class: &str) -> Option<&'static Row> {
+fn find(class: &str) -> Option<&'static ConverterRow> {
     let class = class.trim();
     let named = |name: fn(&'static str) -> &'static str| CONVERTERS.iter().find(move |row| name(row.class) == class);
     named(|full| full)
@@ -345,9 +345,9 @@ fn pruned_name(class: &str) -> &str {
 }
 
 /// The simple names that work.
-fn offered(role: Role) -> Vec<&'static str> {
+fn offered(role: ConverterType) -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
-    let works = |row: &&Row| row.writes.can_be(role) && row.class != BYTE_BUFFER;
+    let works = |row: &&ConverterRow| row.writes.can_be(role) && row.class != BYTE_BUFFER;
     for row in CONVERTERS.iter().filter(works) {
         let name = simple_name(row.class);
         if !names.contains(&name) {
@@ -390,7 +390,7 @@ mod tests {
         Options::new("value.converter.", entries.collect())
     }
 
-    fn findings(class: &str, role: Role, entries: &[Setting]) -> (bool, Vec<String>) {
+    fn findings(class: &str, role: ConverterType, entries: &[Setting]) -> (bool, Vec<String>) {
         let (converter, findings) = converter(class, role, &options(entries));
         (converter.is_some(), findings.iter().map(ToString::to_string).collect())
     }
@@ -400,8 +400,8 @@ mod tests {
         for row in CONVERTERS {
             for name in [row.class, simple_name(row.class), pruned_name(row.class)] {
                 let role = match row.writes {
-                    Writes::Headers => Role::Header,
-                    _ => Role::Value,
+                    Writes::Headers => ConverterType::Header,
+                    _ => ConverterType::Value,
                 };
                 let required: &[Setting] = match row.class {
                     class if class.starts_with("io.confluent.") => &[("schema.registry.url", "http://registry:8081")],
@@ -440,10 +440,10 @@ mod tests {
             ),
         ];
         for (class, expected) in cases {
-            let (found, findings) = findings(class, Role::Value, &[]);
+            let (found, findings) = findings(class, ConverterType::Value, &[]);
             assert!(!found && findings[0].contains(expected), "{class}: {findings:?}");
         }
-        let (found, findings) = findings("CloudEvents", Role::Header, &[]);
+        let (found, findings) = findings("CloudEvents", ConverterType::Header, &[]);
         let expected = "which cannot write headers (use SimpleHeaderConverter or JsonConverter)";
         assert!(!found && findings[0].contains(expected), "{findings:?}");
     }
@@ -505,7 +505,7 @@ mod tests {
             ),
         ];
         for (class, entries, found, expected) in cases {
-            for role in [Role::Value, Role::Header] {
+            for role in [ConverterType::Value, ConverterType::Header] {
                 let (is_found, findings) = findings(class, role, entries);
                 assert_eq!(is_found, found, "{class} {entries:?}: {findings:?}");
                 if !expected.is_empty() {

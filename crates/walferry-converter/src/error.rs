@@ -1,10 +1,10 @@
 //! Values that a converter cannot write.
 
 use walferry_diagnosis::{Diagnosis, Kind};
-use walferry_record::{Need, Schema, Shape, Value, Wait};
+use walferry_record::{Schema, Shape, Value, Wait, WaitNeed};
 
-use crate::Part;
-use crate::registry::Refusal;
+use crate::RecordPart;
+use crate::registry::RegistryRefusal;
 use walferry_record::java::logical::Logical;
 
 /// A value that its converter cannot write: which converter, which part of which record, which field, and why.
@@ -14,7 +14,7 @@ pub struct Error {
     class: &'static str,
     part: String,
     topic: String,
-    failure: Box<Failure>,
+    failure: Box<LocatedProblem>,
 }
 
 impl Error {
@@ -31,20 +31,20 @@ impl Error {
         self.failure.path()
     }
     /// What is wrong, in Connect's words.
-    pub const fn problem(&self) -> &Problem {
+    pub const fn problem(&self) -> &ConversionProblem {
         &self.failure.problem
     }
     /// What the record has to wait for. `None` if the value cannot be written.
     pub const fn wait(&self) -> Option<&Wait> {
         match &self.failure.problem {
-            Problem::Wait(wait) => Some(wait),
+            ConversionProblem::Wait(wait) => Some(wait),
             _ => None,
         }
     }
     /// The error as a diagnosis: code, text and hint.
     pub fn diagnosis(&self) -> Diagnosis {
         let kind = match &self.failure.problem {
-            Problem::Registry { .. } => Kind::RegistryRefused,
+            ConversionProblem::Registry { .. } => Kind::RegistryRefused,
             _ => Kind::NotWritten,
         };
         Diagnosis::of(kind, self).with_any_hint(self.hint().map(str::to_owned))
@@ -52,44 +52,48 @@ impl Error {
     /// What to do about it.
     pub fn hint(&self) -> Option<&str> {
         match &self.failure.problem {
-            Problem::Registry { refusal, .. } => refusal.hint.as_deref(),
-            Problem::NoRecordName { .. } => Some(
+            ConversionProblem::Registry { refusal, .. } => refusal.hint.as_deref(),
+            ConversionProblem::NoRecordName { .. } => Some(
                 "use a naming strategy by topic, or transforms after which the record is still a struct with a name",
             ),
-            Problem::SchemaType { .. } | Problem::Incompatible { .. } | Problem::NotSerializable { .. } => {
+            ConversionProblem::SchemaType { .. }
+            | ConversionProblem::Incompatible { .. }
+            | ConversionProblem::NotSerializable { .. } => {
                 Some("use a converter that supports this type of data, such as JsonConverter")
             }
-            Problem::NoDelegate { .. } => {
+            ConversionProblem::NoDelegate { .. } => {
                 Some("set delegate.converter.type to the converter for data that is not binary")
             }
-            Problem::NoHeader { .. } => Some("add the header with a transform, or remove it from metadata.source"),
-            Problem::HeaderNotJson { .. } => Some(
+            ConversionProblem::NoHeader { .. } => {
+                Some("add the header with a transform, or remove it from metadata.source")
+            }
+            ConversionProblem::HeaderNotJson { .. } => Some(
                 "set header.converter to org.apache.kafka.connect.json.JsonConverter, with header.converter.schemas.enable=true",
             ),
-            Problem::AvroName { .. } => Some(
+            ConversionProblem::AvroName { .. } => Some(
                 "set schema.name.adjustment.mode=avro and field.name.adjustment.mode=avro, or rename it with a transform",
             ),
-            Problem::ProtobufName { .. } => Some(
+            ConversionProblem::ProtobufName { .. } => Some(
                 "set scrub.invalid.names=true for the converter, or field.name.adjustment.mode=avro and schema.name.adjustment.mode=avro, or \
                  rename it with a transform",
             ),
-            Problem::ProtobufRoot { .. } => {
+            ConversionProblem::ProtobufRoot { .. } => {
                 Some("put it into a struct with a transform, or use JsonConverter or StringConverter")
             }
-            Problem::ProtobufNull | Problem::ProtobufLists => Some(
+            ConversionProblem::ProtobufNull | ConversionProblem::ProtobufLists => Some(
                 "exclude the column (column.exclude.list), or use a converter that supports such lists, such as AvroConverter",
             ),
-            Problem::ProtobufTimestamp { .. } => {
+            ConversionProblem::ProtobufTimestamp { .. } => {
                 Some("set time.precision.mode=adaptive, which writes times as numbers")
             }
-            Problem::AvroRedefined { .. } | Problem::ProtobufRedefined { .. } => {
+            ConversionProblem::AvroRedefined { .. } | ConversionProblem::ProtobufRedefined { .. } => {
                 Some("give one of the two another name, for example with SetSchemaMetadata")
             }
-            Problem::NoGuid => Some(
+            ConversionProblem::NoGuid => Some(
                 "use a registry that has GUIDs, such as Confluent's from version 8.0, or remove key.schema.id.serializer and \
                  value.schema.id.serializer of the converter, so that the id stands before the value",
             ),
-            Problem::NoTraceparent => {
+            ConversionProblem::NoTraceparent => {
                 Some("add traceparent:header to metadata.source, or set opentelemetry.tracing.attributes.enable=false")
             }
             _ => None,
@@ -100,7 +104,7 @@ impl Error {
 /// Why a value cannot be written. The text is that of Connect's exception, as users search for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum ConversionProblem {
     /// Null where the schema allows none.
     #[error("Conversion error: null value for field that is required and has no default value")]
     RequiredNull,
@@ -218,7 +222,7 @@ pub enum Problem {
         /// The subject or artifact.
         subject: String,
         /// What it says.
-        refusal: Refusal,
+        refusal: RegistryRefusal,
     },
     /// Subjects are named by record type, but the schema is not a record.
     #[error("the subject is named after the record type, but the {part} is not a struct with a name")]
@@ -303,51 +307,51 @@ pub enum Problem {
     },
 }
 
-/// A [`Problem`] on its way up, which collects the names of the fields it passes.
+/// A [`ConversionProblem`] on its way up, which collects the names of the fields it passes.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    problem: Problem,
+pub(crate) struct LocatedProblem {
+    problem: ConversionProblem,
     /// From the inside out.
-    path: Vec<Step>,
+    path: Vec<PathStep>,
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum PathStep {
     Field(String),
     Element,
 }
 
-impl From<Problem> for Box<Failure> {
-    fn from(problem: Problem) -> Self {
-        Box::new(Failure {
+impl From<ConversionProblem> for Box<LocatedProblem> {
+    fn from(problem: ConversionProblem) -> Self {
+        Box::new(LocatedProblem {
             problem,
             path: Vec::new(),
         })
     }
 }
 
-impl Failure {
+impl LocatedProblem {
     /// The same, seen from the struct that has the field.
     #[cold]
     pub(crate) fn in_field(mut self: Box<Self>, name: &str) -> Box<Self> {
-        self.path.push(Step::Field(name.to_owned()));
+        self.path.push(PathStep::Field(name.to_owned()));
         self
     }
     /// The same, seen from the array or map that has the element.
     #[cold]
     pub(crate) fn in_element(mut self: Box<Self>) -> Box<Self> {
-        self.path.push(Step::Element);
+        self.path.push(PathStep::Element);
         self
     }
     /// The error of a part of a record.
     #[cold]
-    pub(crate) fn of(self: Box<Self>, class: &'static str, topic: &str, part: Part<'_>) -> Error {
+    pub(crate) fn of(self: Box<Self>, class: &'static str, topic: &str, part: RecordPart<'_>) -> Error {
         Error {
             class,
             part: match part {
-                Part::Key => "the key".to_owned(),
-                Part::Value => "the value".to_owned(),
-                Part::Header(name) => format!("the header {name}"),
+                RecordPart::Key => "the key".to_owned(),
+                RecordPart::Value => "the value".to_owned(),
+                RecordPart::Header(name) => format!("the header {name}"),
             },
             topic: topic.to_owned(),
             failure: self,
@@ -358,20 +362,20 @@ impl Failure {
         let mut path = String::new();
         for step in self.path.iter().rev() {
             match step {
-                Step::Field(name) if path.is_empty() => path.push_str(name),
-                Step::Field(name) => path.extend([".", name]),
-                Step::Element => path.push_str("[]"),
+                PathStep::Field(name) if path.is_empty() => path.push_str(name),
+                PathStep::Field(name) => path.extend([".", name]),
+                PathStep::Element => path.push_str("[]"),
             }
         }
         path
     }
 }
 
-fn wait_text(wait: &Wait) -> &Need {
+fn wait_text(wait: &Wait) -> &WaitNeed {
     wait.need()
 }
 
-fn field(failure: &Failure) -> String {
+fn field(failure: &LocatedProblem) -> String {
     match failure.path() {
         path if path.is_empty() => path,
         path => format!(", field {path}"),
@@ -421,7 +425,7 @@ pub(crate) const fn schema_type(schema: &Schema) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use walferry_record::{Field, SchemaRef, Struct, Typed};
+    use walferry_record::{Field, SchemaAndValue, SchemaRef, Struct};
 
     use super::*;
     use crate::{ByteArrayConverter, Converter};
@@ -436,16 +440,18 @@ mod tests {
         let (schema, value) = structure("x", Schema::string().build(), Value::Null);
         let (schema, value) = structure("tags", Schema::array(schema).build(), Value::Array(vec![value]));
         let (schema, value) = structure("after", schema, value);
-        let typed = Typed::new(schema, value);
+        let typed = SchemaAndValue::new(schema, value);
         let mut json = crate::converter(
             "JsonConverter",
-            crate::Role::Value,
+            crate::ConverterType::Value,
             &walferry_config::Options::default(),
         )
         .0
         .unwrap();
 
-        let error = json.encode("orders", Part::Value, &typed, &mut Vec::new()).unwrap_err();
+        let error = json
+            .encode("orders", RecordPart::Value, &typed, &mut Vec::new())
+            .unwrap_err();
         assert_eq!(error.path(), "after.tags[].x");
         assert_eq!(
             error.to_string(),
@@ -453,9 +459,9 @@ mod tests {
              Conversion error: null value for field that is required and has no default value"
         );
 
-        let typed = Typed::new(Schema::string().build(), Value::str("secret"));
+        let typed = SchemaAndValue::new(Schema::string().build(), Value::str("secret"));
         let error = ByteArrayConverter
-            .encode("orders", Part::Header("id"), &typed, &mut Vec::new())
+            .encode("orders", RecordPart::Header("id"), &typed, &mut Vec::new())
             .unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -1,28 +1,28 @@
 //! JSON that carries the id of its schema, as `io.apicurio.registry.utils.converter.ExtJsonConverter` writes it.
 
 use walferry_config::{Declaration, Findings, Options};
-use walferry_record::{SchemaPlans, SchemaRef, Typed};
+use walferry_record::{SchemaAndValue, SchemaPlans, SchemaRef};
 
-use crate::error::{Failure, Problem};
+use crate::error::{ConversionProblem, LocatedProblem};
 use crate::json::{self, Dialect, Plan, Style, push_integer};
-use crate::registry::{self, Api, Described, Id, Kind, Link, Linked, Slots};
-use crate::{Encoded, Role, others};
+use crate::registry::{self, Api, Described, Id, RegistryConverter, RegistryLink, SchemaKind, TopicIds};
+use crate::{ConverterType, Encoded, others};
 
 /// Writes `{"schemaId":…,"payload":…}`. The payload is JsonConverter's, and the schema that is registered is the one that
 /// JsonConverter would put in front of it.
 #[derive(Debug, Clone)]
 pub struct ExtJsonConverter {
     style: Style,
-    link: Link,
+    link: RegistryLink,
     plans: SchemaPlans<KnownSchema>,
 }
 
 /// What is known of one schema.
 #[derive(Debug)]
 struct KnownSchema {
-    text: Result<String, Box<Failure>>,
+    text: Result<String, Box<LocatedProblem>>,
     plan: Plan,
-    slots: Slots,
+    slots: TopicIds,
 }
 
 /// The options of JsonConverter that count, too.
@@ -35,7 +35,7 @@ impl ExtJsonConverter {
     const CLASS: &'static str = "io.apicurio.registry.utils.converter.ExtJsonConverter";
 
     /// A converter for keys or values, unless an option is wrong.
-    pub(crate) fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
+    pub(crate) fn from_options(role: ConverterType, options: &Options) -> (Option<Self>, Findings) {
         let mut reader = others::reader(options, DECLARATIONS.iter().chain(registry::APICURIO));
         let style = Style {
             decimals: reader.get(&json::options::DECIMAL_FORMAT),
@@ -70,34 +70,39 @@ impl KnownSchema {
         Self {
             text: json::schema_text(&plan),
             plan,
-            slots: Slots::default(),
+            slots: TopicIds::default(),
         }
     }
 }
 
-impl Linked for ExtJsonConverter {
+impl RegistryConverter for ExtJsonConverter {
     fn class(&self) -> &'static str {
         Self::CLASS
     }
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &RegistryLink {
         &self.link
     }
 
-    fn link_mut(&mut self) -> &mut Link {
+    fn link_mut(&mut self) -> &mut RegistryLink {
         &mut self.link
     }
 
-    fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+    fn write(
+        &mut self,
+        topic: &str,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Box<LocatedProblem>> {
         let schema = match &typed.schema {
             Some(schema) => schema,
             None if typed.value.is_null() => return Ok(Encoded::Null),
-            None => return Err(Problem::NoSchema.into()),
+            None => return Err(ConversionProblem::NoSchema.into()),
         };
         let style = self.style;
         let entry = self.plans.get(schema, |schema| KnownSchema::new(schema, style));
         let described = Described {
-            kind: Kind::KafkaConnect,
+            kind: SchemaKind::KafkaConnect,
             text: entry.text.as_ref().map_err(Clone::clone)?,
             record: None,
             behind: &[],

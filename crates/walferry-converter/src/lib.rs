@@ -44,12 +44,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dyn_clone::{DynClone, clone_trait_object};
-use walferry_record::Typed;
+use walferry_record::SchemaAndValue;
 
 pub use avro::AvroConverter;
 pub use class::{GROUPS, classes, converter};
 pub use cloud_events::CloudEventsConverter;
-pub use error::{Error, Problem};
+pub use error::{ConversionProblem, Error};
 pub use ext_json::ExtJsonConverter;
 pub use json::{DecimalFormat, JsonConverter};
 pub use json_schema::JsonSchemaConverter;
@@ -67,7 +67,13 @@ pub trait Converter: DynClone + Send {
     ///
     /// # Errors
     /// When the value does not fit its schema or the converter. `out` is then as it was before.
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error>;
+    fn encode(
+        &mut self,
+        topic: &str,
+        part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Error>;
 
     /// The same for a converter that also reads the record's headers. Most do not.
     ///
@@ -76,8 +82,8 @@ pub trait Converter: DynClone + Send {
     fn encode_with_headers(
         &mut self,
         topic: &str,
-        part: Part<'_>,
-        typed: &Typed<'_>,
+        part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
         _headers: WrittenHeaders<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Encoded, Error> {
@@ -160,7 +166,7 @@ pub enum Encoded {
 
 /// A part of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum RecordPart<'a> {
     /// The key.
     Key,
     /// The value.
@@ -171,7 +177,7 @@ pub enum Part<'a> {
 
 /// What a converter is configured for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum ConverterType {
     /// `key.converter`.
     Key,
     /// `value.converter`.

@@ -1,9 +1,9 @@
 //! Connect's converters of Kafka's number and boolean serializers, in big-endian bytes.
 
-use walferry_record::{Schema, Shape, Typed, Value};
+use walferry_record::{Schema, SchemaAndValue, Shape, Value};
 
-use crate::error::{Failure, Problem, java_class, schema_type};
-use crate::{Converter, Encoded, Error, Part};
+use crate::error::{ConversionProblem, LocatedProblem, java_class, schema_type};
+use crate::{Converter, Encoded, Error, RecordPart};
 use walferry_record::java::logical::Logical;
 
 /// Writes numbers of one type, such as `org.apache.kafka.connect.converters.LongConverter`. Asks for the value's type, not the
@@ -35,7 +35,13 @@ impl NumberConverter {
 }
 
 impl Converter for NumberConverter {
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+    fn encode(
+        &mut self,
+        topic: &str,
+        part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Error> {
         let schema = typed.schema.as_deref();
         match (*self, &typed.value) {
             (_, Value::Null) => return Ok(Encoded::Null),
@@ -47,7 +53,7 @@ impl Converter for NumberConverter {
             (_, value) => {
                 let (converter, expected) = self.class_and_word();
                 let class = java_class(value, schema);
-                let failure = Box::<Failure>::from(Problem::NotSerializable { expected, class });
+                let failure = Box::<LocatedProblem>::from(ConversionProblem::NotSerializable { expected, class });
                 return Err(failure.of(converter, topic, part));
             }
         }
@@ -64,9 +70,15 @@ fn is_date(schema: Option<&Schema>) -> bool {
 pub struct BooleanConverter;
 
 impl Converter for BooleanConverter {
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+    fn encode(
+        &mut self,
+        topic: &str,
+        part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Error> {
         let problem = match (typed.schema.as_deref(), &typed.value) {
-            (Some(schema), _) if schema.shape != Shape::Boolean => Problem::SchemaType {
+            (Some(schema), _) if schema.shape != Shape::Boolean => ConversionProblem::SchemaType {
                 class: "BooleanConverter",
                 schema: schema_type(schema),
             },
@@ -75,12 +87,12 @@ impl Converter for BooleanConverter {
                 out.push(u8::from(*flag));
                 return Ok(Encoded::Bytes);
             }
-            (schema, value) => Problem::Incompatible {
+            (schema, value) => ConversionProblem::Incompatible {
                 converter: "BooleanConverter",
                 class: java_class(value, schema),
             },
         };
-        let failure = Box::<Failure>::from(problem);
+        let failure = Box::<LocatedProblem>::from(problem);
         Err(failure.of("org.apache.kafka.connect.converters.BooleanConverter", topic, part))
     }
 }

@@ -3,21 +3,27 @@
 use std::sync::Arc;
 
 use walferry_config::{Findings, Options, Property, Reader, properties};
-use walferry_record::{Shape, Typed, Value};
+use walferry_record::{SchemaAndValue, Shape, Value};
 
 use crate::class::converter;
-use crate::error::{Failure, Problem, java_class, schema_type};
+use crate::error::{ConversionProblem, LocatedProblem, java_class, schema_type};
 use crate::others;
-use crate::{AddedHeaders, Converter, Encoded, Error, Part, Role, registry};
+use crate::{AddedHeaders, Converter, ConverterType, Encoded, Error, RecordPart, registry};
 
 /// `org.apache.kafka.connect.converters.ByteArrayConverter`: bytes and nulls only.
 #[derive(Debug, Clone, Default)]
 pub struct ByteArrayConverter;
 
 impl Converter for ByteArrayConverter {
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+    fn encode(
+        &mut self,
+        topic: &str,
+        part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Error> {
         let problem = match (typed.schema.as_deref(), &typed.value) {
-            (Some(schema), _) if schema.shape != Shape::Bytes => Problem::SchemaType {
+            (Some(schema), _) if schema.shape != Shape::Bytes => ConversionProblem::SchemaType {
                 class: "ByteArrayConverter",
                 schema: schema_type(schema),
             },
@@ -26,12 +32,12 @@ impl Converter for ByteArrayConverter {
                 out.extend_from_slice(bytes);
                 return Ok(Encoded::Bytes);
             }
-            (schema, value) => Problem::Incompatible {
+            (schema, value) => ConversionProblem::Incompatible {
                 converter: "ByteArrayConverter",
                 class: java_class(value, schema),
             },
         };
-        let failure = Box::<Failure>::from(problem);
+        let failure = Box::<LocatedProblem>::from(problem);
         Err(failure.of("org.apache.kafka.connect.converters.ByteArrayConverter", topic, part))
     }
 }
@@ -64,14 +70,18 @@ properties! {
 
 impl BinaryDataConverter {
     /// A converter, unless its delegate is unknown or an option of that is wrong.
-    pub(crate) fn from_options(buffers: Buffers, role: Role, options: &Options) -> (Option<Self>, Findings) {
+    pub(crate) fn from_options(buffers: Buffers, role: ConverterType, options: &Options) -> (Option<Self>, Findings) {
         let others = others::of_json().chain(others::of_registries());
         let mut reader = Reader::new(options, DECLARATIONS.iter().chain(others));
         let mut delegate = None;
         if let Some(class) = reader.get(&DELEGATE) {
             let findings;
             // The delegate of a header converter, too, is a converter of keys and values in Debezium.
-            let role = if role == Role::Header { Role::Value } else { role };
+            let role = if role == ConverterType::Header {
+                ConverterType::Value
+            } else {
+                role
+            };
             (delegate, findings) = converter(&class, role, &options.below("delegate.converter.type."));
             reader.extend(findings);
         }
@@ -80,7 +90,13 @@ impl BinaryDataConverter {
 }
 
 impl Converter for BinaryDataConverter {
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+    fn encode(
+        &mut self,
+        topic: &str,
+        part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Error> {
         let schema = typed.schema.as_deref();
         if schema.is_none_or(|schema| schema.shape == Shape::Bytes) {
             match &typed.value {
@@ -96,7 +112,7 @@ impl Converter for BinaryDataConverter {
             Some(delegate) => delegate.encode(topic, part, typed, out),
             None => {
                 let class = java_class(&typed.value, schema);
-                let failure = Box::<Failure>::from(Problem::NoDelegate { class });
+                let failure = Box::<LocatedProblem>::from(ConversionProblem::NoDelegate { class });
                 Err(failure.of("io.debezium.converters.BinaryDataConverter", topic, part))
             }
         }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 use walferry_config::Options;
-use walferry_record::Typed;
+use walferry_record::SchemaAndValue;
 
-use crate::registry::{Answer, Ids, Refusal, Registry, Request};
-use crate::{Encoded, Part, Role, recorded};
+use crate::registry::{Ids, Registry, RegistryAnswer, RegistryRefusal, Request};
+use crate::{ConverterType, Encoded, RecordPart, recorded};
 
 /// One case a line: `connect` is the JSON of JsonConverter, `bytes` what the converter made of it, and `subjects` what it had
 /// registered for that. With `error`, it failed.
@@ -29,8 +29,8 @@ const FAILS: [&str; 2] = [
 struct Known(HashMap<String, Json>);
 
 impl Registry for Known {
-    fn ids(&self, request: &Request) -> Answer {
-        let refused = |what: String| Answer::Refused(Refusal { what, hint: None });
+    fn ids(&self, request: &Request) -> RegistryAnswer {
+        let refused = |what: String| RegistryAnswer::Refused(RegistryRefusal { what, hint: None });
         let id = &request.subject.id;
         let Some(known) = self.0.get(id) else {
             return refused(format!("{id} was never registered"));
@@ -38,7 +38,7 @@ impl Registry for Known {
         if request.schema != known["schema"] || request.kind.as_str() != known["type"] {
             return refused(format!("{id} was registered as {known}, not as {}", request.schema));
         }
-        Answer::Known(Ids {
+        RegistryAnswer::Known(Ids {
             content: known["content"].as_i64().unwrap(),
             global: known["global"].as_i64().unwrap(),
             guid: None,
@@ -94,8 +94,8 @@ fn same(case: &Json) -> Result<(), String> {
         (name.clone(), value)
     });
     let (role, part) = match case["part"].as_str() {
-        Some("key") => (Role::Key, Part::Key),
-        _ => (Role::Value, Part::Value),
+        Some("key") => (ConverterType::Key, RecordPart::Key),
+        _ => (ConverterType::Value, RecordPart::Value),
     };
     let options = Options::new("value.converter.", options.collect());
     let (converter, findings) = crate::converter(case["class"].as_str().unwrap(), role, &options);
@@ -108,7 +108,7 @@ fn same(case: &Json) -> Result<(), String> {
     // A converter may be asked again, with what it has worked out before.
     for _ in 0..2 {
         let mut out = Vec::new();
-        let typed = Typed::new(schema.clone(), value.reborrow());
+        let typed = SchemaAndValue::new(schema.clone(), value.reborrow());
         let encoded = converter.encode(case["topic"].as_str().unwrap(), part, &typed, &mut out);
         let written = match encoded {
             Ok(Encoded::Null) => Ok(None),

@@ -1,9 +1,9 @@
 //! `org.apache.kafka.connect.storage.SimpleHeaderConverter`.
 
-use walferry_record::{Schema, Shape, Struct, Typed, Value};
+use walferry_record::{Schema, SchemaAndValue, Shape, Struct, Value};
 
 use crate::json::push_base64;
-use crate::{Converter, Encoded, Error, Part};
+use crate::{Converter, Encoded, Error, RecordPart};
 use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 use walferry_record::java::{date, text};
 
@@ -15,8 +15,8 @@ impl Converter for SimpleHeaderConverter {
     fn encode(
         &mut self,
         _topic: &str,
-        _part: Part<'_>,
-        typed: &Typed<'_>,
+        _part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Encoded, Error> {
         let schema = typed.schema.as_deref();

@@ -1,10 +1,10 @@
 //! `org.apache.kafka.connect.storage.StringConverter`.
 
 use walferry_config::{Findings, Options, Property, Reader, properties};
-use walferry_record::Typed;
+use walferry_record::SchemaAndValue;
 
 use crate::others;
-use crate::{Converter, Encoded, Error, Part};
+use crate::{Converter, Encoded, Error, RecordPart};
 use walferry_record::java::text;
 
 /// Writes what Java's `toString` makes of a value, whatever its schema.
@@ -52,8 +52,8 @@ impl Converter for StringConverter {
     fn encode(
         &mut self,
         _topic: &str,
-        _part: Part<'_>,
-        typed: &Typed<'_>,
+        _part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Encoded, Error> {
         if typed.value.is_null() {

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use walferry_config::Options;
-use walferry_converter::{Encoded, Part, Role, converter};
-use walferry_record::{Field, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_converter::{ConverterType, Encoded, RecordPart, converter};
+use walferry_record::{Field, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
 /// A schema, a value of it and the JSON that a reader is to find.
 #[derive(Debug, Clone)]
@@ -81,10 +81,10 @@ proptest! {
     fn a_reader_finds_the_value_again(sample in any_sample(), schemas_enable in any::<bool>()) {
         let mut options = Options::default();
         options.set("schemas.enable", schemas_enable.to_string());
-        let mut converter = converter("JsonConverter", Role::Value, &options).0.unwrap();
-        let typed = Typed::new(sample.schema.clone(), sample.value);
+        let mut converter = converter("JsonConverter", ConverterType::Value, &options).0.unwrap();
+        let typed = SchemaAndValue::new(sample.schema.clone(), sample.value);
         let mut out = Vec::new();
-        prop_assert_eq!(converter.encode("t", Part::Value, &typed, &mut out).unwrap(), Encoded::Bytes);
+        prop_assert_eq!(converter.encode("t", RecordPart::Value, &typed, &mut out).unwrap(), Encoded::Bytes);
 
         let read: Json = serde_json::from_slice(&out).unwrap();
         let payload = if schemas_enable {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use criterion::{Criterion, Throughput, criterion_group};
 use support::{Col, col, context, settings, table};
 use walferry_config::{Options, connector::TransformPlugin};
-use walferry_converter::{Converter, Part, Role, registry::Unasked};
+use walferry_converter::{Converter, ConverterType, RecordPart, registry::PreviewRegistry};
 use walferry_event::TablePlan;
 use walferry_pgoutput::{Change, Column, Oid, Operation, Tuple, TupleBuf};
 use walferry_transform::{Chain, Outcome};
@@ -117,7 +117,7 @@ impl<'a> Path<'a> {
             let (converter, findings) =
                 walferry_converter::converter(class, role, &Options::new(prefix, options.collect()));
             let mut converter = converter.unwrap_or_else(|| panic!("{findings:?}"));
-            converter.attach(&mut |_| Arc::new(Unasked));
+            converter.attach(&mut |_| Arc::new(PreviewRegistry));
             converter
         };
         let transforms = transforms.iter().enumerate().map(|(index, (class, options))| {
@@ -136,8 +136,8 @@ impl<'a> Path<'a> {
         Self {
             plan,
             chain: (!transforms.is_empty()).then(|| Chain::new(&transforms, &[]).0.expect("valid options")),
-            key: converter(Role::Key, "key.converter."),
-            value: converter(Role::Value, "value.converter."),
+            key: converter(ConverterType::Key, "key.converter."),
+            value: converter(ConverterType::Value, "value.converter."),
             out: Vec::new(),
         }
     }
@@ -160,10 +160,10 @@ impl<'a> Path<'a> {
             };
             let topic = &record.topic;
             self.key
-                .encode(topic, Part::Key, &record.key, &mut self.out)
+                .encode(topic, RecordPart::Key, &record.key, &mut self.out)
                 .expect("the key is written");
             self.value
-                .encode(topic, Part::Value, &record.value, &mut self.out)
+                .encode(topic, RecordPart::Value, &record.value, &mut self.out)
                 .expect("the value is written");
         }
         black_box(&self.out);

@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use walferry_pgoutput::Lsn;
 
-use crate::{account::StoredOffset, position::Position, status::NotCaptured};
+use crate::{account::StoredOffset, position::Position, status::UncapturedTables};
 
 /// The floors of all tables whose delivered rows are removed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ struct Kept {
     breaks: u64,
     /// `None` until a session has begun, and if there are none.
     floors: Option<Arc<Floors>>,
-    /// How often each table has left [`NotCaptured`] when the floors were laid.
+    /// How often each table has left [`UncapturedTables`] when the floors were laid.
     left: HashMap<u32, u64>,
     /// The last offset that this run has stored, or that it has begun from.
     stored: Option<Place>,
@@ -103,7 +103,7 @@ impl KeptFloors {
         self.with(|kept| (kept.breaks, kept.floors.clone()))
     }
 
-    /// Keeps floors that were laid after so many breaks. `left` is how often each of their tables had left [`NotCaptured`] when its floor
+    /// Keeps floors that were laid after so many breaks. `left` is how often each of their tables had left [`UncapturedTables`] when its floor
     /// was laid.
     pub fn keep(&self, breaks: u64, server: &str, tables: BTreeMap<String, TableFloor>, left: HashMap<u32, u64>) {
         self.with(|kept| {
@@ -154,7 +154,7 @@ impl KeptFloors {
 
     /// What is stored with an offset up to which the stream has brought `captured`. A table whose rows were not captured for a while has
     /// no floor.
-    pub(crate) fn to_store(&self, captured: &NotCaptured) -> Option<Arc<Floors>> {
+    pub(crate) fn to_store(&self, captured: &UncapturedTables) -> Option<Arc<Floors>> {
         self.with(|kept| {
             let floors = kept.floors.as_ref()?;
             let is_sent = |table: &TableFloor| {
@@ -203,7 +203,7 @@ mod tests {
         let floors = run(Some("a"));
         floors.go_on(false, None);
         floors.keep(floors.get().0, "s", tables(7), HashMap::new());
-        floors.to_store(&NotCaptured::default())
+        floors.to_store(&UncapturedTables::default())
     }
 
     /// An offset with these floors.
@@ -229,7 +229,7 @@ mod tests {
         for (configuration, goes_on, are_kept) in cases {
             let floors = run(configuration);
             floors.go_on(goes_on, Some(&offset(5, stored())));
-            let to_store = floors.to_store(&NotCaptured::default());
+            let to_store = floors.to_store(&UncapturedTables::default());
             assert_eq!(to_store.is_some(), are_kept, "{configuration:?} {goes_on}");
             assert_eq!(floors.get().1, to_store);
         }
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn floors_of_a_table_that_was_not_captured_for_a_while_are_not_stored() {
         let floors = run(Some("a"));
-        let mut captured = NotCaptured::default();
+        let mut captured = UncapturedTables::default();
         floors.keep(floors.get().0, "s", tables(7), HashMap::new());
         captured.oids.insert(8);
         assert!(floors.to_store(&captured).is_some(), "it is another table");

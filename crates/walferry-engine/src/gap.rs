@@ -53,7 +53,7 @@ pub struct Gap {
 
 /// What a person has decided about a gap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Choice {
+pub struct GapChoice {
     /// [`Gap::after_commit`] of the gap that was shown.
     pub after_commit: Option<u64>,
     /// [`Gap::compared_with`] of the gap that was shown.
@@ -63,13 +63,13 @@ pub struct Choice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
     /// What to do.
-    pub way: Way,
+    pub way: GapResolution,
 }
 
 /// The ways to continue after a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum GapResolution {
     /// Continue behind it. Changes written in the gap never arrive.
     Skip,
     /// Continue behind it, and read all existing rows again.
@@ -94,8 +94,8 @@ impl Failure {
 
 impl Gap {
     /// A person's choice for the gap as it is shown here.
-    pub fn choose(&self, way: Way) -> Choice {
-        Choice {
+    pub fn choose(&self, way: GapResolution) -> GapChoice {
+        GapChoice {
             after_commit: self.after_commit,
             compared_with: self.compared_with,
             published: self.published.clone(),

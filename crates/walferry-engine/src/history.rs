@@ -14,12 +14,12 @@ mod proof;
 
 use walferry_pgoutput::Lsn;
 
-pub use fork::Mismatch;
-pub use lineage::{Lineage, Parting, Switch};
-pub use proof::Gate;
+pub use fork::HistoryMismatch;
+pub use lineage::{Lineage, Switch, TimelineFork};
+pub use proof::ConfirmGate;
 
-pub(crate) use fork::{Judged, Positions, judge, missed, not_there_yet, went_back};
-pub(crate) use proof::{Expected, Missed};
+pub(crate) use fork::{OffsetVerdict, Positions, judge, missed, not_there_yet, went_back};
+pub(crate) use proof::{ExpectedCommits, MissingTransaction};
 
 use crate::source::Inspection;
 

@@ -28,7 +28,7 @@ pub mod batch {
 pub mod progress {
     pub use crate::{
         account::{Delivered, Progress, Stored, StreamChange, StreamEntry, StreamStep, Transaction},
-        delivery::progress::Waiting,
+        delivery::progress::UnacknowledgedSince,
     };
 }
 /// Where the offset of a Postgres stream is kept.
@@ -38,7 +38,7 @@ pub mod store {
 
 pub use delivery::sink;
 pub use failure::{Disposition, Exit, Failure, Kind};
-pub use life::{Target, book, connector, start, supervisor};
+pub use life::{TargetState, book, connector, start, supervisor};
 pub use path::{
     Converters, ErrorNames, ErrorPolicy, SignalSettings, TableShapes, pipeline, pipeline::Pipeline, witness,
 };

@@ -16,7 +16,7 @@ use walferry_diagnosis::Diagnosis;
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{
-    self as snapshot, Done, Keys, RowsToReread,
+    self as snapshot, ChunksDone, Keys, RowsToReread,
     incremental::{Ask, ChunkAnswer, Collection, Execute, Signal},
 };
 use walferry_transform::Hypertables;
@@ -41,7 +41,7 @@ pub trait Source: Send + 'static {
     type Windows: Windows;
 
     /// All four parts at once.
-    fn parts(&mut self) -> Parts<'_, Self>;
+    fn parts(&mut self) -> SourceParts<'_, Self>;
 
     /// Server, slot and publication.
     fn control(&mut self) -> &mut Self::Control {
@@ -51,7 +51,7 @@ pub trait Source: Send + 'static {
 
 /// The parts of a source.
 #[derive(Debug)]
-pub struct Parts<'a, S: Source + ?Sized> {
+pub struct SourceParts<'a, S: Source + ?Sized> {
     /// Server, slot and publication.
     pub control: &'a mut S::Control,
     /// The stream.
@@ -121,13 +121,13 @@ pub trait Control: Send {
 /// # Errors
 /// [`Failure`] if the connection is lost or silent, the server refuses to stream, or a message cannot be read.
 pub trait Stream: Send {
-    /// Streams from `from` until the connection fails, or [`Port::phase`] says to close, or [`Port::until`] is reached.
+    /// Streams from `from` until the connection fails, or [`StreamPort::phase`] says to close, or [`StreamPort::until`] is reached.
     /// Only the last two return `Ok`.
     ///
     /// Sends status updates without being asked: every few seconds, when the server requests one, and when the
     /// confirmable position has moved. It does so even while the engine takes no chunk and while the catalog is
     /// queried.
-    fn stream(&mut self, from: Lsn, port: &mut Port) -> impl Future<Output = Result<(), Failure>> + Send;
+    fn stream(&mut self, from: Lsn, port: &mut StreamPort) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
 /// Reads existing rows, in chunks.
@@ -353,7 +353,7 @@ pub struct SnapshotPlan {
     /// Whether this continues an interrupted snapshot.
     pub goes_on: bool,
     /// The finished part of the tables.
-    pub done: Done,
+    pub done: ChunksDone,
     /// Rows to read again, of tables that were begun.
     pub again: BTreeMap<Oid, Keys>,
     /// What it is part of.
@@ -387,17 +387,17 @@ pub struct Chunk {
     /// Frames in order.
     pub frames: Vec<Frame>,
     /// The chunk's share of the memory for frames. Dropping the chunk frees it.
-    room: Option<Room>,
+    room: Option<FramePermit>,
 }
 
 /// A share of the memory for frames. Dropping it wakes the task that waits until all of the memory is free.
 #[derive(Debug)]
-struct Room {
+struct FramePermit {
     permit: Option<OwnedSemaphorePermit>,
     freed: Arc<Notify>,
 }
 
-impl Drop for Room {
+impl Drop for FramePermit {
     fn drop(&mut self) {
         // Free the room before notifying. A sender that waits for room gets it before anybody finds the channel empty.
         drop(self.permit.take());
@@ -619,7 +619,7 @@ impl ChunkSender {
         }
         let bytes = u32::try_from(chunk.bytes.len()).unwrap_or(u32::MAX).clamp(1, self.most);
         let permit = self.room.clone().acquire_many_owned(bytes).await;
-        chunk.room = Some(Room {
+        chunk.room = Some(FramePermit {
             permit: Some(permit.map_err(|_| PipelineEnded)?),
             freed: self.freed.clone(),
         });
@@ -641,7 +641,7 @@ pub struct PipelineEnded;
 
 /// The channels of a stream.
 #[derive(Debug)]
-pub struct Port {
+pub struct StreamPort {
     /// Where frames go.
     pub chunks: ChunkSender,
     /// The position that may be confirmed to the server.

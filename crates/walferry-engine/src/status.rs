@@ -38,7 +38,7 @@ use crate::{
 
 use by_name::ByName;
 pub use by_name::OTHERS;
-pub use inbox::{Full, Inbox, Origin, Signal};
+pub use inbox::{Inbox, InboxFull, Origin, Signal};
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 use mismatches::Mismatches;
@@ -71,15 +71,15 @@ pub struct Status {
     pub xmin: SlotXmin,
     /// Signals that came from elsewhere than the stream.
     pub signals: Arc<Inbox>,
-    course: Mutex<Course>,
-    kafka: Mutex<Option<Trouble>>,
+    course: Mutex<ConnectorCourse>,
+    kafka: Mutex<Option<OngoingFailure>>,
     gap: Mutex<Option<Gap>>,
-    store: Mutex<Option<Trouble>>,
-    awaited: Mutex<Option<Trouble>>,
+    store: Mutex<Option<OngoingFailure>>,
+    awaited: Mutex<Option<OngoingFailure>>,
     incidents: Mutex<VecDeque<Incident>>,
     slots: watch::Sender<Option<Slots>>,
     delivered_parts: watch::Sender<u64>,
-    not_captured: Mutex<NotCaptured>,
+    not_captured: Mutex<UncapturedTables>,
     wal_clock: Mutex<WalClock>,
     topics: Mutex<ByName<TopicCount>>,
     skipped: Mutex<BTreeMap<&'static str, u64>>,
@@ -89,7 +89,7 @@ pub struct Status {
     missing: Mutex<Option<MissingPositions>>,
     notifications: Mutex<VecDeque<Notification>>,
     incremental: Mutex<Incrementals>,
-    outboxes: Mutex<Vec<Outbox>>,
+    outboxes: Mutex<Vec<OutboxFigures>>,
     mismatched: Mutex<ByName<Mismatches>>,
     table_change: Mutex<Option<(TableChange, i64)>>,
 }
@@ -111,7 +111,7 @@ impl fmt::Display for TableChange {
 
 /// An outbox table, as it was when last looked at.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Outbox {
+pub struct OutboxFigures {
     /// Schema and name.
     pub table: String,
     /// Committed rows that are not confirmed. `None` if they could not be counted, or if it is not known yet how far the slot is.
@@ -144,7 +144,7 @@ impl Unconfirmed {
 
 /// The relations that the stream brings and that are not captured.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NotCaptured {
+pub struct UncapturedTables {
     /// Their oids. The server describes a relation again only when it believes that it has changed, so a table may be among them that has
     /// got a captured name since.
     pub oids: HashSet<u32>,
@@ -152,7 +152,7 @@ pub struct NotCaptured {
     pub left: HashMap<u32, u64>,
 }
 
-/// A change of [`NotCaptured`], with the relation's oid.
+/// A change of [`UncapturedTables`], with the relation's oid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotCapturedChange {
     Joined(u32),
@@ -161,7 +161,7 @@ pub(crate) enum NotCapturedChange {
     AllLeft,
 }
 
-impl NotCaptured {
+impl UncapturedTables {
     fn apply(&mut self, change: NotCapturedChange) {
         let left = match change {
             NotCapturedChange::Joined(oid) => {
@@ -325,7 +325,7 @@ pub enum Phase {
 
 /// What the connector is doing, since when, and the problem that it is trying to resolve.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Course {
+pub struct ConnectorCourse {
     /// What it is doing.
     pub phase: Phase,
     /// Since when, microseconds since 1970; 0 before a phase was set.
@@ -333,21 +333,21 @@ pub struct Course {
     /// Whether it has read rows or the stream since the process started.
     pub has_run: bool,
     /// The failure since which it has not read again, however often it has tried.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<OngoingFailure>,
     /// What it waits for at the moment without having failed, for example a Postgres that does not answer.
-    pub wait: Option<Trouble>,
+    pub wait: Option<OngoingFailure>,
 }
 
 /// A problem that may resolve itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct OngoingFailure {
     /// The problem.
     pub failure: Failure,
     /// When it began, microseconds since 1970.
     pub since_us: i64,
 }
 
-impl Trouble {
+impl OngoingFailure {
     /// Sets the present problem, and returns the old one. If both have the same kind, the old one's start time is kept.
     fn replace(trouble: &mut Option<Self>, failure: Option<Failure>, at_us: i64) -> Option<Failure> {
         let old = trouble.take();
@@ -494,12 +494,12 @@ impl Status {
     }
 
     /// The outbox tables that are taken care of. Empty if there are none, or if they were not looked at yet.
-    pub fn outboxes(&self) -> Vec<Outbox> {
+    pub fn outboxes(&self) -> Vec<OutboxFigures> {
         lock(&self.outboxes).clone()
     }
 
     /// Sets what was seen of the outbox tables.
-    pub fn set_outboxes(&self, outboxes: Vec<Outbox>) {
+    pub fn set_outboxes(&self, outboxes: Vec<OutboxFigures>) {
         *lock(&self.outboxes) = outboxes;
     }
 
@@ -536,7 +536,7 @@ impl Status {
         lock(&self.course).phase.clone()
     }
     /// The phase, since when, and the problem that the connector is trying to resolve.
-    pub fn course(&self) -> Course {
+    pub fn course(&self) -> ConnectorCourse {
         lock(&self.course).clone()
     }
     /// Sets the phase. A failure in it is counted and kept as an incident.
@@ -560,20 +560,20 @@ impl Status {
         self.set_wait_at(failure, now_us());
     }
     fn set_wait_at(&self, failure: Option<Failure>, at_us: i64) {
-        Trouble::replace(&mut lock(&self.course).wait, failure, at_us);
+        OngoingFailure::replace(&mut lock(&self.course).wait, failure, at_us);
     }
 
     /// What a record and everything behind it wait for. `None` if nothing waits.
-    pub fn awaited(&self) -> Option<Trouble> {
+    pub fn awaited(&self) -> Option<OngoingFailure> {
         lock(&self.awaited).clone()
     }
     /// Sets what a record waits for, or that it no longer waits. Returns what it waited for before.
     pub(crate) fn set_awaited(&self, failure: Option<Failure>) -> Option<Failure> {
-        Trouble::replace(&mut lock(&self.awaited), failure, now_us())
+        OngoingFailure::replace(&mut lock(&self.awaited), failure, now_us())
     }
 
     /// Why the offset cannot be stored. `None` while it can.
-    pub fn store(&self) -> Option<Trouble> {
+    pub fn store(&self) -> Option<OngoingFailure> {
         lock(&self.store).clone()
     }
     /// Sets why the offset could not be stored, or that it is stored again. Returns why it could not be stored before.
@@ -586,7 +586,7 @@ impl Status {
             self.count_error(failure.kind);
             self.note(failure, at_us);
         }
-        Trouble::replace(&mut store, failure, at_us)
+        OngoingFailure::replace(&mut store, failure, at_us)
     }
 
     /// More people see the page, `/ready` and REST than the log, so the key is left out there, unless it is asked for.
@@ -627,11 +627,11 @@ impl Status {
     }
 
     /// The problem with Kafka. `None` if there is none.
-    pub fn kafka(&self) -> Option<Trouble> {
+    pub fn kafka(&self) -> Option<OngoingFailure> {
         lock(&self.kafka).clone()
     }
     /// Sets the problem with Kafka, as its client reports it.
-    pub fn set_kafka(&self, trouble: Option<Trouble>) {
+    pub fn set_kafka(&self, trouble: Option<OngoingFailure>) {
         let mut kafka = lock(&self.kafka);
         if let Some(new) = &trouble
             && kafka.as_ref().is_none_or(|old| old.failure.kind != new.failure.kind)
@@ -652,13 +652,13 @@ impl Status {
     }
 
     /// The relations that are not captured, as of a position that is not confirmed yet.
-    pub fn not_captured(&self) -> NotCaptured {
+    pub fn not_captured(&self) -> UncapturedTables {
         lock(&self.not_captured).clone()
     }
 
     /// A run begins: no stream has brought anything yet. `configuration` as in [`KeptFloors::begin`].
     pub fn begin_floors(&self, configuration: Option<String>) {
-        *lock(&self.not_captured) = NotCaptured::default();
+        *lock(&self.not_captured) = UncapturedTables::default();
         self.floors.begin(configuration);
     }
 
@@ -800,7 +800,7 @@ impl Status {
     }
 }
 
-impl Course {
+impl ConnectorCourse {
     fn enter(&mut self, phase: Phase, at_us: i64) {
         let wait = self.wait.take();
         match &phase {
@@ -808,7 +808,7 @@ impl Course {
             Phase::Waiting(failure) => {
                 let began = self.trouble.as_ref().or(wait.as_ref());
                 let since_us = began.map_or(at_us, |trouble| trouble.since_us);
-                self.trouble = Some(Trouble {
+                self.trouble = Some(OngoingFailure {
                     failure: failure.clone(),
                     since_us,
                 });
@@ -952,7 +952,7 @@ mod tests {
     #[test]
     fn a_trouble_with_kafka_counts_once_while_it_lasts() {
         let status = Status::new("c", "s");
-        let trouble = Trouble {
+        let trouble = OngoingFailure {
             failure: refused(),
             since_us: 5,
         };

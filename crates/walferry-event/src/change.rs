@@ -2,19 +2,19 @@
 
 use walferry_config::connector::{FailureHandling, SkippedOperations};
 use walferry_pgoutput::{Change, Column, OldTuple, Operation, Tuple};
-use walferry_record::{Header, Record, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Header, Record, SchemaAndValue, SchemaRef, Struct, Value};
 
 use crate::Error;
 use crate::column::{ColumnPlan, FieldPlan};
 use crate::java;
-use crate::outcome::{ChangeOutcome, Failure, Skipped};
+use crate::outcome::{ChangeOutcome, Skipped, UnconvertedField};
 use crate::source::{self, CONNECTOR, Context};
 use crate::table::TablePlan;
 use crate::transaction::Transaction;
 use crate::types::{Decoder, Reason, Unavailable};
 
 /// A row and its key.
-struct Row<'a> {
+struct KeyedRow<'a> {
     key: Option<Struct<'a>>,
     value: Struct<'a>,
 }
@@ -71,7 +71,7 @@ impl TablePlan {
         if !self.is_captured() {
             return Ok(ChangeOutcome::skipped(Skipped::Table));
         }
-        let mut emit = Emit {
+        let mut emit = RecordBuilder {
             plan: self,
             context,
             transaction,
@@ -91,14 +91,14 @@ impl TablePlan {
         if !self.is_captured() {
             return ChangeOutcome::skipped(Skipped::Table);
         }
-        let mut emit = Emit {
+        let mut emit = RecordBuilder {
             plan: self,
             context,
             transaction,
             outcome: ChangeOutcome::default(),
             tuples: None,
         };
-        emit.envelope(Op::Truncate, Typed::NULL, (Value::Null, Value::Null), None);
+        emit.envelope(Op::Truncate, SchemaAndValue::NULL, (Value::Null, Value::Null), None);
         emit.finish()
     }
 
@@ -111,7 +111,7 @@ impl TablePlan {
         columns: impl ExactSizeIterator<Item = Column<'a>>,
         context: &Context<'a>,
     ) -> Result<ChangeOutcome<'a>, Error> {
-        let mut emit = Emit {
+        let mut emit = RecordBuilder {
             plan: self,
             context,
             transaction: None,
@@ -126,7 +126,7 @@ impl TablePlan {
 }
 
 /// Records that are being made.
-struct Emit<'p, 'a, 't> {
+struct RecordBuilder<'p, 'a, 't> {
     plan: &'a TablePlan,
     context: &'p Context<'a>,
     transaction: Option<&'t mut Transaction>,
@@ -135,7 +135,7 @@ struct Emit<'p, 'a, 't> {
     tuples: Option<(Tuple<'a>, Option<Tuple<'a>>)>,
 }
 
-impl<'a> Emit<'_, 'a, '_> {
+impl<'a> RecordBuilder<'_, 'a, '_> {
     fn finish(mut self) -> ChangeOutcome<'a> {
         if self.outcome.records.is_empty() && self.outcome.skipped.is_none() {
             self.outcome.skipped = Some(Skipped::Operation);
@@ -170,7 +170,7 @@ impl<'a> Emit<'_, 'a, '_> {
                 let (old_key, new_key) = (self.key(Some(old_key)), self.key(Some(new_key)));
                 let old_row = Value::Struct(old.value);
                 let new_row = Value::Struct(new.value);
-                let header = |name: &'static str, key: &Typed<'a>| {
+                let header = |name: &'static str, key: &SchemaAndValue<'a>| {
                     Some(Header {
                         name: name.into(),
                         value: key.clone(),
@@ -202,7 +202,13 @@ impl<'a> Emit<'_, 'a, '_> {
     }
 
     /// Makes a record and, for a delete, its tombstone.
-    fn envelope(&mut self, op: Op, key: Typed<'a>, (before, after): (Value<'a>, Value<'a>), first: Option<Header<'a>>) {
+    fn envelope(
+        &mut self,
+        op: Op,
+        key: SchemaAndValue<'a>,
+        (before, after): (Value<'a>, Value<'a>),
+        first: Option<Header<'a>>,
+    ) {
         let plan = self.plan;
         if plan.skips.contains(&op) {
             self.outcome.left_out = true;
@@ -238,11 +244,11 @@ impl<'a> Emit<'_, 'a, '_> {
             partition: None,
             timestamp_ms: None,
             key,
-            value: Typed::new(plan.envelope.clone(), Value::Struct(value)),
+            value: SchemaAndValue::new(plan.envelope.clone(), Value::Struct(value)),
             headers: plan.headers(first),
         };
         let tombstone = (matches!(op, Op::Delete) && plan.settings.events.tombstones).then(|| Record {
-            value: Typed::NULL,
+            value: SchemaAndValue::NULL,
             ..record_head(&record)
         });
         self.outcome.records.push(record);
@@ -251,10 +257,10 @@ impl<'a> Emit<'_, 'a, '_> {
         }
     }
 
-    fn key(&self, key: Option<Struct<'a>>) -> Typed<'a> {
+    fn key(&self, key: Option<Struct<'a>>) -> SchemaAndValue<'a> {
         match (key, &self.plan.key) {
-            (Some(key), Some(plan)) => Typed::new(plan.schema.clone(), Value::Struct(key)),
-            _ => Typed::NULL,
+            (Some(key), Some(plan)) => SchemaAndValue::new(plan.schema.clone(), Value::Struct(key)),
+            _ => SchemaAndValue::NULL,
         }
     }
 
@@ -263,7 +269,7 @@ impl<'a> Emit<'_, 'a, '_> {
         &mut self,
         columns: impl ExactSizeIterator<Item = Column<'a>>,
         old: Option<Tuple<'a>>,
-    ) -> Result<Row<'a>, Error> {
+    ) -> Result<KeyedRow<'a>, Error> {
         let plan = self.plan;
         let need = plan.columns.len();
         for have in [columns.len(), old.map_or(need, |old| old.column_count())] {
@@ -308,7 +314,7 @@ impl<'a> Emit<'_, 'a, '_> {
             }
             Struct::new(plan.schema.clone(), values)
         });
-        Ok(Row {
+        Ok(KeyedRow {
             key,
             value: Struct::new(plan.row.clone(), values),
         })
@@ -320,7 +326,7 @@ impl<'a> Emit<'_, 'a, '_> {
         if mode == FailureHandling::Fail {
             return Err(self.plan.conversion(column, reason));
         }
-        self.outcome.failures.push(Failure {
+        self.outcome.failures.push(UnconvertedField {
             column: column.name.clone(),
             type_name: column.type_name.clone(),
             reason,
@@ -364,7 +370,7 @@ fn record_head<'a>(record: &Record<'a>) -> Record<'a> {
         partition: record.partition,
         timestamp_ms: record.timestamp_ms,
         key: record.key.clone(),
-        value: Typed::NULL,
+        value: SchemaAndValue::NULL,
         headers: record.headers.clone(),
     }
 }
@@ -386,7 +392,7 @@ impl TablePlan {
         }
         let text = |schema: &SchemaRef, name: &'static str, value: &'a str| Header {
             name: name.into(),
-            value: Typed::new(schema.clone(), Value::str(value)),
+            value: SchemaAndValue::new(schema.clone(), Value::str(value)),
         };
         let mut headers = Vec::with_capacity(4 + usize::from(first.is_some()));
         headers.extend(first);

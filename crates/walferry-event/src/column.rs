@@ -7,7 +7,7 @@ use crate::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
 use crate::defaults;
 use crate::rules::{Edit, Rule};
 use crate::settings::EventSettings;
-use crate::types::{ColumnType, Decoder, Mapping, Stage, Unavailable, resolve};
+use crate::types::{ColumnType, Decoder, Mapping, RowOrigin, Unavailable, resolve};
 
 /// What happens to a column of the relation.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(crate) struct Columns<'c> {
     pub(crate) table: &'c str,
     pub(crate) facts: Option<&'c TableFacts>,
     pub(crate) catalog: Option<&'c Catalog>,
-    pub(crate) stage: Stage,
+    pub(crate) stage: RowOrigin,
 }
 
 /// A planned column with its fields.
@@ -89,7 +89,9 @@ impl Columns<'_> {
             .filters
             .captures_column(self.schema, self.table, &column.name);
         // In the stream, Debezium has no facts about a column that is filtered out, not even about a key column.
-        let facts = self.facts(column).filter(|_| passes || self.stage == Stage::Snapshot);
+        let facts = self
+            .facts(column)
+            .filter(|_| passes || self.stage == RowOrigin::Snapshot);
         let column_type = ColumnType::new(column.type_oid, column.type_modifier, self.stage, self.catalog);
         let type_name = self.driver_type_name(column, &column_type.name, facts);
         let mapping = resolve(&column_type, &self.settings.events, self.stage, self.catalog);
@@ -148,10 +150,10 @@ impl Columns<'_> {
 
     /// A post-processor of Debezium gets objects of the driver, which lose some of times.
     fn decoder_again(&self, column_type: &ColumnType, decoder: &Decoder) -> Option<Decoder> {
-        if self.stage != Stage::Stream || self.settings.reselect.is_empty() {
+        if self.stage != RowOrigin::Stream || self.settings.reselect.is_empty() {
             return None;
         }
-        let mapping = resolve(column_type, &self.settings.events, Stage::Again, self.catalog)?;
+        let mapping = resolve(column_type, &self.settings.events, RowOrigin::Again, self.catalog)?;
         (mapping.decoder != *decoder).then_some(mapping.decoder)
     }
 
@@ -185,7 +187,7 @@ impl Columns<'_> {
     /// The type's name in the driver. In a snapshot, integers with a sequence are serials, and types outside the search
     /// path have quoted names with their schema.
     fn driver_type_name(&self, column: &RelationColumn, name: &str, facts: Option<&ColumnFacts>) -> String {
-        if self.stage != Stage::Snapshot {
+        if self.stage != RowOrigin::Snapshot {
             return name.to_owned();
         }
         let default = facts.and_then(|facts| facts.default.as_deref());

@@ -1,6 +1,6 @@
 //! Heartbeats.
 
-use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
 use crate::settings::EventSettings;
 
@@ -30,7 +30,7 @@ impl Heartbeat {
     /// Makes a heartbeat. It always goes to partition 0.
     pub fn record(&self, now_ms: i64) -> Record<'_> {
         let typed = |schema: &SchemaRef, value| {
-            Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), vec![value])))
+            SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), vec![value])))
         };
         Record {
             topic: self.topic.as_str().into(),

@@ -14,7 +14,7 @@ pub fn write(relation: Relation, catalog: Option<&Catalog>) -> Option<Vec<u8>> {
 
 /// Reads what [`write`] has written. `None` for any other input.
 pub fn read(bytes: &[u8]) -> Option<(Relation, Option<Catalog>)> {
-    let mut input = Input(bytes);
+    let mut input = StoredRow(bytes);
     let catalog = catalog(&mut input)?;
     match pgoutput::decode(input.0).ok()? {
         Message::Relation(relation) => Some((relation, catalog)),
@@ -112,9 +112,9 @@ fn option<T>(out: &mut Vec<u8>, item: Option<&T>, put: impl Fn(&mut Vec<u8>, &T)
     }
 }
 
-struct Input<'a>(&'a [u8]);
+struct StoredRow<'a>(&'a [u8]);
 
-impl<'a> Input<'a> {
+impl<'a> StoredRow<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (&byte, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -151,7 +151,7 @@ impl<'a> Input<'a> {
     }
 }
 
-fn catalog(input: &mut Input<'_>) -> Option<Option<Catalog>> {
+fn catalog(input: &mut StoredRow<'_>) -> Option<Option<Catalog>> {
     input.option(|input| {
         Some(Catalog {
             table: input.option(table)?,
@@ -160,20 +160,20 @@ fn catalog(input: &mut Input<'_>) -> Option<Option<Catalog>> {
     })
 }
 
-fn table(input: &mut Input<'_>) -> Option<TableFacts> {
+fn table(input: &mut StoredRow<'_>) -> Option<TableFacts> {
     Some(TableFacts {
         oid: input.oid()?,
         schema: input.text()?,
         name: input.text()?,
         columns: input.list(column)?,
-        primary_key: input.list(Input::text)?,
-        unique_indexes: input.list(|input| input.list(Input::text))?,
-        comment: input.option(Input::text)?,
+        primary_key: input.list(StoredRow::text)?,
+        unique_indexes: input.list(|input| input.list(StoredRow::text))?,
+        comment: input.option(StoredRow::text)?,
         partition: input.byte()? != 0,
     })
 }
 
-fn column(input: &mut Input<'_>) -> Option<ColumnFacts> {
+fn column(input: &mut StoredRow<'_>) -> Option<ColumnFacts> {
     let name = input.text()?;
     let number = u16::try_from(input.number()?).ok()?.cast_signed();
     let (type_oid, type_modifier) = (input.oid()?, input.number()?.cast_signed());
@@ -186,12 +186,12 @@ fn column(input: &mut Input<'_>) -> Option<ColumnFacts> {
         not_null: flags & 1 != 0,
         generated: flags & 2 != 0,
         identity: flags & 4 != 0,
-        default: input.option(Input::text)?,
-        comment: input.option(Input::text)?,
+        default: input.option(StoredRow::text)?,
+        comment: input.option(StoredRow::text)?,
     })
 }
 
-fn type_facts(input: &mut Input<'_>) -> Option<TypeFacts> {
+fn type_facts(input: &mut StoredRow<'_>) -> Option<TypeFacts> {
     Some(TypeFacts {
         oid: input.oid()?,
         schema: input.text()?,
@@ -209,7 +209,7 @@ fn type_facts(input: &mut Input<'_>) -> Option<TypeFacts> {
                 not_null: input.byte()? != 0,
             },
             3 => TypeKind::Enum {
-                labels: input.list(Input::text)?,
+                labels: input.list(StoredRow::text)?,
             },
             4 => TypeKind::Composite,
             5 => TypeKind::Range { subtype: input.oid()? },

@@ -30,7 +30,7 @@ pub use error::Error;
 pub use heartbeat::Heartbeat;
 pub use message::Messages;
 pub use notification::{Notification, Notifications};
-pub use outcome::{ChangeOutcome, Failure, Records, Skipped};
+pub use outcome::{ChangeOutcome, Records, Skipped, UnconvertedField};
 pub use settings::EventSettings;
 pub use source::{Context, SnapshotMarker};
 pub use table::TablePlan;

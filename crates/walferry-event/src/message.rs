@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use walferry_config::connector::BinaryHandling;
 use walferry_pgoutput::LogicalMessage;
-use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
 use crate::settings::EventSettings;
 use crate::source::{self, Context};
@@ -79,8 +79,8 @@ impl Messages {
             topic: self.topic.as_str().into(),
             partition: None,
             timestamp_ms: None,
-            key: Typed::new(self.key.clone(), Value::Struct(key)),
-            value: Typed::new(
+            key: SchemaAndValue::new(self.key.clone(), Value::Struct(key)),
+            value: SchemaAndValue::new(
                 self.value.clone(),
                 Value::Struct(Struct::new(self.value.clone(), values)),
             ),

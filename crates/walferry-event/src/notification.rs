@@ -1,6 +1,6 @@
 //! Notifications: records that tell how far a snapshot is.
 
-use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value, java::hash_map::HashMap};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value, java::hash_map::HashMap};
 
 /// The notifications of a connector. Their schemas keep their names whatever `schema.name.adjustment.mode` says, as in Debezium.
 #[derive(Debug)]
@@ -89,8 +89,9 @@ impl Notifications {
 
     /// The record of a notification.
     pub fn record<'a>(&'a self, told: &'a Notification) -> Record<'a> {
-        let typed =
-            |schema: &SchemaRef, values| Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)));
+        let typed = |schema: &SchemaRef, values| {
+            SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
+        };
         let data = told
             .data
             .iter()

@@ -16,7 +16,7 @@ pub struct ChangeOutcome<'a> {
     /// and a create.
     pub left_out: bool,
     /// Fields that are empty because their values could not be converted.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<UnconvertedField>,
     /// What must be read from the database before the last record goes on.
     pub lookups: Vec<RowLookup>,
 }
@@ -85,7 +85,7 @@ impl Skipped {
 
 /// A field that is empty because its value could not be converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct UnconvertedField {
     /// Name of the column.
     pub column: String,
     /// Name of its type.

@@ -8,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 
 use walferry_config::connector::{EventSection, FailureHandling, ReselectColumns, ReselectFailure};
 use walferry_pgoutput::{Column, Tuple};
-use walferry_record::{Need, Record, Schema, Shape, Struct, Value, Wait};
+use walferry_record::{Record, Schema, Shape, Struct, Value, Wait, WaitNeed};
 
 use crate::Error;
 use crate::change::read_as;
 use crate::column::ColumnPlan;
-use crate::outcome::Failure;
+use crate::outcome::UnconvertedField;
 use crate::table::TablePlan;
 use crate::types::Reason;
 
@@ -69,7 +69,7 @@ impl RowReading {
     /// A row of this table, from now on.
     pub fn new(query: &RowQuery) -> Self {
         Self {
-            wait: Wait::new(Need::Row {
+            wait: Wait::new(WaitNeed::Row {
                 table: format!("{}.{}", query.schema, query.table),
             }),
             answer: OnceLock::new(),
@@ -249,7 +249,7 @@ impl RowLookup {
     ///
     /// # Errors
     /// A value cannot be converted where that may not pass.
-    pub fn fill(&self, record: &mut Record<'static>, row: &[Option<String>]) -> Result<Vec<Failure>, Error> {
+    pub fn fill(&self, record: &mut Record<'static>, row: &[Option<String>]) -> Result<Vec<UnconvertedField>, Error> {
         let mut failures = Vec::new();
         let mut values = Vec::with_capacity(self.fields.len());
         for (&(_, place), text) in self.fields.iter().zip(row) {
@@ -263,7 +263,7 @@ impl RowLookup {
                     return Err(self.conversion(column, reason));
                 }
                 Err(reason) => {
-                    failures.push(Failure {
+                    failures.push(UnconvertedField {
                         column: column.name.clone(),
                         type_name: column.type_name.clone(),
                         reason,

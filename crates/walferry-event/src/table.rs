@@ -14,7 +14,7 @@ use crate::reselect::{self, Reselect};
 use crate::settings::EventSettings;
 use crate::source;
 use crate::transaction;
-use crate::types::Stage;
+use crate::types::RowOrigin;
 
 /// How the changes of one version of a relation become records. It is built once and used for each row.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl TablePlan {
     /// When two fields have the same name after `field.name.adjustment.mode`, or when a regular expression takes too
     /// long.
     pub fn new(settings: &Arc<EventSettings>, relation: &Relation, catalog: Option<&Catalog>) -> Result<Self, Error> {
-        Self::build(settings, relation, catalog, Stage::Stream)
+        Self::build(settings, relation, catalog, RowOrigin::Stream)
     }
 
     /// Makes the plan for a snapshot of a table. Its rows have the columns of the catalog, in the order of the catalog.
@@ -67,14 +67,14 @@ impl TablePlan {
             replica_identity: ReplicaIdentity::Nothing,
             columns: table.columns.iter().map(relation_column).collect(),
         };
-        Self::build(settings, &relation, Some(catalog), Stage::Snapshot).map(Some)
+        Self::build(settings, &relation, Some(catalog), RowOrigin::Snapshot).map(Some)
     }
 
     fn build(
         settings: &Arc<EventSettings>,
         relation: &Relation,
         catalog: Option<&Catalog>,
-        stage: Stage,
+        stage: RowOrigin,
     ) -> Result<Self, Error> {
         walferry_config::limited(|| Self::build_with(settings, relation, catalog, stage))?
     }
@@ -83,7 +83,7 @@ impl TablePlan {
         settings: &Arc<EventSettings>,
         relation: &Relation,
         catalog: Option<&Catalog>,
-        stage: Stage,
+        stage: RowOrigin,
     ) -> Result<Self, Error> {
         let (schema, table) = (&*relation.namespace, &*relation.name);
         let facts = catalog.and_then(|catalog| catalog.table.as_ref());
@@ -127,7 +127,7 @@ impl TablePlan {
         let signals = settings.filters.is_signals(schema, table);
         let reselect = match stage {
             // Rows of a snapshot are what the table has. Debezium leaves the rows of the signal table as they came.
-            Stage::Snapshot => Vec::new(),
+            RowOrigin::Snapshot => Vec::new(),
             _ if signals || settings.reselect.is_empty() => Vec::new(),
             _ => {
                 let primary = primary_columns(relation, facts);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use walferry_pgoutput::Xid;
 use walferry_record::java::hash;
-use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
 use crate::settings::EventSettings;
 use crate::source::Context;
@@ -179,8 +179,9 @@ impl Transaction {
             tables,
             Value::Int64(context.source_time_ns.div_euclid(1_000_000)),
         ];
-        let typed =
-            |schema: &SchemaRef, values| Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)));
+        let typed = |schema: &SchemaRef, values| {
+            SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
+        };
         Record {
             topic: self.topic.clone().into(),
             partition: None,

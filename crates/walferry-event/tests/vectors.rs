@@ -17,7 +17,7 @@ use support::settings;
 use walferry_event::catalog::KnownTypes;
 use walferry_event::{ChangeOutcome, Context, EventSettings, Messages, SnapshotMarker, TablePlan, Transaction};
 use walferry_pgoutput::{Column, Lsn, Message, Oid, Xid, decode};
-use walferry_record::{Header, Record, Typed};
+use walferry_record::{Header, Record, SchemaAndValue};
 
 #[test]
 fn recorded_rows_become_debeziums_records() {
@@ -206,7 +206,7 @@ impl Replay {
 }
 
 fn show(record: &Record<'_>) -> Json {
-    let part = |typed: &Typed<'_>| match &typed.schema {
+    let part = |typed: &SchemaAndValue<'_>| match &typed.schema {
         None => Json::Null,
         Some(schema) => json!({"schema": render_schema(schema), "payload": render(&typed.value, schema)}),
     };

@@ -9,7 +9,7 @@ use walferry_engine::{Disposition, Failure};
 
 /// A record as an error tells of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Culprit<'a> {
+pub(crate) struct FailedRecord<'a> {
     pub(crate) topic: &'a str,
     pub(crate) partition: Option<i32>,
     pub(crate) table: &'a str,
@@ -20,7 +20,7 @@ pub(crate) struct Culprit<'a> {
     pub(crate) size: usize,
 }
 
-impl fmt::Display for Culprit<'_> {
+impl fmt::Display for FailedRecord<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the record of {} bytes for topic {}", self.size, self.topic)?;
         if let Some(partition) = self.partition {
@@ -39,7 +39,7 @@ impl fmt::Display for Culprit<'_> {
     }
 }
 
-impl Culprit<'_> {
+impl FailedRecord<'_> {
     fn add_to(&self, failure: Failure) -> Failure {
         match self.key {
             Some(key) => failure.about(key),
@@ -50,7 +50,7 @@ impl Culprit<'_> {
 
 /// What a refused record means.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum RefusalVerdict {
     /// This record cannot be delivered, others can: by `errors.tolerance` the connector stops or sets it aside.
     Record(Failure),
     /// It is not the record's fault.
@@ -58,9 +58,9 @@ pub(crate) enum Verdict {
 }
 
 /// Judges an error that Kafka or its client has for one record.
-pub(crate) fn of_record(code: Code, culprit: &Culprit<'_>) -> Verdict {
+pub(crate) fn of_record(code: Code, culprit: &FailedRecord<'_>) -> RefusalVerdict {
     let stop = |kind, why: &str, hint: String| {
-        Verdict::Record(culprit.add_to(Failure::stop(kind, format!("{culprit} {why}"), hint)))
+        RefusalVerdict::Record(culprit.add_to(Failure::stop(kind, format!("{culprit} {why}"), hint)))
     };
     match code {
         Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize => stop(
@@ -87,7 +87,7 @@ pub(crate) fn of_record(code: Code, culprit: &Culprit<'_>) -> Verdict {
             "is assigned to a partition that the topic does not have",
             "add partitions to the topic, or correct the transform or setting that assigns the partition".into(),
         ),
-        Code::TopicAuthorizationFailed => Verdict::Producer(topic_denied(culprit.topic)),
+        Code::TopicAuthorizationFailed => RefusalVerdict::Producer(topic_denied(culprit.topic)),
         Code::InvalidTopic => stop(
             Kind::TopicInvalid,
             "has a topic name that Kafka rejects",
@@ -95,13 +95,13 @@ pub(crate) fn of_record(code: Code, culprit: &Culprit<'_>) -> Verdict {
              that produces it".into(),
         ),
         Code::UnsupportedCompressionType | Code::UnsupportedForMessageFormat | Code::InvalidRequiredAcks => {
-            Verdict::Producer(Failure::stop(
+            RefusalVerdict::Producer(Failure::stop(
                 Kind::KafkaUnsupported,
                 format!("the broker does not support a setting of the producer: {code}"),
                 "check `producer.override.compression.type`, `producer.override.acks` and the broker's version",
             ))
         }
-        _ => Verdict::Producer(culprit.add_to(Failure::new(
+        _ => RefusalVerdict::Producer(culprit.add_to(Failure::new(
             Disposition::Replay,
             Kind::KafkaDelivery,
             format!("{culprit} was not delivered: {code}"),
@@ -111,7 +111,7 @@ pub(crate) fn of_record(code: Code, culprit: &Culprit<'_>) -> Verdict {
 }
 
 /// A broker accepted a later record of the same partition, and never said that it has this one.
-pub(crate) fn of_unproven(culprit: &Culprit<'_>) -> Failure {
+pub(crate) fn of_unproven(culprit: &FailedRecord<'_>) -> Failure {
     culprit.add_to(Failure::new(
         Disposition::Replay,
         Kind::KafkaDelivery,
@@ -269,7 +269,7 @@ mod tests {
 
     use super::*;
 
-    const CULPRIT: Culprit<'_> = Culprit {
+    const CULPRIT: FailedRecord<'_> = FailedRecord {
         topic: "t",
         partition: Some(3),
         table: "public.orders",
@@ -285,7 +285,7 @@ mod tests {
             text,
             "the record of 42 bytes for topic t, partition 3, from table public.orders, LSN 16/B374D848"
         );
-        let Verdict::Record(failure) = of_record(Code::MessageSizeTooLarge, &CULPRIT) else {
+        let RefusalVerdict::Record(failure) = of_record(Code::MessageSizeTooLarge, &CULPRIT) else {
             panic!("it is the record's fault");
         };
         assert!(!failure.to_string().contains("{\"id\":1}"), "{failure}");
@@ -351,8 +351,8 @@ mod tests {
         ];
         for (code, of_record_fault, kind, disposition) in cases {
             let (fault, failure) = match of_record(code, &CULPRIT) {
-                Verdict::Record(failure) => (true, failure),
-                Verdict::Producer(failure) => (false, failure),
+                RefusalVerdict::Record(failure) => (true, failure),
+                RefusalVerdict::Producer(failure) => (false, failure),
             };
             assert_eq!(
                 (fault, failure.kind, failure.disposition),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use walferry_diagnosis::Kind;
-use walferry_engine::{Failure, status::Trouble};
+use walferry_engine::{Failure, status::OngoingFailure};
 
 /// The last trouble with Kafka while it lasts. Cheap to clone; one for all producers of a connector.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +17,7 @@ pub struct Health(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    trouble: Mutex<Option<Trouble>>,
+    trouble: Mutex<Option<OngoingFailure>>,
     /// Whether there is one: read for every batch that is acknowledged.
     troubled: AtomicBool,
     /// Whether a broker has ever answered.
@@ -33,7 +33,7 @@ fn is_of_connection(kind: Kind) -> bool {
 
 impl Health {
     /// The present trouble; `None` when all is well.
-    pub fn trouble(&self) -> Option<Trouble> {
+    pub fn trouble(&self) -> Option<OngoingFailure> {
         self.lock().clone()
     }
 
@@ -53,7 +53,7 @@ impl Health {
             now.duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_micros() as i64)
         };
-        *trouble = Some(Trouble {
+        *trouble = Some(OngoingFailure {
             failure,
             since_us: before.map_or_else(now_us, |before| before.since_us),
         });
@@ -62,17 +62,17 @@ impl Health {
     }
 
     /// A broker has answered. Returns the trouble that this ends.
-    pub(crate) fn connected(&self) -> Option<Trouble> {
+    pub(crate) fn connected(&self) -> Option<OngoingFailure> {
         self.0.connected.store(true, Relaxed);
         self.over(is_of_connection)
     }
 
     /// The topic that was waited for is there. Returns the trouble that this ends.
-    pub(crate) fn topic_found(&self) -> Option<Trouble> {
+    pub(crate) fn topic_found(&self) -> Option<OngoingFailure> {
         self.over(|kind| kind == Kind::TopicMissing)
     }
 
-    fn over(&self, is: impl Fn(Kind) -> bool) -> Option<Trouble> {
+    fn over(&self, is: impl Fn(Kind) -> bool) -> Option<OngoingFailure> {
         if !self.is_troubled() {
             return None;
         }
@@ -91,7 +91,7 @@ impl Health {
         self.0.connected.load(Relaxed)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Trouble>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<OngoingFailure>> {
         self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

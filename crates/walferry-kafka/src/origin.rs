@@ -7,7 +7,7 @@ use std::{
 
 /// Sequence and table of a record under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Opaque(usize);
+pub(crate) struct DeliveryTag(usize);
 
 const TABLE_BITS: u32 = 16;
 // 48 bits of sequence: 89 years at 100,000 records a second.
@@ -16,7 +16,7 @@ const _: () = assert!(
     "the opaque word of a record holds a sequence and a table"
 );
 
-impl Opaque {
+impl DeliveryTag {
     pub(crate) const fn new(sequence: u64, table: u16) -> Self {
         Self((sequence << TABLE_BITS) as usize | table as usize)
     }
@@ -30,14 +30,14 @@ impl Opaque {
     }
 }
 
-impl From<usize> for Opaque {
+impl From<usize> for DeliveryTag {
     fn from(word: usize) -> Self {
         Self(word)
     }
 }
 
-impl From<Opaque> for usize {
-    fn from(opaque: Opaque) -> Self {
+impl From<DeliveryTag> for usize {
+    fn from(opaque: DeliveryTag) -> Self {
         opaque.0
     }
 }
@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn a_word_holds_sequence_and_table() {
         for (sequence, table) in [(0, 0), (1, u16::MAX), ((1 << 48) - 1, 7)] {
-            let word = usize::from(Opaque::new(sequence, table));
-            let opaque = Opaque::from(word);
+            let word = usize::from(DeliveryTag::new(sequence, table));
+            let opaque = DeliveryTag::from(word);
             assert_eq!((opaque.sequence(), opaque.table()), (sequence, table));
         }
     }

@@ -24,10 +24,10 @@ use walferry_engine::{
 use crate::{
     batching::Batching,
     connect::{Queue, Tenure},
-    failure::{self, Culprit},
+    failure::{self, FailedRecord},
     health::Health,
     native::{Client, Topic},
-    origin::{Opaque, TableNames},
+    origin::{DeliveryTag, TableNames},
     reporter::Reporter,
     set_aside::{DeadLetters, RefusedRecord, SetAsideCount},
     settings::ClientSettings,
@@ -157,7 +157,7 @@ impl Sinks for Producers {
 
 /// One producer with its connections.
 pub struct Producer {
-    targets: Vec<Target>,
+    targets: Vec<TopicHandle>,
     by_topic: HashMap<String, usize>,
     /// The target of the last record: as a rule also of the next.
     last: usize,
@@ -197,7 +197,7 @@ impl Queue for Queued {
 }
 
 /// A topic that has been written to, and the table that its last record came from.
-struct Target {
+struct TopicHandle {
     name: String,
     topic: Topic,
     table: String,
@@ -226,7 +226,7 @@ impl Sink for Producer {
             target.table = record.origin.table.to_owned();
             target.table_id = self.tables.id(record.origin.table);
         }
-        let opaque = Opaque::new(sequence, target.table_id);
+        let opaque = DeliveryTag::new(sequence, target.table_id);
         let mut refreshed = false;
         while !self.acks.is_stopping() {
             match self.client.produce(&self.targets[index].topic, record, opaque.into()) {
@@ -273,7 +273,7 @@ impl Producer {
         };
         self.topics_kib += TOPIC_KIB + partitions * PARTITION_KIB;
         self.last = self.targets.len();
-        self.targets.push(Target {
+        self.targets.push(TopicHandle {
             name: name.to_owned(),
             topic,
             table: String::new(),
@@ -301,9 +301,9 @@ impl Producer {
     }
 
     /// The client itself refuses a record.
-    fn refused(&self, code: Code, record: &Outgoing<'_>, opaque: Opaque) -> Result<(), Failure> {
+    fn refused(&self, code: Code, record: &Outgoing<'_>, opaque: DeliveryTag) -> Result<(), Failure> {
         let refused = RefusedRecord {
-            culprit: Culprit {
+            culprit: FailedRecord {
                 topic: record.topic,
                 partition: record.partition,
                 table: record.origin.table,

@@ -22,7 +22,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// A part of a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stretch {
+pub struct OffsetRange {
     /// The partition.
     pub partition: i32,
     /// The offset of the next record.
@@ -31,7 +31,7 @@ pub struct Stretch {
     pub to: i64,
 }
 
-impl Stretch {
+impl OffsetRange {
     /// How many offsets it has. Not each of them needs to have a record.
     pub fn len(&self) -> u64 {
         u64::try_from(self.to - self.from).unwrap_or_default()
@@ -95,7 +95,7 @@ pub struct Copied<'a> {
 }
 
 /// Takes the records that are read. With an error it ends the reading.
-pub trait Taker {
+pub trait RecordVisitor {
     /// Its error.
     type Error: From<Failure>;
 
@@ -109,7 +109,7 @@ pub trait Taker {
     ///
     /// # Errors
     /// The reading is to end.
-    fn between(&mut self, left: &[Stretch]) -> Result<(), Self::Error>;
+    fn between(&mut self, left: &[OffsetRange]) -> Result<(), Self::Error>;
 }
 
 /// Reads one topic. It is in no consumer group, and commits nothing.
@@ -169,7 +169,7 @@ impl TopicReader {
     ///
     /// # Errors
     /// The topic cannot be read, or a partition or an offset does not exist. Or ends are named for other partitions only.
-    pub fn stretches(&self, start: &Bound, until: Option<&Bound>) -> Result<Vec<Stretch>, Failure> {
+    pub fn stretches(&self, start: &Bound, until: Option<&Bound>) -> Result<Vec<OffsetRange>, Failure> {
         let partitions = self.partitions()?;
         let (starts, untils) = (
             self.resolved(start, &partitions)?,
@@ -202,7 +202,7 @@ impl TopicReader {
             let to = until.zip(untils.as_ref());
             let to = to.and_then(|(until, untils)| self.place(until, untils.as_ref(), partition, end));
             let to = to.unwrap_or(end).clamp(first, end.max(first));
-            stretches.push(Stretch {
+            stretches.push(OffsetRange {
                 partition,
                 from: from.clamp(first, to),
                 to,
@@ -272,7 +272,7 @@ impl TopicReader {
     ///
     /// # Errors
     /// The topic cannot be read, or what the taker returns.
-    pub fn read<T: Taker>(&self, stretches: &mut [Stretch], taker: &mut T) -> Result<(), T::Error> {
+    pub fn read<T: RecordVisitor>(&self, stretches: &mut [OffsetRange], taker: &mut T) -> Result<(), T::Error> {
         let mut assignment = TopicPartitionList::new();
         for stretch in stretches.iter().filter(|stretch| !stretch.is_empty()) {
             assignment
@@ -316,7 +316,7 @@ impl TopicReader {
     }
 
     /// The brokers need not send what is behind a stretch.
-    fn end_if_read(&self, stretch: &Stretch) -> Result<(), Failure> {
+    fn end_if_read(&self, stretch: &OffsetRange) -> Result<(), Failure> {
         if !stretch.is_empty() {
             return Ok(());
         }
@@ -329,7 +329,7 @@ impl TopicReader {
 }
 
 /// What is left of a partition. `None` for a partition that is read already.
-fn unread_part(stretches: &mut [Stretch], partition: i32) -> Option<&mut Stretch> {
+fn unread_part(stretches: &mut [OffsetRange], partition: i32) -> Option<&mut OffsetRange> {
     stretches
         .iter_mut()
         .find(|stretch| stretch.partition == partition && !stretch.is_empty())
@@ -370,8 +370,8 @@ fn copied<'a>(message: &'a BorrowedMessage<'_>) -> Copied<'a> {
 mod tests {
     use super::*;
 
-    fn stretch(partition: i32, from: i64, to: i64) -> Stretch {
-        Stretch { partition, from, to }
+    fn stretch(partition: i32, from: i64, to: i64) -> OffsetRange {
+        OffsetRange { partition, from, to }
     }
 
     #[test]

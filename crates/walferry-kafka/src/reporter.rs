@@ -19,10 +19,10 @@ use walferry_telemetry::otlp::{self, DeliverySpan, TRACEPARENT, TraceParent};
 
 use crate::{
     batching::{Batching, Step},
-    failure::{self, Culprit},
+    failure::{self, FailedRecord},
     health::Health,
     native::{Client, Event, Report},
-    origin::{Opaque, TableNames},
+    origin::{DeliveryTag, TableNames},
     producer::size,
     set_aside::{DeadLetters, RefusedRecord},
     settings::ClientSettings,
@@ -77,7 +77,7 @@ impl Reporter {
                             match report.error() {
                                 None if self.idempotent && report.offset().is_none() => self.unproven(report),
                                 None => {
-                                    delivered.push(Opaque::from(report.opaque()).sequence());
+                                    delivered.push(DeliveryTag::from(report.opaque()).sequence());
                                     if export.is_some() {
                                         spans.extend(span(report));
                                     }
@@ -145,7 +145,7 @@ impl Reporter {
     /// rejects the first batch, because it is just becoming the leader of a new partition, and accepts the second, the first is in no
     /// log. A new producer sends both again. <https://github.com/confluentinc/confluent-kafka-go/issues/921>
     fn unproven(&self, report: Report<'_>) {
-        let table = self.tables.name(Opaque::from(report.opaque()).table());
+        let table = self.tables.name(DeliveryTag::from(report.opaque()).table());
         let position = self.position(report);
         let culprit = culprit(report, &table, position.as_ref(), &report.headers());
         self.acks.failed(failure::of_unproven(&culprit));
@@ -153,7 +153,7 @@ impl Reporter {
 
     /// Position of the change that the record of a report comes from.
     fn position(&self, report: Report<'_>) -> Option<String> {
-        self.acks.position(Opaque::from(report.opaque()).sequence())
+        self.acks.position(DeliveryTag::from(report.opaque()).sequence())
     }
 
     /// Records of one batch that were not delivered.
@@ -182,7 +182,7 @@ impl Reporter {
     }
 
     fn undelivered_record(&self, code: Code, report: Report<'_>) -> Result<(), Failure> {
-        let opaque = Opaque::from(report.opaque());
+        let opaque = DeliveryTag::from(report.opaque());
         let headers = report.headers();
         let table = self.tables.name(opaque.table());
         let position = self.position(report);
@@ -244,8 +244,13 @@ impl Reporter {
 }
 
 /// The record of a report, as an error tells of it.
-fn culprit<'a>(report: Report<'a>, table: &'a str, position: Option<&'a String>, headers: Headers<'_>) -> Culprit<'a> {
-    Culprit {
+fn culprit<'a>(
+    report: Report<'a>,
+    table: &'a str,
+    position: Option<&'a String>,
+    headers: Headers<'_>,
+) -> FailedRecord<'a> {
+    FailedRecord {
         topic: report.topic(),
         partition: (report.partition() >= 0).then(|| report.partition()),
         table,

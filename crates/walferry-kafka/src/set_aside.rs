@@ -15,9 +15,9 @@ use walferry_engine::{
 };
 
 use crate::{
-    failure::{self, Culprit, Verdict},
+    failure::{self, FailedRecord, RefusalVerdict},
     native::{Client, Topic},
-    origin::Opaque,
+    origin::DeliveryTag,
     settings::{ClientSettings, SetAside},
     topics::Topics,
 };
@@ -45,7 +45,7 @@ impl SetAsideCount {
 /// A record that was refused, wherever its parts lie now.
 #[derive(Clone, Copy)]
 pub(crate) struct RefusedRecord<'a> {
-    pub(crate) culprit: Culprit<'a>,
+    pub(crate) culprit: FailedRecord<'a>,
     pub(crate) value: Option<&'a [u8]>,
     pub(crate) timestamp_ms: Option<i64>,
     pub(crate) headers: walferry_engine::sink::Headers<'a>,
@@ -53,10 +53,10 @@ pub(crate) struct RefusedRecord<'a> {
 
 impl DeadLetters {
     /// Finds out why a record was refused: because of the record, or because of the producer. `Err` where the connector has to stop.
-    pub(crate) fn judge(&self, code: Code, refused: &RefusedRecord<'_>, opaque: Opaque) -> Result<(), Failure> {
+    pub(crate) fn judge(&self, code: Code, refused: &RefusedRecord<'_>, opaque: DeliveryTag) -> Result<(), Failure> {
         match failure::of_record(code, &refused.culprit) {
-            Verdict::Record(failure) => self.take(refused, opaque, failure),
-            Verdict::Producer(failure) => match self.client.producer().client().fatal_error() {
+            RefusalVerdict::Record(failure) => self.take(refused, opaque, failure),
+            RefusalVerdict::Producer(failure) => match self.client.producer().client().fatal_error() {
                 Some((code, reason)) => Err(failure::of_producer(code, &reason)),
                 None => Err(failure),
             },
@@ -64,7 +64,12 @@ impl DeadLetters {
     }
 
     /// Deals with a record that cannot be delivered. `Err` where the connector has to stop.
-    pub(crate) fn take(&self, refused: &RefusedRecord<'_>, opaque: Opaque, failure: Failure) -> Result<(), Failure> {
+    pub(crate) fn take(
+        &self,
+        refused: &RefusedRecord<'_>,
+        opaque: DeliveryTag,
+        failure: Failure,
+    ) -> Result<(), Failure> {
         match &self.settings.set_aside {
             SetAside::No => return Err(failure),
             SetAside::Drop => {
@@ -107,7 +112,13 @@ impl DeadLetters {
     }
 
     /// Its delivery settles the refused record.
-    fn send(&self, name: &str, refused: &RefusedRecord<'_>, opaque: Opaque, failure: &Failure) -> Result<(), Failure> {
+    fn send(
+        &self,
+        name: &str,
+        refused: &RefusedRecord<'_>,
+        opaque: DeliveryTag,
+        failure: &Failure,
+    ) -> Result<(), Failure> {
         let topic = Topic::new(&self.client, name).map_err(|code| crate::failure::of_topic(name, code))?;
         let culprit = &refused.culprit;
         let (message, size) = (failure.to_string(), culprit.size.to_string());

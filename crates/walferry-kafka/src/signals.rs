@@ -75,7 +75,7 @@ impl SignalReader {
         let span = tracing::Span::current();
         let run = move || {
             let _span = span.entered();
-            let mut read = Read::default();
+            let mut read = UnstoredSignals::default();
             while !follower.over.load(Relaxed) {
                 if let Err(error) = follower.read(&properties, &mut read) {
                     warn!(code = Kind::SignalsUnread.code(), topic = follower.topic, %error, "signals cannot be read from Kafka; retrying");
@@ -93,7 +93,7 @@ impl SignalReader {
 
 /// Records that were read, but that a later reader would need to read again.
 #[derive(Debug, Default)]
-struct Read {
+struct UnstoredSignals {
     /// Their offsets, and the tickets of the signals among them.
     waiting: VecDeque<(i64, Option<u64>)>,
     /// Where this reader goes on.
@@ -102,7 +102,7 @@ struct Read {
     uncommitted: Option<i64>,
 }
 
-impl Read {
+impl UnstoredSignals {
     /// A record was read. `None`: it is no signal of this connector.
     fn add(&mut self, offset: i64, ticket: Option<u64>) {
         self.waiting.push_back((offset, ticket));
@@ -138,7 +138,7 @@ impl Follower {
         }
     }
 
-    fn read(&self, properties: &client::Properties, read: &mut Read) -> Result<(), KafkaError> {
+    fn read(&self, properties: &client::Properties, read: &mut UnstoredSignals) -> Result<(), KafkaError> {
         let consumer: BaseConsumer = properties.config().create()?;
         properties.provide_token(consumer.client());
         let mut places = TopicPartitionList::new();
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_position_passes_only_signals_that_are_stored() {
-        let mut read = Read::default();
+        let mut read = UnstoredSignals::default();
         for (offset, ticket) in [(10, None), (11, Some(1)), (12, None), (15, Some(2)), (16, None)] {
             read.add(offset, ticket);
         }

@@ -19,7 +19,7 @@ const SUN_KEY_PROTECTOR: [u8; 12] = [0x06, 0x0A, 0x2B, 0x06, 0x01, 0x04, 0x01, 0
 
 /// The kinds of Java keystores.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum JavaStoreType {
     Jks,
     Jceks,
 }
@@ -54,10 +54,10 @@ enum Entry<'a> {
 }
 
 /// Recognises a Java keystore by its first bytes.
-pub(crate) fn kind(bytes: &[u8]) -> Option<Kind> {
+pub(crate) fn kind(bytes: &[u8]) -> Option<JavaStoreType> {
     match *bytes.first_chunk::<4>()? {
-        JKS_MAGIC => Some(Kind::Jks),
-        JCEKS_MAGIC => Some(Kind::Jceks),
+        JKS_MAGIC => Some(JavaStoreType::Jks),
+        JCEKS_MAGIC => Some(JavaStoreType::Jceks),
         _ => None,
     }
 }

@@ -55,7 +55,7 @@ impl StoreError {
 
 /// A client certificate with its chain and its key, in PEM.
 #[derive(Debug)]
-pub struct Identity {
+pub struct ClientIdentity {
     /// The certificate, followed by the certificates of its chain.
     pub chain: String,
     /// The key.
@@ -72,12 +72,12 @@ pub fn trusted(file: &str, password: Option<&str>) -> Result<String, StoreError>
         return trusted_pem(&bytes);
     }
     let certificates = match jks::kind(&bytes) {
-        Some(jks::Kind::Jks) => jks::certificates(&bytes, password)?
+        Some(jks::JavaStoreType::Jks) => jks::certificates(&bytes, password)?
             .iter()
             .map(|der| X509::from_der(der))
             .collect::<Result<Vec<_>, _>>()
             .map_err(unreadable)?,
-        Some(jks::Kind::Jceks) => return Err(StoreError::Jceks),
+        Some(jks::JavaStoreType::Jceks) => return Err(StoreError::Jceks),
         None => {
             let store = pkcs12(&bytes, password)?;
             store.ca.into_iter().flatten().chain(store.cert).collect()
@@ -98,13 +98,13 @@ pub fn trusted_pem(text: &[u8]) -> Result<String, StoreError> {
 ///
 /// # Errors
 /// When the file cannot be read, or lacks one of them.
-pub fn identity(file: &str, password: Option<&str>, key_password: Option<&str>) -> Result<Identity, StoreError> {
+pub fn identity(file: &str, password: Option<&str>, key_password: Option<&str>) -> Result<ClientIdentity, StoreError> {
     let bytes = fs::read(Path::new(file))?;
     if is_pem(&bytes) {
         return identity_pem(&bytes, &bytes, key_password.or(password));
     }
     match jks::kind(&bytes) {
-        Some(jks::Kind::Jks) => {
+        Some(jks::JavaStoreType::Jks) => {
             let entry = jks::private_key(&bytes, password, key_password.or(password))?.ok_or(StoreError::NoKey)?;
             let chain = entry
                 .chain
@@ -114,7 +114,7 @@ pub fn identity(file: &str, password: Option<&str>, key_password: Option<&str>) 
             let key = PKey::private_key_from_der(&entry.key).map_err(|error| StoreError::BadKey(error.to_string()))?;
             make_identity(&chain.map_err(unreadable)?, &key)
         }
-        Some(jks::Kind::Jceks) => Err(StoreError::Jceks),
+        Some(jks::JavaStoreType::Jceks) => Err(StoreError::Jceks),
         None => {
             let store = pkcs12(&bytes, password)?;
             let key = store.pkey.ok_or(StoreError::NoKey)?;
@@ -128,7 +128,7 @@ pub fn identity(file: &str, password: Option<&str>, key_password: Option<&str>) 
 ///
 /// # Errors
 /// When one of them cannot be read.
-pub fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<Identity, StoreError> {
+pub fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<ClientIdentity, StoreError> {
     let chain = X509::stack_from_pem(chain).map_err(unreadable)?;
     // Without a password, OpenSSL's own callback would ask for one on the terminal. An empty password prevents that.
     let key = PKey::private_key_from_pem_passphrase(key, password.unwrap_or_default().as_bytes())
@@ -150,11 +150,11 @@ pub fn private_key(key: &[u8], password: &str) -> Result<Vec<u8>, StoreError> {
     key.and_then(|key| key.private_key_to_pkcs8()).map_err(bad)
 }
 
-fn make_identity(chain: &[X509], key: &PKey<Private>) -> Result<Identity, StoreError> {
+fn make_identity(chain: &[X509], key: &PKey<Private>) -> Result<ClientIdentity, StoreError> {
     let key = key
         .private_key_to_pem_pkcs8()
         .map_err(|error| StoreError::BadKey(error.to_string()))?;
-    Ok(Identity {
+    Ok(ClientIdentity {
         chain: pem(chain)?,
         key: String::from_utf8_lossy(&key).into_owned(),
     })

@@ -17,7 +17,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use walferry_engine::{
-    Failure, Kind, Target,
+    Failure, Kind, TargetState,
     book::{Book, BookEntry},
 };
 
@@ -46,41 +46,41 @@ pub struct FileBook {
 #[serde(deny_unknown_fields)]
 struct Content {
     format: u32,
-    connectors: Vec<Kept>,
+    connectors: Vec<StoredConnector>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct StoredConnector {
     name: String,
-    target: Word,
+    target: StoredTarget,
     config: Map<String, Json>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-enum Word {
+enum StoredTarget {
     Running,
     Paused,
     Stopped,
 }
 
-impl From<Word> for Target {
-    fn from(word: Word) -> Self {
+impl From<StoredTarget> for TargetState {
+    fn from(word: StoredTarget) -> Self {
         match word {
-            Word::Running => Self::Running,
-            Word::Paused => Self::Paused,
-            Word::Stopped => Self::Stopped,
+            StoredTarget::Running => Self::Running,
+            StoredTarget::Paused => Self::Paused,
+            StoredTarget::Stopped => Self::Stopped,
         }
     }
 }
 
-impl From<Target> for Word {
-    fn from(target: Target) -> Self {
+impl From<TargetState> for StoredTarget {
+    fn from(target: TargetState) -> Self {
         match target {
-            Target::Running => Self::Running,
-            Target::Paused => Self::Paused,
-            Target::Stopped => Self::Stopped,
+            TargetState::Running => Self::Running,
+            TargetState::Paused => Self::Paused,
+            TargetState::Stopped => Self::Stopped,
         }
     }
 }
@@ -104,7 +104,7 @@ impl FileBook {
     ///
     /// # Errors
     /// The note cannot be read.
-    pub fn taking(&self, name: &str) -> Result<Option<Target>, Error> {
+    pub fn taking(&self, name: &str) -> Result<Option<TargetState>, Error> {
         Ok(self.notes()?.get(name).map(|word| (*word).into()))
     }
 
@@ -113,7 +113,7 @@ impl FileBook {
     ///
     /// # Errors
     /// The note cannot be written.
-    pub fn note_taking(&self, name: &str, target: Option<Target>) -> Result<(), Error> {
+    pub fn note_taking(&self, name: &str, target: Option<TargetState>) -> Result<(), Error> {
         let mut notes = self.notes()?;
         match target {
             Some(target) => notes.insert(name.to_owned(), target.into()),
@@ -123,7 +123,7 @@ impl FileBook {
         self.write_file(NOTES, &text)
     }
 
-    fn notes(&self) -> Result<BTreeMap<String, Word>, Error> {
+    fn notes(&self) -> Result<BTreeMap<String, StoredTarget>, Error> {
         let path = self.folder.path().join(NOTES);
         match fs::read(&path) {
             // The file is replaced as a whole. If it cannot be parsed, somebody else has written it, and it is ignored.
@@ -222,9 +222,9 @@ impl FileBook {
     }
 }
 
-fn kept(entry: &BookEntry) -> Kept {
+fn kept(entry: &BookEntry) -> StoredConnector {
     let config = entry.configuration.iter();
-    Kept {
+    StoredConnector {
         name: entry.name.clone(),
         target: entry.target.into(),
         config: config.map(|(name, text)| (name.clone(), text.clone().into())).collect(),
@@ -243,7 +243,7 @@ impl Book for FileBook {
         })
     }
 
-    fn set_target(&mut self, name: &str, target: Target) -> Result<(), Failure> {
+    fn set_target(&mut self, name: &str, target: TargetState) -> Result<(), Failure> {
         self.write(|entries| {
             for entry in entries.iter_mut().filter(|entry| entry.name == name) {
                 entry.target = target;
@@ -260,7 +260,7 @@ impl Book for FileBook {
 mod tests {
     use super::*;
 
-    fn entry(name: &str, target: Target) -> BookEntry {
+    fn entry(name: &str, target: TargetState) -> BookEntry {
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         BookEntry {
             name: name.into(),
@@ -274,10 +274,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut book = FileBook::open(dir.path()).unwrap();
         assert_eq!(book.entries().unwrap(), []);
-        book.put(&entry("b", Target::Running)).unwrap();
-        book.put(&entry("a", Target::Stopped)).unwrap();
-        book.set_target("b", Target::Paused).unwrap();
-        book.put(&entry("c", Target::Running)).unwrap();
+        book.put(&entry("b", TargetState::Running)).unwrap();
+        book.put(&entry("a", TargetState::Stopped)).unwrap();
+        book.set_target("b", TargetState::Paused).unwrap();
+        book.put(&entry("c", TargetState::Running)).unwrap();
         book.remove("c").unwrap();
         assert!(matches!(FileBook::open(dir.path()), Err(Error::Locked { .. })));
         let mode = fs::metadata(book.path()).unwrap().permissions().mode();
@@ -286,7 +286,7 @@ mod tests {
         let mut book = FileBook::open(dir.path()).unwrap();
         assert_eq!(
             book.entries().unwrap(),
-            [entry("a", Target::Stopped), entry("b", Target::Paused)]
+            [entry("a", TargetState::Stopped), entry("b", TargetState::Paused)]
         );
     }
 
@@ -294,7 +294,7 @@ mod tests {
     fn a_damaged_book_is_an_error_and_never_an_empty_one() {
         let dir = tempfile::tempdir().unwrap();
         let mut book = FileBook::open(dir.path()).unwrap();
-        book.put(&entry("a", Target::Running)).unwrap();
+        book.put(&entry("a", TargetState::Running)).unwrap();
         let path = book.path();
         drop(book);
         for text in [

@@ -13,7 +13,7 @@ use walferry_diagnosis::Kind;
 
 use walferry_engine::{
     Failure,
-    gap::{Choice, Gap},
+    gap::{Gap, GapChoice},
     store::{OffsetStore, StoredOffset},
 };
 use walferry_record::SourcePartition;
@@ -23,7 +23,7 @@ use crate::{
     folder::{Folder, sync_dir},
     format::{self, FORMAT, Fault, Read},
     gap,
-    halves::{self, Layout, Next},
+    halves::{self, Layout, NextWrite},
 };
 
 /// Stores the offset of one connector in its folder. Holds the folder's lock.
@@ -34,12 +34,12 @@ pub struct FileStore {
     folder: Option<Arc<Folder>>,
     partition: SourcePartition,
     /// The file that the next write can change in place. `None` if a new file must be made.
-    known: Arc<Mutex<Option<Known>>>,
+    known: Arc<Mutex<Option<KnownFile>>>,
 }
 
 /// A file that this store has read or written, and where the offset is in it.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct KnownFile {
     device: u64,
     inode: u64,
     layout: Layout,
@@ -148,7 +148,7 @@ impl FileStore {
                 "the last write of the offset was interrupted; continuing with the previous one"
             );
         }
-        *self.known() = layout.map(|layout| Known::new(&found.metadata, layout));
+        *self.known() = layout.map(|layout| KnownFile::new(&found.metadata, layout));
         Ok(Some(offset))
     }
 
@@ -175,7 +175,7 @@ impl FileStore {
     }
 
     /// Opens the known file. `None` if it was removed or replaced.
-    fn open_known(&self, known: &Known) -> Result<Option<File>, Error> {
+    fn open_known(&self, known: &KnownFile) -> Result<Option<File>, Error> {
         let path = self.path();
         let file = match File::options().write(true).open(&path) {
             Ok(file) => file,
@@ -187,7 +187,7 @@ impl FileStore {
     }
 
     /// Replaces the existing file by a new one.
-    fn make(&self, content: &str) -> Result<Known, Error> {
+    fn make(&self, content: &str) -> Result<KnownFile, Error> {
         let temporary = self.folder().join(TEMPORARY);
         let (bytes, layout) = halves::file(content);
         let write = || {
@@ -200,10 +200,10 @@ impl FileStore {
         let path = self.path();
         fs::rename(&temporary, &path).map_err(Error::io(&path, "replaced"))?;
         sync_dir(&self.folder())?;
-        Ok(Known::new(&metadata, layout))
+        Ok(KnownFile::new(&metadata, layout))
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+    fn known(&self) -> MutexGuard<'_, Option<KnownFile>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -224,7 +224,7 @@ impl FileStore {
     }
 }
 
-impl Known {
+impl KnownFile {
     fn new(metadata: &Metadata, layout: Layout) -> Self {
         Self {
             device: metadata.dev(),
@@ -240,7 +240,7 @@ impl Known {
 }
 
 /// The length of the file and its blocks on the disk do not change, so only the bytes must be synced.
-fn write_in_place(file: &File, next: &Next) -> io::Result<()> {
+fn write_in_place(file: &File, next: &NextWrite) -> io::Result<()> {
     file.write_all_at(&next.bytes, next.at)?;
     file.sync_data()
 }
@@ -326,7 +326,7 @@ impl OffsetStore for FileStore {
         Ok(blocking(move || gap::settle(&folder)).await??)
     }
 
-    async fn choice(&mut self) -> Result<Option<Choice>, Failure> {
+    async fn choice(&mut self) -> Result<Option<GapChoice>, Failure> {
         let folder = self.folder();
         Ok(blocking(move || gap::choice(&folder)).await??)
     }

@@ -28,7 +28,7 @@ use serde_json::{Map, Value as Json, value::RawValue};
 use walferry_engine::{Position, floors::Floors, published::Published, store::StoredOffset};
 use walferry_pgoutput::Lsn;
 use walferry_record::{SourceOffset, SourcePartition};
-use walferry_snapshot::Done;
+use walferry_snapshot::ChunksDone;
 
 use crate::{
     halves::{self, Layout},
@@ -81,9 +81,9 @@ struct Content {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     system_id: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    snapshot: Option<Done>,
+    snapshot: Option<ChunksDone>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    blocking_snapshot: Option<Done>,
+    blocking_snapshot: Option<ChunksDone>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tables_read: Option<BTreeSet<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

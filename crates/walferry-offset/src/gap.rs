@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use walferry_engine::gap::{Choice, Gap};
+use walferry_engine::gap::{Gap, GapChoice};
 
 use crate::{
     error::Error,
@@ -31,7 +31,7 @@ pub fn gap(data_dir: &Path, connector: &str) -> Result<Option<Gap>, Error> {
 ///
 /// # Errors
 /// The folder is not there, or cannot be written.
-pub fn choose(data_dir: &Path, connector: &str, choice: &Choice) -> Result<(), Error> {
+pub fn choose(data_dir: &Path, connector: &str, choice: &GapChoice) -> Result<(), Error> {
     write(&Folder::path_of(data_dir, connector), CHOICE, choice)
 }
 
@@ -48,7 +48,7 @@ pub fn is_chosen(data_dir: &Path, connector: &str) -> bool {
     Folder::path_of(data_dir, connector).join(CHOICE).exists()
 }
 
-pub(crate) fn choice(folder: &Path) -> Result<Option<Choice>, Error> {
+pub(crate) fn choice(folder: &Path) -> Result<Option<GapChoice>, Error> {
     read(&folder.join(CHOICE))
 }
 
@@ -101,7 +101,7 @@ fn remove(path: PathBuf) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use walferry_engine::{gap::Way, published::Published, store::OffsetStore as _};
+    use walferry_engine::{gap::GapResolution, published::Published, store::OffsetStore as _};
     use walferry_pgoutput::Lsn;
     use walferry_record::SourcePartition;
 
@@ -133,7 +133,7 @@ mod tests {
         };
         store.tell_gap(Some(&told)).await.unwrap();
         assert_eq!(gap(dir.path(), "or ders").unwrap(), Some(told.clone()));
-        let choice = told.choose(Way::Snapshot);
+        let choice = told.choose(GapResolution::Snapshot);
         choose(dir.path(), "or ders", &choice).unwrap();
         assert!(is_chosen(dir.path(), "or ders"));
         assert_eq!(store.choice().await, Ok(Some(choice.clone())));

@@ -43,7 +43,7 @@ pub(crate) struct Layout {
 
 /// The next write: the bytes, their place, and the layout once they are durable.
 #[derive(Debug)]
-pub(crate) struct Next {
+pub(crate) struct NextWrite {
     pub(crate) at: u64,
     pub(crate) bytes: Vec<u8>,
     pub(crate) layout: Layout,
@@ -51,7 +51,7 @@ pub(crate) struct Next {
 
 /// The content of a file.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Found<'a> {
+pub(crate) struct NewestHalf<'a> {
     pub(crate) content: &'a str,
     pub(crate) layout: Layout,
     /// What is wrong with the other half, if an interrupted write has damaged it.
@@ -170,7 +170,7 @@ pub(crate) fn is_one(bytes: &[u8]) -> bool {
 const FORMAT_IS: &[u8] = b"{\n\"format\": ";
 
 /// Reads a file.
-pub(crate) fn read(bytes: &[u8]) -> Result<Found<'_>, Fault> {
+pub(crate) fn read(bytes: &[u8]) -> Result<NewestHalf<'_>, Fault> {
     let damaged = |why: &str| Fault::Damaged(why.to_owned());
     let number = bytes[FORMAT_IS.len()..].split(|byte| !byte.is_ascii_digit()).next();
     let format = number.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok());
@@ -204,8 +204,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Found<'_>, Fault> {
 }
 
 impl<'a> Entry<'a> {
-    fn found(&self, newest: Half, half_bytes: usize, torn: Option<String>) -> Found<'a> {
-        Found {
+    fn found(&self, newest: Half, half_bytes: usize, torn: Option<String>) -> NewestHalf<'a> {
+        NewestHalf {
             content: self.content.get(),
             layout: Layout {
                 half_bytes,
@@ -224,7 +224,7 @@ impl Layout {
     }
 
     /// The write that stores `content` next. `None` if the halves are too small for it, or much too large.
-    pub(crate) fn next(&self, content: &str) -> Option<Next> {
+    pub(crate) fn next(&self, content: &str) -> Option<NextWrite> {
         let layout = Self {
             newest: self.newest.other(),
             write: self.write + 1,
@@ -234,7 +234,7 @@ impl Layout {
         if self.half_bytes > TOO_LARGE * half_bytes(entry.len()) {
             return None;
         }
-        Some(Next {
+        Some(NextWrite {
             at: layout.newest.place(self.half_bytes) as u64,
             bytes: layout.newest.filled(&entry, self.half_bytes)?,
             layout,

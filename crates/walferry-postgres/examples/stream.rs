@@ -14,7 +14,7 @@ use std::{env, fs, io};
 use tokio::sync::watch;
 use walferry_config::{Connector, Findings, Lookup, Submitted, Worker};
 use walferry_engine::source::{
-    Chunk, Control as _, Frame, Phase, Port, Rows as _, SnapshotPlan, Source, Stream as _, TableFilter, chunks,
+    Chunk, Control as _, Frame, Phase, Rows as _, SnapshotPlan, Source, Stream as _, StreamPort, TableFilter, chunks,
 };
 use walferry_pgoutput::Lsn;
 use walferry_postgres::Postgres;
@@ -61,7 +61,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (phase, phases) = watch::channel(Phase::Run);
     let (_stored, confirmable) = watch::channel(None);
     let (server_end, _) = watch::channel(Lsn::INVALID);
-    let mut port = Port {
+    let mut port = StreamPort {
         chunks: sender,
         confirmable,
         phase: phases,

@@ -13,8 +13,8 @@ use walferry_engine::status::Invalidation;
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
-use crate::inspect::Server;
-use crate::problem::Problem;
+use crate::inspect::ServerState;
+use crate::problem::SetupProblem;
 use crate::publication::{self, Publication};
 use crate::quote::identifier;
 use crate::signal_table;
@@ -35,7 +35,7 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
     let publication = Publication::new(&connector.publication, &connector.events);
     let slot = connector.slot.name.as_str();
     let sql = endpoint.sql(Purpose::Validate).await?;
-    let server = Server::inspect(&sql, slot, &publication.name).await?;
+    let server = ServerState::inspect(&sql, slot, &publication.name).await?;
 
     let streams = connector.snapshot.streams();
     let problems = server.problems(slot, &publication, streams);
@@ -104,7 +104,7 @@ fn identities(tables: &[TableName]) -> Vec<String> {
 }
 
 /// Post-processors read rows of captured tables even if no snapshot does.
-fn reselect_diagnosis(server: &Server, tables: &[Captured]) -> Option<Diagnosis> {
+fn reselect_diagnosis(server: &ServerState, tables: &[Captured]) -> Option<Diagnosis> {
     let denied: Vec<TableName> = tables
         .iter()
         .filter(|table| !table.readable)
@@ -113,7 +113,7 @@ fn reselect_diagnosis(server: &Server, tables: &[Captured]) -> Option<Diagnosis>
     if denied.is_empty() {
         return None;
     }
-    let problem = Problem::NoSelect {
+    let problem = SetupProblem::NoSelect {
         role: server.role.clone(),
         tables: denied,
     };
@@ -141,7 +141,7 @@ pub async fn publication_plan(connector: &Connector, wanted: TableFilter) -> Res
     let plan = async {
         let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::Validate).await?;
         let mut publication = Publication::new(&connector.publication, &connector.events);
-        let server = Server::inspect(&sql, connector.slot.name.as_str(), &publication.name).await?;
+        let server = ServerState::inspect(&sql, connector.slot.name.as_str(), &publication.name).await?;
         let exists = server.publication.is_some();
         let tables = captured(&sql, &wanted).await?;
         let makes_none = matches!(
@@ -187,11 +187,11 @@ pub async fn captured_tables(connector: &Connector, wanted: TableFilter) -> Resu
     Ok(names)
 }
 
-fn obstacle(problem: &Problem) -> Diagnosis {
+fn obstacle(problem: &SetupProblem) -> Diagnosis {
     problem.cause()
 }
 
-fn describe(endpoint: &Endpoint, server: &Server) -> Diagnosis {
+fn describe(endpoint: &Endpoint, server: &ServerState) -> Diagnosis {
     let kind = if server.standby { "standby" } else { "primary" };
     let version = server.version / 10_000;
     Diagnosis::good(format!(
@@ -201,7 +201,7 @@ fn describe(endpoint: &Endpoint, server: &Server) -> Diagnosis {
     ))
 }
 
-fn slot_diagnoses(server: &Server, slot: &str) -> Vec<Diagnosis> {
+fn slot_diagnoses(server: &ServerState, slot: &str) -> Vec<Diagnosis> {
     let mut diagnoses = Vec::new();
     match server.slot() {
         None => diagnoses.push(Diagnosis::change(format!("replication slot {slot:?} would be created"))),
@@ -259,7 +259,7 @@ fn slot_diagnoses(server: &Server, slot: &str) -> Vec<Diagnosis> {
 }
 
 /// Remarks on slot properties that the server's version does not support.
-fn version_diagnoses(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
+fn version_diagnoses(server: &ServerState, slot: &SlotSection) -> Vec<Diagnosis> {
     let mut diagnoses = Vec::new();
     let version = server.version / 10_000;
     if slot.failover && !server.has_failover() {
@@ -427,7 +427,7 @@ fn names<'a>(tables: impl Iterator<Item = &'a Captured>) -> String {
 
 async fn publication_diagnoses(
     sql: &Sql,
-    server: &Server,
+    server: &ServerState,
     publication: &Publication,
     wanted: &TableFilter,
     tables: &[Captured],
@@ -520,11 +520,11 @@ fn missing_diagnosis(publication: &str, missing: &[Captured], before: Vec<String
 
 /// Why the server would refuse the statement that creates or alters the publication.
 fn privilege_diagnosis(
-    server: &Server,
+    server: &ServerState,
     publication: &Publication,
     tables: &[Captured],
     statement: &str,
-) -> Option<Problem> {
+) -> Option<SetupProblem> {
     let may_create = server.may_create || server.publication.is_some();
     let allowed = match publication.mode {
         PublicationAutocreate::AllTables => false,
@@ -578,7 +578,7 @@ fn generated_diagnosis(publication: &str, harmed: &[&Captured]) -> Option<Diagno
 /// What prevents a snapshot from reading all rows.
 async fn rows_diagnoses(
     sql: &Sql,
-    server: &Server,
+    server: &ServerState,
     section: &SnapshotSection,
     tables: &[Captured],
 ) -> Result<Vec<Diagnosis>, Error> {
@@ -590,7 +590,7 @@ async fn rows_diagnoses(
     let mut diagnoses = Vec::new();
     let denied = names(&|table| !table.readable);
     if !denied.is_empty() {
-        diagnoses.push(obstacle(&Problem::NoSelect {
+        diagnoses.push(obstacle(&SetupProblem::NoSelect {
             role: role(),
             tables: denied,
         }));
@@ -602,7 +602,7 @@ async fn rows_diagnoses(
     };
     let hidden = names(&|table| table.row_security && is_read(table));
     if !hidden.is_empty() {
-        diagnoses.push(obstacle(&Problem::RowSecurity {
+        diagnoses.push(obstacle(&SetupProblem::RowSecurity {
             role: role(),
             tables: hidden,
         }));

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
 use walferry_config::Connector;
 use walferry_engine::floors::KeptFloors;
-use walferry_engine::status::NotCaptured;
+use walferry_engine::status::UncapturedTables;
 use walferry_pgoutput::Lsn;
 
 use crate::connect::{Endpoint, Purpose, Sql};
@@ -45,8 +45,8 @@ use crate::error::Error;
 use crate::quote::{identifier, literal};
 use drops::{Attempt, Droppable, Obstacle, Rests, drop_partition};
 use floors::Floors;
-use stays::{News, Stays};
-use target::{Batch, PartFloors, Reached, Target};
+use stays::{KeptRows, KeptRowsNews};
+use target::{Batch, CleanupTarget, PartFloors, ScannedUpTo};
 
 /// An outbox table whose rows are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,23 +108,23 @@ pub struct Cleaner {
     slot: String,
     sql: Option<Sql>,
     /// Waits to be confirmed.
-    pending: Option<Mark>,
+    pending: Option<ConfirmationMark>,
     /// All rows with a lower transaction id are confirmed.
     confirmed_xmin: Option<i64>,
     floors: Floors,
-    targets: Vec<Target>,
+    targets: Vec<CleanupTarget>,
     /// When they were looked for.
     looked: Option<Instant>,
     /// The next one to look through.
     next: usize,
     /// How far each table was looked through for the confirmed mark.
-    reached: HashMap<String, Reached>,
+    reached: HashMap<String, ScannedUpTo>,
     /// What the server keeps, by table.
-    stays: HashMap<String, Stays>,
+    stays: HashMap<String, KeptRows>,
     /// Partitions that could not be dropped, and tables of which none could.
     undropped: Rests,
     /// Tables that have failed the last time.
-    failing: HashMap<String, Failing>,
+    failing: HashMap<String, PausedTable>,
     /// The position that the last mark was settled at, if nobody else had written anything: no other mark is needed here.
     quiet_at: Option<Lsn>,
     /// Whether this has written the last thing that it saw in the WAL.
@@ -139,7 +139,7 @@ pub struct Cleaner {
 
 /// A place at which everything that a snapshot shows was committed.
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+struct ConfirmationMark {
     /// All transactions with a lower id had ended.
     xmin: i64,
     /// They had ended before this position.
@@ -148,8 +148,8 @@ struct Mark {
 
 /// What the server says at one moment.
 #[derive(Debug, Clone, Copy)]
-struct Here {
-    mark: Mark,
+struct ServerNow {
+    mark: ConfirmationMark,
     /// Of the slot.
     confirmed: Lsn,
     /// In microseconds since 1970.
@@ -158,7 +158,7 @@ struct Here {
 
 /// A table that rests.
 #[derive(Debug)]
-struct Failing {
+struct PausedTable {
     text: String,
     until: Instant,
 }
@@ -266,7 +266,7 @@ impl Cleaner {
         &mut self,
         tables: &[CleanedTable],
         told: Lsn,
-        not_captured: &NotCaptured,
+        not_captured: &UncapturedTables,
         kept: &KeptFloors,
     ) -> Result<Round, Error> {
         if told == Lsn::INVALID {
@@ -284,7 +284,7 @@ impl Cleaner {
         &mut self,
         tables: &[CleanedTable],
         told: Lsn,
-        not_captured: &NotCaptured,
+        not_captured: &UncapturedTables,
         kept: &KeptFloors,
     ) -> Result<Round, Error> {
         let begun = Instant::now();
@@ -327,10 +327,10 @@ impl Cleaner {
     async fn work(
         &mut self,
         sql: &Sql,
-        here: Here,
+        here: ServerNow,
         told: Lsn,
         tables: &[CleanedTable],
-        not_captured: &NotCaptured,
+        not_captured: &UncapturedTables,
         round: &mut Round,
     ) -> Result<(), Error> {
         let confirmed = here.confirmed.min(told);
@@ -381,7 +381,7 @@ impl Cleaner {
         Ok(sql)
     }
 
-    async fn here(&self, sql: &Sql) -> Result<Option<Here>, Error> {
+    async fn here(&self, sql: &Sql) -> Result<Option<ServerNow>, Error> {
         let rows = sql.rows(LOOKING, MARK, &[(&self.slot, Type::TEXT)]).await?;
         let row = rows.first().ok_or_else(|| Error::Protocol {
             doing: LOOKING,
@@ -395,8 +395,8 @@ impl Cleaner {
         else {
             return Ok(None);
         };
-        Ok(Some(Here {
-            mark: Mark {
+        Ok(Some(ServerNow {
+            mark: ConfirmationMark {
                 xmin,
                 lsn: position(lsn),
             },
@@ -406,7 +406,7 @@ impl Cleaner {
     }
 
     /// Settles the mark that waits, and takes the next one.
-    async fn settle(&mut self, sql: &Sql, here: Mark, confirmed: Lsn) -> Result<(), Error> {
+    async fn settle(&mut self, sql: &Sql, here: ConfirmationMark, confirmed: Lsn) -> Result<(), Error> {
         if let Some(mark) = self.pending
             && mark.lsn < confirmed
         {
@@ -438,7 +438,7 @@ impl Cleaner {
         &mut self,
         sql: &Sql,
         tables: &[CleanedTable],
-        not_captured: &NotCaptured,
+        not_captured: &UncapturedTables,
         round: &mut Round,
     ) -> Result<(), Error> {
         if self.looked.is_some_and(|looked| looked.elapsed() <= LOOK_INTERVAL) {
@@ -493,7 +493,7 @@ impl Cleaner {
                 self.reached.remove(&table);
             }
             let reached = self.reached.get(&table).copied();
-            let kept = self.stays.get(&table).and_then(Stays::kept);
+            let kept = self.stays.get(&table).and_then(KeptRows::kept);
             let step_us = target.step_us;
             match target.remove_batch(sql, xmin, now_us, reached, kept).await {
                 Ok(batch) => {
@@ -597,8 +597,8 @@ impl Cleaner {
             .entry(table.clone())
             .or_default()
             .learn(found, step_us, Instant::now());
-        round.failed += u64::from(news != News::None);
-        if news == News::First {
+        round.failed += u64::from(news != KeptRowsNews::None);
+        if news == KeptRowsNews::First {
             tracing::warn!(
                 code = walferry_diagnosis::Kind::OutboxCleanup.code(),
                 table,
@@ -626,13 +626,13 @@ impl Cleaner {
             );
         }
         let until = Instant::now() + REST.0.max(took * REST.1);
-        self.failing.insert(table, Failing { text, until });
+        self.failing.insert(table, PausedTable { text, until });
     }
 }
 
 /// Of the partitions whose time is over, and that do not rest, the first one that was not tried yet, or the one that was not tried for the
 /// longest time.
-fn due_drop<'a>(target: &'a Target, now_us: i64, undropped: &Rests) -> Option<&'a (Droppable, PartFloors)> {
+fn due_drop<'a>(target: &'a CleanupTarget, now_us: i64, undropped: &Rests) -> Option<&'a (Droppable, PartFloors)> {
     let (until_us, now) = (now_us.saturating_sub(target.keep_us), Instant::now());
     let rests = |part: &Droppable| undropped.rests(part.oid, now) || undropped.rests(part.root, now);
     let is_due = |part: &Droppable| part.to_us <= until_us && !rests(part);
@@ -640,6 +640,6 @@ fn due_drop<'a>(target: &'a Target, now_us: i64, undropped: &Rests) -> Option<&'
     due.min_by_key(|(part, _)| undropped.until(part.oid))
 }
 
-fn is_resting(failing: &HashMap<String, Failing>, table: &str) -> bool {
+fn is_resting(failing: &HashMap<String, PausedTable>, table: &str) -> bool {
     failing.get(table).is_some_and(|failing| failing.until > Instant::now())
 }

@@ -9,7 +9,7 @@ use walferry_config::connector::SslMode;
 use walferry_engine::failure::{Disposition, Failure};
 use walferry_engine::gap;
 
-use crate::problem::Problem;
+use crate::problem::SetupProblem;
 use crate::server_error::ServerError;
 use crate::signal_table::NotPublished;
 
@@ -216,7 +216,7 @@ pub enum Error {
     },
     /// The connector cannot work with the present state of the server, the slot or the publication.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Problems(Vec<Problem>),
+    Problems(Vec<SetupProblem>),
     /// The catalog has no publication of this name.
     #[error("publication {publication:?} does not exist{}", now(renamed))]
     PublicationMissing {
@@ -343,7 +343,9 @@ impl Error {
             // A problem that does not resolve itself counts first, since it determines the exit code.
             Self::Problems(problems) => {
                 let lasting = problems.iter().find(|problem| !problem.passes());
-                lasting.or(problems.first()).map_or(Kind::ServerSetup, Problem::kind)
+                lasting
+                    .or(problems.first())
+                    .map_or(Kind::ServerSetup, SetupProblem::kind)
             }
             Self::PublicationMissing { .. } => gap::MISSING,
             Self::PublicationChanged { .. } => gap::CHANGED,
@@ -388,7 +390,7 @@ impl Error {
             | Self::NoTimescale { .. }
             | Self::SelectOverride { .. } => stop,
             Self::Server { source, .. } => source.disposition(),
-            Self::Problems(problems) if problems.iter().all(Problem::passes) => Disposition::Retry,
+            Self::Problems(problems) if problems.iter().all(SetupProblem::passes) => Disposition::Retry,
             Self::Problems(_) | Self::Expression(_) => stop,
         }
     }
@@ -471,7 +473,7 @@ impl Error {
                 "use `walferry offsets skip-gap` to decide what happens to the changes that may be missing".to_owned()
             }
             Self::Server { source, .. } => return source.remedy(),
-            Self::Problems(problems) => return problems.first().map(Problem::hint),
+            Self::Problems(problems) => return problems.first().map(SetupProblem::hint),
             Self::TlsRequestFailed { .. }
             | Self::Lost { .. }
             | Self::SnapshotGone
@@ -486,7 +488,9 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let (disposition, kind) = (error.disposition(), error.kind());
         match error {
-            Error::Problems(problems) => Self::of(disposition, kind, problems.iter().map(Problem::cause).collect()),
+            Error::Problems(problems) => {
+                Self::of(disposition, kind, problems.iter().map(SetupProblem::cause).collect())
+            }
             other => Self::new(disposition, kind, Self::chain(&other), other.hint()),
         }
     }
@@ -550,19 +554,19 @@ mod tests {
             (Error::PasswordMissing { user: "u".into() }, STOP),
             (Error::ChannelBinding, STOP),
             (
-                Error::Problems(vec![Problem::WalLevel {
+                Error::Problems(vec![SetupProblem::WalLevel {
                     found: "replica".into(),
                 }]),
                 STOP,
             ),
             (
-                Error::Problems(vec![Problem::StandbyTooOld { version: 150_018 }]),
+                Error::Problems(vec![SetupProblem::StandbyTooOld { version: 150_018 }]),
                 Disposition::Retry,
             ),
             (
                 Error::Problems(vec![
-                    Problem::StandbyTooOld { version: 150_018 },
-                    Problem::WalLevel {
+                    SetupProblem::StandbyTooOld { version: 150_018 },
+                    SetupProblem::WalLevel {
                         found: "replica".into(),
                     },
                 ]),
@@ -579,10 +583,10 @@ mod tests {
     #[test]
     fn failure_lists_every_problem_with_its_remedy() {
         let failure = Failure::from(Error::Problems(vec![
-            Problem::WalLevel {
+            SetupProblem::WalLevel {
                 found: "replica".into(),
             },
-            Problem::NoReplication {
+            SetupProblem::NoReplication {
                 role: "app \"x\"".into(),
                 rds: false,
             },

@@ -8,12 +8,12 @@ use walferry_pgoutput::Lsn;
 
 use crate::connect::Sql;
 use crate::error::Error;
-use crate::problem::{OLDEST_VERSION, Problem};
+use crate::problem::{OLDEST_VERSION, SetupProblem};
 use crate::publication::Publication;
 
 /// The present state of the server.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Server {
+pub(crate) struct ServerState {
     /// `server_version_num`.
     pub(crate) version: u32,
     wal_level: String,
@@ -111,7 +111,7 @@ SELECT pg_catalog.json_build_object(
   'publishes_generated', (SELECT pg_catalog.to_jsonb(p) ->> 'pubgencols' = 's' FROM pg_catalog.pg_publication p WHERE p.pubname = $2)
 )::text";
 
-impl Server {
+impl ServerState {
     /// Queries the server.
     pub(crate) async fn inspect(sql: &Sql, slot: &str, publication: &str) -> Result<Self, Error> {
         const DOING: &str = "inspecting the server";
@@ -175,24 +175,24 @@ SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_curr
 
     /// All problems that a person has to correct before the connector can work. `streams` is false if only existing
     /// rows are read (`initial_only`), which requires less.
-    pub(crate) fn problems(&self, slot: &str, publication: &Publication, streams: bool) -> Vec<Problem> {
+    pub(crate) fn problems(&self, slot: &str, publication: &Publication, streams: bool) -> Vec<SetupProblem> {
         let mut problems = Vec::new();
         if self.version < OLDEST_VERSION {
-            problems.push(Problem::ServerTooOld { version: self.version });
+            problems.push(SetupProblem::ServerTooOld { version: self.version });
         }
         if !streams {
             return problems;
         }
         if self.standby && self.version < 160_000 {
-            problems.push(Problem::StandbyTooOld { version: self.version });
+            problems.push(SetupProblem::StandbyTooOld { version: self.version });
         }
         if self.wal_level != "logical" {
-            problems.push(Problem::WalLevel {
+            problems.push(SetupProblem::WalLevel {
                 found: self.wal_level.clone(),
             });
         }
         if !self.may_replicate {
-            problems.push(Problem::NoReplication {
+            problems.push(SetupProblem::NoReplication {
                 role: self.role.clone(),
                 rds: self.rds,
             });
@@ -201,7 +201,7 @@ SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_curr
             Some(row) => problems.extend(self.slot_problem(slot, row)),
             // On a standby, a missing slot is not created.
             None if self.slots >= self.max_slots && !self.standby => {
-                problems.push(Problem::NoFreeSlots { max: self.max_slots })
+                problems.push(SetupProblem::NoFreeSlots { max: self.max_slots })
             }
             None => {}
         }
@@ -209,30 +209,30 @@ SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_curr
         problems
     }
 
-    fn slot_problem(&self, slot: &str, row: &SlotRow) -> Option<Problem> {
+    fn slot_problem(&self, slot: &str, row: &SlotRow) -> Option<SetupProblem> {
         let slot = slot.to_owned();
         match (&row.plugin, &row.database) {
-            (None, _) => Some(Problem::SlotPhysical { slot }),
-            (Some(plugin), _) if plugin != "pgoutput" => Some(Problem::SlotPlugin {
+            (None, _) => Some(SetupProblem::SlotPhysical { slot }),
+            (Some(plugin), _) if plugin != "pgoutput" => Some(SetupProblem::SlotPlugin {
                 slot,
                 plugin: plugin.clone(),
             }),
-            (_, Some(database)) if *database != self.database => Some(Problem::SlotDatabase {
+            (_, Some(database)) if *database != self.database => Some(SetupProblem::SlotDatabase {
                 slot,
                 database: database.clone(),
                 ours: self.database.clone(),
             }),
             // After a promotion, it can be read like any other slot.
-            _ if row.synced && self.standby => Some(Problem::SlotSynced { slot }),
+            _ if row.synced && self.standby => Some(SetupProblem::SlotSynced { slot }),
             _ => None,
         }
     }
 
-    fn publication_problem(&self, publication: &Publication) -> Option<Problem> {
+    fn publication_problem(&self, publication: &Publication) -> Option<SetupProblem> {
         let name = publication.name.clone();
         match (self.publication, publication.mode) {
-            (None, PublicationAutocreate::Disabled) => Some(Problem::PublicationMissing { publication: name }),
-            (None, mode) if self.standby => Some(Problem::PublicationMissingOnStandby {
+            (None, PublicationAutocreate::Disabled) => Some(SetupProblem::PublicationMissing { publication: name }),
+            (None, mode) if self.standby => Some(SetupProblem::PublicationMissingOnStandby {
                 publication: name,
                 statement: match mode {
                     PublicationAutocreate::Filtered => format!("{} FOR TABLE …", publication.create_empty()),
@@ -240,7 +240,7 @@ SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_curr
                 },
             }),
             (Some(true), PublicationAutocreate::Filtered) => {
-                Some(Problem::PublicationOfAllTables { publication: name })
+                Some(SetupProblem::PublicationOfAllTables { publication: name })
             }
             _ => None,
         }

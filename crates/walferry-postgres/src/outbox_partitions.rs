@@ -15,7 +15,7 @@ use walferry_engine::Failure;
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
-use crate::said::Said;
+use crate::said::SaidOnce;
 use crate::time_column::TimeColumn;
 
 /// An outbox table whose partitions are created ahead.
@@ -65,14 +65,14 @@ pub struct Created {
 pub struct OutboxPartitions {
     endpoint: Endpoint,
     sql: Option<Sql>,
-    said: Said,
+    said: SaidOnce,
     /// By table.
-    rests: HashMap<String, Rest>,
+    rests: HashMap<String, PartitionPause>,
 }
 
 /// A table for which a partition could not be created.
 #[derive(Debug)]
-struct Rest {
+struct PartitionPause {
     until: Instant,
     pause: Duration,
     /// How often the table was in use, one time after the other.
@@ -92,7 +92,7 @@ enum Obstacle {
 
 /// What the refusal of one partition says about the ones of later times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Later {
+enum LaterPartitions {
     /// They are tried a little later, too: another transaction has a lock.
     AfterPause,
     /// They may be created: this one has cost no lock.
@@ -103,7 +103,7 @@ enum Later {
 
 /// What has come of one look at a table.
 #[derive(Debug, Default)]
-struct Attempt {
+struct PartitionAttempt {
     created: u64,
     refusals: Vec<Refusal>,
     is_in_use: bool,
@@ -133,7 +133,7 @@ pub(crate) struct Facts {
 
 /// What is to be created.
 #[derive(Debug)]
-struct New {
+struct NewPartition {
     /// With its schema, as SQL.
     name: String,
     /// Its bounds, as SQL.
@@ -165,7 +165,7 @@ const REFUSED: (Duration, Duration) = (Duration::from_secs(120), Duration::from_
 /// Others go first. The second limit is how long inserts into the default partition may have to wait.
 const LIMITS: &str = "SET LOCAL lock_timeout = '200ms'; SET LOCAL statement_timeout = '2s'";
 
-impl Rest {
+impl PartitionPause {
     /// After what came before.
     fn after(before: Option<Self>, obstacle: Obstacle) -> Self {
         let in_use = before.as_ref().map_or(0, |rest| rest.in_use);
@@ -190,7 +190,7 @@ impl Rest {
     }
 }
 
-impl Later {
+impl LaterPartitions {
     /// By SQLSTATE.
     fn of(code: &str) -> Self {
         match code {
@@ -205,7 +205,7 @@ impl Later {
     }
 }
 
-impl Attempt {
+impl PartitionAttempt {
     const fn obstacle(&self) -> Option<Obstacle> {
         match (self.is_in_use, self.refusals.is_empty()) {
             (true, _) => Some(Obstacle::InUse),
@@ -321,7 +321,7 @@ impl OutboxPartitions {
         Self {
             endpoint: Endpoint::new(connector.postgres.clone()),
             sql: None,
-            said: Said::default(),
+            said: SaidOnce::default(),
             rests: HashMap::new(),
         }
     }
@@ -343,7 +343,7 @@ impl OutboxPartitions {
             if self.rests.get(&shown).is_some_and(|rest| rest.until > Instant::now()) {
                 continue;
             }
-            let mut attempt = Attempt::default();
+            let mut attempt = PartitionAttempt::default();
             match self.create_for(&sql, &shown, table, &mut attempt).await {
                 Ok(()) => {}
                 Err(error) if sql.is_closed() => return Err(error),
@@ -366,7 +366,7 @@ impl OutboxPartitions {
     }
 
     fn rest(&mut self, table: String, obstacle: Obstacle, refusals: &[Refusal], created: &mut Created) {
-        let mut rest = Rest::after(self.rests.remove(&table), obstacle);
+        let mut rest = PartitionPause::after(self.rests.remove(&table), obstacle);
         for refusal in refusals {
             if rest.is_news(refusal) {
                 refusal.tell(&table);
@@ -390,7 +390,7 @@ impl OutboxPartitions {
         sql: &Sql,
         shown: &str,
         table: &PartitionedTable,
-        attempt: &mut Attempt,
+        attempt: &mut PartitionAttempt,
     ) -> Result<(), Error> {
         let Some(facts) = ranges(sql, (&table.schema, &table.name, &table.column)).await? else {
             self.said.once(shown.to_owned(), || {
@@ -415,7 +415,7 @@ async fn create_missing(
     sql: &Sql,
     table: &PartitionedTable,
     facts: &Facts,
-    attempt: &mut Attempt,
+    attempt: &mut PartitionAttempt,
 ) -> Result<(), Error> {
     for (from, to) in table.period.missing(facts.now_us, table.ahead, &facts.parts) {
         let new = new(sql, table, from, to).await?;
@@ -429,14 +429,14 @@ async fn create_missing(
             Err(error) if sql.is_closed() => return Err(error),
             Err(error) => {
                 sql.execute(CREATING, "ROLLBACK").await?;
-                let later = Later::of(code(&error));
-                if later == Later::AfterPause {
+                let later = LaterPartitions::of(code(&error));
+                if later == LaterPartitions::AfterPause {
                     attempt.is_in_use = true;
                     return Ok(());
                 }
                 let refusal = Refusal::of(error, table, Some(&facts.owner), Some(&new.name));
                 attempt.refusals.push(refusal);
-                if later == Later::NotYet {
+                if later == LaterPartitions::NotYet {
                     return Ok(());
                 }
             }
@@ -447,9 +447,14 @@ async fn create_missing(
 
 /// Creates a partition as the table's owner, who will want to alter and drop it. Returns the name of the default partition if it has rows of the
 /// same time: Postgres would read all of it, under a lock, and then refuse.
-async fn create_one(sql: &Sql, table: &PartitionedTable, facts: &Facts, new: &New) -> Result<Option<String>, Error> {
+async fn create_one(
+    sql: &Sql,
+    table: &PartitionedTable,
+    facts: &Facts,
+    new: &NewPartition,
+) -> Result<Option<String>, Error> {
     let begin = format!("BEGIN; {LIMITS}; SET LOCAL ROLE {}", identifier(&facts.owner));
-    let (New { name, from, to }, parent) = (new, qualified(&table.schema, &table.name));
+    let (NewPartition { name, from, to }, parent) = (new, qualified(&table.schema, &table.name));
     if let Some(default) = facts.parts.iter().find(|part| part.is_default) {
         let column = identifier(&table.column);
         // No other partition has rows of this time. The table's owner may always read them through the table.
@@ -474,7 +479,7 @@ async fn create_one(sql: &Sql, table: &PartitionedTable, facts: &Facts, new: &Ne
 }
 
 /// The name of a partition, and its bounds.
-async fn new(sql: &Sql, table: &PartitionedTable, from: i64, to: i64) -> Result<New, Error> {
+async fn new(sql: &Sql, table: &PartitionedTable, from: i64, to: i64) -> Result<NewPartition, Error> {
     const BOUNDS: &str = "
         SELECT pg_catalog.to_char(b.starts AT TIME ZONE 'UTC', $3), b.starts AT TIME ZONE 'UTC' || '+00', b.ends AT TIME ZONE 'UTC' || '+00'
         FROM (SELECT pg_catalog.to_timestamp($1::int8 / 1000000) AS starts, pg_catalog.to_timestamp($2::int8 / 1000000) AS ends) b";
@@ -488,7 +493,7 @@ async fn new(sql: &Sql, table: &PartitionedTable, from: i64, to: i64) -> Result<
     let text =
         |place: usize| -> Result<String, Error> { row.try_get(place).map_err(|error| Error::sql(LOOKING, error)) };
     // A column without time zone leaves the +00 out.
-    Ok(New {
+    Ok(NewPartition {
         name: qualified(&table.schema, &format!("{}{}", stem(&table.name), text(0)?)),
         from: literal(&text(1)?),
         to: literal(&text(2)?),
@@ -617,9 +622,9 @@ mod tests {
     #[test]
     fn a_table_rests_for_twice_as_long_each_time_and_longer_after_a_refusal() {
         let pauses = |obstacles: &[Obstacle]| {
-            let mut rest: Option<Rest> = None;
+            let mut rest: Option<PartitionPause> = None;
             let pauses = obstacles.iter().map(|obstacle| {
-                let next = Rest::after(rest.take(), *obstacle);
+                let next = PartitionPause::after(rest.take(), *obstacle);
                 let told = (next.pause.as_secs(), next.in_use);
                 rest = Some(next);
                 told
@@ -642,15 +647,15 @@ mod tests {
     #[test]
     fn a_refusal_that_costs_no_lock_does_not_hold_up_later_partitions() {
         for (code, expected) in [
-            ("55P03", Later::AfterPause),
-            ("42P07", Later::Now),
-            ("42P17", Later::Now),
-            ("42501", Later::NotYet),
-            ("57014", Later::NotYet),
-            ("23514", Later::NotYet),
-            ("", Later::NotYet),
+            ("55P03", LaterPartitions::AfterPause),
+            ("42P07", LaterPartitions::Now),
+            ("42P17", LaterPartitions::Now),
+            ("42501", LaterPartitions::NotYet),
+            ("57014", LaterPartitions::NotYet),
+            ("23514", LaterPartitions::NotYet),
+            ("", LaterPartitions::NotYet),
         ] {
-            assert_eq!(Later::of(code), expected, "{code}");
+            assert_eq!(LaterPartitions::of(code), expected, "{code}");
         }
     }
 
@@ -689,15 +694,15 @@ mod tests {
     #[test]
     fn a_refusal_is_told_once_and_again_when_it_returns_after_it_was_mended() {
         let (taken, other) = (refusal("42P07", Some("outbox_1")), refusal("42P07", Some("outbox_2")));
-        let mut rest = Rest::after(None, Obstacle::Refused);
+        let mut rest = PartitionPause::after(None, Obstacle::Refused);
         assert!(rest.is_news(&taken));
-        let mut rest = Rest::after(Some(rest), Obstacle::InUse);
+        let mut rest = PartitionPause::after(Some(rest), Obstacle::InUse);
         assert!(!rest.is_news(&taken));
         assert!(rest.is_news(&other), "it has to be attached or renamed, too");
         // The next partition has another name, for the same reason.
         assert!(rest.is_news(&refusal("42501", Some("outbox_1"))));
         assert!(!rest.is_news(&refusal("42501", Some("outbox_2"))));
         // A table of which all partitions were created does not rest any more.
-        assert!(Rest::after(None, Obstacle::Refused).is_news(&taken));
+        assert!(PartitionPause::after(None, Obstacle::Refused).is_news(&taken));
     }
 }

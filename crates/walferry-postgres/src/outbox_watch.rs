@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tokio_postgres::types::{ToSql, Type};
 use walferry_config::Connector;
-use walferry_engine::status::{Outbox, Unconfirmed};
+use walferry_engine::status::{OutboxFigures, Unconfirmed};
 use walferry_pgoutput::Lsn;
 
 use crate::connect::{Endpoint, Purpose, Sql};
@@ -47,9 +47,9 @@ pub struct OutboxWatch {
     slot: String,
     sql: Option<Sql>,
     /// Marks that are not confirmed, oldest first.
-    pending: VecDeque<Mark>,
+    pending: VecDeque<WatchMark>,
     /// The newest mark that is confirmed.
-    settled: Option<Mark>,
+    settled: Option<WatchMark>,
     sizes: HashMap<String, Sizes>,
     /// What was logged last of each table that could not be looked at in full.
     told: HashMap<String, String>,
@@ -59,14 +59,14 @@ pub struct OutboxWatch {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Watched {
     /// The tables with their figures.
-    pub outboxes: Vec<Outbox>,
+    pub outboxes: Vec<OutboxFigures>,
     /// How many tables could not be looked at, or not in full. Each is logged once, until it can be looked at again.
     pub failed: u64,
 }
 
 /// A snapshot and a position after it.
 #[derive(Debug, Clone)]
-struct Mark {
+struct WatchMark {
     /// All transactions with this id or a higher one are not in the snapshot,
     xmax: i64,
     /// and neither are these. They are the lower 32 bits, as in rows. Subtransactions are missing, so their rows may count as confirmed.
@@ -208,13 +208,13 @@ impl OutboxWatch {
     }
 
     /// The present place, and how far the slot is confirmed.
-    async fn here(&self) -> Result<(Mark, Option<Lsn>), Error> {
+    async fn here(&self) -> Result<(WatchMark, Option<Lsn>), Error> {
         let sql = self.sql();
         let rows = sql.rows(LOOKING, MARK, &[(&self.slot, Type::TEXT)]).await?;
         let row = rows.first().ok_or_else(no_row)?;
         let read = |error| Error::sql(LOOKING, error);
         let position = |number: i64| Lsn(number.unsigned_abs());
-        let mark = Mark {
+        let mark = WatchMark {
             xmax: row.try_get(0).map_err(read)?,
             running: row.try_get(1).map_err(read)?,
             lsn: position(row.try_get(2).map_err(read)?),
@@ -229,7 +229,7 @@ impl OutboxWatch {
     }
 
     /// The figures of a table, and why some of them are missing or old. `None` if it was dropped meanwhile, or if nothing is known of it.
-    async fn look_at(&mut self, table: &WatchedTable, trouble: &mut Option<Trouble>) -> Option<Outbox> {
+    async fn look_at(&mut self, table: &WatchedTable, trouble: &mut Option<Trouble>) -> Option<OutboxFigures> {
         let shown = table.shown();
         let known = self.sizes.get(&shown).and_then(|sizes| sizes.seen);
         if known.is_none_or(|seen| seen.elapsed() > SIZES_INTERVAL) {
@@ -259,7 +259,7 @@ impl OutboxWatch {
                 }
             },
         };
-        Some(Outbox {
+        Some(OutboxFigures {
             table: shown,
             unconfirmed,
             live_rows: sizes.live,

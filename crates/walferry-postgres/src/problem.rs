@@ -10,7 +10,7 @@ use crate::tables::TableName;
 /// Such a state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum SetupProblem {
     /// The server is older than the oldest supported version.
     #[error("the server is Postgres {}, but Walferry needs at least Postgres {}", version_text(*version), version_text(OLDEST_VERSION))]
     ServerTooOld {
@@ -143,7 +143,7 @@ pub enum Problem {
 /// The oldest server with everything that we need (`pg_attribute.attgenerated`).
 pub(crate) const OLDEST_VERSION: u32 = 120_000;
 
-impl Problem {
+impl SetupProblem {
     /// Whether the problem resolves itself when a standby is promoted, or when the address leads to the primary again.
     /// A connector waits while a failover is under way.
     pub fn passes(&self) -> bool {
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn refused_publication_names_the_ways_out() {
         let refused = |owners: &[&str], superuser, no_create_in: Option<&str>| {
-            Problem::PublicationNotAllowed {
+            SetupProblem::PublicationNotAllowed {
                 role: "cdc".to_owned(),
                 statement: "CREATE PUBLICATION p".to_owned(),
                 refusal: "no".to_owned(),
@@ -368,7 +368,7 @@ mod tests {
             schema: schema.to_owned(),
             name: name.to_owned(),
         };
-        let problem = Problem::NoSelect {
+        let problem = SetupProblem::NoSelect {
             role: "cdc".to_owned(),
             tables: vec![table("a", "t"), table("a", "u"), table("b", "T")],
         };
@@ -381,7 +381,7 @@ mod tests {
             "GRANT USAGE ON SCHEMA \"a\", \"b\" TO \"cdc\"; GRANT SELECT ON \"a\".\"t\", \"a\".\"u\", \"b\".\"T\" TO \"cdc\";"
         );
 
-        let problem = Problem::RowSecurity {
+        let problem = SetupProblem::RowSecurity {
             role: "cdc".to_owned(),
             tables: vec![table("a", "t")],
         };

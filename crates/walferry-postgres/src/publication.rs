@@ -12,8 +12,8 @@ use walferry_engine::source::TableFilter;
 
 use crate::connect::Sql;
 use crate::error::Error;
-use crate::inspect::Server;
-use crate::problem::Problem;
+use crate::inspect::ServerState;
+use crate::problem::SetupProblem;
 use crate::quote::identifier;
 use crate::tables::{Captured, TableName, captured, listed};
 
@@ -119,7 +119,7 @@ fn list(tables: &[TableName]) -> String {
 pub(crate) async fn plan(
     sql: &Sql,
     publication: &Publication,
-    server: &Server,
+    server: &ServerState,
     wanted: &TableFilter,
 ) -> Result<Vec<String>, Error> {
     let exists = server.publication.is_some();
@@ -137,7 +137,7 @@ pub(crate) async fn plan(
         .map(|table| table.name)
         .collect();
     if tables.is_empty() {
-        return Err(Error::Problems(vec![Problem::NoCapturedTable {
+        return Err(Error::Problems(vec![SetupProblem::NoCapturedTable {
             publication: publication.name.clone(),
         }]));
     }
@@ -161,7 +161,7 @@ pub(crate) async fn plan(
 pub(crate) async fn ensure(
     sql: &Sql,
     publication: &Publication,
-    server: &Server,
+    server: &ServerState,
     wanted: &TableFilter,
     timeout: Duration,
 ) -> Result<(), Error> {
@@ -193,7 +193,7 @@ const DOING: &str = "changing the publication";
 async fn refusal(
     sql: &Sql,
     publication: &Publication,
-    server: &Server,
+    server: &ServerState,
     wanted: &TableFilter,
     statement: &str,
     error: Error,
@@ -211,11 +211,11 @@ async fn refusal(
 /// The privileges that a role lacks for a statement of the publication.
 pub(crate) fn not_allowed(
     publication: &Publication,
-    server: &Server,
+    server: &ServerState,
     tables: &[Captured],
     statement: &str,
     refusal: String,
-) -> Problem {
+) -> SetupProblem {
     let mut owners: Vec<String> = match publication.mode {
         PublicationAutocreate::Filtered => tables
             .iter()
@@ -226,7 +226,7 @@ pub(crate) fn not_allowed(
     };
     owners.sort();
     owners.dedup();
-    Problem::PublicationNotAllowed {
+    SetupProblem::PublicationNotAllowed {
         role: server.role.clone(),
         statement: statement.to_owned(),
         refusal,

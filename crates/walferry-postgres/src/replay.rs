@@ -5,7 +5,7 @@
 //! written meanwhile are left to the stream.
 //!
 //! The engine reads the rows as those of a snapshot. Each page is a part of this snapshot, and the engine counts the parts that were
-//! delivered. [`Track`] knows the last row of each part, so it can say up to which row everything was delivered.
+//! delivered. [`PartTracker`] knows the last row of each part, so it can say up to which row everything was delivered.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -23,8 +23,8 @@ use walferry_engine::Failure;
 use walferry_engine::progress::Transaction;
 use walferry_engine::published::{PublicationLook, Published};
 use walferry_engine::source::{
-    self, Chunk, ChunkRead, ChunkSender, CreatedSlot, Frame, Inspection, Parts, Port, SnapshotKind, SnapshotPlan,
-    SnapshotTable, Source, TableFilter,
+    self, Chunk, ChunkRead, ChunkSender, CreatedSlot, Frame, Inspection, SnapshotKind, SnapshotPlan, SnapshotTable,
+    Source, SourceParts, StreamPort, TableFilter,
 };
 use walferry_engine::status::Status;
 use walferry_event::catalog::{Catalog, TableFacts};
@@ -40,7 +40,7 @@ use crate::quote::{identifier, literal, qualified};
 use crate::snapshot::wal_position;
 use crate::source::Postgres;
 use crate::tables::TableName;
-use crate::windows::{Target, Tuples, is_refusal, key_column, maximum, tuples, type_names, unpublished_columns};
+use crate::windows::{ChunkTable, Tuples, is_refusal, key_column, maximum, tuples, type_names, unpublished_columns};
 
 const READING: &str = "reading rows to send again";
 
@@ -57,7 +57,7 @@ const PIECES_PER_SECOND: u32 = 10;
 
 /// Which rows are wanted.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct ReplayRequest {
     /// Schema of the table.
     pub schema: String,
     /// The table.
@@ -95,7 +95,7 @@ pub struct Range {
 
 /// The row up to which everything was delivered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct ReplayPosition {
     /// The values of the ordering columns in that row. `None` before the first page.
     pub after: Option<Vec<Option<String>>>,
     /// How many rows were delivered.
@@ -104,7 +104,7 @@ pub struct Place {
 
 /// What there is to send.
 #[derive(Debug, Clone)]
-pub struct Survey {
+pub struct ReplaySurvey {
     /// `None` if no row matches.
     pub range: Option<Range>,
     /// How many rows match.
@@ -117,7 +117,7 @@ pub struct Survey {
 ///
 /// # Errors
 /// The server cannot be asked, or refuses a value or the condition.
-pub async fn survey(connector: &Connector, wanted: &Wanted) -> Result<Survey, Failure> {
+pub async fn survey(connector: &Connector, wanted: &ReplayRequest) -> Result<ReplaySurvey, Failure> {
     let sql = open(&Endpoint::new(connector.postgres.clone())).await?;
     let table = TableName {
         schema: wanted.schema.clone(),
@@ -125,7 +125,7 @@ pub async fn survey(connector: &Connector, wanted: &Wanted) -> Result<Survey, Fa
     };
     let (mut target, oid) = target(&sql, &table, &connector.publication.name, wanted.time.as_deref(), None).await?;
     target.condition = condition(&sql, oid, wanted, &target).await?;
-    let mut survey = Survey {
+    let mut survey = ReplaySurvey {
         range: None,
         rows: 0,
         times: None,
@@ -150,7 +150,7 @@ pub async fn survey(connector: &Connector, wanted: &Wanted) -> Result<Survey, Fa
 ///
 /// # Errors
 /// The server cannot be asked.
-pub async fn rows_left(connector: &Connector, range: &Range, place: &Place) -> Result<u64, Failure> {
+pub async fn rows_left(connector: &Connector, range: &Range, place: &ReplayPosition) -> Result<u64, Failure> {
     let sql = open(&Endpoint::new(connector.postgres.clone())).await?;
     let target = of_range(&sql, range, &connector.publication.name).await?;
     let after = place.after.as_deref().map(|after| key(&target, after));
@@ -172,7 +172,7 @@ async fn target(
     publication: &str,
     time: Option<&str>,
     condition: Option<String>,
-) -> Result<(Target, Oid), Failure> {
+) -> Result<(ChunkTable, Oid), Failure> {
     const FIND: &str = "
         SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')";
@@ -221,7 +221,7 @@ async fn target(
         })
     };
     let key = names.iter().map(column).collect::<Result<Vec<_>, _>>()?;
-    let target = Target {
+    let target = ChunkTable {
         columns: facts.columns.clone(),
         table: name.clone(),
         key,
@@ -233,7 +233,7 @@ async fn target(
 }
 
 /// The target of a replay whose rows are fixed.
-async fn of_range(sql: &Sql, range: &Range, publication: &str) -> Result<Target, Failure> {
+async fn of_range(sql: &Sql, range: &Range, publication: &str) -> Result<ChunkTable, Failure> {
     let table = TableName {
         schema: range.schema.clone(),
         name: range.table.clone(),
@@ -254,14 +254,14 @@ async fn of_range(sql: &Sql, range: &Range, publication: &str) -> Result<Target,
     Ok(target)
 }
 
-fn order(target: &Target, time: Option<&str>) -> Vec<String> {
+fn order(target: &ChunkTable, time: Option<&str>) -> Vec<String> {
     let key = target.catalog.table.as_ref().map(|table| table.primary_key.clone());
     let key = key.unwrap_or_default();
     let rest = key.into_iter().filter(|name| Some(name.as_str()) != time);
     time.map(str::to_owned).into_iter().chain(rest).collect()
 }
 
-fn key(target: &Target, texts: &[Option<String>]) -> Key {
+fn key(target: &ChunkTable, texts: &[Option<String>]) -> Key {
     Key::new(
         texts
             .iter()
@@ -276,7 +276,12 @@ fn texts(key: &Key) -> Vec<Option<String>> {
 }
 
 /// The condition of a WHERE. Times are resolved now: `yesterday` means another day tomorrow.
-async fn condition(sql: &Sql, oid: Oid, wanted: &Wanted, target: &Target) -> Result<Option<String>, Failure> {
+async fn condition(
+    sql: &Sql,
+    oid: Oid,
+    wanted: &ReplayRequest,
+    target: &ChunkTable,
+) -> Result<Option<String>, Failure> {
     let types = type_names(sql, oid).await?;
     let cast = |column: &String, text: &str| match types.get(column) {
         Some(name) => Ok(format!("CAST({} AS {name})", literal(text))),
@@ -339,7 +344,7 @@ fn refused(error: Error) -> Failure {
 /// How many rows there are, and the times of the first and the last.
 async fn count(
     sql: &Sql,
-    target: &Target,
+    target: &ChunkTable,
     range: &Range,
     after: Option<&Key>,
 ) -> Result<(u64, Option<(String, String)>), Error> {
@@ -370,7 +375,7 @@ async fn count(
 
 /// Knows which rows each delivered part had.
 #[derive(Debug, Clone, Default)]
-pub struct Track(Arc<Mutex<Tracked>>);
+pub struct PartTracker(Arc<Mutex<Tracked>>);
 
 #[derive(Debug, Default)]
 struct Tracked {
@@ -379,12 +384,12 @@ struct Tracked {
     /// How many parts the engine had counted before the present session, and how many of this session are taken into account.
     before: u64,
     settled: u64,
-    place: Place,
+    place: ReplayPosition,
 }
 
-impl Track {
+impl PartTracker {
     /// Goes on behind a place.
-    pub fn new(place: Place) -> Self {
+    pub fn new(place: ReplayPosition) -> Self {
         let tracked = Tracked {
             place,
             ..Tracked::default()
@@ -397,7 +402,7 @@ impl Track {
     }
 
     /// A session begins. Everything behind the place is read again.
-    fn begin(&self, parts: u64) -> Place {
+    fn begin(&self, parts: u64) -> ReplayPosition {
         let mut tracked = self.lock();
         tracked.pages.clear();
         (tracked.before, tracked.settled) = (parts, 0);
@@ -409,7 +414,7 @@ impl Track {
     }
 
     /// The place after this many parts were delivered, as the engine counts them.
-    pub fn delivered(&self, parts: u64) -> Place {
+    pub fn delivered(&self, parts: u64) -> ReplayPosition {
         let mut tracked = self.lock();
         while tracked.settled < parts.saturating_sub(tracked.before)
             && let Some((last, rows)) = tracked.pages.pop_front()
@@ -424,14 +429,14 @@ impl Track {
 
 /// One table as a source of rows. It has no stream.
 pub struct Replay {
-    control: Server,
+    control: ReplayControl,
     stream: NoStream,
     rows: Pages,
     windows: NoChunks,
 }
 
 /// Looks at the server. It never sees the connector's slot, so it does not wait for whoever reads it.
-pub struct Server(Postgres);
+pub struct ReplayControl(Postgres);
 
 /// There is no stream.
 pub struct NoStream;
@@ -444,7 +449,7 @@ pub struct Pages {
     endpoint: Endpoint,
     publication: String,
     range: Range,
-    track: Track,
+    track: PartTracker,
     status: Arc<Status>,
     rate: Option<NonZeroU32>,
 }
@@ -454,12 +459,12 @@ impl Replay {
     pub fn new(
         connector: &Connector,
         range: Range,
-        track: Track,
+        track: PartTracker,
         rate: Option<NonZeroU32>,
         status: Arc<Status>,
     ) -> Self {
         Self {
-            control: Server(Postgres::new(connector, status.clone())),
+            control: ReplayControl(Postgres::new(connector, status.clone())),
             stream: NoStream,
             rows: Pages {
                 endpoint: Endpoint::new(connector.postgres.clone()),
@@ -475,19 +480,19 @@ impl Replay {
 }
 
 impl Source for Replay {
-    type Control = Server;
+    type Control = ReplayControl;
     type Stream = NoStream;
     type Rows = Pages;
     type Windows = NoChunks;
 
-    fn parts(&mut self) -> Parts<'_, Self> {
+    fn parts(&mut self) -> SourceParts<'_, Self> {
         let Self {
             control,
             stream,
             rows,
             windows,
         } = self;
-        Parts {
+        SourceParts {
             control,
             stream,
             rows,
@@ -504,7 +509,7 @@ fn needs_no_slot() -> Failure {
     )
 }
 
-impl source::Control for Server {
+impl source::Control for ReplayControl {
     async fn inspect(&mut self) -> Result<Inspection, Failure> {
         let found = self.0.control().inspect().await?;
         Ok(Inspection { slot: None, ..found })
@@ -544,7 +549,7 @@ impl source::Control for Server {
 }
 
 impl source::Stream for NoStream {
-    async fn stream(&mut self, _: Lsn, _: &mut Port) -> Result<(), Failure> {
+    async fn stream(&mut self, _: Lsn, _: &mut StreamPort) -> Result<(), Failure> {
         pending().await
     }
 }
@@ -570,7 +575,7 @@ impl source::Rows for Pages {
             in_part: vec![format!("{}.{}", self.range.schema, self.range.table)],
         };
         send(out, Bytes::new(), vec![begin]).await?;
-        let mut pace = Pace::new(self.rate);
+        let mut pace = RowRate::new(self.rate);
         let (mut after, mut limit, mut table) = (place.after, pace.page(), None);
         for number in 0.. {
             let page = self.page(&sql, after.as_deref(), limit).await?;
@@ -722,13 +727,13 @@ impl Moment {
 }
 
 /// How fast rows are handed on.
-struct Pace {
+struct RowRate {
     rate: Option<NonZeroU32>,
     begun: Instant,
     rows: u64,
 }
 
-impl Pace {
+impl RowRate {
     fn new(rate: Option<NonZeroU32>) -> Self {
         Self {
             rate,
@@ -772,7 +777,7 @@ mod tests {
 
     #[test]
     fn the_place_is_behind_the_last_page_that_was_delivered() {
-        let track = Track::new(Place {
+        let track = PartTracker::new(ReplayPosition {
             after: Some(last("a")),
             rows: 5,
         });
@@ -793,7 +798,7 @@ mod tests {
 
     #[test]
     fn pages_are_small_where_few_rows_are_sent_in_a_second() {
-        let pace = |rate| Pace::new(NonZeroU32::new(rate));
+        let pace = |rate| RowRate::new(NonZeroU32::new(rate));
         let sizes = |rate| (pace(rate).page(), pace(rate).piece());
         assert_eq!(sizes(0), (MOST_ROWS, PIECE_ROWS));
         assert_eq!(sizes(1), (1, 1));

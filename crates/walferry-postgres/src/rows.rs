@@ -34,11 +34,11 @@ const DOING: &str = "reading columns of a changed row again";
 /// those who wait what the problem is. Rows that are requested while others are being read go to the server together.
 #[derive(Clone)]
 pub struct RowLookups {
-    asked: UnboundedSender<Asked>,
+    asked: UnboundedSender<RowRequest>,
 }
 
 /// A row that somebody waits for.
-struct Asked {
+struct RowRequest {
     query: RowQuery,
     reading: Weak<RowReading>,
 }
@@ -64,7 +64,7 @@ impl RowReader for RowLookups {
             return reading;
         }
         // Without a receiver, the session is ending, and the event is not needed.
-        let _ = self.asked.send(Asked {
+        let _ = self.asked.send(RowRequest {
             query,
             reading: Arc::downgrade(&reading),
         });
@@ -91,7 +91,7 @@ fn unasked(query: &RowQuery) -> Option<RowAnswer> {
 }
 
 /// Ends when [`RowLookups`] is dropped.
-async fn work(mut lookup: CatalogLookup, mut queue: UnboundedReceiver<Asked>) {
+async fn work(mut lookup: CatalogLookup, mut queue: UnboundedReceiver<RowRequest>) {
     let mut asked = Vec::new();
     while queue.recv_many(&mut asked, AT_ONCE).await > 0 {
         let mut pause = FIRST_PAUSE;
@@ -115,7 +115,7 @@ async fn work(mut lookup: CatalogLookup, mut queue: UnboundedReceiver<Asked>) {
 }
 
 /// Reads all rows. Rows without an answer stay in the list.
-async fn try_once(lookup: &mut CatalogLookup, asked: &mut Vec<Asked>) -> Result<(), Error> {
+async fn try_once(lookup: &mut CatalogLookup, asked: &mut Vec<RowRequest>) -> Result<(), Error> {
     let read = async {
         // A server closes idle connections as it likes; that is no failure.
         let reused = lookup.is_open();
@@ -137,7 +137,7 @@ async fn try_once(lookup: &mut CatalogLookup, asked: &mut Vec<Asked>) -> Result<
     }))
 }
 
-async fn read_all(sql: &Sql, asked: &mut Vec<Asked>) -> Result<(), Error> {
+async fn read_all(sql: &Sql, asked: &mut Vec<RowRequest>) -> Result<(), Error> {
     let statements: Vec<String> = asked.iter().map(|row| statement(&row.query)).collect();
     let answers = join_all(statements.iter().map(|statement| sql.texts(DOING, statement))).await;
     let mut failure = Ok(());

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 /// Says each thing once, however often it is found.
 #[derive(Debug, Default)]
-pub(crate) struct Said(HashSet<String>);
+pub(crate) struct SaidOnce(HashSet<String>);
 
-impl Said {
+impl SaidOnce {
     /// Calls `warn` if nothing was said of `what` before.
     pub(crate) fn once(&mut self, what: String, warn: impl FnOnce()) {
         if self.0.insert(what) {

@@ -15,7 +15,7 @@ pub(crate) const OUTBOX_COLUMNS: [&str; 5] = ["id", "aggregatetype", "aggregatei
 
 /// What a database has.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Survey {
+pub struct DatabaseSurvey {
     /// `server_version_num`.
     pub version: u32,
     /// `wal_level`.
@@ -102,7 +102,7 @@ SELECT pg_catalog.json_build_object(
 ///
 /// # Errors
 /// The server cannot be reached or asked.
-pub async fn survey(section: &PostgresSection, role: &str, name: &str) -> Result<Survey, Failure> {
+pub async fn survey(section: &PostgresSection, role: &str, name: &str) -> Result<DatabaseSurvey, Failure> {
     const DOING: &str = "looking at the database";
     let look = async {
         let sql = Endpoint::new(section.clone()).sql(Purpose::Validate).await?;
@@ -120,7 +120,7 @@ pub async fn survey(section: &PostgresSection, role: &str, name: &str) -> Result
 
 /// What a connector shall have.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct SetupRequest {
     /// Its role.
     pub role: String,
     /// Its publication.
@@ -136,7 +136,7 @@ pub struct Wish {
 }
 
 /// The SQL, with what each statement is for. The password of the role is psql's variable `password`.
-pub fn sql(survey: &Survey, wish: &Wish) -> String {
+pub fn sql(survey: &DatabaseSurvey, wish: &SetupRequest) -> String {
     let mut script = Script {
         survey,
         wish,
@@ -154,8 +154,8 @@ pub fn sql(survey: &Survey, wish: &Wish) -> String {
 
 /// The SQL while it is written.
 struct Script<'a> {
-    survey: &'a Survey,
-    wish: &'a Wish,
+    survey: &'a DatabaseSurvey,
+    wish: &'a SetupRequest,
     /// The role as an identifier.
     role: String,
     text: String,
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_table_without_a_key_is_published_with_its_whole_rows_and_a_partitioned_one_as_a_whole() {
-        let survey = Survey {
+        let survey = DatabaseSurvey {
             version: 150_000,
             wal_level: "replica".to_owned(),
             standby: false,
@@ -322,7 +322,7 @@ mod tests {
             rows: None,
             lacks: Vec::new(),
         };
-        let wish = Wish {
+        let wish = SetupRequest {
             role: "cdc".to_owned(),
             publication: "shop".to_owned(),
             tables: vec![table("a", true), table("b", false)],

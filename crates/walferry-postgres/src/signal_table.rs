@@ -79,7 +79,7 @@ pub(crate) enum Written {
 }
 
 /// What the publication does with the signal table.
-struct Look {
+struct SignalTableLook {
     exists: bool,
     is_in: bool,
     /// The published operations, in the order of `publish`.
@@ -140,7 +140,7 @@ pub(crate) async fn remark(sql: &Sql, connector: &Connector) -> Result<Option<Di
     Ok(error.filter(|error| !is_told(error)).map(|error| error.warning()))
 }
 
-async fn why(sql: &Sql, look: Look, written: Written) -> Result<Option<NotPublished>, Error> {
+async fn why(sql: &Sql, look: SignalTableLook, written: Written) -> Result<Option<NotPublished>, Error> {
     if !look.exists {
         return Ok(Some(NotPublished::NoTable));
     }
@@ -170,7 +170,7 @@ async fn why(sql: &Sql, look: Look, written: Written) -> Result<Option<NotPublis
     }
 }
 
-async fn look(sql: &Sql, table: &SignalTable, publication: &str) -> Result<Look, Error> {
+async fn look(sql: &Sql, table: &SignalTable, publication: &str) -> Result<SignalTableLook, Error> {
     // Before Postgres 15 there are neither row filters nor lists of columns, and the view has no columns for them.
     const QUERY: &str = "
         SELECT pg_catalog.to_regclass(pg_catalog.format('%I.%I', $2, $3)) IS NOT NULL,
@@ -193,7 +193,7 @@ async fn look(sql: &Sql, table: &SignalTable, publication: &str) -> Result<Look,
         problem: "no row".to_owned(),
     })?;
     let read = || {
-        Ok(Look {
+        Ok(SignalTableLook {
             exists: row.try_get(0)?,
             is_in: row.try_get(1)?,
             operations: [

@@ -47,7 +47,7 @@ impl SlotWatch {
     ///
     /// # Errors
     /// The server cannot be reached, or does not answer.
-    pub async fn query_all(&mut self) -> Result<Looked, Failure> {
+    pub async fn query_all(&mut self) -> Result<SlotsLook, Failure> {
         let silent = Error::Silent {
             doing: "reading the replication slots",
             seconds: LOOK_LIMIT.as_secs(),
@@ -91,18 +91,18 @@ impl SlotWatch {
         Ok(self.sql.as_ref().expect("opened above"))
     }
 
-    async fn read(&mut self) -> Result<Looked, Error> {
+    async fn read(&mut self) -> Result<SlotsLook, Error> {
         const DOING: &str = "reading the replication slots";
         let text: String = self.sql().await?.value(DOING, QUERY, &[]).await?;
         let at_us = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_micros();
-        let found: Found = serde_json::from_str(&text).map_err(|error| Error::Protocol {
+        let found: ServerSlots = serde_json::from_str(&text).map_err(|error| Error::Protocol {
             doing: DOING,
             problem: error.to_string(),
         })?;
-        Ok(Looked {
+        Ok(SlotsLook {
             at_us: i64::try_from(at_us).unwrap_or(i64::MAX),
             found,
         })
@@ -111,12 +111,12 @@ impl SlotWatch {
 
 /// The state of a server's slots at one time. All connectors of the server can share it.
 #[derive(Debug)]
-pub struct Looked {
+pub struct SlotsLook {
     at_us: i64,
-    found: Found,
+    found: ServerSlots,
 }
 
-impl Looked {
+impl SlotsLook {
     /// The slots as the connector with this slot sees them: its own first.
     pub fn seen_by(&self, ours: &str) -> Slots {
         self.found.slots(ours, self.at_us)
@@ -144,7 +144,7 @@ SELECT pg_catalog.json_build_object(
 )::text";
 
 #[derive(Debug, Deserialize)]
-struct Found {
+struct ServerSlots {
     #[serde(deserialize_with = "lsn")]
     wal_end: Option<Lsn>,
     slots: Option<Vec<Row>>,
@@ -182,7 +182,7 @@ struct Row {
     synced: Option<bool>,
 }
 
-impl Found {
+impl ServerSlots {
     fn slots(&self, ours: &str, at_us: i64) -> Slots {
         let wal_end = self.wal_end.unwrap_or(Lsn::INVALID).0;
         let rows = self.slots.iter().flatten();
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn ours_comes_first_and_lag_is_counted_from_the_servers_position() {
-        let found: Found = serde_json::from_str(
+        let found: ServerSlots = serde_json::from_str(
             r#"{"wal_end": "1/100", "slots": [
                 {"slot_name": "a", "slot_type": "physical", "plugin": null, "database": null, "active": false,
                  "active_pid": null, "restart_lsn": "0/FFFFFFFF", "confirmed_flush_lsn": null, "wal_status": "extended",
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn server_without_slots_has_none() {
-        let found: Found = serde_json::from_str(r#"{"wal_end": null, "slots": null}"#).unwrap();
+        let found: ServerSlots = serde_json::from_str(r#"{"wal_end": null, "slots": null}"#).unwrap();
         assert_eq!(found.slots("dbz", 0).slots, []);
     }
 }

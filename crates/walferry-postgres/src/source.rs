@@ -12,7 +12,8 @@ use walferry_engine::Failure;
 use walferry_engine::history::Lineage;
 use walferry_engine::published::{PublicationLook, Published};
 use walferry_engine::source::{
-    self, ChunkSender, CreatedSlot, Frame, Inspection, Parts, Port, SnapshotKind, SnapshotPlan, Source, TableFilter,
+    self, ChunkSender, CreatedSlot, Frame, Inspection, SnapshotKind, SnapshotPlan, Source, SourceParts, StreamPort,
+    TableFilter,
 };
 use walferry_engine::status::Status;
 use walferry_event::catalog::TableFacts;
@@ -25,8 +26,8 @@ use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
 use crate::hypertables::hypertables;
 use crate::identity;
-use crate::inspect::Server;
-use crate::problem::Problem;
+use crate::inspect::ServerState;
+use crate::problem::SetupProblem;
 use crate::publication::{self, Publication};
 use crate::replication::{self, Identity, Lifetime, NewSlot, Patience, StreamPlan};
 use crate::snapshot;
@@ -50,7 +51,7 @@ pub struct Control {
     identities: Vec<ReplicaIdentityRule>,
     order: Filter,
     sql: CatalogLookup,
-    server: Option<Server>,
+    server: Option<ServerState>,
     /// The configured SELECT of a table, by `schema.table`.
     overrides: BTreeMap<String, String>,
     /// Whether there is a slot. There is none if only existing rows are read.
@@ -59,7 +60,7 @@ pub struct Control {
     temporary: bool,
     /// Where to report what it waits for.
     status: Arc<Status>,
-    ready: Ready,
+    ready: SharedPreparation,
 }
 
 /// Reads the slot.
@@ -77,7 +78,7 @@ pub struct Stream {
     sought: watch::Receiver<Lsn>,
     /// Whether chunks can be read beside the stream.
     reads_chunks: bool,
-    ready: Ready,
+    ready: SharedPreparation,
 }
 
 /// Reads existing rows.
@@ -86,33 +87,33 @@ pub struct Rows {
     reading: snapshot::Options,
     /// Whether there is a slot. There is none if only existing rows are read.
     streams: bool,
-    ready: Ready,
+    ready: SharedPreparation,
 }
 
 /// What `Control` has prepared for the other parts.
 #[derive(Clone, Default)]
-struct Ready(Arc<Mutex<Prepared>>);
+struct SharedPreparation(Arc<Mutex<Prepared>>);
 
 #[derive(Default)]
 struct Prepared {
-    link: Option<Link>,
+    link: Option<ReplicationLink>,
     /// Name of the snapshot that `link` exports until its next command.
     exported: Option<String>,
     /// A separate connection that exports a snapshot, and the snapshot's name.
-    watermark: Option<(Link, String)>,
+    watermark: Option<(ReplicationLink, String)>,
     /// `server_version_num`. 0 before the first look at the server.
     version: u32,
     /// The position of the slot when it was last looked at.
     slot: Option<Lsn>,
 }
 
-impl Ready {
+impl SharedPreparation {
     fn lock(&self) -> MutexGuard<'_, Prepared> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A connection for a command. The command ends the export of a snapshot.
-    async fn link(&self, endpoint: &Endpoint) -> Result<Link, Error> {
+    async fn link(&self, endpoint: &Endpoint) -> Result<ReplicationLink, Error> {
         let ready = {
             let mut prepared = self.lock();
             prepared.exported = None;
@@ -120,20 +121,20 @@ impl Ready {
         };
         match ready {
             Some(link) => Ok(link),
-            None => Link::open(endpoint).await,
+            None => ReplicationLink::open(endpoint).await,
         }
     }
 }
 
 /// A replication connection that is ready for a command.
-struct Link {
+struct ReplicationLink {
     wire: Wire,
     identity: Identity,
     lineage: Lineage,
     wal_sender_timeout: Duration,
 }
 
-impl Link {
+impl ReplicationLink {
     async fn open(endpoint: &Endpoint) -> Result<Self, Error> {
         let mut wire = endpoint.replication().await?;
         let identity = replication::identify_system(&mut wire).await?;
@@ -162,7 +163,7 @@ impl Postgres {
     /// Does not connect yet. Reports to `status` what it waits for.
     pub fn new(connector: &Connector, status: Arc<Status>) -> Self {
         let endpoint = Endpoint::new(connector.postgres.clone());
-        let (ready, streams) = (Ready::default(), connector.snapshot.streams());
+        let (ready, streams) = (SharedPreparation::default(), connector.snapshot.streams());
         let (seek, sought) = watch::channel(Lsn::INVALID);
         let control = Control {
             sql: CatalogLookup::new(endpoint.clone()),
@@ -238,9 +239,9 @@ impl Control {
         let slot = self.slot.name.as_str();
         // Opens both connections at once and reports all problems together. If the replication connection is refused,
         // only the SQL connection can show what the role lacks.
-        let (link, server) = tokio::join!(Link::open(endpoint), async {
+        let (link, server) = tokio::join!(ReplicationLink::open(endpoint), async {
             lookup.close();
-            Server::inspect(lookup.sql().await?, slot, &publication.name).await
+            ServerState::inspect(lookup.sql().await?, slot, &publication.name).await
         });
         let (link, server) = match (link, server) {
             // The error of our own login says more precisely what was missing.
@@ -275,7 +276,7 @@ impl Control {
         const IDENTITY: &str = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()";
         self.sql.close();
         let sql = self.sql.sql().await?;
-        let server = Server::inspect(sql, self.slot.name.as_str(), &self.publication.name).await?;
+        let server = ServerState::inspect(sql, self.slot.name.as_str(), &self.publication.name).await?;
         let problems = server.problems(self.slot.name.as_str(), &self.publication, false);
         if !problems.is_empty() {
             return Err(Error::Problems(problems));
@@ -298,7 +299,7 @@ impl Control {
         Ok(found)
     }
 
-    fn look_is_over(&mut self, server: Server, link: Option<Link>) {
+    fn look_is_over(&mut self, server: ServerState, link: Option<ReplicationLink>) {
         *self.ready.lock() = Prepared {
             link,
             version: server.version,
@@ -363,7 +364,7 @@ impl Control {
     /// Creates a slot. This waits for all older transactions, which are reported meanwhile.
     async fn create(
         &mut self,
-        link: &mut Link,
+        link: &mut ReplicationLink,
         slot: &str,
         lifetime: Lifetime,
         failover: bool,
@@ -394,7 +395,7 @@ impl Control {
     async fn mark(&mut self) -> Result<Lsn, Error> {
         self.ready.lock().watermark = None;
         let slot = watermark_slot(self.slot.name.as_str());
-        let mut link = Link::open(&self.endpoint).await?;
+        let mut link = ReplicationLink::open(&self.endpoint).await?;
         replication::lift_limits(&mut link.wire).await?;
         let created = self.create(&mut link, &slot, Lifetime::Temporary, false).await?;
         let name = created.snapshot.ok_or_else(|| Error::Protocol {
@@ -430,7 +431,9 @@ impl Control {
         match within(PATIENCE, replication::drop_slot(&mut link.wire, slot)).await {
             None => {
                 self.endpoint.cancel(&link.wire).await?;
-                Err(Error::Problems(vec![Problem::SlotStillRead { slot: slot.to_owned() }]))
+                Err(Error::Problems(vec![SetupProblem::SlotStillRead {
+                    slot: slot.to_owned(),
+                }]))
             }
             // The slot no longer exists.
             Some(Err(error)) if error.server_error().is_some_and(|error| error.code == "42704") => Ok(()),
@@ -440,7 +443,7 @@ impl Control {
 }
 
 impl Stream {
-    async fn follow(&mut self, from: Lsn, port: &mut Port) -> Result<(), Error> {
+    async fn follow(&mut self, from: Lsn, port: &mut StreamPort) -> Result<(), Error> {
         let mut link = self.ready.link(&self.endpoint).await?;
         let slot = self.slot.name.as_str();
         // Otherwise Postgres would start there itself, and log it each time.
@@ -454,9 +457,9 @@ impl Stream {
         // From now on nobody else moves the slot. Until now, a walsender of ours that had not ended could. Then the
         // server begins behind the requested position, and says nothing.
         let sql = sql?;
-        let from = from.max(Server::confirmed(sql, slot).await?.unwrap_or_default());
+        let from = from.max(ServerState::confirmed(sql, slot).await?.unwrap_or_default());
         let under_way = match self.reads_chunks {
-            true => Server::under_way(sql).await?,
+            true => ServerState::under_way(sql).await?,
             false => Vec::new(),
         };
         if port.is_news {
@@ -536,14 +539,14 @@ impl Source for Postgres {
     type Rows = Rows;
     type Windows = Windows;
 
-    fn parts(&mut self) -> Parts<'_, Self> {
+    fn parts(&mut self) -> SourceParts<'_, Self> {
         let Self {
             control,
             stream,
             rows,
             windows,
         } = self;
-        Parts {
+        SourceParts {
             control,
             stream,
             rows,
@@ -611,7 +614,7 @@ impl source::Control for Control {
 }
 
 impl source::Stream for Stream {
-    async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
+    async fn stream(&mut self, from: Lsn, port: &mut StreamPort) -> Result<(), Failure> {
         self.follow(from, port).await.map_err(Failure::from)
     }
 }

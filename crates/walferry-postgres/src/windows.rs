@@ -79,7 +79,7 @@ pub(crate) struct KeyColumn {
 }
 
 /// What a chunk is read from.
-pub(crate) struct Target {
+pub(crate) struct ChunkTable {
     pub(crate) catalog: Catalog,
     pub(crate) columns: Vec<ColumnFacts>,
     pub(crate) table: String,
@@ -446,7 +446,7 @@ async fn target(
     ask: &ChunkAsk,
     captured: &TableFilter,
     publication: &str,
-) -> Result<Result<Target, ChunkAnswer>, Error> {
+) -> Result<Result<ChunkTable, ChunkAnswer>, Error> {
     const FIND: &str = "
         SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname || '.' || c.relname = $1 AND c.relkind IN ('r', 'p')";
@@ -493,7 +493,7 @@ async fn target(
         let why = format!("it has no column {}", names.join(", "));
         return Ok(Err(ChunkAnswer::Failed(why)));
     };
-    Ok(Ok(Target {
+    Ok(Ok(ChunkTable {
         columns: facts.columns.clone(),
         table: qualified(&facts.schema, &facts.name),
         key,
@@ -581,7 +581,7 @@ pub(crate) fn key_column(
 }
 
 /// The key of the table's last row.
-pub(crate) async fn maximum(sql: &Sql, target: &Target) -> Result<Option<Key>, Error> {
+pub(crate) async fn maximum(sql: &Sql, target: &ChunkTable) -> Result<Option<Key>, Error> {
     let names: Vec<&str> = target.key.iter().map(|column| &*column.name).collect();
     let statement = format!(
         "COPY (SELECT {} FROM {}{} ORDER BY {} DESC LIMIT 1) TO STDOUT",
@@ -629,7 +629,7 @@ pub(crate) struct Tuples {
 const MOST_OF_ONE_KEY: usize = 4;
 
 /// Runs the statement of a chunk. Keeps rows up to the first one that exceeds `most` bytes.
-pub(crate) async fn tuples(sql: &Sql, statement: &str, target: &Target, most: usize) -> Result<Tuples, Error> {
+pub(crate) async fn tuples(sql: &Sql, statement: &str, target: &ChunkTable, most: usize) -> Result<Tuples, Error> {
     let mut lines = pin!(
         sql.copy_out(statement)
             .await
@@ -680,7 +680,7 @@ fn text(value: Column<'_>) -> Option<String> {
     }
 }
 
-impl Target {
+impl ChunkTable {
     pub(crate) fn key_of(&self, tuple: &[u8]) -> Result<Key, Error> {
         let values: Vec<Option<String>> = Tuple::parse(tuple)
             .map_err(|error| malformed(&error))?
@@ -857,7 +857,7 @@ impl Edge for Windows {
 mod tests {
     use super::*;
 
-    fn target(columns: &[(&str, bool)], is_unique: bool) -> Target {
+    fn target(columns: &[(&str, bool)], is_unique: bool) -> ChunkTable {
         let key = columns.iter().zip(0..).map(|((name, is_optional), place)| KeyColumn {
             name: identifier(name),
             place,
@@ -876,7 +876,7 @@ mod tests {
             identity: false,
             comment: None,
         };
-        Target {
+        ChunkTable {
             catalog: Catalog::default(),
             columns: columns.iter().map(fact).collect(),
             table: qualified("public", "t"),
@@ -929,7 +929,7 @@ mod tests {
             one.chunk(Some(&key(&[Some("5")])), &key(&[Some("9")]), 10),
             r#"COPY (SELECT "id" FROM "public"."t" WHERE "id" > CAST('5' AS integer) AND "id" <= CAST('9' AS integer) ORDER BY "id" LIMIT 10) TO STDOUT"#
         );
-        let two = Target {
+        let two = ChunkTable {
             condition: Some("(v OR w)".to_owned()),
             ..target(&[("a", false), ("b", false)], true)
         };

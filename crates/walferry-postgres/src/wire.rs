@@ -89,18 +89,18 @@ impl Wire {
     /// server may send at any time. An ErrorResponse becomes an error.
     pub(crate) async fn message(&mut self, doing: &'static str) -> Result<Message, Error> {
         match self.answer(doing).await? {
-            Answer::Message(message) => Ok(message),
-            Answer::CopyBoth => Err(Error::Protocol {
+            WireAnswer::Message(message) => Ok(message),
+            WireAnswer::CopyBoth => Err(Error::Protocol {
                 doing,
                 problem: "the server started to stream".to_owned(),
             }),
         }
     }
 
-    async fn answer(&mut self, doing: &'static str) -> Result<Answer, Error> {
+    async fn answer(&mut self, doing: &'static str) -> Result<WireAnswer, Error> {
         loop {
             if self.take_copy_both() {
-                return Ok(Answer::CopyBoth);
+                return Ok(WireAnswer::CopyBoth);
             }
             self.refuse_impossible(doing)?;
             let is_copy_both = self.inbound.first() == Some(&COPY_BOTH_RESPONSE);
@@ -120,7 +120,7 @@ impl Wire {
                     }
                 }
                 Some(Message::ErrorResponse(body)) => return Err(self.server_error(doing, &body)),
-                Some(message) => return Ok(Answer::Message(message)),
+                Some(message) => return Ok(WireAnswer::Message(message)),
                 None => self.fill(doing).await?,
             }
         }
@@ -195,14 +195,14 @@ impl Wire {
             self.flush(doing).await?;
             loop {
                 match self.answer(doing).await? {
-                    Answer::CopyBoth => return Ok(()),
-                    Answer::Message(Message::ReadyForQuery(_)) => {
+                    WireAnswer::CopyBoth => return Ok(()),
+                    WireAnswer::Message(Message::ReadyForQuery(_)) => {
                         return Err(Error::Protocol {
                             doing,
                             problem: "the server did not start to stream".to_owned(),
                         });
                     }
-                    Answer::Message(_) => {}
+                    WireAnswer::Message(_) => {}
                 }
             }
         })
@@ -223,7 +223,7 @@ impl Wire {
 }
 
 /// An answer of the server.
-enum Answer {
+enum WireAnswer {
     Message(Message),
     /// From here on both sides stream.
     CopyBoth,

@@ -9,16 +9,16 @@ use crate::{SchemaRef, Value};
 /// If there is neither a schema nor a value, it is Kafka's null; as the value of a record, a tombstone. A null value
 /// with a schema is different: the converter decides what to write for it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Typed<'a> {
+pub struct SchemaAndValue<'a> {
     /// The schema. `None` for schemaless data and for Kafka's null.
     pub schema: Option<SchemaRef>,
     /// The value.
     pub value: Value<'a>,
 }
 
-impl<'a> Typed<'a> {
+impl<'a> SchemaAndValue<'a> {
     /// No schema and no value.
-    pub const NULL: Typed<'static> = Typed {
+    pub const NULL: SchemaAndValue<'static> = SchemaAndValue {
         schema: None,
         value: Value::Null,
     };
@@ -35,8 +35,8 @@ impl<'a> Typed<'a> {
         self.schema.is_none() && self.value.is_null()
     }
     /// The same, but owning all data.
-    pub fn into_owned(self) -> Typed<'static> {
-        Typed {
+    pub fn into_owned(self) -> SchemaAndValue<'static> {
+        SchemaAndValue {
             schema: self.schema,
             value: self.value.into_owned(),
         }
@@ -49,7 +49,7 @@ pub struct Header<'a> {
     /// Name.
     pub name: Cow<'a, str>,
     /// Schema and value.
-    pub value: Typed<'a>,
+    pub value: SchemaAndValue<'a>,
 }
 
 impl Header<'_> {
@@ -72,9 +72,9 @@ pub struct Record<'a> {
     /// Timestamp of the record in milliseconds since 1970. `None` means the time of sending.
     pub timestamp_ms: Option<i64>,
     /// Key.
-    pub key: Typed<'a>,
+    pub key: SchemaAndValue<'a>,
     /// Value.
-    pub value: Typed<'a>,
+    pub value: SchemaAndValue<'a>,
     /// Headers in order.
     pub headers: Vec<Header<'a>>,
 }

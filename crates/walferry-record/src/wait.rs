@@ -16,7 +16,7 @@ use walferry_diagnosis::Diagnosis;
 pub struct Wait(Arc<Inner>);
 
 struct Inner {
-    need: Need,
+    need: WaitNeed,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -30,7 +30,7 @@ struct State {
 /// What the record needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Need {
+pub enum WaitNeed {
     /// The id of a schema in the schema registry.
     SchemaId {
         /// The subject or artifact that the schema belongs to.
@@ -45,7 +45,7 @@ pub enum Need {
 
 impl Wait {
     /// Starts a wait.
-    pub fn new(need: Need) -> Self {
+    pub fn new(need: WaitNeed) -> Self {
         Self(Arc::new(Inner {
             need,
             state: Mutex::default(),
@@ -54,7 +54,7 @@ impl Wait {
     }
 
     /// What is needed.
-    pub fn need(&self) -> &Need {
+    pub fn need(&self) -> &WaitNeed {
         &self.0.need
     }
 
@@ -114,7 +114,7 @@ impl fmt::Debug for Wait {
     }
 }
 
-impl fmt::Display for Need {
+impl fmt::Display for WaitNeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SchemaId { subject } => write!(f, "the id of a schema of {subject}"),
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn who_waits_goes_on_when_the_wait_is_ended_elsewhere() {
-        let wait = Wait::new(Need::SchemaId {
+        let wait = Wait::new(WaitNeed::SchemaId {
             subject: "orders-value".to_owned(),
         });
         assert!(!wait.wait_for(Duration::ZERO));

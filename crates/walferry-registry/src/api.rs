@@ -4,7 +4,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value as Json, json};
 use walferry_config::shown_text;
 use walferry_converter::registry::{
-    Api, Guid, Id, Ids, Lookup, Reference, Refusal, Request, Subject, difference, is_same, same_bytes, with_references,
+    Api, Guid, Id, IdLookup, Ids, Reference, RegistryRefusal, Request, Subject, difference, is_same, same_bytes,
+    with_references,
 };
 use walferry_diagnosis::Diagnosis;
 
@@ -12,22 +13,22 @@ use crate::http::{self, Http, Reply};
 
 /// Why there are no ids.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum RequestFailure {
     /// It may pass by itself, so the request is repeated.
     Trouble(Diagnosis),
     /// A repeated request would get the same answer.
-    Refused(Refusal),
+    Refused(RegistryRefusal),
     /// The same: the registry lacks the schema, and registering is not allowed.
-    Missing(Refusal),
+    Missing(RegistryRefusal),
 }
 
-impl From<Diagnosis> for Failure {
+impl From<Diagnosis> for RequestFailure {
     fn from(trouble: Diagnosis) -> Self {
         Self::Trouble(trouble)
     }
 }
 
-type Answer<T> = Result<T, Failure>;
+type Answer<T> = Result<T, RequestFailure>;
 
 const CONFLUENT_JSON: &str = "application/vnd.schemaregistry.v1+json";
 /// Maximum length of a registry's message in an error.
@@ -37,12 +38,12 @@ const MOST_WORDS: usize = 1_500;
 pub(crate) fn ids(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
     let mut answer = lookup(http, api, request);
     // Another client registered it at the same moment, or this client did, in a request whose answer was lost. So ask once more.
-    if matches!(&answer, Err(Failure::Refused(refusal)) if refusal.what.starts_with(EXISTS)) {
+    if matches!(&answer, Err(RequestFailure::Refused(refusal)) if refusal.what.starts_with(EXISTS)) {
         answer = lookup(http, api, request);
     }
     match answer {
-        Err(Failure::Refused(refusal)) if refusal.what.starts_with(INCOMPATIBLE) => {
-            Err(Failure::Refused(with_difference(http, api, request, refusal)))
+        Err(RequestFailure::Refused(refusal)) if refusal.what.starts_with(INCOMPATIBLE) => {
+            Err(RequestFailure::Refused(with_difference(http, api, request, refusal)))
         }
         answer => answer,
     }
@@ -54,15 +55,15 @@ const INCOMPATIBLE: &str = "the schema is incompatible with an earlier one: ";
 const UNFIT: &str = "its version does not match the record: ";
 
 /// Names the first field in which a schema differs from the newest version, because a registry may refer to fields only by number.
-fn with_difference(http: &mut Http, api: Api, request: &Request, mut refusal: Refusal) -> Refusal {
+fn with_difference(http: &mut Http, api: Api, request: &Request, mut refusal: RegistryRefusal) -> RegistryRefusal {
     let latest = Request {
-        lookup: Lookup::Latest,
+        lookup: IdLookup::Latest,
         schema: whole_of(request),
         references: Vec::new(),
         ..request.clone()
     };
     let found = match lookup(http, api, &latest) {
-        Err(Failure::Refused(newest)) => newest.what.strip_prefix(UNFIT).map(str::to_owned),
+        Err(RequestFailure::Refused(newest)) => newest.what.strip_prefix(UNFIT).map(str::to_owned),
         // Values of JSON are the same bytes with any schema, and the schemas differ nevertheless.
         Ok(ids) => match text(http, api, Id::Global, &latest, ids) {
             Ok(Ok(Some(theirs))) => difference(request.kind, &latest.schema, &theirs),
@@ -128,9 +129,9 @@ pub(crate) fn still_has(
 /// Whether the registry chooses the version. Then its text is not ours.
 fn is_chosen(request: &Request) -> bool {
     match request.lookup {
-        Lookup::Latest | Lookup::Id(_) => true,
-        Lookup::Register { if_exists, .. } => if_exists == RETURN,
-        Lookup::Find { .. } => false,
+        IdLookup::Latest | IdLookup::Id(_) => true,
+        IdLookup::Register { if_exists, .. } => if_exists == RETURN,
+        IdLookup::Find { .. } => false,
     }
 }
 
@@ -194,21 +195,21 @@ const MOST_REFERENCES: usize = 1_000;
 fn confluent(http: &mut Http, request: &Request) -> Answer<Ids> {
     let subject = encoded(&request.subject.id);
     let ask = match &request.lookup {
-        Lookup::Register { normalize, .. } => {
+        IdLookup::Register { normalize, .. } => {
             let path = format!("/subjects/{subject}/versions{}", normalized(*normalize));
             post(path, confluent_body(request))
         }
-        Lookup::Find { normalize } => {
+        IdLookup::Find { normalize } => {
             let path = format!("/subjects/{subject}{}", normalized(*normalize));
             post(path, confluent_body(request))
         }
-        Lookup::Latest => get(format!("/subjects/{subject}/versions/latest")),
-        Lookup::Id(id) => get(format!("/schemas/ids/{id}?subject={subject}")),
+        IdLookup::Latest => get(format!("/subjects/{subject}/versions/latest")),
+        IdLookup::Id(id) => get(format!("/schemas/ids/{id}?subject={subject}")),
     };
     let reply = http.send(&ask)?;
     let json = taken(reply, request)?;
     let id = match request.lookup {
-        Lookup::Id(id) => id,
+        IdLookup::Id(id) => id,
         _ => json["id"].as_i64().ok_or_else(|| no_id(request))?,
     };
     if is_chosen(request) {
@@ -255,7 +256,7 @@ fn apicurio_v2_meta(http: &mut Http, request: &Request) -> Answer<Json> {
     let subject = &request.subject;
     let artifact = format!("{}/artifacts/{}", group(subject), encoded(&subject.id));
     let ask = match &request.lookup {
-        Lookup::Register { normalize, if_exists } => {
+        IdLookup::Register { normalize, if_exists } => {
             let path = format!(
                 "{}/artifacts?ifExists={if_exists}&canonical={normalize}",
                 group(subject)
@@ -276,8 +277,8 @@ fn apicurio_v2_meta(http: &mut Http, request: &Request) -> Answer<Json> {
             }
             ask
         }
-        Lookup::Find { .. } => post(format!("{artifact}/meta?canonical=true"), request.schema.clone()),
-        Lookup::Latest | Lookup::Id(_) => get(match &subject.version {
+        IdLookup::Find { .. } => post(format!("{artifact}/meta?canonical=true"), request.schema.clone()),
+        IdLookup::Latest | IdLookup::Id(_) => get(match &subject.version {
             Some(version) => format!("{artifact}/versions/{}/meta", encoded(version)),
             None => format!("{artifact}/meta"),
         }),
@@ -330,7 +331,7 @@ fn apicurio_v3_meta(http: &mut Http, request: &Request) -> Answer<Json> {
     let subject = &request.subject;
     let artifact = format!("{}/artifacts/{}", group(subject), encoded(&subject.id));
     let ask = match &request.lookup {
-        Lookup::Register { normalize, if_exists } => {
+        IdLookup::Register { normalize, if_exists } => {
             let path = format!(
                 "{}/artifacts?ifExists={if_exists}&canonical={normalize}",
                 group(subject)
@@ -349,7 +350,7 @@ fn apicurio_v3_meta(http: &mut Http, request: &Request) -> Answer<Json> {
             });
             post(path, body.to_string())
         }
-        Lookup::Find { normalize } => {
+        IdLookup::Find { normalize } => {
             let group = encoded(subject.group.as_deref().unwrap_or("default"));
             let path = format!(
                 "/search/versions?groupId={group}&artifactId={}&artifactType={}&canonical={normalize}&orderby=globalId&order=desc&limit=1",
@@ -358,7 +359,7 @@ fn apicurio_v3_meta(http: &mut Http, request: &Request) -> Answer<Json> {
             );
             post(path, request.schema.clone())
         }
-        Lookup::Latest | Lookup::Id(_) => {
+        IdLookup::Latest | IdLookup::Id(_) => {
             let version = subject.version.as_deref().unwrap_or("branch=latest");
             get(format!("{artifact}/versions/{}", encoded(version)))
         }
@@ -366,10 +367,10 @@ fn apicurio_v3_meta(http: &mut Http, request: &Request) -> Answer<Json> {
     let reply = http.send(&ask)?;
     let json = taken(reply, request)?;
     match request.lookup {
-        Lookup::Register { .. } if json["version"].is_object() => Ok(json["version"].clone()),
-        Lookup::Register { .. } => Err(no_id(request)),
-        Lookup::Find { .. } => newest(&json, request),
-        Lookup::Latest | Lookup::Id(_) => Ok(json),
+        IdLookup::Register { .. } if json["version"].is_object() => Ok(json["version"].clone()),
+        IdLookup::Register { .. } => Err(no_id(request)),
+        IdLookup::Find { .. } => newest(&json, request),
+        IdLookup::Latest | IdLookup::Id(_) => Ok(json),
     }
 }
 
@@ -377,7 +378,7 @@ fn apicurio_v3_meta(http: &mut Http, request: &Request) -> Answer<Json> {
 fn newest(json: &Json, request: &Request) -> Answer<Json> {
     let versions = json["versions"].as_array().ok_or_else(|| no_id(request))?;
     versions.first().cloned().ok_or_else(|| {
-        Failure::Missing(Refusal {
+        RequestFailure::Missing(RegistryRefusal {
             what: "it has no such schema".to_owned(),
             hint: Some(not_registered().to_owned()),
         })
@@ -407,8 +408,8 @@ fn compare_chosen(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Ans
         // It was removed between the two requests.
         Ok(None) => Err(no_id(request)),
         // The same log-in was allowed to register, so it lacks a right. Nothing else needs that right.
-        Err(untold) if untold.is_forbidden && matches!(request.lookup, Lookup::Register { .. }) => {
-            Err(Failure::Refused(Refusal {
+        Err(untold) if untold.is_forbidden && matches!(request.lookup, IdLookup::Register { .. }) => {
+            Err(RequestFailure::Refused(RegistryRefusal {
                 what: format!(
                     "the version that it returned may not be read, so it cannot be compared with the record: {}",
                     untold.trouble.text
@@ -416,7 +417,7 @@ fn compare_chosen(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Ans
                 hint: Some(MAY_NOT_READ.to_owned()),
             }))
         }
-        Err(untold) => Err(Failure::Trouble(untold.trouble)),
+        Err(untold) => Err(RequestFailure::Trouble(untold.trouble)),
     }
 }
 
@@ -425,13 +426,13 @@ const MAY_NOT_READ: &str = "grant the converter's log-in the right to read schem
 
 fn compare(request: &Request, theirs: &str) -> Answer<()> {
     let hint = match request.lookup {
-        Lookup::Register { .. } => {
+        IdLookup::Register { .. } => {
             "let the converter add a version: remove apicurio.registry.auto-register.if-exists, or set it to RETURN_OR_UPDATE"
         }
         _ => "register a matching version, or let the converter register one",
     };
     same_bytes(request.kind, &whole_of(request), theirs).map_err(|difference| {
-        Failure::Refused(Refusal {
+        RequestFailure::Refused(RegistryRefusal {
             what: format!("{UNFIT}{difference}"),
             hint: Some(hint.to_owned()),
         })
@@ -442,19 +443,19 @@ fn compare(request: &Request, theirs: &str) -> Answer<()> {
 fn taken(reply: Reply, request: &Request) -> Answer<Json> {
     match reply.status {
         200..=299 => Ok(reply.json()),
-        404 if is_registrys_own(&reply) => Err(Failure::Missing(Refusal {
+        404 if is_registrys_own(&reply) => Err(RequestFailure::Missing(RegistryRefusal {
             what: format!("it has no such schema: {}", message_of(&reply)),
             hint: Some(not_registered().to_owned()),
         })),
         // The answer comes from a proxy whose registry is down, or from something that is no registry.
         // A failed log-in is not the record's fault either, so the record must not be set aside.
-        401 | 403 | 404 | 408 | 425 | 429 | 500.. => Err(Failure::Trouble(odd(&reply))),
+        401 | 403 | 404 | 408 | 425 | 429 | 500.. => Err(RequestFailure::Trouble(odd(&reply))),
         // Apicurio uses the same status if the artifact or its version exists already.
         409 if reply.json()["name"]
             .as_str()
             .is_some_and(|name| name.ends_with("AlreadyExistsException")) =>
         {
-            Err(Failure::Refused(Refusal {
+            Err(RequestFailure::Refused(RegistryRefusal {
                 what: format!("{EXISTS}{}", message_of(&reply)),
                 hint: Some(
                     "let the converter add a version: remove apicurio.registry.auto-register.if-exists and \
@@ -463,14 +464,14 @@ fn taken(reply: Reply, request: &Request) -> Answer<Json> {
                 ),
             }))
         }
-        409 => Err(Failure::Refused(Refusal {
+        409 => Err(RequestFailure::Refused(RegistryRefusal {
             what: format!("{INCOMPATIBLE}{}", message_of(&reply)),
             hint: Some(format!(
                 "change the table so that the schema is compatible, or relax the compatibility mode of {} in the registry",
                 request.subject
             )),
         })),
-        status => Err(Failure::Refused(Refusal {
+        status => Err(RequestFailure::Refused(RegistryRefusal {
             what: format!("it answers {status} {}", message_of(&reply)),
             hint: None,
         })),
@@ -535,8 +536,8 @@ fn odd(reply: &Reply) -> Diagnosis {
     )
 }
 
-fn no_id(request: &Request) -> Failure {
-    Failure::Trouble(http::trouble(
+fn no_id(request: &Request) -> RequestFailure {
+    RequestFailure::Trouble(http::trouble(
         format!("the schema registry's answer has no id for {}", request.subject),
         Some("check its URL".to_owned()),
     ))

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
-use walferry_converter::registry::{Answer, Ids, Refusal, Registry, RegistrySettings, Request};
+use walferry_converter::registry::{Ids, Registry, RegistryAnswer, RegistryRefusal, RegistrySettings, Request};
 use walferry_diagnosis::{Diagnosis, Kind};
-use walferry_record::{Need, Wait};
+use walferry_record::{Wait, WaitNeed};
 
-use crate::api::{self, Failure, Untold};
+use crate::api::{self, RequestFailure, Untold};
 use crate::http::{self, Http};
 
 /// How often the client checks that the registry still has the schemas that it had.
@@ -49,7 +49,7 @@ struct State {
     lost: HashSet<Arc<Request>>,
     /// Requests for the thread.
     waits: HashMap<Arc<Request>, Wait>,
-    refused: HashMap<Arc<Request>, (Refusal, Instant)>,
+    refused: HashMap<Arc<Request>, (RegistryRefusal, Instant)>,
 }
 
 /// A request on its way.
@@ -90,10 +90,10 @@ impl Client {
     ) -> Self {
         let (requests, receiver) = mpsc::channel();
         let shared = Arc::new(Shared::default());
-        let asker = Asker::new(shared.clone(), settings, period, longest_pause, answer_limit);
+        let asker = RegistryClient::new(shared.clone(), settings, period, longest_pause, answer_limit);
         let started = thread::Builder::new().name("registry".into()).spawn(move || {
             // Dropped after the receiver. So a request is either refused by the channel, or its wait is there to be told.
-            let _end = End(asker.shared.clone());
+            let _end = PanicGuard(asker.shared.clone());
             let requests = receiver;
             asker.run(&requests);
         });
@@ -105,21 +105,21 @@ impl Client {
 }
 
 impl Registry for Client {
-    fn ids(&self, request: &Request) -> Answer {
+    fn ids(&self, request: &Request) -> RegistryAnswer {
         let mut state = self.shared.lock();
         if let Some(ids) = state.known.get(request) {
-            return Answer::Known(*ids);
+            return RegistryAnswer::Known(*ids);
         }
         if let Some(wait) = state.waits.get(request) {
-            return Answer::Wait(wait.clone());
+            return RegistryAnswer::Wait(wait.clone());
         }
         if let Some((refusal, since)) = state.refused.get(request)
             && since.elapsed() < REFUSAL_HOLDS
         {
-            return Answer::Refused(refusal.clone());
+            return RegistryAnswer::Refused(refusal.clone());
         }
         let request = Arc::new(request.clone());
-        let wait = Wait::new(Need::SchemaId {
+        let wait = Wait::new(WaitNeed::SchemaId {
             subject: request.subject.to_string(),
         });
         state.waits.insert(request.clone(), wait.clone());
@@ -128,7 +128,7 @@ impl Registry for Client {
         if self.requests.send(pending).is_err() {
             wait.set_trouble(nobody_asks());
         }
-        Answer::Wait(wait)
+        RegistryAnswer::Wait(wait)
     }
 
     fn generation(&self) -> u64 {
@@ -144,9 +144,9 @@ fn nobody_asks() -> Diagnosis {
 }
 
 /// Tells all that wait for the thread when it panics.
-struct End(Arc<Shared>);
+struct PanicGuard(Arc<Shared>);
 
-impl Drop for End {
+impl Drop for PanicGuard {
     fn drop(&mut self) {
         if !thread::panicking() {
             return;
@@ -172,7 +172,7 @@ impl Shared {
 }
 
 /// The thread.
-struct Asker {
+struct RegistryClient {
     shared: Arc<Shared>,
     settings: RegistrySettings,
     /// How long a request may take, beside the limits of the settings.
@@ -194,7 +194,7 @@ struct Asker {
     unread: HashSet<String>,
 }
 
-impl Asker {
+impl RegistryClient {
     fn new(
         shared: Arc<Shared>,
         settings: RegistrySettings,
@@ -248,7 +248,7 @@ impl Asker {
         match self.ids(&pending.request) {
             Ok(ids) => self.on_known(pending, ids),
             // An operator has to restore the registry. The record is not at fault, so it waits and is not set aside.
-            Err(Failure::Missing(refusal)) if self.shared.lock().lost.contains(&pending.request) => {
+            Err(RequestFailure::Missing(refusal)) if self.shared.lock().lost.contains(&pending.request) => {
                 let what = format!(
                     "the schema registry has lost the schema of {}: {}",
                     pending.request.subject, refusal.what
@@ -256,14 +256,14 @@ impl Asker {
                 let hint = "restore the registry's data, or register the schema again; nothing is lost meanwhile";
                 self.ask_later(pending, http::trouble(what, Some(hint.to_owned())));
             }
-            Err(Failure::Refused(refusal) | Failure::Missing(refusal)) => {
+            Err(RequestFailure::Refused(refusal) | RequestFailure::Missing(refusal)) => {
                 let mut state = self.shared.lock();
                 state.refused.insert(pending.request.clone(), (refusal, Instant::now()));
                 state.waits.remove(&pending.request);
                 drop(state);
                 pending.wait.end();
             }
-            Err(Failure::Trouble(trouble)) => self.ask_later(pending, trouble),
+            Err(RequestFailure::Trouble(trouble)) => self.ask_later(pending, trouble),
         }
     }
 
@@ -382,12 +382,12 @@ impl Asker {
                     }
                 }
                 // It does not answer, so the others need not be asked for.
-                Err(Failure::Trouble(away)) => {
+                Err(RequestFailure::Trouble(away)) => {
                     trouble = Some(away);
                     break;
                 }
                 // It cannot be: reading an id is refused to nobody who may register.
-                Err(Failure::Refused(_) | Failure::Missing(_)) => checked += 1,
+                Err(RequestFailure::Refused(_) | RequestFailure::Missing(_)) => checked += 1,
             }
         }
         match trouble.filter(|_| checked == 0) {
@@ -438,17 +438,17 @@ impl Asker {
         self.shared.generation.fetch_add(1, Ordering::Release);
     }
 
-    fn still_has(&mut self, request: &Request, ids: Ids) -> Result<Result<bool, Untold>, Failure> {
+    fn still_has(&mut self, request: &Request, ids: Ids) -> Result<Result<bool, Untold>, RequestFailure> {
         let (api, id) = (self.settings.api, self.settings.id);
         api::still_has(self.http()?, api, id, request, ids)
     }
 
-    fn ids(&mut self, request: &Request) -> Result<Ids, Failure> {
+    fn ids(&mut self, request: &Request) -> Result<Ids, RequestFailure> {
         let api = self.settings.api;
         let http = self.http()?;
         match api::ids(http, api, request) {
             // The registry may have lost a type that the schema refers to.
-            Err(Failure::Refused(_) | Failure::Missing(_)) if !http.parts.is_empty() => {
+            Err(RequestFailure::Refused(_) | RequestFailure::Missing(_)) if !http.parts.is_empty() => {
                 http.parts.clear();
                 api::ids(http, api, request)
             }
@@ -467,7 +467,7 @@ impl Asker {
 
 #[cfg(test)]
 mod tests {
-    use walferry_converter::registry::{self, Lookup, Subject};
+    use walferry_converter::registry::{self, IdLookup, Subject};
 
     use super::*;
 
@@ -477,16 +477,16 @@ mod tests {
                 id: subject.to_owned(),
                 ..Subject::default()
             },
-            kind: registry::Kind::Avro,
+            kind: registry::SchemaKind::Avro,
             schema: "\"int\"".to_owned(),
-            lookup: Lookup::Latest,
+            lookup: IdLookup::Latest,
             references: Vec::new(),
         }
     }
 
     fn wait(client: &Client, subject: &str) -> Wait {
         match client.ids(&request(subject)) {
-            Answer::Wait(wait) => wait,
+            RegistryAnswer::Wait(wait) => wait,
             other => panic!("{other:?}"),
         }
     }
@@ -502,7 +502,7 @@ mod tests {
         let before = wait(&client, "before");
         assert_eq!(before.trouble(), None);
         let thread = thread::spawn(move || {
-            let _end = End(shared);
+            let _end = PanicGuard(shared);
             let requests = receiver;
             let _request = requests.recv();
             panic!("a bug");
@@ -560,12 +560,12 @@ mod tests {
             id: registry::Id::Content,
             proxy: None,
         };
-        let mut asker = Asker::new(shared, settings, LOOK, None, None);
+        let mut asker = RegistryClient::new(shared, settings, LOOK, None, None);
         let lines = Arc::new(AtomicU64::new(0));
         tracing::subscriber::with_default(Lines(lines.clone()), || {
             asker.on_trouble(&http::trouble("it is away".to_owned(), None));
             for _ in 0..3 {
-                let wait = Wait::new(Need::SchemaId {
+                let wait = Wait::new(WaitNeed::SchemaId {
                     subject: "new".to_owned(),
                 });
                 let pending = Pending::new(Arc::new(request("new")), wait);

@@ -10,7 +10,7 @@ use ureq::http::Response;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, ProxyProtocol};
 use walferry_config::{Secret, shown_answer, shown_text};
-use walferry_converter::registry::{Auth, OAuth, Proxy, Reference, RegistrySettings, Store, Tls};
+use walferry_converter::registry::{Auth, CertificateStore, OAuth, Proxy, Reference, RegistrySettings, Tls};
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_keystore::{self as keystore, StoreError};
 
@@ -323,12 +323,12 @@ fn tls(tls: &Tls) -> Result<TlsConfig, Diagnosis> {
     let mut config = TlsConfig::builder().root_certs(RootCerts::Specific(Arc::new(trusted(tls)?)));
     if let Some(store) = &tls.identity {
         let identity = match store {
-            Store::File { path, password } => {
+            CertificateStore::File { path, password } => {
                 let key_password = tls.key_password.as_ref().map(Secret::expose);
                 keystore::identity(path, password.as_ref().map(Secret::expose), key_password)
                     .map_err(|error| unusable(path, &error))?
             }
-            Store::Pem { certificates, key } => {
+            CertificateStore::Pem { certificates, key } => {
                 let key = key.as_ref().map(Secret::expose).unwrap_or_default();
                 let password = tls.key_password.as_ref().map(Secret::expose);
                 keystore::identity_pem(certificates.as_bytes(), key.as_bytes(), password)
@@ -351,10 +351,10 @@ fn trusted(tls: &Tls) -> Result<Vec<Certificate<'static>>, Diagnosis> {
                 .map(|certificate| Certificate::from_der(certificate).to_owned())
                 .collect());
         }
-        Some(Store::File { path, password }) => {
+        Some(CertificateStore::File { path, password }) => {
             keystore::trusted(path, password.as_ref().map(Secret::expose)).map_err(|error| unusable(path, &error))?
         }
-        Some(Store::Pem { certificates, .. }) => keystore::trusted_pem(certificates.as_bytes())
+        Some(CertificateStore::Pem { certificates, .. }) => keystore::trusted_pem(certificates.as_bytes())
             .map_err(|error| unusable("the certificates of the truststore", &error))?,
     };
     Ok(certificates(&pem))

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use walferry_config::Secret;
 use walferry_converter::registry::{
-    Answer, Api, Auth, Id, Ids, Kind, Lookup, OAuth, Proxy, Reference, Refusal, Registry, RegistrySettings, Request,
-    Subject, Tls,
+    Api, Auth, Id, IdLookup, Ids, OAuth, Proxy, Reference, Registry, RegistryAnswer, RegistryRefusal, RegistrySettings,
+    Request, SchemaKind, Subject, Tls,
 };
 use walferry_registry::Registries;
 
@@ -103,13 +103,13 @@ fn settings(api: Api, urls: Vec<String>) -> RegistrySettings {
     }
 }
 
-fn request(lookup: Lookup) -> Request {
+fn request(lookup: IdLookup) -> Request {
     Request {
         subject: Subject {
             id: "shop.t-value".to_owned(),
             ..Subject::default()
         },
-        kind: Kind::Avro,
+        kind: SchemaKind::Avro,
         schema: "\"int\"".to_owned(),
         lookup,
         references: Vec::new(),
@@ -117,7 +117,7 @@ fn request(lookup: Lookup) -> Request {
 }
 
 fn register() -> Request {
-    request(Lookup::Register {
+    request(IdLookup::Register {
         normalize: false,
         if_exists: "RETURN_OR_UPDATE",
     })
@@ -125,13 +125,13 @@ fn register() -> Request {
 
 /// What the client says in the end.
 #[track_caller]
-fn settled(client: &dyn Registry, request: &Request) -> Result<Ids, Refusal> {
+fn settled(client: &dyn Registry, request: &Request) -> Result<Ids, RegistryRefusal> {
     let until = Instant::now() + Duration::from_secs(60);
     while Instant::now() < until {
         match client.ids(request) {
-            Answer::Known(ids) => return Ok(ids),
-            Answer::Refused(refusal) => return Err(refusal),
-            Answer::Wait(wait) => drop(wait.wait_for(Duration::from_secs(5))),
+            RegistryAnswer::Known(ids) => return Ok(ids),
+            RegistryAnswer::Refused(refusal) => return Err(refusal),
+            RegistryAnswer::Wait(wait) => drop(wait.wait_for(Duration::from_secs(5))),
         }
     }
     panic!("no answer");
@@ -182,7 +182,7 @@ fn what_may_pass_is_asked_again_and_what_is_in_the_way_is_told() {
         r#"{"error_code":50001,"message":"Error in the backend data store"}"#,
     );
     let client = Registries::default().of(&settings(Api::Confluent, vec![url.clone()]));
-    let Answer::Wait(wait) = client.ids(&register()) else {
+    let RegistryAnswer::Wait(wait) = client.ids(&register()) else {
         panic!("it cannot be known")
     };
     let until = Instant::now() + Duration::from_secs(60);
@@ -206,7 +206,7 @@ fn what_no_record_waits_for_any_more_is_not_asked_for_ever() {
     let (fake, url) = Fake::start();
     fake.answer(REGISTER, 500, "");
     let client = Registries::checked_every(Duration::from_millis(300)).of(&settings(Api::Confluent, vec![url]));
-    let Answer::Wait(wait) = client.ids(&register()) else {
+    let RegistryAnswer::Wait(wait) = client.ids(&register()) else {
         panic!("nothing is known yet");
     };
     // It is asked for as long as somebody waits.
@@ -215,7 +215,7 @@ fn what_no_record_waits_for_any_more_is_not_asked_for_ever() {
     drop(wait);
     wait_until("it is asked no more", || match client.ids(&register()) {
         // A new wait begins without a trouble.
-        Answer::Wait(wait) => wait.trouble().is_none(),
+        RegistryAnswer::Wait(wait) => wait.trouble().is_none(),
         _ => false,
     });
     // Who needs it asks anew.
@@ -260,7 +260,7 @@ fn a_refusal_has_the_registrys_words() {
         refusal.what,
         "the schema is incompatible with an earlier one: field 'x' at path '/fields/1' has no default"
     );
-    let refusal = settled(&*client, &request(Lookup::Find { normalize: false })).unwrap_err();
+    let refusal = settled(&*client, &request(IdLookup::Find { normalize: false })).unwrap_err();
     assert_eq!(refusal.what, "it has no such schema: Schema not found");
     assert!(refusal.hint.unwrap().contains("auto.register.schemas=true"));
 }
@@ -270,7 +270,7 @@ fn a_404_that_is_not_the_registrys_is_no_refusal() {
     let (fake, url) = Fake::start();
     fake.answer(REGISTER, 404, "default backend - 404");
     let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
-    let Answer::Wait(wait) = client.ids(&register()) else {
+    let RegistryAnswer::Wait(wait) = client.ids(&register()) else {
         panic!("it cannot be known")
     };
     assert!(!wait.wait_for(Duration::from_millis(500)));
@@ -381,13 +381,13 @@ fn the_latest_version_must_give_the_same_bytes() {
         r#"{"id":9,"version":3,"schema":"{\"type\":\"int\",\"doc\":\"by hand\"}"}"#,
     );
     let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
-    assert_eq!(settled(&*client, &request(Lookup::Latest)).unwrap().content, 9);
+    assert_eq!(settled(&*client, &request(IdLookup::Latest)).unwrap().content, 9);
 
     let (fake, url) = Fake::start();
     fake.answer(latest, 200, r#"{"id":9,"version":3,"schema":"\"long\""}"#);
     let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
     assert_eq!(
-        settled(&*client, &request(Lookup::Latest)).unwrap_err().what,
+        settled(&*client, &request(IdLookup::Latest)).unwrap_err().what,
         "its version does not match the record: the record has int, the registered schema long"
     );
 }
@@ -550,9 +550,9 @@ fn told(client: &dyn Registry, request: &Request) -> String {
     let until = Instant::now() + Duration::from_secs(60);
     while Instant::now() < until {
         match client.ids(request) {
-            Answer::Known(ids) => panic!("{ids:?}"),
-            Answer::Refused(refusal) => return format!("{refusal:?}"),
-            Answer::Wait(wait) => match wait.trouble() {
+            RegistryAnswer::Known(ids) => panic!("{ids:?}"),
+            RegistryAnswer::Refused(refusal) => return format!("{refusal:?}"),
+            RegistryAnswer::Wait(wait) => match wait.trouble() {
                 Some(trouble) => return format!("{trouble:?}"),
                 None => drop(wait.wait_for(Duration::from_millis(10))),
             },
@@ -581,7 +581,7 @@ fn apicurios_interfaces_are_spoken() {
 #[test]
 fn a_version_that_apicurio_returns_instead_of_ours_must_have_the_same_bytes() {
     const REGISTER: &str = "POST /groups/default/artifacts?ifExists=RETURN&canonical=false";
-    let request = request(Lookup::Register {
+    let request = request(IdLookup::Register {
         normalize: false,
         if_exists: "RETURN",
     });
@@ -608,7 +608,7 @@ fn a_version_that_apicurio_returns_instead_of_ours_must_have_the_same_bytes() {
 /// Waiting would help nothing: the log-in may register and not read.
 #[test]
 fn a_version_that_apicurio_returns_and_does_not_show_is_a_refusal_that_names_the_right() {
-    let request = request(Lookup::Register {
+    let request = request(IdLookup::Register {
         normalize: false,
         if_exists: "RETURN",
     });
@@ -663,7 +663,7 @@ fn an_incompatible_json_schema_is_refused_with_the_first_property_that_differs()
     fake.answer("GET /schemas/ids/7?subject=shop.t-value", 200, theirs);
     let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
     let request = Request {
-        kind: Kind::Json,
+        kind: SchemaKind::Json,
         schema: r#"{"type":"object","properties":{"id":{"type":"integer"}}}"#.to_owned(),
         ..register()
     };
@@ -713,7 +713,7 @@ fn a_url_that_forbids_a_request_is_not_the_only_one_asked_from_then_on() {
 /// With `apicurio.registry.auto-register=false`.
 #[test]
 fn a_search_that_finds_nothing_is_no_such_schema_and_no_other_answer_ends_the_thread() {
-    let find = request(Lookup::Find { normalize: false });
+    let find = request(IdLookup::Find { normalize: false });
     let search = "POST /search/versions?groupId=default&artifactId=shop.t-value&artifactType=AVRO&canonical=false&orderby=globalId\
                   &order=desc&limit=1";
     let register_path = "POST /groups/default/artifacts?ifExists=RETURN_OR_UPDATE&canonical=false";
@@ -807,7 +807,7 @@ fn ids_are_looked_at_again_after_a_failure_and_all_are_lost_where_one_is() {
         ..register()
     };
     fake.answer("POST /subjects/other/versions", 503, "");
-    let Answer::Wait(wait) = client.ids(&other) else {
+    let RegistryAnswer::Wait(wait) = client.ids(&other) else {
         panic!("it cannot be known")
     };
     assert!(!wait.wait_for(Duration::from_millis(500)));
@@ -872,7 +872,7 @@ fn a_new_schema_waits_until_it_is_known_whether_the_registry_still_has_the_other
 
     fake.answer("POST /subjects/second/versions", 503, "");
     fake.answer("GET /schemas/ids/7?subject=first", 503, "");
-    let Answer::Wait(wait) = client.ids(&of("second")) else {
+    let RegistryAnswer::Wait(wait) = client.ids(&of("second")) else {
         panic!("it cannot be known")
     };
     wait_until("the trouble is told", || wait.trouble().is_some());
@@ -900,7 +900,7 @@ fn one_known_schema_that_the_registry_cannot_show_holds_up_no_new_one() {
 
     fake.answer("GET /schemas/ids/8?subject=second", 500, "");
     fake.answer("POST /subjects/third/versions", 500, "");
-    let Answer::Wait(wait) = client.ids(&of("third")) else {
+    let RegistryAnswer::Wait(wait) = client.ids(&of("third")) else {
         panic!("it cannot be known")
     };
     wait_until("the trouble is told", || wait.trouble().is_some());
@@ -918,7 +918,7 @@ fn a_registry_that_registers_and_shows_nothing_is_waited_for_until_the_next_chec
     settled(&*client, &of("first")).unwrap();
     fake.answer("GET /schemas/ids/7?subject=first", 500, "");
     fake.answer("POST /subjects/second/versions", 500, "");
-    let Answer::Wait(wait) = client.ids(&of("second")) else {
+    let RegistryAnswer::Wait(wait) = client.ids(&of("second")) else {
         panic!("it cannot be known")
     };
     wait_until("the trouble is told", || wait.trouble().is_some());
@@ -936,7 +936,7 @@ fn a_login_that_may_not_read_schemas_registers_new_ones() {
         settled(&*client, &of("first")).unwrap();
         fake.answer("GET /schemas/ids/7?subject=first", status, "");
         fake.answer("POST /subjects/second/versions", 503, "");
-        let Answer::Wait(wait) = client.ids(&of("second")) else {
+        let RegistryAnswer::Wait(wait) = client.ids(&of("second")) else {
             panic!("it cannot be known")
         };
         wait_until("the trouble is told", || wait.trouble().is_some());
@@ -952,7 +952,7 @@ fn a_schema_that_the_registry_has_lost_and_may_not_be_given_is_waited_for() {
     let find = "POST /subjects/shop.t-value";
     fake.answer(find, 200, r#"{"id":7}"#);
     let client = Registries::checked_every(Duration::from_millis(100)).of(&settings(Api::Confluent, vec![url]));
-    let request = request(Lookup::Find { normalize: false });
+    let request = request(IdLookup::Find { normalize: false });
     settled(&*client, &request).unwrap();
     fake.answer(find, 404, NOT_FOUND);
     fake.answer("GET /schemas/ids/7?subject=shop.t-value", 404, NOT_FOUND);
@@ -979,7 +979,7 @@ fn an_id_that_came_to_mean_another_schema_is_noticed_with_the_latest_version_too
     let by_id = "GET /schemas/ids/9?subject=shop.t-value";
     fake.answer(by_id, 200, r#"{"schema":"{\"type\":\"int\",\"doc\":\"by hand\"}"}"#);
     let client = Registries::checked_every(Duration::from_millis(100)).of(&settings(Api::Confluent, vec![url]));
-    settled(&*client, &request(Lookup::Latest)).unwrap();
+    settled(&*client, &request(IdLookup::Latest)).unwrap();
     let asked = || fake.asked().iter().filter(|(asked, ..)| asked == by_id).count();
     wait_until("it is checked", || asked() > 1);
     assert_eq!(client.generation(), 0, "it has more to say, and is the same bytes");
@@ -1025,7 +1025,7 @@ fn types_of_other_subjects_are_followed_in_the_latest_version() {
     let client = Registries::checked_every(Duration::from_millis(100)).of(&settings(Api::Confluent, vec![url]));
     let request = Request {
         schema: of_type(declared),
-        ..request(Lookup::Latest)
+        ..request(IdLookup::Latest)
     };
     assert_eq!(settled(&*client, &request).unwrap().content, 9);
     let checked = || {

@@ -13,7 +13,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use walferry_config::Secret;
 use walferry_converter::registry::{
-    Answer, Api, Auth, Id, Kind, Lookup, RegistrySettings, Request, Store, Subject, Tls,
+    Api, Auth, CertificateStore, Id, IdLookup, RegistryAnswer, RegistrySettings, Request, SchemaKind, Subject, Tls,
 };
 use walferry_registry::Registries;
 
@@ -108,10 +108,10 @@ fn outcome(url: &str, tls: Tls) -> Result<i64, String> {
             id: "t-value".to_owned(),
             ..Subject::default()
         },
-        kind: Kind::Avro,
+        kind: SchemaKind::Avro,
         schema: "\"int\"".to_owned(),
         references: Vec::new(),
-        lookup: Lookup::Register {
+        lookup: IdLookup::Register {
             normalize: false,
             if_exists: "",
         },
@@ -119,9 +119,9 @@ fn outcome(url: &str, tls: Tls) -> Result<i64, String> {
     let until = Instant::now() + Duration::from_secs(60);
     while Instant::now() < until {
         match client.ids(&request) {
-            Answer::Known(ids) => return Ok(ids.content),
-            Answer::Refused(refusal) => panic!("{refusal:?}"),
-            Answer::Wait(wait) => match wait.trouble() {
+            RegistryAnswer::Known(ids) => return Ok(ids.content),
+            RegistryAnswer::Refused(refusal) => panic!("{refusal:?}"),
+            RegistryAnswer::Wait(wait) => match wait.trouble() {
                 Some(trouble) => return Err(format!("{} ({})", trouble.text, trouble.hint.unwrap_or_default())),
                 None => drop(wait.wait_for(Duration::from_millis(10))),
             },
@@ -130,8 +130,8 @@ fn outcome(url: &str, tls: Tls) -> Result<i64, String> {
     panic!("no answer");
 }
 
-fn pem(certificates: String, key: Option<String>) -> Store {
-    Store::Pem {
+fn pem(certificates: String, key: Option<String>) -> CertificateStore {
+    CertificateStore::Pem {
         certificates,
         key: key.map(Secret::new),
     }
@@ -154,7 +154,7 @@ fn the_registry_and_the_client_show_certificates_to_each_other() {
     let file = |name: &str, text: String| {
         let path = folder.join(name);
         std::fs::write(&path, text).unwrap();
-        Some(Store::File {
+        Some(CertificateStore::File {
             path: path.to_str().unwrap().to_owned(),
             password: None,
         })

@@ -10,7 +10,7 @@ use crate::blocks::Blocks;
 /// The delivered chunks of an unfinished snapshot, by the oid of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Done(BTreeMap<u32, TableDone>);
+pub struct ChunksDone(BTreeMap<u32, TableDone>);
 
 /// The delivered chunks of one table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ impl SnapshotStep {
     }
 }
 
-impl Done {
+impl ChunksDone {
     /// Applies a step.
     pub fn step(&mut self, step: SnapshotStep) {
         match step {
@@ -168,8 +168,8 @@ mod tests {
         }
     }
 
-    fn after(steps: &[SnapshotStep]) -> Done {
-        let mut done = Done::default();
+    fn after(steps: &[SnapshotStep]) -> ChunksDone {
+        let mut done = ChunksDone::default();
         steps.iter().for_each(|&step| done.step(step));
         done
     }
@@ -219,10 +219,10 @@ mod tests {
         done.step(SnapshotStep::Incomplete(TABLE));
         assert_eq!(done.forget_incomplete(|table| table == TABLE), []);
         assert_eq!(done.forget_incomplete(|_| false), [TABLE]);
-        assert_eq!(done, Done::default());
+        assert_eq!(done, ChunksDone::default());
         // The table has not begun, so there is nothing to forget.
         done.step(SnapshotStep::Incomplete(TABLE));
-        assert_eq!(done, Done::default());
+        assert_eq!(done, ChunksDone::default());
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         done.keep(|table| table == TABLE);
         assert!(done.has_begun(TABLE));
         done.keep(|_| false);
-        assert_eq!(done, Done::default());
+        assert_eq!(done, ChunksDone::default());
     }
 
     #[test]
@@ -239,6 +239,6 @@ mod tests {
         let done = after(&[chunk(3, 0, 10), chunk(3, 20, 30), SnapshotStep::Incomplete(TABLE)]);
         let json = r#"{"7":{"storage":3,"blocks":[[0,10],[20,30]],"again":true}}"#;
         assert_eq!(serde_json::to_string(&done).unwrap(), json);
-        assert_eq!(serde_json::from_str::<Done>(json).unwrap(), done);
+        assert_eq!(serde_json::from_str::<ChunksDone>(json).unwrap(), done);
     }
 }

@@ -1,7 +1,7 @@
 //! Decides which part of a table a snapshot reads next, and remembers what was delivered. It never queries.
 //!
 //! A table is read in chunks. A chunk is a range of blocks; chunks have the order of a sequential scan. The delivered
-//! chunks ([`Done`]) are stored with the offset, so that an interrupted snapshot can continue in three steps:
+//! chunks ([`ChunksDone`]) are stored with the offset, so that an interrupted snapshot can continue in three steps:
 //!
 //! - The stream is read up to the position of a new exported snapshot, the *watermark*.
 //! - The remaining chunks are read from that snapshot.
@@ -31,5 +31,5 @@ pub mod incremental;
 mod reread;
 
 pub use blocks::Blocks;
-pub use done::{Done, SnapshotStep, TableDone};
+pub use done::{ChunksDone, SnapshotStep, TableDone};
 pub use reread::{Keys, RowsToReread};

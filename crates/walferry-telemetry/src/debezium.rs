@@ -2,7 +2,7 @@
 //! that the JMX exporter makes with the rules in Debezium's container images. `name` is `topic.prefix`, and `plugin` is
 //! `postgres`.
 
-use crate::metric::{Kind, Metric};
+use crate::metric::{Metric, MetricType};
 
 /// The value of `context` for the stream.
 pub const STREAMING: &str = "streaming";
@@ -67,7 +67,7 @@ pub const ABSENT: &[(&str, &str)] = &[
 
 /// `debezium_metrics_Connected`.
 pub const CONNECTED: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_Connected",
     "1 while the replication stream is connected.",
 )
@@ -75,7 +75,7 @@ pub const CONNECTED: Metric = Metric::new(
 
 /// `debezium_metrics_MilliSecondsBehindSource`.
 pub const BEHIND: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_MilliSecondsBehindSource",
     "Milliseconds between the commit of the last change and the time at which it was read; -1 before the first change. It does not grow while nothing arrives, so use walferry_lag_seconds for alerts.",
 )
@@ -83,7 +83,7 @@ pub const BEHIND: Metric = Metric::new(
 
 /// `debezium_metrics_MilliSecondsSinceLastEvent`.
 pub const SINCE_LAST: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_MilliSecondsSinceLastEvent",
     "Milliseconds since the last change was read; -1 before the first change.",
 )
@@ -91,7 +91,7 @@ pub const SINCE_LAST: Metric = Metric::new(
 
 /// `debezium_metrics_TotalNumberOfEventsSeen`.
 pub const SEEN: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_TotalNumberOfEventsSeen",
     "Number of changes read.",
 )
@@ -99,7 +99,7 @@ pub const SEEN: Metric = Metric::new(
 
 /// `debezium_metrics_TotalNumberOfCreateEventsSeen`.
 pub const CREATES: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_TotalNumberOfCreateEventsSeen",
     "Number of inserts read.",
 )
@@ -107,7 +107,7 @@ pub const CREATES: Metric = Metric::new(
 
 /// `debezium_metrics_TotalNumberOfUpdateEventsSeen`.
 pub const UPDATES: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_TotalNumberOfUpdateEventsSeen",
     "Number of updates read.",
 )
@@ -115,7 +115,7 @@ pub const UPDATES: Metric = Metric::new(
 
 /// `debezium_metrics_TotalNumberOfDeleteEventsSeen`.
 pub const DELETES: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_TotalNumberOfDeleteEventsSeen",
     "Number of deletes read.",
 )
@@ -123,7 +123,7 @@ pub const DELETES: Metric = Metric::new(
 
 /// `debezium_metrics_NumberOfEventsFiltered`.
 pub const FILTERED: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_NumberOfEventsFiltered",
     "Number of rows that produced no record, for any reason.",
 )
@@ -131,7 +131,7 @@ pub const FILTERED: Metric = Metric::new(
 
 /// `debezium_metrics_NumberOfErroneousEvents`.
 pub const ERRONEOUS: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_NumberOfErroneousEvents",
     "Number of rows that could not be converted or delivered.",
 )
@@ -139,7 +139,7 @@ pub const ERRONEOUS: Metric = Metric::new(
 
 /// `debezium_metrics_NumberOfCommittedTransactions`.
 pub const TRANSACTIONS: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_NumberOfCommittedTransactions",
     "Number of transactions whose commit was read.",
 )
@@ -147,7 +147,7 @@ pub const TRANSACTIONS: Metric = Metric::new(
 
 /// `debezium_metrics_NumberOfDisconnects`.
 pub const DISCONNECTS: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_NumberOfDisconnects",
     "Number of times the replication stream was disconnected.",
 )
@@ -155,7 +155,7 @@ pub const DISCONNECTS: Metric = Metric::new(
 
 /// `debezium_metrics_MaxQueueSizeInBytes`.
 pub const QUEUE_LIMIT: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_MaxQueueSizeInBytes",
     "Number of bytes in flight at which reading pauses.",
 )
@@ -163,7 +163,7 @@ pub const QUEUE_LIMIT: Metric = Metric::new(
 
 /// `debezium_metrics_CurrentQueueSizeInBytes`.
 pub const QUEUE: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_CurrentQueueSizeInBytes",
     "Number of bytes in flight to Kafka.",
 )
@@ -171,7 +171,7 @@ pub const QUEUE: Metric = Metric::new(
 
 /// `debezium_metrics_TotalTableCount`.
 pub const TABLES: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_TotalTableCount",
     "Total number of tables that the running snapshot reads, be it incremental or not; if none is running, of the last one that was not incremental.",
 )
@@ -179,7 +179,7 @@ pub const TABLES: Metric = Metric::new(
 
 /// `debezium_metrics_RemainingTableCount`.
 pub const TABLES_LEFT: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_RemainingTableCount",
     "Number of tables that the running snapshot still has to read, be it incremental or not; 0 if none is running.",
 )
@@ -187,7 +187,7 @@ pub const TABLES_LEFT: Metric = Metric::new(
 
 /// `debezium_metrics_SnapshotRunning`.
 pub const SNAPSHOT_RUNNING: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_SnapshotRunning",
     "1 while a snapshot is running, be it incremental or not, else 0.",
 )
@@ -195,7 +195,7 @@ pub const SNAPSHOT_RUNNING: Metric = Metric::new(
 
 /// `debezium_metrics_SnapshotPaused`.
 pub const SNAPSHOT_PAUSED: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "debezium_metrics_SnapshotPaused",
     "1 if an incremental snapshot is paused or was asked to pause, else 0.",
 )
@@ -203,7 +203,7 @@ pub const SNAPSHOT_PAUSED: Metric = Metric::new(
 
 /// `debezium_metrics_SnapshotCompleted`.
 pub const SNAPSHOT_COMPLETED: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_SnapshotCompleted",
     "1 if this process has completed its last snapshot, be it incremental or not, else 0.",
 )
@@ -211,7 +211,7 @@ pub const SNAPSHOT_COMPLETED: Metric = Metric::new(
 
 /// `debezium_metrics_SnapshotAborted`.
 pub const SNAPSHOT_ABORTED: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_SnapshotAborted",
     "1 if a failure has interrupted the snapshot, or if a signal has stopped the last incremental snapshot, else 0.",
 )
@@ -219,7 +219,7 @@ pub const SNAPSHOT_ABORTED: Metric = Metric::new(
 
 /// `debezium_metrics_SnapshotDurationInSeconds`.
 pub const SNAPSHOT_SECONDS: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_SnapshotDurationInSeconds",
     "Duration of the running snapshot, or of the last one, be it incremental or not; 0 before the first snapshot.",
 )
@@ -227,7 +227,7 @@ pub const SNAPSHOT_SECONDS: Metric = Metric::new(
 
 /// `debezium_metrics_RowsScanned`.
 pub const ROWS_SCANNED: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "debezium_metrics_RowsScanned",
     "Number of existing rows that snapshots have read, by table.",
 )
@@ -235,14 +235,14 @@ pub const ROWS_SCANNED: Metric = Metric::new(
 
 /// `kafka_connect_worker_metrics_connector_count`.
 pub const CONNECTORS: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "kafka_connect_worker_metrics_connector_count",
     "Number of connectors in this process.",
 );
 
 /// `kafka_connect_worker_metrics_task_count`.
 pub const TASKS: Metric = Metric::new(
-    Kind::Untyped,
+    MetricType::Untyped,
     "kafka_connect_worker_metrics_task_count",
     "Number of connectors in this process that have neither stopped nor failed.",
 );

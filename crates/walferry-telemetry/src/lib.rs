@@ -11,5 +11,5 @@ pub mod otlp;
 mod reference;
 
 pub use log::{BESIDE, FIELDS, Field, RUN, SPANS, Span};
-pub use metric::{Kind, Metric};
+pub use metric::{Metric, MetricType};
 pub use reference::reference;

@@ -2,7 +2,7 @@
 
 /// The Prometheus type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricType {
     /// A value that goes up and down.
     Gauge,
     /// A value that only rises. It starts at zero with the process.
@@ -13,7 +13,7 @@ pub enum Kind {
     Untyped,
 }
 
-impl Kind {
+impl MetricType {
     /// The word after `# TYPE`.
     pub const fn word(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ pub struct Metric {
     /// Name, with its unit at the end.
     pub name: &'static str,
     /// Its Prometheus type.
-    pub kind: Kind,
+    pub kind: MetricType,
     /// The names of its labels, in the order of the output.
     pub labels: &'static [&'static str],
     /// What it means: plain sentences on one line, for `# HELP` and the reference page.
@@ -42,7 +42,7 @@ pub struct Metric {
 
 impl Metric {
     /// A metric without labels.
-    pub const fn new(kind: Kind, name: &'static str, text: &'static str) -> Self {
+    pub const fn new(kind: MetricType, name: &'static str, text: &'static str) -> Self {
         Self {
             name,
             kind,

@@ -1,6 +1,6 @@
 //! Walferry's own metrics. The text of each metric says what it means.
 
-use crate::metric::{Kind, Metric};
+use crate::metric::{Metric, MetricType};
 
 /// All metrics, grouped under the headings of the reference page.
 pub static GROUPS: &[(&str, &[Metric])] = &[
@@ -80,7 +80,7 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
 
 /// `walferry_lag_seconds`.
 pub const LAG_SECONDS: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_lag_seconds",
     "Age of the oldest change that Kafka has not acknowledged, counted from its commit; 0 when there is none. It is also correct while Kafka or the connector is down.",
 )
@@ -89,7 +89,7 @@ pub const LAG_SECONDS: Metric = Metric::new(
 
 /// `walferry_lag_bytes`.
 pub const LAG_BYTES: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_lag_bytes",
     "Bytes of WAL between the position that Kafka has acknowledged and the server's current position.",
 )
@@ -97,7 +97,7 @@ pub const LAG_BYTES: Metric = Metric::new(
 
 /// `walferry_commit_to_ack_seconds`.
 pub const LATENCY: Metric = Metric::new(
-    Kind::Histogram,
+    MetricType::Histogram,
     "walferry_commit_to_ack_seconds",
     "Time from the commit of a transaction in Postgres until Kafka has acknowledged its last record.",
 )
@@ -106,7 +106,7 @@ pub const LATENCY: Metric = Metric::new(
 
 /// `walferry_last_change_timestamp_seconds`.
 pub const LAST_CHANGE: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_last_change_timestamp_seconds",
     "Time of the last change that was read, as Unix time; absent before the first change.",
 )
@@ -115,7 +115,7 @@ pub const LAST_CHANGE: Metric = Metric::new(
 
 /// `walferry_position_lsn`.
 pub const POSITION: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_position_lsn",
     "WAL position as a number: up to where changes are `received`, `delivered`, `stored` and `confirmed`, and the current position of the `server`.",
 )
@@ -124,7 +124,7 @@ pub const POSITION: Metric = Metric::new(
 
 /// `walferry_slot_lag_bytes`.
 pub const SLOT_LAG: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_slot_lag_bytes",
     "Bytes of WAL between the slot's confirmed position and the server's current position.",
 )
@@ -132,7 +132,7 @@ pub const SLOT_LAG: Metric = Metric::new(
 
 /// `walferry_slot_retained_wal_bytes`.
 pub const SLOT_RETAINED: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_slot_retained_wal_bytes",
     "Bytes of WAL that the server keeps on its disk for the slot.",
 )
@@ -140,7 +140,7 @@ pub const SLOT_RETAINED: Metric = Metric::new(
 
 /// `walferry_slot_safe_wal_bytes`.
 pub const SLOT_SAFE: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_slot_safe_wal_bytes",
     "Bytes of WAL that can still be written before the server may remove WAL that the slot needs; absent if `max_slot_wal_keep_size` sets no limit.",
 )
@@ -148,19 +148,23 @@ pub const SLOT_SAFE: Metric = Metric::new(
 
 /// `walferry_slot_wal_status`.
 pub const SLOT_STATUS: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_slot_wal_status",
     "1 for the current `wal_status` of the slot, 0 for all others.",
 )
 .labels(&["connector", "slot", "wal_status"]);
 
 /// `walferry_slot_active`.
-pub const SLOT_ACTIVE: Metric = Metric::new(Kind::Gauge, "walferry_slot_active", "1 while a process reads the slot.")
-    .labels(&["connector", "slot"]);
+pub const SLOT_ACTIVE: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_slot_active",
+    "1 while a process reads the slot.",
+)
+.labels(&["connector", "slot"]);
 
 /// `walferry_slots_age_seconds`.
 pub const SLOTS_AGE: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_slots_age_seconds",
     "Age of the values about slots. They are refreshed on a separate connection. If the age keeps growing, Postgres does not answer. Before the first answer, it counts from the start.",
 )
@@ -168,7 +172,7 @@ pub const SLOTS_AGE: Metric = Metric::new(
 
 /// `walferry_other_slot_lag_bytes`.
 pub const OTHER_LAG: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_other_slot_lag_bytes",
     "Bytes of WAL between the slot's confirmed position and the server's current position.",
 )
@@ -176,7 +180,7 @@ pub const OTHER_LAG: Metric = Metric::new(
 
 /// `walferry_other_slot_retained_wal_bytes`.
 pub const OTHER_RETAINED: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_other_slot_retained_wal_bytes",
     "Bytes of WAL that the server keeps on its disk for the slot.",
 )
@@ -184,7 +188,7 @@ pub const OTHER_RETAINED: Metric = Metric::new(
 
 /// `walferry_other_slot_active`.
 pub const OTHER_ACTIVE: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_other_slot_active",
     "1 while a process reads the slot.",
 )
@@ -192,7 +196,7 @@ pub const OTHER_ACTIVE: Metric = Metric::new(
 
 /// `walferry_other_slot_inactive_seconds`.
 pub const OTHER_INACTIVE: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_other_slot_inactive_seconds",
     "Time since a process last read the slot; absent while a process reads it, and before Postgres 17.",
 )
@@ -200,7 +204,7 @@ pub const OTHER_INACTIVE: Metric = Metric::new(
 
 /// `walferry_ready`.
 pub const READY: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_ready",
     "1 while `/ready` reports this connector as ready.",
 )
@@ -208,7 +212,7 @@ pub const READY: Metric = Metric::new(
 
 /// `walferry_connector_phase`.
 pub const PHASE: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_connector_phase",
     "1 for the current phase of the connector, 0 for all others.",
 )
@@ -217,7 +221,7 @@ pub const PHASE: Metric = Metric::new(
 
 /// `walferry_connected`.
 pub const CONNECTED: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_connected",
     "1 while the replication stream is connected.",
 )
@@ -226,7 +230,7 @@ pub const CONNECTED: Metric = Metric::new(
 
 /// `walferry_connects_total`.
 pub const CONNECTS: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_connects_total",
     "Number of times the replication stream was connected.",
 )
@@ -235,20 +239,20 @@ pub const CONNECTS: Metric = Metric::new(
 
 /// `walferry_restarts_total`.
 pub const RESTARTS: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_restarts_total",
     "Number of times the connector restarted after a failure.",
 )
 .labels(&["connector"]);
 
 /// `walferry_errors_total`.
-pub const ERRORS: Metric = Metric::new(Kind::Counter, "walferry_errors_total", "Failures by kind.")
+pub const ERRORS: Metric = Metric::new(MetricType::Counter, "walferry_errors_total", "Failures by kind.")
     .labels(&["connector", "kind"])
     .replaces("task-error-metrics total-record-failures");
 
 /// `walferry_gap`.
 pub const GAP: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_gap",
     "1 while the connector waits at a gap: changes that the server cannot send because the publication was missing or was changed.",
 )
@@ -256,7 +260,7 @@ pub const GAP: Metric = Metric::new(
 
 /// `walferry_gaps_total`.
 pub const GAPS: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_gaps_total",
     "Number of gaps that the connector has found.",
 )
@@ -264,7 +268,7 @@ pub const GAPS: Metric = Metric::new(
 
 /// `walferry_gaps_skipped_total`.
 pub const GAPS_SKIPPED: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_gaps_skipped_total",
     "Number of gaps that the connector has passed because of `walferry offsets skip-gap`, with or without a snapshot.",
 )
@@ -272,7 +276,7 @@ pub const GAPS_SKIPPED: Metric = Metric::new(
 
 /// `walferry_kafka_trouble`.
 pub const KAFKA_TROUBLE: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_kafka_trouble",
     "1 while the Kafka client reports a problem, such as no reachable broker.",
 )
@@ -280,7 +284,7 @@ pub const KAFKA_TROUBLE: Metric = Metric::new(
 
 /// `walferry_postgres_wait`.
 pub const POSTGRES_WAIT: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_postgres_wait",
     "1 while Walferry is connected to Postgres but has to wait for it: Postgres does not answer, or older transactions delay the creation of the slot.",
 )
@@ -288,7 +292,7 @@ pub const POSTGRES_WAIT: Metric = Metric::new(
 
 /// `walferry_offset_trouble`.
 pub const STORE_TROUBLE: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_offset_trouble",
     "1 while the offset cannot be stored, for example because the disk is full. Records are still delivered, but the slot does not move.",
 )
@@ -296,7 +300,7 @@ pub const STORE_TROUBLE: Metric = Metric::new(
 
 /// `walferry_record_waits`.
 pub const RECORD_WAITS: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_record_waits",
     "1 while a record, and all records after it, wait for external data, such as a schema id from a registry that does not answer.",
 )
@@ -304,7 +308,7 @@ pub const RECORD_WAITS: Metric = Metric::new(
 
 /// `walferry_warnings`.
 pub const WARNINGS: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_warnings",
     "Number of active settings that weaken a guarantee, such as `acks=1`. The status page lists them.",
 )
@@ -312,7 +316,7 @@ pub const WARNINGS: Metric = Metric::new(
 
 /// `walferry_missing_on_server_lsn`.
 pub const MISSING: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_missing_on_server_lsn",
     "Range of positions that were delivered but that the server does not have, because a standby was promoted or a backup was restored: `from` the fork `to` the last delivered position. Absent if there is none.",
 )
@@ -320,7 +324,7 @@ pub const MISSING: Metric = Metric::new(
 
 /// `walferry_changes_total`.
 pub const CHANGES: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_changes_total",
     "Number of changes read from the stream, by operation.",
 )
@@ -329,7 +333,7 @@ pub const CHANGES: Metric = Metric::new(
 
 /// `walferry_transactions_total`.
 pub const TRANSACTIONS: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_transactions_total",
     "Number of transactions whose commit was read.",
 )
@@ -338,7 +342,7 @@ pub const TRANSACTIONS: Metric = Metric::new(
 
 /// `walferry_received_bytes_total`.
 pub const RECEIVED_BYTES: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_received_bytes_total",
     "Number of bytes read from the stream.",
 )
@@ -346,7 +350,7 @@ pub const RECEIVED_BYTES: Metric = Metric::new(
 
 /// `walferry_records_total`.
 pub const RECORDS: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_records_total",
     "Number of records passed to the Kafka producer.",
 )
@@ -355,7 +359,7 @@ pub const RECORDS: Metric = Metric::new(
 
 /// `walferry_topic_records_total`.
 pub const TOPIC_RECORDS: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_topic_records_total",
     "Number of records sent, by topic. The first 2,000 topics of a connector are counted separately; all other topics are counted together as `(others)`.",
 )
@@ -363,7 +367,7 @@ pub const TOPIC_RECORDS: Metric = Metric::new(
 
 /// `walferry_topic_bytes_total`.
 pub const TOPIC_BYTES: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_topic_bytes_total",
     "Number of bytes of keys and values sent, by topic, with the same topics as `walferry_topic_records_total`.",
 )
@@ -371,7 +375,7 @@ pub const TOPIC_BYTES: Metric = Metric::new(
 
 /// `walferry_rows_skipped_total`.
 pub const SKIPPED: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_rows_skipped_total",
     "Number of rows that produced no record, by reason.",
 )
@@ -380,7 +384,7 @@ pub const SKIPPED: Metric = Metric::new(
 
 /// `walferry_records_set_aside_total`.
 pub const SET_ASIDE: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_records_set_aside_total",
     "Number of records that were set aside because of `errors.tolerance=all`, or by an outbox with `dead-letter` in `walferry.topics.unknown`, \
      `walferry.schemas.mismatch` or `walferry.schemas.missing`.",
@@ -390,7 +394,7 @@ pub const SET_ASIDE: Metric = Metric::new(
 
 /// `walferry_outbox_events_mismatched_total`.
 pub const OUTBOX_MISMATCHED: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_outbox_events_mismatched_total",
     "Number of events that did not match their schemas in `walferry.schemas.dir`, or had none and `walferry.schemas.missing` is not `allow`, by event type. They \
      were sent or set aside. Beyond a limit, further types count together as `(others)`.",
@@ -399,7 +403,7 @@ pub const OUTBOX_MISMATCHED: Metric = Metric::new(
 
 /// `walferry_outbox_rows_removed_total`.
 pub const OUTBOX_REMOVED: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_outbox_rows_removed_total",
     "Number of delivered rows that `walferry.retention.ms` has removed from outbox tables.",
 )
@@ -407,7 +411,7 @@ pub const OUTBOX_REMOVED: Metric = Metric::new(
 
 /// `walferry_table_changes_total`.
 pub const TABLE_CHANGES: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_table_changes_total",
     "How often the columns of a captured table have changed while the connector was connected. The log says which.",
 )
@@ -415,7 +419,7 @@ pub const TABLE_CHANGES: Metric = Metric::new(
 
 /// `walferry_outbox_unconfirmed_rows`.
 pub const OUTBOX_UNCONFIRMED: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_outbox_unconfirmed_rows",
     "Number of committed rows of an outbox table that are not confirmed; no more than 100,000 are counted. Counted every few seconds with \
      `walferry.retention.ms`, `walferry.partitions` or `walferry.watch`. Missing if it is not known.",
@@ -424,7 +428,7 @@ pub const OUTBOX_UNCONFIRMED: Metric = Metric::new(
 
 /// `walferry_outbox_unconfirmed_seconds`.
 pub const OUTBOX_UNCONFIRMED_AGE: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_outbox_unconfirmed_seconds",
     "Age of the oldest of these rows, by the column with the time of the row; 0 if there is none.",
 )
@@ -432,7 +436,7 @@ pub const OUTBOX_UNCONFIRMED_AGE: Metric = Metric::new(
 
 /// `walferry_outbox_dead_rows`.
 pub const OUTBOX_DEAD: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_outbox_dead_rows",
     "Number of dead rows in an outbox table and its partitions, by the statistics of Postgres. Vacuum removes them.",
 )
@@ -440,7 +444,7 @@ pub const OUTBOX_DEAD: Metric = Metric::new(
 
 /// `walferry_outbox_bytes`.
 pub const OUTBOX_BYTES: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_outbox_bytes",
     "Size of an outbox table on disk, with its partitions, indexes and TOAST.",
 )
@@ -448,7 +452,7 @@ pub const OUTBOX_BYTES: Metric = Metric::new(
 
 /// `walferry_outbox_partitions`.
 pub const OUTBOX_PARTITIONS: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_outbox_partitions",
     "Number of partitions of an outbox table; 0 if it is not partitioned.",
 )
@@ -456,7 +460,7 @@ pub const OUTBOX_PARTITIONS: Metric = Metric::new(
 
 /// `walferry_outbox_partitions_created_total`.
 pub const OUTBOX_PARTITIONS_CREATED: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_outbox_partitions_created_total",
     "Number of partitions of outbox tables that `walferry.partitions` has created.",
 )
@@ -464,7 +468,7 @@ pub const OUTBOX_PARTITIONS_CREATED: Metric = Metric::new(
 
 /// `walferry_outbox_partitions_dropped_total`.
 pub const OUTBOX_PARTITIONS_DROPPED: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_outbox_partitions_dropped_total",
     "Number of partitions of outbox tables that `walferry.partitions.drop` has dropped.",
 )
@@ -472,7 +476,7 @@ pub const OUTBOX_PARTITIONS_DROPPED: Metric = Metric::new(
 
 /// `walferry_in_flight_records`.
 pub const IN_FLIGHT_RECORDS: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_in_flight_records",
     "Number of records in flight: passed to the producer, but not acknowledged by Kafka yet.",
 )
@@ -481,7 +485,7 @@ pub const IN_FLIGHT_RECORDS: Metric = Metric::new(
 
 /// `walferry_in_flight_bytes`.
 pub const IN_FLIGHT_BYTES: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_in_flight_bytes",
     "Number of bytes that the records in flight count for.",
 )
@@ -490,7 +494,7 @@ pub const IN_FLIGHT_BYTES: Metric = Metric::new(
 
 /// `walferry_in_flight_limit_bytes`.
 pub const IN_FLIGHT_LIMIT: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_in_flight_limit_bytes",
     "Number of bytes in flight at which reading pauses.",
 )
@@ -499,7 +503,7 @@ pub const IN_FLIGHT_LIMIT: Metric = Metric::new(
 
 /// `walferry_unacknowledged_seconds`.
 pub const UNACKNOWLEDGED: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_unacknowledged_seconds",
     "How long records have been in flight without any acknowledgement from Kafka; 0 while no record is in flight.",
 )
@@ -507,7 +511,7 @@ pub const UNACKNOWLEDGED: Metric = Metric::new(
 
 /// `walferry_snapshot_rows_total`.
 pub const SNAPSHOT_ROWS: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_snapshot_rows_total",
     "Number of existing rows that snapshots have read.",
 )
@@ -515,7 +519,7 @@ pub const SNAPSHOT_ROWS: Metric = Metric::new(
 
 /// `walferry_snapshot_rows_estimate`.
 pub const SNAPSHOT_ESTIMATE: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_snapshot_rows_estimate",
     "Estimated total number of rows of the snapshot, from the statistics of Postgres; absent if there are none.",
 )
@@ -523,7 +527,7 @@ pub const SNAPSHOT_ESTIMATE: Metric = Metric::new(
 
 /// `walferry_snapshot_table_rows_total`.
 pub const SNAPSHOT_TABLE_ROWS: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_snapshot_table_rows_total",
     "Number of existing rows that snapshots have read, by table.",
 )
@@ -532,7 +536,7 @@ pub const SNAPSHOT_TABLE_ROWS: Metric = Metric::new(
 
 /// `walferry_snapshot_seconds`.
 pub const SNAPSHOT_SECONDS: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_snapshot_seconds",
     "Duration of the running snapshot, or of the last one.",
 )
@@ -541,7 +545,7 @@ pub const SNAPSHOT_SECONDS: Metric = Metric::new(
 
 /// `walferry_snapshot_tables`.
 pub const SNAPSHOT_TABLES: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_snapshot_tables",
     "Total number of tables that the snapshot reads.",
 )
@@ -550,7 +554,7 @@ pub const SNAPSHOT_TABLES: Metric = Metric::new(
 
 /// `walferry_snapshot_tables_left`.
 pub const SNAPSHOT_LEFT: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_snapshot_tables_left",
     "Number of tables that the snapshot still has to read.",
 )
@@ -559,7 +563,7 @@ pub const SNAPSHOT_LEFT: Metric = Metric::new(
 
 /// `walferry_incremental_snapshot_running`.
 pub const BESIDE_RUNNING: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_incremental_snapshot_running",
     "1 while an incremental snapshot is running or paused, else 0.",
 )
@@ -567,7 +571,7 @@ pub const BESIDE_RUNNING: Metric = Metric::new(
 
 /// `walferry_incremental_snapshot_tables_left`.
 pub const BESIDE_LEFT: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_incremental_snapshot_tables_left",
     "Number of tables that the incremental snapshot still has to read.",
 )
@@ -575,7 +579,7 @@ pub const BESIDE_LEFT: Metric = Metric::new(
 
 /// `walferry_incremental_snapshot_table_rows`.
 pub const BESIDE_ROWS: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_incremental_snapshot_table_rows",
     "Number of rows that the running incremental snapshot has read of the table that it is reading, since the start of the process; absent if none is running.",
 )
@@ -583,7 +587,7 @@ pub const BESIDE_ROWS: Metric = Metric::new(
 
 /// `walferry_incremental_snapshot_table_rows_left`.
 pub const BESIDE_ROWS_LEFT: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_incremental_snapshot_table_rows_left",
     "Estimated number of rows that the running incremental snapshot still has to read, by table. For the table that it is reading, the estimate is that of Postgres's planner; for the tables that follow, it is `reltuples`, which does not know the conditions of the signal. Absent for a table without statistics.",
 )
@@ -591,7 +595,7 @@ pub const BESIDE_ROWS_LEFT: Metric = Metric::new(
 
 /// `walferry_build_info`.
 pub const BUILD: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "walferry_build_info",
     "Always 1. The label has the version.",
 )
@@ -599,35 +603,35 @@ pub const BUILD: Metric = Metric::new(
 
 /// `process_resident_memory_bytes`.
 pub const MEMORY: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "process_resident_memory_bytes",
     "Resident memory of the process.",
 );
 
 /// `process_cpu_seconds_total`.
 pub const CPU: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "process_cpu_seconds_total",
     "CPU time of all threads of the process.",
 );
 
 /// `process_start_time_seconds`.
 pub const START: Metric = Metric::new(
-    Kind::Gauge,
+    MetricType::Gauge,
     "process_start_time_seconds",
     "Start time of the process, as Unix time.",
 );
 
 /// `walferry_otlp_failures_total`.
 pub const OTLP_FAILURES: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_otlp_failures_total",
     "Requests that the OpenTelemetry collector did not accept, or only in part. Only with `walferry.otlp.endpoint`.",
 );
 
 /// `walferry_otlp_spans_dropped_total`.
 pub const OTLP_DROPPED: Metric = Metric::new(
-    Kind::Counter,
+    MetricType::Counter,
     "walferry_otlp_spans_dropped_total",
     "Spans that were not sent, because the OpenTelemetry collector did not accept them or was too slow. Only with `walferry.otlp.endpoint`.",
 );

@@ -102,7 +102,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::metric::Kind;
+    use crate::metric::MetricType;
 
     #[test]
     fn the_page_is_what_the_table_says() {
@@ -144,9 +144,9 @@ mod tests {
                 "{} needs no escaping",
                 metric.name
             );
-            if metric.kind != Kind::Untyped {
+            if metric.kind != MetricType::Untyped {
                 let counter = metric.name.ends_with("_total");
-                assert_eq!(counter, metric.kind == Kind::Counter, "{}", metric.name);
+                assert_eq!(counter, metric.kind == MetricType::Counter, "{}", metric.name);
             }
         }
     }

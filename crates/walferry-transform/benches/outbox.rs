@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use walferry_config::{Lookup, Options, connector::TransformPlugin};
-use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 use walferry_transform::{Chain, Outcome};
 
 mod counted;
@@ -200,8 +200,8 @@ impl Table {
             topic: "srv.public.outbox".into(),
             partition: None,
             timestamp_ms: None,
-            key: Typed::NULL,
-            value: Typed::new(
+            key: SchemaAndValue::NULL,
+            value: SchemaAndValue::new(
                 self.envelope.clone(),
                 Value::Struct(Struct::new(self.envelope.clone(), event)),
             ),

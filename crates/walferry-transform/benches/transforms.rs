@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use walferry_config::{Options, connector::TransformPlugin};
-use walferry_record::{Decimal, Field, Header, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Decimal, Field, Header, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 use walferry_transform::{Chain, HypertableReader, Hypertables, Outcome, Reading, TableId};
 
 mod counted;
@@ -385,15 +385,16 @@ impl Table {
 
     fn record(&self, input: Input) -> Record<'static> {
         let text = Schema::string().build();
-        let typed =
-            |schema: &SchemaRef, values| Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)));
+        let typed = |schema: &SchemaRef, values| {
+            SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
+        };
         let source = || {
             let values = ["postgresql", "public", "t"].map(Value::str);
             Value::Struct(Struct::new(self.source.clone(), values.into()))
         };
         let now = || Value::Int64(1_721_684_800_123);
         let value = match input {
-            Row => Typed::new(self.row.clone(), self.values()),
+            Row => SchemaAndValue::new(self.row.clone(), self.values()),
             Event => {
                 let values = vec![self.values(), self.values(), source(), Value::str("u"), now()];
                 typed(&self.envelope, values)
@@ -409,11 +410,11 @@ impl Table {
             topic: "srv.public.t".into(),
             partition: None,
             timestamp_ms: Some(1_721_684_800_123),
-            key: Typed::NULL,
+            key: SchemaAndValue::NULL,
             value,
             headers: vec![Header {
                 name: "h".into(),
-                value: Typed::new(text, Value::str("v")),
+                value: SchemaAndValue::new(text, Value::str("v")),
             }],
         }
     }

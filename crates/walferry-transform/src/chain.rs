@@ -11,10 +11,10 @@ use walferry_record::Record;
 use crate::contract::{Predicate, Requirement, Row, Side, TransactionPlace};
 use crate::foreign::instead_of;
 use crate::hypertables::HypertableReader;
-use crate::outbox::{Care, OutboxColumns, Table, check_tables, nearest};
+use crate::outbox::{OutboxColumns, OutboxTable, OutboxUpkeep, check_tables, nearest};
 use crate::registry::{self, Class, PREDICATES, TRANSFORMS};
 use crate::shared_headers::SharedHeaders;
-use crate::{Error, Mismatched, Outcome, Transform, Waiting};
+use crate::{Error, Mismatched, Outcome, Transform, WaitingRecord};
 
 /// An option of every class, since Kafka Connect 4.1.
 const PLUGIN_VERSION: Declaration = Property::<String>::new("plugin.version")
@@ -54,7 +54,7 @@ impl ChainError {
 /// It is built once, when the configuration is checked. Clone it before it has seen a record: the clone begins like a new one.
 #[derive(Clone, Default)]
 pub struct Chain {
-    steps: Vec<Step>,
+    steps: Vec<ChainStep>,
     /// Index of the transform that dropped a record last.
     dropped_by: Option<usize>,
     shared: SharedHeaders,
@@ -76,15 +76,15 @@ pub struct Named<'c> {
 }
 
 #[derive(Clone)]
-struct Step {
+struct ChainStep {
     name: String,
-    gate: Option<Gate>,
+    gate: Option<PredicateGate>,
     transform: Box<dyn Transform>,
 }
 
 /// A predicate that a transform refers to.
 #[derive(Clone)]
-struct Gate {
+struct PredicateGate {
     name: String,
     predicate: Box<dyn Predicate>,
     negate: bool,
@@ -125,7 +125,7 @@ impl Chain {
             let (transform, more) = build_transform(spec, lookup);
             findings.extend(more);
             if let Some(transform) = transform {
-                steps.push(Step {
+                steps.push(ChainStep {
                     name: spec.name.clone(),
                     gate,
                     transform,
@@ -136,11 +136,11 @@ impl Chain {
         let behind = steps.iter().skip_while(|step| !step.transform.makes_rows());
         for (step, care) in behind.filter_map(|step| Some((step, step.transform.care()?))) {
             let option = match care {
-                Care { retention: Some(_), .. } => "retention.ms",
-                Care {
+                OutboxUpkeep { retention: Some(_), .. } => "retention.ms",
+                OutboxUpkeep {
                     partitions: Some(_), ..
                 } => "partitions",
-                Care { .. } => "watch",
+                OutboxUpkeep { .. } => "watch",
             };
             findings
                 .problem(
@@ -191,7 +191,7 @@ impl Chain {
                     self.shared.after(before, &topic, &next);
                     record = next;
                 }
-                Ok(Outcome::Waits(waiting)) => return Ok(Outcome::Waits(Waiting { step: place, ..waiting })),
+                Ok(Outcome::Waits(waiting)) => return Ok(Outcome::Waits(WaitingRecord { step: place, ..waiting })),
                 Ok(Outcome::SetAside(mut aside)) => {
                     aside.transform.clone_from(&step.name);
                     return Ok(Outcome::SetAside(aside));
@@ -269,7 +269,7 @@ impl Chain {
 
     /// Whether a transform reads TimescaleDB's catalog. If so, the database must have that catalog.
     pub fn reads_hypertables(&self) -> bool {
-        let reads = |step: &Step| matches!(step.transform.requirement(), Some(Requirement::Hypertables));
+        let reads = |step: &ChainStep| matches!(step.transform.requirement(), Some(Requirement::Hypertables));
         self.steps.iter().any(reads)
     }
 
@@ -289,7 +289,7 @@ impl Chain {
 
     /// The transforms that need an outbox among the captured tables, each with the columns of its outbox. Transforms after one that turns
     /// messages into rows are left out, because the messages are their outbox.
-    fn outboxes(&self) -> impl Iterator<Item = (&Step, &OutboxColumns)> {
+    fn outboxes(&self) -> impl Iterator<Item = (&ChainStep, &OutboxColumns)> {
         let tables = self.steps.iter().take_while(|step| !step.transform.makes_rows());
         tables.filter_map(|step| Some((step, step.outbox()?)))
     }
@@ -312,7 +312,7 @@ impl Chain {
     }
 
     /// The outboxes that are taken care of, as indexes of `tables`. The first transform that works on a table decides.
-    pub fn cares(&self, tables: &[Table<'_>]) -> Vec<(usize, &Care)> {
+    pub fn cares(&self, tables: &[OutboxTable<'_>]) -> Vec<(usize, &OutboxUpkeep)> {
         let mut decided = HashSet::new();
         let mut found = Vec::new();
         for (step, columns) in self.outboxes() {
@@ -330,7 +330,7 @@ impl Chain {
     /// # Errors
     /// An EventRouter without an outbox, or an outbox without one of the other configured columns: every missing column
     /// with the nearest one that is there. See [`check_tables`](crate::check_tables).
-    pub fn outbox_tables(&self, tables: &[Table<'_>]) -> Result<Vec<usize>, Findings> {
+    pub fn outbox_tables(&self, tables: &[OutboxTable<'_>]) -> Result<Vec<usize>, Findings> {
         let mut found = Vec::new();
         let mut findings = Findings::default();
         for (step, columns) in self.outboxes() {
@@ -348,7 +348,7 @@ impl Chain {
     }
 }
 
-impl Step {
+impl ChainStep {
     fn failed(&self, record: &Record<'_>, limit: RegexLimit) -> ChainError {
         ChainError {
             transform: self.name.clone(),
@@ -358,9 +358,9 @@ impl Step {
     }
 
     /// The outboxes among the tables that it sees.
-    fn outbox_tables(&self, columns: &OutboxColumns, tables: &[Table<'_>]) -> Result<Vec<usize>, Findings> {
-        let sees = |table: &Table<'_>| self.gate.as_ref().is_none_or(|gate| gate.may_open(table.topic));
-        let (places, seen): (Vec<usize>, Vec<Table<'_>>) = tables
+    fn outbox_tables(&self, columns: &OutboxColumns, tables: &[OutboxTable<'_>]) -> Result<Vec<usize>, Findings> {
+        let sees = |table: &OutboxTable<'_>| self.gate.as_ref().is_none_or(|gate| gate.may_open(table.topic));
+        let (places, seen): (Vec<usize>, Vec<OutboxTable<'_>>) = tables
             .iter()
             .enumerate()
             .filter(|(_, table)| sees(table))
@@ -379,7 +379,7 @@ impl Step {
     }
 }
 
-impl Gate {
+impl PredicateGate {
     fn is_open(&self, record: &Record<'_>) -> Result<bool, RegexLimit> {
         Ok(self.negate != self.predicate.test(record)?)
     }
@@ -425,7 +425,7 @@ fn build_gate(
     spec: &TransformPlugin,
     predicates: &[(&str, Option<Box<dyn Predicate>>)],
     findings: &mut Findings,
-) -> Option<Gate> {
+) -> Option<PredicateGate> {
     let wanted = spec.predicate.as_deref()?;
     let Some((name, predicate)) = predicates.iter().find(|(name, _)| *name == wanted) else {
         let finding = findings.problem(
@@ -436,7 +436,7 @@ fn build_gate(
             nearest(wanted, predicates.iter().map(|(name, _)| *name)).map(|near| format!("did you mean {near}?"));
         return None;
     };
-    Some(Gate {
+    Some(PredicateGate {
         name: (*name).to_owned(),
         predicate: predicate.clone()?,
         negate: spec.negate,
@@ -489,7 +489,7 @@ fn known<T: ?Sized>(
 mod tests {
     use std::collections::BTreeMap;
 
-    use walferry_record::{Field, Header, Schema, SchemaRef, Struct, Typed, Value};
+    use walferry_record::{Field, Header, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
     use super::*;
     use crate::DropReason;
@@ -529,14 +529,14 @@ mod tests {
             topic: topic.into(),
             partition: None,
             timestamp_ms: None,
-            key: Typed::NULL,
-            value: Typed {
+            key: SchemaAndValue::NULL,
+            value: SchemaAndValue {
                 schema: None,
                 value: Value::str("x"),
             },
             headers: vec![Header {
                 name: header.into(),
-                value: Typed::NULL,
+                value: SchemaAndValue::NULL,
             }],
         }
     }
@@ -714,7 +714,7 @@ mod tests {
             let mut chain = chain.unwrap_or_else(|| panic!("{option} is ignored, as by Kafka Connect: {told:?}"));
             let values = vec![Value::str("a"), Value::str("b")];
             let record = Record {
-                value: Typed::new(row.clone(), Value::Struct(Struct::new(row.clone(), values))),
+                value: SchemaAndValue::new(row.clone(), Value::Struct(Struct::new(row.clone(), values))),
                 ..record("t", "h")
             };
             let Ok(Outcome::Record(record)) = chain.apply(record) else {
@@ -736,7 +736,7 @@ mod tests {
         for topic in ["a", "b"] {
             let key = Schema::structure(vec![Field::new("id", Schema::int32().build())]).build();
             let record = Record {
-                key: Typed::new(key.clone(), Value::Struct(Struct::new(key, vec![Value::Int32(1)]))),
+                key: SchemaAndValue::new(key.clone(), Value::Struct(Struct::new(key, vec![Value::Int32(1)]))),
                 ..record(topic, "h")
             };
             let Ok(Outcome::Record(record)) = chain.apply(record) else {
@@ -762,8 +762,8 @@ mod tests {
         let record = |header| {
             let mut record = record("t", header);
             let event = Struct::new(envelope.clone(), vec![Value::Null; 2]);
-            record.value = Typed::new(envelope.clone(), Value::Struct(event));
-            record.headers[0].value = Typed::new(Schema::string().build(), Value::str("v"));
+            record.value = SchemaAndValue::new(envelope.clone(), Value::Struct(event));
+            record.headers[0].value = SchemaAndValue::new(Schema::string().build(), Value::str("v"));
             record
         };
         let mut one = chain(std::slice::from_ref(&add), &[]);
@@ -781,7 +781,7 @@ mod tests {
     #[test]
     fn only_tables_that_the_predicate_lets_through_can_be_the_outbox() {
         let outbox: &[&str] = &["id", "payload", "aggregatetype", "aggregateid"];
-        let table = |name: &'static str, topic, columns| Table {
+        let table = |name: &'static str, topic, columns| OutboxTable {
             schema: "public",
             name,
             topic,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use dyn_clone::{DynClone, clone_trait_object};
 use walferry_config::{Group, Reader, RegexLimit};
-use walferry_record::{Header, Record, Typed};
+use walferry_record::{Header, Record, SchemaAndValue};
 
 use crate::hypertables::HypertableReader;
-use crate::outbox::{Care, OutboxColumns};
+use crate::outbox::{OutboxColumns, OutboxUpkeep};
 use crate::outcome::Mismatched;
 use crate::{Error, Outcome};
 
@@ -54,7 +54,7 @@ pub trait Transform: DynClone + Send {
     }
 
     /// What is done for the outboxes that it works on beside the stream.
-    fn care(&self) -> Option<&Care> {
+    fn care(&self) -> Option<&OutboxUpkeep> {
         None
     }
 
@@ -146,7 +146,7 @@ pub(crate) enum Side {
 
 impl Side {
     /// The part itself.
-    pub(crate) fn of<'r, 'a>(self, record: &'r mut Record<'a>) -> &'r mut Typed<'a> {
+    pub(crate) fn of<'r, 'a>(self, record: &'r mut Record<'a>) -> &'r mut SchemaAndValue<'a> {
         match self {
             Self::Key => &mut record.key,
             Self::Value => &mut record.value,

@@ -6,7 +6,7 @@ use walferry_diagnosis::Kind;
 
 /// Why one transform cannot handle a record. Each transform has a type of its own for this, in its file. Row values do not appear in
 /// the text.
-pub trait Problem: std::error::Error + Send + Sync + 'static {
+pub trait TransformFault: std::error::Error + Send + Sync + 'static {
     /// What to do about it.
     fn hint(&self) -> Option<String> {
         None
@@ -19,14 +19,14 @@ pub trait Problem: std::error::Error + Send + Sync + 'static {
 }
 
 /// A match of a regular expression that would take too many steps.
-impl Problem for walferry_config::RegexLimit {
+impl TransformFault for walferry_config::RegexLimit {
     fn hint(&self) -> Option<String> {
         Some(Self::hint(self))
     }
 }
 
-/// A record that a transform cannot handle: any transform's [`Problem`].
-pub struct Error(Box<dyn Problem>);
+/// A record that a transform cannot handle: any transform's [`TransformFault`].
+pub struct Error(Box<dyn TransformFault>);
 
 impl Error {
     /// What to do about it.
@@ -40,7 +40,7 @@ impl Error {
     }
 }
 
-impl<P: Problem> From<P> for Error {
+impl<P: TransformFault> From<P> for Error {
     fn from(problem: P) -> Self {
         Self(Box::new(problem))
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use walferry_record::{Need, Wait};
+use walferry_record::{Wait, WaitNeed};
 
 /// Schema and name of a table or a view.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -60,7 +60,7 @@ pub struct Reading {
 
 impl Default for Reading {
     fn default() -> Self {
-        let need = Need::Row {
+        let need = WaitNeed::Row {
             table: "_timescaledb_catalog.chunk".to_owned(),
         };
         Self {

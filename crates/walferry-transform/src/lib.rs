@@ -27,8 +27,8 @@ mod topic;
 
 pub use chain::{Chain, ChainError, Named};
 pub use contract::{HeaderList, Predicate, Requirement, TransactionPlace, Transform};
-pub use error::{Error, Problem};
+pub use error::{Error, TransformFault};
 pub use hypertables::{HypertableReader, Hypertables, ReadBefore, Reading, TableId};
-pub use outbox::{Care, OutboxColumns, PartitionPeriod, Retention, RowStatus, Table, check_tables};
-pub use outcome::{DropReason, Mismatched, Outcome, SetAside, Waiting};
+pub use outbox::{OutboxColumns, OutboxTable, OutboxUpkeep, PartitionPeriod, Retention, RowStatus, check_tables};
+pub use outcome::{DropReason, Mismatched, Outcome, SetAside, WaitingRecord};
 pub use registry::{Documented, GROUPS, all_predicates, all_transforms};

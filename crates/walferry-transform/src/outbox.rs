@@ -9,9 +9,9 @@ use walferry_config::{Findings, RegexList, choices, limited};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxColumns {
     /// Id, payload and route: a table that has these is an outbox.
-    pub(crate) identifying: Vec<Column>,
+    pub(crate) identifying: Vec<OutboxColumn>,
     /// Further columns that an outbox must have.
-    pub(crate) further: Vec<Column>,
+    pub(crate) further: Vec<OutboxColumn>,
     /// The tables that are outboxes, matched as `schema.table`. `None` if the columns of a table decide that.
     pub(crate) tables: Option<RegexList>,
     /// The full name of the property that lists the tables.
@@ -20,7 +20,7 @@ pub struct OutboxColumns {
 
 /// A column, and the property that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Column {
+pub(crate) struct OutboxColumn {
     pub(crate) column: String,
     /// The property's full name, as it stands in the user's file.
     pub(crate) property: String,
@@ -28,7 +28,7 @@ pub(crate) struct Column {
 
 /// What is done for an outbox table beside the stream: its rows are counted, for the metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Care {
+pub struct OutboxUpkeep {
     /// The column that tells how old a row is.
     pub column: String,
     /// Whether delivered rows are removed, too.
@@ -72,7 +72,7 @@ pub struct RowStatus {
 
 /// A captured table.
 #[derive(Debug, Clone, Copy)]
-pub struct Table<'a> {
+pub struct OutboxTable<'a> {
     /// Schema of the table.
     pub schema: &'a str,
     /// Name of the table.
@@ -83,8 +83,8 @@ pub struct Table<'a> {
     pub columns: &'a [&'a str],
 }
 
-impl Table<'_> {
-    fn has(&self, column: &Column) -> bool {
+impl OutboxTable<'_> {
+    fn has(&self, column: &OutboxColumn) -> bool {
         self.columns.contains(&column.column.as_str())
     }
 }
@@ -94,12 +94,12 @@ impl Table<'_> {
 ///
 /// # Errors
 /// Where no table is an outbox, what the nearest one lacks; and what an outbox lacks besides the columns that make it one.
-pub fn check_tables(wanted: &OutboxColumns, tables: &[Table<'_>]) -> Result<Vec<usize>, Findings> {
+pub fn check_tables(wanted: &OutboxColumns, tables: &[OutboxTable<'_>]) -> Result<Vec<usize>, Findings> {
     let mut findings = Findings::default();
     if let Some(list) = &wanted.tables {
         return named_tables(wanted, list, tables);
     }
-    let is_outbox = |table: &Table<'_>| wanted.identifying.iter().all(|required| table.has(required));
+    let is_outbox = |table: &OutboxTable<'_>| wanted.identifying.iter().all(|required| table.has(required));
     let outboxes: Vec<usize> = (0..tables.len()).filter(|&i| is_outbox(&tables[i])).collect();
     for &i in &outboxes {
         wanted.report_missing(&wanted.further, &tables[i], &mut findings);
@@ -117,9 +117,9 @@ pub fn check_tables(wanted: &OutboxColumns, tables: &[Table<'_>]) -> Result<Vec<
 }
 
 /// The same where a list names the outboxes: each of them must have all columns.
-fn named_tables(wanted: &OutboxColumns, list: &RegexList, tables: &[Table<'_>]) -> Result<Vec<usize>, Findings> {
+fn named_tables(wanted: &OutboxColumns, list: &RegexList, tables: &[OutboxTable<'_>]) -> Result<Vec<usize>, Findings> {
     let mut findings = Findings::default();
-    let is_meant = |table: &Table<'_>| list.matches(&format!("{}.{}", table.schema, table.name));
+    let is_meant = |table: &OutboxTable<'_>| list.matches(&format!("{}.{}", table.schema, table.name));
     let matched = limited(|| (0..tables.len()).filter(|&i| is_meant(&tables[i])).collect::<Vec<_>>());
     let outboxes = matched.unwrap_or_else(|limit| {
         findings
@@ -150,8 +150,8 @@ fn named_tables(wanted: &OutboxColumns, list: &RegexList, tables: &[Table<'_>]) 
 }
 
 /// The table that has most of the columns; among equals the one that is called an outbox, then the first.
-fn likeliest<'t>(wanted: &OutboxColumns, tables: &'t [Table<'t>]) -> Option<&'t Table<'t>> {
-    let score = |table: &Table<'_>| {
+fn likeliest<'t>(wanted: &OutboxColumns, tables: &'t [OutboxTable<'t>]) -> Option<&'t OutboxTable<'t>> {
+    let score = |table: &OutboxTable<'_>| {
         let present = wanted.all().filter(|required| table.has(required)).count();
         (present, table.name.to_lowercase().contains("outbox"))
     };
@@ -165,20 +165,20 @@ impl OutboxColumns {
         columns.into_iter().cloned().collect()
     }
 
-    fn all(&self) -> impl Iterator<Item = &Column> {
+    fn all(&self) -> impl Iterator<Item = &OutboxColumn> {
         self.identifying.iter().chain(&self.further)
     }
 
     fn report_missing<'r>(
         &self,
-        required: impl IntoIterator<Item = &'r Column>,
-        table: &Table<'_>,
+        required: impl IntoIterator<Item = &'r OutboxColumn>,
+        table: &OutboxTable<'_>,
         findings: &mut Findings,
     ) {
         // A column that serves another purpose is not the one that was meant.
         let free = |column: &&str| self.all().all(|required| required.column != **column);
         for required in required.into_iter().filter(|required| !table.has(required)) {
-            let Column { column, property } = required;
+            let OutboxColumn { column, property } = required;
             let message = format!(
                 "names the column {column:?}, which table {}.{} does not have",
                 table.schema, table.name
@@ -210,7 +210,7 @@ mod tests {
 
     fn wanted() -> OutboxColumns {
         let of = |list: &[(&str, &str)]| {
-            let required = list.iter().map(|(column, property)| Column {
+            let required = list.iter().map(|(column, property)| OutboxColumn {
                 column: (*column).to_owned(),
                 property: (*property).to_owned(),
             });
@@ -228,8 +228,8 @@ mod tests {
         }
     }
 
-    fn table<'a>(name: &'a str, columns: &'a [&'a str]) -> Table<'a> {
-        Table {
+    fn table<'a>(name: &'a str, columns: &'a [&'a str]) -> OutboxTable<'a> {
+        OutboxTable {
             schema: "public",
             name,
             topic: name,
@@ -251,7 +251,7 @@ mod tests {
     fn each_missing_column_is_named_with_the_nearest_one() {
         let snake: &[&str] = &["id", "payload", "aggregate_type", "aggregate_id", "at"];
         let keyless: &[&str] = &["id", "payload", "aggregatetype", "key"];
-        let cases: &[(&[Table<'_>], &[&str])] = &[
+        let cases: &[(&[OutboxTable<'_>], &[&str])] = &[
             (
                 &[table("orders", ORDERS), table("my_outbox", snake)],
                 &[

@@ -15,7 +15,7 @@ pub enum Outcome<'a> {
     /// Must not be sent to its topic. The whole record goes to the dead-letter topic.
     SetAside(Box<SetAside<'a>>),
     /// Needs something that is not available yet. The record is unchanged.
-    Waits(Waiting<'a>),
+    Waits(WaitingRecord<'a>),
 }
 
 /// A record for the dead-letter topic, and why. Its own topic is still the one before the transform.
@@ -58,7 +58,7 @@ impl Mismatched {
 
 /// A record that a transform cannot handle yet.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Waiting<'a> {
+pub struct WaitingRecord<'a> {
     /// The record, as the transform has got it.
     pub record: Record<'a>,
     /// What it waits for.
@@ -67,7 +67,7 @@ pub struct Waiting<'a> {
     pub step: usize,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingRecord<'a> {
     /// A record that waits.
     pub const fn new(record: Record<'a>, wait: Wait) -> Self {
         Self { record, wait, step: 0 }

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use walferry_config::{Property, Reader};
 use walferry_record::java::hash_map::HashMap;
-use walferry_record::{Field, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Shape, Struct, Value};
 
 use crate::contract::{HeaderList, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::{Error, Outcome, Transform};
 
 /// A transform of the key or the value of a record.
@@ -19,7 +19,7 @@ pub(crate) trait Reshape: Clone + Send + 'static {
     const HEADER_LIST: HeaderList = HeaderList::Copied;
 
     /// Whether the record goes on as it is, whatever the schema says.
-    fn passes(&self, typed: &Typed<'_>) -> bool {
+    fn passes(&self, typed: &SchemaAndValue<'_>) -> bool {
         let _ = typed;
         false
     }
@@ -28,8 +28,12 @@ pub(crate) trait Reshape: Clone + Send + 'static {
     fn plan(&self, schema: &SchemaRef) -> Result<Self::Plan, Error>;
 
     /// Turns a value of the planned schema into the new key or value. `record` is the rest of the record.
-    fn apply<'a>(&'a self, plan: &'a Self::Plan, value: Value<'a>, record: &mut Record<'a>)
-    -> Result<Typed<'a>, Error>;
+    fn apply<'a>(
+        &'a self,
+        plan: &'a Self::Plan,
+        value: Value<'a>,
+        record: &mut Record<'a>,
+    ) -> Result<SchemaAndValue<'a>, Error>;
 
     /// The same with a value that has no schema.
     fn apply_schemaless<'a>(&'a self, value: Value<'a>, record: &mut Record<'a>) -> Result<Value<'a>, Error>;
@@ -71,13 +75,13 @@ impl<R: Reshape> Transform for Sided<R> {
         if reshape.passes(part) {
             return Ok(Outcome::Record(record));
         }
-        let Typed { schema, value } = std::mem::take(part);
+        let SchemaAndValue { schema, value } = std::mem::take(part);
         let made = match schema {
             Some(schema) => {
                 let plan = plans.get_or_make(&schema, |schema| reshape.plan(schema))?;
                 reshape.apply(plan, value, &mut record)?
             }
-            None => Typed {
+            None => SchemaAndValue {
                 schema: None,
                 value: reshape.apply_schemaless(value, &mut record)?,
             },
@@ -93,7 +97,7 @@ impl<R: Reshape> Transform for Sided<R> {
 
 /// Errors that several transforms of fields have in common.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfit {
+pub(crate) enum ReshapeError {
     #[error("{purpose} needs a struct, but the record has {found}")]
     NotStruct { purpose: &'static str, found: &'static str },
     #[error("{purpose} needs a map if there is no schema, but the record has {found}")]
@@ -108,7 +112,7 @@ pub(crate) enum Unfit {
     Nameless,
 }
 
-impl Problem for Unfit {
+impl TransformFault for ReshapeError {
     fn hint(&self) -> Option<String> {
         let found = match self {
             Self::NotStruct { found, .. } | Self::NotMap { found, .. } => *found,
@@ -144,10 +148,10 @@ pub(crate) fn kind(value: &Value<'_>) -> &'static str {
 }
 
 /// The values of a struct.
-pub(crate) fn values<'a>(value: Value<'a>, purpose: &'static str) -> Result<Vec<Value<'a>>, Unfit> {
+pub(crate) fn values<'a>(value: Value<'a>, purpose: &'static str) -> Result<Vec<Value<'a>>, ReshapeError> {
     match value {
         Value::Struct(value) => Ok(value.into_values()),
-        other => Err(Unfit::NotStruct {
+        other => Err(ReshapeError::NotStruct {
             purpose,
             found: kind(&other),
         }),
@@ -155,15 +159,15 @@ pub(crate) fn values<'a>(value: Value<'a>, purpose: &'static str) -> Result<Vec<
 }
 
 /// A map that has no schema, to be changed as Java changes a copy of it.
-pub(crate) fn map<'a>(value: Value<'a>, purpose: &'static str) -> Result<HashMap<'a>, Unfit> {
+pub(crate) fn map<'a>(value: Value<'a>, purpose: &'static str) -> Result<HashMap<'a>, ReshapeError> {
     pairs(value, purpose).map(HashMap::copy_of)
 }
 
 /// The pairs of a map that has no schema.
-pub(crate) fn pairs<'a>(value: Value<'a>, purpose: &'static str) -> Result<Vec<(Value<'a>, Value<'a>)>, Unfit> {
+pub(crate) fn pairs<'a>(value: Value<'a>, purpose: &'static str) -> Result<Vec<(Value<'a>, Value<'a>)>, ReshapeError> {
     match value {
         Value::Map(pairs) => Ok(pairs),
-        other => Err(Unfit::NotMap {
+        other => Err(ReshapeError::NotMap {
             purpose,
             found: kind(&other),
         }),
@@ -171,10 +175,10 @@ pub(crate) fn pairs<'a>(value: Value<'a>, purpose: &'static str) -> Result<Vec<(
 }
 
 /// The fields of a struct's schema; another schema has none.
-pub(crate) fn fields(schema: &Schema) -> Result<&[Field], Unfit> {
+pub(crate) fn fields(schema: &Schema) -> Result<&[Field], ReshapeError> {
     match &schema.shape {
         Shape::Struct(fields) => Ok(fields),
-        _ => Err(Unfit::NoFields {
+        _ => Err(ReshapeError::NoFields {
             found: schema.type_name(),
         }),
     }
@@ -194,14 +198,14 @@ pub(crate) fn basics(source: &Schema, shape: Shape) -> Schema {
 }
 
 /// A struct of these fields, each of which must have a name of its own.
-pub(crate) fn structure(fields: Vec<Field>) -> Result<Shape, Unfit> {
+pub(crate) fn structure(fields: Vec<Field>) -> Result<Shape, ReshapeError> {
     let mut names = HashSet::new();
     for field in &fields {
         if field.name.is_empty() {
-            return Err(Unfit::Nameless);
+            return Err(ReshapeError::Nameless);
         }
         if !names.insert(&*field.name) {
-            return Err(Unfit::Twice {
+            return Err(ReshapeError::Twice {
                 field: field.name.to_string(),
             });
         }
@@ -210,20 +214,20 @@ pub(crate) fn structure(fields: Vec<Field>) -> Result<Shape, Unfit> {
 }
 
 /// A value of a struct's schema.
-pub(crate) fn typed<'a>(schema: &SchemaRef, values: Vec<Value<'a>>) -> Typed<'a> {
-    Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
+pub(crate) fn typed<'a>(schema: &SchemaRef, values: Vec<Value<'a>>) -> SchemaAndValue<'a> {
+    SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
 }
 
 /// What Connect does with values that are copied from one struct to another (see [`settle_one`]), planned for the struct's schema.
 ///
 /// As a rule, most columns may be null, have no default and hold no values of their own. Such a value is right whatever it is, so it is
 /// not looked at, and a wide row costs no more than a narrow one.
-pub(crate) struct Settling {
+pub(crate) struct NestedDefaults {
     /// Places of the fields whose values are looked at.
     places: Box<[usize]>,
 }
 
-impl Settling {
+impl NestedDefaults {
     /// The plan for structs of a schema.
     pub(crate) fn new(schema: &Schema) -> Self {
         let is_looked_at = |schema: &Schema| {
@@ -243,7 +247,7 @@ impl Settling {
         schema: &'a Schema,
         values: &mut [Value<'a>],
         replace_null: bool,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), ReshapeError> {
         let fields = schema.fields();
         for &place in &self.places {
             settle_one(&fields[place], &mut values[place], replace_null)?;
@@ -255,7 +259,7 @@ impl Settling {
 /// Puts the default in the place of null, where that is wanted, and refuses what Connect's `Struct.put` refuses: null for a required
 /// field (whether or not it has a default), also within the value.
 #[inline]
-pub(crate) fn settle_one<'a>(field: &'a Field, value: &mut Value<'a>, replace_null: bool) -> Result<(), Unfit> {
+pub(crate) fn settle_one<'a>(field: &'a Field, value: &mut Value<'a>, replace_null: bool) -> Result<(), ReshapeError> {
     match value {
         Value::Null => match &field.schema.default {
             Some(default) if replace_null => *value = default.reborrow(),
@@ -269,7 +273,7 @@ pub(crate) fn settle_one<'a>(field: &'a Field, value: &mut Value<'a>, replace_nu
 }
 
 /// Refuses what Connect's `Struct.put` refuses, of a value that stays as it is.
-pub(crate) fn check(field: &Field, value: &Value<'_>) -> Result<(), Unfit> {
+pub(crate) fn check(field: &Field, value: &Value<'_>) -> Result<(), ReshapeError> {
     match value {
         Value::Null if !field.schema.optional => Err(required_null(field)),
         Value::Struct(_) | Value::Array(_) | Value::Map(_) => check_within(field, value),
@@ -278,18 +282,18 @@ pub(crate) fn check(field: &Field, value: &Value<'_>) -> Result<(), Unfit> {
 }
 
 /// Null for a required field.
-pub(crate) fn required_null(field: &Field) -> Unfit {
-    Unfit::RequiredNull {
+pub(crate) fn required_null(field: &Field) -> ReshapeError {
+    ReshapeError::RequiredNull {
         field: field.name.to_string(),
     }
 }
 
 /// Refuses null where it is not allowed within a value.
-pub(crate) fn check_within(field: &Field, value: &Value<'_>) -> Result<(), Unfit> {
+pub(crate) fn check_within(field: &Field, value: &Value<'_>) -> Result<(), ReshapeError> {
     check_parts(field, &field.schema, value)
 }
 
-fn check_parts(field: &Field, schema: &Schema, value: &Value<'_>) -> Result<(), Unfit> {
+fn check_parts(field: &Field, schema: &Schema, value: &Value<'_>) -> Result<(), ReshapeError> {
     let check = |schema: &Schema, value: &Value<'_>| match value {
         Value::Null if !schema.optional => Err(required_null(field)),
         _ => check_parts(field, schema, value),

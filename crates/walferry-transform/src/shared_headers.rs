@@ -19,7 +19,7 @@ pub(crate) struct SharedHeaders {
 
 /// What a transform will do with the list of a delete, and how long the list was.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Before {
+pub(crate) struct HeaderListStart {
     list: HeaderList,
     length: usize,
 }
@@ -46,20 +46,22 @@ impl SharedHeaders {
     }
 
     /// A record comes to a transform.
-    pub(crate) fn before(&mut self, record: &Record<'_>, transform: &mut dyn Transform) -> Option<Before> {
+    pub(crate) fn before(&mut self, record: &Record<'_>, transform: &mut dyn Transform) -> Option<HeaderListStart> {
         if !self.is_shared {
             return None;
         }
         self.added.extend(transform.headers_before_copy(record));
-        Some(Before {
+        Some(HeaderListStart {
             list: transform.header_list(record),
             length: record.headers.len(),
         })
     }
 
     /// A transform has turned a record of this topic into this record.
-    pub(crate) fn after(&mut self, before: Option<Before>, topic: &str, record: &Record<'_>) {
-        let Some(Before { list, length }) = before else { return };
+    pub(crate) fn after(&mut self, before: Option<HeaderListStart>, topic: &str, record: &Record<'_>) {
+        let Some(HeaderListStart { list, length }) = before else {
+            return;
+        };
         if let (HeaderList::Kept, Some(added)) = (list, record.headers.get(length..)) {
             self.added.extend(added.iter().cloned().map(Header::into_owned));
         }
@@ -78,7 +80,7 @@ mod tests {
 
     use walferry_config::Options;
     use walferry_config::connector::TransformPlugin;
-    use walferry_record::{Field, Schema, Struct, Typed};
+    use walferry_record::{Field, Schema, SchemaAndValue, Struct};
 
     use super::*;
     use crate::{Chain, Outcome};
@@ -112,7 +114,7 @@ mod tests {
         };
         let values = vec![before, after, Value::str(op), Value::Int64(7)];
         Record {
-            value: Typed::new(schema.clone(), Value::Struct(Struct::new(schema, values))),
+            value: SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema, values))),
             ..tombstone()
         }
     }
@@ -122,11 +124,11 @@ mod tests {
             topic: "s.t".into(),
             partition: None,
             timestamp_ms: None,
-            key: Typed::NULL,
-            value: Typed::NULL,
+            key: SchemaAndValue::NULL,
+            value: SchemaAndValue::NULL,
             headers: vec![Header {
                 name: "context".into(),
-                value: Typed::NULL,
+                value: SchemaAndValue::NULL,
             }],
         }
     }

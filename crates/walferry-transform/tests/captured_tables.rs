@@ -1,7 +1,7 @@
 //! An outbox and other tables in one connector.
 
 use walferry_config::{Options, connector::TransformPlugin};
-use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 use walferry_transform::{Chain, DropReason, Outcome};
 
 const OUTBOX: [&str; 4] = ["id", "aggregatetype", "aggregateid", "payload"];
@@ -57,19 +57,19 @@ impl Table {
             )),
         };
         let event = Struct::new(self.envelope.clone(), vec![after, Value::str(op), Value::Int64(1)]);
-        self.record(Typed::new(self.envelope.clone(), Value::Struct(event)))
+        self.record(SchemaAndValue::new(self.envelope.clone(), Value::Struct(event)))
     }
 
     fn tombstone(&self) -> Record<'static> {
-        self.record(Typed::NULL)
+        self.record(SchemaAndValue::NULL)
     }
 
-    fn record(&self, value: Typed<'static>) -> Record<'static> {
+    fn record(&self, value: SchemaAndValue<'static>) -> Record<'static> {
         Record {
             topic: self.topic.into(),
             partition: None,
             timestamp_ms: None,
-            key: Typed::NULL,
+            key: SchemaAndValue::NULL,
             value,
             headers: vec![],
         }

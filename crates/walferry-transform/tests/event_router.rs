@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 use walferry_config::Options;
 use walferry_config::connector::TransformPlugin;
-use walferry_record::{Field, Header, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Header, Record, Schema, SchemaAndValue, SchemaRef, Shape, Struct, Value};
 use walferry_transform::{Chain, Outcome};
 
 const VECTORS: &str = include_str!("vectors/event_router.jsonl");
@@ -79,8 +79,8 @@ fn of_flattened_envelopes_deletes_and_updates_are_dropped_and_others_fail() {
             topic: "srv.public.outbox".into(),
             partition: None,
             timestamp_ms: None,
-            key: Typed::NULL,
-            value: Typed::new(schema.clone(), Value::Struct(event)),
+            key: SchemaAndValue::NULL,
+            value: SchemaAndValue::new(schema.clone(), Value::Struct(event)),
             headers: Vec::new(),
         };
         match chain.apply(record) {
@@ -213,7 +213,7 @@ impl<'c> Table<'c> {
         let headers = spec.get("headers").and_then(Json::as_array).into_iter().flatten();
         let headers = headers.map(|header| Header {
             name: header[0].as_str().expect("a name").into(),
-            value: Typed::new(
+            value: SchemaAndValue::new(
                 Schema::string().build(),
                 Value::str(header[1].as_str().expect("a value")),
             ),
@@ -222,7 +222,7 @@ impl<'c> Table<'c> {
             topic: self.name.into(),
             partition: None,
             timestamp_ms: None,
-            key: Typed::new(
+            key: SchemaAndValue::new(
                 self.key.clone(),
                 Value::Struct(Struct::new(self.key.clone(), vec![Value::str("k")])),
             ),
@@ -231,15 +231,15 @@ impl<'c> Table<'c> {
         }
     }
 
-    fn value(&self, spec: &'c Json) -> Typed<'c> {
+    fn value(&self, spec: &'c Json) -> SchemaAndValue<'c> {
         if spec.get("tombstone").is_some() {
-            return Typed::NULL;
+            return SchemaAndValue::NULL;
         }
         if let Some(name) = spec.get("plain") {
             let schema = Schema::structure(vec![Field::new("ts_ms", Schema::int64().build())])
                 .named(text(name))
                 .build();
-            return Typed::new(
+            return SchemaAndValue::new(
                 schema.clone(),
                 Value::Struct(Struct::new(schema, vec![Value::Int64(5)])),
             );
@@ -261,7 +261,7 @@ impl<'c> Table<'c> {
             .and_then(Json::as_i64)
             .map_or(Value::Null, Value::Int64);
         let values = vec![Value::Null, after, op, ts_ms];
-        Typed::new(
+        SchemaAndValue::new(
             self.envelope.clone(),
             Value::Struct(Struct::new(self.envelope.clone(), values)),
         )
@@ -343,7 +343,7 @@ fn shown(record: &Record<'_>, table: &str) -> Json {
     normalised(&Json::Object(out))
 }
 
-fn typed(typed: &Typed<'_>) -> Json {
+fn typed(typed: &SchemaAndValue<'_>) -> Json {
     json!({"schema": typed.schema.as_deref().map(schema), "value": value(&typed.value)})
 }
 

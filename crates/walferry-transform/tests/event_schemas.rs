@@ -6,7 +6,7 @@ use std::path::Path;
 
 use walferry_config::{Lookup, Options, connector::TransformPlugin};
 use walferry_diagnosis::Kind;
-use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 use walferry_transform::{Chain, Mismatched, Outcome};
 
 /// Files of the folder `/schemas`.
@@ -105,8 +105,8 @@ fn event_of(event_type: Option<&'static str>, column: SchemaRef, payload: Value<
         topic: "s.public.outbox".into(),
         partition: None,
         timestamp_ms: None,
-        key: Typed::NULL,
-        value: Typed::new(
+        key: SchemaAndValue::NULL,
+        value: SchemaAndValue::new(
             envelope.clone(),
             Value::Struct(Struct::new(envelope, vec![after, Value::str("c")])),
         ),

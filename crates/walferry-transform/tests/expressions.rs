@@ -1,7 +1,7 @@
 //! Debezium's `Filter` and `ContentBasedRouter` with the expressions that people publish.
 
 use walferry_config::{Options, connector::TransformPlugin};
-use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 use walferry_transform::{Chain, DropReason, Outcome};
 
 fn build(class: &str, options: &[(&str, &str)]) -> (Option<Chain>, Vec<String>) {
@@ -69,7 +69,7 @@ fn change(op: &'static str, before: Option<Row>, after: Option<Row>) -> Record<'
         Value::str(op),
     ];
     Record {
-        value: Typed::new(envelope.clone(), Value::Struct(Struct::new(envelope, values))),
+        value: SchemaAndValue::new(envelope.clone(), Value::Struct(Struct::new(envelope, values))),
         ..tombstone()
     }
 }
@@ -79,8 +79,8 @@ fn tombstone() -> Record<'static> {
         topic: "shop.public.post".into(),
         partition: Some(3),
         timestamp_ms: Some(5),
-        key: Typed::NULL,
-        value: Typed::NULL,
+        key: SchemaAndValue::NULL,
+        value: SchemaAndValue::NULL,
         headers: Vec::new(),
     }
 }
@@ -318,7 +318,7 @@ fn published(op: &'static str, table: &'static str, before: &[(&str, Value<'stat
         Value::str(op),
     ];
     Record {
-        value: Typed::new(envelope.clone(), Value::Struct(Struct::new(envelope, values))),
+        value: SchemaAndValue::new(envelope.clone(), Value::Struct(Struct::new(envelope, values))),
         ..tombstone()
     }
 }

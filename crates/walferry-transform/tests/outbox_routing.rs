@@ -1,7 +1,7 @@
 //! The EventRouter's own options: topics by event type, key columns, headers from JSON, several outbox tables.
 
 use walferry_config::{Options, connector::TransformPlugin};
-use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 use walferry_transform::{Chain, DropReason, Outcome, TransactionPlace};
 
 const COLUMNS: [&str; 7] = [
@@ -78,19 +78,19 @@ impl Table {
             self.envelope.clone(),
             vec![Value::Struct(after), Value::Struct(source), Value::str(op)],
         );
-        self.record(Typed::new(self.envelope.clone(), Value::Struct(event)))
+        self.record(SchemaAndValue::new(self.envelope.clone(), Value::Struct(event)))
     }
 
     fn tombstone(&self) -> Record<'static> {
-        self.record(Typed::NULL)
+        self.record(SchemaAndValue::NULL)
     }
 
-    fn record(&self, value: Typed<'static>) -> Record<'static> {
+    fn record(&self, value: SchemaAndValue<'static>) -> Record<'static> {
         Record {
             topic: format!("srv.public.{}", self.name).into(),
             partition: None,
             timestamp_ms: None,
-            key: Typed::NULL,
+            key: SchemaAndValue::NULL,
             value,
             headers: vec![],
         }

@@ -19,15 +19,15 @@ use walferry_config::{
     },
 };
 use walferry_converter::{
-    Role, converter,
-    registry::{Registry, Unasked},
+    ConverterType, converter,
+    registry::{PreviewRegistry, Registry},
 };
 use walferry_engine::{
     Converters, Disposition, ErrorNames, ErrorPolicy, Failure, Pipeline, SignalSettings, TableShapes,
     connector::{ConnectorRun, ConnectorSettings},
     life::IncrementalLimits,
     source::TableFilter,
-    start::{Mismatch, SnapshotPolicy},
+    start::{HistoryMismatch, SnapshotPolicy},
     status::Status,
     store::StoredOffset,
     witness::Witness,
@@ -49,11 +49,11 @@ use crate::{
 
 /// The transforms and converters of a connector. They are built once, when its configuration is checked.
 #[derive(Clone)]
-pub(crate) struct Built(Arc<Mutex<Parts>>);
+pub(crate) struct Built(Arc<Mutex<BuiltParts>>);
 
 /// None of them has seen a record.
 #[derive(Clone)]
-struct Parts {
+struct BuiltParts {
     chain: Chain,
     converters: Converters,
 }
@@ -69,11 +69,11 @@ impl Built {
             findings.extend(more);
             converter
         };
-        let key = build(&plugins.key_converter, Role::Key);
-        let value = build(&plugins.value_converter, Role::Value);
-        let header = build(&plugins.header_converter, Role::Header);
+        let key = build(&plugins.key_converter, ConverterType::Key);
+        let value = build(&plugins.value_converter, ConverterType::Value);
+        let header = build(&plugins.header_converter, ConverterType::Header);
         let parts = || {
-            Some(Parts {
+            Some(BuiltParts {
                 chain: chain?,
                 converters: Converters {
                     key: key?,
@@ -88,14 +88,14 @@ impl Built {
     /// What a session begins with: the chain, connected with who reads TimescaleDB's catalog, and the converters, connected with their
     /// registries.
     fn for_session(&self, readers: &Readers, registries: Option<&Registries>) -> (Chain, Converters) {
-        let Parts {
+        let BuiltParts {
             mut chain,
             mut converters,
         } = self.lock().clone();
         chain.attach(&mut || (readers.hypertables)());
         let mut connect = |settings: &_| match registries {
             Some(registries) => registries.of(settings),
-            None => Arc::new(Unasked) as Arc<dyn Registry>,
+            None => Arc::new(PreviewRegistry) as Arc<dyn Registry>,
         };
         for converter in converters.all_mut() {
             converter.attach(&mut connect);
@@ -118,13 +118,13 @@ impl Built {
         for converter in self.lock().converters.clone().all_mut() {
             converter.attach(&mut |_| {
                 asks = true;
-                Arc::new(Unasked)
+                Arc::new(PreviewRegistry)
             });
         }
         asks
     }
 
-    fn lock(&self) -> MutexGuard<'_, Parts> {
+    fn lock(&self) -> MutexGuard<'_, BuiltParts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,9 +134,9 @@ impl Built {
 pub(crate) fn unknown_converters(worker: &Worker) -> Findings {
     let mut findings = Findings::default();
     let roles = [
-        ("key.converter", &worker.key_converter, Role::Key),
-        ("value.converter", &worker.value_converter, Role::Value),
-        ("header.converter", &worker.header_converter, Role::Header),
+        ("key.converter", &worker.key_converter, ConverterType::Key),
+        ("value.converter", &worker.value_converter, ConverterType::Value),
+        ("header.converter", &worker.header_converter, ConverterType::Header),
     ];
     for (property, plugin, role) in roles {
         let (found, of_options) = converter(&plugin.class, role, &plugin.options);
@@ -402,13 +402,13 @@ fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettin
         slot: config.slot.name.to_string(),
         snapshot: snapshot_policy(config),
         mismatch: match config.streaming.offset_mismatch {
-            None => Mismatch::Refuse,
+            None => HistoryMismatch::Refuse,
             Some(
                 OffsetMismatch::NoValidation
                 | OffsetMismatch::TrustOffset
                 | OffsetMismatch::TrustSlot
                 | OffsetMismatch::TrustGreaterLsn,
-            ) => Mismatch::GoOn,
+            ) => HistoryMismatch::GoOn,
         },
         tables: captured(config),
         snapshot_tables: snapshot_tables(config),

@@ -28,7 +28,7 @@ use walferry_engine::{
 };
 use walferry_kafka::{ClientSettings, Health, SetAsideCount};
 use walferry_postgres::{
-    CleanedTable, Cleaner, Looked, OutboxPartitions, OutboxWatch, PartitionedTable, Period, Postgres, SlotWatch,
+    CleanedTable, Cleaner, OutboxPartitions, OutboxWatch, PartitionedTable, Period, Postgres, SlotWatch, SlotsLook,
     WatchedTable,
     connect::{Endpoint, Purpose},
 };
@@ -54,7 +54,7 @@ type Server = (String, u16, String);
 #[derive(Default)]
 struct Shared {
     watch: Option<SlotWatch>,
-    last: Option<(Instant, Looked)>,
+    last: Option<(Instant, SlotsLook)>,
 }
 
 impl SlotLooks {
@@ -626,11 +626,11 @@ struct Outboxes {
     source: Postgres,
     captured: TableFilter,
     listed: Option<Instant>,
-    tables: Vec<CaredTable>,
+    tables: Vec<TendedOutbox>,
 }
 
 /// An outbox, and what is done for it.
-struct CaredTable {
+struct TendedOutbox {
     watched: WatchedTable,
     cleaned: Option<CleanedTable>,
     partitioned: Option<PartitionedTable>,
@@ -659,7 +659,7 @@ impl Outboxes {
     }
 
     /// The tables as they were listed a short time ago.
-    async fn list(&mut self) -> Result<&[CaredTable], Failure> {
+    async fn list(&mut self) -> Result<&[TendedOutbox], Failure> {
         if self.listed.is_some_and(|listed| listed.elapsed() <= LIST_INTERVAL) {
             return Ok(&self.tables);
         }
@@ -688,7 +688,7 @@ impl Outboxes {
                 ahead,
             });
             let column = care.column;
-            CaredTable {
+            TendedOutbox {
                 watched: WatchedTable { schema, name, column },
                 cleaned,
                 partitioned,

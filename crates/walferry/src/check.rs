@@ -77,7 +77,7 @@ fn check_all(args: &CheckArgs, configuration: &Configuration) -> Result<(), Erro
     let mut shown = Vec::new();
     for loaded in connectors {
         say!("connector {:?}", loaded.connector.name);
-        let Found {
+        let StoredState {
             remarks: offset,
             first_start,
             tables_read,
@@ -176,7 +176,7 @@ const fn word(severity: Severity) -> &'static str {
 }
 
 /// What is found in the data directory, or in Connect's topics.
-struct Found {
+struct StoredState {
     /// What is stored, and whether it can be written.
     remarks: Vec<Diagnosis>,
     first_start: bool,
@@ -184,12 +184,12 @@ struct Found {
     tables_read: Option<Arc<BTreeSet<String>>>,
 }
 
-fn offset(args: &CheckArgs, loaded: &Loaded) -> Found {
+fn offset(args: &CheckArgs, loaded: &Loaded) -> StoredState {
     let (dir, partition) = (data_dir(&args.data), partition(&loaded.connector));
     let topics = match topics_of(&args.data, &loaded.worker, &loaded.bootstrap_servers) {
         Ok(topics) => topics,
         Err(failure) => {
-            return Found {
+            return StoredState {
                 remarks: obstacles(failure),
                 first_start: false,
                 tables_read: None,
@@ -252,7 +252,7 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> Found {
         }
         Err(error) => remarks.extend(obstacles(error.for_good())),
     }
-    Found {
+    StoredState {
         remarks,
         first_start,
         tables_read,

@@ -22,7 +22,7 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// A command, and whether it is one to copy: in a listing, and not a name in a sentence.
-struct Shown {
+struct DocumentedCommand {
     place: String,
     text: String,
     to_copy: bool,
@@ -34,7 +34,7 @@ fn command(line: &str) -> Option<&str> {
     line.starts_with("walferry ").then_some(line)
 }
 
-fn commands(page: &Path) -> Vec<Shown> {
+fn commands(page: &Path) -> Vec<DocumentedCommand> {
     let text = fs::read_to_string(page).unwrap();
     let mut found = Vec::new();
     // The language of a listing, inside of one.
@@ -43,7 +43,7 @@ fn commands(page: &Path) -> Vec<Shown> {
     while let Some((number, line)) = lines.next() {
         let place = format!("{}:{}", page.display(), number + 1);
         let mut show = |text: String, to_copy| {
-            found.push(Shown {
+            found.push(DocumentedCommand {
                 place: place.clone(),
                 text,
                 to_copy,
@@ -106,7 +106,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// What is wrong with a command, if anything is.
-fn mistake(shown: &Shown) -> Option<String> {
+fn mistake(shown: &DocumentedCommand) -> Option<String> {
     let words = words(&shown.text);
     let is_left_out = shown.text.contains('…');
     let cli = match Cli::try_parse_from(&words) {
@@ -156,7 +156,7 @@ fn the_commands_of_the_documents_are_taken() {
     let mut all = ["README.md", "CONTRIBUTING.md"].map(|page| root.join(page)).to_vec();
     pages(&root.join("docs"), &mut all);
     pages(&root.join("examples"), &mut all);
-    let shown: Vec<Shown> = all.iter().flat_map(|page| commands(page)).collect();
+    let shown: Vec<DocumentedCommand> = all.iter().flat_map(|page| commands(page)).collect();
     let mistakes: Vec<String> = shown
         .iter()
         .filter_map(|shown| Some(format!("{}: {}: {}", shown.place, shown.text, mistake(shown)?)))
@@ -172,10 +172,10 @@ fn the_commands_of_the_documents_are_taken() {
 
 #[test]
 fn the_commands_of_the_help_texts_are_taken() {
-    fn texts(command: &clap::Command, found: &mut Vec<Shown>) {
+    fn texts(command: &clap::Command, found: &mut Vec<DocumentedCommand>) {
         let help = command.clone().render_long_help().to_string();
         for line in help.lines().filter(|line| line.starts_with("  walferry ")) {
-            found.push(Shown {
+            found.push(DocumentedCommand {
                 place: format!("help of {}", command.get_name()),
                 text: line.trim().to_owned(),
                 to_copy: true,
@@ -223,7 +223,7 @@ fn a_command_that_cannot_work_is_a_mistake() {
     ];
     for (text, to_copy, expected) in cases {
         let (place, text) = (String::new(), text.to_owned());
-        let mistake = mistake(&Shown { place, text, to_copy });
+        let mistake = mistake(&DocumentedCommand { place, text, to_copy });
         let is_right = match expected {
             None => mistake.is_none(),
             Some(part) => mistake.as_ref().is_some_and(|mistake| mistake.contains(part)),

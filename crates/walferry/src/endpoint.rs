@@ -47,13 +47,13 @@ pub(crate) struct Answer {
 
 /// What went wrong, and what to do.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct EndpointError {
     pub(crate) what: String,
     pub(crate) hint: String,
 }
 
-fn trouble(what: impl Into<String>, hint: impl Into<String>) -> Trouble {
-    Trouble {
+fn trouble(what: impl Into<String>, hint: impl Into<String>) -> EndpointError {
+    EndpointError {
         what: what.into(),
         hint: hint.into(),
     }
@@ -67,7 +67,7 @@ impl std::fmt::Display for Endpoint {
 
 impl Endpoint {
     /// The endpoint that the arguments name, without a login. An answer may take as long as `limit`.
-    pub(crate) fn at(args: &AddressArgs, limit: Duration) -> Result<Self, Trouble> {
+    pub(crate) fn at(args: &AddressArgs, limit: Duration) -> Result<Self, EndpointError> {
         let base = match &args.url {
             Some(url) => base(url)?,
             None => format!("http://{}", args.admin),
@@ -96,7 +96,7 @@ impl Endpoint {
     }
 
     /// The endpoint that the arguments name. May ask for a password on the terminal.
-    pub(crate) fn of(args: &EndpointArgs) -> Result<Self, Trouble> {
+    pub(crate) fn of(args: &EndpointArgs) -> Result<Self, EndpointError> {
         let endpoint = Self::at(&args.address, LIMIT)?;
         let Some(user) = &args.user else {
             return Ok(endpoint);
@@ -125,7 +125,7 @@ impl Endpoint {
     }
 
     /// Sends a request with a JSON body.
-    pub(crate) fn post(&self, path: &str, body: &Json) -> Result<Answer, Trouble> {
+    pub(crate) fn post(&self, path: &str, body: &Json) -> Result<Answer, EndpointError> {
         let mut request = self.agent.post(format!("{}{path}", self.base));
         request = request.header("Content-Type", "application/json");
         if let Some(authorization) = &self.authorization {
@@ -135,7 +135,7 @@ impl Endpoint {
     }
 
     /// Sends a request without a body.
-    pub(crate) fn get(&self, path: &str) -> Result<Answer, Trouble> {
+    pub(crate) fn get(&self, path: &str) -> Result<Answer, EndpointError> {
         let mut request = self.agent.get(format!("{}{path}", self.base));
         if let Some(authorization) = &self.authorization {
             request = request.header("Authorization", authorization);
@@ -143,7 +143,7 @@ impl Endpoint {
         self.read(request.call())
     }
 
-    fn read(&self, answer: Result<Response<ureq::Body>, ureq::Error>) -> Result<Answer, Trouble> {
+    fn read(&self, answer: Result<Response<ureq::Body>, ureq::Error>) -> Result<Answer, EndpointError> {
         let read = answer.and_then(|mut answer| {
             let text = answer.body_mut().read_to_string()?;
             Ok((answer.status().as_u16(), text))
@@ -158,7 +158,7 @@ impl Endpoint {
     }
 
     /// There was no answer.
-    fn silent(&self, error: &ureq::Error) -> Trouble {
+    fn silent(&self, error: &ureq::Error) -> EndpointError {
         let is_tls = self.base.starts_with("https:");
         let hint = match error {
             ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -176,7 +176,7 @@ impl Endpoint {
     }
 
     /// The endpoint has refused a request about this connector.
-    pub(crate) fn refused(&self, answer: &Answer, connector: &str, usage: &str) -> Trouble {
+    pub(crate) fn refused(&self, answer: &Answer, connector: &str, usage: &str) -> EndpointError {
         let code = answer.code;
         let message = answer.body["message"].as_str();
         let hint = match (code, &self.authorization) {
@@ -213,7 +213,7 @@ impl Endpoint {
 }
 
 /// The URL without a slash at its end.
-fn base(url: &str) -> Result<String, Trouble> {
+fn base(url: &str) -> Result<String, EndpointError> {
     let rest = ["http://", "https://"]
         .iter()
         .find_map(|scheme| url.strip_prefix(scheme));
@@ -245,7 +245,7 @@ fn is_loopback(rest: &str) -> bool {
 }
 
 /// The authorities whose certificates are trusted.
-fn roots(ca: Option<&Path>) -> Result<RootCerts, Trouble> {
+fn roots(ca: Option<&Path>) -> Result<RootCerts, EndpointError> {
     let Some(file) = ca else {
         let system = rustls_native_certs::load_native_certs().certs;
         let roots = system.iter().map(|root| Certificate::from_der(root).to_owned());
@@ -254,7 +254,7 @@ fn roots(ca: Option<&Path>) -> Result<RootCerts, Trouble> {
     Ok(RootCerts::Specific(Arc::new(certificates("--ca", file)?)))
 }
 
-fn certificates(option: &str, file: &Path) -> Result<Vec<Certificate<'static>>, Trouble> {
+fn certificates(option: &str, file: &Path) -> Result<Vec<Certificate<'static>>, EndpointError> {
     let text = read(option, file)?;
     let items = parse_pem(&text).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),
@@ -270,7 +270,7 @@ fn certificates(option: &str, file: &Path) -> Result<Vec<Certificate<'static>>, 
     }
 }
 
-fn client_cert(cert: &Path, key: &Path) -> Result<ClientCert, Trouble> {
+fn client_cert(cert: &Path, key: &Path) -> Result<ClientCert, EndpointError> {
     let chain = certificates("--cert", cert)?;
     let key = PrivateKey::from_pem(&read("--key", key)?).map_err(|_| {
         trouble(
@@ -281,7 +281,7 @@ fn client_cert(cert: &Path, key: &Path) -> Result<ClientCert, Trouble> {
     Ok(ClientCert::new_with_certs(&chain, key))
 }
 
-fn read(option: &str, file: &Path) -> Result<Vec<u8>, Trouble> {
+fn read(option: &str, file: &Path) -> Result<Vec<u8>, EndpointError> {
     fs::read(file).map_err(|error| {
         trouble(
             format!("the file of {option}, {}, cannot be read: {error}", file.display()),
@@ -291,7 +291,7 @@ fn read(option: &str, file: &Path) -> Result<Vec<u8>, Trouble> {
 }
 
 /// The user's password: from a file, from the environment, or from the terminal.
-fn password(user: &str, file: Option<&Path>) -> Result<String, Trouble> {
+fn password(user: &str, file: Option<&Path>) -> Result<String, EndpointError> {
     if let Some(file) = file {
         let text = String::from_utf8_lossy(&read("--password-file", file)?).into_owned();
         let first = text.lines().next().unwrap_or_default();

@@ -42,22 +42,22 @@ pub(crate) fn fix(args: &CheckArgs, connectors: &[Loaded]) -> Result<usize, Erro
 }
 
 /// A problem, and the statements that mend it.
-struct Wanted<'a> {
+struct PlannedFix<'a> {
     why: String,
     statements: Vec<&'a str>,
     needs: Needs,
 }
 
 /// Each statement once, even if two problems need it.
-fn list(remarks: &[Diagnosis]) -> Vec<Wanted<'_>> {
-    let mut wanted: Vec<Wanted<'_>> = Vec::new();
+fn list(remarks: &[Diagnosis]) -> Vec<PlannedFix<'_>> {
+    let mut wanted: Vec<PlannedFix<'_>> = Vec::new();
     for remark in remarks {
         let Some(fix) = &remark.fix else { continue };
         let Fix { statements, needs } = &**fix;
         let is_new = |statement: &&str| wanted.iter().all(|known| !known.statements.contains(statement));
         let statements: Vec<&str> = statements.iter().map(String::as_str).filter(is_new).collect();
         if !statements.is_empty() {
-            wanted.push(Wanted {
+            wanted.push(PlannedFix {
                 why: remark.sentence().into_owned(),
                 statements,
                 needs: *needs,
@@ -67,7 +67,7 @@ fn list(remarks: &[Diagnosis]) -> Vec<Wanted<'_>> {
     wanted
 }
 
-fn print(wanted: &Wanted<'_>) {
+fn print(wanted: &PlannedFix<'_>) {
     say!("  -- {}", wanted.why.replace('\n', " "));
     match wanted.needs {
         Needs::Owner => {}
@@ -87,9 +87,9 @@ fn print(wanted: &Wanted<'_>) {
 }
 
 /// The statements to run.
-fn choose<'a>(args: &CheckArgs, role: &str, wanted: &[Wanted<'a>]) -> Result<Vec<&'a str>, Error> {
+fn choose<'a>(args: &CheckArgs, role: &str, wanted: &[PlannedFix<'a>]) -> Result<Vec<&'a str>, Error> {
     let of = |needs: Needs| wanted.iter().filter(move |wanted| wanted.needs == needs);
-    let statements = |wanted: &Wanted<'a>| wanted.statements.clone();
+    let statements = |wanted: &PlannedFix<'a>| wanted.statements.clone();
     let owners: Vec<&str> = of(Needs::Owner).flat_map(statements).collect();
     if args.yes {
         return Ok(owners);

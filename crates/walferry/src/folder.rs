@@ -16,7 +16,7 @@ const TOTAL: u64 = 64 << 20;
 
 /// The files below a folder, as paths relative to it. Links are followed, as Kubernetes mounts them; hidden entries are left out.
 pub(crate) fn files(folder: &Path) -> io::Result<Vec<String>> {
-    let mut found = Found::default();
+    let mut found = FolderContent::default();
     let mut waiting = vec![(String::new(), 0)];
     while let Some((below, depth)) = waiting.pop() {
         // Which of the folders below it cannot be read, such as `lost+found`.
@@ -40,14 +40,14 @@ pub(crate) fn files(folder: &Path) -> io::Result<Vec<String>> {
 
 /// What was found so far.
 #[derive(Default)]
-struct Found {
+struct FolderContent {
     files: Vec<String>,
     entries: usize,
     /// Of the `.json` files.
     bytes: u64,
 }
 
-impl Found {
+impl FolderContent {
     /// Adds a file. Returns a folder, as a path relative to the first one.
     fn add(&mut self, folder: &Path, path: &Path, below: &str) -> io::Result<Option<String>> {
         let refused = |text: String| Err(io::Error::other(text));

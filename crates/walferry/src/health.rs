@@ -7,7 +7,7 @@ use walferry_engine::Kind;
 
 use crate::{
     cli::HealthArgs,
-    endpoint::{Endpoint, Trouble},
+    endpoint::{Endpoint, EndpointError},
     error::Error,
     say::say,
 };
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Prints one line for each connector, and fails if the process is not healthy.
 pub(crate) fn health(args: &HealthArgs) -> Result<(), Error> {
     let path = if args.ready { "ready" } else { "live" };
-    let told = |Trouble { what, hint }: Trouble| unhealthy().cause(what, Some(hint));
+    let told = |EndpointError { what, hint }: EndpointError| unhealthy().cause(what, Some(hint));
     let mut endpoint = Endpoint::at(&args.address, LIMIT).map_err(told)?;
     if let Some(file) = &args.token_file {
         endpoint = endpoint.logging_in("token", format!("Bearer {}", token(file)?));

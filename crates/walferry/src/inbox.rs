@@ -25,7 +25,7 @@ pub(crate) fn inbox(command: &InboxCommand) -> Result<(), Error> {
 
 /// What is to be created.
 #[derive(Debug)]
-struct Plan {
+struct InboxDdl {
     table: Name,
     id: IdType,
     keep: String,
@@ -45,7 +45,7 @@ fn create(args: &InboxCreateArgs) -> Result<(), Error> {
             "choose a shorter name: the names of its index and its function begin with it, and have at most 63 bytes",
         ));
     }
-    let plan = Plan {
+    let plan = InboxDdl {
         table,
         id: args.id_type,
         keep: interval(&args.keep).ok_or_else(|| {
@@ -74,7 +74,7 @@ fn create(args: &InboxCreateArgs) -> Result<(), Error> {
     Ok(())
 }
 
-impl Plan {
+impl InboxDdl {
     /// A name that the script cannot hold, because it would end a comment or a block.
     fn unusable_name(&self) -> Option<&str> {
         script::unusable(
@@ -230,8 +230,8 @@ fn refused(why: String, hint: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn plan() -> Plan {
-        Plan {
+    fn plan() -> InboxDdl {
+        InboxDdl {
             table: Name {
                 schema: "shop".into(),
                 table: "In box".into(),

@@ -12,7 +12,7 @@ use walferry_config::{Secret, Worker, connector::PostgresSection};
 use walferry_diagnosis::Kind;
 use walferry_postgres::{
     TableName,
-    setup::{self, Survey, Table, Wish},
+    setup::{self, DatabaseSurvey, SetupRequest, Table},
 };
 
 use crate::{cli::InitArgs, endpoint, error::Error, load::load_configuration, process, say::say};
@@ -239,9 +239,9 @@ fn check(file: &Value) -> Result<(), Error> {
 }
 
 /// What the user wants the connector to have.
-fn wish(args: &InitArgs, survey: &Survey, name: &str) -> Result<Wish, Error> {
+fn wish(args: &InitArgs, survey: &DatabaseSurvey, name: &str) -> Result<SetupRequest, Error> {
     let named = |text: &String| survey.tables.iter().find(|table| table.dotted() == *text);
-    let mut wish = Wish {
+    let mut wish = SetupRequest {
         role: args.role.clone(),
         publication: name.to_owned(),
         tables: Vec::new(),
@@ -289,7 +289,7 @@ fn wish(args: &InitArgs, survey: &Survey, name: &str) -> Result<Wish, Error> {
 }
 
 /// The connector's file.
-fn file(address: &Address, args: &InitArgs, name: &str, wish: &Wish) -> Value {
+fn file(address: &Address, args: &InitArgs, name: &str, wish: &SetupRequest) -> Value {
     let json = "org.apache.kafka.connect.json.JsonConverter";
     let text = "org.apache.kafka.connect.storage.StringConverter";
     let mut config = address.properties(&args.role);
@@ -358,7 +358,14 @@ fn write(path: &PathBuf, text: &str) -> Result<(), Error> {
         })
 }
 
-fn explain(args: &InitArgs, survey: &Survey, wish: &Wish, address: &Address, connector: &Path, script: &Path) {
+fn explain(
+    args: &InitArgs,
+    survey: &DatabaseSurvey,
+    wish: &SetupRequest,
+    address: &Address,
+    connector: &Path,
+    script: &Path,
+) {
     say!(
         "looked at database {:?}, Postgres {}; nothing was changed there",
         address.database,

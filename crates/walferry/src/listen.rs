@@ -7,7 +7,7 @@ use tokio::{
     task::{JoinHandle, spawn_local},
 };
 use tracing::{info, warn};
-use walferry_admin::{Admin, Door, Resources, RestSettings, Tls, without_effect};
+use walferry_admin::{Admin, BoundListener, Resources, RestSettings, Tls, without_effect};
 use walferry_config::{Options, Worker, shown_address};
 use walferry_diagnosis::Kind;
 use walferry_engine::Failure;
@@ -21,7 +21,7 @@ pub(crate) const IN_CONTAINER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr:
 
 /// A listener of the endpoint.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ListenerSettings {
     pub(crate) address: SocketAddr,
     /// The host as it was written. `None` without one.
     pub(crate) host: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Wanted {
     pub(crate) resources: Resources,
 }
 
-impl Wanted {
+impl ListenerSettings {
     pub(crate) fn url(&self, address: SocketAddr) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{address}")
@@ -37,7 +37,11 @@ impl Wanted {
 }
 
 /// All listeners: those of the flag or of `listeners`, or else the default, and those of `admin.listeners`.
-pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker, default: SocketAddr) -> Result<Vec<Wanted>, Error> {
+pub(crate) fn wanted(
+    flag: Option<SocketAddr>,
+    worker: &Worker,
+    default: SocketAddr,
+) -> Result<Vec<ListenerSettings>, Error> {
     let rest = &worker.rest;
     let mut main = match flag {
         Some(address) => vec![(address, false)],
@@ -58,10 +62,10 @@ pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker, default: SocketA
     // Connect could not open such a listener twice.
     let (shared, own_only): (Vec<_>, Vec<_>) = own.drain(..).partition(|listener| main.contains(listener));
     let mut all = Vec::new();
-    let mut tls = Lazy::new("listeners", &rest.tls);
+    let mut tls = LazyTls::new("listeners", &rest.tls);
     for (listener, host) in main.drain(..).zip(hosts) {
         let has_admin = rest.admin_listeners.is_none() || shared.contains(&listener);
-        all.push(Wanted {
+        all.push(ListenerSettings {
             address: listener.0,
             host,
             tls: tls.get(listener.1)?,
@@ -72,9 +76,9 @@ pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker, default: SocketA
             },
         });
     }
-    let mut tls = Lazy::new("admin.listeners", &rest.admin_tls);
+    let mut tls = LazyTls::new("admin.listeners", &rest.admin_tls);
     for (address, is_tls) in own_only {
-        all.push(Wanted {
+        all.push(ListenerSettings {
             address,
             host: None,
             tls: tls.get(is_tls)?,
@@ -85,13 +89,13 @@ pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker, default: SocketA
 }
 
 /// Certificates. They are read once, when the first listener needs them.
-struct Lazy<'a> {
+struct LazyTls<'a> {
     property: &'static str,
     options: &'a Options,
     read: Option<Tls>,
 }
 
-impl<'a> Lazy<'a> {
+impl<'a> LazyTls<'a> {
     const fn new(property: &'static str, options: &'a Options) -> Self {
         Self {
             property,
@@ -164,7 +168,7 @@ fn address(property: &str, listener: &str) -> Result<(SocketAddr, bool), Error> 
 }
 
 /// Opens the listeners.
-pub(crate) async fn open(wanted: Vec<Wanted>, settings: &RestSettings) -> Result<Vec<Door>, Error> {
+pub(crate) async fn open(wanted: Vec<ListenerSettings>, settings: &RestSettings) -> Result<Vec<BoundListener>, Error> {
     let mut doors = Vec::new();
     for wanted in wanted {
         let listener = walferry_admin::bind(wanted.address).await.map_err(|error| {
@@ -192,7 +196,7 @@ pub(crate) async fn open(wanted: Vec<Wanted>, settings: &RestSettings) -> Result
                  slots, and can create, change, pause, stop and remove connectors"
             );
         }
-        doors.push(Door {
+        doors.push(BoundListener {
             listener,
             tls: wanted.tls,
             resources: wanted.resources,
@@ -202,8 +206,8 @@ pub(crate) async fn open(wanted: Vec<Wanted>, settings: &RestSettings) -> Result
 }
 
 /// The same listeners, to be served once more.
-pub(crate) fn again(doors: &[Door]) -> Result<Vec<Door>, Failure> {
-    let again = doors.iter().map(Door::try_clone).collect::<Result<_, _>>();
+pub(crate) fn again(doors: &[BoundListener]) -> Result<Vec<BoundListener>, Failure> {
+    let again = doors.iter().map(BoundListener::try_clone).collect::<Result<_, _>>();
     again.map_err(|error| {
         let what = format!("the admin endpoint's socket cannot be used twice: {error}");
         Failure::stop(Kind::AdminAddress, what, "raise the limit of open files (`ulimit -n`)")
@@ -211,14 +215,14 @@ pub(crate) fn again(doors: &[Door]) -> Result<Vec<Door>, Failure> {
 }
 
 /// The endpoint while it answers.
-pub(crate) struct Served {
+pub(crate) struct RunningEndpoint {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Served {
+impl RunningEndpoint {
     /// Answers requests. It must be called within a set of local tasks.
-    pub(crate) fn start(doors: Vec<Door>, admin: Admin) -> Self {
+    pub(crate) fn start(doors: Vec<BoundListener>, admin: Admin) -> Self {
         let stop = watch::Sender::new(false);
         let mut stopped = stop.subscribe();
         let until = async move {

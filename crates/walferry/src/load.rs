@@ -198,7 +198,7 @@ fn worker(args: &ConnectorArgs, problems: &mut Problems) -> Result<Option<Worker
         worker
     };
     if let Some(path) = &args.worker {
-        let submitted = problems.read(path, Role::Worker);
+        let submitted = problems.read(path, FileRole::Worker);
         return Ok(submitted.and_then(|submitted| read(&submitted, path, problems)));
     }
     if !args.config.is_empty() {
@@ -400,7 +400,7 @@ pub(crate) fn load_configuration(
 }
 
 fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(Checked, book::Configuration)> {
-    let mut submitted = problems.read(path, Role::Connector)?;
+    let mut submitted = problems.read(path, FileRole::Connector)?;
     if submitted.is_of_debezium_server() {
         info!(file = %path.display(), "the file is Debezium Server's: its connector runs here");
         let (file, findings) = ServerFile::read(&submitted, &variables());
@@ -425,7 +425,7 @@ fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(C
 
 /// What a file is handed in as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum FileRole {
     Connector,
     Worker,
 }
@@ -453,7 +453,7 @@ impl Problems {
         self.all.push(Diagnosis::error(kind, what).with_hint(hint));
     }
 
-    fn read(&mut self, path: &Path, role: Role) -> Option<Submitted> {
+    fn read(&mut self, path: &Path, role: FileRole) -> Option<Submitted> {
         let place = path.display();
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -478,7 +478,7 @@ impl Problems {
                 }
             }
             // A worker has a default for everything.
-            Err(FileError::Empty) if role == Role::Worker => {
+            Err(FileError::Empty) if role == FileRole::Worker => {
                 let what = "contains no properties, so every worker property has its default";
                 let warning = Diagnosis::warning(Kind::FileUnusable, what).at(place.to_string());
                 warn!(code = warning.code(), "{}", warning.sentence());
@@ -536,20 +536,20 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 }
 
 /// A worker that is handed in as a connector, and the other way round.
-fn misplaced(submitted: &Submitted, role: Role) -> Option<(&'static str, &'static str)> {
+fn misplaced(submitted: &Submitted, role: FileRole) -> Option<(&'static str, &'static str)> {
     let has = |name: &str| submitted.get(name).is_some();
     let connector = has("connector.class") || has("database.hostname") || has("topic.prefix");
     let worker = has("bootstrap.servers") || has("group.id") || has("listeners") || has("offset.storage.topic");
     match role {
-        Role::Connector if worker && !connector => Some((
+        FileRole::Connector if worker && !connector => Some((
             "is a worker file, not a connector",
             "use it with `--worker`, and the connector with `--config`",
         )),
-        Role::Worker if connector => Some((
+        FileRole::Worker if connector => Some((
             "is a connector, not a worker file",
             "use it with `--config`; a worker file is Kafka Connect's connect-distributed.properties or connect-standalone.properties",
         )),
-        Role::Connector | Role::Worker => None,
+        FileRole::Connector | FileRole::Worker => None,
     }
 }
 

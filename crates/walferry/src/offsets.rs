@@ -10,7 +10,7 @@ use walferry_config::Connector;
 use walferry_engine::{Diagnosis, history::History};
 use walferry_offset::{FileStore, export_rest, import, is_java_file, java_offsets};
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::Done;
+use walferry_snapshot::ChunksDone;
 
 use crate::{
     assemble::partition,
@@ -74,7 +74,7 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
         say!("  {:<14} {xid}", "transaction");
     }
     if offset.is_unfinished_snapshot() {
-        let (complete, begun) = stored.snapshot.as_ref().map_or((0, 0), Done::tables);
+        let (complete, begun) = stored.snapshot.as_ref().map_or((0, 0), ChunksDone::tables);
         let words = format!("not all are read yet: {complete} tables are complete, {begun} more are started");
         say!("  {:<14} {words}", "existing rows");
     }

@@ -253,7 +253,7 @@ mod tests {
     };
 
     use serde_json::json;
-    use walferry_engine::supervisor::Fixed;
+    use walferry_engine::supervisor::FixedConnectors;
     use walferry_telemetry::otlp::{DeliverySpan, TraceParent};
 
     use super::*;
@@ -349,7 +349,7 @@ mod tests {
     fn spans_that_the_collector_rejects_or_cannot_get_are_counted() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            let admin = Admin::read_only(Arc::new(Fixed::default()), "1.2.3");
+            let admin = Admin::read_only(Arc::new(FixedConnectors::default()), "1.2.3");
             let url = collector(r#"{"partialSuccess":{"rejectedSpans":"2","errorMessage":"too old"}}"#);
             let in_part = exporter(url);
             in_part.export.push_all((0..3).map(|_| span()));

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tracing::{Instrument, error_span, info};
 use walferry_engine::{
-    Failure, Target,
+    Failure, TargetState,
     status::{Phase, Status},
     supervisor::Body,
 };
@@ -31,7 +31,7 @@ use crate::{
 
 /// Whether this process writes failures of connectors to standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tell {
+pub(crate) enum FailureOutput {
     /// At once, because its other connectors continue.
     AtOnce,
     /// Never: the caller does.
@@ -79,9 +79,9 @@ pub(crate) fn status(name: &str, loaded: Option<&Loaded>, prefix: &str, older: O
 
 /// The tasks beside a connector, whether it runs or not. They end when this is dropped.
 #[derive(Default)]
-pub(crate) struct Beside(Vec<JoinHandle<()>>);
+pub(crate) struct BackgroundTasks(Vec<JoinHandle<()>>);
 
-impl Beside {
+impl BackgroundTasks {
     /// Starts them. It must be called within a set of local tasks.
     pub(crate) fn start(loaded: Loaded, slots: SlotLooks, status: &Arc<Status>) -> Self {
         let span = error_span!(BESIDE, connector = status.name);
@@ -97,7 +97,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for BackgroundTasks {
     fn drop(&mut self) {
         for task in &self.0 {
             task.abort();
@@ -106,7 +106,7 @@ impl Drop for Beside {
 }
 
 /// What each run of a connector needs.
-pub(crate) struct Run {
+pub(crate) struct RunSettings {
     /// Makes its configuration.
     pub(crate) load: Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync>,
     /// Where the offset is stored.
@@ -114,10 +114,10 @@ pub(crate) struct Run {
     /// How many connectors share the memory in flight.
     pub(crate) share: watch::Sender<usize>,
     pub(crate) status: Arc<Status>,
-    pub(crate) tell: Tell,
+    pub(crate) tell: FailureOutput,
 }
 
-impl Run {
+impl RunSettings {
     /// Runs the connector whenever it is called.
     pub(crate) fn body(self) -> Body {
         Arc::new(move |target| {
@@ -151,7 +151,7 @@ impl Run {
                     );
                 }
                 Ok(()) => info!("connector stopped: everything delivered is stored and confirmed"),
-                Err(failure) if self.tell == Tell::AtOnce => Error::failure(what, failure.clone()).tell(),
+                Err(failure) if self.tell == FailureOutput::AtOnce => Error::failure(what, failure.clone()).tell(),
                 Err(_) => {}
             }
             ended
@@ -160,7 +160,7 @@ impl Run {
 
     /// Resolves the configuration on its own thread, because a config provider may hang, for example on a file of a file server that is
     /// gone. `None` if the run is to end before that. Then the thread is left alone, and ends when the provider answers.
-    fn loaded(&self, mut target: watch::Receiver<Target>) -> Option<Result<Loaded, Failure>> {
+    fn loaded(&self, mut target: watch::Receiver<TargetState>) -> Option<Result<Loaded, Failure>> {
         let runtime = match runtime() {
             Ok(runtime) => runtime,
             Err(failure) => return Some(Err(failure)),
@@ -185,7 +185,7 @@ impl Run {
                 biased;
                 loaded = loaded => Some(loaded),
                 // A closed channel also ends the run: no command can arrive any more.
-                _ = target.wait_for(|target| *target == Target::Stopped) => None,
+                _ = target.wait_for(|target| *target == TargetState::Stopped) => None,
             }
         })?;
         match loaded {
@@ -203,7 +203,7 @@ impl Run {
         &self,
         loaded: &Loaded,
         mut connector: assemble::Assembled,
-        target: watch::Receiver<Target>,
+        target: watch::Receiver<TargetState>,
     ) -> Result<(), Failure> {
         let status = &self.status;
         LocalSet::new().block_on(&runtime()?, async {

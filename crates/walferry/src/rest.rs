@@ -2,7 +2,7 @@
 
 use std::{env, fs, net::ToSocketAddrs as _};
 
-use walferry_admin::{Digested, Door, Doors, HeaderRule, Resources, RestSettings, User};
+use walferry_admin::{AccessList, BoundListener, Digested, HeaderRule, Resources, RestSettings, User};
 use walferry_config::{RestSection, Worker, java_properties, shown_text};
 use walferry_diagnosis::Kind;
 
@@ -33,7 +33,7 @@ fn wrong(what: String, hint: impl Into<String>) -> Error {
 /// Connect's `worker_id`: the host and the port at which other workers reach this one. The host is `rest.advertised.host.name`, or else that
 /// of the listener as it was written (`hosts`), or else the address of this machine. The port is `rest.advertised.port`, or else that of the
 /// listener.
-pub(crate) fn worker_id(rest: &RestSection, doors: &[Door], hosts: &[Option<String>]) -> String {
+pub(crate) fn worker_id(rest: &RestSection, doors: &[BoundListener], hosts: &[Option<String>]) -> String {
     let all = doors.iter().zip(hosts);
     let public = all.filter(|(door, _)| door.resources != Resources::OnlyAdmin);
     // As in Connect, the first listener of the scheme that is asked for, or else the first one without TLS.
@@ -68,7 +68,7 @@ fn address_of_this_machine() -> String {
     address.map_or_else(|| listen::DEFAULT.ip().to_string(), |address| address.ip().to_string())
 }
 
-fn doors(rest: &RestSection) -> Result<Doors, Error> {
+fn doors(rest: &RestSection) -> Result<AccessList, Error> {
     let file = match (&rest.users_file, rest.basic_auth) {
         (Some(file), _) => Some(file.clone()),
         (None, true) => Some(jaas_file()?),
@@ -106,7 +106,7 @@ fn doors(rest: &RestSection) -> Result<Doors, Error> {
             hint,
         ));
     }
-    Ok(Doors { users, tokens })
+    Ok(AccessList { users, tokens })
 }
 
 /// The file with users and passwords that Connect uses: KAFKA_OPTS names a JAAS file, whose section KafkaConnect names this file.
@@ -205,7 +205,7 @@ mod tests {
         runtime.block_on(async {
             let open = |resources| async move {
                 let listener = walferry_admin::bind(([127, 0, 0, 1], 0).into()).await.expect("a port");
-                Door {
+                BoundListener {
                     listener,
                     tls: None,
                     resources,

@@ -8,7 +8,7 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 use tracing::warn;
-use walferry_admin::{Admin, ClusterId, Door, RestSettings, Standby};
+use walferry_admin::{Admin, BoundListener, ClusterId, RestSettings, Standby};
 use walferry_config::Worker;
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::{
@@ -22,7 +22,7 @@ use crate::{
     cli::{DataArgs, RunArgs},
     container,
     error::Error,
-    listen::{self, Served, Wanted},
+    listen::{self, ListenerSettings, RunningEndpoint},
     load::{Configuration, data_dir, load},
     logging,
     otlp::Exporter,
@@ -31,8 +31,8 @@ use crate::{
     rest,
     take::take,
     worker::{
-        Beginning, ClerkTask, Herd, cluster,
-        states::{Teller, TellerTask},
+        ClerkTask, Herd, HerdParts, cluster,
+        states::{StateWriter, StateWriterTask},
         storage::Storage,
         topics,
         turn::{self, Turn},
@@ -120,7 +120,7 @@ pub(crate) fn topics_set_aside(data: &DataArgs, worker: &Worker) -> Option<Diagn
 }
 
 struct Process<'a> {
-    wanted: Vec<Wanted>,
+    wanted: Vec<ListenerSettings>,
     bars: &'a Bars,
     settings: RestSettings,
     exporter: Option<Exporter>,
@@ -131,7 +131,7 @@ struct Process<'a> {
 }
 
 /// How the work of a process has ended.
-enum Ending {
+enum ProcessEnd {
     /// The process is to end, too.
     Over(Result<(), Error>),
     /// Another process may work on Connect's topics now.
@@ -145,10 +145,10 @@ async fn asked_to_end(mut is_to_end: watch::Receiver<bool>) {
 }
 
 /// Ends all connectors: in order if the process is to end, at once if another one may have its turn.
-async fn end_connectors(ending: Ending, herd: &Herd, leadership: Option<&Leadership>) -> Ending {
-    let Ending::Over(outcome) = ending else {
+async fn end_connectors(ending: ProcessEnd, herd: &Herd, leadership: Option<&Leadership>) -> ProcessEnd {
+    let ProcessEnd::Over(outcome) = ending else {
         herd.supervisor().abandon_all().await;
-        return Ending::TurnLost;
+        return ProcessEnd::TurnLost;
     };
     // An orderly end takes its time, and the turn may be lost meanwhile.
     let stopped = tokio::select! {
@@ -159,7 +159,7 @@ async fn end_connectors(ending: Ending, herd: &Herd, leadership: Option<&Leaders
         }
     };
     let stopped = stopped.map_err(|failure| Error::failure("a connector has stopped", failure).already_told());
-    Ending::Over(outcome.and(stopped))
+    ProcessEnd::Over(outcome.and(stopped))
 }
 
 impl Process<'_> {
@@ -197,8 +197,8 @@ impl Process<'_> {
             let tasks = LocalSet::new();
             let work = self.work(&mut doors, &configuration, held, cluster.clone());
             match tasks.run_until(work).await {
-                Ending::Over(outcome) => return outcome,
-                Ending::TurnLost => {}
+                ProcessEnd::Over(outcome) => return outcome,
+                ProcessEnd::TurnLost => {}
             }
         }
     }
@@ -206,17 +206,17 @@ impl Process<'_> {
     /// Runs the connectors until the process is to end, or until another one may have its turn.
     async fn work(
         &self,
-        doors: &mut Vec<Door>,
+        doors: &mut Vec<BoundListener>,
         configuration: &Configuration,
         turn: Option<Turn>,
         cluster: Arc<ClusterId>,
-    ) -> Ending {
+    ) -> ProcessEnd {
         let mut work = match self.begin(doors, configuration, turn, cluster) {
             Ok(work) => work,
-            Err(error) => return Ending::Over(Err(error)),
+            Err(error) => return ProcessEnd::Over(Err(error)),
         };
         let ending = work.until_its_end(self.is_to_end.subscribe()).await;
-        if matches!(ending, Ending::Over(_)) {
+        if matches!(ending, ProcessEnd::Over(_)) {
             // While the connectors end, requests are refused instead of waiting.
             doors.clear();
         }
@@ -226,13 +226,13 @@ impl Process<'_> {
     /// Starts the connectors, and opens the endpoint to requests about them.
     fn begin(
         &self,
-        doors: &[Door],
+        doors: &[BoundListener],
         configuration: &Configuration,
         turn: Option<Turn>,
         cluster: Arc<ClusterId>,
-    ) -> Result<Work, Error> {
+    ) -> Result<RunningParts, Error> {
         let storage = Storage::open(turn, &self.data_dir, configuration.connectors.is_empty())?;
-        let beginning = Beginning {
+        let beginning = HerdParts {
             worker: configuration.worker.clone(),
             bootstrap_servers: configuration.bootstrap_servers.clone(),
             offsets: Offsets {
@@ -246,7 +246,7 @@ impl Process<'_> {
         let doors = listen::again(doors).map_err(|failure| Error::failure("Walferry did not start", failure))?;
         let teller = storage.states.map(|(log, read)| {
             let worker_id = self.settings.advertised.clone().unwrap_or_default();
-            Teller::new(herd.clone(), log, read, worker_id, self.settings.topic_tracking).start()
+            StateWriter::new(herd.clone(), log, read, worker_id, self.settings.topic_tracking).start()
         });
         let admin = Admin {
             herder: Arc::new(herd.clone()),
@@ -258,11 +258,11 @@ impl Process<'_> {
         if let Some(exporter) = &self.exporter {
             spawn_local(exporter.clone().run(admin.clone()));
         }
-        Ok(Work {
+        Ok(RunningParts {
             herd,
             clerk,
             teller,
-            served: Served::start(doors, admin.clone()),
+            served: RunningEndpoint::start(doors, admin.clone()),
             admin,
             leadership: storage.leadership,
         })
@@ -270,7 +270,7 @@ impl Process<'_> {
 
     /// Prepares the topics, and waits until no other Walferry works on them. Meanwhile the endpoint reports this. `None` if the process is
     /// to end.
-    async fn wait_for_turn(&self, doors: &[Door], topics: &ConnectTopics) -> Option<Result<Turn, Failure>> {
+    async fn wait_for_turn(&self, doors: &[BoundListener], topics: &ConnectTopics) -> Option<Result<Turn, Failure>> {
         let standby = Standby::new(topics::preparing(topics));
         let settings = RestSettings {
             standby: Some(standby.clone()),
@@ -285,7 +285,7 @@ impl Process<'_> {
             Ok(doors) => doors,
             Err(failure) => return Some(Err(failure)),
         };
-        let mut served = Served::start(doors, admin);
+        let mut served = RunningEndpoint::start(doors, admin);
         let held = tokio::select! {
             () = asked_to_end(self.is_to_end.subscribe()) => None,
             held = Turn::wait_for(topics, &standby) => Some(held),
@@ -297,34 +297,34 @@ impl Process<'_> {
 }
 
 /// The connectors at work, and the endpoint.
-struct Work {
+struct RunningParts {
     herd: Herd,
     clerk: ClerkTask,
-    teller: Option<TellerTask>,
-    served: Served,
+    teller: Option<StateWriterTask>,
+    served: RunningEndpoint,
     admin: Admin,
     leadership: Option<Leadership>,
 }
 
-impl Work {
+impl RunningParts {
     /// Waits until something ends it.
-    async fn until_its_end(&mut self, is_to_end: watch::Receiver<bool>) -> Ending {
+    async fn until_its_end(&mut self, is_to_end: watch::Receiver<bool>) -> ProcessEnd {
         tokio::select! {
-            () = asked_to_end(is_to_end) => Ending::Over(Ok(())),
+            () = asked_to_end(is_to_end) => ProcessEnd::Over(Ok(())),
             failure = self.herd.failure_of_only() => {
                 // The failure was reported when it happened.
-                Ending::Over(Err(Error::failure("a connector has stopped", failure).already_told()))
+                ProcessEnd::Over(Err(Error::failure("a connector has stopped", failure).already_told()))
             }
-            failure = self.clerk.ended() => Ending::Over(Err(Error::failure("Walferry has stopped", failure))),
+            failure = self.clerk.ended() => ProcessEnd::Over(Err(Error::failure("Walferry has stopped", failure))),
             failure = turn::is_lost(self.leadership.as_ref()) => {
                 Error::failure("another Walferry process may use Connect's topics now", failure).tell();
-                Ending::TurnLost
+                ProcessEnd::TurnLost
             }
         }
     }
 
     /// Ends everything in order.
-    async fn end(mut self, ending: Ending, exporter: Option<&Exporter>) -> Ending {
+    async fn end(mut self, ending: ProcessEnd, exporter: Option<&Exporter>) -> ProcessEnd {
         self.served.stop();
         // What the connectors go through while they end is not written.
         let teller = match self.teller {
@@ -334,7 +334,7 @@ impl Work {
         let ending = end_connectors(ending, &self.herd, self.leadership.as_ref()).await;
         self.served.ended().await;
         if let Some(teller) = teller
-            && matches!(ending, Ending::Over(_))
+            && matches!(ending, ProcessEnd::Over(_))
         {
             teller.tell_end().await;
         }

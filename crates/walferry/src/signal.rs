@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::{EndpointArgs, SignalArgs, SnapshotArgs},
-    endpoint::{Endpoint, Trouble, encoded},
+    endpoint::{Endpoint, EndpointError, encoded},
     error::Error,
     say::say,
 };
@@ -73,7 +73,7 @@ fn tell_unstored(is_stored: bool) {
 
 /// Gives a signal to a connector.
 fn give(args: &EndpointArgs, name: &str, body: &Value) -> Result<Given, Error> {
-    let told = |Trouble { what, hint }: Trouble| failed(what, &hint);
+    let told = |EndpointError { what, hint }: EndpointError| failed(what, &hint);
     let endpoint = Endpoint::of(args).map_err(told)?;
     let path = format!("/connectors/{}/signals", encoded(name));
     let answer = endpoint.post(&path, body).map_err(told)?;

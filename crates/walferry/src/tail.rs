@@ -24,10 +24,10 @@ use walferry_config::{
 };
 use walferry_diagnosis::Kind;
 use walferry_engine::{
-    Diagnosis, Failure, Target,
+    Diagnosis, Failure, TargetState,
     sink::{Acks, Outgoing, Sink, Sinks},
     status::Status,
-    witness::{Withheld, Witness},
+    witness::{UnsentReason, Witness},
 };
 use walferry_record::Record;
 
@@ -136,7 +136,7 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
         tables: args.table.clone(),
         limit: args.limit,
         is_terminal: io::stdout().is_terminal(),
-        target: Arc::new(watch::Sender::new(Target::Running)),
+        target: Arc::new(watch::Sender::new(TargetState::Running)),
         shown: Shared::default(),
     };
     let (target, shown) = (screen.target.clone(), screen.shown.clone());
@@ -160,7 +160,7 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
     });
     spawn_local(async move {
         signalled().await;
-        target.send_replace(Target::Stopped);
+        target.send_replace(TargetState::Stopped);
         // A second Ctrl-C does not wait for an orderly end. The slot ends with the connection.
         signalled().await;
         std::process::exit(130);
@@ -191,17 +191,17 @@ async fn show_wait(status: &Status) -> Infallible {
 
 /// What was shown, and what was not.
 #[derive(Debug, Default)]
-struct Seen {
+struct TailCounts {
     records: u64,
     /// Number of changes and records that are not sent, by reason.
     withheld: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Shared(Arc<Mutex<Seen>>);
+struct Shared(Arc<Mutex<TailCounts>>);
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, TailCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -213,7 +213,7 @@ struct Screen {
     tables: Vec<String>,
     limit: Option<u64>,
     is_terminal: bool,
-    target: Arc<watch::Sender<Target>>,
+    target: Arc<watch::Sender<TargetState>>,
     shown: Shared,
 }
 
@@ -265,7 +265,7 @@ impl Screen {
             }
         };
         if is_closed || self.limit.is_some_and(|limit| shown.records >= limit) {
-            self.target.send_replace(Target::Stopped);
+            self.target.send_replace(TargetState::Stopped);
         }
         Ok(())
     }
@@ -300,7 +300,7 @@ impl Sink for Open {
 impl Witness for Screen {
     fn sent(&mut self, _: &Record<'_>) {}
 
-    fn withheld(&mut self, why: Withheld<'_>) {
+    fn withheld(&mut self, why: UnsentReason<'_>) {
         let (what, _) = reason(why);
         *self.shown.lock().withheld.entry(text::clean(&what)).or_default() += 1;
     }

@@ -20,7 +20,7 @@ use ureq::{
 use walferry_config::{Connector, shown_address};
 use walferry_diagnosis::Kind;
 use walferry_engine::{
-    Target,
+    TargetState,
     book::{self, Book as _, BookEntry},
     store::StoredOffset,
 };
@@ -179,7 +179,7 @@ impl Taking<'_> {
     }
 
     /// The connector's wanted state in Connect.
-    fn target_there(&self) -> Result<Target, Error> {
+    fn target_there(&self) -> Result<TargetState, Error> {
         let (code, status) = self.ask("GET", &self.path("/status"), &[200, 404])?;
         if code == 404 {
             let (_, names) = self.ask("GET", "/connectors", &[200])?;
@@ -192,9 +192,9 @@ impl Taking<'_> {
             ));
         }
         Ok(match status["connector"]["state"].as_str() {
-            Some("PAUSED") => Target::Paused,
-            Some("STOPPED") => Target::Stopped,
-            _ => Target::Running,
+            Some("PAUSED") => TargetState::Paused,
+            Some("STOPPED") => TargetState::Stopped,
+            _ => TargetState::Running,
         })
     }
 
@@ -324,11 +324,11 @@ impl Taking<'_> {
     }
 
     /// Makes the cluster continue with the connector that it was told to stop.
-    fn hand_back(&self, target: Target, book: &FileBook, error: Error) -> Error {
+    fn hand_back(&self, target: TargetState, book: &FileBook, error: Error) -> Error {
         let wanted = match target {
-            Target::Running => "resume",
-            Target::Paused => "pause",
-            Target::Stopped => return error,
+            TargetState::Running => "resume",
+            TargetState::Paused => "pause",
+            TargetState::Stopped => return error,
         };
         match self.ask("PUT", &self.path(&format!("/{wanted}")), &[202, 204]) {
             Ok(_) => {

@@ -3,19 +3,19 @@
 use serde::Deserialize;
 use serde_json::{Value as Json, value::RawValue};
 use walferry_config::Members;
-use walferry_engine::Target;
+use walferry_engine::TargetState;
 
 use crate::herder::Refused;
 
 /// Names with texts; `None` where a value is null.
-pub(super) type Texts = Vec<(String, Option<String>)>;
+pub(super) type StringMap = Vec<(String, Option<String>)>;
 
 /// The body of `POST /connectors`.
 #[derive(Debug)]
 pub(super) struct Create {
     pub(super) name: String,
-    pub(super) config: Texts,
-    pub(super) target: Target,
+    pub(super) config: StringMap,
+    pub(super) target: TargetState,
 }
 
 const CREATE: &str = "org.apache.kafka.connect.runtime.rest.entities.CreateConnectorRequest";
@@ -29,7 +29,7 @@ pub(super) fn create(body: &[u8]) -> Result<Create, Refused> {
     if is_null(body) {
         return Err(null(&format!("{CREATE}.name()"), "createRequest"));
     }
-    let (mut name, mut config, mut target) = (String::new(), None, Target::Running);
+    let (mut name, mut config, mut target) = (String::new(), None, TargetState::Running);
     for (member, value) in members(body, CREATE)? {
         match member.as_str() {
             "name" => name = text(value, CREATE, "name")?.unwrap_or_default(),
@@ -55,7 +55,7 @@ pub(super) fn create(body: &[u8]) -> Result<Create, Refused> {
 }
 
 /// Reads a flat configuration.
-pub(super) fn config(body: &[u8]) -> Result<Texts, Refused> {
+pub(super) fn config(body: &[u8]) -> Result<StringMap, Refused> {
     if is_null(body) {
         return Err(null("java.util.Map.get(Object)", "connectorConfig"));
     }
@@ -138,14 +138,14 @@ pub(super) fn level(body: &[u8]) -> Result<String, Refused> {
     }
 }
 
-fn state(text: Option<String>) -> Result<Target, Refused> {
+fn state(text: Option<String>) -> Result<TargetState, Refused> {
     let Some(text) = text else {
-        return Ok(Target::Running);
+        return Ok(TargetState::Running);
     };
     match text.to_ascii_uppercase().as_str() {
-        "RUNNING" => Ok(Target::Running),
-        "PAUSED" => Ok(Target::Paused),
-        "STOPPED" => Ok(Target::Stopped),
+        "RUNNING" => Ok(TargetState::Running),
+        "PAUSED" => Ok(TargetState::Paused),
+        "STOPPED" => Ok(TargetState::Stopped),
         other => Err(Refused::new(
             500,
             format!(
@@ -157,8 +157,8 @@ fn state(text: Option<String>) -> Result<Target, Refused> {
 }
 
 /// The texts of a flat object. Numbers keep their notation; a name that comes twice has its last value, at its first place.
-fn texts(body: &[u8], class: &str) -> Result<Texts, Refused> {
-    let mut texts = Texts::new();
+fn texts(body: &[u8], class: &str) -> Result<StringMap, Refused> {
+    let mut texts = StringMap::new();
     for (name, value) in members(body, class)? {
         let value = text(value, "java.util.LinkedHashMap", &name)?;
         match texts.iter_mut().find(|(known, _)| *known == name) {
@@ -252,7 +252,7 @@ mod tests {
             br#" {"name": " c 1 ", "config": {"b": 1.50, "a": 1E5, "c": true, "d": " x \u00e9 ", "e": null, "b": "2"},
             "initial_state": "stopped"} "#;
         let create = create(body).unwrap();
-        assert_eq!((create.name.as_str(), create.target), ("c 1", Target::Stopped));
+        assert_eq!((create.name.as_str(), create.target), ("c 1", TargetState::Stopped));
         let pair = |name: &str, text: Option<&str>| (name.to_owned(), text.map(ToOwned::to_owned));
         let expected = [
             pair("b", Some("2")),

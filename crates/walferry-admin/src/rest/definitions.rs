@@ -66,7 +66,7 @@ struct Config {
 
 /// Connect's `ConfigInfos`.
 #[derive(Debug, Serialize)]
-pub(super) struct Infos {
+pub(super) struct ConfigInfos {
     name: String,
     error_count: usize,
     groups: Vec<String>,
@@ -116,12 +116,12 @@ impl Definition {
 const OWN: [&str; 2] = ["walferry.", "errors.deadletterqueue."];
 
 /// A class's properties: those that Connect has, too, and the others.
-struct OfClass {
+struct ClassDefinitions {
     shared: Vec<Definition>,
     own: Vec<Definition>,
 }
 
-impl OfClass {
+impl ClassDefinitions {
     fn new(plugin: &Plugin) -> Self {
         let declarations: Vec<&Declaration> = plugin.groups.iter().flat_map(|group| group.declarations).collect();
         let recorded = recorded(&plugin.class);
@@ -167,7 +167,7 @@ fn recorded(class: &str) -> Option<Vec<Definition>> {
 
 /// The definitions of a class's properties.
 pub(super) fn of_plugin(plugin: &Plugin) -> Vec<Definition> {
-    OfClass::new(plugin).all().collect()
+    ClassDefinitions::new(plugin).all().collect()
 }
 
 /// Finds a class. As in Connect, its simple name is enough, for converters without `Converter`, and for connectors without `Connector`.
@@ -220,17 +220,17 @@ pub(super) fn infos(
     version: &str,
     configuration: &Configuration,
     validation: &Validation,
-) -> Infos {
-    let mut sheet = Sheet {
+) -> ConfigInfos {
+    let mut sheet = ValidationReport {
         plugins,
         version,
         configuration,
         validation,
         configs: Vec::new(),
     };
-    let OfClass { mut shared, own } = match find(plugins, &["source"], class) {
-        Some(plugin) => OfClass::new(plugin),
-        None => OfClass {
+    let ClassDefinitions { mut shared, own } = match find(plugins, &["source"], class) {
+        Some(plugin) => ClassDefinitions::new(plugin),
+        None => ClassDefinitions {
             shared: Vec::new(),
             own: Vec::new(),
         },
@@ -258,7 +258,7 @@ pub(super) fn infos(
 }
 
 /// The answer to a validation, while it is being written.
-struct Sheet<'a> {
+struct ValidationReport<'a> {
     plugins: &'a [Plugin],
     version: &'a str,
     configuration: &'a Configuration,
@@ -266,7 +266,7 @@ struct Sheet<'a> {
     configs: Vec<Config>,
 }
 
-impl Sheet<'_> {
+impl ValidationReport<'_> {
     fn given(&self, name: &str) -> Option<&str> {
         let given = self.configuration.iter().find(|(known, _)| known == name);
         given.map(|(_, text)| text.as_str())
@@ -388,10 +388,10 @@ impl Sheet<'_> {
             let Some(plugin) = plugin else {
                 continue;
             };
-            let OfClass {
+            let ClassDefinitions {
                 shared: mut options,
                 own,
-            } = OfClass::new(plugin);
+            } = ClassDefinitions::new(plugin);
             if kind == "transformation" {
                 let of_all = |option: &str, r#type: &str, default: Option<&str>, text: &str| Definition {
                     name: option.to_owned(),
@@ -434,7 +434,7 @@ impl Sheet<'_> {
         let Some(plugin) = class.and_then(|class| find(self.plugins, &[kind], class)) else {
             return;
         };
-        let OfClass { mut shared, own } = OfClass::new(plugin);
+        let ClassDefinitions { mut shared, own } = ClassDefinitions::new(plugin);
         hash::sort(&mut shared, hash::CAPACITY, |option| hash::of_text(&option.name));
         for mut option in shared.into_iter().chain(own) {
             let is_type = option.name == "converter.type";
@@ -469,7 +469,7 @@ impl Sheet<'_> {
         }
     }
 
-    fn finish(self, class: &str) -> Infos {
+    fn finish(self, class: &str) -> ConfigInfos {
         let mut groups: Vec<String> = Vec::new();
         for group in self
             .configs
@@ -480,7 +480,7 @@ impl Sheet<'_> {
                 groups.push(group.clone());
             }
         }
-        Infos {
+        ConfigInfos {
             name: class.to_owned(),
             error_count: self.validation.errors.len(),
             groups,

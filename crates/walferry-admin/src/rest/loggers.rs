@@ -9,9 +9,9 @@ use axum::{
 use serde_json::{Map, json};
 
 use super::{Answer, body, ok, query_values};
-use crate::{herder::Refused, routes::Seen};
+use crate::{herder::Refused, routes::App};
 
-pub(super) async fn all(State(shown): Seen) -> Answer {
+pub(super) async fn all(State(shown): App) -> Answer {
     let mut all = shown.admin.loggers.all();
     all.sort();
     let levels = all
@@ -20,7 +20,7 @@ pub(super) async fn all(State(shown): Seen) -> Answer {
     ok(&levels.collect::<Map<_, _>>())
 }
 
-pub(super) async fn one(State(shown): Seen, Path(logger): Path<String>) -> Answer {
+pub(super) async fn one(State(shown): App, Path(logger): Path<String>) -> Answer {
     let all = shown.admin.loggers.all();
     match all.into_iter().find(|(name, ..)| *name == logger) {
         Some((_, level, changed)) => ok(&json!({ "level": level, "last_modified": changed })),
@@ -30,7 +30,7 @@ pub(super) async fn one(State(shown): Seen, Path(logger): Path<String>) -> Answe
 
 /// There is one worker, so the scope makes no difference but for the answer.
 pub(super) async fn set(
-    State(shown): Seen,
+    State(shown): App,
     Path(logger): Path<String>,
     RawQuery(query): RawQuery,
     body: Bytes,

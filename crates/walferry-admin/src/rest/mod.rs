@@ -20,16 +20,16 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use walferry_engine::{
-    Target,
+    TargetState,
     book::Configuration,
     status::{Phase, Status},
 };
 
 use crate::{
     connect::{ConnectorStatus, TaskState},
-    guard::Base,
-    herder::{Put, Refused, Validation},
-    routes::{Seen, Shown, json as json_body, refused},
+    guard::ClientBaseUri,
+    herder::{Refused, SubmitMode, Validation},
+    routes::{App, AppState, json as json_body, refused},
 };
 
 /// The class that every connector here has, under its full name.
@@ -39,7 +39,7 @@ const TASK_CLASS: &str = "io.debezium.connector.postgresql.PostgresConnectorTask
 /// A path, and the methods that it answers beside HEAD and OPTIONS.
 pub(crate) type Resource = (&'static str, &'static [&'static str]);
 
-pub(crate) type Routes = Router<Arc<Shown>>;
+pub(crate) type Routes = Router<Arc<AppState>>;
 
 /// Writes a table of paths, methods and handlers twice: as the routes, and as a list for the tests that look at all of them.
 macro_rules! resources {
@@ -94,7 +94,7 @@ pub(crate) fn routes() -> Routes {
 const METHODS: [&str; 7] = ["HEAD", "DELETE", "POST", "GET", "OPTIONS", "PUT", "PATCH"];
 
 /// Adds a path. As in Connect, it may end with a slash, and OPTIONS tells its methods.
-pub(crate) fn at(routes: Routes, (path, methods): Resource, answers: MethodRouter<Arc<Shown>>) -> Routes {
+pub(crate) fn at(routes: Routes, (path, methods): Resource, answers: MethodRouter<Arc<AppState>>) -> Routes {
     let is_there = |wanted: &&str| match *wanted {
         "OPTIONS" => true,
         "HEAD" => methods.contains(&"get"),
@@ -174,7 +174,7 @@ fn is_set(query: Option<&String>, name: &str) -> bool {
     values.first().is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-impl Shown {
+impl AppState {
     fn find(&self, name: &str) -> Option<Arc<Status>> {
         self.admin
             .connectors
@@ -189,7 +189,7 @@ impl Shown {
 
     /// `ConnectorInfo`. A connector has its task unless it is stopped, or new.
     fn info(&self, name: &str, configuration: &Configuration, is_new: bool) -> Json {
-        let stopped = self.admin.herder.target(name) == Some(Target::Stopped);
+        let stopped = self.admin.herder.target(name) == Some(TargetState::Stopped);
         let tasks = match is_new || stopped {
             true => json!([]),
             false => json!([{ "connector": name, "task": 0 }]),
@@ -212,7 +212,7 @@ fn as_map(configuration: &Configuration) -> Map<String, Json> {
         .collect()
 }
 
-async fn list(State(shown): Seen, RawQuery(query): RawQuery) -> Answer {
+async fn list(State(shown): App, RawQuery(query): RawQuery) -> Answer {
     let names = shown.admin.herder.names();
     let expand = query_values(query.clone(), "expand");
     if expand.is_empty() {
@@ -248,25 +248,32 @@ async fn list(State(shown): Seen, RawQuery(query): RawQuery) -> Answer {
     ok(&all)
 }
 
-async fn create(State(shown): Seen, Extension(base): Extension<Base>, body: Bytes) -> Answer {
+async fn create(State(shown): App, Extension(base): Extension<ClientBaseUri>, body: Bytes) -> Answer {
     let create = body::create(&body)?;
     let configuration = named(&create.name, create.config)?;
-    put_it(&shown, &base, &create.name, configuration, Put::New(create.target)).await
+    put_it(
+        &shown,
+        &base,
+        &create.name,
+        configuration,
+        SubmitMode::New(create.target),
+    )
+    .await
 }
 
 async fn put_config(
-    State(shown): Seen,
-    Extension(base): Extension<Base>,
+    State(shown): App,
+    Extension(base): Extension<ClientBaseUri>,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Answer {
     let configuration = named(&name, body::config(&body)?)?;
-    put_it(&shown, &base, &name, configuration, Put::Any).await
+    put_it(&shown, &base, &name, configuration, SubmitMode::Any).await
 }
 
 async fn patch_config(
-    State(shown): Seen,
-    Extension(base): Extension<Base>,
+    State(shown): App,
+    Extension(base): Extension<ClientBaseUri>,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Answer {
@@ -289,13 +296,13 @@ async fn patch_config(
     let texts = configuration.into_iter().map(|(property, text)| (property, Some(text)));
     let configuration = named(&name, texts.collect())?;
     // Checking it takes a while. What another request changes meanwhile must not be undone.
-    let mut response = put_it(&shown, &base, &name, configuration, Put::Over(before)).await?;
+    let mut response = put_it(&shown, &base, &name, configuration, SubmitMode::Over(before)).await?;
     *response.status_mut() = StatusCode::OK;
     Ok(response)
 }
 
 /// A name that is put in place where the configuration has none. Connect refuses another one.
-fn named(name: &str, mut config: body::Texts) -> Result<body::Texts, Refused> {
+fn named(name: &str, mut config: body::StringMap) -> Result<body::StringMap, Refused> {
     match config
         .iter()
         .find(|(property, _)| property == "name")
@@ -315,7 +322,13 @@ fn named(name: &str, mut config: body::Texts) -> Result<body::Texts, Refused> {
     }
 }
 
-async fn put_it(shown: &Shown, base: &Base, name: &str, config: body::Texts, how: Put) -> Answer {
+async fn put_it(
+    shown: &AppState,
+    base: &ClientBaseUri,
+    name: &str,
+    config: body::StringMap,
+    how: SubmitMode,
+) -> Answer {
     let configuration = validated(shown, config).await?;
     // Connect looks whether there is one only after it has looked whether it is valid.
     let is_new = shown.admin.herder.put(name, configuration.clone(), how).await?;
@@ -331,7 +344,7 @@ async fn put_it(shown: &Shown, base: &Base, name: &str, config: body::Texts, how
 }
 
 /// A configuration that nothing is wrong with.
-async fn validated(shown: &Shown, config: body::Texts) -> Result<Configuration, Refused> {
+async fn validated(shown: &AppState, config: body::StringMap) -> Result<Configuration, Refused> {
     known_class(shown, &config)?;
     let nulls: Vec<String> = config
         .iter()
@@ -369,7 +382,7 @@ async fn validated(shown: &Shown, config: body::Texts) -> Result<Configuration, 
 }
 
 /// The class must be there. Where none is named, the configuration is shown without what may be secret.
-fn known_class(shown: &Shown, config: &body::Texts) -> Result<(), Refused> {
+fn known_class(shown: &AppState, config: &body::StringMap) -> Result<(), Refused> {
     let class = config
         .iter()
         .find(|(name, _)| name == "connector.class")
@@ -407,22 +420,22 @@ pub(crate) fn is_ours(class: &str) -> bool {
     matches!(class, CLASS | "PostgresConnector" | "Postgres")
 }
 
-async fn info(State(shown): Seen, Path(name): Path<String>) -> Answer {
+async fn info(State(shown): App, Path(name): Path<String>) -> Answer {
     let configuration = shown.configuration(&name)?;
     ok(&shown.info(&name, &configuration, false))
 }
 
-async fn config(State(shown): Seen, Path(name): Path<String>) -> Answer {
+async fn config(State(shown): App, Path(name): Path<String>) -> Answer {
     ok(&as_map(&shown.configuration(&name)?))
 }
 
-async fn remove(State(shown): Seen, Path(name): Path<String>) -> Answer {
+async fn remove(State(shown): App, Path(name): Path<String>) -> Answer {
     shown.configuration(&name)?;
     shown.admin.herder.remove(&name).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn status(State(shown): Seen, Path(name): Path<String>) -> Answer {
+async fn status(State(shown): App, Path(name): Path<String>) -> Answer {
     match shown.find(&name) {
         Some(status) => ok(&shown.status_of(&status)),
         None => Err(Refused::new(404, format!("No status found for connector {name}"))),
@@ -430,19 +443,19 @@ async fn status(State(shown): Seen, Path(name): Path<String>) -> Answer {
 }
 
 /// Like the others, it answers before the connector has done what is asked.
-async fn pause(State(shown): Seen, Path(name): Path<String>) -> Answer {
-    want(&shown, &name, Target::Paused, StatusCode::ACCEPTED).await
+async fn pause(State(shown): App, Path(name): Path<String>) -> Answer {
+    want(&shown, &name, TargetState::Paused, StatusCode::ACCEPTED).await
 }
 
-async fn resume(State(shown): Seen, Path(name): Path<String>) -> Answer {
-    want(&shown, &name, Target::Running, StatusCode::ACCEPTED).await
+async fn resume(State(shown): App, Path(name): Path<String>) -> Answer {
+    want(&shown, &name, TargetState::Running, StatusCode::ACCEPTED).await
 }
 
-async fn stop(State(shown): Seen, Path(name): Path<String>) -> Answer {
-    want(&shown, &name, Target::Stopped, StatusCode::NO_CONTENT).await
+async fn stop(State(shown): App, Path(name): Path<String>) -> Answer {
+    want(&shown, &name, TargetState::Stopped, StatusCode::NO_CONTENT).await
 }
 
-async fn want(shown: &Shown, name: &str, target: Target, code: StatusCode) -> Answer {
+async fn want(shown: &AppState, name: &str, target: TargetState, code: StatusCode) -> Answer {
     if shown.admin.herder.target(name).is_none() {
         return Err(Refused::new(404, format!("Unknown connector {name}")));
     }
@@ -452,7 +465,7 @@ async fn want(shown: &Shown, name: &str, target: Target, code: StatusCode) -> An
 
 /// Without flags Connect restarts the connector and leaves its task alone. Here a connector is no more than its task, so there is
 /// nothing to do then, unless the connector itself has failed.
-async fn restart(State(shown): Seen, Path(name): Path<String>, RawQuery(query): RawQuery) -> Answer {
+async fn restart(State(shown): App, Path(name): Path<String>, RawQuery(query): RawQuery) -> Answer {
     let (tasks, only_failed) = (
         is_set(query.as_ref(), "includeTasks"),
         is_set(query.as_ref(), "onlyFailed"),
@@ -491,7 +504,7 @@ async fn restart(State(shown): Seen, Path(name): Path<String>, RawQuery(query): 
 }
 
 /// There is one task, number 0.
-async fn restart_task(State(shown): Seen, Path((name, task)): Path<(String, String)>) -> Answer {
+async fn restart_task(State(shown): App, Path((name, task)): Path<(String, String)>) -> Answer {
     let Ok(task) = task.parse::<i32>() else {
         return Err(Refused::new(404, "HTTP 404 Not Found"));
     };
@@ -499,16 +512,16 @@ async fn restart_task(State(shown): Seen, Path((name, task)): Path<(String, Stri
         return Err(Refused::new(404, format!("Unknown connector: {name}")));
     }
     // A stopped connector has no task.
-    let is_stopped = shown.admin.herder.target(&name) == Some(Target::Stopped);
+    let is_stopped = shown.admin.herder.target(&name) == Some(TargetState::Stopped);
     if task != 0 || is_stopped || shown.admin.connectors.restart(&name, false).is_err() {
         return Err(Refused::new(404, format!("Unknown task: {name}-{task}")));
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn tasks(State(shown): Seen, Path(name): Path<String>) -> Answer {
+async fn tasks(State(shown): App, Path(name): Path<String>) -> Answer {
     let configuration = shown.configuration(&name)?;
-    if shown.admin.herder.target(&name) == Some(Target::Stopped) {
+    if shown.admin.herder.target(&name) == Some(TargetState::Stopped) {
         return ok(&json!([]));
     }
     let mut config = as_map(&configuration);
@@ -516,7 +529,7 @@ async fn tasks(State(shown): Seen, Path(name): Path<String>) -> Answer {
     ok(&json!([{ "id": { "connector": name, "task": 0 }, "config": config }]))
 }
 
-async fn task_status(State(shown): Seen, Path((name, task)): Path<(String, String)>) -> Answer {
+async fn task_status(State(shown): App, Path((name, task)): Path<(String, String)>) -> Answer {
     let Ok(task) = task.parse::<i32>() else {
         return Err(Refused::new(404, "HTTP 404 Not Found"));
     };
@@ -530,7 +543,7 @@ async fn task_status(State(shown): Seen, Path((name, task)): Path<(String, Strin
     }
 }
 
-async fn topics(State(shown): Seen, Path(name): Path<String>) -> Answer {
+async fn topics(State(shown): App, Path(name): Path<String>) -> Answer {
     if !shown.admin.settings.topic_tracking {
         return Err(Refused::new(403, "Topic tracking is disabled."));
     }
@@ -538,7 +551,7 @@ async fn topics(State(shown): Seen, Path(name): Path<String>) -> Answer {
     ok(&json!({ name: { "topics": topics } }))
 }
 
-async fn reset_topics(State(shown): Seen, Path(name): Path<String>) -> Answer {
+async fn reset_topics(State(shown): App, Path(name): Path<String>) -> Answer {
     let settings = &shown.admin.settings;
     if !settings.topic_tracking {
         return Err(Refused::new(403, "Topic tracking is disabled."));
@@ -550,12 +563,12 @@ async fn reset_topics(State(shown): Seen, Path(name): Path<String>) -> Answer {
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-async fn offsets(State(shown): Seen, Path(name): Path<String>) -> Answer {
+async fn offsets(State(shown): App, Path(name): Path<String>) -> Answer {
     shown.configuration(&name)?;
     ok(&shown.admin.herder.offsets(&name).await?)
 }
 
-async fn alter_offsets(State(shown): Seen, Path(name): Path<String>, body: Bytes) -> Answer {
+async fn alter_offsets(State(shown): App, Path(name): Path<String>, body: Bytes) -> Answer {
     let entries = body::offsets(&body)?;
     shown.configuration(&name)?;
     must_be_stopped(&shown, &name)?;
@@ -581,15 +594,15 @@ async fn alter_offsets(State(shown): Seen, Path(name): Path<String>, body: Bytes
     ok(&changed_offsets("altered"))
 }
 
-async fn reset_offsets(State(shown): Seen, Path(name): Path<String>) -> Answer {
+async fn reset_offsets(State(shown): App, Path(name): Path<String>) -> Answer {
     shown.configuration(&name)?;
     must_be_stopped(&shown, &name)?;
     shown.admin.herder.alter_offsets(&name, None).await?;
     ok(&changed_offsets("reset"))
 }
 
-fn must_be_stopped(shown: &Shown, name: &str) -> Result<(), Refused> {
-    if shown.admin.herder.target(name) == Some(Target::Stopped) {
+fn must_be_stopped(shown: &AppState, name: &str) -> Result<(), Refused> {
+    if shown.admin.herder.target(name) == Some(TargetState::Stopped) {
         return Ok(());
     }
     Err(Refused::not_stopped(name))
@@ -604,7 +617,7 @@ fn changed_offsets(how: &str) -> Json {
     })
 }
 
-async fn plugins(State(shown): Seen, RawQuery(query): RawQuery) -> Answer {
+async fn plugins(State(shown): App, RawQuery(query): RawQuery) -> Answer {
     let values = query_values(query, "connectorsOnly");
     let all = values.first().is_some_and(|value| !value.eq_ignore_ascii_case("true"));
     let plugins = shown
@@ -618,14 +631,14 @@ async fn plugins(State(shown): Seen, RawQuery(query): RawQuery) -> Answer {
     ok(&plugins.collect::<Vec<_>>())
 }
 
-async fn plugin_config(State(shown): Seen, Path(name): Path<String>) -> Answer {
+async fn plugin_config(State(shown): App, Path(name): Path<String>) -> Answer {
     match definitions::find(&shown.admin.herder.plugins(), &[], &name) {
         Some(plugin) => ok(&definitions::of_plugin(plugin)),
         None => Err(Refused::new(404, format!("Unknown plugin {name}."))),
     }
 }
 
-async fn validate(State(shown): Seen, Path(plugin): Path<String>, body: Bytes) -> Answer {
+async fn validate(State(shown): App, Path(plugin): Path<String>, body: Bytes) -> Answer {
     let config = body::config(&body)?;
     let class = config
         .iter()

@@ -9,16 +9,16 @@ use tokio::{
     net::TcpStream,
 };
 use walferry_engine::{
-    Failure, Kind, Target,
+    Failure, Kind, TargetState,
     book::Configuration,
     status::Status,
-    supervisor::{Connectors, Fixed, UnknownConnector},
+    supervisor::{Connectors, FixedConnectors, UnknownConnector},
 };
 
 use super::*;
 use crate::{
-    Digested, Doors, RestSettings, Stage, Standby, User,
-    herder::{Herder, Loggers, Plugin, Promise, Put, Refused, Validation},
+    AccessList, Digested, RestSettings, Standby, StandbyStage, User,
+    herder::{Herder, HerderFuture, Loggers, Plugin, Refused, SubmitMode, Validation},
 };
 
 /// All routes: path and methods.
@@ -52,7 +52,7 @@ struct Obedient {
 }
 
 impl Obedient {
-    fn done<T: Send + 'static>(&self, done: T) -> Promise<T> {
+    fn done<T: Send + 'static>(&self, done: T) -> HerderFuture<T> {
         match self.hangs {
             true => Box::pin(pending()),
             false => Box::pin(async { Ok(done) }),
@@ -75,36 +75,36 @@ impl Herder for Obedient {
         })
     }
 
-    fn target(&self, name: &str) -> Option<Target> {
+    fn target(&self, name: &str) -> Option<TargetState> {
         let target = if name == "stopped" {
-            Target::Stopped
+            TargetState::Stopped
         } else {
-            Target::Running
+            TargetState::Running
         };
         self.configuration(name).map(|_| target)
     }
 
-    fn put(&self, name: &str, _: Configuration, _: Put) -> Promise<bool> {
+    fn put(&self, name: &str, _: Configuration, _: SubmitMode) -> HerderFuture<bool> {
         self.done(self.configuration(name).is_none())
     }
 
-    fn remove(&self, _: &str) -> Promise<()> {
+    fn remove(&self, _: &str) -> HerderFuture<()> {
         self.done(())
     }
 
-    fn want(&self, _: &str, _: Target) -> Promise<()> {
+    fn want(&self, _: &str, _: TargetState) -> HerderFuture<()> {
         self.done(())
     }
 
-    fn validate(&self, _: Configuration) -> Promise<Validation> {
+    fn validate(&self, _: Configuration) -> HerderFuture<Validation> {
         self.done(Validation::default())
     }
 
-    fn offsets(&self, _: &str) -> Promise<Json> {
+    fn offsets(&self, _: &str) -> HerderFuture<Json> {
         self.done(serde_json::json!({ "offsets": [] }))
     }
 
-    fn alter_offsets(&self, _: &str, _: Option<Json>) -> Promise<()> {
+    fn alter_offsets(&self, _: &str, _: Option<Json>) -> HerderFuture<()> {
         self.done(())
     }
 
@@ -124,7 +124,7 @@ impl Herder for Obedient {
         }]
     }
 
-    fn answers(&self) -> Promise<()> {
+    fn answers(&self) -> HerderFuture<()> {
         self.done(())
     }
 }
@@ -146,7 +146,7 @@ async fn endpoint(settings: RestSettings, hangs: bool) -> SocketAddr {
         status.set_phase(Phase::Streaming);
         status
     });
-    endpoint_of(Arc::new(Fixed(statuses.to_vec())), settings, hangs).await
+    endpoint_of(Arc::new(FixedConnectors(statuses.to_vec())), settings, hangs).await
 }
 
 async fn endpoint_of(connectors: Arc<dyn Connectors>, settings: RestSettings, hangs: bool) -> SocketAddr {
@@ -159,7 +159,7 @@ async fn endpoint_of(connectors: Arc<dyn Connectors>, settings: RestSettings, ha
     };
     let listener = crate::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(crate::serve(vec![Door::plain(listener)], admin, pending()));
+    tokio::spawn(crate::serve(vec![BoundListener::plain(listener)], admin, pending()));
     address
 }
 
@@ -209,7 +209,7 @@ async fn every_route_asks_who_it_is_and_what_they_may() {
         password: Digested::of("secret"),
         writes,
     };
-    let doors = Doors {
+    let doors = AccessList {
         users: vec![user("writer", true), user("reader", false)],
         tokens: vec![Digested::of("token")],
     };
@@ -273,7 +273,7 @@ async fn every_route_asks_who_it_is_and_what_they_may() {
 /// Connectors that note each restart: whether only what has failed.
 #[derive(Debug)]
 struct Noting {
-    connectors: Fixed,
+    connectors: FixedConnectors,
     restarts: Mutex<Vec<bool>>,
 }
 
@@ -304,7 +304,7 @@ type Case = (Phase, &'static str, u16, &'static [&'static str], &'static [bool])
 async fn a_plain_restart_starts_a_connector_that_is_failed_itself_and_leaves_a_failed_task_alone() {
     let status = Arc::new(Status::new("runs", "shop"));
     let noting = Arc::new(Noting {
-        connectors: Fixed(vec![status.clone()]),
+        connectors: FixedConnectors(vec![status.clone()]),
         restarts: Mutex::default(),
     });
     let address = endpoint_of(noting.clone(), RestSettings::default(), false).await;
@@ -376,7 +376,7 @@ async fn a_plain_restart_starts_a_connector_that_is_failed_itself_and_leaves_a_f
 #[tokio::test]
 async fn health_tells_of_the_worker_and_live_of_the_process_alone() {
     const HEALTHY: &str = "Worker has completed startup and is ready to handle requests.";
-    let standby = Standby::new(Stage::Starting("It looks at topics.".into()));
+    let standby = Standby::new(StandbyStage::Starting("It looks at topics.".into()));
     let waits = RestSettings {
         standby: Some(standby.clone()),
         ..RestSettings::default()
@@ -399,7 +399,7 @@ async fn health_tells_of_the_worker_and_live_of_the_process_alone() {
     assert_eq!(health(well).await, (200, "healthy".into(), HEALTHY.into()));
     let starting = "Worker is still starting up. It looks at topics.";
     assert_eq!(health(waits).await, (503, "starting".into(), starting.into()));
-    standby.set(Stage::Waiting("Another one works.".into()));
+    standby.set(StandbyStage::Waiting("Another one works.".into()));
     let waiting = "Worker has completed startup. Another one works.";
     assert_eq!(health(waits).await, (200, "healthy".into(), waiting.into()));
     let (code, status, message) = health(busy).await;

@@ -132,12 +132,12 @@ choices! {
 
 /// A list of channels. Debezium looks up unknown ones among its classes, and ignores those that it does not find.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Words<T> {
+struct ListedChannels<T> {
     known: Vec<T>,
     unknown: Vec<String>,
 }
 
-impl<T: Value> Value for Words<T> {
+impl<T: Value> Value for ListedChannels<T> {
     const TYPE: &'static str = "list";
     const VALUES: &'static [&'static str] = T::VALUES;
     fn parse(text: &str) -> Result<Self, ValueError> {
@@ -158,7 +158,7 @@ properties! {
         .text("Table for signals, as `schema.table`, with the columns id, type and data in this order. It is captured even if no filter \
                includes it, and its existing rows are not read. Incremental snapshots write their watermarks to this table: they mark in \
                the stream when a chunk was read.");
-    const CHANNELS: Property<Words<SignalChannel>> = Property::new("signal.enabled.channels").default("source")
+    const CHANNELS: Property<ListedChannels<SignalChannel>> = Property::new("signal.enabled.channels").default("source")
         .text("Channels for signals: the table in `signal.data.collection` (`source`), a topic (`kafka`), a file (`file`), or `POST \
                /connectors/<name>/signals` and `walferry signal` (`jmx`).");
     const POLL: Property<Duration> = Property::new("signal.poll.interval.ms").default("5000")
@@ -206,7 +206,7 @@ properties! {
         .text("An incremental snapshot reads no further chunk while the slot, or a standby of the server, is this many bytes behind the \
                server's position. To see how far standbys are, the role needs `pg_monitor`. This property is Walferry's own. By default \
                there is no limit.");
-    const NOTIFICATIONS: Property<Words<NotificationChannel>> = Property::new("notification.enabled.channels")
+    const NOTIFICATIONS: Property<ListedChannels<NotificationChannel>> = Property::new("notification.enabled.channels")
         .text("Channels for notifications about snapshots: a topic (`sink`), the log (`log`), or `GET /connectors/<name>/notifications` \
                (`jmx`).");
     const NOTIFICATION_TOPIC: Property<Option<String>> = Property::new("notification.sink.topic.name").example("notifications")
@@ -229,13 +229,16 @@ pub(super) fn read(reader: &mut Reader<'_>) -> SignalSection {
         )
     };
     for word in &channels.unknown {
-        let text = format!("names {word:?}, {}", none_of(Words::<SignalChannel>::VALUES));
+        let text = format!("names {word:?}, {}", none_of(ListedChannels::<SignalChannel>::VALUES));
         reader
             .warning(CHANNELS.name(), text)
             .hint("send signals with `walferry signal` or POST /connectors/<name>/signals, which needs no channel");
     }
     for word in &notifications.unknown {
-        let text = format!("names {word:?}, {}", none_of(Words::<NotificationChannel>::VALUES));
+        let text = format!(
+            "names {word:?}, {}",
+            none_of(ListedChannels::<NotificationChannel>::VALUES)
+        );
         reader
             .warning(NOTIFICATIONS.name(), text)
             .hint("use jmx, and read notifications from GET /connectors/<name>/notifications");

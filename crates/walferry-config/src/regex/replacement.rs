@@ -6,10 +6,10 @@ use crate::value::ValueError;
 /// A replacement in Java's notation, checked against its pattern: `$1`, `${name}`, and `\` before a character that is
 /// meant as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replacement(Vec<Part>);
+pub struct Replacement(Vec<ReplacementPart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum ReplacementPart {
     Text(String),
     Group(usize),
 }
@@ -32,15 +32,15 @@ impl Replacement {
                 ),
                 '$' => {
                     if !literal.is_empty() {
-                        parts.push(Part::Text(std::mem::take(&mut literal)));
+                        parts.push(ReplacementPart::Text(std::mem::take(&mut literal)));
                     }
-                    parts.push(Part::Group(group(&mut rest, regex)?));
+                    parts.push(ReplacementPart::Group(group(&mut rest, regex)?));
                 }
                 _ => literal.push(c),
             }
         }
         if !literal.is_empty() {
-            parts.push(Part::Text(literal));
+            parts.push(ReplacementPart::Text(literal));
         }
         Ok(Self(parts))
     }
@@ -49,8 +49,8 @@ impl Replacement {
     fn append(&self, captures: &fancy_regex::Captures<'_, str>, out: &mut String, longest: usize) -> Option<()> {
         for part in &self.0 {
             let part = match part {
-                Part::Text(text) => text,
-                Part::Group(index) => captures.get(*index).map_or("", |group| group.as_str()),
+                ReplacementPart::Text(text) => text,
+                ReplacementPart::Group(index) => captures.get(*index).map_or("", |group| group.as_str()),
             };
             push(out, part, longest)?;
         }

@@ -7,9 +7,9 @@ use walferry_record as connect;
 use walferry_record::{Shape, java::logical::Logical};
 
 use super::json;
-use super::schema::{self, Field, Kind, Name, Schema, SchemaRef};
+use super::schema::{self, AvroType, Field, Name, Schema, SchemaRef};
 use super::style::{Style, fixed_size, is_union, parameter};
-use crate::error::{Failure, Problem};
+use crate::error::{ConversionProblem, LocatedProblem};
 
 const NAMESPACE: &str = "io.confluent.connect.avro";
 const DECIMAL: &str = "org.apache.kafka.connect.data.Decimal";
@@ -23,7 +23,7 @@ const DEFAULT_OF_FIELD: &str = "io.confluent.connect.avro.field.default";
 ///
 /// # Errors
 /// When a name is not legal in Avro, or when a default does not fit its schema.
-pub(super) fn derive(schema: &connect::SchemaRef, style: Style) -> Result<SchemaRef, Box<Failure>> {
+pub(super) fn derive(schema: &connect::SchemaRef, style: Style) -> Result<SchemaRef, Box<LocatedProblem>> {
     Deriver::new(style).convert(schema, false)
 }
 
@@ -46,14 +46,18 @@ impl Deriver {
         }
     }
 
-    fn convert(&mut self, schema: &connect::SchemaRef, ignore_optional: bool) -> Result<SchemaRef, Box<Failure>> {
+    fn convert(
+        &mut self,
+        schema: &connect::SchemaRef,
+        ignore_optional: bool,
+    ) -> Result<SchemaRef, Box<LocatedProblem>> {
         // A type without a name has no place to be declared in: it may be made again.
         let can_be_shared = !schema.optional && !is_union(schema) && !is_plain(schema);
         if can_be_shared && let Some(known) = self.known(schema) {
             return Ok(known);
         }
         let converted = match self.base(schema)? {
-            base if matches!(base.kind, Kind::Union(_)) => Arc::new(base),
+            base if matches!(base.kind, AvroType::Union(_)) => Arc::new(base),
             mut base => {
                 self.describe(schema, &mut base)?;
                 let base = Arc::new(base);
@@ -83,7 +87,7 @@ impl Deriver {
         &mut self,
         schema: &connect::SchemaRef,
         ignore_optional: bool,
-    ) -> Result<SchemaRef, Box<Failure>> {
+    ) -> Result<SchemaRef, Box<LocatedProblem>> {
         let record = schema.name.as_ref().and_then(|name| self.records.get(name));
         match record.filter(|(known, _)| known.shape == schema.shape) {
             Some((_, record)) if ignore_optional => Ok(record.clone()),
@@ -93,7 +97,7 @@ impl Deriver {
     }
 
     /// The type without attributes.
-    fn base(&mut self, schema: &connect::SchemaRef) -> Result<Schema, Box<Failure>> {
+    fn base(&mut self, schema: &connect::SchemaRef) -> Result<Schema, Box<LocatedProblem>> {
         Ok(match &schema.shape {
             Shape::Int8 | Shape::Int16 | Shape::Int32 => Schema::primitive("int"),
             Shape::Int64 => Schema::primitive("long"),
@@ -106,12 +110,16 @@ impl Deriver {
             },
             Shape::Bytes => self.bytes(schema)?,
             Shape::Array(items) => {
-                let items = self.convert_or_share(items, false).map_err(Failure::in_element)?;
-                Schema::of(Kind::Array(items))
+                let items = self
+                    .convert_or_share(items, false)
+                    .map_err(LocatedProblem::in_element)?;
+                Schema::of(AvroType::Array(items))
             }
             Shape::Map(keys, values) if self.style.is_avro_map(keys) => {
-                let values = self.convert_or_share(values, false).map_err(Failure::in_element)?;
-                Schema::of(Kind::Map(values))
+                let values = self
+                    .convert_or_share(values, false)
+                    .map_err(LocatedProblem::in_element)?;
+                Schema::of(AvroType::Map(values))
             }
             Shape::Map(keys, values) => self.entries(schema, keys, values)?,
             Shape::Struct(fields) if is_union(schema) => {
@@ -123,17 +131,21 @@ impl Deriver {
                     let branch = self.convert_or_share(&required(&field.schema), true);
                     branches.push(branch.map_err(|failure| failure.in_field(&field.name))?);
                 }
-                Schema::of(Kind::Union(branches))
+                Schema::of(AvroType::Union(branches))
             }
             Shape::Struct(_) if schema.optional => {
                 let record = self.convert_or_share(&required(schema), false)?;
-                Schema::of(Kind::Union(vec![Arc::new(Schema::primitive("null")), record]))
+                Schema::of(AvroType::Union(vec![Arc::new(Schema::primitive("null")), record]))
             }
             Shape::Struct(fields) => self.record(schema, fields)?,
         })
     }
 
-    fn record(&mut self, schema: &connect::SchemaRef, fields: &[connect::Field]) -> Result<Schema, Box<Failure>> {
+    fn record(
+        &mut self,
+        schema: &connect::SchemaRef,
+        fields: &[connect::Field],
+    ) -> Result<Schema, Box<LocatedProblem>> {
         let name = self.name(schema)?;
         let doc = match self.style.discard_type_doc {
             true => "connect.record.doc",
@@ -149,14 +161,19 @@ impl Deriver {
             let made = self.field(name, &field.schema, doc);
             converted.push(made.map_err(|failure| failure.in_field(&field.name))?);
         }
-        Ok(Schema::of(Kind::Record {
+        Ok(Schema::of(AvroType::Record {
             name,
             doc: parameter(schema, doc).map(Into::into),
             fields: converted,
         }))
     }
 
-    fn field(&mut self, name: String, schema: &connect::SchemaRef, doc: Option<&str>) -> Result<Field, Box<Failure>> {
+    fn field(
+        &mut self,
+        name: String,
+        schema: &connect::SchemaRef,
+        doc: Option<&str>,
+    ) -> Result<Field, Box<LocatedProblem>> {
         schema::check(&name)?;
         let default = match &schema.default {
             // Avro would want an object for each entry, and takes no default that does not fit.
@@ -183,18 +200,19 @@ impl Deriver {
         schema: &connect::SchemaRef,
         keys: &connect::SchemaRef,
         values: &connect::SchemaRef,
-    ) -> Result<Schema, Box<Failure>> {
+    ) -> Result<Schema, Box<LocatedProblem>> {
         const ENTRY: &str = "MapEntry";
         let name = match &schema.name {
             None => Name::new(Some(NAMESPACE.to_owned()), ENTRY.to_owned())?,
             Some(_) => self.name(schema)?,
         };
         let fields = vec![
-            self.field("key".to_owned(), keys, None).map_err(Failure::in_element)?,
+            self.field("key".to_owned(), keys, None)
+                .map_err(LocatedProblem::in_element)?,
             self.field("value".to_owned(), values, None)
-                .map_err(Failure::in_element)?,
+                .map_err(LocatedProblem::in_element)?,
         ];
-        let mut entry = Schema::of(Kind::Record {
+        let mut entry = Schema::of(AvroType::Record {
             name,
             doc: None,
             fields,
@@ -202,10 +220,10 @@ impl Deriver {
         if schema.name.is_some() {
             entry.attribute("connect.internal.type", json::string(ENTRY));
         }
-        Ok(Schema::of(Kind::Array(Arc::new(entry))))
+        Ok(Schema::of(AvroType::Array(Arc::new(entry))))
     }
 
-    fn enumeration(&mut self, schema: &connect::Schema, marker: &str) -> Result<Schema, Box<Failure>> {
+    fn enumeration(&mut self, schema: &connect::Schema, marker: &str) -> Result<Schema, Box<LocatedProblem>> {
         let own = self.name(schema)?.name;
         let symbols = symbols(schema, marker).map(Into::into).collect();
         let name = Name::split(parameter(schema, marker).unwrap_or_default())?;
@@ -216,7 +234,7 @@ impl Deriver {
                 parameter(schema, &format!("io.confluent.connect.avro.enum.default.{own}")),
             ),
         };
-        Ok(Schema::of(Kind::Enum {
+        Ok(Schema::of(AvroType::Enum {
             name,
             doc: doc.map(Into::into),
             symbols,
@@ -224,16 +242,16 @@ impl Deriver {
         }))
     }
 
-    fn bytes(&mut self, schema: &connect::Schema) -> Result<Schema, Box<Failure>> {
+    fn bytes(&mut self, schema: &connect::Schema) -> Result<Schema, Box<LocatedProblem>> {
         let mut bytes = match fixed_size(schema) {
-            Some(size) => Schema::of(Kind::Fixed {
+            Some(size) => Schema::of(AvroType::Fixed {
                 name: self.name(schema)?,
                 size,
             }),
             None => Schema::primitive("bytes"),
         };
         if is_decimal(schema) {
-            let scale = parameter(schema, "scale").ok_or(Problem::NoScale)?;
+            let scale = parameter(schema, "scale").ok_or(ConversionProblem::NoScale)?;
             bytes.attribute("scale", integer(scale)?);
             bytes.attribute("precision", integer(precision(schema))?);
         }
@@ -241,7 +259,7 @@ impl Deriver {
     }
 
     /// The attributes of a type.
-    fn describe(&self, schema: &connect::Schema, base: &mut Schema) -> Result<(), Box<Failure>> {
+    fn describe(&self, schema: &connect::Schema, base: &mut Schema) -> Result<(), Box<LocatedProblem>> {
         if self.style.meta_data {
             if let Some(doc) = &schema.doc {
                 base.attribute("connect.doc", json::string(doc));
@@ -278,7 +296,7 @@ impl Deriver {
     }
 
     /// The schema's name, or a generated one: `ConnectDefault`, `ConnectDefault2` and so on.
-    fn name(&mut self, schema: &connect::Schema) -> Result<Name, Problem> {
+    fn name(&mut self, schema: &connect::Schema) -> Result<Name, ConversionProblem> {
         if let Some(name) = &schema.name {
             let (namespace, name) = self.style.split(name);
             return Name::new(namespace, name);
@@ -316,8 +334,8 @@ fn precision(schema: &connect::Schema) -> &str {
     parameter(schema, PRECISION).unwrap_or(PRECISION_IF_UNKNOWN)
 }
 
-fn integer(text: &str) -> Result<String, Problem> {
-    let number: i32 = text.parse().map_err(|_| Problem::BadScale)?;
+fn integer(text: &str) -> Result<String, ConversionProblem> {
+    let number: i32 = text.parse().map_err(|_| ConversionProblem::BadScale)?;
     Ok(number.to_string())
 }
 
@@ -345,7 +363,7 @@ fn optional(schema: &connect::Schema, base: SchemaRef) -> SchemaRef {
     let null = Arc::new(Schema::primitive("null"));
     match (schema.optional, &schema.default) {
         (false, _) => base,
-        (true, Some(_)) => Arc::new(Schema::of(Kind::Union(vec![base, null]))),
-        (true, None) => Arc::new(Schema::of(Kind::Union(vec![null, base]))),
+        (true, Some(_)) => Arc::new(Schema::of(AvroType::Union(vec![base, null]))),
+        (true, None) => Arc::new(Schema::of(AvroType::Union(vec![null, base]))),
     }
 }

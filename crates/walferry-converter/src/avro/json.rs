@@ -4,7 +4,7 @@ use walferry_record::java::float;
 use walferry_record::{Schema, Shape, Value, value::or_default};
 
 use super::Style;
-use crate::error::{Failure, Problem};
+use crate::error::{ConversionProblem, LocatedProblem};
 pub(super) use crate::json::push_text as push_string;
 
 /// The text as a JSON string.
@@ -30,13 +30,13 @@ pub(super) fn object<'a>(members: impl Iterator<Item = (&'a str, &'a str)>) -> O
 ///
 /// # Errors
 /// When the default does not fit its schema.
-pub(super) fn default(schema: &Schema, value: &Value<'_>, style: Style) -> Result<String, Box<Failure>> {
+pub(super) fn default(schema: &Schema, value: &Value<'_>, style: Style) -> Result<String, Box<LocatedProblem>> {
     let mut out = String::new();
     push(&mut out, schema, value, style)?;
     Ok(out)
 }
 
-fn push(out: &mut String, schema: &Schema, value: &Value<'_>, style: Style) -> Result<(), Box<Failure>> {
+fn push(out: &mut String, schema: &Schema, value: &Value<'_>, style: Style) -> Result<(), Box<LocatedProblem>> {
     match (&schema.shape, value) {
         (_, Value::Null) => out.push_str("null"),
         (_, Value::Boolean(flag)) => out.push_str(if *flag { "true" } else { "false" }),
@@ -87,7 +87,7 @@ fn push(out: &mut String, schema: &Schema, value: &Value<'_>, style: Style) -> R
         }
         (_, value) => match value.as_integer() {
             Some(number) => out.push_str(itoa::Buffer::new().format(number)),
-            None => return Err(Problem::Mismatch.into()),
+            None => return Err(ConversionProblem::Mismatch.into()),
         },
     }
     Ok(())

@@ -15,11 +15,11 @@ mod tests;
 use std::sync::Arc;
 
 use walferry_config::{Findings, Options};
-use walferry_record::{Schema, SchemaPlans, SchemaRef, Shape, Typed, Value};
+use walferry_record::{Schema, SchemaAndValue, SchemaPlans, SchemaRef, Shape, Value};
 
-use crate::error::{Failure, Problem};
-use crate::registry::{self, Described, Kind, Link, Linked, Referenced, Slots, TypeName};
-use crate::{Encoded, Role, others};
+use crate::error::{ConversionProblem, LocatedProblem};
+use crate::registry::{self, Described, Referenced, RegistryConverter, RegistryLink, SchemaKind, TopicIds, TypeName};
+use crate::{ConverterType, Encoded, others};
 use plan::Plan;
 use style::Style;
 
@@ -35,7 +35,7 @@ pub(crate) use references::with_references;
 pub struct AvroConverter {
     family: Family,
     style: Style,
-    link: Link,
+    link: RegistryLink,
     plans: SchemaPlans<KnownSchema>,
 }
 
@@ -49,8 +49,8 @@ pub(crate) enum Family {
 /// What is known of one schema.
 #[derive(Debug)]
 struct KnownSchema {
-    avro: Result<Avro, Box<Failure>>,
-    slots: Slots,
+    avro: Result<Avro, Box<LocatedProblem>>,
+    slots: TopicIds,
 }
 
 /// A Connect schema, made ready: the Avro schema that a registry gets, and how values are written.
@@ -69,7 +69,7 @@ pub(crate) struct Avro {
 
 impl AvroConverter {
     /// A converter for keys or values, unless an option is wrong.
-    pub(crate) fn from_options(family: Family, role: Role, options: &Options) -> (Option<Self>, Findings) {
+    pub(crate) fn from_options(family: Family, role: ConverterType, options: &Options) -> (Option<Self>, Findings) {
         let mut reader = match family {
             Family::Confluent => others::reader(options, registry::CONFLUENT.iter().chain(options::of_confluent())),
             Family::Apicurio => others::reader(options, registry::APICURIO.iter().chain(options::of_apicurio())),
@@ -97,7 +97,12 @@ impl AvroConverter {
     ///
     /// # Errors
     /// When the value does not fit, or when there is no id.
-    pub(crate) fn append(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    pub(crate) fn append(
+        &mut self,
+        topic: &str,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Box<LocatedProblem>> {
         self.write(topic, typed, out).map(drop)
     }
 
@@ -107,7 +112,7 @@ impl AvroConverter {
     }
 }
 
-impl Linked for AvroConverter {
+impl RegistryConverter for AvroConverter {
     fn class(&self) -> &'static str {
         match self.family {
             Family::Confluent => "io.confluent.connect.avro.AvroConverter",
@@ -115,26 +120,31 @@ impl Linked for AvroConverter {
         }
     }
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &RegistryLink {
         &self.link
     }
 
-    fn link_mut(&mut self) -> &mut Link {
+    fn link_mut(&mut self) -> &mut RegistryLink {
         &mut self.link
     }
 
-    fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+    fn write(
+        &mut self,
+        topic: &str,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Box<LocatedProblem>> {
         self.link.begin();
         let schema = match &typed.schema {
             Some(schema) => schema,
             None if typed.value.is_null() => return Ok(Encoded::Null),
-            None => return Err(Problem::NoSchema.into()),
+            None => return Err(ConversionProblem::NoSchema.into()),
         };
         // A null of an optional schema is Kafka's null: the serializer is not asked.
         if typed.value.is_null() {
             return match schema.optional {
                 true => Ok(Encoded::Null),
-                false => Err(Problem::AvroNull.into()),
+                false => Err(ConversionProblem::AvroNull.into()),
             };
         }
         let (family, style, splits) = (self.family, self.style, self.link.splits());
@@ -143,11 +153,11 @@ impl Linked for AvroConverter {
                 Family::Apicurio if is_optional_record(schema) => Avro::of_record(schema, style, splits),
                 _ => Avro::new(schema, style, splits),
             },
-            slots: Slots::default(),
+            slots: TopicIds::default(),
         });
         let avro = entry.avro.as_ref().map_err(Clone::clone)?;
         let described = Described {
-            kind: Kind::Avro,
+            kind: SchemaKind::Avro,
             text: &avro.text,
             record: avro.name.as_ref(),
             behind: &[],
@@ -165,14 +175,14 @@ fn is_optional_record(schema: &Schema) -> bool {
 
 impl Avro {
     /// With `splits`, records and enums within the schema are schemas of their own.
-    fn new(schema: &SchemaRef, style: Style, splits: bool) -> Result<Self, Box<Failure>> {
+    fn new(schema: &SchemaRef, style: Style, splits: bool) -> Result<Self, Box<LocatedProblem>> {
         let avro = derive::derive(schema, style)?;
         let (text, references) = match splits {
             true => avro.in_parts()?,
             false => (avro.text()?, Vec::new()),
         };
         let name = match &avro.kind {
-            schema::Kind::Record { name, .. } => Some(TypeName {
+            schema::AvroType::Record { name, .. } => Some(TypeName {
                 namespace: name.namespace.clone(),
                 name: name.name.clone(),
             }),
@@ -189,7 +199,7 @@ impl Avro {
 
     /// The same for an optional record that is not null. Apicurio's serializer registers the schema that the Avro record carries,
     /// which is never a union with null. Confluent's registers the schema that was derived.
-    fn of_record(schema: &SchemaRef, style: Style, splits: bool) -> Result<Self, Box<Failure>> {
+    fn of_record(schema: &SchemaRef, style: Style, splits: bool) -> Result<Self, Box<LocatedProblem>> {
         let required = Schema {
             optional: false,
             ..Schema::clone(schema)
@@ -201,7 +211,7 @@ impl Avro {
     }
 
     /// Appends the bytes of a value.
-    fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
         match value {
             Value::Bytes(bytes) if self.bare => out.extend_from_slice(bytes),
             value => self.plan.write(value, out)?,

@@ -8,15 +8,15 @@ use walferry_record::{Decimal, Schema, SchemaRef, Shape, Struct, Value};
 
 use super::derive::symbols;
 use super::style::{Style, fixed_size, is_union, parameter};
-use crate::error::{Failure, Problem, java_class, schema_type};
+use crate::error::{ConversionProblem, LocatedProblem, java_class, schema_type};
 
-type Written = Result<(), Box<Failure>>;
+type Written = Result<(), Box<LocatedProblem>>;
 
 /// A schema, made ready for writing its values.
 #[derive(Debug)]
 pub(super) struct Plan {
     schema: SchemaRef,
-    kind: Kind,
+    kind: AvroKind,
     null: Null,
 }
 
@@ -34,7 +34,7 @@ const FIRST: u8 = 0;
 const SECOND: u8 = 2;
 
 #[derive(Debug)]
-enum Kind {
+enum AvroKind {
     Int8,
     Int16,
     Int32,
@@ -62,14 +62,14 @@ enum Kind {
 struct FieldPlan {
     plan: Plan,
     /// What is written where the field has no value: its default, with the branch.
-    default: Option<Result<Box<[u8]>, Box<Failure>>>,
+    default: Option<Result<Box<[u8]>, Box<LocatedProblem>>>,
 }
 
 impl Plan {
     pub(super) fn new(schema: &SchemaRef, style: Style) -> Self {
         Self {
             schema: schema.clone(),
-            kind: Kind::of(schema, style),
+            kind: AvroKind::of(schema, style),
             null: match (&schema.shape, schema.optional, &schema.default) {
                 (_, false, _) => Null::Refused,
                 // The branch of a union that has more than two is written with its number.
@@ -97,12 +97,12 @@ impl Plan {
     /// Appends the bytes of a value.
     pub(super) fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Written {
         match (self.null, value) {
-            (Null::Refused, Value::Null) => return Err(Problem::AvroNull.into()),
+            (Null::Refused, Value::Null) => return Err(ConversionProblem::AvroNull.into()),
             (Null::Branch { null, .. }, Value::Null) => {
                 out.push(null);
                 return Ok(());
             }
-            (Null::Branch { value, .. }, _) if !matches!(self.kind, Kind::Union(_)) => out.push(value),
+            (Null::Branch { value, .. }, _) if !matches!(self.kind, AvroKind::Union(_)) => out.push(value),
             _ => {}
         }
         self.write_bare(value, out)
@@ -111,34 +111,34 @@ impl Plan {
     /// The same without the branch of a union.
     pub(super) fn write_bare(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Written {
         match (&self.kind, value) {
-            (Kind::String, Value::String(text)) => push_bytes(out, text.as_bytes()),
-            (Kind::Int64, Value::Int64(n)) => push_long(out, *n),
-            (Kind::Int32, Value::Int32(n)) => push_long(out, i64::from(*n)),
-            (Kind::Int16, Value::Int16(n)) => push_long(out, i64::from(*n)),
-            (Kind::Int8, Value::Int8(n)) => push_long(out, i64::from(*n)),
-            (Kind::Boolean, Value::Boolean(flag)) => out.push(u8::from(*flag)),
-            (Kind::Float64, Value::Float64(n)) => out.extend_from_slice(&n.to_le_bytes()),
-            (Kind::Float32, Value::Float32(n)) => out.extend_from_slice(&n.to_le_bytes()),
-            (Kind::Bytes, Value::Bytes(bytes)) => push_bytes(out, bytes),
-            (Kind::Struct(fields), Value::Struct(value)) => return self.write_struct(fields, value, out),
-            (Kind::Decimal, Value::Decimal(number)) => {
+            (AvroKind::String, Value::String(text)) => push_bytes(out, text.as_bytes()),
+            (AvroKind::Int64, Value::Int64(n)) => push_long(out, *n),
+            (AvroKind::Int32, Value::Int32(n)) => push_long(out, i64::from(*n)),
+            (AvroKind::Int16, Value::Int16(n)) => push_long(out, i64::from(*n)),
+            (AvroKind::Int8, Value::Int8(n)) => push_long(out, i64::from(*n)),
+            (AvroKind::Boolean, Value::Boolean(flag)) => out.push(u8::from(*flag)),
+            (AvroKind::Float64, Value::Float64(n)) => out.extend_from_slice(&n.to_le_bytes()),
+            (AvroKind::Float32, Value::Float32(n)) => out.extend_from_slice(&n.to_le_bytes()),
+            (AvroKind::Bytes, Value::Bytes(bytes)) => push_bytes(out, bytes),
+            (AvroKind::Struct(fields), Value::Struct(value)) => return self.write_struct(fields, value, out),
+            (AvroKind::Decimal, Value::Decimal(number)) => {
                 check_scale(&self.schema, number)?;
                 push_bytes(out, &number.unscaled_bytes(&mut [0; 8]));
             }
-            (Kind::Logical(logical), _) => return self.write_logical(*logical, value, out),
-            (Kind::Array(items), Value::Array(values)) => return write_array(items, values, out),
-            (Kind::Map(values), Value::Map(pairs)) => return write_map(values, pairs, out),
-            (Kind::Entries(entry), Value::Map(pairs)) => return write_entries(entry, pairs, out),
-            (Kind::Enum(known), Value::String(symbol)) => {
+            (AvroKind::Logical(logical), _) => return self.write_logical(*logical, value, out),
+            (AvroKind::Array(items), Value::Array(values)) => return write_array(items, values, out),
+            (AvroKind::Map(values), Value::Map(pairs)) => return write_map(values, pairs, out),
+            (AvroKind::Entries(entry), Value::Map(pairs)) => return write_entries(entry, pairs, out),
+            (AvroKind::Enum(known), Value::String(symbol)) => {
                 let index = known.iter().position(|known| **known == **symbol);
-                push_long(out, index.ok_or(Problem::AvroSymbol)? as i64);
+                push_long(out, index.ok_or(ConversionProblem::AvroSymbol)? as i64);
             }
-            (Kind::Fixed(size), Value::Bytes(bytes)) if bytes.len() == *size => out.extend_from_slice(bytes),
-            (Kind::Fixed(size), Value::Bytes(bytes)) => {
+            (AvroKind::Fixed(size), Value::Bytes(bytes)) if bytes.len() == *size => out.extend_from_slice(bytes),
+            (AvroKind::Fixed(size), Value::Bytes(bytes)) => {
                 let (expected, have) = (*size, bytes.len());
-                return Err(Problem::AvroFixed { expected, have }.into());
+                return Err(ConversionProblem::AvroFixed { expected, have }.into());
             }
-            (Kind::Union(branches), Value::Struct(value)) => return self.write_union(branches, value, out),
+            (AvroKind::Union(branches), Value::Struct(value)) => return self.write_union(branches, value, out),
             _ => return Err(self.wrong_type(value)),
         }
         Ok(())
@@ -172,15 +172,15 @@ impl Plan {
                 out.push(FIRST);
                 Ok(())
             }
-            None => Err(Problem::AvroNull.into()),
+            None => Err(ConversionProblem::AvroNull.into()),
         }
     }
 
-    fn check_schema(&self, value: &Struct<'_>) -> Result<(), Problem> {
+    fn check_schema(&self, value: &Struct<'_>) -> Result<(), ConversionProblem> {
         // The pointers differ only where something built the schema twice.
         match Arc::ptr_eq(&self.schema, value.schema()) || self.schema == *value.schema() {
             true => Ok(()),
-            false => Err(Problem::Mismatch),
+            false => Err(ConversionProblem::Mismatch),
         }
     }
 
@@ -191,21 +191,21 @@ impl Plan {
             (Logical::Time, Value::Int32(millis)) if (0..=MILLIS_PER_DAY).contains(&i64::from(*millis)) => {
                 push_long(out, i64::from(*millis));
             }
-            (Logical::Time, Value::Int32(_)) => return Err(Problem::TimeOfDay.into()),
+            (Logical::Time, Value::Int32(_)) => return Err(ConversionProblem::TimeOfDay.into()),
             _ => return Err(self.wrong_type(value)),
         }
         Ok(())
     }
 
     #[cold]
-    fn wrong_type(&self, value: &Value<'_>) -> Box<Failure> {
+    fn wrong_type(&self, value: &Value<'_>) -> Box<LocatedProblem> {
         let class = java_class(value, Some(&self.schema));
         let expected = schema_type(&self.schema);
-        Problem::Type { expected, class }.into()
+        ConversionProblem::Type { expected, class }.into()
     }
 }
 
-impl Kind {
+impl AvroKind {
     fn of(schema: &Schema, style: Style) -> Self {
         if schema.is_named("org.apache.kafka.connect.data.Decimal") {
             return Self::Decimal;
@@ -254,19 +254,19 @@ impl FieldPlan {
 }
 
 /// A decimal can be written where it has the scale that the schema tells.
-pub(super) fn check_scale(schema: &Schema, number: &Decimal) -> Result<(), Problem> {
-    let scale = parameter(schema, "scale").ok_or(Problem::NoScale)?;
-    let scale: i32 = scale.parse().map_err(|_| Problem::BadScale)?;
+pub(super) fn check_scale(schema: &Schema, number: &Decimal) -> Result<(), ConversionProblem> {
+    let scale = parameter(schema, "scale").ok_or(ConversionProblem::NoScale)?;
+    let scale: i32 = scale.parse().map_err(|_| ConversionProblem::BadScale)?;
     match number.scale() {
         have if have == scale => Ok(()),
-        value => Err(Problem::Scale { schema: scale, value }),
+        value => Err(ConversionProblem::Scale { schema: scale, value }),
     }
 }
 
 fn write_array(items: &Plan, values: &[Value<'_>], out: &mut Vec<u8>) -> Written {
     open_block(out, values.len());
     for value in values {
-        items.write(value, out).map_err(Failure::in_element)?;
+        items.write(value, out).map_err(LocatedProblem::in_element)?;
     }
     close_block(out);
     Ok(())
@@ -281,10 +281,10 @@ fn write_map(values: &Plan, pairs: &[(Value<'_>, Value<'_>)], out: &mut Vec<u8>)
     open_block(out, pairs.len());
     for (key, value) in &pairs {
         let Value::String(key) = key else {
-            return Err(Box::<Failure>::from(Problem::AvroNull).in_element());
+            return Err(Box::<LocatedProblem>::from(ConversionProblem::AvroNull).in_element());
         };
         push_bytes(out, key.as_bytes());
-        values.write(value, out).map_err(Failure::in_element)?;
+        values.write(value, out).map_err(LocatedProblem::in_element)?;
     }
     close_block(out);
     Ok(())
@@ -293,8 +293,8 @@ fn write_map(values: &Plan, pairs: &[(Value<'_>, Value<'_>)], out: &mut Vec<u8>)
 fn write_entries((keys, values): &(Plan, Plan), pairs: &[(Value<'_>, Value<'_>)], out: &mut Vec<u8>) -> Written {
     open_block(out, pairs.len());
     for (key, value) in pairs {
-        keys.write(key, out).map_err(Failure::in_element)?;
-        values.write(value, out).map_err(Failure::in_element)?;
+        keys.write(key, out).map_err(LocatedProblem::in_element)?;
+        values.write(value, out).map_err(LocatedProblem::in_element)?;
     }
     close_block(out);
     Ok(())

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::json;
-use crate::error::Problem;
+use crate::error::ConversionProblem;
 use crate::registry::{Referenced, TypeName};
 
 /// A schema. Named types are shared: a second use is written as a reference by name.
@@ -13,13 +13,13 @@ pub(super) type SchemaRef = Arc<Schema>;
 /// An Avro schema.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Schema {
-    pub(super) kind: Kind,
+    pub(super) kind: AvroType,
     /// Attributes beside those that Avro defines, in the order in which they were added; each value is JSON.
     pub(super) attributes: Vec<(Arc<str>, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum AvroType {
     /// `null`, `int`, `string` and so on.
     Primitive(&'static str),
     Array(SchemaRef),
@@ -60,7 +60,7 @@ pub(super) struct Field {
 }
 
 impl Schema {
-    pub(super) const fn of(kind: Kind) -> Self {
+    pub(super) const fn of(kind: AvroType) -> Self {
         Self {
             kind,
             attributes: Vec::new(),
@@ -68,7 +68,7 @@ impl Schema {
     }
 
     pub(super) const fn primitive(word: &'static str) -> Self {
-        Self::of(Kind::Primitive(word))
+        Self::of(AvroType::Primitive(word))
     }
 
     /// Adds an attribute. One that is there already stays: Avro takes the same value twice, and nothing here sets two values.
@@ -82,7 +82,7 @@ impl Schema {
     /// The name of a record, an enum or a fixed.
     pub(super) const fn name(&self) -> Option<&Name> {
         match &self.kind {
-            Kind::Record { name, .. } | Kind::Enum { name, .. } | Kind::Fixed { name, .. } => Some(name),
+            AvroType::Record { name, .. } | AvroType::Enum { name, .. } | AvroType::Fixed { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -93,22 +93,24 @@ impl Schema {
             return true;
         }
         match (&self.kind, &other.kind) {
-            (Kind::Primitive(a), Kind::Primitive(b)) => a == b,
-            (Kind::Array(a), Kind::Array(b)) | (Kind::Map(a), Kind::Map(b)) => a.has_bytes_of(b),
-            (Kind::Union(a), Kind::Union(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.has_bytes_of(b)),
-            (Kind::Record { name: a, fields: x, .. }, Kind::Record { name: b, fields: y, .. }) => {
+            (AvroType::Primitive(a), AvroType::Primitive(b)) => a == b,
+            (AvroType::Array(a), AvroType::Array(b)) | (AvroType::Map(a), AvroType::Map(b)) => a.has_bytes_of(b),
+            (AvroType::Union(a), AvroType::Union(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.has_bytes_of(b))
+            }
+            (AvroType::Record { name: a, fields: x, .. }, AvroType::Record { name: b, fields: y, .. }) => {
                 let mut pairs = x.iter().zip(y);
                 a == b && x.len() == y.len() && pairs.all(|(x, y)| x.name == y.name && x.schema.has_bytes_of(&y.schema))
             }
             (
-                Kind::Enum {
+                AvroType::Enum {
                     name: a, symbols: x, ..
                 },
-                Kind::Enum {
+                AvroType::Enum {
                     name: b, symbols: y, ..
                 },
             ) => a == b && x == y,
-            (Kind::Fixed { name: a, size: x }, Kind::Fixed { name: b, size: y }) => a == b && x == y,
+            (AvroType::Fixed { name: a, size: x }, AvroType::Fixed { name: b, size: y }) => a == b && x == y,
             _ => false,
         }
     }
@@ -118,12 +120,12 @@ impl Schema {
     /// # Errors
     /// When one name stands for two different types. Avro for Java writes a reference to the first of them, and no consumer could
     /// read the second.
-    pub(super) fn text(self: &Arc<Self>) -> Result<String, Problem> {
+    pub(super) fn text(self: &Arc<Self>) -> Result<String, ConversionProblem> {
         self.text_beside(&[])
     }
 
     /// The same, with these types named only: they are schemas of their own.
-    fn text_beside(self: &Arc<Self>, types: &[&Arc<Self>]) -> Result<String, Problem> {
+    fn text_beside(self: &Arc<Self>, types: &[&Arc<Self>]) -> Result<String, ConversionProblem> {
         let known = types.iter().filter_map(|known| Some((known.name()?, *known)));
         let mut writer = Writer {
             out: String::new(),
@@ -140,7 +142,7 @@ impl Schema {
     ///
     /// # Errors
     /// As [`Schema::text`].
-    pub(super) fn in_parts(self: &Arc<Self>) -> Result<(String, Vec<Referenced>), Problem> {
+    pub(super) fn in_parts(self: &Arc<Self>) -> Result<(String, Vec<Referenced>), ConversionProblem> {
         let types = self.types_within();
         let text = self.text_beside(&types)?;
         let referenced = types.into_iter().map(|schema| {
@@ -152,12 +154,12 @@ impl Schema {
             };
             Ok(Referenced { name, text, references })
         });
-        Ok((text, referenced.collect::<Result<_, Problem>>()?))
+        Ok((text, referenced.collect::<Result<_, ConversionProblem>>()?))
     }
 
     fn types_within(&self) -> Vec<&SchemaRef> {
         match &self.kind {
-            Kind::Record { fields, .. } => {
+            AvroType::Record { fields, .. } => {
                 let mut types = Vec::new();
                 for Field { schema, .. } in fields {
                     match schema.is_taken_out() {
@@ -167,14 +169,14 @@ impl Schema {
                 }
                 types
             }
-            Kind::Union(branches) => branches.iter().filter(|branch| branch.is_taken_out()).collect(),
-            Kind::Array(inner) | Kind::Map(inner) if inner.is_taken_out() => vec![inner],
+            AvroType::Union(branches) => branches.iter().filter(|branch| branch.is_taken_out()).collect(),
+            AvroType::Array(inner) | AvroType::Map(inner) if inner.is_taken_out() => vec![inner],
             _ => Vec::new(),
         }
     }
 
     const fn is_taken_out(&self) -> bool {
-        matches!(self.kind, Kind::Record { .. } | Kind::Enum { .. })
+        matches!(self.kind, AvroType::Record { .. } | AvroType::Enum { .. })
     }
 }
 
@@ -183,14 +185,14 @@ impl Name {
     ///
     /// # Errors
     /// When the last part is not what Avro allows. Avro for Java does not check the namespace.
-    pub(super) fn new(namespace: Option<String>, name: String) -> Result<Self, Problem> {
+    pub(super) fn new(namespace: Option<String>, name: String) -> Result<Self, ConversionProblem> {
         check(&name)?;
         let namespace = namespace.filter(|namespace| !namespace.is_empty());
         Ok(Self { namespace, name })
     }
 
     /// Splits a dotted name into namespace and name.
-    pub(super) fn split(full: &str) -> Result<Self, Problem> {
+    pub(super) fn split(full: &str) -> Result<Self, ConversionProblem> {
         match full.rsplit_once('.') {
             Some((namespace, name)) => Self::new(Some(namespace.to_owned()), name.to_owned()),
             None => Self::new(None, full.to_owned()),
@@ -206,8 +208,8 @@ impl Name {
 }
 
 /// Whether Avro for Java takes a name: letters, digits and underscores, and no digit at the beginning.
-pub(super) fn check(name: &str) -> Result<(), Problem> {
-    let illegal = |text: &'static str| Problem::AvroName {
+pub(super) fn check(name: &str) -> Result<(), ConversionProblem> {
+    let illegal = |text: &'static str| ConversionProblem::AvroName {
         name: name.to_owned(),
         text,
     };
@@ -231,7 +233,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn schema(&mut self, schema: &'a SchemaRef) -> Result<(), Problem> {
+    fn schema(&mut self, schema: &'a SchemaRef) -> Result<(), ConversionProblem> {
         if let Some(name) = schema.name() {
             match self.known.get(name) {
                 None => drop(self.known.insert(name, schema)),
@@ -239,28 +241,28 @@ impl<'a> Writer<'a> {
                     self.reference(name);
                     return Ok(());
                 }
-                Some(_) => return Err(Problem::AvroRedefined { name: name.full() }),
+                Some(_) => return Err(ConversionProblem::AvroRedefined { name: name.full() }),
             }
         }
         match &schema.kind {
-            Kind::Primitive(word) if schema.attributes.is_empty() => self.text(word),
-            Kind::Primitive(word) => {
+            AvroType::Primitive(word) if schema.attributes.is_empty() => self.text(word),
+            AvroType::Primitive(word) => {
                 self.begin(word);
                 self.end(schema);
             }
-            Kind::Array(items) => {
+            AvroType::Array(items) => {
                 self.begin("array");
                 self.out.push_str(",\"items\":");
                 self.schema(items)?;
                 self.end(schema);
             }
-            Kind::Map(values) => {
+            AvroType::Map(values) => {
                 self.begin("map");
                 self.out.push_str(",\"values\":");
                 self.schema(values)?;
                 self.end(schema);
             }
-            Kind::Union(branches) => {
+            AvroType::Union(branches) => {
                 self.out.push('[');
                 for (index, branch) in branches.iter().enumerate() {
                     self.comma(index);
@@ -268,8 +270,8 @@ impl<'a> Writer<'a> {
                 }
                 self.out.push(']');
             }
-            Kind::Record { name, doc, fields } => self.record(schema, name, doc.as_deref(), fields)?,
-            Kind::Enum {
+            AvroType::Record { name, doc, fields } => self.record(schema, name, doc.as_deref(), fields)?,
+            AvroType::Enum {
                 name,
                 doc,
                 symbols,
@@ -287,7 +289,7 @@ impl<'a> Writer<'a> {
                 self.member("default", default.as_deref());
                 self.end(schema);
             }
-            Kind::Fixed { name, size } => {
+            AvroType::Fixed { name, size } => {
                 self.begin("fixed");
                 self.name(name);
                 self.out.push_str(&format!(",\"size\":{size}"));
@@ -303,7 +305,7 @@ impl<'a> Writer<'a> {
         name: &'a Name,
         doc: Option<&str>,
         fields: &'a [Field],
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ConversionProblem> {
         self.begin("record");
         self.name(name);
         let around = std::mem::replace(&mut self.namespace, name.namespace.as_deref());
@@ -393,7 +395,7 @@ mod tests {
             doc: None,
             default: None,
         };
-        Arc::new(Schema::of(Kind::Record {
+        Arc::new(Schema::of(AvroType::Record {
             name: Name::split(name).expect("the name is valid"),
             doc: None,
             fields: fields.into_iter().map(field).collect(),
@@ -402,14 +404,14 @@ mod tests {
 
     fn optional(schema: &SchemaRef) -> SchemaRef {
         let null = Arc::new(Schema::primitive("null"));
-        Arc::new(Schema::of(Kind::Union(vec![null, schema.clone()])))
+        Arc::new(Schema::of(AvroType::Union(vec![null, schema.clone()])))
     }
 
     /// As `AvroSchemaParser` of Apicurio 2.6.13 does it; the parity case `avro_references` compares whole schemas of Debezium.
     #[test]
     fn types_in_fields_are_taken_out_and_those_in_lists_of_optional_elements_stay() {
         let point = record("geo.Point", Vec::new());
-        let list = Arc::new(Schema::of(Kind::Array(optional(&point))));
+        let list = Arc::new(Schema::of(AvroType::Array(optional(&point))));
         let row = record("a.t.Value", vec![("p", optional(&point)), ("list", list.clone())]);
         let envelope = record(
             "a.t.Envelope",

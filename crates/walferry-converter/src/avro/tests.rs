@@ -71,11 +71,11 @@ mod with_a_registry {
     use std::sync::{Arc, Mutex};
 
     use walferry_config::Options;
-    use walferry_record::{Field, Need, Schema, SchemaRef, Struct, Typed, Value, Wait};
+    use walferry_record::{Field, Schema, SchemaAndValue, SchemaRef, Struct, Value, Wait, WaitNeed};
 
     use super::super::Family;
-    use crate::registry::{Answer, Ids, Refusal, Registry, Request};
-    use crate::{AvroConverter, Converter, Encoded, Part, Role};
+    use crate::registry::{Ids, Registry, RegistryAnswer, RegistryRefusal, Request};
+    use crate::{AvroConverter, Converter, ConverterType, Encoded, RecordPart};
 
     /// Knows the ids that the test gives it.
     #[derive(Debug, Default)]
@@ -87,22 +87,22 @@ mod with_a_registry {
     }
 
     impl Registry for Fake {
-        fn ids(&self, request: &Request) -> Answer {
+        fn ids(&self, request: &Request) -> RegistryAnswer {
             let subject = request.subject.to_string();
             self.asked.lock().unwrap().push(subject.clone());
             if *self.refuses.lock().unwrap() {
-                return Answer::Refused(Refusal {
+                return RegistryAnswer::Refused(RegistryRefusal {
                     what: "Schema being registered is incompatible: field x".to_owned(),
                     hint: None,
                 });
             }
             match self.ids.lock().unwrap().get(&subject) {
-                Some(&id) => Answer::Known(Ids {
+                Some(&id) => RegistryAnswer::Known(Ids {
                     content: id,
                     global: id + 1000,
                     guid: None,
                 }),
-                None => Answer::Wait(Wait::new(Need::SchemaId { subject })),
+                None => RegistryAnswer::Wait(Wait::new(WaitNeed::SchemaId { subject })),
             }
         }
         fn generation(&self) -> u64 {
@@ -110,7 +110,7 @@ mod with_a_registry {
         }
     }
 
-    fn converter(family: Family, role: Role, entries: &[(&str, &str)]) -> (AvroConverter, Arc<Fake>) {
+    fn converter(family: Family, role: ConverterType, entries: &[(&str, &str)]) -> (AvroConverter, Arc<Fake>) {
         let entries = entries
             .iter()
             .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
@@ -125,16 +125,16 @@ mod with_a_registry {
     fn confluent() -> (AvroConverter, Arc<Fake>) {
         converter(
             Family::Confluent,
-            Role::Value,
+            ConverterType::Value,
             &[("schema.registry.url", "http://r:8081")],
         )
     }
 
-    fn row() -> (SchemaRef, Typed<'static>) {
+    fn row() -> (SchemaRef, SchemaAndValue<'static>) {
         let fields = vec![Field::new("id", Schema::int32().build())];
         let schema = Schema::structure(fields).named("shop.orders.Value").build();
         let value = Value::Struct(Struct::new(schema.clone(), vec![Value::Int32(3)]));
-        (schema.clone(), Typed::new(schema, value))
+        (schema.clone(), SchemaAndValue::new(schema, value))
     }
 
     #[test]
@@ -142,10 +142,10 @@ mod with_a_registry {
         let (mut avro, fake) = confluent();
         let (_, row) = row();
         let mut out = b"before".to_vec();
-        let error = avro.encode("orders", Part::Value, &row, &mut out).unwrap_err();
+        let error = avro.encode("orders", RecordPart::Value, &row, &mut out).unwrap_err();
         assert_eq!(
             error.wait().unwrap().need(),
-            &Need::SchemaId {
+            &WaitNeed::SchemaId {
                 subject: "orders-value".to_owned()
             }
         );
@@ -155,7 +155,7 @@ mod with_a_registry {
         for _ in 0..3 {
             out.clear();
             assert_eq!(
-                avro.encode("orders", Part::Value, &row, &mut out).unwrap(),
+                avro.encode("orders", RecordPart::Value, &row, &mut out).unwrap(),
                 Encoded::Bytes
             );
             assert_eq!(out, [0, 0, 0, 0, 7, 6]);
@@ -168,11 +168,11 @@ mod with_a_registry {
         let (mut avro, fake) = confluent();
         let (_, row) = row();
         fake.ids.lock().unwrap().insert("orders-value".to_owned(), 7);
-        avro.encode("orders", Part::Value, &row, &mut Vec::new()).unwrap();
+        avro.encode("orders", RecordPart::Value, &row, &mut Vec::new()).unwrap();
         fake.ids.lock().unwrap().insert("orders-value".to_owned(), 8);
         fake.generation.store(1, Relaxed);
         let mut out = Vec::new();
-        avro.encode("orders", Part::Value, &row, &mut out).unwrap();
+        avro.encode("orders", RecordPart::Value, &row, &mut out).unwrap();
         assert_eq!(out, [0, 0, 0, 0, 8, 6]);
     }
 
@@ -183,7 +183,7 @@ mod with_a_registry {
         for (topic, id) in [("a", 1), ("b", 2), ("a", 1)] {
             fake.ids.lock().unwrap().insert(format!("{topic}-value"), id);
             let mut out = Vec::new();
-            avro.encode(topic, Part::Value, &row, &mut out).unwrap();
+            avro.encode(topic, RecordPart::Value, &row, &mut out).unwrap();
             assert_eq!(out[4], id as u8, "{topic}");
         }
     }
@@ -192,9 +192,9 @@ mod with_a_registry {
     fn nulls_are_not_registered() {
         let (mut avro, fake) = confluent();
         let optional = Schema::structure(Vec::new()).named("x.Y").optional().build();
-        for null in [Typed::NULL, Typed::new(optional, Value::Null)] {
+        for null in [SchemaAndValue::NULL, SchemaAndValue::new(optional, Value::Null)] {
             assert_eq!(
-                avro.encode("t", Part::Value, &null, &mut Vec::new()).unwrap(),
+                avro.encode("t", RecordPart::Value, &null, &mut Vec::new()).unwrap(),
                 Encoded::Null
             );
         }
@@ -206,7 +206,7 @@ mod with_a_registry {
         let (mut avro, fake) = confluent();
         *fake.refuses.lock().unwrap() = true;
         let error = avro
-            .encode("orders", Part::Value, &row().1, &mut Vec::new())
+            .encode("orders", RecordPart::Value, &row().1, &mut Vec::new())
             .unwrap_err();
         assert!(error.wait().is_none());
         assert_eq!(
@@ -237,10 +237,10 @@ mod with_a_registry {
             (&[v2], &[6]),
         ];
         for (options, expected) in cases {
-            let (mut avro, fake) = converter(Family::Apicurio, Role::Value, options);
+            let (mut avro, fake) = converter(Family::Apicurio, ConverterType::Value, options);
             fake.ids.lock().unwrap().insert("orders-value".to_owned(), 7);
             let mut out = Vec::new();
-            let encoded = avro.encode("orders", Part::Value, &row().1, &mut out).unwrap();
+            let encoded = avro.encode("orders", RecordPart::Value, &row().1, &mut out).unwrap();
             assert_eq!(out, expected, "{options:?}");
             let headers: Vec<_> = avro.added_headers().iter().collect();
             match encoded {
@@ -258,16 +258,16 @@ mod with_a_registry {
 
     #[test]
     fn confluents_bytes_alone_have_no_length_and_apicurios_do() {
-        let bytes = Typed::new(Schema::bytes().build(), Value::slice(b"abc"));
+        let bytes = SchemaAndValue::new(Schema::bytes().build(), Value::slice(b"abc"));
         let v3 = ("apicurio.registry.url", "http://r:8080/apis/registry/v3");
         let cases = [
             (confluent(), &b"abc"[..]),
-            (converter(Family::Apicurio, Role::Value, &[v3]), b"\x06abc"),
+            (converter(Family::Apicurio, ConverterType::Value, &[v3]), b"\x06abc"),
         ];
         for ((mut avro, fake), expected) in cases {
             fake.ids.lock().unwrap().insert("t-value".to_owned(), 7);
             let mut out = Vec::new();
-            avro.encode("t", Part::Value, &bytes, &mut out).unwrap();
+            avro.encode("t", RecordPart::Value, &bytes, &mut out).unwrap();
             assert_eq!(&out[5..], expected);
         }
     }
@@ -277,7 +277,7 @@ mod with_a_registry {
         let fields = vec![Field::new("id", Schema::int32().build())];
         let schema = Schema::structure(fields).named("shop.Created").optional().build();
         let value = Value::Struct(Struct::new(schema.clone(), vec![Value::Int32(3)]));
-        let created = Typed::new(schema, value);
+        let created = SchemaAndValue::new(schema, value);
         let v3 = ("apicurio.registry.url", "http://r:8080/apis/registry/v3");
         let by_record = (
             "apicurio.registry.artifact-resolver-strategy",
@@ -285,9 +285,13 @@ mod with_a_registry {
         );
         let cases = [
             (confluent(), "t-value", &[2, 6][..]),
-            (converter(Family::Apicurio, Role::Value, &[v3]), "t-value", &[6]),
             (
-                converter(Family::Apicurio, Role::Value, &[v3, by_record]),
+                converter(Family::Apicurio, ConverterType::Value, &[v3]),
+                "t-value",
+                &[6],
+            ),
+            (
+                converter(Family::Apicurio, ConverterType::Value, &[v3, by_record]),
                 "shop/Created",
                 &[6],
             ),
@@ -295,7 +299,7 @@ mod with_a_registry {
         for ((mut avro, fake), subject, expected) in cases {
             fake.ids.lock().unwrap().insert(subject.to_owned(), 7);
             let mut out = Vec::new();
-            avro.encode("t", Part::Value, &created, &mut out).unwrap();
+            avro.encode("t", RecordPart::Value, &created, &mut out).unwrap();
             assert_eq!(&out[5..], expected, "{subject}");
         }
     }
@@ -307,7 +311,7 @@ mod with_a_registry {
                 .iter()
                 .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
             let options = Options::new("value.converter.", entries.collect());
-            let (converter, findings) = AvroConverter::from_options(family, Role::Value, &options);
+            let (converter, findings) = AvroConverter::from_options(family, ConverterType::Value, &options);
             assert!(converter.is_none());
             findings
                 .problems()
@@ -374,7 +378,7 @@ mod with_a_registry {
             .iter()
             .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         let options = Options::new("value.converter.", entries.collect());
-        let (converter, findings) = AvroConverter::from_options(family, Role::Value, &options);
+        let (converter, findings) = AvroConverter::from_options(family, ConverterType::Value, &options);
         let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
         // What is accepted without effect is told, too.
         assert!(told.iter().all(|told| told.contains("detects the type")), "{told:?}");
@@ -463,7 +467,7 @@ mod with_a_registry {
 
     #[test]
     fn certificates_may_have_the_names_of_apicurio_3() {
-        use crate::registry::Store;
+        use crate::registry::CertificateStore;
         let settings = settings(
             Family::Apicurio,
             &[
@@ -475,8 +479,8 @@ mod with_a_registry {
             ],
         );
         let tls = &settings.tls;
-        assert!(matches!(&tls.trusted, Some(Store::File { path, password: None }) if path == "/ca.pem"));
-        assert!(matches!(&tls.identity, Some(Store::File { path, password: Some(_) }) if path == "/me.p12"));
+        assert!(matches!(&tls.trusted, Some(CertificateStore::File { path, password: None }) if path == "/ca.pem"));
+        assert!(matches!(&tls.identity, Some(CertificateStore::File { path, password: Some(_) }) if path == "/me.p12"));
     }
 
     #[test]
@@ -492,7 +496,7 @@ mod with_a_registry {
             let entries = [(url.0, url.1), (&*name, value)];
             let entries = entries.map(|(name, text)| (name.to_owned(), text.to_owned()));
             let options = Options::new("value.converter.", entries.into());
-            let (_, findings) = AvroConverter::from_options(Family::Apicurio, Role::Value, &options);
+            let (_, findings) = AvroConverter::from_options(Family::Apicurio, ConverterType::Value, &options);
             let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
             assert!(
                 matches!(&told[..], [only] if only.contains(&name) && only.contains("not supported")),
@@ -506,7 +510,7 @@ mod with_a_registry {
         use crate::registry::Auth;
         let (avro, _) = converter(
             Family::Confluent,
-            Role::Value,
+            ConverterType::Value,
             &[("schema.registry.url", "https://me:s%40@r:8081/x/, http://other")],
         );
         let settings = &avro.link.settings;

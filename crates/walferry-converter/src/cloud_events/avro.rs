@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use walferry_config::connector::NameAdjustment;
 use walferry_config::{Options, Reader};
-use walferry_record::{Field, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Schema, SchemaAndValue, SchemaRef, Shape, Struct, Value};
 
 use super::options::Traceparent;
 use super::plan::{Plan, attribute_name};
 use super::{Data, text};
 use crate::avro::Family;
-use crate::error::Failure;
+use crate::error::LocatedProblem;
 use crate::registry::{Registry, RegistrySettings};
-use crate::{AvroConverter, Converter, Role};
+use crate::{AvroConverter, Converter, ConverterType};
 
 /// What stands between the registry's URL and a schema's id.
 const SCHEMA_PATH: &str = "/schemas/ids/";
@@ -53,7 +53,7 @@ impl Avro {
             Some(_) => Family::Apicurio,
             None => Family::Confluent,
         };
-        let (converter, findings) = AvroConverter::from_options(family, Role::Value, &options);
+        let (converter, findings) = AvroConverter::from_options(family, ConverterType::Value, &options);
         reader.extend(findings);
         Some(Self {
             converter: converter?.within(),
@@ -74,7 +74,12 @@ impl Avro {
     }
 
     /// Writes `data`. An event in Avro keeps its own schema apart from that of `data` by the topic that it is registered for.
-    pub(super) fn encode_data(&mut self, topic: &str, plan: &Plan, record: &Struct<'_>) -> Result<(), Box<Failure>> {
+    pub(super) fn encode_data(
+        &mut self,
+        topic: &str,
+        plan: &Plan,
+        record: &Struct<'_>,
+    ) -> Result<(), Box<LocatedProblem>> {
         self.data.clear();
         let data = plan.data(record);
         match self.event {
@@ -106,14 +111,19 @@ impl Avro {
         traceparent: Traceparent,
         mut values: Vec<Value<'static>>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Box<Failure>> {
+    ) -> Result<(), Box<LocatedProblem>> {
         let schema = self.event_schema(source, extensions, traceparent != Traceparent::Absent)?;
         values.push(Value::bytes(std::mem::take(&mut self.data)));
         let event = Value::Struct(Struct::new(schema.clone(), values));
-        self.converter.append(topic, &Typed::new(schema, event), out)
+        self.converter.append(topic, &SchemaAndValue::new(schema, event), out)
     }
 
-    fn event_schema(&mut self, source: &Struct<'_>, extensions: bool, traced: bool) -> Result<SchemaRef, Box<Failure>> {
+    fn event_schema(
+        &mut self,
+        source: &Struct<'_>,
+        extensions: bool,
+        traced: bool,
+    ) -> Result<SchemaRef, Box<LocatedProblem>> {
         let named_by = match self.name {
             Some(_) => ("".into(), "".into()),
             None => (text(source, "name")?, text(source, "db")?),

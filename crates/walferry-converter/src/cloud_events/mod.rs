@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use walferry_config::{Findings, Options, Reader};
-use walferry_record::{Struct, Typed, Value};
+use walferry_record::{SchemaAndValue, Struct, Value};
 
-use crate::error::{Failure, Problem};
+use crate::error::{ConversionProblem, LocatedProblem};
 use crate::json::{push_base64, push_integer, push_string};
 use crate::registry::{Registry, RegistrySettings};
-use crate::{Converter, Encoded, Error, JsonConverter, Part, WrittenHeaders};
+use crate::{Converter, Encoded, Error, JsonConverter, RecordPart, WrittenHeaders};
 use walferry_record::java::date::push_iso_instant;
 
 use avro::Avro;
@@ -95,28 +95,32 @@ impl CloudEventsConverter {
     fn write(
         &mut self,
         topic: &str,
-        typed: &Typed<'_>,
+        typed: &SchemaAndValue<'_>,
         headers: Option<WrittenHeaders<'_>>,
         out: &mut Vec<u8>,
-    ) -> Result<Encoded, Box<Failure>> {
+    ) -> Result<Encoded, Box<LocatedProblem>> {
         let (Some(schema), false) = (&typed.schema, typed.value.is_null()) else {
             return Ok(Encoded::Null);
         };
         let found = match self.metadata.needs_headers() {
-            true => read_headers(headers.ok_or(Problem::NoHeaders)?, out)?,
+            true => read_headers(headers.ok_or(ConversionProblem::NoHeaders)?, out)?,
             false => Vec::new(),
         };
         let is_event = match self.metadata.block {
             true => ["source", "op"]
                 .iter()
                 .all(|name| found.iter().any(|(found, _)| found == name)),
-            false => schema.name.as_deref().ok_or(Problem::Unnamed)?.ends_with(".Envelope"),
+            false => schema
+                .name
+                .as_deref()
+                .ok_or(ConversionProblem::Unnamed)?
+                .ends_with(".Envelope"),
         };
         if !is_event {
             return Ok(Encoded::Null);
         }
         let event = Event {
-            record: typed.value.as_struct().ok_or(Problem::Mismatch)?,
+            record: typed.value.as_struct().ok_or(ConversionProblem::Mismatch)?,
             headers: found,
         };
         let (metadata, extensions) = (self.metadata, self.extensions);
@@ -124,7 +128,7 @@ impl CloudEventsConverter {
         let connector = text(source, "connector")?;
         if connector != CONNECTOR {
             let connector = connector.into_owned();
-            return Err(Problem::NoCloudEvents { connector }.into());
+            return Err(ConversionProblem::NoCloudEvents { connector }.into());
         }
         let data_name = match metadata.data_schema_name {
             true => Some(event.header_text("dataSchemaName")?),
@@ -150,8 +154,8 @@ impl CloudEventsConverter {
     fn encode_all(
         &mut self,
         topic: &str,
-        part: Part<'_>,
-        typed: &Typed<'_>,
+        part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
         headers: Option<WrittenHeaders<'_>>,
         out: &mut Vec<u8>,
     ) -> Result<Encoded, Error> {
@@ -163,11 +167,17 @@ impl CloudEventsConverter {
     }
 }
 
-fn read_headers(headers: WrittenHeaders<'_>, written: &[u8]) -> Result<Vec<(&'static str, Value<'static>)>, Problem> {
+fn read_headers(
+    headers: WrittenHeaders<'_>,
+    written: &[u8],
+) -> Result<Vec<(&'static str, Value<'static>)>, ConversionProblem> {
     let mut found = Vec::new();
     for name in HEADERS {
         if let Some(bytes) = headers.last(name, written) {
-            found.push((name, header::read(bytes).ok_or(Problem::HeaderNotJson { name })?));
+            found.push((
+                name,
+                header::read(bytes).ok_or(ConversionProblem::HeaderNotJson { name })?,
+            ));
         }
     }
     Ok(found)
@@ -190,7 +200,7 @@ impl Event<'_, '_> {
         plan: &mut Plan,
         data: &Data<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Box<Failure>> {
+    ) -> Result<(), Box<LocatedProblem>> {
         let source = self.source(metadata)?;
         out.extend_from_slice(b"{\"id\":");
         match metadata.id {
@@ -205,7 +215,9 @@ impl Event<'_, '_> {
             false => push_string(out, &format!("io.debezium.connector.{CONNECTOR}.DataChangeEvent")),
         }
         out.extend_from_slice(b",\"time\":\"");
-        let time = field(source, "ts_ms")?.as_integer().ok_or(Problem::RequiredNull)?;
+        let time = field(source, "ts_ms")?
+            .as_integer()
+            .ok_or(ConversionProblem::RequiredNull)?;
         push_iso_instant(out, time);
         match data {
             Data::Json => out.extend_from_slice(b"\",\"datacontenttype\":\"application/json\""),
@@ -220,7 +232,7 @@ impl Event<'_, '_> {
                 out.extend_from_slice(b",\"traceparent\":");
                 push_string(out, self.header_text("traceparent")?);
             }
-            Traceparent::Value => return Err(Problem::NoTraceparent.into()),
+            Traceparent::Value => return Err(ConversionProblem::NoTraceparent.into()),
         }
         if extensions {
             self.write_extensions(metadata, source, plan, out)?;
@@ -239,13 +251,20 @@ impl Event<'_, '_> {
     }
 
     /// The event's attributes for Avro, in the order of their schema, without `data`.
-    fn values(&self, metadata: Metadata, extensions: bool, avro: &Avro) -> Result<Vec<Value<'static>>, Box<Failure>> {
+    fn values(
+        &self,
+        metadata: Metadata,
+        extensions: bool,
+        avro: &Avro,
+    ) -> Result<Vec<Value<'static>>, Box<LocatedProblem>> {
         let source = self.source(metadata)?;
         let string = |text: &str| Value::string(text.to_owned());
         let mut time = Vec::new();
         push_iso_instant(
             &mut time,
-            field(source, "ts_ms")?.as_integer().ok_or(Problem::RequiredNull)?,
+            field(source, "ts_ms")?
+                .as_integer()
+                .ok_or(ConversionProblem::RequiredNull)?,
         );
         let mut values = vec![
             match metadata.id {
@@ -265,7 +284,7 @@ impl Event<'_, '_> {
         match metadata.traceparent {
             Traceparent::Absent => {}
             Traceparent::Header => values.push(string(self.header_text("traceparent")?)),
-            Traceparent::Value => return Err(Problem::NoTraceparent.into()),
+            Traceparent::Value => return Err(ConversionProblem::NoTraceparent.into()),
         }
         if !extensions {
             return Ok(values);
@@ -298,7 +317,7 @@ impl Event<'_, '_> {
         source: &Struct<'_>,
         plan: &mut Plan,
         out: &mut Vec<u8>,
-    ) -> Result<(), Box<Failure>> {
+    ) -> Result<(), Box<LocatedProblem>> {
         out.extend_from_slice(b",\"iodebeziumop\":");
         match metadata.block {
             true => push_string(out, self.header_text("op")?),
@@ -329,12 +348,14 @@ impl Event<'_, '_> {
     }
 
     /// The source block, from where `metadata.source` says that it is.
-    fn source(&self, metadata: Metadata) -> Result<&Struct<'_>, Problem> {
+    fn source(&self, metadata: Metadata) -> Result<&Struct<'_>, ConversionProblem> {
         let source = match metadata.block {
-            true => self.header("source").ok_or(Problem::NoHeader { name: "source" })?,
+            true => self
+                .header("source")
+                .ok_or(ConversionProblem::NoHeader { name: "source" })?,
             false => field(self.record, "source")?,
         };
-        source.as_struct().ok_or(Problem::Mismatch)
+        source.as_struct().ok_or(ConversionProblem::Mismatch)
     }
 
     fn header(&self, name: &'static str) -> Option<&Value<'static>> {
@@ -342,18 +363,18 @@ impl Event<'_, '_> {
         header.map(|(_, value)| value)
     }
 
-    fn header_text(&self, name: &'static str) -> Result<&str, Problem> {
+    fn header_text(&self, name: &'static str) -> Result<&str, ConversionProblem> {
         match self.header(name) {
-            None => Err(Problem::NoHeader { name }),
+            None => Err(ConversionProblem::NoHeader { name }),
             Some(Value::String(text)) => Ok(text),
-            Some(Value::Null) => Err(Problem::RequiredNull),
-            Some(_) => Err(Problem::HeaderNotJson { name }),
+            Some(Value::Null) => Err(ConversionProblem::RequiredNull),
+            Some(_) => Err(ConversionProblem::HeaderNotJson { name }),
         }
     }
 }
 
 /// `name:<prefix>;lsn:<lsn>;txId:<xid>;sequence:<sequence>`.
-fn id(source: &Struct<'_>) -> Result<String, Box<Failure>> {
+fn id(source: &Struct<'_>) -> Result<String, Box<LocatedProblem>> {
     let mut id = String::new();
     for (separator, name) in [
         ("name:", "name"),
@@ -373,19 +394,19 @@ fn id(source: &Struct<'_>) -> Result<String, Box<Failure>> {
     Ok(id)
 }
 
-fn field<'a, 'b>(value: &'b Struct<'a>, name: &'static str) -> Result<&'b Value<'a>, Problem> {
-    value.get(name).ok_or(Problem::NoField { name })
+fn field<'a, 'b>(value: &'b Struct<'a>, name: &'static str) -> Result<&'b Value<'a>, ConversionProblem> {
+    value.get(name).ok_or(ConversionProblem::NoField { name })
 }
 
-fn text<'b>(value: &'b Struct<'_>, name: &'static str) -> Result<Cow<'b, str>, Problem> {
+fn text<'b>(value: &'b Struct<'_>, name: &'static str) -> Result<Cow<'b, str>, ConversionProblem> {
     match field(value, name)? {
         Value::String(text) => Ok(Cow::Borrowed(text)),
-        _ => Err(Problem::RequiredNull),
+        _ => Err(ConversionProblem::RequiredNull),
     }
 }
 
 /// An attribute of an event has no 64-bit number: it is text.
-fn write_attribute(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Problem> {
+fn write_attribute(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), ConversionProblem> {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Boolean(flag) => out.extend_from_slice(if *flag { b"true" } else { b"false" }),
@@ -397,14 +418,14 @@ fn write_attribute(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Problem> 
         }
         value => match value.as_integer() {
             Some(number) => push_integer(out, number),
-            None => return Err(Problem::Mismatch),
+            None => return Err(ConversionProblem::Mismatch),
         },
     }
     Ok(())
 }
 
 /// The same for Avro.
-fn attribute_value(value: &Value<'_>) -> Result<Value<'static>, Problem> {
+fn attribute_value(value: &Value<'_>) -> Result<Value<'static>, ConversionProblem> {
     Ok(match value {
         Value::Null => Value::Null,
         Value::Boolean(flag) => Value::Boolean(*flag),
@@ -412,21 +433,27 @@ fn attribute_value(value: &Value<'_>) -> Result<Value<'static>, Problem> {
         Value::Int64(number) => Value::string(number.to_string()),
         value => match value.as_integer().and_then(|number| number.try_into().ok()) {
             Some(number) => Value::Int32(number),
-            None => return Err(Problem::Mismatch),
+            None => return Err(ConversionProblem::Mismatch),
         },
     })
 }
 
 impl Converter for CloudEventsConverter {
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+    fn encode(
+        &mut self,
+        topic: &str,
+        part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Error> {
         self.encode_all(topic, part, typed, None, out)
     }
 
     fn encode_with_headers(
         &mut self,
         topic: &str,
-        part: Part<'_>,
-        typed: &Typed<'_>,
+        part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
         headers: WrittenHeaders<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Encoded, Error> {
@@ -523,8 +550,13 @@ mod tests {
         let start = buffer.len();
         let (schema, value) = row();
         let headers = WrittenHeaders::new(&places);
-        let encoded =
-            converter.encode_with_headers("t", Part::Value, &Typed::new(schema, value), headers, &mut buffer)?;
+        let encoded = converter.encode_with_headers(
+            "t",
+            RecordPart::Value,
+            &SchemaAndValue::new(schema, value),
+            headers,
+            &mut buffer,
+        )?;
         Ok(match encoded {
             Encoded::Null => "null".to_owned(),
             Encoded::Bytes | Encoded::BytesWithHeaders => String::from_utf8(buffer.split_off(start)).unwrap(),

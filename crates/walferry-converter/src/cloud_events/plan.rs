@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use walferry_record::{Field, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
 use super::CONNECTOR;
 use crate::JsonConverter;
-use crate::error::{Failure, Problem};
+use crate::error::{ConversionProblem, LocatedProblem};
 use crate::json::{PreparedSchema, Style, push_string};
 
 /// Maximum number of plans that are kept for one schema.
@@ -55,9 +55,9 @@ impl EventPlans {
     }
 
     /// The plan of a record's schema, made when it is first seen. `name` is that of the schema of `data`, where a header has it.
-    pub(super) fn get(&mut self, schema: &SchemaRef, name: Option<&str>) -> Result<&mut Plan, Box<Failure>> {
+    pub(super) fn get(&mut self, schema: &SchemaRef, name: Option<&str>) -> Result<&mut Plan, Box<LocatedProblem>> {
         let style = (self.style, self.with_schema, self.whole);
-        let make = |schema: &SchemaRef| -> Result<Named, Box<Failure>> {
+        let make = |schema: &SchemaRef| -> Result<Named, Box<LocatedProblem>> {
             let plan = Plan::new(schema, name, style)?;
             let name = name.map(Into::into);
             Ok(Named { name, plan })
@@ -85,12 +85,12 @@ impl Plan {
         schema: &SchemaRef,
         name: Option<&str>,
         (style, with_schema, whole): (Style, bool, bool),
-    ) -> Result<Self, Box<Failure>> {
+    ) -> Result<Self, Box<LocatedProblem>> {
         let places: Vec<usize> = match whole {
             true => (0..schema.fields().len()).collect(),
             false => ["before", "after"]
                 .into_iter()
-                .map(|name| schema.field_index(name).ok_or(Problem::NoField { name }))
+                .map(|name| schema.field_index(name).ok_or(ConversionProblem::NoField { name }))
                 .collect::<Result<_, _>>()?,
         };
         let name = match name {
@@ -118,7 +118,7 @@ impl Plan {
     }
 
     /// Appends `data`: the row before and after, or the whole record.
-    pub(super) fn write_data(&self, record: &Struct<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    pub(super) fn write_data(&self, record: &Struct<'_>, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
         if self.with_schema {
             out.extend_from_slice(self.data.opening()?);
         }
@@ -138,10 +138,10 @@ impl Plan {
     }
 
     /// `data` as a value.
-    pub(super) fn data<'a>(&self, record: &'a Struct<'_>) -> Typed<'a> {
+    pub(super) fn data<'a>(&self, record: &'a Struct<'_>) -> SchemaAndValue<'a> {
         let values = self.fields.iter().map(|(_, place)| record.get_at(*place).reborrow());
         let data = Struct::new(self.data_schema.clone(), values.collect());
-        Typed::new(self.data_schema.clone(), Value::Struct(data))
+        SchemaAndValue::new(self.data_schema.clone(), Value::Struct(data))
     }
 
     /// What stands before each attribute of the source block.

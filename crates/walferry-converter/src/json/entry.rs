@@ -4,13 +4,13 @@ use walferry_record::SchemaRef;
 
 use super::plan::Plan;
 use super::{Style, schema};
-use crate::error::Failure;
+use crate::error::LocatedProblem;
 
 /// A schema, made ready, and what stands before its values.
 #[derive(Debug)]
 pub(crate) struct PreparedSchema {
     pub(crate) plan: Plan,
-    opening: Result<Box<[u8]>, Box<Failure>>,
+    opening: Result<Box<[u8]>, Box<LocatedProblem>>,
 }
 
 impl PreparedSchema {
@@ -28,12 +28,12 @@ impl PreparedSchema {
     }
 
     /// What stands before the payload: `{"schema":…,"payload":`.
-    pub(crate) fn opening(&self) -> Result<&[u8], Box<Failure>> {
+    pub(crate) fn opening(&self) -> Result<&[u8], Box<LocatedProblem>> {
         self.opening.as_deref().map_err(Clone::clone)
     }
 }
 
-fn write_opening(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+fn write_opening(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
     out.extend_from_slice(b"{\"schema\":");
     schema::write(plan, out)?;
     out.extend_from_slice(b",\"payload\":");

@@ -7,11 +7,11 @@ mod schema;
 mod text;
 
 use walferry_config::{Findings, Options, Reader};
-use walferry_record::{SchemaPlans, Typed, Value};
+use walferry_record::{SchemaAndValue, SchemaPlans, Value};
 
-use crate::error::Failure;
+use crate::error::LocatedProblem;
 use crate::others;
-use crate::{Converter, Encoded, Error, Part};
+use crate::{Converter, Encoded, Error, RecordPart};
 
 pub(crate) use entry::PreparedSchema;
 pub(crate) use options::DECLARATIONS;
@@ -91,7 +91,7 @@ impl JsonConverter {
         self.schemas_enable
     }
 
-    fn write(&mut self, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+    fn write(&mut self, typed: &SchemaAndValue<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<LocatedProblem>> {
         let Some(schema) = &typed.schema else {
             return self.write_schemaless(&typed.value, out);
         };
@@ -107,7 +107,7 @@ impl JsonConverter {
         Ok(Encoded::Bytes)
     }
 
-    fn write_schemaless(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+    fn write_schemaless(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<LocatedProblem>> {
         if value.is_null() {
             return Ok(Encoded::Null);
         }
@@ -123,7 +123,13 @@ impl JsonConverter {
 }
 
 impl Converter for JsonConverter {
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+    fn encode(
+        &mut self,
+        topic: &str,
+        part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Error> {
         let start = out.len();
         self.write(typed, out).map_err(|failure| {
             out.truncate(start);

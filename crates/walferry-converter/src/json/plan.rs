@@ -7,20 +7,20 @@ use walferry_record::{Decimal, Schema, SchemaRef, Shape, Struct, Value};
 
 use super::text::{push_bool, push_bytes, push_f32, push_f64, push_integer, push_string};
 use super::{DecimalFormat, Dialect, Style};
-use crate::error::{Failure, Problem, java_class, schema_type};
+use crate::error::{ConversionProblem, LocatedProblem, java_class, schema_type};
 use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 
 /// A schema, made ready for writing its values.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(super) schema: SchemaRef,
-    kind: Kind,
+    kind: JsonKind,
     null: OnNull,
 }
 
 /// What the values are and what can be told of them beforehand.
 #[derive(Debug)]
-enum Kind {
+enum JsonKind {
     Int8,
     Int16,
     Int32,
@@ -30,7 +30,7 @@ enum Kind {
     Boolean,
     String,
     Bytes,
-    Decimal(Result<DecimalForm, Problem>),
+    Decimal(Result<DecimalForm, ConversionProblem>),
     Logical(Logical),
     Array(Box<Plan>),
     Map(Box<MapPlan>),
@@ -77,7 +77,7 @@ struct FieldPlan {
 enum OnNull {
     /// `null`, or the JSON of the default.
     Text(Box<[u8]>),
-    Fail(Box<Failure>),
+    Fail(Box<LocatedProblem>),
 }
 
 impl Plan {
@@ -85,10 +85,10 @@ impl Plan {
     pub(crate) fn new(schema: &SchemaRef, style: Style) -> Self {
         let mut plan = Self {
             schema: schema.clone(),
-            kind: Kind::of(schema, style),
+            kind: JsonKind::of(schema, style),
             null: match schema.optional {
                 true => OnNull::Text(b"null".as_slice().into()),
-                false => OnNull::Fail(Problem::RequiredNull.into()),
+                false => OnNull::Fail(ConversionProblem::RequiredNull.into()),
             },
         };
         if let (Some(default), true) = (&schema.default, style.replace_null_with_default) {
@@ -104,53 +104,53 @@ impl Plan {
     /// The plan of an array's elements.
     pub(super) const fn items(&self) -> Option<&Self> {
         match &self.kind {
-            Kind::Array(items) => Some(items),
+            JsonKind::Array(items) => Some(items),
             _ => None,
         }
     }
     /// The plans of a map's keys and values.
     pub(super) fn pairs(&self) -> Option<(&Self, &Self)> {
         match &self.kind {
-            Kind::Map(map) => Some((&map.keys, &map.values)),
+            JsonKind::Map(map) => Some((&map.keys, &map.values)),
             _ => None,
         }
     }
     /// The plans of a struct's fields.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &Self> {
         let fields = match &self.kind {
-            Kind::Struct(fields) => &**fields,
+            JsonKind::Struct(fields) => &**fields,
             _ => &[],
         };
         fields.iter().map(|field| &field.plan)
     }
 
     /// Appends the JSON of a value.
-    pub(crate) fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    pub(crate) fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
         match (&self.kind, value) {
             (_, Value::Null) => return self.write_null(out),
-            (Kind::String, Value::String(text)) => push_string(out, text),
-            (Kind::Int64, Value::Int64(n)) => push_integer(out, *n),
-            (Kind::Int32, Value::Int32(n)) => push_integer(out, *n),
-            (Kind::Int16, Value::Int16(n)) => push_integer(out, *n),
-            (Kind::Int8, Value::Int8(n)) => push_integer(out, *n),
-            (Kind::Boolean, Value::Boolean(flag)) => push_bool(out, *flag),
-            (Kind::Float64, Value::Float64(n)) => push_f64(out, *n),
-            (Kind::Float32, Value::Float32(n)) => push_f32(out, *n),
-            (Kind::Bytes, Value::Bytes(bytes)) => push_bytes(out, bytes),
-            (Kind::Struct(fields), Value::Struct(value)) => return self.write_struct(fields, value, out),
-            (Kind::Decimal(form), Value::Decimal(number)) => return write_decimal(form, number, out),
-            (Kind::Logical(logical), _) => return self.write_logical(*logical, value, out),
-            (Kind::Array(items), Value::Array(values)) => {
+            (JsonKind::String, Value::String(text)) => push_string(out, text),
+            (JsonKind::Int64, Value::Int64(n)) => push_integer(out, *n),
+            (JsonKind::Int32, Value::Int32(n)) => push_integer(out, *n),
+            (JsonKind::Int16, Value::Int16(n)) => push_integer(out, *n),
+            (JsonKind::Int8, Value::Int8(n)) => push_integer(out, *n),
+            (JsonKind::Boolean, Value::Boolean(flag)) => push_bool(out, *flag),
+            (JsonKind::Float64, Value::Float64(n)) => push_f64(out, *n),
+            (JsonKind::Float32, Value::Float32(n)) => push_f32(out, *n),
+            (JsonKind::Bytes, Value::Bytes(bytes)) => push_bytes(out, bytes),
+            (JsonKind::Struct(fields), Value::Struct(value)) => return self.write_struct(fields, value, out),
+            (JsonKind::Decimal(form), Value::Decimal(number)) => return write_decimal(form, number, out),
+            (JsonKind::Logical(logical), _) => return self.write_logical(*logical, value, out),
+            (JsonKind::Array(items), Value::Array(values)) => {
                 return write_array(values, out, |value, out| items.write(value, out));
             }
-            (Kind::Map(map), Value::Map(pairs)) => return map.write(pairs, out),
-            (Kind::Union(branches), Value::Struct(value)) => return self.write_union(branches, value, out),
+            (JsonKind::Map(map), Value::Map(pairs)) => return map.write(pairs, out),
+            (JsonKind::Union(branches), Value::Struct(value)) => return self.write_union(branches, value, out),
             _ => return Err(self.wrong_type(value)),
         }
         Ok(())
     }
 
-    fn write_null(&self, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    fn write_null(&self, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
         match &self.null {
             OnNull::Text(text) => out.extend_from_slice(text),
             OnNull::Fail(failure) => return Err(failure.clone()),
@@ -158,10 +158,15 @@ impl Plan {
         Ok(())
     }
 
-    fn write_struct(&self, fields: &[FieldPlan], value: &Struct<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    fn write_struct(
+        &self,
+        fields: &[FieldPlan],
+        value: &Struct<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Box<LocatedProblem>> {
         // The pointers differ only where something built the schema twice.
         if !Arc::ptr_eq(&self.schema, value.schema()) && self.schema != *value.schema() {
-            return Err(Problem::Mismatch.into());
+            return Err(ConversionProblem::Mismatch.into());
         }
         if fields.is_empty() {
             out.push(b'{');
@@ -175,9 +180,9 @@ impl Plan {
         Ok(())
     }
 
-    fn write_union(&self, branches: &[Self], value: &Struct<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    fn write_union(&self, branches: &[Self], value: &Struct<'_>, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
         if self.schema != *value.schema() {
-            return Err(Problem::Mismatch.into());
+            return Err(ConversionProblem::Mismatch.into());
         }
         let mut set = value.values().iter().zip(branches).enumerate();
         match set.find(|(_, (value, _))| !value.is_null()) {
@@ -188,13 +193,13 @@ impl Plan {
         }
     }
 
-    fn write_logical(&self, logical: Logical, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    fn write_logical(&self, logical: Logical, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
         match (logical, value) {
             (Logical::Date, Value::Int32(days)) => push_integer(out, *days),
             (Logical::Timestamp, Value::Int64(millis)) => push_integer(out, *millis),
             (Logical::Time, Value::Int32(millis)) => {
                 if !(0..=MILLIS_PER_DAY).contains(&i64::from(*millis)) {
-                    return Err(Problem::TimeOfDay.into());
+                    return Err(ConversionProblem::TimeOfDay.into());
                 }
                 push_integer(out, *millis);
             }
@@ -204,20 +209,20 @@ impl Plan {
     }
 
     #[cold]
-    fn wrong_type(&self, value: &Value<'_>) -> Box<Failure> {
+    fn wrong_type(&self, value: &Value<'_>) -> Box<LocatedProblem> {
         let class = java_class(value, Some(&self.schema));
         let logical = match &self.kind {
-            Kind::Decimal(_) => Some(("Decimal", "BigDecimal")),
-            Kind::Logical(logical) => Some((logical.name(), "Date")),
+            JsonKind::Decimal(_) => Some(("Decimal", "BigDecimal")),
+            JsonKind::Logical(logical) => Some((logical.name(), "Date")),
             _ => None,
         };
         let problem = match logical {
-            Some((expected, expected_class)) => Problem::LogicalType {
+            Some((expected, expected_class)) => ConversionProblem::LogicalType {
                 expected,
                 expected_class,
                 class,
             },
-            None => Problem::Type {
+            None => ConversionProblem::Type {
                 expected: schema_type(&self.schema),
                 class,
             },
@@ -226,7 +231,7 @@ impl Plan {
     }
 }
 
-impl Kind {
+impl JsonKind {
     fn of(schema: &Schema, style: Style) -> Self {
         // As in Connect the name alone makes a logical type, whatever the shape.
         if schema.is_named("org.apache.kafka.connect.data.Decimal") {
@@ -276,18 +281,22 @@ impl Kind {
 }
 
 impl DecimalForm {
-    fn of(schema: &Schema, format: DecimalFormat) -> Result<Self, Problem> {
+    fn of(schema: &Schema, format: DecimalFormat) -> Result<Self, ConversionProblem> {
         if format == DecimalFormat::Numeric {
             return Ok(Self::Number);
         }
         let scale = schema.parameters.iter().find(|(name, _)| &**name == "scale");
-        let (_, scale) = scale.ok_or(Problem::NoScale)?;
-        let scale = scale.parse().map_err(|_| Problem::BadScale)?;
+        let (_, scale) = scale.ok_or(ConversionProblem::NoScale)?;
+        let scale = scale.parse().map_err(|_| ConversionProblem::BadScale)?;
         Ok(Self::Base64 { scale })
     }
 }
 
-fn write_decimal(form: &Result<DecimalForm, Problem>, number: &Decimal, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+fn write_decimal(
+    form: &Result<DecimalForm, ConversionProblem>,
+    number: &Decimal,
+    out: &mut Vec<u8>,
+) -> Result<(), Box<LocatedProblem>> {
     match form.clone()? {
         DecimalForm::Number => write!(out, "{number}").expect("a Vec takes all that is written"),
         DecimalForm::Base64 { scale } if scale == number.scale() => {
@@ -295,14 +304,14 @@ fn write_decimal(form: &Result<DecimalForm, Problem>, number: &Decimal, out: &mu
         }
         DecimalForm::Base64 { scale } => {
             let (schema, value) = (scale, number.scale());
-            return Err(Problem::Scale { schema, value }.into());
+            return Err(ConversionProblem::Scale { schema, value }.into());
         }
     }
     Ok(())
 }
 
 impl MapPlan {
-    fn write(&self, pairs: &[(Value<'_>, Value<'_>)], out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    fn write(&self, pairs: &[(Value<'_>, Value<'_>)], out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
         let value = |value: &Value<'_>, out: &mut Vec<u8>| self.values.write(value, out);
         let key = |key: &Value<'_>, out: &mut Vec<u8>| self.keys.write(key, out);
         match self.form {
@@ -313,7 +322,7 @@ impl MapPlan {
     }
 
     /// Appends a key as the name of a member; null is named `null`.
-    fn write_name(&self, key: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    fn write_name(&self, key: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
         let start = out.len();
         self.keys.write(key, out)?;
         if &out[start..] == b"null" {
@@ -325,7 +334,7 @@ impl MapPlan {
 }
 
 /// Appends a value that has no schema: its own type decides.
-pub(super) fn write_schemaless(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+pub(super) fn write_schemaless(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Boolean(flag) => push_bool(out, *flag),
@@ -346,15 +355,15 @@ pub(super) fn write_schemaless(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(
         }
         Value::Decimal(_) => {
             let class = java_class(value, None);
-            return Err(Problem::NoSchemaType { class }.into());
+            return Err(ConversionProblem::NoSchemaType { class }.into());
         }
         // A struct has a schema, and no schema is not that one.
-        Value::Struct(_) => return Err(Problem::Mismatch.into()),
+        Value::Struct(_) => return Err(ConversionProblem::Mismatch.into()),
     }
     Ok(())
 }
 
-type Written = Result<(), Box<Failure>>;
+type Written = Result<(), Box<LocatedProblem>>;
 
 fn write_array(
     values: &[Value<'_>],
@@ -366,7 +375,7 @@ fn write_array(
         if index > 0 {
             out.push(b',');
         }
-        write(value, out).map_err(Failure::in_element)?;
+        write(value, out).map_err(LocatedProblem::in_element)?;
     }
     out.push(b']');
     Ok(())
@@ -383,9 +392,9 @@ fn write_object(
         if index > 0 {
             out.push(b',');
         }
-        write_name(name, out).map_err(Failure::in_element)?;
+        write_name(name, out).map_err(LocatedProblem::in_element)?;
         out.push(b':');
-        write_value(value, out).map_err(Failure::in_element)?;
+        write_value(value, out).map_err(LocatedProblem::in_element)?;
     }
     out.push(b'}');
     Ok(())
@@ -405,9 +414,9 @@ fn write_pairs(
             out.push(b',');
         }
         out.extend_from_slice(around.0);
-        write_key(key, out).map_err(Failure::in_element)?;
+        write_key(key, out).map_err(LocatedProblem::in_element)?;
         out.extend_from_slice(around.1);
-        write_value(value, out).map_err(Failure::in_element)?;
+        write_value(value, out).map_err(LocatedProblem::in_element)?;
         out.extend_from_slice(around.2);
     }
     out.push(b']');

@@ -4,13 +4,13 @@ use walferry_record::Shape;
 
 use super::plan::Plan;
 use super::text::{push_bool, push_integer, push_string};
-use crate::error::Failure;
+use crate::error::LocatedProblem;
 
 /// Appends the JSON of a plan's schema. The order of the members is part of the bytes; what is absent is left out.
 ///
 /// # Errors
 /// When a default does not fit its schema.
-pub(super) fn write(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+pub(super) fn write(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
     write_members(plan, out)?;
     out.push(b'}');
     Ok(())
@@ -20,7 +20,7 @@ pub(super) fn write(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<Failure>> 
 ///
 /// # Errors
 /// When a default does not fit its schema.
-pub(crate) fn text(plan: &Plan) -> Result<String, Box<Failure>> {
+pub(crate) fn text(plan: &Plan) -> Result<String, Box<LocatedProblem>> {
     let mut json = Vec::new();
     write(plan, &mut json)?;
     Ok(joined(&String::from_utf8_lossy(&json)))
@@ -55,19 +55,19 @@ fn joined(json: &str) -> String {
     out + rest
 }
 
-fn write_members(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+fn write_members(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
     let schema = &*plan.schema;
     out.extend_from_slice(b"{\"type\":");
     push_string(out, schema.type_name());
     if let Some(items) = plan.items() {
         out.extend_from_slice(b",\"items\":");
-        write(items, out).map_err(Failure::in_element)?;
+        write(items, out).map_err(LocatedProblem::in_element)?;
     }
     if let Some((keys, values)) = plan.pairs() {
         out.extend_from_slice(b",\"keys\":");
-        write(keys, out).map_err(Failure::in_element)?;
+        write(keys, out).map_err(LocatedProblem::in_element)?;
         out.extend_from_slice(b",\"values\":");
-        write(values, out).map_err(Failure::in_element)?;
+        write(values, out).map_err(LocatedProblem::in_element)?;
     }
     if let Shape::Struct(_) = schema.shape {
         write_fields(plan, out)?;
@@ -104,7 +104,7 @@ fn write_members(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
 }
 
 /// Each field is the JSON of its schema with the name as one more member at the end.
-fn write_fields(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+fn write_fields(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {
     out.extend_from_slice(b",\"fields\":[");
     for (index, (field, part)) in plan.schema.fields().iter().zip(plan.fields()).enumerate() {
         if index > 0 {

@@ -8,12 +8,12 @@ mod schema;
 mod tests;
 
 use walferry_config::{Findings, Options};
-use walferry_record::{SchemaPlans, SchemaRef, Typed};
+use walferry_record::{SchemaAndValue, SchemaPlans, SchemaRef};
 
-use crate::error::{Failure, Problem};
+use crate::error::{ConversionProblem, LocatedProblem};
 use crate::json::Plan;
-use crate::registry::{self, Described, Kind, Link, Linked, Slots, TypeName};
-use crate::{Encoded, Role, others};
+use crate::registry::{self, Described, RegistryConverter, RegistryLink, SchemaKind, TopicIds, TypeName};
+use crate::{ConverterType, Encoded, others};
 use schema::Style;
 
 pub(crate) use compare::difference;
@@ -26,24 +26,24 @@ pub(crate) use options::DECLARATIONS;
 #[derive(Debug, Clone)]
 pub struct JsonSchemaConverter {
     style: Style,
-    link: Link,
+    link: RegistryLink,
     plans: SchemaPlans<KnownSchema>,
 }
 
 /// What is known of one schema.
 #[derive(Debug)]
 struct KnownSchema {
-    text: Result<String, Box<Failure>>,
+    text: Result<String, Box<LocatedProblem>>,
     name: Option<TypeName>,
     plan: Plan,
-    slots: Slots,
+    slots: TopicIds,
 }
 
 impl JsonSchemaConverter {
     const CLASS: &'static str = "io.confluent.connect.json.JsonSchemaConverter";
 
     /// A converter for keys or values, unless an option is wrong.
-    pub(crate) fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
+    pub(crate) fn from_options(role: ConverterType, options: &Options) -> (Option<Self>, Findings) {
         let mut reader = others::reader(options, DECLARATIONS.iter().chain(registry::CONFLUENT));
         let style = options::style(&mut reader);
         let link = registry::confluent_link(&mut reader, role);
@@ -65,30 +65,35 @@ impl KnownSchema {
                 name: name.to_string(),
             }),
             plan: Plan::new(schema, style.values),
-            slots: Slots::default(),
+            slots: TopicIds::default(),
         }
     }
 }
 
-impl Linked for JsonSchemaConverter {
+impl RegistryConverter for JsonSchemaConverter {
     fn class(&self) -> &'static str {
         Self::CLASS
     }
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &RegistryLink {
         &self.link
     }
 
-    fn link_mut(&mut self) -> &mut Link {
+    fn link_mut(&mut self) -> &mut RegistryLink {
         &mut self.link
     }
 
-    fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+    fn write(
+        &mut self,
+        topic: &str,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Box<LocatedProblem>> {
         self.link.begin();
         let schema = match &typed.schema {
             Some(schema) => schema,
             None if typed.value.is_null() => return Ok(Encoded::Null),
-            None => return Err(Problem::NoSchema.into()),
+            None => return Err(ConversionProblem::NoSchema.into()),
         };
         let default_counts = schema.default.is_some() && self.style.values.replace_null_with_default;
         // A null of an optional schema is the JSON `null`, with an id in front. Where null is not allowed it is Kafka's null.
@@ -98,7 +103,7 @@ impl Linked for JsonSchemaConverter {
         let style = self.style;
         let entry = self.plans.get(schema, |schema| KnownSchema::new(schema, style));
         let described = Described {
-            kind: Kind::Json,
+            kind: SchemaKind::Json,
             text: entry.text.as_ref().map_err(Clone::clone)?,
             record: entry.name.as_ref(),
             behind: &[],

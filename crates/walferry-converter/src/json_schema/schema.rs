@@ -8,7 +8,7 @@ use walferry_record::java::hash_map::HashMap as JavaHashMap;
 use walferry_record::value::or_default;
 use walferry_record::{Decimal, Schema, SchemaRef, Shape, Value};
 
-use crate::error::Failure;
+use crate::error::LocatedProblem;
 use crate::json::{DecimalFormat, Plan, Style as Values, is_union, push_text};
 
 const DECIMAL: &str = "org.apache.kafka.connect.data.Decimal";
@@ -29,13 +29,13 @@ pub(super) struct Style {
     pub(super) values: Values,
 }
 
-type Written = Result<(), Box<Failure>>;
+type Written = Result<(), Box<LocatedProblem>>;
 
 /// The JSON Schema of a Connect schema.
 ///
 /// # Errors
 /// When a default does not fit its schema.
-pub(super) fn text(schema: &SchemaRef, style: Style) -> Result<String, Box<Failure>> {
+pub(super) fn text(schema: &SchemaRef, style: Style) -> Result<String, Box<LocatedProblem>> {
     let mut out = String::new();
     style.write(&mut out, schema, None, Null::AsTold)?;
     Ok(out)
@@ -149,10 +149,12 @@ impl Style {
                 })
             }
             Shape::Array(items) => members.add("items", |out| {
-                self.write(out, items, None, Null::AsTold).map_err(Failure::in_element)
+                self.write(out, items, None, Null::AsTold)
+                    .map_err(LocatedProblem::in_element)
             }),
             Shape::Map(keys, values) if is_object(keys) => members.add("additionalProperties", |out| {
-                self.write(out, values, None, Null::AsTold).map_err(Failure::in_element)
+                self.write(out, values, None, Null::AsTold)
+                    .map_err(LocatedProblem::in_element)
             }),
             Shape::Map(keys, values) => members.add("items", |out| {
                 out.push_str(r#"{"type":"object","properties":"#);
@@ -162,7 +164,7 @@ impl Style {
                     |out, &(index, schema)| self.write(out, schema, Some(index), Null::AsTold),
                 );
                 out.push('}');
-                written.map_err(Failure::in_element)
+                written.map_err(LocatedProblem::in_element)
             }),
             _ => Ok(()),
         }
@@ -198,7 +200,12 @@ impl Style {
     }
 
     /// Appends a default. Numbers are as org.json prints them and Jackson reads that: without zeros at the end.
-    fn write_default(self, out: &mut String, schema: &SchemaRef, value: &Value<'_>) -> Result<Number, Box<Failure>> {
+    fn write_default(
+        self,
+        out: &mut String,
+        schema: &SchemaRef,
+        value: &Value<'_>,
+    ) -> Result<Number, Box<LocatedProblem>> {
         let mut all = Number::Finite;
         let mut each = |number: Number| {
             if number == Number::Other {

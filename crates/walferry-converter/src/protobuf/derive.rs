@@ -5,7 +5,7 @@ use walferry_record::{Field as ConnectField, Schema, SchemaRef, Shape};
 
 use super::plan::Plan;
 use crate::avro::style::scrubbed;
-use crate::error::{Failure, Problem};
+use crate::error::{ConversionProblem, LocatedProblem};
 
 const DECIMAL: &str = "org.apache.kafka.connect.data.Decimal";
 
@@ -169,7 +169,7 @@ impl File {
     ///
     /// # Errors
     /// When Protobuf has no such type, or when a name is not legal in it.
-    pub(super) fn of(schema: &SchemaRef, style: Style) -> Result<Self, Box<Failure>> {
+    pub(super) fn of(schema: &SchemaRef, style: Style) -> Result<Self, Box<LocatedProblem>> {
         let plan = Plan::new(schema, style);
         let fields = match Type::of(schema) {
             Type::Struct(fields) => fields,
@@ -184,13 +184,13 @@ impl File {
                 });
             }
             Type::Known(_) => {
-                return Err(Problem::ProtobufRoot {
+                return Err(ConversionProblem::ProtobufRoot {
                     what: "a decimal or a time",
                 }
                 .into());
             }
-            Type::List(_) => return Err(Problem::ProtobufRoot { what: "an array" }.into()),
-            Type::Map(..) => return Err(Problem::ProtobufRoot { what: "a map" }.into()),
+            Type::List(_) => return Err(ConversionProblem::ProtobufRoot { what: "an array" }.into()),
+            Type::Map(..) => return Err(ConversionProblem::ProtobufRoot { what: "a map" }.into()),
         };
         let mut deriver = Deriver {
             style,
@@ -206,7 +206,7 @@ impl File {
             .collect();
         let root = parts.pop().unwrap_or_default();
         if parts.iter().any(String::is_empty) {
-            return Err(Problem::ProtobufName { name: full }.into());
+            return Err(ConversionProblem::ProtobufName { name: full }.into());
         }
         let message = deriver.message(root.clone(), fields)?;
         Ok(Self {
@@ -249,7 +249,7 @@ struct Declared<'a> {
 }
 
 impl Deriver {
-    fn message(&mut self, name: String, fields: &[ConnectField]) -> Result<Message, Box<Failure>> {
+    fn message(&mut self, name: String, fields: &[ConnectField]) -> Result<Message, Box<LocatedProblem>> {
         let mut declared = Declared {
             message: Message {
                 name: legal(name)?,
@@ -272,7 +272,7 @@ impl Deriver {
         schema: &'a SchemaRef,
         name: String,
         number: u32,
-    ) -> Result<Field, Box<Failure>> {
+    ) -> Result<Field, Box<LocatedProblem>> {
         let name = legal(name)?;
         let (item, label) = match Type::of(schema) {
             Type::List(items) => (items, Some("repeated")),
@@ -302,12 +302,12 @@ impl Deriver {
             Type::Map(keys, values) => {
                 let kind = entry_name(&self.unqualified(item));
                 if message.shapes.iter().any(|(known, _)| *known == kind) {
-                    return Err(Problem::ProtobufRedefined { name: kind }.into());
+                    return Err(ConversionProblem::ProtobufRedefined { name: kind }.into());
                 }
                 self.declare(message, &kind, item, |this| this.entry(kind.clone(), keys, values))?;
                 kind
             }
-            Type::List(_) => return Err(Problem::ProtobufLists.into()),
+            Type::List(_) => return Err(ConversionProblem::ProtobufLists.into()),
         };
         Ok(Field {
             label,
@@ -319,7 +319,7 @@ impl Deriver {
     }
 
     /// The message of a map's entries.
-    fn entry(&mut self, name: String, keys: &SchemaRef, values: &SchemaRef) -> Result<Message, Box<Failure>> {
+    fn entry(&mut self, name: String, keys: &SchemaRef, values: &SchemaRef) -> Result<Message, Box<LocatedProblem>> {
         let mut declared = Declared {
             message: Message {
                 name: legal(name)?,
@@ -330,7 +330,7 @@ impl Deriver {
         };
         for (number, name, schema) in [(1, "key", keys), (2, "value", values)] {
             let made = self.field(&mut declared, schema, name.to_owned(), number);
-            let mut made = made.map_err(Failure::in_element)?;
+            let mut made = made.map_err(LocatedProblem::in_element)?;
             // The converter asks for `optional` only where a struct has the field.
             made.label = made.label.filter(|label| *label == "repeated");
             declared.message.fields.push(made);
@@ -344,9 +344,9 @@ impl Deriver {
         message: &mut Declared<'a>,
         name: &str,
         schema: &'a SchemaRef,
-        make: impl FnOnce(&mut Self) -> Result<Message, Box<Failure>>,
-    ) -> Result<(), Box<Failure>> {
-        let redefined = || Problem::ProtobufRedefined { name: name.to_owned() }.into();
+        make: impl FnOnce(&mut Self) -> Result<Message, Box<LocatedProblem>>,
+    ) -> Result<(), Box<LocatedProblem>> {
+        let redefined = || ConversionProblem::ProtobufRedefined { name: name.to_owned() }.into();
         // A message's own name means itself within it.
         if message.message.name == name {
             return Err(redefined());
@@ -421,10 +421,10 @@ fn parameters(schema: &Schema) -> Vec<(&'static str, String)> {
 }
 
 /// A name that Protobuf allows.
-fn legal(name: String) -> Result<String, Problem> {
+fn legal(name: String) -> Result<String, ConversionProblem> {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     match starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         true => Ok(name),
-        false => Err(Problem::ProtobufName { name }),
+        false => Err(ConversionProblem::ProtobufName { name }),
     }
 }

@@ -11,11 +11,11 @@ mod wire;
 mod tests;
 
 use walferry_config::{Findings, Options};
-use walferry_record::{SchemaPlans, SchemaRef, Typed};
+use walferry_record::{SchemaAndValue, SchemaPlans, SchemaRef};
 
-use crate::error::{Failure, Problem};
-use crate::registry::{self, Described, Kind, Link, Linked, Slots, TypeName};
-use crate::{Encoded, Role, others};
+use crate::error::{ConversionProblem, LocatedProblem};
+use crate::registry::{self, Described, RegistryConverter, RegistryLink, SchemaKind, TopicIds, TypeName};
+use crate::{ConverterType, Encoded, others};
 use derive::{File, Style};
 use plan::Plan;
 
@@ -29,15 +29,15 @@ pub(crate) use options::DECLARATIONS;
 #[derive(Debug, Clone)]
 pub struct ProtobufConverter {
     style: Style,
-    link: Link,
+    link: RegistryLink,
     plans: SchemaPlans<KnownSchema>,
 }
 
 /// What is known of one schema.
 #[derive(Debug)]
 struct KnownSchema {
-    protobuf: Result<Protobuf, Box<Failure>>,
-    slots: Slots,
+    protobuf: Result<Protobuf, Box<LocatedProblem>>,
+    slots: TopicIds,
 }
 
 /// A Connect schema, made ready: the Protobuf schema that a registry gets, and how values are written.
@@ -54,7 +54,7 @@ impl ProtobufConverter {
     const CLASS: &'static str = "io.confluent.connect.protobuf.ProtobufConverter";
 
     /// A converter for keys or values, unless an option is wrong.
-    pub(crate) fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
+    pub(crate) fn from_options(role: ConverterType, options: &Options) -> (Option<Self>, Findings) {
         let mut reader = others::reader(options, DECLARATIONS.iter().chain(registry::CONFLUENT));
         let style = options::style(&mut reader);
         let link = registry::confluent_link(&mut reader, role);
@@ -67,7 +67,7 @@ impl ProtobufConverter {
 }
 
 impl Protobuf {
-    fn new(schema: &SchemaRef, style: Style) -> Result<Self, Box<Failure>> {
+    fn new(schema: &SchemaRef, style: Style) -> Result<Self, Box<LocatedProblem>> {
         let file = File::of(schema, style)?;
         Ok(Self {
             text: text::of(&file),
@@ -81,35 +81,40 @@ impl Protobuf {
     }
 }
 
-impl Linked for ProtobufConverter {
+impl RegistryConverter for ProtobufConverter {
     fn class(&self) -> &'static str {
         Self::CLASS
     }
 
-    fn link(&self) -> &Link {
+    fn link(&self) -> &RegistryLink {
         &self.link
     }
 
-    fn link_mut(&mut self) -> &mut Link {
+    fn link_mut(&mut self) -> &mut RegistryLink {
         &mut self.link
     }
 
-    fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+    fn write(
+        &mut self,
+        topic: &str,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Box<LocatedProblem>> {
         self.link.begin();
         let schema = match &typed.schema {
             // A null is Kafka's null, whatever the schema says.
             _ if typed.value.is_null() => return Ok(Encoded::Null),
             Some(schema) => schema,
-            None => return Err(Problem::NoSchema.into()),
+            None => return Err(ConversionProblem::NoSchema.into()),
         };
         let style = self.style;
         let entry = self.plans.get(schema, |schema| KnownSchema {
             protobuf: Protobuf::new(schema, style),
-            slots: Slots::default(),
+            slots: TopicIds::default(),
         });
         let protobuf = entry.protobuf.as_ref().map_err(Clone::clone)?;
         let described = Described {
-            kind: Kind::Protobuf,
+            kind: SchemaKind::Protobuf,
             text: &protobuf.text,
             record: Some(&protobuf.name),
             behind: &protobuf.index,

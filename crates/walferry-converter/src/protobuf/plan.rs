@@ -8,19 +8,19 @@ use walferry_record::{Decimal, Schema, SchemaRef, Struct, Value};
 
 use super::derive::{Known, Scalar, Style, Type};
 use super::wire::{WireType, key, push_bytes, push_framed, push_varint};
-use crate::error::{Failure, Problem, java_class, schema_type};
+use crate::error::{ConversionProblem, LocatedProblem, java_class, schema_type};
 
-type Written = Result<(), Box<Failure>>;
+type Written = Result<(), Box<LocatedProblem>>;
 
 /// A schema, made ready for writing its values.
 #[derive(Debug)]
 pub(super) struct Plan {
     schema: SchemaRef,
-    kind: Kind,
+    kind: ProtobufKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum ProtobufKind {
     Scalar(Scalar),
     /// The same in a message of its own.
     Wrapped(Scalar),
@@ -46,25 +46,25 @@ impl Plan {
         Self {
             schema: schema.clone(),
             kind: match Type::of(schema) {
-                Type::Scalar(scalar) if style.wraps(schema) => Kind::Wrapped(scalar),
-                Type::Scalar(scalar) => Kind::Scalar(scalar),
-                Type::Known(known) => Kind::Known(known),
+                Type::Scalar(scalar) if style.wraps(schema) => ProtobufKind::Wrapped(scalar),
+                Type::Scalar(scalar) => ProtobufKind::Scalar(scalar),
+                Type::Known(known) => ProtobufKind::Known(known),
                 Type::Struct(fields) => {
                     let fields = (1..).zip(fields);
-                    Kind::Struct(
+                    ProtobufKind::Struct(
                         fields
                             .map(|(number, field)| FieldPlan::new(&field.schema, number, style))
                             .collect(),
                     )
                 }
-                Type::List(items) => Kind::List(Box::new(Self::new(items, style))),
+                Type::List(items) => ProtobufKind::List(Box::new(Self::new(items, style))),
                 Type::Map(keys, values) => {
                     // What is in an entry is never `optional`.
                     let style = Style {
                         optional: false,
                         ..style
                     };
-                    Kind::Map(Box::new((
+                    ProtobufKind::Map(Box::new((
                         FieldPlan::new(keys, 1, style),
                         FieldPlan::new(values, 2, style),
                     )))
@@ -76,17 +76,19 @@ impl Plan {
     /// Appends a value that stands alone: the fields of a message. What is no struct is the one field of a wrapper.
     pub(super) fn write_root(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Written {
         match (&self.kind, value) {
-            (Kind::Struct(fields), Value::Struct(value)) => self.write_fields(fields, value, out),
-            (Kind::Scalar(scalar) | Kind::Wrapped(scalar), value) => self.write_wrapped(*scalar, value, out),
+            (ProtobufKind::Struct(fields), Value::Struct(value)) => self.write_fields(fields, value, out),
+            (ProtobufKind::Scalar(scalar) | ProtobufKind::Wrapped(scalar), value) => {
+                self.write_wrapped(*scalar, value, out)
+            }
             (_, value) => Err(self.wrong_type(value)),
         }
     }
 
     fn wire_type(&self) -> WireType {
         match &self.kind {
-            Kind::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::Bool) => WireType::Varint,
-            Kind::Scalar(Scalar::Double) => WireType::Bits64,
-            Kind::Scalar(Scalar::Float) => WireType::Bits32,
+            ProtobufKind::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::Bool) => WireType::Varint,
+            ProtobufKind::Scalar(Scalar::Double) => WireType::Bits64,
+            ProtobufKind::Scalar(Scalar::Float) => WireType::Bits32,
             _ => WireType::Length,
         }
     }
@@ -94,25 +96,25 @@ impl Plan {
     /// Appends a value without what stands in front of it.
     fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Written {
         match (&self.kind, value) {
-            (Kind::Scalar(scalar), value) => return self.write_scalar(*scalar, value, out),
-            (Kind::Wrapped(scalar), value) => {
+            (ProtobufKind::Scalar(scalar), value) => return self.write_scalar(*scalar, value, out),
+            (ProtobufKind::Wrapped(scalar), value) => {
                 return push_framed(out, |out| self.write_wrapped(*scalar, value, out));
             }
-            (Kind::Struct(fields), Value::Struct(value)) => {
+            (ProtobufKind::Struct(fields), Value::Struct(value)) => {
                 return push_framed(out, |out| self.write_fields(fields, value, out));
             }
-            (Kind::Known(Known::Decimal), Value::Decimal(number)) => push_framed(out, |out| {
+            (ProtobufKind::Known(Known::Decimal), Value::Decimal(number)) => push_framed(out, |out| {
                 write_decimal(number, out);
-                Ok::<(), Box<Failure>>(())
+                Ok::<(), Box<LocatedProblem>>(())
             })?,
-            (Kind::Known(Known::Date), Value::Int32(days)) => push_framed(out, |out| {
+            (ProtobufKind::Known(Known::Date), Value::Int32(days)) => push_framed(out, |out| {
                 write_date(i64::from(*days), out);
-                Ok::<(), Box<Failure>>(())
+                Ok::<(), Box<LocatedProblem>>(())
             })?,
-            (Kind::Known(Known::TimeOfDay), Value::Int32(millis)) => {
+            (ProtobufKind::Known(Known::TimeOfDay), Value::Int32(millis)) => {
                 push_framed(out, |out| write_time(i64::from(*millis), out))?;
             }
-            (Kind::Known(Known::Timestamp), Value::Int64(millis)) => {
+            (ProtobufKind::Known(Known::Timestamp), Value::Int64(millis)) => {
                 push_framed(out, |out| write_timestamp(*millis, out))?;
             }
             _ => return Err(self.wrong_type(value)),
@@ -123,7 +125,7 @@ impl Plan {
     fn write_fields(&self, fields: &[FieldPlan], value: &Struct<'_>, out: &mut Vec<u8>) -> Written {
         // The pointers differ only where something built the schema twice.
         if !Arc::ptr_eq(&self.schema, value.schema()) && self.schema != *value.schema() {
-            return Err(Problem::Mismatch.into());
+            return Err(ConversionProblem::Mismatch.into());
         }
         for (index, (field, value)) in fields.iter().zip(value.values()).enumerate() {
             let written = field.write(value, out);
@@ -162,10 +164,10 @@ impl Plan {
     }
 
     #[cold]
-    fn wrong_type(&self, value: &Value<'_>) -> Box<Failure> {
+    fn wrong_type(&self, value: &Value<'_>) -> Box<LocatedProblem> {
         let class = java_class(value, Some(&self.schema));
         let expected = schema_type(&self.schema);
-        Problem::Type { expected, class }.into()
+        ConversionProblem::Type { expected, class }.into()
     }
 }
 
@@ -175,7 +177,7 @@ impl FieldPlan {
         Self {
             key: key(number, plan.wire_type()),
             presence: match &plan.kind {
-                Kind::Scalar(_) => style.optional && schema.optional,
+                ProtobufKind::Scalar(_) => style.optional && schema.optional,
                 _ => true,
             },
             keep_null: style.keep_nulls,
@@ -187,15 +189,15 @@ impl FieldPlan {
         let value = self.or_default(value, &self.plan.schema);
         match (&self.plan.kind, value) {
             (_, Value::Null) => Ok(()),
-            (Kind::List(items), Value::Array(values)) => self.write_list(items, values, out),
-            (Kind::Map(entry), Value::Map(pairs)) => {
+            (ProtobufKind::List(items), Value::Array(values)) => self.write_list(items, values, out),
+            (ProtobufKind::Map(entry), Value::Map(pairs)) => {
                 for (key, value) in pairs {
                     out.extend_from_slice(&self.key);
                     let written = push_framed(out, |out| {
                         entry.0.write(key, out)?;
                         entry.1.write(value, out)
                     });
-                    written.map_err(Failure::in_element)?;
+                    written.map_err(LocatedProblem::in_element)?;
                 }
                 Ok(())
             }
@@ -217,7 +219,7 @@ impl FieldPlan {
     /// Numbers and booleans are packed: they stand one after the other behind one length.
     fn write_list(&self, items: &Plan, values: &[Value<'_>], out: &mut Vec<u8>) -> Written {
         if values.iter().any(Value::is_null) {
-            return Err(Box::<Failure>::from(Problem::ProtobufNull).in_element());
+            return Err(Box::<LocatedProblem>::from(ConversionProblem::ProtobufNull).in_element());
         }
         if values.is_empty() {
             return Ok(());
@@ -227,12 +229,12 @@ impl FieldPlan {
             return push_framed(out, |out| {
                 values
                     .iter()
-                    .try_for_each(|value| items.write(value, out).map_err(Failure::in_element))
+                    .try_for_each(|value| items.write(value, out).map_err(LocatedProblem::in_element))
             });
         }
         for value in values {
             out.extend_from_slice(&self.key);
-            items.write(value, out).map_err(Failure::in_element)?;
+            items.write(value, out).map_err(LocatedProblem::in_element)?;
         }
         Ok(())
     }
@@ -270,7 +272,7 @@ fn write_date(days: i64, out: &mut Vec<u8>) {
 /// `google.type.TimeOfDay`.
 fn write_time(millis: i64, out: &mut Vec<u8>) -> Written {
     if !(0..=MILLIS_PER_DAY).contains(&millis) {
-        return Err(Problem::TimeOfDay.into());
+        return Err(ConversionProblem::TimeOfDay.into());
     }
     let (hours, minutes, seconds, millis) = date::time_of_day(millis);
     push_number(out, 0x08, hours);
@@ -285,7 +287,7 @@ fn write_timestamp(millis: i64, out: &mut Vec<u8>) -> Written {
     const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
     let seconds = millis.div_euclid(1000);
     if !SECONDS.contains(&seconds) {
-        return Err(Problem::ProtobufTimestamp { seconds }.into());
+        return Err(ConversionProblem::ProtobufTimestamp { seconds }.into());
     }
     push_number(out, 0x08, seconds);
     push_number(out, 0x10, millis.rem_euclid(1000) * 1_000_000);

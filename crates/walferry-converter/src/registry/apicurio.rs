@@ -5,8 +5,8 @@ use std::time::Duration;
 use walferry_config::{Property, Reader, Secret, Support, Value, properties};
 
 use super::naming::{ArtifactNaming, Naming};
-use super::{Api, Auth, Framing, Id, Link, Lookup, OAuth, Proxy, RegistrySettings, Tls, options};
-use crate::Role;
+use super::{Api, Auth, Framing, Id, IdLookup, OAuth, Proxy, RegistryLink, RegistrySettings, Tls, options};
+use crate::ConverterType;
 
 properties! {
     pub(super) const URL: Property<String> = Property::new("apicurio.registry.url").example("http://registry:8080/apis/registry/v3")
@@ -241,7 +241,7 @@ walferry_config::choices! {
 }
 
 /// Reads the way to a registry. `encoding` is the value of the header that tells how values are encoded.
-pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'static str>) -> Link {
+pub(crate) fn link(reader: &mut Reader<'_>, role: ConverterType, encoding: Option<&'static str>) -> RegistryLink {
     let url = reader.get(&URL);
     let urls = match url.trim() {
         "" => Vec::new(),
@@ -264,12 +264,12 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
     let register = reader.get(&AUTO_REGISTER_OF_IMAGE).unwrap_or_default() || reader.get(&AUTO_REGISTER);
     let (find_latest, normalize) = (reader.get(&FIND_LATEST), reader.get(&CANONICALIZE));
     let lookup = match (register, find_latest || version.is_some()) {
-        (true, _) => Lookup::Register {
+        (true, _) => IdLookup::Register {
             normalize,
             if_exists: reader.get(&IF_EXISTS).unwrap_or_default().word(api),
         },
-        (false, true) => Lookup::Latest,
-        (false, false) => Lookup::Find { normalize },
+        (false, true) => IdLookup::Latest,
+        (false, false) => IdLookup::Find { normalize },
     };
     let naming = Naming::Apicurio {
         strategy: reader.get(&STRATEGY),
@@ -277,10 +277,10 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
         id,
         version,
     };
-    let is_key = role == Role::Key;
+    let is_key = role == ConverterType::Key;
     let framing = framing(reader, api, is_key, encoding);
     let is_whole = reader.get(&DEREFERENCE).unwrap_or(api == Api::ApicurioV2);
-    Link::new(settings, naming, lookup, framing, is_key).splitting(!is_whole)
+    RegistryLink::new(settings, naming, lookup, framing, is_key).splitting(!is_whole)
 }
 
 fn tls(reader: &mut Reader<'_>) -> Tls {

@@ -5,8 +5,10 @@ use std::time::Duration;
 use walferry_config::{Jaas, Property, Reader, Secret, Support, Value, properties};
 
 use super::naming::{Naming, SubjectNaming};
-use super::{Api, Auth, Framing, Id, Link, Lookup, OAuth, Proxy, RegistrySettings, Store, Tls, options};
-use crate::Role;
+use super::{
+    Api, Auth, CertificateStore, Framing, Id, IdLookup, OAuth, Proxy, RegistryLink, RegistrySettings, Tls, options,
+};
+use crate::ConverterType;
 
 properties! {
     pub(super) const URLS: Property<Vec<String>> = Property::new("schema.registry.url").example("http://registry:8081")
@@ -220,7 +222,7 @@ walferry_config::choices! {
 }
 
 /// Reads the way to a registry.
-pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
+pub(crate) fn link(reader: &mut Reader<'_>, role: ConverterType) -> RegistryLink {
     let urls = reader.get(&URLS);
     let (urls, in_urls) = super::apicurio::plain_urls(reader, URLS.name(), urls);
     let auth = auth(reader, in_urls);
@@ -248,13 +250,13 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
     let id = reader.get(&USE_ID);
     let (register, latest) = (reader.get(&AUTO_REGISTER), reader.get(&USE_LATEST));
     let lookup = match (register, id, latest) {
-        (true, _, _) => Lookup::Register {
+        (true, _, _) => IdLookup::Register {
             normalize,
             if_exists: "",
         },
-        (false, 0.., _) => Lookup::Id(id.into()),
-        (false, _, true) => Lookup::Latest,
-        (false, _, false) => Lookup::Find { normalize },
+        (false, 0.., _) => IdLookup::Id(id.into()),
+        (false, _, true) => IdLookup::Latest,
+        (false, _, false) => IdLookup::Find { normalize },
     };
     if register && latest && reader.is_set(&AUTO_REGISTER) {
         reader.note(
@@ -263,7 +265,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
         );
     }
     let (key, value) = (reader.get(&KEY_NAMING), reader.get(&VALUE_NAMING));
-    let is_key = role == Role::Key;
+    let is_key = role == ConverterType::Key;
     let naming = Naming::Confluent(if is_key { key } else { value });
     let (key, value) = (reader.get(&KEY_ID_SERIALIZER), reader.get(&VALUE_ID_SERIALIZER));
     let framing = match if is_key { key } else { value } {
@@ -275,7 +277,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
             name: if is_key { "__key_schema_id" } else { "__value_schema_id" },
         },
     };
-    Link::new(settings, naming, lookup, framing, is_key)
+    RegistryLink::new(settings, naming, lookup, framing, is_key)
 }
 
 fn auth(reader: &mut Reader<'_>, in_urls: Auth) -> Auth {
@@ -368,7 +370,9 @@ fn tls(reader: &mut Reader<'_>) -> Tls {
         &KEY_PASSWORD,
     );
     let (trusted, chain, key) = (reader.get(&TRUSTED_PEM), reader.get(&CHAIN_PEM), reader.get(&KEY_PEM));
-    let pem = |certificates: Option<String>, key| certificates.map(|certificates| Store::Pem { certificates, key });
+    let pem = |certificates: Option<String>, key| {
+        certificates.map(|certificates| CertificateStore::Pem { certificates, key })
+    };
     Tls {
         trusted: files.trusted.or_else(|| pem(trusted, None)),
         identity: files.identity.or_else(|| pem(chain, key)),

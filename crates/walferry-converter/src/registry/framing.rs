@@ -2,7 +2,7 @@
 
 use super::{Id, Ids};
 use crate::AddedHeaders;
-use crate::error::Problem;
+use crate::error::ConversionProblem;
 
 /// How a record tells its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Framing {
         behind: &[u8],
         out: &mut Vec<u8>,
         added: &mut AddedHeaders,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ConversionProblem> {
         match self {
             Self::Prefix { wide: false, id } => {
                 out.push(0);
@@ -79,7 +79,7 @@ impl Framing {
                 out.extend_from_slice(behind);
             }
             Self::Guid { name } => {
-                let guid = ids.guid.ok_or(Problem::NoGuid)?;
+                let guid = ids.guid.ok_or(ConversionProblem::NoGuid)?;
                 let mut value = Vec::with_capacity(1 + guid.len() + behind.len());
                 value.push(GUID_FOLLOWS);
                 value.extend_from_slice(&guid);
@@ -168,7 +168,10 @@ mod tests {
         let framing = Framing::Guid {
             name: "__key_schema_id",
         };
-        assert_eq!(framing.write(ids, &[], &mut out, &mut added), Err(Problem::NoGuid));
+        assert_eq!(
+            framing.write(ids, &[], &mut out, &mut added),
+            Err(ConversionProblem::NoGuid)
+        );
         assert!(out.is_empty() && added.is_empty());
     }
 }

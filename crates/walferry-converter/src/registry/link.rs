@@ -4,16 +4,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::naming::Naming;
-use super::{Answer, Framing, Ids, Kind, Lookup, Reference, Registry, RegistrySettings, Request, TypeName};
-use crate::error::Problem;
+use super::{
+    Framing, IdLookup, Ids, Reference, Registry, RegistryAnswer, RegistrySettings, Request, SchemaKind, TypeName,
+};
+use crate::error::ConversionProblem;
 use crate::{AddedHeaders, Encoded};
 
 /// A converter's way to its registry.
 #[derive(Debug, Clone)]
-pub(crate) struct Link {
+pub(crate) struct RegistryLink {
     pub(crate) settings: RegistrySettings,
     pub(super) naming: Naming,
-    pub(super) lookup: Lookup,
+    pub(super) lookup: IdLookup,
     pub(super) framing: Framing,
     pub(super) is_key: bool,
     /// Whether types within a schema are schemas of their own.
@@ -24,7 +26,7 @@ pub(crate) struct Link {
 
 /// The ids of one schema, by topic.
 #[derive(Debug, Default)]
-pub(crate) struct Slots {
+pub(crate) struct TopicIds {
     slots: Vec<Slot>,
     places: HashMap<Box<str>, usize>,
     /// Most records go to the topic of the record before.
@@ -41,7 +43,7 @@ struct Slot {
 
 /// What a registry is asked about a schema.
 pub(crate) struct Described<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: SchemaKind,
     pub(crate) text: &'a str,
     pub(crate) record: Option<&'a TypeName>,
     /// What stands behind the id: for Protobuf, which message of the schema the value is.
@@ -59,11 +61,11 @@ pub(crate) struct Referenced {
     pub(crate) references: Vec<Referenced>,
 }
 
-impl Link {
+impl RegistryLink {
     pub(super) fn new(
         settings: RegistrySettings,
         naming: Naming,
-        lookup: Lookup,
+        lookup: IdLookup,
         framing: Framing,
         is_key: bool,
     ) -> Self {
@@ -94,7 +96,7 @@ impl Link {
 
     /// Whether types within a schema are schemas of their own. A version that the registry chooses is compared as a whole.
     pub(crate) const fn splits(&self) -> bool {
-        self.splits && matches!(self.lookup, Lookup::Register { .. } | Lookup::Find { .. })
+        self.splits && matches!(self.lookup, IdLookup::Register { .. } | IdLookup::Find { .. })
     }
 
     /// Connects it with the client.
@@ -118,11 +120,11 @@ impl Link {
     /// When the id is not known yet, or when the registry gives none.
     pub(crate) fn write(
         &mut self,
-        slots: &mut Slots,
+        slots: &mut TopicIds,
         topic: &str,
         schema: &Described<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ConversionProblem> {
         let ids = self.ids(slots, topic, schema)?;
         self.framing.write(ids, schema.behind, out, &mut self.added)
     }
@@ -139,8 +141,13 @@ impl Link {
     ///
     /// # Errors
     /// When they are not known yet, or when the registry gives none.
-    pub(crate) fn ids(&self, slots: &mut Slots, topic: &str, schema: &Described<'_>) -> Result<Ids, Problem> {
-        let registry = self.registry.as_ref().ok_or(Problem::NoRegistry)?;
+    pub(crate) fn ids(
+        &self,
+        slots: &mut TopicIds,
+        topic: &str,
+        schema: &Described<'_>,
+    ) -> Result<Ids, ConversionProblem> {
+        let registry = self.registry.as_ref().ok_or(ConversionProblem::NoRegistry)?;
         let slot = slots.of(topic, || self.request(topic, schema))?;
         let generation = registry.generation();
         if let Some((ids, of)) = slot.ids
@@ -149,19 +156,19 @@ impl Link {
             return Ok(ids);
         }
         match registry.ids(&slot.request) {
-            Answer::Known(ids) => {
+            RegistryAnswer::Known(ids) => {
                 slot.ids = Some((ids, generation));
                 Ok(ids)
             }
-            Answer::Wait(wait) => Err(Problem::Wait(wait)),
-            Answer::Refused(refusal) => Err(Problem::Registry {
+            RegistryAnswer::Wait(wait) => Err(ConversionProblem::Wait(wait)),
+            RegistryAnswer::Refused(refusal) => Err(ConversionProblem::Registry {
                 subject: slot.request.subject.to_string(),
                 refusal,
             }),
         }
     }
 
-    fn request(&self, topic: &str, schema: &Described<'_>) -> Result<Request, Problem> {
+    fn request(&self, topic: &str, schema: &Described<'_>) -> Result<Request, ConversionProblem> {
         Ok(Request {
             subject: self.naming.subject(topic, self.is_key, schema.record)?,
             kind: schema.kind,
@@ -172,7 +179,7 @@ impl Link {
     }
 
     /// The group follows from the strategy, the artifact is named after the type.
-    fn references(&self, topic: &str, referenced: &[Referenced]) -> Result<Vec<Reference>, Problem> {
+    fn references(&self, topic: &str, referenced: &[Referenced]) -> Result<Vec<Reference>, ConversionProblem> {
         let reference = |referenced: &Referenced| {
             let name = referenced.name.full();
             let mut subject = self.naming.subject(topic, self.is_key, Some(&referenced.name))?;
@@ -188,8 +195,12 @@ impl Link {
     }
 }
 
-impl Slots {
-    fn of(&mut self, topic: &str, request: impl FnOnce() -> Result<Request, Problem>) -> Result<&mut Slot, Problem> {
+impl TopicIds {
+    fn of(
+        &mut self,
+        topic: &str,
+        request: impl FnOnce() -> Result<Request, ConversionProblem>,
+    ) -> Result<&mut Slot, ConversionProblem> {
         if self.slots.get(self.last).is_none_or(|slot| *slot.topic != *topic) {
             self.last = match self.places.get(topic) {
                 Some(&place) => place,

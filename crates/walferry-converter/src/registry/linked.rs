@@ -2,29 +2,40 @@
 
 use std::sync::Arc;
 
-use walferry_record::Typed;
+use walferry_record::SchemaAndValue;
 
-use super::{Link, Registry, RegistrySettings};
-use crate::error::Failure;
-use crate::{AddedHeaders, Converter, Encoded, Error, Part};
+use super::{Registry, RegistryLink, RegistrySettings};
+use crate::error::LocatedProblem;
+use crate::{AddedHeaders, Converter, Encoded, Error, RecordPart};
 
 /// A converter with a registry.
-pub(crate) trait Linked: Clone + Send {
+pub(crate) trait RegistryConverter: Clone + Send {
     /// The class whose place it takes.
     fn class(&self) -> &'static str;
 
     /// Its way to the registry.
-    fn link(&self) -> &Link;
+    fn link(&self) -> &RegistryLink;
 
     /// The same, to be changed.
-    fn link_mut(&mut self) -> &mut Link;
+    fn link_mut(&mut self) -> &mut RegistryLink;
 
     /// Appends the bytes of a value. After a failure `out` may hold a part of them.
-    fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>>;
+    fn write(
+        &mut self,
+        topic: &str,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Box<LocatedProblem>>;
 }
 
-impl<C: Linked> Converter for C {
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+impl<C: RegistryConverter> Converter for C {
+    fn encode(
+        &mut self,
+        topic: &str,
+        part: RecordPart<'_>,
+        typed: &SchemaAndValue<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Error> {
         let start = out.len();
         self.write(topic, typed, out).map_err(|failure| {
             out.truncate(start);
@@ -44,26 +55,30 @@ impl<C: Linked> Converter for C {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::Unasked;
-    use crate::{Role, converter};
+    use crate::registry::PreviewRegistry;
+    use crate::{ConverterType, converter};
     use walferry_config::Options;
     use walferry_record::{Field, Schema, Struct, Value};
 
     /// The bytes of a key or value, and the headers that are added.
-    fn written(class: &str, role: Role, options: &[(&str, &str)]) -> (Vec<u8>, Vec<(String, Vec<u8>)>) {
+    fn written(class: &str, role: ConverterType, options: &[(&str, &str)]) -> (Vec<u8>, Vec<(String, Vec<u8>)>) {
         let mut all = Options::new("value.converter.", Default::default());
         all.set("schema.registry.url", "http://registry:8081");
         options.iter().for_each(|(name, value)| all.set(*name, *value));
         let (converter, findings) = converter(class, role, &all);
         let mut converter = converter.unwrap_or_else(|| panic!("{findings:?}"));
-        converter.attach(&mut |_| Arc::new(Unasked));
+        converter.attach(&mut |_| Arc::new(PreviewRegistry));
         let schema = Schema::structure(vec![Field::new("id", Schema::int32().build())])
             .named("Row")
             .build();
         let value = Value::Struct(Struct::new(schema.clone(), vec![Value::Int32(7)]));
-        let part = if role == Role::Key { Part::Key } else { Part::Value };
+        let part = if role == ConverterType::Key {
+            RecordPart::Key
+        } else {
+            RecordPart::Value
+        };
         let mut out = Vec::new();
-        let encoded = converter.encode("t", part, &Typed::new(schema, value), &mut out);
+        let encoded = converter.encode("t", part, &SchemaAndValue::new(schema, value), &mut out);
         let added = converter.added_headers();
         let expected = match added.is_empty() {
             true => Encoded::Bytes,
@@ -84,8 +99,8 @@ mod tests {
             ("io.confluent.connect.protobuf.ProtobufConverter", &[0]),
         ] {
             for (role, option, header) in [
-                (Role::Key, "key.schema.id.serializer", "__key_schema_id"),
-                (Role::Value, "value.schema.id.serializer", "__value_schema_id"),
+                (ConverterType::Key, "key.schema.id.serializer", "__key_schema_id"),
+                (ConverterType::Value, "value.schema.id.serializer", "__value_schema_id"),
             ] {
                 let (plain, none) = written(class, role, &[]);
                 assert_eq!(none, []);
@@ -98,7 +113,7 @@ mod tests {
         // The option of keys says nothing about values.
         let (_, added) = written(
             "io.confluent.connect.avro.AvroConverter",
-            Role::Value,
+            ConverterType::Value,
             &[("key.schema.id.serializer", serializer)],
         );
         assert_eq!(added, []);

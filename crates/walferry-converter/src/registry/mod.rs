@@ -18,15 +18,15 @@ use walferry_record::Wait;
 pub(crate) use apicurio::{DECLARATIONS as APICURIO, FRAMING as APICURIO_FRAMING, link as apicurio_link};
 pub(crate) use confluent::{DECLARATIONS as CONFLUENT, link as confluent_link};
 pub(crate) use framing::Framing;
-pub(crate) use link::{Described, Link, Referenced, Slots};
-pub(crate) use linked::Linked;
+pub(crate) use link::{Described, Referenced, RegistryLink, TopicIds};
+pub(crate) use linked::RegistryConverter;
 pub(crate) use naming::TypeName;
-pub use settings::{Api, Auth, Id, OAuth, Proxy, RegistrySettings, Store, Tls};
+pub use settings::{Api, Auth, CertificateStore, Id, OAuth, Proxy, RegistrySettings, Tls};
 
 /// A schema registry, as converters see it. It answers at once.
 pub trait Registry: Send + Sync + fmt::Debug {
     /// The ids of a schema. If they are not known yet, requests them and returns a wait, which ends when they have arrived.
-    fn ids(&self, request: &Request) -> Answer;
+    fn ids(&self, request: &Request) -> RegistryAnswer;
 
     /// Changes when the registry has lost schemas, so that ids returned before may be wrong.
     fn generation(&self) -> u64;
@@ -34,11 +34,11 @@ pub trait Registry: Send + Sync + fmt::Debug {
 
 /// A registry that is not asked: every schema has the id 0. For previews, which must register nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unasked;
+pub struct PreviewRegistry;
 
-impl Registry for Unasked {
-    fn ids(&self, _request: &Request) -> Answer {
-        Answer::Known(Ids {
+impl Registry for PreviewRegistry {
+    fn ids(&self, _request: &Request) -> RegistryAnswer {
+        RegistryAnswer::Known(Ids {
             content: 0,
             global: 0,
             guid: Some(Guid::default()),
@@ -52,13 +52,13 @@ impl Registry for Unasked {
 
 /// What a registry says at once.
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum RegistryAnswer {
     /// The ids.
     Known(Ids),
     /// They are on their way.
     Wait(Wait),
     /// The registry does not take the schema, or does not have it.
-    Refused(Refusal),
+    Refused(RegistryRefusal),
 }
 
 /// What identifies a schema in a registry.
@@ -77,7 +77,7 @@ pub type Guid = [u8; 16];
 
 /// Why a registry returns no id. The same request would be refused again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RegistryRefusal {
     /// What the registry says, without a full stop.
     pub what: String,
     /// What to do about it.
@@ -90,11 +90,11 @@ pub struct Request {
     /// Where it belongs.
     pub subject: Subject,
     /// Of what kind it is.
-    pub kind: Kind,
+    pub kind: SchemaKind,
     /// Its text.
     pub schema: String,
     /// What to do if the registry does not have the schema, and which version to use.
-    pub lookup: Lookup,
+    pub lookup: IdLookup,
     /// The types that the text only names. Each is a schema of its own, and belongs into the registry before this one.
     pub references: Vec<Reference>,
 }
@@ -134,7 +134,7 @@ impl fmt::Display for Subject {
 
 /// Kinds of schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum SchemaKind {
     /// Avro.
     Avro,
     /// JSON Schema.
@@ -145,7 +145,7 @@ pub enum Kind {
     KafkaConnect,
 }
 
-impl Kind {
+impl SchemaKind {
     /// Both registries' word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -161,38 +161,38 @@ impl Kind {
 ///
 /// # Errors
 /// Says where the two differ.
-pub fn same_bytes(kind: Kind, ours: &str, theirs: &str) -> Result<(), String> {
+pub fn same_bytes(kind: SchemaKind, ours: &str, theirs: &str) -> Result<(), String> {
     match kind {
-        Kind::Avro => crate::avro::same_bytes(ours, theirs),
+        SchemaKind::Avro => crate::avro::same_bytes(ours, theirs),
         // JSON tells its names itself.
-        Kind::Json | Kind::KafkaConnect => Ok(()),
-        Kind::Protobuf => crate::protobuf::same_bytes(ours, theirs),
+        SchemaKind::Json | SchemaKind::KafkaConnect => Ok(()),
+        SchemaKind::Protobuf => crate::protobuf::same_bytes(ours, theirs),
     }
 }
 
 /// Where our schema differs from theirs, in words. `None` if the two are alike, or if the kind cannot be compared.
-pub fn difference(kind: Kind, ours: &str, theirs: &str) -> Option<String> {
+pub fn difference(kind: SchemaKind, ours: &str, theirs: &str) -> Option<String> {
     match kind {
-        Kind::Json => crate::json_schema::difference(ours, theirs),
-        Kind::Avro | Kind::Protobuf | Kind::KafkaConnect => same_bytes(kind, ours, theirs).err(),
+        SchemaKind::Json => crate::json_schema::difference(ours, theirs),
+        SchemaKind::Avro | SchemaKind::Protobuf | SchemaKind::KafkaConnect => same_bytes(kind, ours, theirs).err(),
     }
 }
 
 /// A registered schema with the types of other subjects, given by name and text, written out where they are used. Protobuf's imports
 /// stay as they are.
-pub fn with_references(kind: Kind, schema: &str, references: &[(String, String)]) -> String {
+pub fn with_references(kind: SchemaKind, schema: &str, references: &[(String, String)]) -> String {
     match kind {
-        Kind::Avro if !references.is_empty() => crate::avro::with_references(schema, references),
+        SchemaKind::Avro if !references.is_empty() => crate::avro::with_references(schema, references),
         _ => schema.to_owned(),
     }
 }
 
 /// Whether two texts are of one schema. A registry may lay a schema out in its own way.
-pub fn is_same(kind: Kind, ours: &str, theirs: &str) -> bool {
+pub fn is_same(kind: SchemaKind, ours: &str, theirs: &str) -> bool {
     match kind {
-        Kind::Avro => ours == theirs || crate::avro::same_bytes(ours, theirs).is_ok(),
-        Kind::Protobuf => crate::protobuf::is_same(ours, theirs),
-        Kind::Json | Kind::KafkaConnect => {
+        SchemaKind::Avro => ours == theirs || crate::avro::same_bytes(ours, theirs).is_ok(),
+        SchemaKind::Protobuf => crate::protobuf::is_same(ours, theirs),
+        SchemaKind::Json | SchemaKind::KafkaConnect => {
             let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
             parsed(ours) == parsed(theirs)
         }
@@ -201,7 +201,7 @@ pub fn is_same(kind: Kind, ours: &str, theirs: &str) -> bool {
 
 /// How a schema's ids are found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Lookup {
+pub enum IdLookup {
     /// Registers it where it is new.
     Register {
         /// The registry compares schemas in their normal form.

@@ -1,7 +1,7 @@
 //! Which subject a schema belongs to.
 
 use super::Subject;
-use crate::error::Problem;
+use crate::error::ConversionProblem;
 
 walferry_config::choices! {
     /// `key.subject.name.strategy` and `value.subject.name.strategy` of Confluent's converters.
@@ -64,10 +64,15 @@ impl TypeName {
 
 impl Naming {
     /// The subject of a schema.
-    pub(super) fn subject(&self, topic: &str, is_key: bool, record: Option<&TypeName>) -> Result<Subject, Problem> {
+    pub(super) fn subject(
+        &self,
+        topic: &str,
+        is_key: bool,
+        record: Option<&TypeName>,
+    ) -> Result<Subject, ConversionProblem> {
         let part = if is_key { "key" } else { "value" };
         let by_topic = || format!("{topic}-{part}");
-        let record = || record.ok_or(Problem::NoRecordName { part });
+        let record = || record.ok_or(ConversionProblem::NoRecordName { part });
         let (group, id) = match self {
             Self::Confluent(SubjectNaming::Topic) => (None, by_topic()),
             Self::Confluent(SubjectNaming::Record) => (None, record()?.full()),
@@ -135,7 +140,7 @@ mod tests {
         let by_record = Naming::Confluent(SubjectNaming::Record);
         assert_eq!(
             by_record.subject("t", true, None).unwrap_err(),
-            Problem::NoRecordName { part: "key" }
+            ConversionProblem::NoRecordName { part: "key" }
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use walferry_config::{Property, Reader, Secret, Support};
 
-use super::{Proxy, Store, Tls};
+use super::{CertificateStore, Proxy, Tls};
 
 const TUNING: &str =
     "Walferry requests the id of each schema once and keeps it, and retries until the registry answers";
@@ -107,7 +107,7 @@ pub(super) fn stores(
 ) -> Tls {
     let mut store = |(path, password): (&Property<Option<String>>, &Property<Option<Secret>>)| {
         let (path, password) = (reader.get(path), reader.get(password));
-        path.map(|path| Store::File { path, password })
+        path.map(|path| CertificateStore::File { path, password })
     };
     let (trusted, identity) = (store(trusted), store(identity));
     Tls {

@@ -96,16 +96,16 @@ pub struct OAuth {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
     /// Whom to trust; `None` is whom the system trusts.
-    pub trusted: Option<Store>,
+    pub trusted: Option<CertificateStore>,
     /// Certificate and key of the client.
-    pub identity: Option<Store>,
+    pub identity: Option<CertificateStore>,
     /// Password of the key, where it has another one than its file.
     pub key_password: Option<Secret>,
 }
 
 /// A file of certificates or keys, or the same as PEM text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Store {
+pub enum CertificateStore {
     /// A file: PEM, PKCS#12 or JKS.
     File {
         /// Its path.

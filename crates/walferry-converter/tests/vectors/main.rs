@@ -4,88 +4,133 @@ mod data;
 
 use serde_json::Value as Json;
 use walferry_config::Options;
-use walferry_converter::{Converter, Encoded, Part, Role, converter};
-use walferry_record::{Schema, Typed, Value};
+use walferry_converter::{Converter, ConverterType, Encoded, RecordPart, converter};
+use walferry_record::{Schema, SchemaAndValue, Value};
 
 /// An option and its value.
 type Setting = (&'static str, &'static str);
 
 /// The converters by the names they have in the file.
-const CONVERTERS: &[(&str, Role, &str, &[Setting])] = &[
-    ("J", Role::Value, "org.apache.kafka.connect.json.JsonConverter", &[]),
-    ("j", Role::Header, "Json", &[("schemas.enable", "false")]),
+const CONVERTERS: &[(&str, ConverterType, &str, &[Setting])] = &[
+    (
+        "J",
+        ConverterType::Value,
+        "org.apache.kafka.connect.json.JsonConverter",
+        &[],
+    ),
+    ("j", ConverterType::Header, "Json", &[("schemas.enable", "false")]),
     (
         "n",
-        Role::Value,
+        ConverterType::Value,
         "JsonConverter",
         &[("schemas.enable", "false"), ("decimal.format", "numeric")],
     ),
     (
         "k",
-        Role::Value,
+        ConverterType::Value,
         "Json",
         &[("schemas.enable", "false"), ("replace.null.with.default", "false")],
     ),
-    ("K", Role::Value, "Json", &[("replace.null.with.default", "false")]),
+    (
+        "K",
+        ConverterType::Value,
+        "Json",
+        &[("replace.null.with.default", "false")],
+    ),
     (
         "s",
-        Role::Value,
+        ConverterType::Value,
         "org.apache.kafka.connect.storage.StringConverter",
         &[],
     ),
-    ("utf16", Role::Value, "String", &[("converter.encoding", "UTF-16")]),
-    ("utf16be", Role::Value, "String", &[("converter.encoding", "UTF-16BE")]),
-    ("utf16le", Role::Value, "String", &[("converter.encoding", "UTF-16LE")]),
-    ("latin1", Role::Value, "String", &[("converter.encoding", "ISO-8859-1")]),
-    ("ascii", Role::Value, "String", &[("converter.encoding", "US-ASCII")]),
+    (
+        "utf16",
+        ConverterType::Value,
+        "String",
+        &[("converter.encoding", "UTF-16")],
+    ),
+    (
+        "utf16be",
+        ConverterType::Value,
+        "String",
+        &[("converter.encoding", "UTF-16BE")],
+    ),
+    (
+        "utf16le",
+        ConverterType::Value,
+        "String",
+        &[("converter.encoding", "UTF-16LE")],
+    ),
+    (
+        "latin1",
+        ConverterType::Value,
+        "String",
+        &[("converter.encoding", "ISO-8859-1")],
+    ),
+    (
+        "ascii",
+        ConverterType::Value,
+        "String",
+        &[("converter.encoding", "US-ASCII")],
+    ),
     (
         "h",
-        Role::Header,
+        ConverterType::Header,
         "org.apache.kafka.connect.storage.SimpleHeaderConverter",
         &[],
     ),
     (
         "b",
-        Role::Key,
+        ConverterType::Key,
         "org.apache.kafka.connect.converters.ByteArrayConverter",
         &[],
     ),
-    ("d", Role::Value, "io.debezium.converters.BinaryDataConverter", &[]),
-    ("D", Role::Value, "BinaryDataConverter", DELEGATE),
-    ("A", Role::Value, "io.debezium.converters.ByteArrayConverter", DELEGATE),
+    (
+        "d",
+        ConverterType::Value,
+        "io.debezium.converters.BinaryDataConverter",
+        &[],
+    ),
+    ("D", ConverterType::Value, "BinaryDataConverter", DELEGATE),
+    (
+        "A",
+        ConverterType::Value,
+        "io.debezium.converters.ByteArrayConverter",
+        DELEGATE,
+    ),
     (
         "bool",
-        Role::Key,
+        ConverterType::Key,
         "org.apache.kafka.connect.converters.BooleanConverter",
         &[],
     ),
     (
         "short",
-        Role::Key,
+        ConverterType::Key,
         "org.apache.kafka.connect.converters.ShortConverter",
         &[],
     ),
     (
         "integer",
-        Role::Key,
+        ConverterType::Key,
         "org.apache.kafka.connect.converters.IntegerConverter",
         &[],
     ),
     (
         "long",
-        Role::Key,
+        ConverterType::Key,
         "org.apache.kafka.connect.converters.LongConverter",
         &[],
     ),
     (
         "float",
-        Role::Key,
+        ConverterType::Key,
         "org.apache.kafka.connect.converters.FloatConverter",
         &[],
     ),
     (
         "double",
-        Role::Key,
+        ConverterType::Key,
         "org.apache.kafka.connect.converters.DoubleConverter",
         &[],
     ),
@@ -96,7 +141,7 @@ const DELEGATE: &[Setting] = &[
     ("delegate.converter.type.schemas.enable", "false"),
 ];
 
-fn make(role: Role, class: &str, options: &[Setting]) -> Box<dyn Converter> {
+fn make(role: ConverterType, class: &str, options: &[Setting]) -> Box<dyn Converter> {
     let entries = options
         .iter()
         .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
@@ -106,9 +151,9 @@ fn make(role: Role, class: &str, options: &[Setting]) -> Box<dyn Converter> {
 }
 
 /// Bytes in the notation of the file: `=text`, `#hex`, `null`, or `!` and the message of the exception.
-fn write(converter: &mut dyn Converter, typed: &Typed<'_>) -> String {
+fn write(converter: &mut dyn Converter, typed: &SchemaAndValue<'_>) -> String {
     let mut out = b"before".to_vec();
-    let result = converter.encode("t", Part::Value, typed, &mut out);
+    let result = converter.encode("t", RecordPart::Value, typed, &mut out);
     let written = out.strip_prefix(b"before").expect("what was there stays");
     match result {
         Ok(Encoded::Null) => "null".to_owned(),
@@ -136,11 +181,11 @@ fn write(converter: &mut dyn Converter, typed: &Typed<'_>) -> String {
 #[test]
 fn every_converter_writes_what_connect_writes() {
     // All of them write headers, too, and Connect's classes write them as they write values.
-    let made = |(name, role, class, options): &(&'static str, Role, &str, &[Setting])| {
-        let roles = if *role == Role::Header {
-            vec![Role::Header]
+    let made = |(name, role, class, options): &(&'static str, ConverterType, &str, &[Setting])| {
+        let roles = if *role == ConverterType::Header {
+            vec![ConverterType::Header]
         } else {
-            vec![*role, Role::Header]
+            vec![*role, ConverterType::Header]
         };
         let made = roles.into_iter().map(|role| make(role, class, options));
         (*name, made.collect::<Vec<_>>())
@@ -151,7 +196,7 @@ fn every_converter_writes_what_connect_writes() {
         let case: Json = serde_json::from_str(line).unwrap();
         let schema = data::schema(&case["schema"]);
         let value = data::value(&case["value"], schema.as_ref());
-        let typed = Typed { schema, value };
+        let typed = SchemaAndValue { schema, value };
         for (names, expected) in case["is"].as_object().unwrap() {
             for name in names.split(' ') {
                 let (_, made) = converters.iter_mut().find(|(known, _)| *known == name).expect(name);
@@ -177,7 +222,7 @@ fn every_converter_writes_what_connect_writes() {
 
 #[test]
 fn floats_are_written_as_java_writes_them() {
-    let mut plain = make(Role::Value, "StringConverter", &[]);
+    let mut plain = make(ConverterType::Value, "StringConverter", &[]);
     let (double, float) = (Schema::float64().build(), Schema::float32().build());
     let mut compared = 0;
     for line in include_str!("../../testdata/floats.txt").lines() {
@@ -189,8 +234,8 @@ fn floats_are_written_as_java_writes_them() {
         );
         let bits = u64::from_str_radix(bits, 16).unwrap();
         let typed = match kind {
-            "d" => Typed::new(double.clone(), Value::Float64(f64::from_bits(bits))),
-            _ => Typed::new(float.clone(), Value::Float32(f32::from_bits(bits as u32))),
+            "d" => SchemaAndValue::new(double.clone(), Value::Float64(f64::from_bits(bits))),
+            _ => SchemaAndValue::new(float.clone(), Value::Float32(f32::from_bits(bits as u32))),
         };
         assert_eq!(write(&mut *plain, &typed), format!("={expected}"), "{line}");
         compared += 1;

@@ -9,13 +9,13 @@ use std::{
 
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::Done;
+use walferry_snapshot::ChunksDone;
 
 use crate::{
     delivery,
     failure::Failure,
     floors::Floors,
-    gap::{Choice, Gap},
+    gap::{Gap, GapChoice},
     history::History,
     position::Position,
     published::Published,
@@ -58,7 +58,7 @@ pub trait OffsetStore: Send + 'static {
     }
 
     /// What a person has decided about the stored gap.
-    fn choice(&mut self) -> impl Future<Output = Result<Option<Choice>, Failure>> + Send {
+    fn choice(&mut self) -> impl Future<Output = Result<Option<GapChoice>, Failure>> + Send {
         ready(Ok(None))
     }
 }
@@ -88,9 +88,9 @@ pub struct StoredOffset {
     pub system_id: Option<u64>,
     /// The part of an unfinished snapshot that has been delivered. `None` if there is no such snapshot, or if it starts
     /// again from its beginning.
-    pub snapshot: Option<Done>,
+    pub snapshot: Option<ChunksDone>,
     /// The same of an unfinished blocking snapshot: the first of those that the offset tells of.
-    pub blocking: Option<Done>,
+    pub blocking: Option<ChunksDone>,
     /// The tables that a snapshot has read, as `schema.table`; `None` where that is not known, as for an offset of Debezium's, or where
     /// there are more than [`StoredOffset::MOST_TABLES_READ`].
     pub tables_read: Option<Arc<BTreeSet<String>>>,
@@ -128,7 +128,7 @@ impl StoredOffset {
 
     /// Whether the offset says only that a snapshot has begun. Removing such an offset loses nothing.
     pub(crate) fn is_beginning(&self) -> bool {
-        let nothing_done = self.snapshot.as_ref().is_none_or(|done| *done == Done::default());
+        let nothing_done = self.snapshot.as_ref().is_none_or(|done| *done == ChunksDone::default());
         self.connect.is_unfinished_snapshot() && nothing_done
     }
 

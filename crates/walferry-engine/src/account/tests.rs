@@ -1,7 +1,7 @@
 //! Tests of what is delivered, with Postgres' account.
 
 use super::*;
-use crate::delivery::ledger::Entry;
+use crate::delivery::ledger::LedgerEntry;
 
 const START: Position = Position {
     unit: Lsn(0),
@@ -11,7 +11,7 @@ const START: Position = Position {
 const RECORD: StreamEntry = record(START);
 
 const fn record(position: Position) -> StreamEntry {
-    Entry::Record {
+    LedgerEntry::Record {
         change: StreamChange {
             position,
             message: MessageType::Insert,
@@ -25,10 +25,10 @@ const fn record(position: Position) -> StreamEntry {
 fn dropped(xid: u32, tables: &[Arc<str>]) -> Vec<StreamEntry> {
     let counted = tables
         .iter()
-        .map(|table| Entry::Count((xid, Some((table.clone(), i64::from(xid))))));
-    let mut entries = vec![Entry::Count((xid, None))];
+        .map(|table| LedgerEntry::Count((xid, Some((table.clone(), i64::from(xid))))));
+    let mut entries = vec![LedgerEntry::Count((xid, None))];
     entries.extend(counted);
-    entries.push(Entry::Mark(StreamStep::Commit {
+    entries.push(LedgerEntry::Mark(StreamStep::Commit {
         end: Lsn(u64::from(xid)),
         time_us: 0,
         sent: false,
@@ -89,7 +89,7 @@ fn counters_of_many_tables_take_room() {
 /// Transaction `xid` with this number of records. It commits at `100 * xid`.
 fn transaction(xid: u32, records: u32) -> Vec<StreamEntry> {
     let end = Lsn(100 * u64::from(xid));
-    let mut entries = vec![Entry::Mark(StreamStep::Begin(Transaction {
+    let mut entries = vec![LedgerEntry::Mark(StreamStep::Begin(Transaction {
         xid,
         time_us: i64::from(xid),
     }))];
@@ -100,7 +100,7 @@ fn transaction(xid: u32, records: u32) -> Vec<StreamEntry> {
             ordinal: 0,
         })
     }));
-    entries.push(Entry::Mark(StreamStep::Commit {
+    entries.push(LedgerEntry::Mark(StreamStep::Commit {
         end,
         time_us: i64::from(xid),
         sent: records > 0,
@@ -113,7 +113,7 @@ fn transaction(xid: u32, records: u32) -> Vec<StreamEntry> {
 #[test]
 fn the_offset_tells_which_parts_of_a_blocking_snapshot_are_delivered_until_it_ends() {
     use walferry_pgoutput::Oid;
-    use walferry_snapshot::{self as snapshot, Blocks, Done};
+    use walferry_snapshot::{self as snapshot, Blocks, ChunksDone};
 
     let progress = Progress::new(StoredOffset::default(), 100_000);
     let blocking = || {
@@ -122,7 +122,7 @@ fn the_offset_tells_which_parts_of_a_blocking_snapshot_are_delivered_until_it_en
             .and_then(|delivered| delivered.offset().blocking.clone())
     };
     let part = |table| {
-        Entry::Mark(StreamStep::Snapshot(snapshot::SnapshotStep::Chunk {
+        LedgerEntry::Mark(StreamStep::Snapshot(snapshot::SnapshotStep::Chunk {
             table: Oid(table),
             storage: 3,
             blocks: Blocks::ALL,
@@ -131,18 +131,18 @@ fn the_offset_tells_which_parts_of_a_blocking_snapshot_are_delivered_until_it_en
     // Without a snapshot, there is nothing to tell of.
     progress.push([part(6)]);
     assert_eq!(blocking(), None);
-    progress.push([Entry::Mark(StreamStep::BlockingBegin)]);
-    assert_eq!(blocking(), Some(Done::default()));
+    progress.push([LedgerEntry::Mark(StreamStep::BlockingBegin)]);
+    assert_eq!(blocking(), Some(ChunksDone::default()));
     let first = progress.push([RECORD, part(7), RECORD, part(8)]);
     progress.settle(first);
     let done = blocking().expect("it has not ended");
     assert!(done.is_complete(Oid(7)) && !done.has_begun(Oid(8)));
     // One that was interrupted begins again with what is left.
-    progress.push([Entry::Mark(StreamStep::BlockingBegin)]);
+    progress.push([LedgerEntry::Mark(StreamStep::BlockingBegin)]);
     progress.settle(first + 1);
     let done = blocking().expect("it has not ended");
     assert!(done.is_complete(Oid(7)) && done.is_complete(Oid(8)));
-    progress.push([Entry::Mark(StreamStep::Incremental {
+    progress.push([LedgerEntry::Mark(StreamStep::Incremental {
         kept: Arc::default(),
         at: None,
         ends_blocking: true,
@@ -157,7 +157,7 @@ fn an_offset_that_is_committed_with_its_records_is_the_one_that_is_stored_behind
     let entries: Vec<StreamEntry> = [(1, 2), (2, 0), (3, 5), (4, 1)]
         .into_iter()
         .flat_map(|(xid, records)| transaction(xid, records))
-        .chain([Entry::Mark(StreamStep::Idle(Lsn(900)))])
+        .chain([LedgerEntry::Mark(StreamStep::Idle(Lsn(900)))])
         .collect();
     for size in 1..=entries.len() {
         let (before, behind) = (
@@ -171,7 +171,7 @@ fn an_offset_that_is_committed_with_its_records_is_the_one_that_is_stored_behind
             let committed = before.ahead();
 
             let first = behind.push(kafka_transaction.iter().cloned());
-            let is_record = |entry: &&StreamEntry| matches!(entry, Entry::Record { .. });
+            let is_record = |entry: &&StreamEntry| matches!(entry, LedgerEntry::Record { .. });
             let records = kafka_transaction.iter().filter(is_record).count() as u64;
             (first..first + records).for_each(|sequence| behind.settle(sequence));
             stored = behind
@@ -197,12 +197,12 @@ fn no_more_is_shown_than_the_present_connection_has_brought() {
     let progress = Progress::new(offset, 100_000);
     assert_eq!(progress.shown(), (Lsn(100), 0));
     // Steps of the previous connection, reached after the next one has begun.
-    let old = progress.push([RECORD, Entry::Mark(StreamStep::Idle(Lsn(120)))]);
-    progress.push([Entry::Mark(StreamStep::Connected(Lsn(50)))]);
+    let old = progress.push([RECORD, LedgerEntry::Mark(StreamStep::Idle(Lsn(120)))]);
+    progress.push([LedgerEntry::Mark(StreamStep::Connected(Lsn(50)))]);
     assert_eq!(progress.shown(), (Lsn(50), 1));
     progress.settle(old);
     assert_eq!(progress.shown().0, Lsn(50), "that was another connection");
-    let new = progress.push([RECORD, Entry::Mark(StreamStep::Idle(Lsn(70)))]);
+    let new = progress.push([RECORD, LedgerEntry::Mark(StreamStep::Idle(Lsn(70)))]);
     assert_eq!(progress.shown().0, Lsn(50), "a record before it is under way");
     progress.settle(new);
     assert_eq!(progress.shown().0, Lsn(70));

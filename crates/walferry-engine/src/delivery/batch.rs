@@ -3,13 +3,13 @@
 use std::{collections::VecDeque, ops::Range};
 
 use walferry_diagnosis::Diagnosis;
-use walferry_record::{Need, Record, Wait};
+use walferry_record::{Record, Wait, WaitNeed};
 use walferry_transform::TransactionPlace;
 
 use crate::{
     delivery::{
         contract::OffsetAccount,
-        ledger::{Entry, EntryOf, PartOf},
+        ledger::{EntryOf, LedgerEntry, PartOf},
         progress::Progress,
         sink::{Outgoing, RecordOrigin, Sink},
     },
@@ -77,7 +77,7 @@ struct BatchEntry<P> {
 
 /// The parts of a record, as ranges of the batch's buffer.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct RecordParts {
     pub(crate) topic: Range<usize>,
     pub(crate) table: Range<usize>,
     pub(crate) key: Option<Range<usize>>,
@@ -122,12 +122,12 @@ impl<A: OffsetAccount> Batch<A> {
 
     /// Adds a mark behind all records so far.
     pub(crate) fn step(&mut self, mark: A::Mark) {
-        self.entries.push(Entry::Mark(mark));
+        self.entries.push(LedgerEntry::Mark(mark));
     }
 
     /// Adds one count to the tally behind all records so far.
     pub(crate) fn count(&mut self, part: PartOf<A>) {
-        self.entries.push(Entry::Count(part));
+        self.entries.push(LedgerEntry::Count(part));
     }
 
     /// Copies text into the buffer and returns its range.
@@ -157,8 +157,8 @@ impl<A: OffsetAccount> Batch<A> {
     }
 
     /// Completes the record whose bytes and headers were written since `mark`.
-    pub(crate) fn record(&mut self, mark: Checkpoint, parts: Parts, change: A::Change) {
-        let Parts {
+    pub(crate) fn record(&mut self, mark: Checkpoint, parts: RecordParts, change: A::Change) {
+        let RecordParts {
             topic,
             table,
             key,
@@ -179,7 +179,7 @@ impl<A: OffsetAccount> Batch<A> {
             position: A::place(&change),
             is_void: false,
         });
-        self.entries.push(Entry::Record {
+        self.entries.push(LedgerEntry::Record {
             change,
             last: false,
             bytes,
@@ -198,7 +198,7 @@ impl<A: OffsetAccount> Batch<A> {
             table: table.to_owned(),
             change,
         };
-        let parts = Parts {
+        let parts = RecordParts {
             topic: 0..0,
             table: 0..0,
             key: None,
@@ -224,7 +224,7 @@ impl<A: OffsetAccount> Batch<A> {
     /// Whether another record may wait behind those that wait already. True only if all wait for rows: more rows at
     /// once cost fewer round trips.
     pub(crate) fn may_hold_more(&self) -> bool {
-        let is_row = |held: &HeldRecord<A>| matches!(held.wait.need(), Need::Row { .. });
+        let is_row = |held: &HeldRecord<A>| matches!(held.wait.need(), WaitNeed::Row { .. });
         self.held.len() < MOST_HELD && self.held.iter().all(is_row)
     }
 
@@ -239,7 +239,7 @@ impl<A: OffsetAccount> Batch<A> {
     }
 
     /// Fills the place of a waiting record with what was written since `mark`. `None`: nothing is sent in its place.
-    pub(crate) fn fill(&mut self, place: &Reservation<A::Change>, mark: Checkpoint, parts: Option<Parts>) {
+    pub(crate) fn fill(&mut self, place: &Reservation<A::Change>, mark: Checkpoint, parts: Option<RecordParts>) {
         let (headers, size) = (mark.headers..self.headers.len(), self.bytes.len() - mark.bytes);
         let entry = &mut self.records[place.index];
         match parts {
@@ -259,7 +259,7 @@ impl<A: OffsetAccount> Batch<A> {
             }
         }
         let mut records = self.entries.iter_mut().filter_map(|entry| match entry {
-            Entry::Record { bytes, .. } => Some(bytes),
+            LedgerEntry::Record { bytes, .. } => Some(bytes),
             _ => None,
         });
         if let Some(bytes) = records.nth(place.index) {
@@ -271,7 +271,7 @@ impl<A: OffsetAccount> Batch<A> {
     /// last record.
     pub(crate) fn end_change(&mut self, records_before: usize) {
         if self.records.len() > records_before
-            && let Some(Entry::Record { last, .. }) = self.entries.last_mut()
+            && let Some(LedgerEntry::Record { last, .. }) = self.entries.last_mut()
         {
             *last = true;
         }
@@ -287,7 +287,7 @@ impl<A: OffsetAccount> Batch<A> {
         let entries = self.entries_before(ready);
         let first = progress.push(self.entries.drain(..entries));
         let mut headers = Vec::new();
-        let mut tally = Tally::default();
+        let mut tally = TopicTotal::default();
         for (sequence, record) in (first..).zip(&self.records[..ready]) {
             if record.is_void {
                 progress.settle(sequence);
@@ -352,7 +352,7 @@ impl<A: OffsetAccount> Batch<A> {
             .entries
             .iter()
             .enumerate()
-            .filter(|(_, entry)| matches!(entry, Entry::Record { .. }));
+            .filter(|(_, entry)| matches!(entry, LedgerEntry::Record { .. }));
         records.nth(record).map_or(self.entries.len(), |(index, _)| index)
     }
 
@@ -405,13 +405,13 @@ pub struct BatchRecord<'a> {
 /// Counts records and bytes per topic. Consecutive records usually have the same topic, so the shared table is updated
 /// once per run of equal topics.
 #[derive(Default)]
-struct Tally<'a> {
+struct TopicTotal<'a> {
     topic: &'a str,
     records: u64,
     bytes: u64,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> TopicTotal<'a> {
     fn count(&mut self, topic: &'a str, bytes: u64, status: &Status) {
         if topic != self.topic {
             self.flush(status);
@@ -436,7 +436,7 @@ impl<'a> Tally<'a> {
 mod tests {
     use std::borrow::Cow;
 
-    use walferry_record::{Need, Record, Typed, Wait};
+    use walferry_record::{Record, SchemaAndValue, Wait, WaitNeed};
 
     use super::*;
     use crate::delivery::numbers::Numbers;
@@ -460,8 +460,8 @@ mod tests {
         batch.record(mark, parts, 0);
     }
 
-    fn parts(batch: &mut Batch, topic: &str) -> Parts {
-        Parts {
+    fn parts(batch: &mut Batch, topic: &str) -> RecordParts {
+        RecordParts {
             topic: batch.text(topic),
             table: 0..0,
             key: None,
@@ -476,11 +476,11 @@ mod tests {
             topic: Cow::Borrowed(topic),
             partition: None,
             timestamp_ms: None,
-            key: Typed::NULL,
-            value: Typed::NULL,
+            key: SchemaAndValue::NULL,
+            value: SchemaAndValue::NULL,
             headers: Vec::new(),
         };
-        let wait = Wait::new(Need::SchemaId {
+        let wait = Wait::new(WaitNeed::SchemaId {
             subject: topic.to_owned(),
         });
         batch.hold("public.t", 0, |place| HeldRecord {

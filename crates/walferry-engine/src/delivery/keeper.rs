@@ -23,7 +23,7 @@ use crate::{
 const GAUGES: Duration = Duration::from_millis(500);
 
 /// What the keeper asks about the source, and whom it tells. The connector's life implements it.
-pub(crate) trait Listener {
+pub(crate) trait KeeperObserver {
     /// The source's account.
     type Account: OffsetAccount;
 
@@ -42,11 +42,11 @@ pub(crate) trait Listener {
     fn confirmed(&self, position: PositionOf<Self>);
 }
 
-type OffsetOf<L> = <<L as Listener>::Account as OffsetAccount>::Offset;
-type PositionOf<L> = <<L as Listener>::Account as OffsetAccount>::Position;
+type OffsetOf<L> = <<L as KeeperObserver>::Account as OffsetAccount>::Offset;
+type PositionOf<L> = <<L as KeeperObserver>::Account as OffsetAccount>::Position;
 type StoredOf<L> = Stored<PositionOf<L>>;
 
-pub(crate) struct Keeper<'a, L: Listener> {
+pub(crate) struct Keeper<'a, L: KeeperObserver> {
     pub(crate) progress: &'a Progress<L::Account>,
     pub(crate) status: &'a Status,
     /// The last stored offset. A new connection continues from it.
@@ -112,7 +112,7 @@ impl Pace {
     }
 }
 
-impl<L: Listener> Keeper<'_, L> {
+impl<L: KeeperObserver> Keeper<'_, L> {
     /// Writes soon after each delivery, one write at a time, until `over` is true or a record fails. A write is never
     /// interrupted: two at once could leave the older offset in the store. Idles while there is nothing to store.
     pub(crate) async fn keep(
@@ -124,7 +124,7 @@ impl<L: Listener> Keeper<'_, L> {
         let mut pace = Pace::new(interval, store.least_pause());
         let mut looks = tokio::time::interval(GAUGES);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut tries = Tries {
+        let mut tries = SaveRetries {
             backoff: Backoff::new(self.max_retries),
             not_before: Instant::now(),
         };
@@ -171,7 +171,7 @@ impl<L: Listener> Keeper<'_, L> {
 
     /// Stores the offset of delivered records when a write is due. A failed write is tried again, since a full disk may
     /// have room later. Delivery continues meanwhile, and the next write that succeeds stores all of it.
-    async fn try_to_save(&self, store: &mut impl Store<OffsetOf<L>>, tries: &mut Tries) -> Result<(), Failure> {
+    async fn try_to_save(&self, store: &mut impl Store<OffsetOf<L>>, tries: &mut SaveRetries) -> Result<(), Failure> {
         let Err(failure) = self.save(store).await else {
             tries.backoff.reset();
             return Ok(());
@@ -236,7 +236,7 @@ impl<L: Listener> Keeper<'_, L> {
 }
 
 /// Retries of failed writes.
-struct Tries {
+struct SaveRetries {
     backoff: Backoff,
     not_before: Instant,
 }
@@ -256,7 +256,7 @@ mod tests {
 
     use super::*;
     use crate::delivery::{
-        ledger::Entry,
+        ledger::LedgerEntry,
         numbers::{Numbers, record},
     };
 
@@ -265,7 +265,7 @@ mod tests {
     /// A listener that ignores everything.
     struct Nobody;
 
-    impl Listener for Nobody {
+    impl KeeperObserver for Nobody {
         type Account = Numbers;
 
         fn show(&self) {}
@@ -391,7 +391,7 @@ mod tests {
 
         let passes = async |progress: Arc<Progress>| {
             for n in 1..=1000 {
-                progress.push([Entry::Mark(n)]);
+                progress.push([LedgerEntry::Mark(n)]);
                 sleep(Duration::from_millis(10)).await;
             }
         };

@@ -13,7 +13,7 @@ use crate::delivery::contract::{Account, Mark, Tally};
 
 /// One entry of the ledger, in the order in which the pipeline made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Entry<C, M, P> {
+pub enum LedgerEntry<C, M, P> {
     /// A record for Kafka.
     Record {
         /// The change that the record comes from.
@@ -30,7 +30,7 @@ pub enum Entry<C, M, P> {
 }
 
 /// The entries of an account.
-pub type EntryOf<A> = Entry<<A as Account>::Change, <A as Account>::Mark, PartOf<A>>;
+pub type EntryOf<A> = LedgerEntry<<A as Account>::Change, <A as Account>::Mark, PartOf<A>>;
 /// What an account's tally counts.
 pub type PartOf<A> = <<A as Account>::Tally as Tally>::Part;
 
@@ -103,9 +103,9 @@ impl<A: Account> Ledger<A> {
     /// before the call.
     pub(crate) fn push(&mut self, entry: EntryOf<A>) {
         match entry {
-            Entry::Record { change, last, bytes } => self.push_record(change, last, bytes),
-            Entry::Mark(mark) => self.push_mark(mark),
-            Entry::Count(part) => self.push_tally(part),
+            LedgerEntry::Record { change, last, bytes } => self.push_record(change, last, bytes),
+            LedgerEntry::Mark(mark) => self.push_mark(mark),
+            LedgerEntry::Count(part) => self.push_tally(part),
         }
     }
 
@@ -322,7 +322,7 @@ mod tests {
     }
 
     const fn record(change: u64) -> EntryOf<Journal> {
-        Entry::Record {
+        LedgerEntry::Record {
             change,
             last: true,
             bytes: 10,
@@ -353,8 +353,8 @@ mod tests {
                         waiting.push(ledger.next());
                         ledger.push(record(step));
                     }
-                    2 => ledger.push(Entry::Mark(Number(step))),
-                    3 => ledger.push(Entry::Count(step)),
+                    2 => ledger.push(LedgerEntry::Mark(Number(step))),
+                    3 => ledger.push(LedgerEntry::Count(step)),
                     _ if waiting.is_empty() => {}
                     _ => {
                         let one = chance(&mut seed) as usize % waiting.len();
@@ -382,12 +382,12 @@ mod tests {
     fn what_is_withdrawn_was_never_there() {
         let mut ledger = Ledger::new(Journal::default());
         ledger.push(record(1));
-        ledger.push(Entry::Mark(Number(3)));
+        ledger.push(LedgerEntry::Mark(Number(3)));
         let (ahead, bytes) = (ledger.ahead(), ledger.in_flight_bytes());
         let withdrawn = ledger.next();
         ledger.push(record(2));
-        ledger.push(Entry::Mark(Number(5)));
-        ledger.push(Entry::Count(7));
+        ledger.push(LedgerEntry::Mark(Number(5)));
+        ledger.push(LedgerEntry::Count(7));
         ledger.withdraw(withdrawn);
         assert_eq!((ledger.ahead(), ledger.in_flight_bytes()), (ahead, bytes));
     }

@@ -2,7 +2,7 @@
 
 use crate::delivery::{
     contract::{Account, Mark, OffsetAccount, Tally, Unstored},
-    ledger::{Entry, EntryOf},
+    ledger::{EntryOf, LedgerEntry},
 };
 
 /// The account: the position of the last change or mark.
@@ -14,7 +14,7 @@ pub(crate) struct Numbers {
 
 /// A record of the change at this position.
 pub(crate) const fn record(change: u64, bytes: usize) -> EntryOf<Numbers> {
-    Entry::Record {
+    LedgerEntry::Record {
         change,
         last: true,
         bytes,

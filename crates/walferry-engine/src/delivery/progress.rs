@@ -14,7 +14,7 @@ use crate::{
         contract::{Mark as _, OffsetAccount, Unstored},
         in_flight::InFlightLimit,
         ledger::{EntryOf, Ledger},
-        sink::Fates,
+        sink::ReportTarget,
         store::Store,
     },
     failure::Failure,
@@ -87,7 +87,7 @@ impl<P: Copy + Ord> Stored<P> {
 
 /// How long records have waited for Kafka. Times are microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiting {
+pub struct UnacknowledgedSince {
     /// Time of the last acknowledgement, or, if it is later, when the first record came under way.
     pub unacknowledged_since_us: i64,
     /// Commit time of the oldest transaction with a record under way; 0 for snapshot rows.
@@ -302,9 +302,9 @@ impl<A: OffsetAccount> Progress<A> {
     }
 
     /// How long Kafka has let records wait. `None` while nothing is under way.
-    pub fn waiting(&self) -> Option<Waiting> {
+    pub fn waiting(&self) -> Option<UnacknowledgedSince> {
         let state = self.lock();
-        (state.ledger.in_flight() > 0).then(|| Waiting {
+        (state.ledger.in_flight() > 0).then(|| UnacknowledgedSince {
             unacknowledged_since_us: state.acknowledged_us,
             // The head of the queue is a record: its Begin has been reached, its Commit has not.
             oldest_commit_us: state.ledger.behind().commit_us(),
@@ -384,7 +384,7 @@ impl<A: OffsetAccount> Progress<A> {
     }
 }
 
-impl<A: OffsetAccount> Fates for Progress<A> {
+impl<A: OffsetAccount> ReportTarget for Progress<A> {
     fn settle_all(&self, sequences: &[u64]) {
         self.settle_all(sequences);
     }

@@ -80,10 +80,10 @@ impl fmt::Debug for RecordOrigin<'_> {
 
 /// Where a producer reports the fate of its records, whatever source they come from. Cheap to clone.
 #[derive(Clone)]
-pub struct Acks(Arc<dyn Fates>);
+pub struct Acks(Arc<dyn ReportTarget>);
 
 /// What [`Acks`] passes on.
-pub(crate) trait Fates: Send + Sync {
+pub(crate) trait ReportTarget: Send + Sync {
     fn settle_all(&self, sequences: &[u64]);
     fn place(&self, sequence: u64) -> Option<String>;
     fn fail(&self, failure: Failure);

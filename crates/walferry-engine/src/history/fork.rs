@@ -3,7 +3,7 @@
 use walferry_diagnosis::Kind;
 use walferry_pgoutput::Lsn;
 
-use super::{History, Missed, MissingPositions, Parting};
+use super::{History, MissingPositions, MissingTransaction, TimelineFork};
 use crate::{
     account::StoredOffset,
     failure::Failure,
@@ -12,7 +12,7 @@ use crate::{
 
 /// What `offset.mismatch.strategy` says for a slot that is ahead of the stored offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mismatch {
+pub enum HistoryMismatch {
     /// Refuse: something else moved the slot, so changes may be missing. Walferry's default.
     #[default]
     Refuse,
@@ -23,7 +23,7 @@ pub enum Mismatch {
 
 /// What to do with a stored offset.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Judged {
+pub(crate) enum OffsetVerdict {
     /// It holds, as far as can be known before the stream begins.
     Holds,
     /// The stream continues from another position.
@@ -36,14 +36,14 @@ pub(crate) fn judge(
     slot: &str,
     found: &Inspection,
     stored: &StoredOffset,
-    mismatch: Mismatch,
+    mismatch: HistoryMismatch,
     now_us: i64,
-) -> Result<Judged, Failure> {
+) -> Result<OffsetVerdict, Failure> {
     let (Some(history), Some(on_server)) = (&stored.history, found.slot.as_ref().filter(|slot| slot.alive)) else {
-        return Ok(Judged::Holds);
+        return Ok(OffsetVerdict::Holds);
     };
     if stored.system_id.is_some_and(|id| id != found.system_id) {
-        return Ok(Judged::Holds);
+        return Ok(OffsetVerdict::Holds);
     }
     let offset = Offset {
         slot,
@@ -57,9 +57,9 @@ pub(crate) fn judge(
         return Ok(offset.accepted());
     }
     match history.lineage.parts_from(&found.lineage) {
-        Parting::At(fork) => offset.forked(fork, mismatch),
-        Parting::Unknown => offset.unknown(),
-        Parting::Same => offset.same(),
+        TimelineFork::At(fork) => offset.forked(fork, mismatch),
+        TimelineFork::Unknown => offset.unknown(),
+        TimelineFork::Same => offset.same(),
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn not_there_yet(slot: &str, found: &Inspection, stored: &StoredOffse
     }
     let history = stored.history.as_ref()?;
     let (before, now) = (history.lineage.now, found.lineage.now);
-    (history.lineage.parts_from(&found.lineage) != Parting::Same).then(|| {
+    (history.lineage.parts_from(&found.lineage) != TimelineFork::Same).then(|| {
         waits(
             format!(
                 "replication slot {slot} does not exist on this server, which is on timeline {now}; the offset was stored on timeline \
@@ -138,8 +138,8 @@ const CHOICES: &str = "Otherwise read all rows again (`walferry offsets reset`, 
                        slot's position) and resume the connector";
 
 /// A transaction that had to come in the stream did not come.
-pub(crate) fn missed(missed: &Missed, stored: &Positions) -> Failure {
-    let Missed { expected, instead, at } = missed;
+pub(crate) fn missed(missed: &MissingTransaction, stored: &Positions) -> Failure {
+    let MissingTransaction { expected, instead, at } = missed;
     let time = |time_us: i64| match jiff::Timestamp::from_microsecond(time_us) {
         Ok(time) => time.to_string(),
         Err(_) => format!("{time_us} µs"),
@@ -209,7 +209,7 @@ impl Offset<'_> {
     }
 
     /// The timelines show no other history. If the slot still has the last commit, the stream will show one.
-    fn same(&self) -> Result<Judged, Failure> {
+    fn same(&self) -> Result<OffsetVerdict, Failure> {
         match went_back(self.history.furthest, self.found) {
             Some(failure) => Err(failure),
             None => Ok(self.holds()),
@@ -217,7 +217,7 @@ impl Offset<'_> {
     }
 
     /// Where the timelines diverge is not known, so the last commit has to prove that nothing is missing.
-    fn unknown(&self) -> Result<Judged, Failure> {
+    fn unknown(&self) -> Result<OffsetVerdict, Failure> {
         let comes_again = self
             .history
             .commit
@@ -235,7 +235,7 @@ impl Offset<'_> {
         ))
     }
 
-    fn forked(&self, fork: Lsn, mismatch: Mismatch) -> Result<Judged, Failure> {
+    fn forked(&self, fork: Lsn, mismatch: HistoryMismatch) -> Result<OffsetVerdict, Failure> {
         let (delivered, processed) = (self.delivered(), self.processed());
         let unit = self.stored.position.map(|position| position.unit);
         let has_more = self.history.settled > fork || unit.is_some_and(|unit| unit >= fork);
@@ -251,7 +251,7 @@ impl Offset<'_> {
         if self.history.standby && (fork..=processed).contains(&self.confirmed) && self.confirmed > fork {
             return Ok(self.holds());
         }
-        if self.confirmed > fork && mismatch == Mismatch::Refuse {
+        if self.confirmed > fork && mismatch == HistoryMismatch::Refuse {
             let (before, now) = (self.history.lineage.now, self.found.lineage.now);
             return Err(self.refuse(
                 format!(
@@ -268,7 +268,7 @@ impl Offset<'_> {
     }
 
     /// Continues from the fork. What was committed before it has been processed; nothing after it has.
-    fn go_on_at_fork(&self, fork: Lsn, delivered: Option<Lsn>) -> Judged {
+    fn go_on_at_fork(&self, fork: Lsn, delivered: Option<Lsn>) -> OffsetVerdict {
         let mut offset = self.stored.clone();
         let history = offset.history.get_or_insert_default();
         history.settled = history.settled.min(fork);
@@ -293,11 +293,11 @@ impl Offset<'_> {
             // stream does not send them.
             offset = offset.interrupted();
         }
-        Judged::Moved(Box::new(offset))
+        OffsetVerdict::Moved(Box::new(offset))
     }
 
     /// Continues from the slot's position, as a person has chosen. Nothing else in the offset counts any more.
-    fn accepted(&self) -> Judged {
+    fn accepted(&self) -> OffsetVerdict {
         let mut offset = self.stored.clone();
         let at = self.confirmed;
         let delivered = self.delivered();
@@ -317,19 +317,19 @@ impl Offset<'_> {
             // As after a fork. Nobody knows where the two histories diverge.
             offset = offset.interrupted();
         }
-        Judged::Moved(Box::new(offset))
+        OffsetVerdict::Moved(Box::new(offset))
     }
 
     /// The offset holds. With another publication or other parameters, the last commit need not come again.
-    fn holds(&self) -> Judged {
+    fn holds(&self) -> OffsetVerdict {
         if self.sends_the_same() || self.history.commit.is_none() {
-            return Judged::Holds;
+            return OffsetVerdict::Holds;
         }
         let mut offset = self.stored.clone();
         if let Some(history) = &mut offset.history {
             history.commit = None;
         }
-        Judged::Moved(Box::new(offset))
+        OffsetVerdict::Moved(Box::new(offset))
     }
 
     fn sends_the_same(&self) -> bool {
@@ -443,14 +443,14 @@ mod tests {
         }
     }
 
-    fn judged(found: &Inspection, stored: &StoredOffset) -> Result<Judged, Kind> {
-        judge("s", found, stored, Mismatch::Refuse, 5).map_err(|failure| failure.kind)
+    fn judged(found: &Inspection, stored: &StoredOffset) -> Result<OffsetVerdict, Kind> {
+        judge("s", found, stored, HistoryMismatch::Refuse, 5).map_err(|failure| failure.kind)
     }
 
     /// Where the stream continues, and what is missing.
-    fn moved(judged: Result<Judged, Kind>) -> (Option<u64>, Option<(u64, u64)>) {
+    fn moved(judged: Result<OffsetVerdict, Kind>) -> (Option<u64>, Option<(u64, u64)>) {
         match judged {
-            Ok(Judged::Moved(offset)) => {
+            Ok(OffsetVerdict::Moved(offset)) => {
                 let history = offset.history.expect("it was moved");
                 assert!(history.lineage.now == 2 && history.furthest == Lsn::INVALID);
                 assert!(
@@ -468,8 +468,8 @@ mod tests {
 
     #[test]
     fn an_offset_that_is_not_past_the_fork_holds() {
-        assert_eq!(judged(&promoted(300), &stored(390, 400)), Ok(Judged::Holds));
-        assert_eq!(judged(&promoted(390), &stored(390, 390)), Ok(Judged::Holds));
+        assert_eq!(judged(&promoted(300), &stored(390, 400)), Ok(OffsetVerdict::Holds));
+        assert_eq!(judged(&promoted(390), &stored(390, 390)), Ok(OffsetVerdict::Holds));
     }
 
     #[test]
@@ -511,15 +511,15 @@ mod tests {
     #[test]
     fn rows_that_were_read_past_the_fork_are_read_again() {
         let begins_again = |stored: &StoredOffset| match judged(&promoted(300), stored) {
-            Ok(Judged::Moved(offset)) => offset.connect.is_unfinished_snapshot() && offset.snapshot.is_none(),
-            Ok(Judged::Holds) => false,
+            Ok(OffsetVerdict::Moved(offset)) => offset.connect.is_unfinished_snapshot() && offset.snapshot.is_none(),
+            Ok(OffsetVerdict::Holds) => false,
             Err(failure) => panic!("{failure}"),
         };
         let at = |rows_read: u64, goes_on: bool, furthest: u64| {
             let mut stored = stored(390, 400);
             if goes_on {
                 stored = stored.interrupted();
-                stored.snapshot = Some(walferry_snapshot::Done::default());
+                stored.snapshot = Some(walferry_snapshot::ChunksDone::default());
             }
             let history = stored.history.as_mut().unwrap();
             (history.rows_read, history.furthest) = (Lsn(rows_read), Lsn(furthest));
@@ -539,9 +539,9 @@ mod tests {
     fn a_slot_past_the_fork_is_refused_unless_the_gap_is_accepted() {
         for stored in [stored(500, 520), stored(350, 520)] {
             assert_eq!(judged(&promoted(410), &stored), Err(Kind::AnotherHistory));
-            assert!(judge("s", &promoted(410), &stored, Mismatch::GoOn, 5).is_ok());
+            assert!(judge("s", &promoted(410), &stored, HistoryMismatch::GoOn, 5).is_ok());
         }
-        let failure = judge("s", &promoted(410), &stored(500, 520), Mismatch::Refuse, 5).unwrap_err();
+        let failure = judge("s", &promoted(410), &stored(500, 520), HistoryMismatch::Refuse, 5).unwrap_err();
         for lsn in [400, 410, 500, 520, 1000] {
             let text = Lsn(lsn).to_string();
             assert!(failure.to_string().contains(&text), "{text} is missing in {failure}");
@@ -552,13 +552,13 @@ mod tests {
     fn a_standby_that_was_promoted_while_it_was_read_holds() {
         let mut standby = stored(500, 520);
         standby.history.as_mut().unwrap().standby = true;
-        assert_eq!(judged(&promoted(510), &standby), Ok(Judged::Holds));
+        assert_eq!(judged(&promoted(510), &standby), Ok(OffsetVerdict::Holds));
         assert_eq!(judged(&promoted(530), &standby), Err(Kind::AnotherHistory));
     }
 
     #[test]
     fn without_another_timeline_the_stream_has_to_prove_it() {
-        assert_eq!(judged(&primary(300), &stored(500, 520)), Ok(Judged::Holds));
+        assert_eq!(judged(&primary(300), &stored(500, 520)), Ok(OffsetVerdict::Holds));
         let short = Inspection {
             wal_end: Lsn(510),
             ..primary(300)
@@ -577,7 +577,7 @@ mod tests {
             },
             ..promoted(slot)
         };
-        assert_eq!(judged(&unknown(300), &stored(500, 520)), Ok(Judged::Holds));
+        assert_eq!(judged(&unknown(300), &stored(500, 520)), Ok(OffsetVerdict::Holds));
         assert_eq!(judged(&unknown(510), &stored(500, 520)), Err(Kind::AnotherHistory));
     }
 
@@ -587,7 +587,7 @@ mod tests {
             sends: "other".into(),
             ..primary(300)
         };
-        let Ok(Judged::Moved(offset)) = judged(&other, &stored(500, 520)) else {
+        let Ok(OffsetVerdict::Moved(offset)) = judged(&other, &stored(500, 520)) else {
             panic!("the commit is still expected")
         };
         assert_eq!(offset.history.unwrap().start(), Some(Lsn(500)));
@@ -597,7 +597,7 @@ mod tests {
     fn what_a_person_accepts_goes_on_from_the_slot() {
         let mut accepted = stored(500, 520);
         accepted.history.as_mut().unwrap().accepted = true;
-        let Ok(Judged::Moved(offset)) = judged(&primary(300), &accepted) else {
+        let Ok(OffsetVerdict::Moved(offset)) = judged(&primary(300), &accepted) else {
             panic!("it is not accepted")
         };
         assert_eq!((offset.position, offset.connect.lsn_proc), (None, Some(300)));

@@ -25,7 +25,7 @@ pub struct Switch {
 
 /// How two lineages compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parting {
+pub enum TimelineFork {
     /// They are the same, or one of them is not known.
     Same,
     /// They are the same up to here, and differ from here on.
@@ -65,9 +65,9 @@ impl Lineage {
     }
 
     /// Where `self`, known from before, and `other` diverge.
-    pub fn parts_from(&self, other: &Self) -> Parting {
+    pub fn parts_from(&self, other: &Self) -> TimelineFork {
         if self.now == 0 || other.now == 0 {
-            return Parting::Same;
+            return TimelineFork::Same;
         }
         let (ours, theirs) = (self.stretches(), other.stretches());
         // The beginning of either list may be missing.
@@ -77,20 +77,20 @@ impl Lineage {
             .enumerate()
             .find_map(|(i, s)| Some((i, is_in(&theirs, s.timeline)?)));
         let Some((i, j)) = common else {
-            return Parting::Unknown;
+            return TimelineFork::Unknown;
         };
         let mut same_until = None;
         for (a, b) in ours[i..].iter().zip(&theirs[j..]) {
             if a.timeline != b.timeline {
                 // Both left the previous timeline at the same position, for different timelines.
-                return same_until.map_or(Parting::Unknown, Parting::At);
+                return same_until.map_or(TimelineFork::Unknown, TimelineFork::At);
             }
             if a.at != b.at {
-                return Parting::At(a.at.min(b.at));
+                return TimelineFork::At(a.at.min(b.at));
             }
             same_until = Some(a.at);
         }
-        Parting::Same
+        TimelineFork::Same
     }
 
     /// All timelines, including the present one, which has not been left.
@@ -117,14 +117,14 @@ mod tests {
 
     #[test]
     fn servers_part_where_one_left_a_timeline_that_the_other_stayed_on() {
-        let at = |lsn| Parting::At(Lsn(lsn));
+        let at = |lsn| TimelineFork::At(Lsn(lsn));
         let cases = [
-            ("never promoted", lineage(&[], 1), lineage(&[], 1), Parting::Same),
+            ("never promoted", lineage(&[], 1), lineage(&[], 1), TimelineFork::Same),
             (
                 "not known before",
                 lineage(&[], 0),
                 lineage(&[(1, 40)], 2),
-                Parting::Same,
+                TimelineFork::Same,
             ),
             ("promoted", lineage(&[], 1), lineage(&[(1, 40)], 2), at(40)),
             (
@@ -161,14 +161,19 @@ mod tests {
                 "the same",
                 lineage(&[(1, 40)], 2),
                 lineage(&[(1, 40)], 2),
-                Parting::Same,
+                TimelineFork::Same,
             ),
-            ("no history file", lineage(&[], 1), lineage(&[], 2), Parting::Unknown),
+            (
+                "no history file",
+                lineage(&[], 1),
+                lineage(&[], 2),
+                TimelineFork::Unknown,
+            ),
             (
                 "kept without its beginning",
                 lineage(&[(2, 60)], 3),
                 lineage(&[(1, 40), (2, 60)], 3),
-                Parting::Same,
+                TimelineFork::Same,
             ),
             (
                 "the same, promoted",
@@ -197,8 +202,8 @@ mod tests {
         let long: Vec<_> = (1..100).map(|n| (n, u64::from(n) * 10)).collect();
         let (whole, kept) = (lineage(&long, 100), lineage(&long, 100).kept());
         assert_eq!(kept.left.len(), KEPT);
-        assert_eq!(kept.parts_from(&whole), Parting::Same);
+        assert_eq!(kept.parts_from(&whole), TimelineFork::Same);
         let promoted = lineage(&[&long[..], &[(100, 2000)]].concat(), 101);
-        assert_eq!(kept.parts_from(&promoted), Parting::At(Lsn(2000)));
+        assert_eq!(kept.parts_from(&promoted), TimelineFork::At(Lsn(2000)));
     }
 }

@@ -12,7 +12,7 @@ use super::{SeenCommit, TransactionMark};
 /// Transactions that have to come in a stream: the last one seen to its end, and the one after it, of which a part was
 /// seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedCommits {
     commit: Option<TransactionMark>,
     partial: Option<TransactionMark>,
     /// Everything before this has been processed.
@@ -21,7 +21,7 @@ pub(crate) struct Expected {
 
 /// A transaction that had to come, and what the server has instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Missed {
+pub(crate) struct MissingTransaction {
     /// The transaction that had to come.
     pub(crate) expected: TransactionMark,
     /// The transaction that came instead. `None`: the stream has passed the position without any.
@@ -30,7 +30,7 @@ pub(crate) struct Missed {
     pub(crate) at: Lsn,
 }
 
-impl Expected {
+impl ExpectedCommits {
     /// What to expect in a stream that begins at `from`. The server skips what was committed before.
     pub(crate) fn in_stream(
         from: Lsn,
@@ -52,7 +52,7 @@ impl Expected {
     }
 
     /// A transaction begins.
-    pub(crate) fn begin(&mut self, begin: &Begin) -> Result<(), Missed> {
+    pub(crate) fn begin(&mut self, begin: &Begin) -> Result<(), MissingTransaction> {
         let came = TransactionMark {
             lsn: begin.final_lsn,
             xid: begin.xid.0,
@@ -76,9 +76,9 @@ impl Expected {
     }
 
     /// Everything that was committed before `wal_end` has been sent.
-    pub(crate) fn idle(&self, wal_end: Lsn) -> Result<(), Missed> {
+    pub(crate) fn idle(&self, wal_end: Lsn) -> Result<(), MissingTransaction> {
         match self.commit.or(self.partial) {
-            Some(expected) if expected.lsn < wal_end => Err(Missed {
+            Some(expected) if expected.lsn < wal_end => Err(MissingTransaction {
                 expected,
                 instead: None,
                 at: wal_end,
@@ -88,11 +88,11 @@ impl Expected {
     }
 }
 
-fn compare(expected: TransactionMark, came: TransactionMark) -> Result<(), Missed> {
+fn compare(expected: TransactionMark, came: TransactionMark) -> Result<(), MissingTransaction> {
     if came == expected {
         return Ok(());
     }
-    Err(Missed {
+    Err(MissingTransaction {
         expected,
         instead: Some(came),
         at: came.lsn,
@@ -103,7 +103,7 @@ fn compare(expected: TransactionMark, came: TransactionMark) -> Result<(), Misse
 /// known to have what was delivered. Until then, a confirmed position could move the slot past changes that nobody has
 /// read.
 #[derive(Debug, Clone, Default)]
-pub struct Gate(Arc<Numbers>);
+pub struct ConfirmGate(Arc<Numbers>);
 
 /// Each session counts its connections from 1.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Default for Numbers {
     }
 }
 
-impl Gate {
+impl ConfirmGate {
     /// Closes the gate until this connection is proven.
     pub(crate) fn close_until(&self, connection: u64) {
         self.0.wanted.store(connection, Ordering::Release);
@@ -258,8 +258,8 @@ mod tests {
             ),
         ];
         for (name, from, commit, partial, stream, proven) in cases {
-            let mut expected = Expected::in_stream(Lsn(from), commit, partial, Lsn(58));
-            let all: Result<(), Missed> = stream.iter().try_for_each(|comes| match *comes {
+            let mut expected = ExpectedCommits::in_stream(Lsn(from), commit, partial, Lsn(58));
+            let all: Result<(), MissingTransaction> = stream.iter().try_for_each(|comes| match *comes {
                 B(lsn, xid) => expected.begin(&Begin {
                     final_lsn: Lsn(lsn),
                     commit_time: PgTimestamp::from_unix_micros(0),

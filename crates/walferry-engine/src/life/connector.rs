@@ -18,9 +18,9 @@ use crate::{
     life::{
         gap::Gaps,
         new_slot::UnusedSlot,
-        retries::{Reach, Retries},
-        start::{Mismatch, SnapshotPolicy},
-        target::Target,
+        retries::{DeliveredReach, Retries},
+        start::{HistoryMismatch, SnapshotPolicy},
+        target::TargetState,
         windows::IncrementalLimits,
     },
     path::pipeline::Pipeline,
@@ -36,7 +36,7 @@ pub struct ConnectorSettings {
     /// When existing rows are read (`snapshot.mode`).
     pub snapshot: SnapshotPolicy,
     /// `offset.mismatch.strategy`.
-    pub mismatch: Mismatch,
+    pub mismatch: HistoryMismatch,
     /// Selects the captured tables.
     pub tables: TableFilter,
     /// Selects, among the captured tables, those that a snapshot reads.
@@ -66,14 +66,14 @@ pub struct ConnectorSettings {
 
 impl ConnectorSettings {
     /// The connector's present share of the memory in flight.
-    pub(super) fn share(&self) -> Share {
+    pub(super) fn share(&self) -> MemoryShare {
         let bytes = self.in_flight_bytes / (*self.sharers.borrow()).max(1);
         let frames = bytes / FRAMES_SHARE;
         let chunk = match self.limits.reads_chunks {
             true => bytes / CHUNK_SHARE,
             false => 0,
         };
-        Share {
+        MemoryShare {
             frames,
             chunk,
             records: bytes - frames - chunk,
@@ -83,7 +83,7 @@ impl ConnectorSettings {
 
 /// How the connector's memory in flight is divided, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Share {
+pub(super) struct MemoryShare {
     pub(super) frames: usize,
     /// Rows of a chunk of an incremental snapshot.
     pub(super) chunk: usize,
@@ -124,9 +124,9 @@ where
     ///
     /// # Errors
     /// The connector has failed for good.
-    pub async fn run(&mut self, mut target: watch::Receiver<Target>) -> Result<(), Failure> {
-        let reach = Reach::default();
-        let mut carried = Carried {
+    pub async fn run(&mut self, mut target: watch::Receiver<TargetState>) -> Result<(), Failure> {
+        let reach = DeliveredReach::default();
+        let mut carried = SessionCarryover {
             retries: Retries::new(self.settings.max_retries, reach.clone()),
             reach,
             again: RowsToReread::default(),
@@ -151,20 +151,24 @@ where
     }
 
     /// Waits while the connector is paused and no session keeps its connection. Returns the new target.
-    async fn wait_while_paused(&self, target: &mut watch::Receiver<Target>) -> Target {
+    async fn wait_while_paused(&self, target: &mut watch::Receiver<TargetState>) -> TargetState {
         if is_abandoned(target) {
-            return Target::Stopped;
+            return TargetState::Stopped;
         }
-        if *target.borrow() == Target::Paused {
+        if *target.borrow() == TargetState::Paused {
             self.status.set_phase(status::Phase::Paused);
         }
-        until(target, |target| target != Target::Paused).await
+        until(target, |target| target != TargetState::Paused).await
     }
 
     /// Runs one session after another, until the target is to stop or a session fails for good.
-    async fn sessions(&mut self, carried: &mut Carried, target: &mut watch::Receiver<Target>) -> Result<(), Failure> {
+    async fn sessions(
+        &mut self,
+        carried: &mut SessionCarryover,
+        target: &mut watch::Receiver<TargetState>,
+    ) -> Result<(), Failure> {
         loop {
-            if self.wait_while_paused(target).await == Target::Stopped {
+            if self.wait_while_paused(target).await == TargetState::Stopped {
                 return Ok(());
             }
             let Err(failure) = self.session(carried, target).await else {
@@ -187,24 +191,24 @@ where
                 biased;
                 waited = waits => waited?,
                 // Somebody who resumes it wants no pause.
-                _ = until(target, |target| target != Target::Running) => {}
+                _ = until(target, |target| target != TargetState::Running) => {}
             }
         }
     }
 }
 
 /// State that one session passes on to the next.
-pub(super) struct Carried {
+pub(super) struct SessionCarryover {
     pub(super) retries: Retries,
     /// How far the connector has got.
-    pub(super) reach: Reach,
+    pub(super) reach: DeliveredReach,
     /// Rows that an interrupted snapshot has to read again.
     pub(super) again: RowsToReread,
     pub(super) new_slot: UnusedSlot,
     pub(super) gaps: Gaps,
 }
 
-impl Carried {
+impl SessionCarryover {
     /// Takes requests of the pipeline that nobody has taken yet.
     pub(super) fn take(&mut self, requests: &mut UnboundedReceiver<SourceRequest>) {
         while let Ok(request) = requests.try_recv() {
@@ -219,19 +223,22 @@ impl Carried {
 
 /// Whether the run is abandoned: nobody can set its target any more, because another process may be running the
 /// connector now.
-pub(super) fn is_abandoned(target: &watch::Receiver<Target>) -> bool {
+pub(super) fn is_abandoned(target: &watch::Receiver<TargetState>) -> bool {
     target.has_changed().is_err()
 }
 
 /// Waits until the connector is to stop.
-pub(super) async fn stopped(target: &mut watch::Receiver<Target>) {
-    until(target, |target| target == Target::Stopped).await;
+pub(super) async fn stopped(target: &mut watch::Receiver<TargetState>) {
+    until(target, |target| target == TargetState::Stopped).await;
 }
 
 /// Waits until the target is a wanted one. A closed channel counts as a stop, since nobody can set the target any more.
-pub(super) async fn until(target: &mut watch::Receiver<Target>, is_it: impl Fn(Target) -> bool) -> Target {
+pub(super) async fn until(
+    target: &mut watch::Receiver<TargetState>,
+    is_it: impl Fn(TargetState) -> bool,
+) -> TargetState {
     match target.wait_for(|target| is_it(*target)).await {
         Ok(target) => *target,
-        Err(_) => Target::Stopped,
+        Err(_) => TargetState::Stopped,
     }
 }

@@ -22,10 +22,10 @@ use walferry_pgoutput::Lsn;
 use crate::{
     account::{OffsetStore, StoredOffset},
     failure::Failure,
-    gap::{CHANGED, Choice, GAP, Gap, MISSING, Way},
+    gap::{CHANGED, GAP, Gap, GapChoice, GapResolution, MISSING},
     life::connector::ConnectorRun,
     published::PublicationLook,
-    source::{self, Chunk, Control as _, Frame, Phase, Port, Source, Stream},
+    source::{self, Chunk, Control as _, Frame, Phase, Source, Stream, StreamPort},
     status,
 };
 
@@ -67,7 +67,7 @@ const IDLE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(250);
 
 /// What the server says about a gap.
-struct Finding {
+struct GapFinding {
     stored: Option<StoredOffset>,
     system_id: u64,
     look: Option<PublicationLook>,
@@ -147,7 +147,7 @@ where
         Ok(())
     }
 
-    async fn find_gap(&mut self, failure: &Failure, gaps: &Gaps) -> Result<Finding, Failure> {
+    async fn find_gap(&mut self, failure: &Failure, gaps: &Gaps) -> Result<GapFinding, Failure> {
         let stored = self.store.load().await?;
         let known = stored.as_ref().and_then(|offset| offset.publication.clone());
         let tables = self.settings.tables.clone();
@@ -192,7 +192,7 @@ where
                 .and_then(|offset| Some(offset.publication.as_ref()?.lsn)),
             published: look.as_ref().and_then(|look| look.published.as_deref().cloned()),
         };
-        Ok(Finding {
+        Ok(GapFinding {
             // A publication that was renamed must get its name back instead.
             may_make: found.is_some() && gap.mend.as_ref().is_some_and(|mend| mend.starts_with("CREATE")),
             sends: found.is_some() && !gone,
@@ -205,7 +205,7 @@ where
 
     /// Searches for the position from which the server sends changes again, if it is not known yet and the publication
     /// exists.
-    async fn search_end(&mut self, finding: &Finding) -> Result<Option<Lsn>, Failure> {
+    async fn search_end(&mut self, finding: &GapFinding) -> Result<Option<Lsn>, Failure> {
         let gap = &finding.gap;
         if gap.to.is_some() || !finding.sends {
             return Ok(None);
@@ -242,7 +242,7 @@ where
     }
 
     /// Returns a person's decision if there is one within the pause.
-    async fn wait_for_choice(&mut self, pause: Duration) -> Option<Choice> {
+    async fn wait_for_choice(&mut self, pause: Duration) -> Option<GapChoice> {
         let end = Instant::now() + pause;
         loop {
             match self.store.choice().await {
@@ -259,7 +259,7 @@ where
 
     /// What the publication has lost since the gap was shown. The person has not seen which changes are missing because
     /// of it: a choice may lie in the folder for a long time before a connector starts and finds it.
-    async fn lost_since(&mut self, choice: &Choice) -> Result<Option<Failure>, Failure> {
+    async fn lost_since(&mut self, choice: &GapChoice) -> Result<Option<Failure>, Failure> {
         let Some(shown) = choice.published.clone() else {
             // There was no publication. The person knew that all changes were missing.
             return Ok(None);
@@ -269,8 +269,8 @@ where
         Ok(look.and_then(|look| look.gap))
     }
 
-    async fn carry_out(&mut self, choice: Choice, finding: Finding, gaps: &Gaps) -> Result<(), Failure> {
-        let Finding {
+    async fn carry_out(&mut self, choice: GapChoice, finding: GapFinding, gaps: &Gaps) -> Result<(), Failure> {
+        let GapFinding {
             stored,
             system_id,
             look,
@@ -289,7 +289,7 @@ where
                 Some(mend) => format!("{}, so more changes would be missing. Correct this first: {mend}", gap.what),
                 None => "the server does not send the changes yet".to_owned(),
             }),
-            (Way::Snapshot, _) if !policy.at_first_start && !policy.at_every_start => Some(
+            (GapResolution::Snapshot, _) if !policy.at_first_start && !policy.at_every_start => Some(
                 "`snapshot.mode` does not read existing rows: set it to `initial` or `when_needed`, start again, and choose again"
                     .to_owned(),
             ),
@@ -306,7 +306,7 @@ where
         }
         let to = gap.to.unwrap_or(gap.from);
         let offset = match choice.way {
-            Way::Skip => {
+            GapResolution::Skip => {
                 warn!(lsn.from = %gap.from, lsn.to = %to, "skipping the gap, as chosen with `walferry offsets skip-gap`");
                 let mut offset = stored.unwrap_or_default();
                 offset.connect.lsn_proc = Some(to.into());
@@ -323,7 +323,7 @@ where
                 offset.floors = None;
                 offset
             }
-            Way::Snapshot => {
+            GapResolution::Snapshot => {
                 warn!(lsn.from = %gap.from, lsn.to = %to, "reading all existing rows again, as chosen with `walferry offsets skip-gap`");
                 // Like the offset of a snapshot that was interrupted before it had read a row.
                 StoredOffset::default().interrupted()
@@ -396,7 +396,7 @@ async fn works(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, 
 async fn attempt(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, Failure> {
     let (chunks, mut receiver) = source::chunks(TRY_BYTES);
     let (phase, confirmable) = (watch::Sender::new(Phase::Run), watch::Sender::new(None));
-    let mut port = Port {
+    let mut port = StreamPort {
         chunks,
         // A try confirms nothing.
         confirmable: confirmable.subscribe(),
@@ -471,7 +471,7 @@ mod tests {
     }
 
     impl Stream for Server {
-        async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
+        async fn stream(&mut self, from: Lsn, port: &mut StreamPort) -> Result<(), Failure> {
             *self.asked.lock().unwrap() += 1;
             let until = port.until.expect("a try ends");
             for &commit in self.commits.iter().filter(|&&c| c >= from.0 && c < until.0) {

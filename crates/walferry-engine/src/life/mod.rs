@@ -19,5 +19,5 @@ pub mod supervisor;
 mod target;
 mod windows;
 
-pub use target::Target;
+pub use target::TargetState;
 pub use windows::IncrementalLimits;

@@ -9,7 +9,7 @@ use walferry_diagnosis::Kind;
 
 use tokio::sync::oneshot;
 use tracing::{info, warn};
-use walferry_record::{Need, Wait};
+use walferry_record::{Wait, WaitNeed};
 
 use crate::{
     account::{Batch, Progress},
@@ -24,7 +24,7 @@ use crate::{
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// What the thread needs.
-pub(crate) struct Work<K> {
+pub(crate) struct PipelineThreadParts<K> {
     pub(crate) pipeline: Pipeline,
     pub(crate) chunks: ChunkReceiver,
     pub(crate) sink: K,
@@ -41,7 +41,7 @@ pub(crate) struct PipelineThread {
 }
 
 impl PipelineThread {
-    pub(crate) fn spawn<K: Sink + Send + 'static>(work: Work<K>) -> Result<Self, Failure> {
+    pub(crate) fn spawn<K: Sink + Send + 'static>(work: PipelineThreadParts<K>) -> Result<Self, Failure> {
         let (end, ended) = oneshot::channel();
         let (last, gone) = oneshot::channel::<()>();
         let progress = work.progress.clone();
@@ -90,7 +90,7 @@ impl Drop for PipelineThread {
     }
 }
 
-impl<K: Sink> Work<K> {
+impl<K: Sink> PipelineThreadParts<K> {
     fn run(mut self, end: oneshot::Sender<Result<(), Failure>>) {
         let _ = end.send(self.work());
         drop(self.chunks);
@@ -153,9 +153,9 @@ impl<K: Sink> Work<K> {
             match self.pipeline.finish(batch)? {
                 None => break true,
                 Some(wait) => match self.wait(&wait) {
-                    Waited::ForIt => {}
-                    Waited::TooLong => self.pipeline.give_up(&wait, batch)?,
-                    Waited::InVain => break false,
+                    WaitOutcome::ForIt => {}
+                    WaitOutcome::TooLong => self.pipeline.give_up(&wait, batch)?,
+                    WaitOutcome::InVain => break false,
                 },
             }
         };
@@ -165,11 +165,11 @@ impl<K: Sink> Work<K> {
         Ok(goes_on)
     }
 
-    fn wait(&mut self, wait: &Wait) -> Waited {
+    fn wait(&mut self, wait: &Wait) -> WaitOutcome {
         let progress = &self.progress;
         self.sink.before_waiting(&mut || wait.is_over() || progress.is_over());
         let begun = Instant::now();
-        let is_of_registry = matches!(wait.need(), Need::SchemaId { .. });
+        let is_of_registry = matches!(wait.need(), WaitNeed::SchemaId { .. });
         let tolerance = self.pipeline.tolerance();
         let look = match tolerance.retry_timeout {
             Some(limit) if is_of_registry => LOOK.min(limit.max(LEAST_LOOK)),
@@ -177,11 +177,11 @@ impl<K: Sink> Work<K> {
         };
         while !wait.wait_for(look) {
             if progress.is_over() {
-                return Waited::InVain;
+                return WaitOutcome::InVain;
             }
             let trouble = wait.trouble();
             if is_of_registry && tolerance.is_too_long(begun.elapsed(), trouble.is_some()) {
-                return Waited::TooLong;
+                return WaitOutcome::TooLong;
             }
             // A single round trip is not worth reporting.
             if trouble.is_none() && begun.elapsed() < NEWS {
@@ -192,7 +192,7 @@ impl<K: Sink> Work<K> {
                 warn!(code = failure.code(), reason = %failure, hint = failure.hint(), "a record and everything after it are waiting");
             }
         }
-        Waited::ForIt
+        WaitOutcome::ForIt
     }
 
     /// Gives the batch to the producer once there is room. Returns whether to continue.
@@ -225,7 +225,7 @@ const LEAST_LOOK: Duration = Duration::from_millis(10);
 const NEWS: Duration = Duration::from_secs(3);
 
 /// How a wait has ended.
-enum Waited {
+enum WaitOutcome {
     /// What was needed has come, or never will. The record is tried again.
     ForIt,
     /// The wait is longer than `errors.retry.timeout`.
@@ -237,7 +237,7 @@ enum Waited {
 /// The failure that is shown while a record waits.
 fn awaited(wait: &Wait) -> Failure {
     let kind = match wait.need() {
-        Need::SchemaId { .. } => Kind::SchemaRegistry,
+        WaitNeed::SchemaId { .. } => Kind::SchemaRegistry,
         _ => Kind::Awaited,
     };
     let trouble = wait.trouble();

@@ -11,20 +11,20 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 use walferry_config::limited;
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::{Done, RowsToReread, incremental::tells_of_blocking};
+use walferry_snapshot::{ChunksDone, RowsToReread, incremental::tells_of_blocking};
 
 use crate::{
     account::{OffsetStore, StoredOffset},
     failure::{Disposition, Failure},
     gap::MISSING,
-    history::{self, History, Judged},
+    history::{self, History, OffsetVerdict},
     life::{
-        connector::{Carried, ConnectorRun},
+        connector::{ConnectorRun, SessionCarryover},
         gap::Gaps,
         new_slot::UnusedSlot,
         reader::StartPoint,
         retries::Retries,
-        start::{self, Plan},
+        start::{self, StartPlan},
     },
     path::pipeline::Pipeline,
     published::Published,
@@ -33,13 +33,13 @@ use crate::{
 };
 
 /// What a session begins with.
-pub(crate) struct Prepared {
+pub(crate) struct SessionStart {
     pub(crate) offset: StoredOffset,
     pub(crate) origin: StartPoint,
     /// The existing rows to read first.
     pub(crate) snapshot: Option<SnapshotPlan>,
     /// What was delivered of a blocking snapshot that was interrupted.
-    pub(crate) blocking: Option<Done>,
+    pub(crate) blocking: Option<ChunksDone>,
     /// Why captured rows may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
 }
@@ -50,14 +50,14 @@ const LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// What was found, and the plan for it.
-struct Start {
+struct PlannedStart {
     found: Inspection,
     stored: Option<StoredOffset>,
-    plan: Plan,
+    plan: StartPlan,
 }
 
 /// The publication at the beginning of a session.
-struct Publication {
+struct PublicationState {
     /// Why changes of captured tables may be missing since the last look.
     gap: Option<Failure>,
     published: Option<Arc<Published>>,
@@ -65,7 +65,7 @@ struct Publication {
 
 /// The result of the plan.
 #[derive(Default)]
-struct Beginning {
+struct StartOutcome {
     offset: StoredOffset,
     /// Where the stream begins.
     from: Lsn,
@@ -74,13 +74,13 @@ struct Beginning {
 }
 
 /// Continues with the rest of an interrupted snapshot.
-fn go_on(mut offset: StoredOffset, from: Lsn, again: &RowsToReread) -> Beginning {
+fn go_on(mut offset: StoredOffset, from: Lsn, again: &RowsToReread) -> StartOutcome {
     let plan = SnapshotPlan {
         goes_on: true,
         done: still_done(offset.snapshot.take(), again),
         ..SnapshotPlan::default()
     };
-    Beginning {
+    StartOutcome {
         offset,
         from,
         rows: Some(plan),
@@ -89,17 +89,17 @@ fn go_on(mut offset: StoredOffset, from: Lsn, again: &RowsToReread) -> Beginning
 
 /// Whether the stream goes on exactly after the stored offset, on the server that the offset was stored for. Without a last commit, a
 /// server that was rolled back would not be recognised.
-fn goes_on_exactly(plan: Plan, stored: Option<&StoredOffset>, found: &Inspection) -> bool {
+fn goes_on_exactly(plan: StartPlan, stored: Option<&StoredOffset>, found: &Inspection) -> bool {
     let is_same = |stored: &StoredOffset| {
         let history = stored.history.as_ref().filter(|history| history.commit.is_some());
         let lineage = history.map(|history| &history.lineage);
         stored.system_id == Some(found.system_id) && lineage == Some(&found.lineage.kept())
     };
-    matches!(plan, Plan::Resume { snapshot: false, .. }) && stored.is_some_and(is_same)
+    matches!(plan, StartPlan::Resume { snapshot: false, .. }) && stored.is_some_and(is_same)
 }
 
 /// What still counts of an interrupted snapshot.
-fn still_done(done: Option<Done>, again: &RowsToReread) -> Done {
+fn still_done(done: Option<ChunksDone>, again: &RowsToReread) -> ChunksDone {
     let mut done = done.unwrap_or_default();
     for table in done.forget_incomplete(|table| again.knows(table)) {
         warn!(
@@ -118,24 +118,26 @@ where
     P: FnMut(&StoredOffset) -> Result<Pipeline, Failure>,
 {
     /// Looks at server and offset, decides where to begin, and creates publication and slot if needed.
-    pub(super) async fn prepare(&mut self, carried: &mut Carried) -> Result<Prepared, Failure> {
-        let Start { found, stored, plan } = self.look_and_decide(&mut carried.retries).await?;
+    pub(super) async fn prepare(&mut self, carried: &mut SessionCarryover) -> Result<SessionStart, Failure> {
+        let PlannedStart { found, stored, plan } = self.look_and_decide(&mut carried.retries).await?;
         self.check_requirements().await?;
-        let Publication { gap, published } = self.publish(&plan, stored.as_ref(), &carried.gaps).await?;
+        let PublicationState { gap, published } = self.publish(&plan, stored.as_ref(), &carried.gaps).await?;
         let blocking = match plan {
-            Plan::Resume { snapshot: false, .. } => self.interrupted_blocking(stored.as_ref(), &carried.again).await?,
+            StartPlan::Resume { snapshot: false, .. } => {
+                self.interrupted_blocking(stored.as_ref(), &carried.again).await?
+            }
             _ => None,
         };
-        if !matches!(plan, Plan::Continue { .. }) && blocking.is_none() {
+        if !matches!(plan, StartPlan::Continue { .. }) && blocking.is_none() {
             carried.again = RowsToReread::default();
         }
         let goes_on = gap.is_none() && goes_on_exactly(plan, stored.as_ref(), &found);
         self.status.floors.go_on(goes_on, stored.as_ref());
-        let Beginning { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
+        let StartOutcome { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
         offset.blocking.clone_from(&blocking);
         let offset = self.first_offset(plan, offset, from, &rows, &found, published).await?;
         let prepared = self.prepared(plan, offset, from, rows, found, gap).await?;
-        Ok(Prepared { blocking, ..prepared })
+        Ok(SessionStart { blocking, ..prepared })
     }
 
     /// What counts of a blocking snapshot that was interrupted, if anything of it was delivered.
@@ -143,7 +145,7 @@ where
         &mut self,
         stored: Option<&StoredOffset>,
         again: &RowsToReread,
-    ) -> Result<Option<Done>, Failure> {
+    ) -> Result<Option<ChunksDone>, Failure> {
         let Some(stored) = stored.filter(|stored| tells_of_blocking(&stored.connect.other)) else {
             return Ok(None);
         };
@@ -151,15 +153,15 @@ where
             done: still_done(stored.blocking.clone(), again),
             ..SnapshotPlan::default()
         };
-        if plan.done == Done::default() {
+        if plan.done == ChunksDone::default() {
             return Ok(None);
         }
         let done = self.with_tables(plan).await?.done;
-        Ok((done != Done::default()).then_some(done))
+        Ok((done != ChunksDone::default()).then_some(done))
     }
 
     /// Looks at the stored offset and at the server, and decides where to continue.
-    async fn look_and_decide(&mut self, retries: &mut Retries) -> Result<Start, Failure> {
+    async fn look_and_decide(&mut self, retries: &mut Retries) -> Result<PlannedStart, Failure> {
         let stored = self.store.load().await?;
         let begun = stored.as_ref().and_then(StoredOffset::start).is_some();
         let found = self.look_at_free_slot(begun).await?;
@@ -173,7 +175,7 @@ where
         let stored = self.on_this_server(stored, &found, retries).await?;
         let s = &self.settings;
         let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
-        Ok(Start { found, stored, plan })
+        Ok(PlannedStart { found, stored, plan })
     }
 
     /// Looks at the server once no other process reads the slot. A process that does may still store and confirm, so
@@ -206,13 +208,13 @@ where
     /// Creates or alters the publication as configured, and reports whether it has left out changes until now.
     async fn publish(
         &mut self,
-        plan: &Plan,
+        plan: &StartPlan,
         stored: Option<&StoredOffset>,
         gaps: &Gaps,
-    ) -> Result<Publication, Failure> {
+    ) -> Result<PublicationState, Failure> {
         let known = stored.and_then(|offset| offset.publication.clone());
-        let goes_on = matches!(plan, Plan::Resume { .. } | Plan::Continue { .. });
-        let mut publication = Publication {
+        let goes_on = matches!(plan, StartPlan::Resume { .. } | StartPlan::Continue { .. });
+        let mut publication = PublicationState {
             gap: None,
             published: known.clone().filter(|_| goes_on),
         };
@@ -242,25 +244,25 @@ where
     /// Creates the slot if the plan says so.
     async fn make_slot(
         &mut self,
-        plan: Plan,
+        plan: StartPlan,
         stored: Option<StoredOffset>,
-        carried: &mut Carried,
-    ) -> Result<Beginning, Failure> {
+        carried: &mut SessionCarryover,
+    ) -> Result<StartOutcome, Failure> {
         match plan {
-            Plan::Resume { from, snapshot } => self.resume(stored.unwrap_or_default(), from, snapshot).await,
-            Plan::Continue { from } => Ok(go_on(stored.unwrap_or_default(), from, &carried.again)),
-            Plan::Adopt { snapshot, from } => self.adopt(from, snapshot, stored).await,
-            Plan::Create { snapshot, replace } => self.create(stored, snapshot, replace, &carried.new_slot).await,
-            Plan::ReadOnly => Ok(Beginning {
+            StartPlan::Resume { from, snapshot } => self.resume(stored.unwrap_or_default(), from, snapshot).await,
+            StartPlan::Continue { from } => Ok(go_on(stored.unwrap_or_default(), from, &carried.again)),
+            StartPlan::Adopt { snapshot, from } => self.adopt(from, snapshot, stored).await,
+            StartPlan::Create { snapshot, replace } => self.create(stored, snapshot, replace, &carried.new_slot).await,
+            StartPlan::ReadOnly => Ok(StartOutcome {
                 offset: StoredOffset::default().interrupted(),
                 rows: Some(SnapshotPlan::default()),
-                ..Beginning::default()
+                ..StartOutcome::default()
             }),
-            Plan::Rest => {
+            StartPlan::Rest => {
                 info!("all existing rows have been read, and streaming is off: there is nothing to do");
-                Ok(Beginning {
+                Ok(StartOutcome {
                     offset: stored.unwrap_or_default(),
-                    ..Beginning::default()
+                    ..StartOutcome::default()
                 })
             }
         }
@@ -270,7 +272,7 @@ where
     /// so that an interrupted snapshot can continue.
     async fn first_offset(
         &mut self,
-        plan: Plan,
+        plan: StartPlan,
         mut offset: StoredOffset,
         from: Lsn,
         rows: &Option<SnapshotPlan>,
@@ -280,7 +282,7 @@ where
         // Rows that are read once more have not been read yet, so the old offset still holds.
         let settled = offset.start().map_or(from, |start| start.min(from));
         // Of what was read before, nothing is known where another program wrote the offset, or has used the slot.
-        if rows.is_some() || matches!(plan, Plan::Create { .. }) {
+        if rows.is_some() || matches!(plan, StartPlan::Create { .. }) {
             offset.tables_read.get_or_insert_default();
         }
         offset.system_id = Some(found.system_id);
@@ -292,19 +294,19 @@ where
         self.status.set_missing(history.missing);
         offset.publication = published.map(|known| known.up_to(found.wal_end));
         // If rows are read once more, everything in the stored offset holds until they are read.
-        let once_more = rows.is_some() && matches!(plan, Plan::Resume { .. });
+        let once_more = rows.is_some() && matches!(plan, StartPlan::Resume { .. });
         if plan.streams() && !once_more {
             // Nothing before `from` will be asked for, so nothing before it is missing. Nothing after it has been
             // processed either, although Debezium's offset says so if it lies inside a transaction.
             offset.connect.lsn_proc = Some(from.into());
         }
-        if rows.is_some() && matches!(plan, Plan::Create { .. } | Plan::Adopt { .. }) {
+        if rows.is_some() && matches!(plan, StartPlan::Create { .. } | StartPlan::Adopt { .. }) {
             offset.connect.lsn = Some(from.into());
             if let Some(history) = &mut offset.history {
                 history.rows_read = from;
             }
             offset = offset.interrupted();
-            offset.snapshot = Some(Done::default());
+            offset.snapshot = Some(ChunksDone::default());
             self.store.write(&offset).await?;
         }
         Ok(offset)
@@ -313,13 +315,13 @@ where
     /// Adds the tables that a snapshot reads, and where the stream begins.
     async fn prepared(
         &mut self,
-        plan: Plan,
+        plan: StartPlan,
         mut offset: StoredOffset,
         from: Lsn,
         rows: Option<SnapshotPlan>,
         found: Inspection,
         gap: Option<Failure>,
-    ) -> Result<Prepared, Failure> {
+    ) -> Result<SessionStart, Failure> {
         let snapshot = match rows {
             Some(rows) => Some(self.with_tables(rows).await?),
             None => None,
@@ -328,14 +330,16 @@ where
             offset.snapshot = Some(rows.done.clone());
         }
         let slot = match plan {
-            Plan::Create { .. } => from,
+            StartPlan::Create { .. } => from,
             _ => found.slot.and_then(|slot| slot.confirmed).unwrap_or_default(),
         };
         let begins = match plan {
-            Plan::Resume { snapshot: false, .. } | Plan::Continue { .. } => offset.stream_start().unwrap_or(from),
+            StartPlan::Resume { snapshot: false, .. } | StartPlan::Continue { .. } => {
+                offset.stream_start().unwrap_or(from)
+            }
             _ => from,
         };
-        Ok(Prepared {
+        Ok(SessionStart {
             offset,
             origin: StartPoint {
                 from: begins,
@@ -364,8 +368,8 @@ where
         };
         let s = &self.settings;
         let moved = match history::judge(&s.slot, found, &stored, s.mismatch, now_us())? {
-            Judged::Holds => return Ok(Some(stored)),
-            Judged::Moved(moved) => *moved,
+            OffsetVerdict::Holds => return Ok(Some(stored)),
+            OffsetVerdict::Moved(moved) => *moved,
         };
         let missing = |offset: &StoredOffset| offset.history.as_ref().and_then(|history| history.missing);
         if let Some(new) = missing(&moved).filter(|new| missing(&stored) != Some(*new)) {
@@ -412,18 +416,23 @@ where
     }
 
     /// Begins at the stored offset. With `snapshot`, existing rows are read once more first.
-    async fn resume(&mut self, mut offset: StoredOffset, from: Lsn, snapshot: bool) -> Result<Beginning, Failure> {
+    async fn resume(&mut self, mut offset: StoredOffset, from: Lsn, snapshot: bool) -> Result<StartOutcome, Failure> {
         info!(lsn.stored = %from, slot = self.settings.slot, "continuing from the stored offset");
         let (from, rows) = self.existing_rows(snapshot, from).await?;
         if rows.is_some() {
             // The stream does not show what was committed before the rows are read.
             offset.connect.lsn_commit = None;
         }
-        Ok(Beginning { offset, from, rows })
+        Ok(StartOutcome { offset, from, rows })
     }
 
     /// Begins at an existing slot for which there is no offset.
-    async fn adopt(&mut self, from: Lsn, snapshot: bool, stored: Option<StoredOffset>) -> Result<Beginning, Failure> {
+    async fn adopt(
+        &mut self,
+        from: Lsn,
+        snapshot: bool,
+        stored: Option<StoredOffset>,
+    ) -> Result<StartOutcome, Failure> {
         let slot = &self.settings.slot;
         if snapshot {
             warn!(lsn.confirmed = %from, slot, "the slot exists but there is no offset: continuing after the existing rows");
@@ -440,7 +449,7 @@ where
             }),
             ..StoredOffset::default()
         };
-        Ok(Beginning { offset, from, rows })
+        Ok(StartOutcome { offset, from, rows })
     }
 
     /// Begins at a new slot.
@@ -450,7 +459,7 @@ where
         snapshot: bool,
         replace: bool,
         new_slot: &UnusedSlot,
-    ) -> Result<Beginning, Failure> {
+    ) -> Result<StartOutcome, Failure> {
         if let Some(old) = stored.filter(|_| snapshot) {
             // The offset of a first start that failed says only that it had begun.
             if !old.is_beginning() {
@@ -474,7 +483,7 @@ where
             lsn: Some(from),
             ..SnapshotPlan::default()
         };
-        Ok(Beginning {
+        Ok(StartOutcome {
             offset: StoredOffset::default(),
             from,
             rows: snapshot.then_some(plan),
@@ -555,16 +564,16 @@ mod tests {
         };
         let commit = Some(SeenCommit::default());
         let from = Lsn(5);
-        let resume = |snapshot| Plan::Resume { from, snapshot };
-        let adopt = Plan::Adopt { snapshot: false, from };
-        let create = Plan::Create {
+        let resume = |snapshot| StartPlan::Resume { from, snapshot };
+        let adopt = StartPlan::Adopt { snapshot: false, from };
+        let create = StartPlan::Create {
             snapshot: false,
             replace: true,
         };
         let cases = [
             (resume(false), Some(stored(7, 2, commit)), true),
             (resume(true), Some(stored(7, 2, commit)), false),
-            (Plan::Continue { from }, Some(stored(7, 2, commit)), false),
+            (StartPlan::Continue { from }, Some(stored(7, 2, commit)), false),
             (adopt, Some(stored(7, 2, commit)), false),
             (create, Some(stored(7, 2, commit)), false),
             (resume(false), Some(stored(8, 2, commit)), false),

@@ -14,23 +14,23 @@ use tracing::{debug, info, warn};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::{Done, Keys, RowsToReread, SnapshotStep, incremental::Execute};
+use walferry_snapshot::{ChunksDone, Keys, RowsToReread, SnapshotStep, incremental::Execute};
 
 use crate::{
     account::{Stored, StoredOffset},
     failure::{Disposition, Failure},
     gap::GAP,
-    history::{History, Lineage, Parting, went_back},
+    history::{History, Lineage, TimelineFork, went_back},
     life::{
         connector::ConnectorSettings,
         retries::Retries,
-        session::Wires,
-        start::{self, Plan},
+        session::SessionChannels,
+        start::{self, StartPlan},
     },
     published::PublicationLook,
     source::{
-        Chunk, ChunkSender, Control, Frame, Phase, Port, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest,
-        Stream, TableFilter, WholeTable,
+        Chunk, ChunkSender, Control, Frame, Phase, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest, Stream,
+        StreamPort, TableFilter, WholeTable,
     },
     status::{self, Status, StreamConnection},
 };
@@ -51,9 +51,9 @@ pub(crate) struct SourceReader<'a, S: Source> {
     pub(crate) settings: &'a ConnectorSettings,
     pub(crate) status: &'a Status,
     pub(crate) retries: &'a mut Retries,
-    pub(crate) port: Port,
+    pub(crate) port: StreamPort,
     /// The other ends of the port's channels.
-    pub(crate) wires: &'a Wires,
+    pub(crate) wires: &'a SessionChannels,
     pub(crate) origin: StartPoint,
     /// Rows that an interrupted snapshot has to read again.
     pub(crate) again: &'a mut RowsToReread,
@@ -71,7 +71,7 @@ pub(crate) struct HeldRequests {
     /// Blocking snapshots that have not ended, in order.
     blocking: VecDeque<Execute>,
     /// What was delivered of the first of them before it was interrupted.
-    interrupted: Option<Done>,
+    interrupted: Option<ChunksDone>,
     /// How that one goes on, once the stream has been read up to its watermark.
     plan: Option<SnapshotPlan>,
     /// A table without a key, of an incremental snapshot.
@@ -82,7 +82,7 @@ pub(crate) struct HeldRequests {
 
 impl HeldRequests {
     /// A blocking snapshot was interrupted, of which so much was delivered.
-    pub(crate) fn after(interrupted: Option<Done>) -> Self {
+    pub(crate) fn after(interrupted: Option<ChunksDone>) -> Self {
         Self {
             interrupted,
             ..Self::default()
@@ -237,7 +237,7 @@ impl<S: Source> SourceReader<'_, S> {
     }
 
     /// A blocking snapshot was interrupted: brings the topics to the position where it goes on, as for the initial one.
-    async fn resume_blocking(&mut self, done: Done) -> Result<(), Failure> {
+    async fn resume_blocking(&mut self, done: ChunksDone) -> Result<(), Failure> {
         let mut plan = SnapshotPlan {
             kind: SnapshotKind::Blocking,
             goes_on: true,
@@ -517,7 +517,7 @@ impl<S: Source> SourceReader<'_, S> {
             ..
         } = self.origin;
         if found.system_id == system_id && found.slot.as_ref().is_some_and(|slot| slot.alive) {
-            if lineage.parts_from(&found.lineage) != Parting::Same {
+            if lineage.parts_from(&found.lineage) != TimelineFork::Same {
                 return Err(Failure::new(
                     Disposition::Replay,
                     Kind::TimelineChanged,
@@ -546,7 +546,7 @@ impl<S: Source> SourceReader<'_, S> {
         };
         let s = self.settings;
         match start::decide(&s.slot, &found, Some(&here), s.snapshot, s.mismatch)? {
-            Plan::Resume { .. } => Ok(()),
+            StartPlan::Resume { .. } => Ok(()),
             _ => Err(Failure::new(
                 Disposition::Replay,
                 Kind::SlotLost,
@@ -609,7 +609,7 @@ async fn tell_of_silence(status: &Status, chunks: &ChunkSender) -> Infallible {
 }
 
 /// Looks at the publication, once the stream has begun, until changes of captured tables may be missing.
-async fn watch_publication(control: &mut impl Control, wires: &Wires, wanted: &TableFilter) -> Failure {
+async fn watch_publication(control: &mut impl Control, wires: &SessionChannels, wanted: &TableFilter) -> Failure {
     let mut begun = wires.chunks.begun();
     if begun.changed().await.is_err() {
         return pending().await;

@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct Retries {
     backoff: Backoff,
     /// How far the connector has got.
-    reach: Reach,
+    reach: DeliveredReach,
     /// How far it had got at the last failure.
     reached: Reached,
 }
@@ -26,11 +26,11 @@ pub(crate) struct Retries {
 /// How far a connector has got over all its sessions: the delivered position, and the number of delivered snapshot
 /// chunks. The keeper writes it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reach(Arc<Mutex<Reached>>);
+pub(crate) struct DeliveredReach(Arc<Mutex<Reached>>);
 
 type Reached = (u64, u64);
 
-impl Reach {
+impl DeliveredReach {
     /// Notes that this position and `chunks` more chunks have been delivered.
     pub(crate) fn deliver(&self, position: u64, chunks: u64) {
         let mut reached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ impl Reach {
 }
 
 impl Retries {
-    pub(crate) fn new(most: Option<u32>, reach: Reach) -> Self {
+    pub(crate) fn new(most: Option<u32>, reach: DeliveredReach) -> Self {
         Self {
             backoff: Backoff::new(most),
             reach,
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_half_a_minute_until_something_is_delivered() {
-        let reach = Reach::default();
+        let reach = DeliveredReach::default();
         let (mut retries, status) = (Retries::new(None, reach.clone()), Status::default());
         let mut next = || retries.after(failure(), &status).map(|pause| pause.as_millis());
         let pauses: Vec<_> = (0..11).map_while(|_| next().ok()).collect();
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn on_a_server_with_another_history_an_earlier_position_is_progress() {
-        let reach = Reach::default();
+        let reach = DeliveredReach::default();
         let (mut retries, status) = (Retries::new(Some(2), reach.clone()), Status::default());
         let pause = |retries: &mut Retries| retries.after(failure(), &status).map(|pause| pause.as_millis()).ok();
         reach.deliver(70, 0);
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn so_many_tries_and_no_more() {
         for most in 0..4 {
-            let (mut retries, status) = (Retries::new(Some(most), Reach::default()), Status::default());
+            let (mut retries, status) = (Retries::new(Some(most), DeliveredReach::default()), Status::default());
             let tries = (0..10)
                 .take_while(|_| retries.after(failure(), &status).is_ok())
                 .count();
@@ -140,7 +140,7 @@ mod tests {
     fn what_a_person_has_to_mend_is_not_tried_again() {
         let stop = Failure::stop(Kind::DiskFull, "no space", "make some");
         assert_eq!(
-            Retries::new(None, Reach::default()).after(stop.clone(), &Status::default()),
+            Retries::new(None, DeliveredReach::default()).after(stop.clone(), &Status::default()),
             Err(stop)
         );
     }

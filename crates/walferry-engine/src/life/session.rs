@@ -32,25 +32,25 @@ use walferry_pgoutput::Lsn;
 use crate::{
     account::{Offset, OffsetStore, Progress, Stored, StoredOffset},
     delivery::{
-        keeper::{Keeper, Listener},
+        keeper::{Keeper, KeeperObserver},
         sink::{Acks, Sinks},
     },
     failure::{Disposition, Exit, Failure},
-    history::Gate,
+    history::ConfirmGate,
     life::{
-        connector::{Carried, ConnectorRun, ConnectorSettings, is_abandoned, stopped, until},
+        connector::{ConnectorRun, ConnectorSettings, SessionCarryover, is_abandoned, stopped, until},
         gap::Gaps,
         new_slot::UnusedSlot,
-        pipeline_thread::{PipelineThread, Work},
-        prepare::Prepared,
+        pipeline_thread::{PipelineThread, PipelineThreadParts},
+        prepare::SessionStart,
         reader::{HeldRequests, SourceReader},
-        retries::Reach,
-        target::Target,
+        retries::DeliveredReach,
+        target::TargetState,
         windows,
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, ChunkReceiver, ChunkSender, Control as _, NumberedAsk, Phase, Port, Source, SourceRequest},
+    source::{self, ChunkReceiver, ChunkSender, Control as _, NumberedAsk, Phase, Source, SourceRequest, StreamPort},
     status::{self, Status},
 };
 
@@ -60,7 +60,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 const CLOSE: Duration = Duration::from_secs(5);
 
 /// The state and channels that the tasks of a session share.
-pub(super) struct Wires {
+pub(super) struct SessionChannels {
     /// The records under way to Kafka.
     pub(super) progress: Arc<Progress>,
     /// Frames on their way to the pipeline.
@@ -76,13 +76,13 @@ pub(super) struct Wires {
     /// The publication as it was when last looked at.
     pub(super) published: watch::Sender<Option<Arc<Published>>>,
     /// Closed until the server is known to be the one that was read before.
-    pub(super) gate: Gate,
+    pub(super) gate: ConfirmGate,
     /// Tells the keeper to end.
     over: watch::Sender<bool>,
 }
 
 /// What ended a session, and whether the last offset could be stored.
-struct Ended {
+struct SessionEnd {
     by: Result<(), Failure>,
     saved: Result<(), Failure>,
 }
@@ -98,15 +98,15 @@ where
     /// ends it.
     pub(super) async fn session(
         &mut self,
-        carried: &mut Carried,
-        target: &mut watch::Receiver<Target>,
+        carried: &mut SessionCarryover,
+        target: &mut watch::Receiver<TargetState>,
     ) -> Result<(), Failure> {
         self.status.stream.disconnect();
         self.status.set_phase(status::Phase::Starting);
         let prepared = tokio::select! {
             biased;
             prepared = self.prepare(carried) => prepared?,
-            _ = until(target, |target| target != Target::Running) => return Ok(()),
+            _ = until(target, |target| target != TargetState::Running) => return Ok(()),
         };
         if prepared.snapshot.is_some() {
             self.status.counters.snapshot_unknown();
@@ -116,7 +116,7 @@ where
         if is_abandoned(target) {
             return Ok(());
         }
-        let is_last = *target.borrow() == Target::Stopped;
+        let is_last = *target.borrow() == TargetState::Stopped;
         ended.judge(is_last)?;
         if is_last && self.settings.drop_slot_on_stop {
             self.source.control().drop_slot().await?;
@@ -127,11 +127,11 @@ where
     /// Starts the tasks, waits until one of them ends or the operator ends the session, and ends them in order.
     async fn read_and_deliver(
         &mut self,
-        prepared: Prepared,
-        carried: &mut Carried,
-        target: &mut watch::Receiver<Target>,
-    ) -> Result<Ended, Failure> {
-        let (wires, receiver) = Wires::new(&self.settings, &prepared.offset, &self.status);
+        prepared: SessionStart,
+        carried: &mut SessionCarryover,
+        target: &mut watch::Receiver<TargetState>,
+    ) -> Result<SessionEnd, Failure> {
+        let (wires, receiver) = SessionChannels::new(&self.settings, &prepared.offset, &self.status);
         let (requests, mut requested) = source::requests();
         let (asks, mut asked) = unbounded_channel();
         let spawned = self.spawn_worker(&prepared, carried, &wires, receiver, requests, asks);
@@ -160,7 +160,7 @@ where
         let keeper = wires.keeper(
             settings,
             status,
-            Listening {
+            SessionObserver {
                 new_slot: &carried.new_slot,
                 reach: &carried.reach,
                 gaps: &carried.gaps,
@@ -207,15 +207,15 @@ where
             () = async { stopped(target).await; sleep(CLOSE).await } => {}
         }
         carried.take(&mut requested);
-        Ok(Ended { by, saved })
+        Ok(SessionEnd { by, saved })
     }
 
     /// Starts the pipeline's thread with its own producer.
     fn spawn_worker(
         &mut self,
-        prepared: &Prepared,
-        carried: &mut Carried,
-        wires: &Wires,
+        prepared: &SessionStart,
+        carried: &mut SessionCarryover,
+        wires: &SessionChannels,
         chunks: ChunkReceiver,
         requests: UnboundedSender<SourceRequest>,
         asks: UnboundedSender<NumberedAsk>,
@@ -227,7 +227,7 @@ where
         if let Some(done) = goes_on.map(|plan| &plan.done).or(prepared.blocking.as_ref()) {
             pipeline = pipeline.with_toast_reread(mem::take(&mut carried.again), done.clone(), requests);
         }
-        PipelineThread::spawn(Work {
+        PipelineThread::spawn(PipelineThreadParts {
             pipeline,
             chunks,
             sink: self.sinks.open(Acks::new(wires.progress.clone()))?,
@@ -237,7 +237,7 @@ where
     }
 }
 
-impl Wires {
+impl SessionChannels {
     fn new(settings: &ConnectorSettings, offset: &StoredOffset, status: &Status) -> (Self, ChunkReceiver) {
         let share = settings.share();
         let limit = &status.counters.in_flight_limit_bytes;
@@ -252,7 +252,7 @@ impl Wires {
             phase: watch::Sender::new(Phase::Run),
             server_end: watch::Sender::new(Lsn::default()),
             published: watch::Sender::new(offset.publication.clone()),
-            gate: Gate::default(),
+            gate: ConfirmGate::default(),
             over: watch::Sender::new(false),
         };
         (wires, receiver)
@@ -263,8 +263,8 @@ impl Wires {
         &'a self,
         settings: &ConnectorSettings,
         status: &'a Status,
-        listener: Listening<'a>,
-    ) -> Keeper<'a, Listening<'a>> {
+        listener: SessionObserver<'a>,
+    ) -> Keeper<'a, SessionObserver<'a>> {
         Keeper {
             progress: &self.progress,
             status,
@@ -285,8 +285,8 @@ impl Wires {
     }
 
     /// The source's ends of the channels.
-    fn port(&self) -> Port {
-        Port {
+    fn port(&self) -> StreamPort {
+        StreamPort {
             chunks: self.chunks.clone(),
             confirmable: self.confirmable.subscribe(),
             phase: self.phase.subscribe(),
@@ -298,12 +298,12 @@ impl Wires {
 
     /// Waits until the operator wants the session to end. While the connector is paused, nothing more is read. What was
     /// read is delivered, and the connection keeps answering, so that the slot stays in use.
-    async fn told_to_end(&self, target: &mut watch::Receiver<Target>, status: &Status) {
-        if until(target, |target| target != Target::Running).await == Target::Paused {
+    async fn told_to_end(&self, target: &mut watch::Receiver<TargetState>, status: &Status) {
+        if until(target, |target| target != TargetState::Running).await == TargetState::Paused {
             self.phase.send_replace(Phase::Drain);
             status.stream.pause();
             status.set_phase(status::Phase::Paused);
-            until(target, |target| target != Target::Paused).await;
+            until(target, |target| target != TargetState::Paused).await;
         }
     }
 
@@ -351,15 +351,15 @@ async fn share_anew(settings: &ConnectorSettings, progress: &Progress, status: &
 
 /// Tells the keeper what is known of the server, and passes on what deliveries and stored offsets mean for the life of
 /// the connector.
-struct Listening<'a> {
+struct SessionObserver<'a> {
     new_slot: &'a UnusedSlot,
-    reach: &'a Reach,
+    reach: &'a DeliveredReach,
     gaps: &'a Gaps,
-    wires: &'a Wires,
+    wires: &'a SessionChannels,
     status: &'a Status,
 }
 
-impl Listener for Listening<'_> {
+impl KeeperObserver for SessionObserver<'_> {
     type Account = Offset;
 
     fn show(&self) {
@@ -405,7 +405,7 @@ impl Listener for Listening<'_> {
     }
 }
 
-impl Ended {
+impl SessionEnd {
     /// The session's result for the connector. If this `is_last` session, nobody tries again: the next process sends
     /// again what was delivered but not stored, so a failed write is a failure.
     fn judge(self, is_last: bool) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use walferry_diagnosis::Kind;
 use walferry_pgoutput::Lsn;
 
-pub use crate::history::Mismatch;
+pub use crate::history::HistoryMismatch;
 use crate::{
     account::StoredOffset,
     failure::Failure,
@@ -26,7 +26,7 @@ pub struct SnapshotPolicy {
 
 /// What the start does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plan {
+pub enum StartPlan {
     /// Creates the slot.
     Create {
         /// Whether to read existing rows first.
@@ -59,7 +59,7 @@ pub enum Plan {
     Rest,
 }
 
-impl Plan {
+impl StartPlan {
     /// Whether a stream is read.
     pub(crate) const fn streams(&self) -> bool {
         !matches!(self, Self::ReadOnly | Self::Rest)
@@ -75,10 +75,10 @@ pub fn decide(
     found: &Inspection,
     stored: Option<&StoredOffset>,
     policy: SnapshotPolicy,
-    mismatch: Mismatch,
-) -> Result<Plan, Failure> {
+    mismatch: HistoryMismatch,
+) -> Result<StartPlan, Failure> {
     let interrupted = stored.is_some_and(|offset| offset.connect.is_unfinished_snapshot());
-    let rows = Rows {
+    let rows = RowsToRead {
         first: policy.at_first_start || policy.at_every_start || (policy.when_lost && interrupted),
         interrupted,
     };
@@ -96,8 +96,8 @@ pub fn decide(
         Some((stored, from)) => {
             is_on_server(found, stored, from)?;
             let resumed = match continues {
-                true => Plan::Continue { from },
-                false => Plan::Resume {
+                true => StartPlan::Continue { from },
+                false => StartPlan::Resume {
                     from,
                     snapshot: policy.at_every_start,
                 },
@@ -109,14 +109,14 @@ pub fn decide(
 
 /// Which existing rows are to be read.
 #[derive(Debug, Clone, Copy)]
-struct Rows {
+struct RowsToRead {
     /// Whether rows are read if there is no offset.
     first: bool,
     /// Whether a snapshot has begun and not ended.
     interrupted: bool,
 }
 
-impl Rows {
+impl RowsToRead {
     /// Whether an interrupted snapshot continues. It does if its finished part is known and the slot still has the
     /// changes since. Otherwise the snapshot starts again, whatever its reason was, and its offset is not used.
     fn go_on(self, found: &Inspection, stored: Option<&StoredOffset>, policy: SnapshotPolicy) -> bool {
@@ -129,26 +129,26 @@ impl Rows {
 }
 
 /// The plan of `initial_only`.
-fn without_stream(stored: Option<&StoredOffset>, policy: SnapshotPolicy, rows: Rows) -> Plan {
+fn without_stream(stored: Option<&StoredOffset>, policy: SnapshotPolicy, rows: RowsToRead) -> StartPlan {
     match stored {
-        Some(_) if !rows.interrupted && !policy.at_every_start => Plan::Rest,
-        _ if rows.first => Plan::ReadOnly,
-        _ => Plan::Rest,
+        Some(_) if !rows.interrupted && !policy.at_every_start => StartPlan::Rest,
+        _ if rows.first => StartPlan::ReadOnly,
+        _ => StartPlan::Rest,
     }
 }
 
-fn without_offset(slot: &str, found: &Inspection, rows: Rows) -> Result<Plan, Failure> {
+fn without_offset(slot: &str, found: &Inspection, rows: RowsToRead) -> Result<StartPlan, Failure> {
     match &found.slot {
-        None => Ok(Plan::Create {
+        None => Ok(StartPlan::Create {
             snapshot: rows.first,
             replace: false,
         }),
-        Some(s) if !s.alive && rows.first => Ok(Plan::Create {
+        Some(s) if !s.alive && rows.first => Ok(StartPlan::Create {
             snapshot: true,
             replace: true,
         }),
         Some(s) if !s.alive => Err(lost(slot, "has lost its WAL", None)),
-        Some(s) => Ok(Plan::Adopt {
+        Some(s) => Ok(StartPlan::Adopt {
             snapshot: rows.first,
             from: s.confirmed.or(s.restart).unwrap_or_default(),
         }),
@@ -177,10 +177,10 @@ fn with_offset(
     found: &Inspection,
     (stored, from): (&StoredOffset, Lsn),
     policy: SnapshotPolicy,
-    mismatch: Mismatch,
-    resumed: Plan,
-) -> Result<Plan, Failure> {
-    let again = Plan::Create {
+    mismatch: HistoryMismatch,
+    resumed: StartPlan,
+) -> Result<StartPlan, Failure> {
+    let again = StartPlan::Create {
         snapshot: true,
         replace: found.slot.is_some(),
     };
@@ -192,7 +192,7 @@ fn with_offset(
         Some(s) => s,
     };
     let confirmed = on_server.confirmed.unwrap_or_default();
-    if confirmed > latest(stored, from) && mismatch == Mismatch::Refuse {
+    if confirmed > latest(stored, from) && mismatch == HistoryMismatch::Refuse {
         return Err(Failure::stop(
             Kind::SlotAheadOfOffset,
             format!(
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn start_follows_what_is_found() {
         let at = Lsn::from;
-        let create = |snapshot, replace| Ok(Plan::Create { snapshot, replace });
+        let create = |snapshot, replace| Ok(StartPlan::Create { snapshot, replace });
         let unfinished = |done: bool| {
             own(500).map(|offset| StoredOffset {
                 snapshot: done.then(Default::default),
@@ -344,7 +344,7 @@ mod tests {
                 slot_at(400),
                 unfinished(true),
                 INITIAL,
-                Ok(Plan::Continue { from: at(500) }),
+                Ok(StartPlan::Continue { from: at(500) }),
             ),
             (
                 "interrupted, slot ahead",
@@ -365,7 +365,7 @@ mod tests {
                 slot_at(400),
                 unfinished(false),
                 INITIAL,
-                Ok(Plan::Adopt {
+                Ok(StartPlan::Adopt {
                     snapshot: true,
                     from: at(400),
                 }),
@@ -375,20 +375,20 @@ mod tests {
                 slot_at(400),
                 unfinished(true),
                 ALWAYS,
-                Ok(Plan::Adopt {
+                Ok(StartPlan::Adopt {
                     snapshot: true,
                     from: at(400),
                 }),
             ),
-            ("only rows", None, None, only, Ok(Plan::ReadOnly)),
+            ("only rows", None, None, only, Ok(StartPlan::ReadOnly)),
             (
                 "only rows, interrupted",
                 None,
                 unfinished(false),
                 only,
-                Ok(Plan::ReadOnly),
+                Ok(StartPlan::ReadOnly),
             ),
-            ("only rows, all read", None, own(500), only, Ok(Plan::Rest)),
+            ("only rows, all read", None, own(500), only, Ok(StartPlan::Rest)),
             ("first start", None, None, NO_DATA, create(false, false)),
             ("first start, rows wanted", None, None, INITIAL, create(true, false)),
             (
@@ -396,7 +396,7 @@ mod tests {
                 slot_at(400),
                 own(500),
                 INITIAL,
-                Ok(Plan::Resume {
+                Ok(StartPlan::Resume {
                     from: at(500),
                     snapshot: false,
                 }),
@@ -406,7 +406,7 @@ mod tests {
                 slot_at(500),
                 own(500),
                 NO_DATA,
-                Ok(Plan::Resume {
+                Ok(StartPlan::Resume {
                     from: at(500),
                     snapshot: false,
                 }),
@@ -416,7 +416,7 @@ mod tests {
                 slot_at(500),
                 own(500),
                 ALWAYS,
-                Ok(Plan::Resume {
+                Ok(StartPlan::Resume {
                     from: at(500),
                     snapshot: true,
                 }),
@@ -463,7 +463,7 @@ mod tests {
                 slot_at(400),
                 None,
                 NO_DATA,
-                Ok(Plan::Adopt {
+                Ok(StartPlan::Adopt {
                     snapshot: false,
                     from: at(400),
                 }),
@@ -473,7 +473,7 @@ mod tests {
                 slot_at(400),
                 None,
                 INITIAL,
-                Ok(Plan::Adopt {
+                Ok(StartPlan::Adopt {
                     snapshot: true,
                     from: at(400),
                 }),
@@ -484,7 +484,7 @@ mod tests {
                 slot_at(430),
                 debezium(460, 430),
                 NO_DATA,
-                Ok(Plan::Resume {
+                Ok(StartPlan::Resume {
                     from: at(430),
                     snapshot: false,
                 }),
@@ -494,14 +494,14 @@ mod tests {
                 slot_at(460),
                 debezium(460, 430),
                 NO_DATA,
-                Ok(Plan::Resume {
+                Ok(StartPlan::Resume {
                     from: at(430),
                     snapshot: false,
                 }),
             ),
         ];
         for (name, slot, stored, policy, expected) in cases {
-            let got = decide("s", &server(slot), stored.as_ref(), policy, Mismatch::Refuse);
+            let got = decide("s", &server(slot), stored.as_ref(), policy, HistoryMismatch::Refuse);
             assert_eq!(got.map_err(|f| f.kind), expected, "{name}");
         }
     }
@@ -510,7 +510,14 @@ mod tests {
     fn another_server_is_refused_whatever_the_mode() {
         let mut stored = own(500).unwrap();
         stored.system_id = Some(8);
-        let failure = decide("s", &server(slot_at(500)), Some(&stored), WHEN_NEEDED, Mismatch::GoOn).unwrap_err();
+        let failure = decide(
+            "s",
+            &server(slot_at(500)),
+            Some(&stored),
+            WHEN_NEEDED,
+            HistoryMismatch::GoOn,
+        )
+        .unwrap_err();
         assert_eq!(failure.kind, Kind::OtherServer);
     }
 
@@ -575,7 +582,7 @@ mod tests {
         ];
         for (name, found, stored, kind) in cases {
             for policy in [WHEN_NEEDED, INITIAL, NO_DATA, ALWAYS] {
-                let failure = decide("s", &found, stored.as_ref(), policy, Mismatch::GoOn).expect_err(name);
+                let failure = decide("s", &found, stored.as_ref(), policy, HistoryMismatch::GoOn).expect_err(name);
                 assert_eq!(
                     (failure.kind, failure.disposition),
                     (kind, Disposition::Retry),
@@ -583,16 +590,22 @@ mod tests {
                 );
             }
         }
-        let same_timeline = decide("s", &server(None), before.as_ref(), INITIAL, Mismatch::Refuse);
+        let same_timeline = decide("s", &server(None), before.as_ref(), INITIAL, HistoryMismatch::Refuse);
         assert_eq!(same_timeline.map_err(|failure| failure.kind), Err(Kind::SlotLost));
     }
 
     #[test]
     fn a_gap_is_accepted_only_when_asked() {
-        let plan = decide("s", &server(slot_at(600)), own(500).as_ref(), NO_DATA, Mismatch::GoOn);
+        let plan = decide(
+            "s",
+            &server(slot_at(600)),
+            own(500).as_ref(),
+            NO_DATA,
+            HistoryMismatch::GoOn,
+        );
         assert_eq!(
             plan,
-            Ok(Plan::Resume {
+            Ok(StartPlan::Resume {
                 from: Lsn::from(500),
                 snapshot: false
             })
@@ -610,10 +623,16 @@ mod tests {
             connect,
             ..StoredOffset::default()
         };
-        let plan = decide("s", &server(slot_at(400)), Some(&stored), INITIAL, Mismatch::Refuse);
+        let plan = decide(
+            "s",
+            &server(slot_at(400)),
+            Some(&stored),
+            INITIAL,
+            HistoryMismatch::Refuse,
+        );
         assert_eq!(
             plan,
-            Ok(Plan::Adopt {
+            Ok(StartPlan::Adopt {
                 snapshot: true,
                 from: Lsn::from(400)
             })

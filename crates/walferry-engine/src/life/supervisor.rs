@@ -22,7 +22,7 @@ use tracing::{error, error_span};
 
 use crate::{
     failure::{Disposition, Exit, Failure},
-    life::target::{Action, Machine, Target},
+    life::target::{Action, ConnectorMachine, TargetState},
     status::{Phase, Status},
 };
 
@@ -31,10 +31,10 @@ use crate::{
 /// takes memory.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 
-/// One run of a connector, from its start until its target is [`Target::Stopped`] or it fails for good. It has its
+/// One run of a connector, from its start until its target is [`TargetState::Stopped`] or it fails for good. It has its
 /// thread to itself, reports its end to its status and the log, and may be called again for another run. If nobody can
 /// set the target any more, the run is abandoned: it ends without delivering, storing or confirming anything more.
-pub type Body = Arc<dyn Fn(watch::Receiver<Target>) -> Result<(), Failure> + Send + Sync>;
+pub type Body = Arc<dyn Fn(watch::Receiver<TargetState>) -> Result<(), Failure> + Send + Sync>;
 
 /// The connectors of a process, to show and to control. The admin endpoint knows only this trait.
 pub trait Connectors: fmt::Debug + Send + Sync {
@@ -87,9 +87,9 @@ struct Inner {
 struct Supervised {
     status: Arc<Status>,
     body: Body,
-    machine: Machine,
+    machine: ConnectorMachine,
     /// The sender of the run's target.
-    target: watch::Sender<Target>,
+    target: watch::Sender<TargetState>,
 }
 
 impl fmt::Debug for Supervisor {
@@ -102,18 +102,18 @@ impl fmt::Debug for Supervisor {
 impl Supervisor {
     /// Adds a connector and starts its first run.
     pub fn add(&self, status: Arc<Status>, body: Body) {
-        self.add_as(status, body, Target::Running);
+        self.add_as(status, body, TargetState::Running);
     }
 
     /// Adds a connector with this target. If the target is to be stopped, no run starts. After
     /// [`stop_all`](Self::stop_all) or [`abandon_all`](Self::abandon_all), none starts either.
-    pub fn add_as(&self, status: Arc<Status>, body: Body, wanted: Target) {
+    pub fn add_as(&self, status: Arc<Status>, body: Body, wanted: TargetState) {
         let name = status.name.clone();
         self.lock().push(Supervised {
             status,
             body,
-            machine: Machine::default(),
-            target: watch::Sender::new(Target::Running),
+            machine: ConnectorMachine::default(),
+            target: watch::Sender::new(TargetState::Running),
         });
         let _ = self.want(&name, wanted);
     }
@@ -131,7 +131,7 @@ impl Supervisor {
             return Err(UnknownConnector(status.name.clone()));
         };
         (connector.status, connector.body) = (status, body);
-        if connector.machine.target() == Target::Stopped {
+        if connector.machine.target() == TargetState::Stopped {
             connector.status.set_phase(Phase::Stopped);
             return Ok(());
         }
@@ -140,7 +140,7 @@ impl Supervisor {
         }
         match connector.machine.restart() {
             // The new status shows a connector that starts, not one that ends.
-            Action::Restart => drop(connector.target.send_replace(Target::Stopped)),
+            Action::Restart => drop(connector.target.send_replace(TargetState::Stopped)),
             action => self.act(connector, action),
         }
         Ok(())
@@ -190,7 +190,7 @@ impl Supervisor {
             // A connector that has failed before stays failed.
             for connector in connectors.iter_mut().filter(|connector| connector.machine.runs()) {
                 ending.insert(connector.status.name.clone());
-                let action = connector.machine.want(Target::Stopped);
+                let action = connector.machine.want(TargetState::Stopped);
                 self.act(connector, action);
             }
         }
@@ -218,9 +218,9 @@ impl Supervisor {
             let mut connectors = self.lock();
             self.0.closed.store(true, Relaxed);
             for connector in connectors.iter_mut() {
-                let _ = connector.machine.want(Target::Stopped);
+                let _ = connector.machine.want(TargetState::Stopped);
                 // A run whose target nobody can set any more is abandoned.
-                connector.target = watch::Sender::new(Target::Stopped);
+                connector.target = watch::Sender::new(TargetState::Stopped);
             }
         }
         self.wait(|connectors| {
@@ -250,7 +250,7 @@ impl Supervisor {
     }
 
     /// Changes the state of a connector, and carries out the resulting action.
-    fn change(&self, name: &str, change: impl FnOnce(&mut Machine) -> Action) -> Result<(), UnknownConnector> {
+    fn change(&self, name: &str, change: impl FnOnce(&mut ConnectorMachine) -> Action) -> Result<(), UnknownConnector> {
         let mut connectors = self.lock();
         let Some(connector) = connectors.iter_mut().find(|connector| connector.status.name == name) else {
             return Err(UnknownConnector(name.to_owned()));
@@ -261,10 +261,12 @@ impl Supervisor {
     }
 
     /// The same for what somebody wants. Once all connectors are ending, only a stop counts.
-    fn want(&self, name: &str, target: Target) -> Result<(), UnknownConnector> {
-        self.change(name, |machine| match self.is_closed() && target != Target::Stopped {
-            true => Action::Nothing,
-            false => machine.want(target),
+    fn want(&self, name: &str, target: TargetState) -> Result<(), UnknownConnector> {
+        self.change(name, |machine| {
+            match self.is_closed() && target != TargetState::Stopped {
+                true => Action::Nothing,
+                false => machine.want(target),
+            }
         })
     }
 
@@ -281,7 +283,7 @@ impl Supervisor {
             Action::ShowStopped => connector.status.set_phase(Phase::Stopped),
             Action::Restart => {
                 connector.status.set_phase(Phase::Restarting);
-                connector.target.send_replace(Target::Stopped);
+                connector.target.send_replace(TargetState::Stopped);
             }
         }
     }
@@ -345,15 +347,15 @@ impl Connectors for Supervisor {
     }
 
     fn pause(&self, name: &str) -> Result<(), UnknownConnector> {
-        self.want(name, Target::Paused)
+        self.want(name, TargetState::Paused)
     }
 
     fn resume(&self, name: &str) -> Result<(), UnknownConnector> {
-        self.want(name, Target::Running)
+        self.want(name, TargetState::Running)
     }
 
     fn stop(&self, name: &str) -> Result<(), UnknownConnector> {
-        self.want(name, Target::Stopped)
+        self.want(name, TargetState::Stopped)
     }
 
     fn restart(&self, name: &str, only_failed: bool) -> Result<(), UnknownConnector> {
@@ -367,16 +369,16 @@ impl Connectors for Supervisor {
 
 /// Connectors that nobody can control, for tests and examples.
 #[derive(Debug, Clone, Default)]
-pub struct Fixed(pub Vec<Arc<Status>>);
+pub struct FixedConnectors(pub Vec<Arc<Status>>);
 
-impl Fixed {
+impl FixedConnectors {
     fn known(&self, name: &str) -> Result<(), UnknownConnector> {
         let is_known = self.0.iter().any(|status| status.name == name);
         is_known.then_some(()).ok_or_else(|| UnknownConnector(name.to_owned()))
     }
 }
 
-impl Connectors for Fixed {
+impl Connectors for FixedConnectors {
     fn statuses(&self) -> Vec<Arc<Status>> {
         self.0.clone()
     }
@@ -437,9 +439,9 @@ mod tests {
                 let ended = loop {
                     let wanted = *target.borrow_and_update();
                     match wanted {
-                        Target::Stopped => break Ok(()),
-                        Target::Paused => work.status.set_phase(Phase::Paused),
-                        Target::Running => work.status.set_phase(Phase::Streaming),
+                        TargetState::Stopped => break Ok(()),
+                        TargetState::Paused => work.status.set_phase(Phase::Paused),
+                        TargetState::Running => work.status.set_phase(Phase::Streaming),
                     }
                     let told = work.fails.lock().unwrap().take();
                     match told {
@@ -553,7 +555,7 @@ mod tests {
         let body: Body = Arc::new(move |mut target| {
             counts.fetch_add(1, Relaxed);
             // A run that is abandoned is told to end too: nobody can set its target any more.
-            while *target.borrow_and_update() != Target::Stopped && target.has_changed().is_ok() {
+            while *target.borrow_and_update() != TargetState::Stopped && target.has_changed().is_ok() {
                 thread::sleep(Duration::from_millis(1));
             }
             while !*ends.borrow() {
@@ -584,7 +586,7 @@ mod tests {
                 supervisor.restart("a", false).unwrap();
                 supervisor.pause("a").unwrap();
                 supervisor.resume("a").unwrap();
-                supervisor.add_as(late_status, late_body, Target::Running);
+                supervisor.add_as(late_status, late_body, TargetState::Running);
                 supervisor.restart("late", false).unwrap();
                 supervisor.resume("late").unwrap();
                 may_end.send_replace(true);

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 
 /// The target state of a connector, in Connect's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Target {
+pub enum TargetState {
     /// It reads and delivers.
     #[default]
     Running,
@@ -18,8 +18,8 @@ pub enum Target {
 ///
 /// It is pure: it returns an [`Action`] for the caller to carry out. At most one run is under way at any time.
 #[derive(Debug, Default)]
-pub(crate) struct Machine {
-    target: Target,
+pub(crate) struct ConnectorMachine {
+    target: TargetState,
     run: Run,
 }
 
@@ -45,15 +45,15 @@ pub(crate) enum Action {
     /// Start a run with the present target.
     Begin,
     /// Tell the run this target.
-    Tell(Target),
+    Tell(TargetState),
     /// Show that the connector is stopped. There is no run that could say so.
     ShowStopped,
     /// Tell the run to stop. Another run follows.
     Restart,
 }
 
-impl Machine {
-    pub(crate) const fn target(&self) -> Target {
+impl ConnectorMachine {
+    pub(crate) const fn target(&self) -> TargetState {
         self.target
     }
 
@@ -71,22 +71,22 @@ impl Machine {
     }
 
     /// Sets the target. As in Connect, a connector that has failed stays so until it is restarted or stopped.
-    pub(crate) fn want(&mut self, target: Target) -> Action {
+    pub(crate) fn want(&mut self, target: TargetState) -> Action {
         let before = std::mem::replace(&mut self.target, target);
         match (&mut self.run, target) {
-            (Run::None, Target::Stopped) if before == Target::Stopped => Action::Nothing,
-            (Run::None | Run::Failed(_), Target::Stopped) => {
+            (Run::None, TargetState::Stopped) if before == TargetState::Stopped => Action::Nothing,
+            (Run::None | Run::Failed(_), TargetState::Stopped) => {
                 self.run = Run::None;
                 Action::ShowStopped
             }
             (Run::None, _) => self.begin(),
-            (Run::UnderWay, Target::Stopped) => {
+            (Run::UnderWay, TargetState::Stopped) => {
                 self.run = Run::Ending { restart: false };
                 Action::Tell(target)
             }
             (Run::UnderWay, _) if before != target => Action::Tell(target),
             // A stop overrides a restart that was requested before.
-            (Run::Ending { restart }, Target::Stopped) => {
+            (Run::Ending { restart }, TargetState::Stopped) => {
                 *restart = false;
                 Action::Nothing
             }
@@ -96,7 +96,7 @@ impl Machine {
 
     /// Restarts the connector. A connector whose target is to be stopped stays so.
     pub(crate) fn restart(&mut self) -> Action {
-        if self.target == Target::Stopped {
+        if self.target == TargetState::Stopped {
             return Action::Nothing;
         }
         match &mut self.run {
@@ -114,8 +114,8 @@ impl Machine {
 
     /// The run has ended, in order or because it has failed for good.
     pub(crate) fn ended(&mut self, result: Result<(), Failure>) -> Action {
-        let restart = matches!(self.run, Run::Ending { restart: true }) && self.target != Target::Stopped;
-        let wanted_again = matches!(self.run, Run::Ending { .. }) && self.target != Target::Stopped;
+        let restart = matches!(self.run, Run::Ending { restart: true }) && self.target != TargetState::Stopped;
+        let wanted_again = matches!(self.run, Run::Ending { .. }) && self.target != TargetState::Stopped;
         match result {
             Err(failure) if !restart => {
                 self.run = Run::Failed(failure);
@@ -138,12 +138,12 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Target::{Paused, Running, Stopped};
+    use TargetState::{Paused, Running, Stopped};
 
     /// What happens to a connector.
     #[derive(Debug, Clone)]
     enum Event {
-        Want(Target),
+        Want(TargetState),
         Restart,
         End,
         Fail,
@@ -154,7 +154,7 @@ mod tests {
         Failure::retry(walferry_diagnosis::Kind::SlotLost, "lost")
     }
 
-    fn apply(machine: &mut Machine, event: &Event) -> Action {
+    fn apply(machine: &mut ConnectorMachine, event: &Event) -> Action {
         match event {
             Want(target) => machine.want(*target),
             Restart => machine.restart(),
@@ -238,7 +238,7 @@ mod tests {
             ),
         ];
         for (name, steps) in cases {
-            let mut machine = Machine::default();
+            let mut machine = ConnectorMachine::default();
             for (number, (event, expected)) in steps.iter().enumerate() {
                 assert_eq!(apply(&mut machine, event), *expected, "{name}, step {number}");
             }
@@ -252,7 +252,7 @@ mod tests {
         let events = [Want(Running), Want(Paused), Want(Stopped), Restart, End, Fail];
         let length = 6_u32;
         for number in 0..events.len().pow(length) {
-            let (mut machine, mut runs, mut told) = (Machine::default(), false, Target::Running);
+            let (mut machine, mut runs, mut told) = (ConnectorMachine::default(), false, TargetState::Running);
             let mut rest = number;
             for _ in 0..length {
                 let event = &events[rest % events.len()];

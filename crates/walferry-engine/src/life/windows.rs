@@ -58,7 +58,7 @@ const LONGEST_AGAIN: Duration = Duration::from_secs(10);
 /// How often the present chunk was requested, whatever the reason. Without a pause in between, a transaction that waits
 /// for a standby, or a trigger that drops the opening row, would have it read again and again.
 #[derive(Debug, Default)]
-struct Repeats {
+struct RepeatedReads {
     /// The table, and the key behind which the chunk begins.
     chunk: Option<(String, Option<Key>)>,
     pause: Duration,
@@ -66,7 +66,7 @@ struct Repeats {
     rest: Option<Instant>,
 }
 
-impl Repeats {
+impl RepeatedReads {
     /// Until when to wait before this chunk, if at all: a chunk that waits gives way to signals.
     fn until(&mut self, ask: &ChunkAsk) -> Option<Instant> {
         if !ask.opens {
@@ -101,7 +101,7 @@ struct Closed {
 }
 
 /// The pipeline's requests, in order.
-struct Asks<'a> {
+struct ChunkQueue<'a> {
     receiver: &'a mut UnboundedReceiver<NumberedAsk>,
     next: VecDeque<NumberedAsk>,
     /// A signal waits: the present chunk gives way to it if it cannot be read at once.
@@ -110,7 +110,7 @@ struct Asks<'a> {
     patience: Duration,
 }
 
-impl Asks<'_> {
+impl ChunkQueue<'_> {
     /// The next request that is not `GiveWay`. `None` if the pipeline has ended.
     async fn next(&mut self) -> Option<NumberedAsk> {
         loop {
@@ -172,17 +172,17 @@ impl Asks<'_> {
 
     /// Waits until `end`, or until this chunk need not be read any more: it gives way to a signal, or another chunk is
     /// requested in its place.
-    async fn wait(&mut self, end: impl Future, chunk: &Ask) -> Waited {
+    async fn wait(&mut self, end: impl Future, chunk: &Ask) -> AskOutcome {
         let mut end = pin!(end);
         loop {
             let asked = tokio::select! {
                 biased;
-                _ = &mut end => return Waited::Long,
-                () = ready(()), if self.gives_way => return Waited::GivesWay,
+                _ = &mut end => return AskOutcome::Long,
+                () = ready(()), if self.gives_way => return AskOutcome::GivesWay,
                 Some(asked) = self.receiver.recv() => asked,
             };
             if self.replaces(asked, chunk) {
-                return Waited::Replaced;
+                return AskOutcome::Replaced;
             }
         }
     }
@@ -190,19 +190,19 @@ impl Asks<'_> {
     /// Waits until Kafka has everything that was sent before this chunk was requested, or until another one is requested
     /// in its place. It does not give way meanwhile: as in Debezium, a signal that follows the one that requests a snapshot
     /// finds its first chunk read.
-    async fn wait_for_delivery(&mut self, delivered: &mut watch::Receiver<u64>, chunk: &NumberedAsk) -> Waited {
+    async fn wait_for_delivery(&mut self, delivered: &mut watch::Receiver<u64>, chunk: &NumberedAsk) -> AskOutcome {
         loop {
             let asked = tokio::select! {
                 biased;
                 reached = delivered.wait_for(|delivered| *delivered >= chunk.number) => match reached {
-                    Ok(_) => return Waited::Long,
+                    Ok(_) => return AskOutcome::Long,
                     // The session is ending.
                     Err(_) => return pending().await,
                 },
                 Some(asked) = self.receiver.recv() => asked,
             };
             if self.replaces(asked, &chunk.ask) {
-                return Waited::Replaced;
+                return AskOutcome::Replaced;
             }
         }
     }
@@ -224,13 +224,13 @@ impl Asks<'_> {
 
 /// How a wait has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waited {
+enum AskOutcome {
     Long,
     GivesWay,
     Replaced,
 }
 
-impl Waited {
+impl AskOutcome {
     /// The answer to the pipeline if the wait ended early to give way.
     fn answer(self) -> Option<ChunkRead> {
         (self == Self::GivesWay).then_some(ChunkRead {
@@ -244,24 +244,24 @@ impl Waited {
 /// and on lag allow it.
 async fn until_it_may_be_read(
     asked: &NumberedAsk,
-    asks: &mut Asks<'_>,
+    asks: &mut ChunkQueue<'_>,
     (delivered, due): (&mut watch::Receiver<u64>, Option<Instant>),
     most: Option<u64>,
     slots: &watch::Receiver<Option<Slots>>,
-) -> Waited {
+) -> AskOutcome {
     let ask = &asked.ask;
     // Otherwise rows of the stream would wait behind the rows of several chunks.
     let waited = asks.wait_for_delivery(delivered, asked).await;
-    if waited != Waited::Long {
+    if waited != AskOutcome::Long {
         return waited;
     }
     if let Some(due) = due {
         let waited = asks.wait(sleep_until(due), ask).await;
-        if waited != Waited::Long {
+        if waited != AskOutcome::Long {
             return waited;
         }
     }
-    let Some(most) = most else { return Waited::Long };
+    let Some(most) = most else { return AskOutcome::Long };
     let mut told = None;
     let lag = || slots.borrow().as_ref().and_then(|slots| lag_above(most, slots));
     while let Some((lag, what)) = lag() {
@@ -273,11 +273,11 @@ async fn until_it_may_be_read(
             );
         }
         let waited = asks.wait(sleep(LAG_LOOK), ask).await;
-        if waited != Waited::Long {
+        if waited != AskOutcome::Long {
             return waited;
         }
     }
-    Waited::Long
+    AskOutcome::Long
 }
 
 /// What is further behind the server than it may be, and how far.
@@ -305,14 +305,14 @@ pub(super) async fn serve(
 ) -> Infallible {
     let limits = settings.limits;
     let slots = status.watch_slots();
-    let mut asks = Asks {
+    let mut asks = ChunkQueue {
         receiver,
         next: VecDeque::new(),
         gives_way: false,
         patience: CLOSE_LOOK,
     };
     look_at_signal_table(windows, &chunks).await;
-    let (mut due, mut repeats) = (None, Repeats::default());
+    let (mut due, mut repeats) = (None, RepeatedReads::default());
     let mut are_standbys_told = limits.lag_bytes.is_none();
     let mut closed = None;
     while let Some(mut asked) = asks.next_after(&mut closed, windows, &chunks).await {
@@ -345,9 +345,9 @@ pub(super) async fn serve(
             Ask::Chunk(_) => {
                 until_it_may_be_read(&asked, &mut asks, (&mut delivered, due), limits.lag_bytes, &slots).await
             }
-            _ => Waited::Long,
+            _ => AskOutcome::Long,
         };
-        if waited == Waited::GivesWay {
+        if waited == AskOutcome::GivesWay {
             repeats.rest = due;
         }
         let ask = asked.ask;
@@ -356,7 +356,7 @@ pub(super) async fn serve(
         }
         let begun = Instant::now();
         let read = match waited {
-            Waited::Long => insist(windows, &ask, &mut asks, status).await,
+            AskOutcome::Long => insist(windows, &ask, &mut asks, status).await,
             waited => waited.answer(),
         };
         let Some(ChunkRead { answer, rows }) = read else {
@@ -441,7 +441,12 @@ pub(super) async fn feed(status: &Status, chunks: ChunkSender) -> Infallible {
 }
 
 /// Tries until the request succeeds, or is not needed any more.
-async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, status: &Status) -> Option<ChunkRead> {
+async fn insist(
+    windows: &mut impl Windows,
+    ask: &Ask,
+    asks: &mut ChunkQueue<'_>,
+    status: &Status,
+) -> Option<ChunkRead> {
     let mut backoff = Backoff::new(None);
     let mut again = false;
     loop {
@@ -466,7 +471,7 @@ async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, stat
         };
         if let Ok((pause, _)) = backoff.after(failure) {
             let waited = asks.wait(sleep(pause), ask).await;
-            if waited != Waited::Long {
+            if waited != AskOutcome::Long {
                 return waited.answer();
             }
         }
@@ -527,7 +532,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_chunk_that_is_read_again_waits_longer_each_time() {
-        let (mut repeats, ms) = (Repeats::default(), |ms| Some(Duration::from_millis(ms)));
+        let (mut repeats, ms) = (RepeatedReads::default(), |ms| Some(Duration::from_millis(ms)));
         let asked = |name: &str| match chunk(name, 1).ask {
             Ask::Chunk(mut ask) => {
                 ask.table.id = name.to_owned();
@@ -555,7 +560,7 @@ mod tests {
     async fn a_chunk_waits_for_delivery_and_gives_way_only_afterwards() {
         let (sender, mut receiver) = unbounded_channel();
         let (reached, mut delivered) = watch::channel(1);
-        let mut asks = Asks {
+        let mut asks = ChunkQueue {
             receiver: &mut receiver,
             next: VecDeque::new(),
             gives_way: false,
@@ -571,20 +576,23 @@ mod tests {
         );
         assert!(early.await.is_err(), "it is not delivered");
         reached.send_replace(2);
-        assert_eq!(asks.wait_for_delivery(&mut delivered, &first).await, Waited::Long);
+        assert_eq!(asks.wait_for_delivery(&mut delivered, &first).await, AskOutcome::Long);
         // What is due already is read. Everything else gives way to the signal that came meanwhile.
-        assert_eq!(asks.wait(ready(()), &first.ask).await, Waited::Long);
-        assert_eq!(asks.wait(pending::<()>(), &first.ask).await, Waited::GivesWay);
+        assert_eq!(asks.wait(ready(()), &first.ask).await, AskOutcome::Long);
+        assert_eq!(asks.wait(pending::<()>(), &first.ask).await, AskOutcome::GivesWay);
 
         for (name, number) in [("b", 3), ("c", 4)] {
             sender.send(chunk(name, number)).unwrap();
         }
         let second = asks.next().await.unwrap();
-        assert_eq!(asks.wait_for_delivery(&mut delivered, &second).await, Waited::Replaced);
+        assert_eq!(
+            asks.wait_for_delivery(&mut delivered, &second).await,
+            AskOutcome::Replaced
+        );
         let third = asks.next().await.unwrap();
         assert_eq!(third.ask.chunk(), Some("c"));
         reached.send_replace(4);
-        assert_eq!(asks.wait_for_delivery(&mut delivered, &third).await, Waited::Long);
+        assert_eq!(asks.wait_for_delivery(&mut delivered, &third).await, AskOutcome::Long);
     }
 
     /// A server that is at 70.
@@ -604,7 +612,7 @@ mod tests {
     async fn the_pipeline_is_told_where_a_closing_row_must_have_come() {
         let (sender, mut receiver) = unbounded_channel();
         let (chunks, mut frames) = crate::source::chunks(1 << 20);
-        let mut asks = Asks {
+        let mut asks = ChunkQueue {
             receiver: &mut receiver,
             next: VecDeque::new(),
             gives_way: false,

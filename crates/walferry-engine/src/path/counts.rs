@@ -6,7 +6,7 @@ use std::{
 };
 
 use tracing::{info, warn};
-use walferry_event::{Failure as Unconverted, Notification};
+use walferry_event::{Notification, UnconvertedField as Unconverted};
 use walferry_pgoutput::Lsn;
 
 use crate::message_type::MessageType;

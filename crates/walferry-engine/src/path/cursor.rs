@@ -7,7 +7,7 @@ use walferry_transform::TransactionPlace;
 
 use crate::{
     account::{StoredOffset, Transaction},
-    history::{self, Expected, TransactionMark},
+    history::{self, ExpectedCommits, TransactionMark},
     message_type::MessageType,
     position::Position,
 };
@@ -50,12 +50,12 @@ pub(crate) struct OriginName {
 
 /// Whether a change is new, or was delivered before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Novelty {
+pub(crate) enum ChangeNovelty {
     New(Position),
     Delivered(Position),
 }
 
-impl Novelty {
+impl ChangeNovelty {
     pub(crate) const fn position(self) -> Position {
         match self {
             Self::New(position) | Self::Delivered(position) => position,
@@ -98,7 +98,7 @@ impl Cursor {
     /// comes again whole.
     ///
     /// Returns the transactions that have to come again.
-    pub(crate) fn reconnected(&mut self, from: Lsn, now_us: i64) -> Expected {
+    pub(crate) fn reconnected(&mut self, from: Lsn, now_us: i64) -> ExpectedCommits {
         let last = self.last.take();
         if let Some(open) = self.open.take()
             && last.is_some_and(|last| last.unit == open.final_lsn)
@@ -120,7 +120,7 @@ impl Cursor {
             self.floor = self.floor.max(commit.end);
             self.partial = self.partial.filter(|partial| partial.lsn > commit.mark.lsn);
         }
-        Expected::in_stream(from, self.commit, self.partial, self.floor)
+        ExpectedCommits::in_stream(from, self.commit, self.partial, self.floor)
     }
 
     /// Notes the transaction in which a snapshot was taken.
@@ -193,7 +193,7 @@ impl Cursor {
     /// Moves on to a change with this LSN, and returns whether it was delivered before.
     ///
     /// Changes with the same LSN are distinguished by counting them. So every change counts, whether it is sent or not.
-    pub(crate) fn advance(&mut self, lsn: Lsn) -> Novelty {
+    pub(crate) fn advance(&mut self, lsn: Lsn) -> ChangeNovelty {
         // Outside transactions there are only messages, each a unit of its own. A message's LSN is the end of its
         // record, where the next commit record may begin. The byte before it belongs to this message alone.
         let unit = self
@@ -212,9 +212,9 @@ impl Cursor {
         };
         self.last = Some(position);
         if self.resume < Some(position) && !self.is_passed(unit) {
-            Novelty::New(position)
+            ChangeNovelty::New(position)
         } else {
-            Novelty::Delivered(position)
+            ChangeNovelty::Delivered(position)
         }
     }
 
@@ -311,8 +311,8 @@ mod tests {
     /// Positions of the changes with these LSNs. `None` for those that were delivered before.
     fn new<const N: usize>(cursor: &mut Cursor, lsns: [u64; N]) -> [Option<Position>; N] {
         lsns.map(|lsn| match cursor.advance(Lsn::from(lsn)) {
-            Novelty::New(position) => Some(position),
-            Novelty::Delivered(_) => None,
+            ChangeNovelty::New(position) => Some(position),
+            ChangeNovelty::Delivered(_) => None,
         })
     }
 

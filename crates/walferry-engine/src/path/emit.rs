@@ -5,21 +5,21 @@ use std::{borrow::Cow, ops::Range, sync::Arc, time::Duration};
 use walferry_diagnosis::{Diagnosis, Kind};
 
 use walferry_config::connector::FailureHandling;
-use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
+use walferry_converter::{Converter, Encoded, RecordPart, WrittenHeaders};
 use walferry_event::reselect::{RowAnswer, RowLookup, RowReader};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Record, Wait};
-use walferry_transform::{Chain, DropReason, Outcome, SetAside, TransactionPlace, Waiting};
+use walferry_transform::{Chain, DropReason, Outcome, SetAside, TransactionPlace, WaitingRecord};
 
 use crate::{
     account::{Batch, HeldRecord, PendingRow, StreamChange, StreamStep},
-    delivery::batch::{Checkpoint, Parts},
+    delivery::batch::{Checkpoint, RecordParts},
     failure::{Disposition, Failure},
     message_type::MessageType,
     path::{
         counts::Counts,
         cursor::Cursor,
-        witness::{Withheld, Witness},
+        witness::{UnsentReason, Witness},
     },
     position::Position,
     stage::Stage,
@@ -114,8 +114,12 @@ impl ErrorPolicy {
     }
 
     /// Whether a failed record is set aside, and how it is logged.
-    fn aside(&self) -> Option<Log> {
-        let log = if self.quiet { Log::Detail } else { Log::Failure };
+    fn aside(&self) -> Option<SetAsideLog> {
+        let log = if self.quiet {
+            SetAsideLog::Detail
+        } else {
+            SetAsideLog::Failure
+        };
         self.all.then_some(log)
     }
 }
@@ -139,7 +143,7 @@ fn gave_up(wait: &Wait, limit: Duration) -> Diagnosis {
 
 /// The fate of the records so far. The difference of two of these is the fate of a change.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RecordFates {
+pub(crate) struct RecordTotals {
     /// Records that were not sent, for whatever reason, and records that may turn out not to be sent.
     pub(crate) withheld: u64,
     /// Records that failed.
@@ -149,14 +153,14 @@ pub(crate) struct RecordFates {
 }
 
 /// The way of records to the batch: from the stream's changes, a snapshot's rows and heartbeats.
-pub(crate) struct Emit {
+pub(crate) struct RecordEmitter {
     /// The position in the stream. The first record of a transaction tells the batch that the transaction begins.
     pub(crate) cursor: Cursor,
     pub(crate) counts: Counts,
     pub(crate) chain: Chain,
     converters: Converters,
     tolerance: ErrorPolicy,
-    account: RecordFates,
+    account: RecordTotals,
     /// Watches the records. `None` while a connector runs.
     pub(crate) witness: Option<Box<dyn Witness>>,
     /// Reads columns of changed rows again. `None`: events stay as they are.
@@ -193,7 +197,7 @@ impl Provenance<'_> {
     }
 }
 
-impl Emit {
+impl RecordEmitter {
     pub(crate) fn new(cursor: Cursor, chain: Chain, converters: Converters, tolerance: ErrorPolicy) -> Self {
         Self {
             cursor,
@@ -201,14 +205,14 @@ impl Emit {
             chain,
             converters,
             tolerance,
-            account: RecordFates::default(),
+            account: RecordTotals::default(),
             witness: None,
             rows: None,
         }
     }
 
     /// The fate of the records so far.
-    pub(crate) const fn account(&self) -> RecordFates {
+    pub(crate) const fn account(&self) -> RecordTotals {
         self.account
     }
 
@@ -293,7 +297,7 @@ impl Emit {
         let mark = out.mark();
         let made = match out.waits_in_chain().cloned() {
             // Transforms must see the records in order, so this one waits too.
-            Some(wait) => Made::Waits(Waits {
+            Some(wait) => EncodeOutcome::Waits(Waits {
                 record: record.into_owned(),
                 step: Some(0),
                 stage: Stage::Transformation,
@@ -303,13 +307,13 @@ impl Emit {
             None => self.make(record, Some(0), None, from, self.place(from), mark, out),
         };
         let parts = match made {
-            Made::Parts(parts) => Some(parts),
-            Made::Dropped => return Ok(()),
-            Made::Waits(waits) => {
+            EncodeOutcome::Parts(parts) => Some(parts),
+            EncodeOutcome::Dropped => return Ok(()),
+            EncodeOutcome::Waits(waits) => {
                 self.hold(waits, Vec::new(), from, out);
                 return Ok(());
             }
-            Made::Failed(failed) => self.on_failed(failed, mark, from, out)?,
+            EncodeOutcome::Failed(failed) => self.on_failed(failed, mark, from, out)?,
         };
         self.put(mark, parts, from, out);
         Ok(())
@@ -336,7 +340,7 @@ impl Emit {
         place: Option<TransactionPlace>,
         mark: Checkpoint,
         out: &mut Batch,
-    ) -> Made {
+    ) -> EncodeOutcome {
         if self.chain.wants_place() {
             self.chain.at(place);
         }
@@ -366,7 +370,7 @@ impl Emit {
                 // The configuration names a topic wherever a transform sets records aside. A failure is set aside if that is allowed.
                 let may = !is_failure || self.tolerance.aside().is_some();
                 let Some(topic) = self.tolerance.dead_letters.as_ref().filter(|_| may) else {
-                    return Made::Failed(Failed {
+                    return EncodeOutcome::Failed(Failed {
                         transform: Some(transform),
                         ..Failed::in_chain(told)
                     });
@@ -377,8 +381,8 @@ impl Emit {
                 aside = Some(told);
                 record
             }
-            Ok(Outcome::Waits(Waiting { record, wait, step })) => {
-                return Made::Waits(Waits {
+            Ok(Outcome::Waits(WaitingRecord { record, wait, step })) => {
+                return EncodeOutcome::Waits(Waits {
                     record: record.into_owned(),
                     step: Some(step),
                     stage: Stage::Transformation,
@@ -388,11 +392,11 @@ impl Emit {
             }
             Ok(Outcome::Dropped(reason)) => {
                 self.count_dropped(reason);
-                return Made::Dropped;
+                return EncodeOutcome::Dropped;
             }
             Err(error) => {
                 let failed = Failed::in_chain(error.diagnosis());
-                return Made::Failed(Failed {
+                return EncodeOutcome::Failed(Failed {
                     transform: Some(error.transform),
                     ..failed
                 });
@@ -411,11 +415,11 @@ impl Emit {
                         self.end_aside(&Failed::in_chain(told), from, out);
                     }
                 }
-                Made::Parts(parts)
+                EncodeOutcome::Parts(parts)
             }
-            Err(Unmade::Wait(stage, wait)) => {
+            Err(NotEncoded::Wait(stage, wait)) => {
                 out.back_to(mark);
-                Made::Waits(Waits {
+                EncodeOutcome::Waits(Waits {
                     record: record.into_owned(),
                     step: None,
                     stage,
@@ -424,7 +428,7 @@ impl Emit {
                 })
             }
             // It is told once: as what it failed of in the end.
-            Err(Unmade::Failed(failed)) => Made::Failed(failed),
+            Err(NotEncoded::Failed(failed)) => EncodeOutcome::Failed(failed),
         }
     }
 
@@ -432,16 +436,16 @@ impl Emit {
     fn count_dropped(&mut self, reason: DropReason) {
         self.count_skipped(reason.as_str());
         if let Some((witness, by)) = self.witness.as_mut().zip(self.chain.dropped_by()) {
-            witness.withheld(Withheld::Dropped { by, reason });
+            witness.withheld(UnsentReason::Dropped { by, reason });
         }
     }
 
     /// Completes a record that a transform has set aside.
     fn end_aside(&mut self, failed: &Failed, from: Provenance<'_>, out: &mut Batch) {
         let log = if self.tolerance.quiet {
-            Log::Detail
+            SetAsideLog::Detail
         } else {
-            Log::Failure
+            SetAsideLog::Failure
         };
         self.tell_aside(failed, log, from);
         dead_letter_headers(failed, from, out);
@@ -483,12 +487,12 @@ impl Emit {
                 }
             };
             let parts = match made {
-                Made::Parts(parts) => {
+                EncodeOutcome::Parts(parts) => {
                     self.counts.records += 1;
                     Some(parts)
                 }
-                Made::Dropped => None,
-                Made::Waits(Waits {
+                EncodeOutcome::Dropped => None,
+                EncodeOutcome::Waits(Waits {
                     record,
                     step,
                     stage,
@@ -507,7 +511,7 @@ impl Emit {
                     });
                     return Ok(Some(wait));
                 }
-                Made::Failed(failed) => self.on_failed(failed, mark, from, out)?,
+                EncodeOutcome::Failed(failed) => self.on_failed(failed, mark, from, out)?,
             };
             out.fill(&place, mark, parts);
         }
@@ -593,7 +597,7 @@ impl Emit {
         mark: Checkpoint,
         from: Provenance<'_>,
         out: &mut Batch,
-    ) -> Result<Option<Parts>, Failure> {
+    ) -> Result<Option<RecordParts>, Failure> {
         out.back_to(mark);
         let aside = self.tolerance.aside();
         self.set_aside(failed, aside, from, out)
@@ -623,17 +627,17 @@ impl Emit {
         failed: Failed,
         from: Provenance<'_>,
         out: &mut Batch,
-    ) -> Result<Option<Parts>, Failure> {
+    ) -> Result<Option<RecordParts>, Failure> {
         let aside = match self.tolerance.changes {
             FailureHandling::Fail => self.tolerance.aside(),
-            FailureHandling::Warn => Some(Log::Failure),
-            FailureHandling::Skip => Some(Log::Detail),
+            FailureHandling::Warn => Some(SetAsideLog::Failure),
+            FailureHandling::Skip => Some(SetAsideLog::Detail),
         };
         self.set_aside(failed, aside, from, out)
     }
 
     /// Completes the record whose bytes were written since `mark`, if there is one.
-    fn put(&mut self, mark: Checkpoint, parts: Option<Parts>, from: Provenance<'_>, out: &mut Batch) {
+    fn put(&mut self, mark: Checkpoint, parts: Option<RecordParts>, from: Provenance<'_>, out: &mut Batch) {
         let Some(parts) = parts else { return };
         begin_transaction(&mut self.cursor, out);
         self.counts.records += 1;
@@ -644,7 +648,7 @@ impl Emit {
     pub(crate) fn skip(&mut self, reason: &'static str) {
         self.count_skipped(reason);
         if let Some(witness) = &mut self.witness {
-            witness.withheld(Withheld::Skipped(reason));
+            witness.withheld(UnsentReason::Skipped(reason));
         }
     }
 
@@ -658,10 +662,10 @@ impl Emit {
     fn set_aside(
         &mut self,
         failed: Failed,
-        aside: Option<Log>,
+        aside: Option<SetAsideLog>,
         from: Provenance<'_>,
         out: &mut Batch,
-    ) -> Result<Option<Parts>, Failure> {
+    ) -> Result<Option<RecordParts>, Failure> {
         let at = Lsn::to_string(&from.position.lsn);
         let Some(log) = aside else {
             let place = format!("{} at LSN {at}", from.subject());
@@ -686,7 +690,7 @@ impl Emit {
         };
         dead_letter_headers(&failed, from, out);
         let (topic, table) = (out.text(topic), out.text(from.table));
-        Ok(Some(Parts {
+        Ok(Some(RecordParts {
             topic,
             table,
             key: None,
@@ -697,7 +701,7 @@ impl Emit {
     }
 
     /// Counts a record that is set aside, and says why.
-    fn tell_aside(&mut self, failed: &Failed, log: Log, from: Provenance<'_>) {
+    fn tell_aside(&mut self, failed: &Failed, log: SetAsideLog, from: Provenance<'_>) {
         self.account.withheld += 1;
         self.account.set_aside += 1;
         self.counts.set_aside += 1;
@@ -705,7 +709,7 @@ impl Emit {
         let at = Lsn::to_string(&from.position.lsn);
         let (what, code, hint) = (&told.text, told.code(), told.hint.as_deref());
         match log {
-            Log::Failure => tracing::error!(
+            SetAsideLog::Failure => tracing::error!(
                 table = from.table,
                 lsn = at,
                 stage,
@@ -715,7 +719,7 @@ impl Emit {
                 "record set aside: {}",
                 self.tolerance.names.line(failed)
             ),
-            Log::Detail => tracing::debug!(
+            SetAsideLog::Detail => tracing::debug!(
                 table = from.table,
                 lsn = at,
                 stage,
@@ -726,7 +730,7 @@ impl Emit {
             ),
         }
         if let Some(witness) = &mut self.witness {
-            witness.withheld(Withheld::SetAside {
+            witness.withheld(UnsentReason::SetAside {
                 what,
                 hint,
                 dead_letters: self.tolerance.dead_letters.as_deref(),
@@ -737,7 +741,7 @@ impl Emit {
 
 /// At which level to log a record that was set aside.
 #[derive(Debug, Clone, Copy)]
-enum Log {
+enum SetAsideLog {
     Failure,
     Detail,
 }
@@ -750,9 +754,9 @@ pub(crate) fn begin_transaction(cursor: &mut Cursor, out: &mut Batch) {
 }
 
 /// The fate of a record.
-enum Made {
+enum EncodeOutcome {
     /// Its bytes are in the batch.
-    Parts(Parts),
+    Parts(RecordParts),
     /// A transform dropped it, which has been counted.
     Dropped,
     /// It needs something that is not available yet.
@@ -788,7 +792,7 @@ fn dead_letter_headers(failed: &Failed, from: Provenance<'_>, out: &mut Batch) {
 }
 
 /// Why a record was not encoded.
-enum Unmade {
+enum NotEncoded {
     /// The record is valid, but something that it needs is not available yet.
     Wait(Stage, Wait),
     Failed(Failed),
@@ -815,12 +819,18 @@ impl Failed {
 
 impl Converters {
     /// Encodes headers, then key, then value, in Connect's order.
-    fn encode(&mut self, record: &Record<'_>, table: &str, mark: Checkpoint, out: &mut Batch) -> Result<Parts, Unmade> {
+    fn encode(
+        &mut self,
+        record: &Record<'_>,
+        table: &str,
+        mark: Checkpoint,
+        out: &mut Batch,
+    ) -> Result<RecordParts, NotEncoded> {
         let topic = &*record.topic;
         for header in &record.headers {
             let name = out.text(&header.name);
             let start = out.bytes.len();
-            let part = Part::Header(&header.name);
+            let part = RecordPart::Header(&header.name);
             let encoded = self.header.encode(topic, part, &header.value, &mut out.bytes);
             let (value, _) = written(encoded, Stage::HeaderConverter, start..out.bytes.len())?;
             out.header(name, value);
@@ -839,10 +849,15 @@ impl Converters {
             }
             Ok(range)
         };
-        let key = encode(&mut *self.key, Stage::KeyConverter, Part::Key, &record.key)?;
-        let value = encode(&mut *self.value, Stage::ValueConverter, Part::Value, &record.value)?;
+        let key = encode(&mut *self.key, Stage::KeyConverter, RecordPart::Key, &record.key)?;
+        let value = encode(
+            &mut *self.value,
+            Stage::ValueConverter,
+            RecordPart::Value,
+            &record.value,
+        )?;
         let (partition, timestamp_ms) = (record.partition, record.timestamp_ms);
-        Ok(Parts {
+        Ok(RecordParts {
             topic: out.text(topic),
             table: out.text(table),
             key,
@@ -858,14 +873,14 @@ fn written(
     encoded: Result<Encoded, walferry_converter::Error>,
     stage: Stage,
     range: Range<usize>,
-) -> Result<(Option<Range<usize>>, bool), Unmade> {
+) -> Result<(Option<Range<usize>>, bool), NotEncoded> {
     match encoded {
         Ok(Encoded::Null) => Ok((None, false)),
         Ok(Encoded::Bytes) => Ok((Some(range), false)),
         Ok(Encoded::BytesWithHeaders) => Ok((Some(range), true)),
         Err(error) => Err(match error.wait() {
-            Some(wait) => Unmade::Wait(stage, wait.clone()),
-            None => Unmade::Failed(Failed {
+            Some(wait) => NotEncoded::Wait(stage, wait.clone()),
+            None => NotEncoded::Failed(Failed {
                 stage,
                 told: error.diagnosis(),
                 transform: None,
@@ -878,10 +893,10 @@ fn written(
 mod tests {
     use walferry_config::Options;
     use walferry_converter::{
-        Role, converter,
-        registry::{self, Registry, Unasked},
+        ConverterType, converter,
+        registry::{self, PreviewRegistry, Registry},
     };
-    use walferry_record::{Field, Need, Schema, Struct, Typed, Value};
+    use walferry_record::{Field, Schema, SchemaAndValue, Struct, Value, WaitNeed};
 
     use super::*;
     use crate::store::StoredOffset;
@@ -891,9 +906,9 @@ mod tests {
     struct Silent;
 
     impl Registry for Silent {
-        fn ids(&self, request: &registry::Request) -> registry::Answer {
+        fn ids(&self, request: &registry::Request) -> registry::RegistryAnswer {
             let subject = request.subject.to_string();
-            registry::Answer::Wait(Wait::new(Need::SchemaId { subject }))
+            registry::RegistryAnswer::Wait(Wait::new(WaitNeed::SchemaId { subject }))
         }
 
         fn generation(&self) -> u64 {
@@ -906,28 +921,28 @@ mod tests {
     fn a_record_that_has_waited_too_long_is_set_aside_with_the_stage_in_which_it_waited() {
         const STRATEGY: &str = "io.confluent.kafka.serializers.subject.RecordNameStrategy";
         for (waits, strategy, expected) in [
-            (Role::Key, "key.subject.name.strategy", "KEY_CONVERTER"),
-            (Role::Value, "value.subject.name.strategy", "VALUE_CONVERTER"),
+            (ConverterType::Key, "key.subject.name.strategy", "KEY_CONVERTER"),
+            (ConverterType::Value, "value.subject.name.strategy", "VALUE_CONVERTER"),
         ] {
             let avro = |role| {
                 let mut options = Options::default();
                 options.set("schema.registry.url", "http://registry");
                 options.set(strategy, STRATEGY);
                 let class = match role {
-                    Role::Header => "SimpleHeaderConverter",
+                    ConverterType::Header => "SimpleHeaderConverter",
                     _ => "io.confluent.connect.avro.AvroConverter",
                 };
                 let mut made = converter(class, role, &options).0.expect("it is known");
                 made.attach(&mut |_| match role == waits {
                     true => Arc::new(Silent) as Arc<dyn Registry>,
-                    false => Arc::new(Unasked),
+                    false => Arc::new(PreviewRegistry),
                 });
                 made
             };
             let converters = Converters {
-                key: avro(Role::Key),
-                value: avro(Role::Value),
-                header: avro(Role::Header),
+                key: avro(ConverterType::Key),
+                value: avro(ConverterType::Value),
+                header: avro(ConverterType::Header),
             };
             let tolerance = ErrorPolicy {
                 all: true,
@@ -936,11 +951,11 @@ mod tests {
                 ..ErrorPolicy::default()
             };
             let cursor = Cursor::after(&StoredOffset::default());
-            let mut emit = Emit::new(cursor, Chain::default(), converters, tolerance);
+            let mut emit = RecordEmitter::new(cursor, Chain::default(), converters, tolerance);
             let part = |name: &str| {
                 let fields = vec![Field::new("id", Schema::int32().build())];
                 let schema = Schema::structure(fields).named(name.to_owned()).build();
-                Typed::new(
+                SchemaAndValue::new(
                     schema.clone(),
                     Value::Struct(Struct::new(schema, vec![Value::Int32(1)])),
                 )
@@ -991,8 +1006,8 @@ mod tests {
             topic: "s".into(),
             partition: None,
             timestamp_ms: None,
-            key: Typed::NULL,
-            value: Typed::new(envelope, Value::Struct(event)),
+            key: SchemaAndValue::NULL,
+            value: SchemaAndValue::new(envelope, Value::Struct(event)),
             headers: Vec::new(),
         }
     }
@@ -1028,15 +1043,15 @@ mod tests {
             ] {
                 let string = |role| {
                     let class = match role {
-                        Role::Header => "SimpleHeaderConverter",
+                        ConverterType::Header => "SimpleHeaderConverter",
                         _ => "org.apache.kafka.connect.storage.StringConverter",
                     };
                     converter(class, role, &Options::default()).0.expect("it is known")
                 };
                 let converters = Converters {
-                    key: string(Role::Key),
-                    value: string(Role::Value),
-                    header: string(Role::Header),
+                    key: string(ConverterType::Key),
+                    value: string(ConverterType::Value),
+                    header: string(ConverterType::Header),
                 };
                 let tolerance = ErrorPolicy {
                     all,
@@ -1045,7 +1060,8 @@ mod tests {
                 };
                 let (chain, findings) = Chain::new(&[plugin(unknown)], &[]);
                 let chain = chain.unwrap_or_else(|| panic!("{findings:?}"));
-                let mut emit = Emit::new(Cursor::after(&StoredOffset::default()), chain, converters, tolerance);
+                let mut emit =
+                    RecordEmitter::new(Cursor::after(&StoredOffset::default()), chain, converters, tolerance);
                 let mut batch = Batch::default();
                 match (emit.send(event(), from, &mut batch), sent) {
                     (Ok(()), Some(records)) => {

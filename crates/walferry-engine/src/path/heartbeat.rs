@@ -10,7 +10,7 @@ use crate::{
     account::Batch,
     failure::Failure,
     message_type::MessageType,
-    path::emit::{Emit, Provenance},
+    path::emit::{Provenance, RecordEmitter},
     position::Position,
 };
 
@@ -32,7 +32,13 @@ impl Heartbeats {
     }
 
     /// Sends a heartbeat if one is due, or if `force` is set.
-    pub(crate) fn beat(&mut self, now_ns: i64, force: bool, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+    pub(crate) fn beat(
+        &mut self,
+        now_ns: i64,
+        force: bool,
+        emit: &mut RecordEmitter,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
         let last_ns = *self.last_ns.get_or_insert(now_ns);
         // If the clock was set back, send one too.
         if !force && (0..self.interval_ns).contains(&(now_ns - last_ns)) {

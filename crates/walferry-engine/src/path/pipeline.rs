@@ -17,22 +17,22 @@ use walferry_pgoutput::{
     self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Relation, Truncate, Xid,
 };
 use walferry_record::Wait;
-use walferry_snapshot::{Done, RowsToReread, SnapshotStep};
-use walferry_transform::{Care, Chain};
+use walferry_snapshot::{ChunksDone, RowsToReread, SnapshotStep};
+use walferry_transform::{Chain, OutboxUpkeep};
 
 use crate::{
     account::{self, Batch, StoredOffset, StreamStep},
     failure::{Disposition, Failure},
-    history::{Expected, Gate, Missed, Positions, missed},
+    history::{ConfirmGate, ExpectedCommits, MissingTransaction, Positions, missed},
     message_type::MessageType,
     path::{
         cursor::{AsOrigin, Cursor},
-        emit::{Converters, Emit, ErrorPolicy, Provenance},
+        emit::{Converters, ErrorPolicy, Provenance, RecordEmitter},
         heartbeat::Heartbeats,
         initial::SnapshotEvent,
         plans::RelationPlans,
         shapes::{ShapeWatch, TableShapes},
-        signals::{Here, SignalSettings, Signals},
+        signals::{FramePlace, SignalSettings, Signals},
         snapshot_rows::Snapshot,
         toast_reread::ToastReread,
         witness::Witness,
@@ -64,17 +64,17 @@ pub struct Pipeline {
     /// Limit of the number of captured tables, and what to do beyond it.
     limit: Option<(u32, GuardrailAction)>,
     xmin: Option<SlotXmin>,
-    check: Check,
-    emit: Emit,
+    check: HistoryCheck,
+    emit: RecordEmitter,
 }
 
 /// Checks whether the server is still the one that was read before.
 #[derive(Default)]
-struct Check {
+struct HistoryCheck {
     /// What has to come in this connection.
-    expected: Expected,
+    expected: ExpectedCommits,
     /// Opened once it has come.
-    gate: Gate,
+    gate: ConfirmGate,
     positions: Positions,
     /// Number of connections that have begun.
     connections: u64,
@@ -107,14 +107,14 @@ impl Pipeline {
             heartbeats: None,
             limit: None,
             xmin: None,
-            check: Check {
+            check: HistoryCheck {
                 positions: Positions {
                     processed: after.start().unwrap_or_default(),
                     ..Positions::default()
                 },
-                ..Check::default()
+                ..HistoryCheck::default()
             },
-            emit: Emit::new(Cursor::after(after), chain, converters, tolerance),
+            emit: RecordEmitter::new(Cursor::after(after), chain, converters, tolerance),
         }
     }
 
@@ -153,7 +153,7 @@ impl Pipeline {
     pub fn with_toast_reread(
         mut self,
         again: RowsToReread,
-        done: Done,
+        done: ChunksDone,
         requests: UnboundedSender<SourceRequest>,
     ) -> Self {
         self.toast_reread = Some(ToastReread::new(again, done, requests));
@@ -187,7 +187,7 @@ impl Pipeline {
     }
 
     /// Opens this gate once the server is known to be the one that was read before.
-    pub(crate) fn with_gate(mut self, gate: Gate) -> Self {
+    pub(crate) fn with_gate(mut self, gate: ConfirmGate) -> Self {
         self.check.gate = gate;
         self
     }
@@ -574,7 +574,7 @@ impl Pipeline {
         let mut may_evict = false;
         if let Some(signals) = &mut self.signals {
             if plan.is_signals() {
-                let here = Here {
+                let here = FramePlace {
                     context: &context,
                     change: Some((met.position(), message)),
                 };
@@ -806,7 +806,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// An outbox does not fit its options.
-    pub fn cares(&self, tables: &[TableFacts]) -> Result<Vec<(usize, Care)>, Failure> {
+    pub fn cares(&self, tables: &[TableFacts]) -> Result<Vec<(usize, OutboxUpkeep)>, Failure> {
         self.plans.cares(&self.emit.chain, tables)
     }
 
@@ -826,8 +826,8 @@ impl Pipeline {
     }
 }
 
-impl Check {
-    fn begin(&mut self, from: Lsn, expected: Expected) {
+impl HistoryCheck {
+    fn begin(&mut self, from: Lsn, expected: ExpectedCommits) {
         self.expected = expected;
         self.positions.from = from;
         self.connections += 1;
@@ -837,7 +837,7 @@ impl Check {
     }
 
     /// Opens the gate once everything expected has come. Fails if something else has come instead.
-    fn verdict(&mut self, kept: Result<(), Missed>) -> Result<(), Failure> {
+    fn verdict(&mut self, kept: Result<(), MissingTransaction>) -> Result<(), Failure> {
         let Err(what) = kept else {
             if self.expected.is_met() {
                 self.gate.prove(self.connections);
@@ -880,8 +880,8 @@ fn quiet(cursor: &Cursor, now_ns: i64) -> Context<'static> {
     }
 }
 
-const fn between<'a, 'c>(context: &'a Context<'c>) -> Here<'a, 'c> {
-    Here { context, change: None }
+const fn between<'a, 'c>(context: &'a Context<'c>) -> FramePlace<'a, 'c> {
+    FramePlace { context, change: None }
 }
 
 fn context<'a>(

@@ -17,11 +17,11 @@ use walferry_event::{
     kept,
 };
 use walferry_pgoutput::{Oid, Relation, RelationColumn};
-use walferry_transform::{Care, Chain, Table};
+use walferry_transform::{Chain, OutboxTable, OutboxUpkeep};
 
 use crate::{
     failure::{Disposition, Failure},
-    path::shelf::{Kept, Shelf},
+    path::shelf::{SpillFile, SpilledBytes},
     status::{NotCapturedChange, TableChange},
 };
 
@@ -35,12 +35,12 @@ pub(crate) struct RelationPlans {
     /// Captured relations with their plans in memory.
     plans: HashMap<Oid, Described>,
     /// Captured relations whose plans have to be rebuilt.
-    away: HashMap<Oid, Kept>,
+    away: HashMap<Oid, SpilledBytes>,
     /// Relations that are not captured.
     others: HashSet<Oid>,
     /// How `others` has changed since that was last told. `None` if nobody wants to know.
     others_news: Option<Vec<NotCapturedChange>>,
-    shelf: Shelf,
+    shelf: SpillFile,
     /// Rises whenever the relation changes. Shows which plan was used last.
     clock: u64,
     last: Oid,
@@ -60,7 +60,7 @@ struct Described {
     /// The data that the plan was built from. `None` if it cannot be serialized: then the plan stays in memory.
     made_from: Option<Box<[u8]>>,
     /// The same data, if it was put away before.
-    kept: Option<Kept>,
+    kept: Option<SpilledBytes>,
     used: u64,
 }
 
@@ -77,7 +77,7 @@ impl RelationPlans {
             away: HashMap::new(),
             others: HashSet::new(),
             others_news: None,
-            shelf: Shelf::default(),
+            shelf: SpillFile::default(),
             clock: 0,
             last: Oid(0),
             weight: 0,
@@ -88,7 +88,7 @@ impl RelationPlans {
 
     /// Writes what is not in use to a file in this folder.
     pub(crate) fn put_away_in(&mut self, folder: PathBuf) {
-        self.shelf = Shelf::in_folder(folder);
+        self.shelf = SpillFile::in_folder(folder);
     }
 
     /// From here on, notes which relations are not captured.
@@ -197,7 +197,7 @@ impl RelationPlans {
     }
 
     /// The data of a plan that was put away.
-    fn read(&self, oid: Oid, kept: &Kept) -> Result<(Relation, Option<Catalog>, Vec<u8>), Failure> {
+    fn read(&self, oid: Oid, kept: &SpilledBytes) -> Result<(Relation, Option<Catalog>, Vec<u8>), Failure> {
         let bytes = self.shelf.get(kept).map_err(|error| lost(oid, &error.to_string()))?;
         let (relation, facts) = kept::read(&bytes).ok_or_else(|| lost(oid, "it differs from what was written"))?;
         Ok((relation, facts, bytes))
@@ -379,7 +379,7 @@ impl RelationPlans {
     }
 
     /// The outboxes that are taken care of, by their place in `tables`.
-    pub(crate) fn cares(&self, chain: &Chain, tables: &[TableFacts]) -> Result<Vec<(usize, Care)>, Failure> {
+    pub(crate) fn cares(&self, chain: &Chain, tables: &[TableFacts]) -> Result<Vec<(usize, OutboxUpkeep)>, Failure> {
         self.with_tables(tables, |tables| {
             let found = chain.cares(tables).into_iter();
             found.map(|(place, care)| (place, care.clone())).collect()
@@ -387,7 +387,7 @@ impl RelationPlans {
     }
 
     /// The captured tables as transforms see them: topic, and columns that values have.
-    fn with_tables<T>(&self, tables: &[TableFacts], look: impl FnOnce(&[Table<'_>]) -> T) -> Result<T, Failure> {
+    fn with_tables<T>(&self, tables: &[TableFacts], look: impl FnOnce(&[OutboxTable<'_>]) -> T) -> Result<T, Failure> {
         let mut seen = Vec::with_capacity(tables.len());
         for table in tables {
             let catalog = Catalog {
@@ -408,9 +408,9 @@ impl RelationPlans {
                 columns,
             ));
         }
-        let tables: Vec<Table<'_>> = seen
+        let tables: Vec<OutboxTable<'_>> = seen
             .iter()
-            .map(|(table, topic, columns)| Table {
+            .map(|(table, topic, columns)| OutboxTable {
                 schema: &table.schema,
                 name: &table.name,
                 topic,

@@ -11,7 +11,7 @@ use std::{
 use walferry_diagnosis::Kind;
 use walferry_pgoutput::{Oid, Relation, RelationColumn};
 
-use crate::{failure::Failure, path::cursor::Novelty, position::Position, status::TableChange};
+use crate::{failure::Failure, path::cursor::ChangeNovelty, position::Position, status::TableChange};
 
 /// The columns that captured tables had in this run of the connector. Its sessions share them.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +69,7 @@ impl ShapeWatch {
     /// # Errors
     /// It is the first one with other columns. After a restart, the first change that is sent may have any columns:
     /// the person who restarts the connector accepts them. By then everything before that change has been delivered.
-    pub(crate) fn meet(&mut self, relation: Oid, met: Novelty) -> Result<(), Failure> {
+    pub(crate) fn meet(&mut self, relation: Oid, met: ChangeNovelty) -> Result<(), Failure> {
         let Some((table, relation)) = self.described.get(&relation) else {
             return Ok(());
         };
@@ -154,7 +154,7 @@ mod tests {
 
     /// A change that is sent.
     fn send(watch: &mut ShapeWatch, oid: u32, lsn: u64) -> Result<(), String> {
-        let met = watch.meet(Oid(oid), Novelty::New(at(lsn)));
+        let met = watch.meet(Oid(oid), ChangeNovelty::New(at(lsn)));
         met.map_err(|failure| failure.to_string())?;
         watch.sends();
         Ok(())
@@ -162,7 +162,7 @@ mod tests {
 
     fn pass_over(watch: &mut ShapeWatch, oid: u32, lsn: u64) {
         watch
-            .meet(Oid(oid), Novelty::Delivered(at(lsn)))
+            .meet(Oid(oid), ChangeNovelty::Delivered(at(lsn)))
             .expect("it was delivered before");
     }
 
@@ -177,7 +177,9 @@ mod tests {
         assert_eq!(send(&mut watch, 1, 20), Ok(()));
         watch.reconnected();
         describe(&mut watch, 1, NEW);
-        let failure = watch.meet(Oid(1), Novelty::New(at(30))).expect_err("it has changed");
+        let failure = watch
+            .meet(Oid(1), ChangeNovelty::New(at(30)))
+            .expect_err("it has changed");
         assert_eq!(failure.kind, Kind::TableShape);
         let text = failure.to_string();
         assert!(text.contains("public.t1 (added: w; removed: v)"), "{text}");

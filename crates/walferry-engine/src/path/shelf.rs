@@ -12,7 +12,7 @@ use tracing::warn;
 
 /// Where bytes are put away. What cannot be written to disk stays in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct SpillFile {
     folder: Option<PathBuf>,
     file: Option<File>,
     end: u64,
@@ -20,12 +20,12 @@ pub(crate) struct Shelf {
 
 /// Bytes that were put away.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum SpilledBytes {
     File { at: u64, length: u32 },
     Memory(Box<[u8]>),
 }
 
-impl Shelf {
+impl SpillFile {
     /// Puts bytes into a file in this folder. The file is created on first use.
     pub(crate) fn in_folder(folder: PathBuf) -> Self {
         Self {
@@ -35,22 +35,22 @@ impl Shelf {
     }
 
     /// Puts bytes away.
-    pub(crate) fn put(&mut self, bytes: Box<[u8]>) -> Kept {
+    pub(crate) fn put(&mut self, bytes: Box<[u8]>) -> SpilledBytes {
         match self.write(&bytes) {
             Ok(Some(kept)) => kept,
-            Ok(None) => Kept::Memory(bytes),
+            Ok(None) => SpilledBytes::Memory(bytes),
             Err(error) => {
                 warn!(
                     %error,
                     folder = %self.folder.take().unwrap_or_default().display(),
                     "descriptions of unused tables cannot be written to disk; they stay in memory until the next connection"
                 );
-                Kept::Memory(bytes)
+                SpilledBytes::Memory(bytes)
             }
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<Option<Kept>> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<Option<SpilledBytes>> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let Ok(length) = u32::try_from(bytes.len()) else {
             return Ok(None);
@@ -73,19 +73,19 @@ impl Shelf {
         let at = self.end;
         file.write_all_at(bytes, at)?;
         self.end += u64::from(length);
-        Ok(Some(Kept::File { at, length }))
+        Ok(Some(SpilledBytes::File { at, length }))
     }
 
     /// Reads bytes that were put away since the last [`clear`](Self::clear).
-    pub(crate) fn get(&self, kept: &Kept) -> io::Result<Vec<u8>> {
+    pub(crate) fn get(&self, kept: &SpilledBytes) -> io::Result<Vec<u8>> {
         match (kept, &self.file) {
-            (Kept::Memory(bytes), _) => Ok(bytes.to_vec()),
-            (Kept::File { at, length }, Some(file)) => {
+            (SpilledBytes::Memory(bytes), _) => Ok(bytes.to_vec()),
+            (SpilledBytes::File { at, length }, Some(file)) => {
                 let mut bytes = vec![0; *length as usize];
                 file.read_exact_at(&mut bytes, *at)?;
                 Ok(bytes)
             }
-            (Kept::File { .. }, None) => Err(io::ErrorKind::NotFound.into()),
+            (SpilledBytes::File { .. }, None) => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
@@ -104,10 +104,10 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("walferry-shelf-{}", process::id()));
         fs::create_dir_all(&folder).unwrap();
         for mut shelf in [
-            Shelf::default(),
-            Shelf::in_folder(folder.clone()),
+            SpillFile::default(),
+            SpillFile::in_folder(folder.clone()),
             // This folder cannot be written.
-            Shelf::in_folder(folder.join("none")),
+            SpillFile::in_folder(folder.join("none")),
         ] {
             for _ in 0..2 {
                 let kept: Vec<_> = (0..100_u8).map(|n| shelf.put(vec![n; usize::from(n)].into())).collect();

@@ -27,7 +27,7 @@ use crate::{
     message_type::MessageType,
     path::{
         commits::{self, Commits, Unseen},
-        emit::{Emit, Provenance, begin_transaction},
+        emit::{Provenance, RecordEmitter, begin_transaction},
         estimates::Estimates,
         initial,
         plans::RelationPlans,
@@ -72,7 +72,7 @@ const REPEATS_TOLD: u32 = 20;
 
 /// Why the rows of a window must not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Useless {
+enum DiscardReason {
     /// The stream has not brought the row that opens the window, or it has brought its deletion before the chunk was read.
     NotOpened,
     /// They do not include this transaction.
@@ -142,7 +142,7 @@ pub(crate) struct Signals {
 
 /// The place of a frame in the stream.
 #[derive(Clone, Copy)]
-pub(crate) struct Here<'a, 'c> {
+pub(crate) struct FramePlace<'a, 'c> {
     pub(crate) context: &'a Context<'c>,
     /// Position and kind of the change, if the frame is one.
     pub(crate) change: Option<(Position, MessageType)>,
@@ -206,8 +206,8 @@ impl Signals {
         &mut self,
         rows: u64,
         failed: Option<String>,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let effects = self.snapshot.whole_read(rows, failed, &mut new_id);
@@ -218,8 +218,8 @@ impl Signals {
     pub(crate) fn tell(
         &mut self,
         told: initial::SnapshotEvent,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         for notification in self.told.tell(told) {
@@ -233,8 +233,8 @@ impl Signals {
     pub(crate) fn begin(
         &mut self,
         under_way: Vec<u32>,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         self.commits.begin(under_way);
@@ -260,8 +260,8 @@ impl Signals {
     pub(crate) fn passed(
         &mut self,
         lsn: Lsn,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         self.stream_at = self.stream_at.max(lsn);
@@ -279,7 +279,12 @@ impl Signals {
     }
 
     /// The stream is past the row that closes the window, and has not brought it.
-    fn close_is_lost(&mut self, here: Here<'_, '_>, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+    fn close_is_lost(
+        &mut self,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
         self.closed_before = None;
         if self.closing.is_some() {
             // It has come, and rows of the window are left.
@@ -364,8 +369,8 @@ impl Signals {
     pub(crate) fn row(
         &mut self,
         change: &Change<'_>,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let (tuple, deleted) = match change.operation {
@@ -403,8 +408,8 @@ impl Signals {
     pub(crate) fn signal(
         &mut self,
         signal: Signal,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         if !self.can_read_chunks()
@@ -425,7 +430,13 @@ impl Signals {
         }
     }
 
-    fn follow(&mut self, signal: Signal, here: Here<'_, '_>, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+    fn follow(
+        &mut self,
+        signal: Signal,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
         let was_open = self.snapshot.is_open();
         let effects = self.snapshot.signal(signal, &mut new_id);
         if !was_open && self.snapshot.is_open() {
@@ -437,8 +448,8 @@ impl Signals {
     /// The stream is between two transactions: rows of the window that closes may leave.
     pub(crate) fn between_transactions(
         &mut self,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         if self.awaits_delivery {
@@ -450,7 +461,7 @@ impl Signals {
         // The stream may have brought changes that cannot be told apart since the last slice. Nothing else can have
         // changed since the row that closes the window came.
         if self.is_unclear() {
-            self.spoil(Useless::Unclear);
+            self.spoil(DiscardReason::Unclear);
         }
         match self.snapshot.closes(&signal) {
             true => self.send_slices(signal, here, emit, out),
@@ -474,8 +485,8 @@ impl Signals {
     fn send_slices(
         &mut self,
         signal: Signal,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         // A chunk that changes have spoiled once leaves at once: each transaction that it waits for could spoil it again, and what has left is
@@ -508,7 +519,7 @@ impl Signals {
     }
 
     /// From here on, changes of the stream replace rows of the window.
-    fn opens_here(&mut self, emit: &Emit) {
+    fn opens_here(&mut self, emit: &RecordEmitter) {
         self.commits.open(emit.cursor.open().map(|open| open.transaction.xid));
     }
 
@@ -525,35 +536,35 @@ impl Signals {
     }
 
     /// Why the rows of the window must not be sent.
-    fn useless(&self) -> Option<Useless> {
+    fn useless(&self) -> Option<DiscardReason> {
         // Behind the last table, nothing is left in the window, unless a signal has ended the snapshot.
         if !self.snapshot.is_running() && self.window.is_empty() {
             return None;
         }
         if self.snapshot.lacks_opening() {
-            return Some(Useless::NotOpened);
+            return Some(DiscardReason::NotOpened);
         }
-        let unseen = self.unseen().map(Useless::Unseen);
-        unseen.or_else(|| self.is_unclear().then_some(Useless::Unclear))
+        let unseen = self.unseen().map(DiscardReason::Unseen);
+        unseen.or_else(|| self.is_unclear().then_some(DiscardReason::Unclear))
     }
 
     /// The chunk is read again.
-    fn spoil(&mut self, why: Useless) {
+    fn spoil(&mut self, why: DiscardReason) {
         self.snapshot.spoil();
         self.repeats += 1;
-        self.was_unclear |= why == Useless::Unclear;
+        self.was_unclear |= why == DiscardReason::Unclear;
         let is_told = self.repeats.is_multiple_of(REPEATS_TOLD);
         match why {
-            Useless::NotOpened => {
+            DiscardReason::NotOpened => {
                 self.unopened += 1;
                 if self.unopened == 2 || self.unopened.is_multiple_of(REPEATS_TOLD) {
                     self.row_is_lost("opens the window of a chunk, or brings its deletion before the chunk is read");
                 }
             }
-            Useless::Unseen(unseen) if is_told => self.stays_hidden(unseen),
+            DiscardReason::Unseen(unseen) if is_told => self.stays_hidden(unseen),
             // A transaction may stay invisible for hours.
-            Useless::Unseen(unseen) if self.repeats.is_power_of_two() => unseen.tell(),
-            Useless::Unclear if is_told => warn!(
+            DiscardReason::Unseen(unseen) if self.repeats.is_power_of_two() => unseen.tell(),
+            DiscardReason::Unclear if is_told => warn!(
                 table = self.snapshot.tables().next().unwrap_or_default(),
                 times = self.repeats,
                 hint = "request a blocking snapshot of the table, set a smaller incremental.snapshot.chunk.size, or give the table a \
@@ -561,7 +572,7 @@ impl Signals {
                 "a chunk of the incremental snapshot is read again and again, because the stream contains changes of rows that cannot be \
                  told apart"
             ),
-            Useless::Unseen(_) | Useless::Unclear => {}
+            DiscardReason::Unseen(_) | DiscardReason::Unclear => {}
         }
     }
 
@@ -643,8 +654,8 @@ impl Signals {
         &mut self,
         (of, answer, rows): (Option<String>, ChunkAnswer, Option<Box<ChunkRows>>),
         plans: &mut RelationPlans,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         if of.is_some() && of.as_deref() != self.snapshot.chunk() {
@@ -702,8 +713,8 @@ impl Signals {
     fn take(
         &mut self,
         effects: Vec<Effect>,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         for effect in effects {
@@ -776,7 +787,7 @@ impl Signals {
     }
 
     /// Puts the changed state into the offset. `at` is the change that caused it.
-    pub(crate) fn keep(&mut self, at: Option<(Position, MessageType)>, emit: &mut Emit, out: &mut Batch) {
+    pub(crate) fn keep(&mut self, at: Option<(Position, MessageType)>, emit: &mut RecordEmitter, out: &mut Batch) {
         if self.snapshot.has_changed() {
             if at.is_some() {
                 begin_transaction(&mut emit.cursor, out);
@@ -799,7 +810,7 @@ impl Signals {
         });
     }
 
-    fn ask(&mut self, mut ask: Ask, emit: &Emit, out: &mut Batch) {
+    fn ask(&mut self, mut ask: Ask, emit: &RecordEmitter, out: &mut Batch) {
         if let Ask::Chunk(chunk) = &mut ask {
             if let Some(left_out) = self.left_out.get(&chunk.table.id) {
                 chunk.left_out.clone_from(left_out);
@@ -846,8 +857,8 @@ impl Signals {
     fn send_rows(
         &self,
         rows: impl IntoIterator<Item = ChunkRow>,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let context = Context {
@@ -881,8 +892,8 @@ impl Signals {
     pub(crate) fn notify(
         &mut self,
         notification: SnapshotNotice,
-        here: Here<'_, '_>,
-        emit: &mut Emit,
+        here: FramePlace<'_, '_>,
+        emit: &mut RecordEmitter,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         self.estimates.notified(&notification);

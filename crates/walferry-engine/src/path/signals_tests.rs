@@ -3,7 +3,7 @@ use std::{io, path::Path};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker};
-use walferry_converter::{Role, converter};
+use walferry_converter::{ConverterType, converter};
 use walferry_event::{
     EventSettings,
     catalog::{ColumnFacts, TableFacts},
@@ -46,9 +46,9 @@ fn pipeline(signals: SignalSettings) -> Pipeline {
     let events = Arc::new(EventSettings::new(&connector, "0", "run"));
     let json = |role| converter("JsonConverter", role, &Options::default()).0.unwrap();
     let converters = Converters {
-        key: json(Role::Key),
-        value: json(Role::Value),
-        header: json(Role::Header),
+        key: json(ConverterType::Key),
+        value: json(ConverterType::Value),
+        header: json(ConverterType::Header),
     };
     let after = StoredOffset::default();
     Pipeline::new(events, Chain::default(), converters, ErrorPolicy::default(), &after).with_signals(signals, &after)

@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     message_type::MessageType,
     path::{
-        emit::{Emit, Provenance},
+        emit::{Provenance, RecordEmitter},
         plans::RelationPlans,
     },
     position::Position,
@@ -80,7 +80,13 @@ impl Snapshot {
         Ok(())
     }
 
-    pub(crate) fn row(&mut self, tuple: &[u8], now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+    pub(crate) fn row(
+        &mut self,
+        tuple: &[u8],
+        now_ns: i64,
+        emit: &mut RecordEmitter,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
         let Some(table) = self.table.clone() else { return Ok(()) };
         self.rows += 1;
         let begins_table = table.facts.ordered && !mem::replace(&mut self.in_table, true);
@@ -126,7 +132,7 @@ impl Snapshot {
     }
 
     /// All rows are read. The last one is marked so, whichever table it is of.
-    pub(crate) fn end(mut self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+    pub(crate) fn end(mut self, now_ns: i64, emit: &mut RecordEmitter, out: &mut Batch) -> Result<(), Failure> {
         if let Some(held) = &mut self.held
             && held.marker != SnapshotMarker::Incremental
         {
@@ -135,7 +141,7 @@ impl Snapshot {
         self.send(now_ns, emit, out)
     }
 
-    fn send(&mut self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+    fn send(&mut self, now_ns: i64, emit: &mut RecordEmitter, out: &mut Batch) -> Result<(), Failure> {
         if let Some(held) = self.held.take() {
             held.send(now_ns, emit, out)?;
             self.spare = held.tuple;
@@ -146,7 +152,7 @@ impl Snapshot {
 }
 
 impl HeldRow {
-    fn send(&self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+    fn send(&self, now_ns: i64, emit: &mut RecordEmitter, out: &mut Batch) -> Result<(), Failure> {
         let Planned { facts, plan } = &*self.table;
         // The rows of a blocking snapshot carry the position at which the stream stands, as in Debezium.
         let commit = emit.cursor.last_commit();

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 use walferry_event::Catalog;
 use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentity, Tuple};
-use walferry_snapshot::{Done, RowsToReread, SnapshotStep};
+use walferry_snapshot::{ChunksDone, RowsToReread, SnapshotStep};
 
 use crate::{
     account::{Batch, StreamStep},
@@ -23,7 +23,7 @@ pub(crate) struct ToastReread {
     /// Gets the result, once.
     requests: UnboundedSender<SourceRequest>,
     /// What the snapshot has read. It reads all other rows as of the watermark.
-    done: Done,
+    done: ChunksDone,
     /// Tables for which the offset says that rows must be read again.
     flagged: HashSet<Oid>,
     keys: HashMap<Oid, Key>,
@@ -43,7 +43,7 @@ struct Key {
 
 impl ToastReread {
     /// `again` has the rows that earlier sessions found.
-    pub(crate) fn new(again: RowsToReread, done: Done, requests: UnboundedSender<SourceRequest>) -> Self {
+    pub(crate) fn new(again: RowsToReread, done: ChunksDone, requests: UnboundedSender<SourceRequest>) -> Self {
         Self {
             again,
             requests,

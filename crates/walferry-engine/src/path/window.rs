@@ -33,7 +33,7 @@ pub(crate) struct Window {
     /// Index of each row in `rows`.
     places: HashMap<Key, usize>,
     /// Changes since the window opened, of rows that have not arrived yet.
-    met: HashMap<Key, Met>,
+    met: HashMap<Key, StreamCoverage>,
     /// Bytes of the incomplete rows in `met`.
     met_bytes: usize,
     /// Whether rows have yet to arrive.
@@ -45,7 +45,7 @@ pub(crate) struct Window {
 }
 
 /// What the stream has sent of a row.
-enum Met {
+enum StreamCoverage {
     /// All of its values.
     Whole,
     /// All values except unchanged TOAST. The topic lacks these, so the chunk's row is sent with these changes applied.
@@ -165,8 +165,8 @@ impl Window {
         };
         let key = (self.table(plan.name()), key);
         match self.met.get(&key) {
-            Some(Met::Whole) => return Ok(()),
-            Some(Met::Part(part)) => match row.changed(part) {
+            Some(StreamCoverage::Whole) => return Ok(()),
+            Some(StreamCoverage::Part(part)) => match row.changed(part) {
                 Some(changed) => (row, self.has_changed_rows) = (changed, true),
                 None => self.is_spoiled = true,
             },
@@ -231,7 +231,7 @@ impl Window {
         if let Some(place) = self.places.remove(&key) {
             self.rows[place] = None;
         }
-        self.meet(key, Met::Whole)
+        self.meet(key, StreamCoverage::Whole)
     }
 
     /// The stream has sent a row without its unchanged TOAST values. The topic gets them only from the chunk's row, so
@@ -262,24 +262,24 @@ impl Window {
         }
         match self.met.get(&key) {
             // The topic has the whole row.
-            Some(Met::Whole) => return Evicted::Known,
-            Some(Met::Part(earlier)) => match overlay(&part.tuple, &earlier.tuple) {
+            Some(StreamCoverage::Whole) => return Evicted::Known,
+            Some(StreamCoverage::Part(earlier)) => match overlay(&part.tuple, &earlier.tuple) {
                 Some(tuple) if earlier.columns == part.columns => part.tuple = tuple,
                 _ => return Evicted::Unknown,
             },
             None => {}
         }
-        self.meet(key, Met::Part(part))
+        self.meet(key, StreamCoverage::Part(part))
     }
 
     /// Remembers a change whose row may still arrive with the chunk.
-    fn meet(&mut self, key: Key, met: Met) -> Evicted {
+    fn meet(&mut self, key: Key, met: StreamCoverage) -> Evicted {
         if !self.expects_rows {
             return Evicted::Known;
         }
-        let bytes = |met: &Met| match met {
-            Met::Whole => 0,
-            Met::Part(part) => part.tuple.len(),
+        let bytes = |met: &StreamCoverage| match met {
+            StreamCoverage::Whole => 0,
+            StreamCoverage::Part(part) => part.tuple.len(),
         };
         self.met_bytes += bytes(&met);
         if self.met.len() >= MOST_MET && !self.met.contains_key(&key) || self.met_bytes > MOST_BYTES {

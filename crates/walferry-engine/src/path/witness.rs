@@ -9,12 +9,12 @@ pub trait Witness: Send {
     fn sent(&mut self, record: &Record<'_>);
 
     /// A record is not sent, or a whole change yields no record.
-    fn withheld(&mut self, why: Withheld<'_>);
+    fn withheld(&mut self, why: UnsentReason<'_>);
 }
 
 /// Why a record is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Withheld<'a> {
+pub enum UnsentReason<'a> {
     /// A transform dropped it.
     Dropped {
         /// The transform.

@@ -17,7 +17,7 @@ const MOST: usize = 1000;
 /// signal again: it continues from an offset that does not contain it.
 #[derive(Debug, Default)]
 pub struct Inbox {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingSignals>,
     news: Notify,
     /// Whether a session takes signals now.
     is_open: watch::Sender<bool>,
@@ -29,9 +29,9 @@ pub struct Inbox {
 pub type Origin = (String, i64);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingSignals {
     /// By ticket, in order.
-    signals: VecDeque<Entry>,
+    signals: VecDeque<PendingSignal>,
     /// The last ticket that was issued.
     issued: u64,
     /// The last ticket whose signal the present session has taken.
@@ -39,7 +39,7 @@ struct Waiting {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PendingSignal {
     ticket: u64,
     signal: Signal,
     origin: Option<Origin>,
@@ -47,9 +47,9 @@ struct Entry {
 
 /// A session takes signals as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Taking<'a>(&'a Inbox);
+pub(crate) struct SignalGuard<'a>(&'a Inbox);
 
-impl Drop for Taking<'_> {
+impl Drop for SignalGuard<'_> {
     fn drop(&mut self) {
         self.0.is_open.send_replace(false);
     }
@@ -58,10 +58,10 @@ impl Drop for Taking<'_> {
 /// Too many signals are already waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many signals are already waiting")]
-pub struct Full;
+pub struct InboxFull;
 
 impl Inbox {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, PendingSignals> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,7 +69,7 @@ impl Inbox {
     ///
     /// # Errors
     /// Too many signals wait.
-    pub fn put(&self, signal: Signal) -> Result<u64, Full> {
+    pub fn put(&self, signal: Signal) -> Result<u64, InboxFull> {
         self.put_from(None, signal)
     }
 
@@ -78,31 +78,31 @@ impl Inbox {
     ///
     /// # Errors
     /// Too many signals wait.
-    pub fn put_once(&self, origin: Origin, signal: Signal) -> Result<u64, Full> {
+    pub fn put_once(&self, origin: Origin, signal: Signal) -> Result<u64, InboxFull> {
         self.put_from(Some(origin), signal)
     }
 
-    fn put_from(&self, origin: Option<Origin>, signal: Signal) -> Result<u64, Full> {
+    fn put_from(&self, origin: Option<Origin>, signal: Signal) -> Result<u64, InboxFull> {
         let mut waiting = self.lock();
-        let is_same = |entry: &&Entry| origin.is_some() && entry.origin == origin && entry.signal == signal;
+        let is_same = |entry: &&PendingSignal| origin.is_some() && entry.origin == origin && entry.signal == signal;
         if let Some(same) = waiting.signals.iter().find(is_same) {
             return Ok(same.ticket);
         }
         if waiting.signals.len() >= MOST {
-            return Err(Full);
+            return Err(InboxFull);
         }
         waiting.issued += 1;
         let ticket = waiting.issued;
-        waiting.signals.push_back(Entry { ticket, signal, origin });
+        waiting.signals.push_back(PendingSignal { ticket, signal, origin });
         self.news.notify_one();
         Ok(ticket)
     }
 
     /// A session whose stream has begun takes signals from here on. It begins with those that are not in the offset it continues from.
-    pub(crate) fn open(&self) -> Taking<'_> {
+    pub(crate) fn open(&self) -> SignalGuard<'_> {
         self.lock().taken = *self.stored.borrow();
         self.is_open.send_replace(true);
-        Taking(self)
+        SignalGuard(self)
     }
 
     /// Waits until a session takes signals. What is taken out of a file before that would be lost with the process.
@@ -210,7 +210,7 @@ mod tests {
             inbox.put(signal("x")).unwrap();
         }
         inbox.taken(MOST as u64);
-        assert_eq!(inbox.put(signal("y")), Err(Full));
+        assert_eq!(inbox.put(signal("y")), Err(InboxFull));
         inbox.store(1);
         assert_eq!(inbox.put(signal("y")), Ok(MOST as u64 + 1));
     }

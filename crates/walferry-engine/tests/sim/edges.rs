@@ -15,8 +15,8 @@ use walferry_engine::{
     progress::{Stored, Transaction},
     sink::{Acks, Outgoing, Sink, Sinks},
     source::{
-        Chunk, ChunkSender, Control, CreatedSlot, FoundSlot, Frame, Inspection, NoWindows, Parts, Phase, Port, Rows,
-        SnapshotKind, SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
+        Chunk, ChunkSender, Control, CreatedSlot, FoundSlot, Frame, Inspection, NoWindows, Phase, Rows, SnapshotKind,
+        SnapshotPlan, SnapshotTable, Source, SourceParts, Stream, StreamPort, TableFilter,
     },
     store::{OffsetStore, StoredOffset},
 };
@@ -153,14 +153,14 @@ impl Source for Server {
     type Rows = Edges;
     type Windows = NoWindows;
 
-    fn parts(&mut self) -> Parts<'_, Self> {
+    fn parts(&mut self) -> SourceParts<'_, Self> {
         let Self {
             control,
             stream,
             rows,
             windows,
         } = self;
-        Parts {
+        SourceParts {
             control,
             stream,
             rows,
@@ -284,7 +284,7 @@ impl Drop for OpenStream {
 }
 
 impl Stream for Edges {
-    async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
+    async fn stream(&mut self, from: Lsn, port: &mut StreamPort) -> Result<(), Failure> {
         let _open = OpenStream(self.clone());
         self.hang(Hang::Stream).await;
         // Postgres never goes back behind the slot, and says nothing.

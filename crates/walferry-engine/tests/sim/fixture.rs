@@ -8,7 +8,7 @@ use std::{
 
 use walferry_config::connector::Tolerance;
 use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker};
-use walferry_converter::{Role, converter};
+use walferry_converter::{ConverterType, converter};
 use walferry_engine::{Converters, ErrorPolicy, Pipeline, status::Status, store::StoredOffset};
 use walferry_event::EventSettings;
 use walferry_transform::Chain;
@@ -34,9 +34,9 @@ pub(crate) fn pipeline_of(connector: &Connector, after: &StoredOffset) -> Pipeli
             .expect("JsonConverter is known")
     };
     let converters = Converters {
-        key: json(Role::Key),
-        value: json(Role::Value),
-        header: json(Role::Header),
+        key: json(ConverterType::Key),
+        value: json(ConverterType::Value),
+        header: json(ConverterType::Header),
     };
     let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
     let tolerance = ErrorPolicy {

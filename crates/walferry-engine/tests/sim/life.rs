@@ -5,15 +5,15 @@ use walferry_diagnosis::Kind;
 
 use tokio::{sync::watch, task::LocalSet, time::sleep};
 use walferry_engine::{
-    Disposition, Exit, Failure, Pipeline, Target,
+    Disposition, Exit, Failure, Pipeline, TargetState,
     connector::{ConnectorRun, ConnectorSettings},
-    start::{Mismatch, SnapshotPolicy},
+    start::{HistoryMismatch, SnapshotPolicy},
     status::{Phase, Status},
     store::StoredOffset,
 };
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::Done;
+use walferry_snapshot::ChunksDone;
 
 use crate::{
     edges::{BrokerIs, Edges, Hang, Server, State, WAL_END},
@@ -39,7 +39,7 @@ fn settings() -> ConnectorSettings {
     ConnectorSettings {
         slot: "s".into(),
         snapshot: NO_DATA,
-        mismatch: Mismatch::Refuse,
+        mismatch: HistoryMismatch::Refuse,
         tables: Arc::new(|_, table| table == "t"),
         snapshot_tables: Arc::new(|_, _| true),
         flush_interval: Duration::from_millis(10),
@@ -91,13 +91,13 @@ async fn run(
     stop_when: impl Fn(&State, &Status) -> bool,
 ) -> Result<(), Failure> {
     let status = Arc::new(Status::new("c", "s"));
-    let target = watch::Sender::new(Target::Running);
+    let target = watch::Sender::new(TargetState::Running);
     let mut connector = connector(edges, settings, &status);
     let asking = async {
         while !stop_when(&edges.lock(), &status) {
             sleep(Duration::from_millis(1)).await;
         }
-        target.send_replace(Target::Stopped);
+        target.send_replace(TargetState::Stopped);
         std::future::pending::<()>().await;
     };
     let ended = tokio::select! {
@@ -160,7 +160,10 @@ fn a_stop_delivers_stores_and_confirms_what_was_read() {
 fn a_run_that_is_abandoned_stores_and_confirms_nothing_more() {
     block_on(async {
         let edges = Edges::new(three());
-        let (status, target) = (Arc::new(Status::new("c", "s")), watch::Sender::new(Target::Running));
+        let (status, target) = (
+            Arc::new(Status::new("c", "s")),
+            watch::Sender::new(TargetState::Running),
+        );
         let mut connector = connector(&edges, settings(), &status);
         edges.lock().store_full = true;
         let run = connector.run(target.subscribe());
@@ -222,7 +225,10 @@ fn what_another_process_stores_as_its_last_is_what_the_next_one_goes_on_from() {
 fn a_paused_connector_keeps_its_connection_and_goes_on_when_it_is_resumed() {
     block_on(async {
         let edges = Edges::new(three());
-        let (status, target) = (Arc::new(Status::new("c", "s")), watch::Sender::new(Target::Running));
+        let (status, target) = (
+            Arc::new(Status::new("c", "s")),
+            watch::Sender::new(TargetState::Running),
+        );
         let mut connector = connector(&edges, settings(), &status);
         let until = async |is_so: &dyn Fn(&State) -> bool| {
             while !is_so(&edges.lock()) {
@@ -232,17 +238,17 @@ fn a_paused_connector_keeps_its_connection_and_goes_on_when_it_is_resumed() {
         let more = rows(101);
         let steering = async {
             until(&|state| is_in_kafka(state, &status)).await;
-            target.send_replace(Target::Paused);
+            target.send_replace(TargetState::Paused);
             until(&|_| status.phase() == Phase::Paused).await;
             // What was read is stored and confirmed also now.
             until(&|state| state.slot == Some(WAL_END)).await;
             assert!(status.stream.state().connection.is_some(), "the slot is in use");
             edges.lock().units.push(Unit::of(101_000, &more));
-            target.send_replace(Target::Running);
+            target.send_replace(TargetState::Running);
             until(&|state| state.log.last() == more.last()).await;
-            target.send_replace(Target::Paused);
+            target.send_replace(TargetState::Paused);
             until(&|_| status.phase() == Phase::Paused).await;
-            target.send_replace(Target::Stopped);
+            target.send_replace(TargetState::Stopped);
         };
         let (ended, ()) = tokio::join!(connector.run(target.subscribe()), steering);
         assert_eq!((ended, status.phase()), (Ok(()), Phase::Stopped));
@@ -254,16 +260,16 @@ fn a_paused_connector_keeps_its_connection_and_goes_on_when_it_is_resumed() {
 fn a_connector_that_is_paused_from_its_start_does_nothing_until_it_is_resumed() {
     block_on(async {
         let edges = Edges::new(three());
-        let (status, target) = (Arc::new(Status::new("c", "s")), watch::Sender::new(Target::Paused));
+        let (status, target) = (Arc::new(Status::new("c", "s")), watch::Sender::new(TargetState::Paused));
         let mut connector = connector(&edges, settings(), &status);
         let steering = async {
             sleep(Duration::from_millis(20)).await;
             assert_eq!((status.phase(), edges.lock().slot), (Phase::Paused, None));
-            target.send_replace(Target::Running);
+            target.send_replace(TargetState::Running);
             while !is_in_kafka(&edges.lock(), &status) {
                 sleep(Duration::from_millis(1)).await;
             }
-            target.send_replace(Target::Stopped);
+            target.send_replace(TargetState::Stopped);
         };
         let (ended, ()) = tokio::join!(connector.run(target.subscribe()), steering);
         assert_eq!(ended, Ok(()));
@@ -566,7 +572,7 @@ fn while_the_disk_is_full_no_slot_is_made_that_no_offset_tells_of() {
             state.offset = Some(StoredOffset {
                 connect: serde_json::from_str(begun).expect("an offset"),
                 system_id: Some(7),
-                snapshot: Some(Done::default()),
+                snapshot: Some(ChunksDone::default()),
                 ..StoredOffset::default()
             });
         }

@@ -7,7 +7,7 @@ use walferry_engine::{
 };
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Change, Column, Lsn, Message, OldTuple, Operation, TupleBuf};
-use walferry_snapshot::{Blocks, Done, Keys, RowsToReread, SnapshotStep};
+use walferry_snapshot::{Blocks, ChunksDone, Keys, RowsToReread, SnapshotStep};
 
 use crate::{
     edges, fixture,
@@ -41,7 +41,7 @@ enum Read {
 /// insert of 6 that cannot be converted.
 fn noted(properties: &str, read: Read, catalog: Option<Catalog>) -> Vec<String> {
     let connector = fixture::connector(properties);
-    let mut done = Done::default();
+    let mut done = ChunksDone::default();
     let end = match read {
         Read::Nothing => None,
         Read::Some => Some(7),

@@ -31,11 +31,11 @@ use walferry_diagnosis::Kind;
 
 use tokio::sync::watch;
 use walferry_engine::{
-    Disposition, Failure, Pipeline, SignalSettings, Target,
+    Disposition, Failure, Pipeline, SignalSettings, TargetState,
     connector::{ConnectorRun, ConnectorSettings},
-    gap::Way,
+    gap::GapResolution,
     life::IncrementalLimits,
-    start::Mismatch,
+    start::HistoryMismatch,
     status::{Signal, Status},
     store::StoredOffset,
 };
@@ -199,7 +199,7 @@ pub(crate) struct World {
 /// A running process.
 struct Process {
     running: Pin<Box<dyn Future<Output = Result<(), Failure>>>>,
-    target: watch::Sender<Target>,
+    target: watch::Sender<TargetState>,
     status: Arc<Status>,
     /// Whether an incremental snapshot was requested of it.
     is_asked: bool,
@@ -430,7 +430,7 @@ impl World {
             return;
         }
         self.tell("start");
-        let (target, wanted) = watch::channel(Target::Running);
+        let (target, wanted) = watch::channel(TargetState::Running);
         let shared = self.shared.clone();
         let status = Arc::new(Status::new("c", "s"));
         let mut connector = connector(&shared, status.clone());
@@ -456,7 +456,7 @@ impl World {
             }
         };
         if let Some(ended) = ended {
-            let was_asked = *process.target.borrow() == Target::Stopped;
+            let was_asked = *process.target.borrow() == TargetState::Stopped;
             self.tell("ended");
             self.end_process();
             // A process that is stopped while the disk is full says so: what it has delivered since comes again.
@@ -600,7 +600,7 @@ impl World {
             Fault::Kill => self.kill(),
             Fault::Stop => {
                 if let Some(process) = &self.process {
-                    process.target.send_replace(Target::Stopped);
+                    process.target.send_replace(TargetState::Stopped);
                 }
             }
         }
@@ -743,7 +743,7 @@ impl World {
             to,
             seen: gap.seen,
         });
-        state.disk.choice = Some(gap.choose(Way::Skip));
+        state.disk.choice = Some(gap.choose(GapResolution::Skip));
     }
 
     /// So many milliseconds under load, on a disk that takes so many for a write.
@@ -908,7 +908,7 @@ fn connector(
     let settings = ConnectorSettings {
         slot: "s".into(),
         snapshot: state.plan.policy,
-        mismatch: Mismatch::Refuse,
+        mismatch: HistoryMismatch::Refuse,
         tables: Arc::new(|_, name| TABLES.iter().any(|table| table.is_captured && table.name == name)),
         snapshot_tables: Arc::new(|_, _| true),
         flush_interval: state.plan.flush_interval,

@@ -7,7 +7,7 @@ use walferry_record::{Schema, SchemaRef, Shape, Value};
 use super::builtin::oid;
 use super::column_type::{ColumnType, RootKind};
 use super::resolve::{enumeration, scalar};
-use super::{Decoder, Mapping, Reason, Stage, Unavailable, binary};
+use super::{Decoder, Mapping, Reason, RowOrigin, Unavailable, binary};
 use crate::catalog::Catalog;
 use crate::java::name_uuid;
 
@@ -33,7 +33,7 @@ pub(super) fn array(
     let is_domain = element.name != element.root_name;
     let known = match &element.kind {
         RootKind::Enum(labels) if !is_domain => Some(enumeration(labels, modes)),
-        RootKind::Base if !is_domain => scalar(&element, modes, Stage::Element),
+        RootKind::Base if !is_domain => scalar(&element, modes, RowOrigin::Element),
         RootKind::Enum(_) | RootKind::Base | RootKind::Array { .. } | RootKind::Other => None,
     };
     let nullable = known.is_some() && has_nullable_elements(&element);

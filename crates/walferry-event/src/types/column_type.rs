@@ -2,7 +2,7 @@
 
 use walferry_pgoutput::Oid;
 
-use super::Stage;
+use super::RowOrigin;
 use super::builtin::{self, VARIABLE_NUMERIC_LENGTH, oid};
 use crate::catalog::{Catalog, TypeFacts, TypeKind};
 
@@ -41,11 +41,11 @@ const MAX_DOMAIN_DEPTH: usize = 32;
 
 impl ColumnType {
     /// Collects the facts about a type with a column's modifier.
-    pub(crate) fn new(id: Oid, modifier: i32, stage: Stage, catalog: Option<&Catalog>) -> Self {
+    pub(crate) fn new(id: Oid, modifier: i32, stage: RowOrigin, catalog: Option<&Catalog>) -> Self {
         let facts = |id| catalog.and_then(|catalog| catalog.type_of(id));
         let (length, scale) = match (id, modifier) {
             // In a snapshot, Debezium describes columns differently than in the stream.
-            (oid::NUMERIC, -1) if stage == Stage::Snapshot => (0, None),
+            (oid::NUMERIC, -1) if stage == RowOrigin::Snapshot => (0, None),
             (_, -1) => {
                 let (length, scale) = default_measures(id, &facts, MAX_DOMAIN_DEPTH);
                 (length, Some(scale))
@@ -89,7 +89,7 @@ impl ColumnType {
 
     /// The type of the elements, with the measures of the array.
     pub(super) fn element(&self, element: Oid, catalog: Option<&Catalog>) -> Self {
-        let of_element = Self::new(element, -1, Stage::Element, catalog);
+        let of_element = Self::new(element, -1, RowOrigin::Element, catalog);
         Self {
             length: self.length,
             scale: self.scale,

@@ -27,7 +27,7 @@ pub(crate) use temporal::{infinite_default, plain_default};
 
 /// Where the rows of a plan come from. Debezium reads them by different ways, which shows for a few types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum RowOrigin {
     /// The replication stream.
     Stream,
     /// A snapshot's `SELECT`.
@@ -118,7 +118,7 @@ pub(crate) enum Decoder {
     EmptyArray,
 }
 
-impl Stage {
+impl RowOrigin {
     /// How dates come to Debezium.
     const fn of_dates(self) -> temporal::Path {
         match self {

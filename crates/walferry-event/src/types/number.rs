@@ -7,16 +7,16 @@ use walferry_record::{Decimal, Field, Schema, SchemaRef, Struct, Value};
 
 use super::column_type::ColumnType;
 use super::text::utf8;
-use super::{Decoder, Mapping, Reason, Stage, Unavailable};
+use super::{Decoder, Mapping, Reason, RowOrigin, Unavailable};
 
 /// The largest scale of `numeric`.
 const MAX_SCALE: i32 = 1000;
 
 /// `numeric`.
-pub(super) fn numeric(column: &ColumnType, modes: &EventSection, stage: Stage) -> Mapping {
+pub(super) fn numeric(column: &ColumnType, modes: &EventSection, stage: RowOrigin) -> Mapping {
     let finite = |decoder| match stage {
-        Stage::Element => Decoder::FiniteDecimal(Box::new(decoder)),
-        Stage::Stream | Stage::Snapshot | Stage::Again => decoder,
+        RowOrigin::Element => Decoder::FiniteDecimal(Box::new(decoder)),
+        RowOrigin::Stream | RowOrigin::Snapshot | RowOrigin::Again => decoder,
     };
     let scale = column.digits();
     match modes.decimal {

@@ -7,7 +7,7 @@ use super::builtin::oid;
 use super::column_type::{ColumnType, RootKind};
 use super::vector::Element;
 use super::{
-    Decoder, Mapping, Stage, Unavailable, array, binary, geometry, hstore, interval, number, temporal, vector,
+    Decoder, Mapping, RowOrigin, Unavailable, array, binary, geometry, hstore, interval, number, temporal, vector,
 };
 use crate::catalog::Catalog;
 
@@ -15,7 +15,7 @@ use crate::catalog::Catalog;
 pub(crate) fn resolve(
     column: &ColumnType,
     modes: &EventSection,
-    stage: Stage,
+    stage: RowOrigin,
     catalog: Option<&Catalog>,
 ) -> Option<Mapping> {
     let known = match &column.kind {
@@ -51,7 +51,7 @@ impl Texts<'_> {
     }
 }
 
-pub(super) fn scalar(column: &ColumnType, modes: &EventSection, stage: Stage) -> Option<Mapping> {
+pub(super) fn scalar(column: &ColumnType, modes: &EventSection, stage: RowOrigin) -> Option<Mapping> {
     let text = Texts { modes };
     let mapped = match column.root {
         oid::BOOL => Mapping::new(Schema::boolean(), Decoder::Boolean, Value::Boolean(false)),
@@ -63,7 +63,7 @@ pub(super) fn scalar(column: &ColumnType, modes: &EventSection, stage: Stage) ->
         oid::NUMERIC => number::numeric(column, modes, stage),
         oid::MONEY => number::money(modes),
         oid::BIT | oid::VARBIT => binary::bits(column),
-        oid::NAME if stage == Stage::Stream && !modes.include_unknown_datatypes => Mapping {
+        oid::NAME if stage == RowOrigin::Stream && !modes.include_unknown_datatypes => Mapping {
             decoder: Decoder::Nothing,
             ..text.plain()
         },

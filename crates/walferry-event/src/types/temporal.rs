@@ -7,7 +7,7 @@ use super::calendar::{
     Date, MICROS_PER_DAY, MICROS_PER_SECOND, Moment, Scanner, civil_from_days, days_from_civil, days_from_old_calendar,
     iso_timestamp, push_date, push_time,
 };
-use super::{Decoder, Mapping, Reason, Stage};
+use super::{Decoder, Mapping, Reason, RowOrigin};
 
 /// How a date is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -307,7 +307,7 @@ fn zoned_moment(bytes: &[u8]) -> Option<Moment> {
 }
 
 /// `date`.
-pub(super) fn date(mode: TimePrecision, stage: Stage) -> Mapping {
+pub(super) fn date(mode: TimePrecision, stage: RowOrigin) -> Mapping {
     let decoder = |unit| Decoder::Date(unit, stage.of_dates());
     match mode {
         TimePrecision::Isostring => Mapping::new(text("IsoDate"), decoder(DateUnit::Iso), Value::str("1970-01-01Z")),
@@ -328,7 +328,7 @@ pub(super) fn date(mode: TimePrecision, stage: Stage) -> Mapping {
 }
 
 /// `time`.
-pub(super) fn time(mode: TimePrecision, precision: i32, stage: Stage) -> Mapping {
+pub(super) fn time(mode: TimePrecision, precision: i32, stage: RowOrigin) -> Mapping {
     let of = |schema, unit, zero| Mapping::new(schema, Decoder::Time(unit, stage.of_times()), zero);
     match mode {
         TimePrecision::Isostring => of(text("IsoTime"), TimeUnit::Iso, Value::str("00:00:00Z")),
@@ -344,7 +344,7 @@ pub(super) fn time(mode: TimePrecision, precision: i32, stage: Stage) -> Mapping
 }
 
 /// `timestamp`.
-pub(super) fn timestamp(mode: TimePrecision, precision: i32, stage: Stage) -> Mapping {
+pub(super) fn timestamp(mode: TimePrecision, precision: i32, stage: RowOrigin) -> Mapping {
     let of = |schema, unit, zero| Mapping::new(schema, Decoder::Timestamp(unit, stage.of_times()), zero);
     match mode {
         TimePrecision::Isostring => of(
@@ -376,11 +376,11 @@ pub(super) fn timestamp(mode: TimePrecision, precision: i32, stage: Stage) -> Ma
 }
 
 /// `timestamptz`.
-pub(super) fn zoned_timestamp(precision: i32, stage: Stage) -> Mapping {
+pub(super) fn zoned_timestamp(precision: i32, stage: RowOrigin) -> Mapping {
     let decoder = Decoder::ZonedTimestamp {
         fraction_digits: usize::try_from(precision).unwrap_or(0),
         path: match stage {
-            Stage::Again => Path::Moment,
+            RowOrigin::Again => Path::Moment,
             _ => stage.of_times(),
         },
     };
@@ -388,7 +388,7 @@ pub(super) fn zoned_timestamp(precision: i32, stage: Stage) -> Mapping {
 }
 
 /// `timetz`.
-pub(super) fn zoned_time(stage: Stage) -> Mapping {
+pub(super) fn zoned_time(stage: RowOrigin) -> Mapping {
     Mapping::new(
         text("ZonedTime"),
         Decoder::ZonedTime(stage.of_times()),

@@ -47,7 +47,7 @@ const SECURITY: [&str; 3] = ["security.", "ssl.", "sasl."];
 /// If neither says anything about security, the worker's own security is taken. Connect does not do that, and a producer
 /// without its repetition cannot connect there: nothing that works changes.
 pub(crate) fn producer(defaults: &[(&str, &str)], worker: &Worker, overrides: &Options) -> (Properties, Findings) {
-    let mut given = Given::default();
+    let mut given = GivenProperties::default();
     if !secures(&worker.producer) && !secures(overrides) {
         given.add(&worker.client, secures_name);
     }
@@ -59,7 +59,7 @@ pub(crate) fn producer(defaults: &[(&str, &str)], worker: &Worker, overrides: &O
 /// Reads the properties of the client that creates topics: `admin.override.*` over the worker's `admin.*` over those without
 /// a prefix. If none says anything about security, the producer's is taken.
 pub(crate) fn admin(worker: &Worker, overrides: &Options, producer: &Properties) -> (Properties, Findings) {
-    let mut given = Given::default();
+    let mut given = GivenProperties::default();
     for layer in [&worker.client, &worker.admin, overrides] {
         given.add(layer, |name| !is_for_producers(name));
     }
@@ -80,7 +80,7 @@ pub(crate) fn admin(worker: &Worker, overrides: &Options, producer: &Properties)
 
 /// Reads how the consumer of signals is secured: `signal.consumer.*`, or the worker's own; else as the producer is.
 pub(crate) fn signals(worker: &Worker, overrides: &Options, producer: &Properties) -> Properties {
-    let mut given = Given::default();
+    let mut given = GivenProperties::default();
     given.add(&worker.client, secures_name);
     given.add(overrides, secures_name);
     let (mut consumer, _) = translate(&[], given);
@@ -96,7 +96,7 @@ pub(crate) fn signals(worker: &Worker, overrides: &Options, producer: &Propertie
 /// Reads the properties of the clients of Connect's own topics: those without a prefix. If they say nothing about security, the
 /// producer's is taken.
 pub(crate) fn internal(worker: &Worker) -> (Properties, Findings) {
-    let mut given = Given::default();
+    let mut given = GivenProperties::default();
     given.add(&worker.client, |name| !is_for_producers(name));
     if !secures(&worker.client) {
         given.add(&worker.producer, secures_name);
@@ -132,7 +132,7 @@ fn is_for_producers(name: &str) -> bool {
 
 /// What users wrote, the last layer winning.
 #[derive(Default)]
-struct Given(BTreeMap<String, GivenProperty>);
+struct GivenProperties(BTreeMap<String, GivenProperty>);
 
 struct GivenProperty {
     text: String,
@@ -144,7 +144,7 @@ struct GivenProperty {
     secret: bool,
 }
 
-impl Given {
+impl GivenProperties {
     fn add(&mut self, options: &Options, wanted: impl Fn(&str) -> bool) {
         for (name, text) in options.iter().filter(|(name, _)| wanted(name)) {
             let entry = GivenProperty {
@@ -160,12 +160,12 @@ impl Given {
 
 /// A translation on its way.
 struct Translation {
-    given: Given,
+    given: GivenProperties,
     out: Properties,
     findings: Findings,
 }
 
-fn translate(defaults: &[(&str, &str)], given: Given) -> (Properties, Findings) {
+fn translate(defaults: &[(&str, &str)], given: GivenProperties) -> (Properties, Findings) {
     let mut translation = Translation {
         given,
         out: Properties::default(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 use tracing::warn;
 use walferry_engine::{
-    Failure, Target,
+    Failure, TargetState,
     book::{Book, BookEntry, Configuration},
 };
 
@@ -19,15 +19,15 @@ const TASK_CLASS: &str = "io.debezium.connector.postgresql.PostgresConnectorTask
 #[derive(Debug)]
 pub struct TopicBook {
     log: Log,
-    known: Known,
+    known: BookContent,
     is_ours: fn(&str) -> bool,
 }
 
 /// The content of the topic.
 #[derive(Debug, Default)]
-struct Known {
+struct BookContent {
     configurations: BTreeMap<String, Configuration>,
-    targets: BTreeMap<String, Target>,
+    targets: BTreeMap<String, TargetState>,
 }
 
 impl TopicBook {
@@ -38,7 +38,7 @@ impl TopicBook {
     pub fn open(topics: &ConnectTopics, is_ours: fn(&str) -> bool) -> Result<Self, Failure> {
         let mut book = Self {
             log: Log::open(topics, &topics.config.name)?,
-            known: Known::default(),
+            known: BookContent::default(),
             is_ours,
         };
         book.read()?;
@@ -72,7 +72,7 @@ fn class(configuration: &Configuration) -> &str {
         .map_or("", |(_, class)| class.trim())
 }
 
-impl Known {
+impl BookContent {
     /// Applies a record. Like Connect, skips records that it does not understand.
     fn learn(&mut self, key: &str, value: Option<&Json>) {
         if let Some(name) = key.strip_prefix(TARGET) {
@@ -101,21 +101,21 @@ impl Known {
 }
 
 /// Since Connect 3.5, `state.v2` can be STOPPED. Then `state` is PAUSED, for older workers.
-fn target(value: &Json) -> Option<Target> {
+fn target(value: &Json) -> Option<TargetState> {
     let state = value.get("state.v2").or_else(|| value.get("state"))?;
     match state.as_str()? {
-        "STARTED" => Some(Target::Running),
-        "PAUSED" => Some(Target::Paused),
-        "STOPPED" => Some(Target::Stopped),
+        "STARTED" => Some(TargetState::Running),
+        "PAUSED" => Some(TargetState::Paused),
+        "STOPPED" => Some(TargetState::Stopped),
         _ => None,
     }
 }
 
-fn target_text(target: Target) -> String {
+fn target_text(target: TargetState) -> String {
     let (state, v2) = match target {
-        Target::Running => ("STARTED", "STARTED"),
-        Target::Paused => ("PAUSED", "PAUSED"),
-        Target::Stopped => ("PAUSED", "STOPPED"),
+        TargetState::Running => ("STARTED", "STARTED"),
+        TargetState::Paused => ("PAUSED", "PAUSED"),
+        TargetState::Stopped => ("PAUSED", "STOPPED"),
     };
     json!({ "state": state, "state.v2": v2 }).to_string()
 }
@@ -173,22 +173,22 @@ impl Book for TopicBook {
         self.log
             .write(&format!("{CONNECTOR}{name}"), Some(properties(configuration, false)))?;
         self.known.configurations.insert(name.clone(), configuration.clone());
-        if *target != Target::Stopped {
+        if *target != TargetState::Stopped {
             self.write_task(name, configuration)?;
         }
         Ok(())
     }
 
-    fn set_target(&mut self, name: &str, target: Target) -> Result<(), Failure> {
+    fn set_target(&mut self, name: &str, target: TargetState) -> Result<(), Failure> {
         let before = self.known.targets.get(name).copied().unwrap_or_default();
         self.log.write(&format!("{TARGET}{name}"), Some(target_text(target)))?;
         self.known.targets.insert(name.to_owned(), target);
         match (before, target) {
             // A stopped connector has no tasks.
-            (_, Target::Stopped) => self
+            (_, TargetState::Stopped) => self
                 .log
                 .write(&format!("commit-{name}"), Some(json!({ "tasks": 0 }).to_string())),
-            (Target::Stopped, _) => match self.known.configurations.get(name).cloned() {
+            (TargetState::Stopped, _) => match self.known.configurations.get(name).cloned() {
                 Some(configuration) => self.write_task(name, &configuration),
                 None => Ok(()),
             },
@@ -240,7 +240,7 @@ mod tests {
             ("target-state-c", None),
             ("logger-cluster-x", Some(r#"{"level":"DEBUG"}"#)),
         ];
-        let mut known = Known::default();
+        let mut known = BookContent::default();
         for (key, value) in records {
             let value = value.and_then(|value| serde_json::from_str(value).ok());
             known.learn(key, value.as_ref());
@@ -249,15 +249,15 @@ mod tests {
         let a = vec![pair("zeta", "1.50"), pair("connector.class", "P"), pair("name", "a")];
         assert_eq!(known.configurations["a"], a);
         assert_eq!(known.configurations.len(), 2);
-        assert_eq!(known.targets["a"], Target::Stopped);
-        assert_eq!(known.targets["b"], Target::Paused);
+        assert_eq!(known.targets["a"], TargetState::Stopped);
+        assert_eq!(known.targets["b"], TargetState::Paused);
         assert!(!known.targets.contains_key("c"));
     }
 
     #[test]
     fn what_is_written_is_in_connects_form() {
         assert_eq!(
-            target_text(Target::Stopped),
+            target_text(TargetState::Stopped),
             r#"{"state":"PAUSED","state.v2":"STOPPED"}"#
         );
         let configuration = vec![("b".to_owned(), "2".to_owned()), ("a".to_owned(), "x \"y\"".to_owned())];

@@ -216,7 +216,7 @@ impl Leadership {
             .map_err(|error| failure::of_settings(&error))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (stopping, seen, told_denied) = (stop.clone(), tenure.clone(), denied.subscribe());
-        let mut troubles = Troubles {
+        let mut troubles = GroupErrors {
             group,
             topic: topics.config.name.clone(),
             denied,
@@ -283,7 +283,7 @@ impl Leadership {
 }
 
 /// Why the brokers refuse this process as a member of its group.
-struct Troubles {
+struct GroupErrors {
     group: String,
     topic: String,
     denied: watch::Sender<Option<Failure>>,
@@ -291,7 +291,7 @@ struct Troubles {
     told: BTreeSet<String>,
 }
 
-impl Troubles {
+impl GroupErrors {
     fn tell(&mut self, error: &KafkaError) {
         let (group, topic) = (&self.group, &self.topic);
         let denied = |what: String, hint: String| Failure::new(Disposition::Retry, Kind::KafkaDenied, what, Some(hint));

@@ -114,14 +114,14 @@ impl StateLog {
     ///
     /// # Errors
     /// The client does not accept it.
-    pub fn send(&self, subject: &Subject, record: Option<&Json>) -> Result<Sent<'_>, Failure> {
+    pub fn send(&self, subject: &Subject, record: Option<&Json>) -> Result<PendingWrite<'_>, Failure> {
         let entry = LogRecord {
             key: subject.key().into_bytes(),
             value: record.map(|record| record.to_string().into_bytes()),
             headers: Vec::new(),
         };
         let delivered = self.0.send(&entry)?;
-        Ok(Sent { log: self, delivered })
+        Ok(PendingWrite { log: self, delivered })
     }
 
     /// The worker that runs a connector, as `host:port` of its REST API. If the topic does not have the connector, any worker of the
@@ -150,12 +150,12 @@ impl StateLog {
 /// A record on its way to the topic.
 #[derive(Debug)]
 #[must_use]
-pub struct Sent<'a> {
+pub struct PendingWrite<'a> {
     log: &'a StateLog,
     delivered: oneshot::Receiver<Result<(), rdkafka::error::RDKafkaErrorCode>>,
 }
 
-impl Sent<'_> {
+impl PendingWrite<'_> {
     /// Waits until the record is durable.
     ///
     /// # Errors

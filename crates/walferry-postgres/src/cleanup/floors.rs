@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
 use walferry_engine::floors::{PartFloor, TableFloor};
-use walferry_engine::status::NotCaptured;
+use walferry_engine::status::UncapturedTables;
 
 use super::drops::{Droppable, Rests};
-use super::target::{PartFloors, Statements, Target};
+use super::target::{CleanupTarget, PartFloors, Statements};
 use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
 use crate::error::Error;
 use crate::outbox_partitions::ranges;
 use crate::quote::{identifier, qualified};
-use crate::said::Said;
+use crate::said::SaidOnce;
 use crate::time_column::{NEVER_US, TimeColumn};
 
 /// What is known of the tables.
@@ -38,7 +38,7 @@ pub(super) struct Floors {
     published: HashMap<String, Published>,
     /// Partitions that could not be looked at.
     unlooked: HashMap<u32, Unlooked>,
-    said: Said,
+    said: SaidOnce,
 }
 
 /// A partition that could not be looked at. It gets a floor later; without one, its rows stay.
@@ -52,9 +52,9 @@ struct Unlooked {
 
 /// What a look has found.
 #[derive(Debug, Default)]
-pub(super) struct Looked {
+pub(super) struct CleanupLook {
     /// Tables whose rows may be removed.
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<CleanupTarget>,
     /// Tables that could not be looked at, and how long it took. Their floors stay.
     pub(super) failed: Vec<(String, Error, Duration)>,
     /// How many partitions could not be looked at. It was logged.
@@ -90,7 +90,7 @@ struct Facts {
 }
 
 /// A table whose rows may be removed.
-struct Seen<'a> {
+struct LookedTable<'a> {
     table: &'a CleanedTable,
     facts: Facts,
     time: TimeColumn,
@@ -123,7 +123,7 @@ impl Floors {
             floors: HashMap::new(),
             published: HashMap::new(),
             unlooked: HashMap::new(),
-            said: Said::default(),
+            said: SaidOnce::default(),
         }
     }
 
@@ -143,7 +143,7 @@ impl Floors {
         self.floors = floors.collect();
     }
 
-    /// The floors, for a later run, and how often each table had left [`NotCaptured`] when its floor was laid.
+    /// The floors, for a later run, and how often each table had left [`UncapturedTables`] when its floor was laid.
     pub(super) fn kept(&self) -> (BTreeMap<String, TableFloor>, HashMap<u32, u64>) {
         let tables = self.floors.iter();
         let tables = tables.map(|(table, floor)| (table.clone(), floor.laid.clone()));
@@ -161,12 +161,12 @@ impl Floors {
         &mut self,
         sql: &Sql,
         tables: &[CleanedTable],
-        not_captured: &NotCaptured,
+        not_captured: &UncapturedTables,
         rests: impl Fn(&str) -> bool,
         undropped: &Rests,
-    ) -> Result<Looked, Error> {
+    ) -> Result<CleanupLook, Error> {
         let has_schemas: bool = sql.value(LOOKING, HAS_SCHEMAS, &[]).await?;
-        let mut looked = Looked::default();
+        let mut looked = CleanupLook::default();
         let (mut seen, mut unseen) = (Vec::new(), HashSet::new());
         for table in tables {
             let (shown, begun) = (table.shown(), Instant::now());
@@ -206,8 +206,8 @@ impl Floors {
         sql: &Sql,
         table: &'a CleanedTable,
         has_schemas: bool,
-        not_captured: &NotCaptured,
-    ) -> Result<Option<Seen<'a>>, Error> {
+        not_captured: &UncapturedTables,
+    ) -> Result<Option<LookedTable<'a>>, Error> {
         // It was dropped meanwhile.
         let Some(mut facts) = self.facts(sql, table, has_schemas).await? else {
             return Ok(None);
@@ -261,7 +261,7 @@ impl Floors {
             true => self.droppable(sql, table, &facts, &parts).await?,
             false => HashMap::new(),
         };
-        Ok(Some(Seen {
+        Ok(Some(LookedTable {
             table,
             facts,
             time,
@@ -271,7 +271,7 @@ impl Floors {
         }))
     }
 
-    /// The partitions of a table that hold a range of time each, and the default partition if it is empty: as in [`Seen::drops`].
+    /// The partitions of a table that hold a range of time each, and the default partition if it is empty: as in [`LookedTable::drops`].
     async fn droppable(
         &mut self,
         sql: &Sql,
@@ -318,7 +318,7 @@ impl Floors {
     }
 
     /// What removes the rows of a table; `None` for a partitioned table that has no partition yet.
-    fn target(&self, mut seen: Seen<'_>, undropped: &Rests) -> Option<Target> {
+    fn target(&self, mut seen: LookedTable<'_>, undropped: &Rests) -> Option<CleanupTarget> {
         let floor = self.floors.get(&seen.facts.shown)?;
         let (mut floors, mut drops, mut before_us) = (PartFloors::default(), Vec::new(), i64::MIN);
         for (oid, part) in &floor.laid.parts {
@@ -345,7 +345,7 @@ impl Floors {
         }
         drops.sort_by_key(|(droppable, _)| droppable.to_us);
         let statements = Statements::new(&seen.from, seen.table, seen.time);
-        Some(Target::new(
+        Some(CleanupTarget::new(
             seen.table,
             seen.facts.shown,
             seen.time,
@@ -400,9 +400,9 @@ impl Floors {
     }
 
     /// Keeps the floors of tables and partitions that are what they were, and of tables that were not looked at, and removes the others.
-    fn retain(&mut self, seen: &[Seen<'_>], unseen: &HashSet<String>) {
+    fn retain(&mut self, seen: &[LookedTable<'_>], unseen: &HashSet<String>) {
         self.floors.retain(|table, floor| {
-            let is_as_before = |seen: &Seen<'_>| {
+            let is_as_before = |seen: &LookedTable<'_>| {
                 seen.facts.shown == *table && seen.facts.of == floor.laid.of && seen.facts.left == floor.left
             };
             unseen.contains(table) || seen.iter().any(is_as_before)
@@ -414,13 +414,13 @@ impl Floors {
             }
         }
         self.unlooked.retain(|oid, unlooked| {
-            let has_part = |seen: &Seen<'_>| seen.facts.shown == unlooked.table && seen.parts.contains_key(oid);
+            let has_part = |seen: &LookedTable<'_>| seen.facts.shown == unlooked.table && seen.parts.contains_key(oid);
             unseen.contains(&unlooked.table) || seen.iter().any(has_part)
         });
     }
 
     /// The parts of a table that have no floor, except those that rest; those that could not be looked at come last, the latest at the end.
-    fn without<'a>(&self, seen: &'a Seen<'_>, now: Instant) -> Vec<(u32, &'a str)> {
+    fn without<'a>(&self, seen: &'a LookedTable<'_>, now: Instant) -> Vec<(u32, &'a str)> {
         let floor = self.floors.get(&seen.facts.shown);
         let rests = |oid: &u32| self.unlooked.get(oid).map(|unlooked| unlooked.until);
         let parts = seen.parts.iter().map(|(oid, of)| (*oid, of.as_str()));
@@ -434,8 +434,8 @@ impl Floors {
 
     /// The server's next transaction id and its time, if a table or a partition has no floor yet. It is read after the look: transactions
     /// that get an id from now on write while the table is published.
-    async fn next(&self, sql: &Sql, seen: &[Seen<'_>], now: Instant) -> Result<(i64, i64), Error> {
-        let is_new = |seen: &Seen<'_>| !self.without(seen, now).is_empty();
+    async fn next(&self, sql: &Sql, seen: &[LookedTable<'_>], now: Instant) -> Result<(i64, i64), Error> {
+        let is_new = |seen: &LookedTable<'_>| !self.without(seen, now).is_empty();
         if !seen.iter().any(is_new) {
             // For nobody.
             return Ok((i64::MAX, NEVER_US));
@@ -450,7 +450,7 @@ impl Floors {
     }
 
     /// Lays the floors that are missing. Returns how many partitions could not be looked at: the others do not wait for them.
-    async fn lay(&mut self, sql: &Sql, seen: &Seen<'_>, next: (i64, i64), now: Instant) -> Result<u64, Error> {
+    async fn lay(&mut self, sql: &Sql, seen: &LookedTable<'_>, next: (i64, i64), now: Instant) -> Result<u64, Error> {
         let shown = &seen.facts.shown;
         let is_new = !self.floors.contains_key(shown);
         let without = self.without(seen, now);
@@ -489,7 +489,7 @@ impl Floors {
     async fn look_at(
         &mut self,
         sql: &Sql,
-        seen: &Seen<'_>,
+        seen: &LookedTable<'_>,
         parts: &[(u32, &str)],
         next: (i64, i64),
     ) -> Result<(HashMap<u32, PartFloor>, u64), Error> {
@@ -515,8 +515,8 @@ impl Floors {
     }
 
     /// The floor of one part, which has no row that is later than `latest_us`.
-    fn part(&mut self, seen: &Seen<'_>, of: &str, (xid, now_us): (i64, i64), latest_us: i64) -> PartFloor {
-        let Seen { table, facts, .. } = seen;
+    fn part(&mut self, seen: &LookedTable<'_>, of: &str, (xid, now_us): (i64, i64), latest_us: i64) -> PartFloor {
+        let LookedTable { table, facts, .. } = seen;
         let slack = table.keep.clamp(SLACK.0, SLACK.1);
         let since_us = now_us.saturating_add(i64::try_from(slack.as_micros()).unwrap_or(i64::MAX));
         if latest_us > since_us {
@@ -574,7 +574,7 @@ impl Floors {
 }
 
 /// Whether other partitions may be looked at although one could not. Without a privilege, or if the column is gone, none can.
-fn concerns_one_partition(seen: &Seen<'_>, error: &Error) -> bool {
+fn concerns_one_partition(seen: &LookedTable<'_>, error: &Error) -> bool {
     let code = error.server_error().map_or("", |refused| refused.code.as_str());
     seen.facts.is_partitioned && !code.is_empty() && !code.starts_with("42")
 }
@@ -613,7 +613,7 @@ async fn is_empty(sql: &Sql, table: u32) -> Result<bool, Error> {
 ///
 /// A role that may read a partitioned table need not have the privilege to read its partitions. So partitions are read through the table, by
 /// the condition that all of their rows meet: the planner leaves out the others.
-async fn latest(sql: &Sql, seen: &Seen<'_>, part: u32) -> Result<i64, Error> {
+async fn latest(sql: &Sql, seen: &LookedTable<'_>, part: u32) -> Result<i64, Error> {
     const CONDITION: &str = "SELECT pg_catalog.pg_get_partition_constraintdef($1)";
     let condition: Option<String> = match seen.facts.is_partitioned {
         true => sql.value(LOOKING, CONDITION, &[(&part, Type::OID)]).await?,
@@ -705,7 +705,7 @@ mod tests {
             status: None,
             drops_partitions: false,
         };
-        let mut seen = Seen {
+        let mut seen = LookedTable {
             facts: Facts {
                 shown: table.shown(),
                 kind: String::new(),
@@ -721,7 +721,7 @@ mod tests {
             drops: HashMap::new(),
         };
         let (mut floors, begun) = (Floors::new("p"), Instant::now());
-        let oids = |floors: &Floors, seen: &Seen<'_>, seconds: u64| {
+        let oids = |floors: &Floors, seen: &LookedTable<'_>, seconds: u64| {
             let without = floors.without(seen, begun + Duration::from_secs(seconds));
             without.into_iter().map(|(oid, _)| oid).collect::<Vec<_>>()
         };

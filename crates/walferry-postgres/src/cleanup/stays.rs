@@ -11,7 +11,7 @@ const TWICE: u32 = 2;
 
 /// What stays of one table.
 #[derive(Debug, Default)]
-pub(super) struct Stays {
+pub(super) struct KeptRows {
     /// How many batches nothing was removed of, one after the other.
     batches: u32,
     kept: Option<Kept>,
@@ -40,7 +40,7 @@ pub(super) struct Place {
 
 /// A batch of rows that were found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundRows {
     /// The first and the last time of the rows, in microseconds since 1970.
     pub(super) first_us: i64,
     pub(super) last_us: i64,
@@ -56,7 +56,7 @@ pub(super) struct Found {
 
 /// What there is to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum KeptRowsNews {
     None,
     /// Rows stay, as before.
     Again,
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-impl Stays {
+impl KeptRows {
     /// Up to where no rows are looked for.
     pub(super) fn kept(&self) -> Option<&Kept> {
         self.kept.as_ref()
@@ -86,18 +86,18 @@ impl Stays {
     }
 
     /// After a batch. `step_us` is the least distance of two times that differ.
-    pub(super) fn learn(&mut self, found: Found, step_us: i64, now: Instant) -> News {
+    pub(super) fn learn(&mut self, found: FoundRows, step_us: i64, now: Instant) -> KeptRowsNews {
         if found.removed > 0 {
             self.batches = 0;
             if found.removed == found.rows && found.is_first {
                 // Those that stayed before would be among the rows.
                 self.is_told = false;
             }
-            return News::None;
+            return KeptRowsNews::None;
         }
         self.batches = self.batches.saturating_add(1);
         if self.batches < TWICE {
-            return News::None;
+            return KeptRowsNews::None;
         }
         let is_new = self.kept.is_none();
         // Further rows of a full batch may have its last time.
@@ -113,9 +113,9 @@ impl Stays {
             until,
         });
         match (std::mem::replace(&mut self.is_told, true), is_new) {
-            (false, _) => News::First,
-            (true, true) => News::Again,
-            (true, false) => News::None,
+            (false, _) => KeptRowsNews::First,
+            (true, true) => KeptRowsNews::Again,
+            (true, false) => KeptRowsNews::None,
         }
     }
 }
@@ -126,8 +126,8 @@ mod tests {
 
     const STEP: i64 = 1000;
 
-    fn found(first_us: i64, last_us: i64, removed: u64, is_full: bool) -> Found {
-        Found {
+    fn found(first_us: i64, last_us: i64, removed: u64, is_full: bool) -> FoundRows {
+        FoundRows {
             first_us,
             last_us,
             last: None,
@@ -147,35 +147,38 @@ mod tests {
 
     #[test]
     fn a_batch_that_stays_twice_is_passed_for_a_while() {
-        let (mut stays, now) = (Stays::default(), Instant::now());
-        let kept = |stays: &Stays| stays.kept().map(|kept| (kept.before_us, kept.up_to.clone()));
+        let (mut stays, now) = (KeptRows::default(), Instant::now());
+        let kept = |stays: &KeptRows| stays.kept().map(|kept| (kept.before_us, kept.up_to.clone()));
         // Somebody may have changed them at the same time.
-        assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), News::None);
+        assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), KeptRowsNews::None);
         assert_eq!(kept(&stays), None);
-        assert_eq!(stays.learn(found(5000, 9000, 30, true), STEP, now), News::None);
-        assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), News::None);
-        assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), News::First);
+        assert_eq!(stays.learn(found(5000, 9000, 30, true), STEP, now), KeptRowsNews::None);
+        assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), KeptRowsNews::None);
+        assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), KeptRowsNews::First);
         // Another row may have the last time. From then on, rows of one time come in the order of their places.
         assert_eq!(kept(&stays), Some((9000, Some(Place::first()))));
         // Each further batch that stays is passed at once.
         for row in [30, 60] {
-            let in_order = Found {
+            let in_order = FoundRows {
                 last: Some(place(row)),
                 ..found(9000, 9000, 0, true)
             };
-            assert_eq!(stays.learn(in_order, STEP, now), News::None);
+            assert_eq!(stays.learn(in_order, STEP, now), KeptRowsNews::None);
             assert_eq!(
                 kept(&stays),
                 Some((9000, Some(place(row)))),
                 "all rows of a batch have one time"
             );
         }
-        assert_eq!(stays.learn(found(12_000, 13_000, 0, false), STEP, now), News::None);
+        assert_eq!(
+            stays.learn(found(12_000, 13_000, 0, false), STEP, now),
+            KeptRowsNews::None
+        );
         assert_eq!(kept(&stays), Some((14_000, None)));
         let shortly_before = now + KEPT * 9 / 10;
         assert_eq!(
             stays.learn(found(15_000, 16_000, 0, false), STEP, shortly_before),
-            News::None
+            KeptRowsNews::None
         );
         assert!(!stays.are_due(shortly_before));
         assert_eq!(kept(&stays), Some((17_000, None)));
@@ -186,27 +189,27 @@ mod tests {
 
     #[test]
     fn rows_that_stay_are_told_once_and_again_after_all_rows_have_gone() {
-        let (mut stays, mut now) = (Stays::default(), Instant::now());
-        let mut twice = |stays: &mut Stays| {
+        let (mut stays, mut now) = (KeptRows::default(), Instant::now());
+        let mut twice = |stays: &mut KeptRows| {
             now += KEPT;
             stays.are_due(now);
             let kept = found(5000, 9000, 0, true);
-            assert_eq!(stays.learn(kept.clone(), STEP, now), News::None);
+            assert_eq!(stays.learn(kept.clone(), STEP, now), KeptRowsNews::None);
             let news = stays.learn(kept, STEP, now);
             // Rows behind them go.
-            let behind = Found {
+            let behind = FoundRows {
                 is_first: false,
                 ..found(20_000, 30_000, 30, false)
             };
-            assert_eq!(stays.learn(behind, STEP, now), News::None);
+            assert_eq!(stays.learn(behind, STEP, now), KeptRowsNews::None);
             news
         };
-        assert_eq!(twice(&mut stays), News::First);
-        assert_eq!(twice(&mut stays), News::Again);
+        assert_eq!(twice(&mut stays), KeptRowsNews::First);
+        assert_eq!(twice(&mut stays), KeptRowsNews::Again);
         let (some, all) = (found(5000, 9000, 29, false), found(5000, 9000, 30, false));
-        assert_eq!(stays.learn(some, STEP, Instant::now()), News::None);
-        assert_eq!(twice(&mut stays), News::Again);
-        assert_eq!(stays.learn(all, STEP, Instant::now()), News::None);
-        assert_eq!(twice(&mut stays), News::First);
+        assert_eq!(stays.learn(some, STEP, Instant::now()), KeptRowsNews::None);
+        assert_eq!(twice(&mut stays), KeptRowsNews::Again);
+        assert_eq!(stays.learn(all, STEP, Instant::now()), KeptRowsNews::None);
+        assert_eq!(twice(&mut stays), KeptRowsNews::First);
     }
 }

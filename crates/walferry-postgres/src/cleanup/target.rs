@@ -7,7 +7,7 @@ use tokio_postgres::types::{ToSql, Type};
 use walferry_engine::floors::PartFloor;
 
 use super::drops::Droppable;
-use super::stays::{Found, Kept, Place};
+use super::stays::{FoundRows, Kept, Place};
 use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
 use crate::error::Error;
@@ -16,7 +16,7 @@ use crate::time_column::TimeColumn;
 
 /// A table, and what removes its rows.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct CleanupTarget {
     /// For the log.
     pub(super) table: String,
     /// The least distance of two times that differ, in microseconds.
@@ -72,7 +72,7 @@ struct Batches {
 /// Up to which time a table was looked through. What was left behind is not confirmed by this mark, and never will be: further rows before
 /// this time get transaction ids that are not lower. With the next mark, the search begins anew.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reached {
+pub(super) struct ScannedUpTo {
     /// As in the mark.
     xmin: i64,
     us: i64,
@@ -82,11 +82,11 @@ pub(super) struct Reached {
 #[derive(Debug)]
 pub(super) struct Batch {
     /// What was found, if anything was.
-    pub(super) found: Option<Found>,
-    pub(super) reached: Reached,
+    pub(super) found: Option<FoundRows>,
+    pub(super) reached: ScannedUpTo,
 }
 
-impl Target {
+impl CleanupTarget {
     pub(super) fn new(
         table: &CleanedTable,
         shown: String,
@@ -115,7 +115,7 @@ impl Target {
         sql: &Sql,
         xmin: i64,
         now_us: i64,
-        reached: Option<Reached>,
+        reached: Option<ScannedUpTo>,
         kept: Option<&Kept>,
     ) -> Result<Batch, Error> {
         let earliest = self.floors.since_us.iter().min().copied().unwrap_or(i64::MAX);
@@ -127,9 +127,9 @@ impl Target {
         let until_us = now_us
             .saturating_sub(self.keep_us)
             .min(self.before_us.saturating_sub(1));
-        let batch = |us: i64, found: Option<Found>| Batch {
+        let batch = |us: i64, found: Option<FoundRows>| Batch {
             found,
-            reached: Reached { xmin, us },
+            reached: ScannedUpTo { xmin, us },
         };
         if until_us < from_us {
             return Ok(batch(from_us, None));
@@ -156,7 +156,7 @@ impl Target {
         let removed: i64 = sql.value(DOING, &statements.delete, &parameters).await?;
         tracing::debug!(table = self.table, rows = removed, "delivered rows removed");
         let is_full = rows >= self.batch_rows;
-        let found = Found {
+        let found = FoundRows {
             first_us,
             last_us,
             last: behind.and(last.0.zip(last.1)).map(|(part, row)| Place { part, row }),

@@ -27,11 +27,11 @@ pub(super) struct StatusReporter<'a, W> {
     /// The furthest received position.
     pub(super) received: Lsn,
     silence: Silence<'a>,
-    sought: Sought<'a>,
+    sought: PositionSearch<'a>,
 }
 
 /// The position that somebody waits for. A server whose database is idle reports its position only when it is asked.
-pub(super) struct Sought<'a> {
+pub(super) struct PositionSearch<'a> {
     position: &'a mut watch::Receiver<Lsn>,
     /// The server's last answer.
     answered: Lsn,
@@ -40,7 +40,7 @@ pub(super) struct Sought<'a> {
     timer: Pin<Box<Sleep>>,
 }
 
-impl<'a> Sought<'a> {
+impl<'a> PositionSearch<'a> {
     /// The server may need a moment to write its WAL up to the position.
     const FIRST_PAUSE: Duration = Duration::from_millis(5);
 
@@ -72,7 +72,7 @@ impl<'a> Sought<'a> {
 
 /// The result of [`StatusReporter::attend`].
 #[derive(Debug)]
-pub(super) enum Attended<T> {
+pub(super) enum AttendOutcome<T> {
     /// The work is done.
     Done(T),
     /// The phase has changed, so the work was given up.
@@ -86,7 +86,7 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
         phase: &'a mut watch::Receiver<Phase>,
         interval: Duration,
         silence: Silence<'a>,
-        sought: Sought<'a>,
+        sought: PositionSearch<'a>,
     ) -> Self {
         Self {
             writer,
@@ -125,11 +125,11 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
         &mut self,
         during: Phase,
         work: impl Future<Output = T>,
-    ) -> Result<Attended<T>, Error> {
+    ) -> Result<AttendOutcome<T>, Error> {
         let mut work = pin!(work);
         loop {
             if self.phase() != during {
-                return Ok(Attended::GivenUp);
+                return Ok(AttendOutcome::GivenUp);
             }
             tokio::select! {
                 // The timer comes first: work that is always ready must not keep it from firing.
@@ -144,20 +144,20 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
                 Ok(()) = self.confirmable.changed() => self.report(false).await?,
                 Ok(()) = self.sought.position.changed() => self.sought.begin(),
                 () = self.sought.timer.as_mut(), if self.sought.is_missing() => self.seek().await?,
-                done = &mut work => return Ok(Attended::Done(done)),
+                done = &mut work => return Ok(AttendOutcome::Done(done)),
             }
         }
     }
 
     /// Waits for the stream's next bytes. Asks the server for an answer at intervals. If nothing comes for too long,
     /// the connection counts as dead.
-    pub(super) async fn listen<T>(&mut self, work: impl Future<Output = T>) -> Result<Attended<T>, Error> {
+    pub(super) async fn listen<T>(&mut self, work: impl Future<Output = T>) -> Result<AttendOutcome<T>, Error> {
         self.wait_for("nothing arrives on the replication connection", true, work)
             .await
     }
 
     /// Waits for an answer on another connection, which has its own limit.
-    pub(super) async fn look_up<T>(&mut self, work: impl Future<Output = T>) -> Result<Attended<T>, Error> {
+    pub(super) async fn look_up<T>(&mut self, work: impl Future<Output = T>) -> Result<AttendOutcome<T>, Error> {
         self.wait_for("a catalog query is not answered", false, work).await
     }
 
@@ -166,7 +166,7 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
         missing: &'static str,
         limited: bool,
         work: impl Future<Output = T>,
-    ) -> Result<Attended<T>, Error> {
+    ) -> Result<AttendOutcome<T>, Error> {
         self.silence.begin(missing, limited);
         // After a failure the silence stays reported, since the problem began with it.
         let attended = self.attend(Phase::Run, work).await?;

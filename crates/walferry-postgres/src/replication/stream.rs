@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use walferry_engine::source::{Chunk, ChunkSender, Frame, Phase, PipelineEnded, Port};
+use walferry_engine::source::{Chunk, ChunkSender, Frame, Phase, PipelineEnded, StreamPort};
 use walferry_engine::status::Status;
 use walferry_event::catalog::Catalog;
 use walferry_pgoutput::{Lsn, Relation};
 
 use super::frames::{End, FrameBuffer, Piece};
 use super::patience::{Patience, Silence};
-use super::reporter::{Attended, Sought, StatusReporter};
+use super::reporter::{AttendOutcome, PositionSearch, StatusReporter};
 use crate::catalog::CatalogLookup;
 use crate::connect::within;
 use crate::error::Error;
@@ -56,11 +56,11 @@ pub(crate) async fn stream(
     (patience, sought): (&mut Patience, &mut watch::Receiver<Lsn>),
     status: &Status,
     catalog: &mut CatalogLookup,
-    port: &mut Port,
+    port: &mut StreamPort,
 ) -> Result<(), Error> {
     let (stream, rest) = wire.into_parts();
     let (reader, writer) = tokio::io::split(stream);
-    let Port {
+    let StreamPort {
         chunks,
         confirmable,
         phase,
@@ -69,7 +69,7 @@ pub(crate) async fn stream(
         ..
     } = port;
     let silence = Silence::new(patience, plan.wal_sender_timeout, status);
-    let (interval, sought) = (plan.status_interval, Sought::new(sought));
+    let (interval, sought) = (plan.status_interval, PositionSearch::new(sought));
     let mut session = Session {
         reader,
         reporter: StatusReporter::new(writer, confirmable, phase, interval, silence, sought),
@@ -78,9 +78,9 @@ pub(crate) async fn stream(
     };
     session.reporter.report(true).await?;
     let begin = Chunk::new(bytes::Bytes::new(), vec![begin]);
-    if let Attended::Done(sent) = session.reporter.attend(Phase::Run, chunks.send(begin)).await? {
+    if let AttendOutcome::Done(sent) = session.reporter.attend(Phase::Run, chunks.send(begin)).await? {
         sent.map_err(|_| Error::PipelineEnded)?;
-        if session.run(catalog, chunks, server_end, *until).await? == Ended::Reached {
+        if session.run(catalog, chunks, server_end, *until).await? == ReadEnd::Reached {
             return session.close().await;
         }
     }
@@ -97,7 +97,7 @@ struct Session<'a, R, W> {
 
 /// Why reading has stopped.
 #[derive(Debug, PartialEq, Eq)]
-enum Ended {
+enum ReadEnd {
     /// The phase has changed.
     GivenUp,
     /// The position `until` has been reached.
@@ -105,14 +105,14 @@ enum Ended {
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
-    /// Reads until the phase is no longer [`Phase::Run`], or up to a position ([`Port::until`]).
+    /// Reads until the phase is no longer [`Phase::Run`], or up to a position ([`StreamPort::until`]).
     async fn run(
         &mut self,
         catalog: &mut CatalogLookup,
         chunks: &ChunkSender,
         server_end: &watch::Sender<Lsn>,
         until: Option<Lsn>,
-    ) -> Result<Ended, Error> {
+    ) -> Result<ReadEnd, Error> {
         loop {
             let mut piece = self.buffer.take()?;
             let reached = until.is_some_and(|until| piece.cut(until));
@@ -131,8 +131,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             if !piece.relations.is_empty() {
                 let (places, relations): (Vec<usize>, Vec<Relation>) = piece.described().into_iter().unzip();
                 match self.reporter.look_up(catalog.facts(&relations, &piece.xids)).await? {
-                    Attended::Done(found) => insert_facts(&mut piece, places.into_iter().zip(found?)),
-                    Attended::GivenUp => return Ok(Ended::GivenUp),
+                    AttendOutcome::Done(found) => insert_facts(&mut piece, places.into_iter().zip(found?)),
+                    AttendOutcome::GivenUp => return Ok(ReadEnd::GivenUp),
                 }
             }
             let end = piece.end.take();
@@ -140,12 +140,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 let chunk = Chunk::new(piece.bytes, piece.frames);
                 let handed_over = hand_over(chunks.send(chunk), catalog);
                 match self.reporter.attend(Phase::Run, handed_over).await? {
-                    Attended::Done(sent) => sent?,
-                    Attended::GivenUp => return Ok(Ended::GivenUp),
+                    AttendOutcome::Done(sent) => sent?,
+                    AttendOutcome::GivenUp => return Ok(ReadEnd::GivenUp),
                 }
             }
             if reached {
-                return Ok(Ended::Reached);
+                return Ok(ReadEnd::Reached);
             }
             match end {
                 None => {}
@@ -157,8 +157,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 std::thread::sleep(pause);
             }
             match self.reporter.listen(self.buffer.fill(&mut self.reader)).await? {
-                Attended::Done(count) => self.pace.read(count?),
-                Attended::GivenUp => return Ok(Ended::GivenUp),
+                AttendOutcome::Done(count) => self.pace.read(count?),
+                AttendOutcome::GivenUp => return Ok(ReadEnd::GivenUp),
             }
         }
     }
@@ -317,7 +317,7 @@ mod tests {
                     &mut self.phases,
                     interval,
                     silence,
-                    Sought::new(&mut self.sought),
+                    PositionSearch::new(&mut self.sought),
                 ),
                 buffer: FrameBuffer::new(&[]),
                 pace: Pace::default(),
@@ -509,7 +509,7 @@ mod tests {
     async fn server_that_says_nothing_is_told_of_and_given_up() {
         let mut setup = Setup::new();
         let (sender, mut receiver) = chunks(1024);
-        let silent_for = |ended: Result<Ended, Error>| match ended {
+        let silent_for = |ended: Result<ReadEnd, Error>| match ended {
             Err(Error::Silent { seconds, .. }) => seconds,
             other => panic!("{other:?}"),
         };

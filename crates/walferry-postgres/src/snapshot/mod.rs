@@ -30,7 +30,7 @@ use self::rows::{TableRows, send};
 use crate::catalog::catalogs;
 use crate::connect::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
 use crate::error::Error;
-use crate::problem::Problem;
+use crate::problem::SetupProblem;
 use crate::quote::{literal, qualified};
 use crate::tables::TableName;
 
@@ -366,7 +366,7 @@ async fn demand_select(sql: &Sql, tables: &[TableFacts]) -> Result<(), Error> {
     if denied.is_empty() {
         Ok(())
     } else {
-        Err(Error::Problems(vec![Problem::NoSelect { role, tables: denied }]))
+        Err(Error::Problems(vec![SetupProblem::NoSelect { role, tables: denied }]))
     }
 }
 
@@ -389,7 +389,10 @@ async fn demand_all_rows(sql: &Sql, tables: &[TableFacts], options: &Options) ->
     if hidden.is_empty() {
         Ok(())
     } else {
-        Err(Error::Problems(vec![Problem::RowSecurity { role, tables: hidden }]))
+        Err(Error::Problems(vec![SetupProblem::RowSecurity {
+            role,
+            tables: hidden,
+        }]))
     }
 }
 

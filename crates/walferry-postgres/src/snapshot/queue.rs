@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use walferry_engine::source::{Frame, SnapshotKind, SnapshotPlan, SnapshotTable};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
-use walferry_snapshot::{Blocks, Done, Keys, SnapshotStep};
+use walferry_snapshot::{Blocks, ChunksDone, Keys, SnapshotStep};
 
 use super::statement::inner;
 use super::{Moment, Options, facts, reading_failed};
@@ -34,12 +34,12 @@ pub(super) struct Job {
     pub(super) statement: String,
     /// Whether the statement contains a configured SELECT.
     pub(super) is_of_the_user: bool,
-    kind: Kind,
+    kind: JobKind,
 }
 
 /// What a job reads.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum JobKind {
     /// A part of the table.
     Chunk(SnapshotStep),
     /// Rows to read again. They have all been read once no job of this kind is left.
@@ -104,8 +104,8 @@ impl<'a> Queue<'a> {
             info!(snapshot.table = %format!("{}.{}", facts.schema, facts.name), snapshot.rows = table.rows, "table read");
         }
         let step = match job.kind {
-            Kind::Chunk(step) => step,
-            Kind::Keys => {
+            JobKind::Chunk(step) => step,
+            JobKind::Keys => {
                 table.keys -= 1;
                 if table.keys > 0 {
                     return None;
@@ -171,7 +171,7 @@ impl<'a> Queue<'a> {
             0 if is_complete && !whole => Vec::new(),
             // The table is read in one piece, so nothing counts until all of it does.
             0 => vec![Blocks::ALL],
-            _ if whole => Done::default().left(oid, identity, storage.blocks, CHUNK_BLOCKS),
+            _ if whole => ChunksDone::default().left(oid, identity, storage.blocks, CHUNK_BLOCKS),
             _ => done.left(oid, identity, storage.blocks, CHUNK_BLOCKS),
         };
         let described = Arc::new(SnapshotTable {
@@ -182,7 +182,7 @@ impl<'a> Queue<'a> {
             ordered: self.options.threads <= 1,
             begun: done.has_begun(oid) && !begins_again,
             kind: self.plan.kind,
-            first: *done == Done::default() && self.plan.tables.first().is_some_and(|first| first.oid == oid),
+            first: *done == ChunksDone::default() && self.plan.tables.first().is_some_and(|first| first.oid == oid),
         });
         let job = |statement, kind| Job {
             table: described.clone(),
@@ -194,7 +194,7 @@ impl<'a> Queue<'a> {
         if let Some(Keys::Of { columns, values }) = again.filter(|_| !whole) {
             let values: Vec<&Vec<String>> = values.iter().collect();
             for values in values.chunks(KEYS_AT_ONCE) {
-                self.jobs.push_back(job(source.of_keys(columns, values), Kind::Keys));
+                self.jobs.push_back(job(source.of_keys(columns, values), JobKind::Keys));
             }
         }
         let keys = self.jobs.len();
@@ -204,7 +204,7 @@ impl<'a> Queue<'a> {
                 storage: identity,
                 blocks,
             };
-            self.jobs.push_back(job(source.of_blocks(blocks), Kind::Chunk(step)));
+            self.jobs.push_back(job(source.of_blocks(blocks), JobKind::Chunk(step)));
         }
         let jobs = self.jobs.len();
         self.under_way.insert(oid, UnderWay { jobs, keys, rows: 0 });

@@ -20,7 +20,7 @@ use walferry_config::JavaRegex;
 
 pub use self::{
     key::Key,
-    notification::{Scan, SnapshotNotice},
+    notification::{ScanResult, SnapshotNotice},
     signal::{Action, Execute, Signal, WindowEnd},
 };
 
@@ -420,8 +420,8 @@ impl Incremental {
         self.rows = rows;
         let scan = match failed {
             Some(why) => self.cannot_be_read(&why, &mut effects),
-            None if rows == 0 => Scan::Empty,
-            None => Scan::Succeeded,
+            None if rows == 0 => ScanResult::Empty,
+            None => ScanResult::Succeeded,
         };
         self.scanned(scan, &mut effects);
         if !self.is_running() {
@@ -746,7 +746,7 @@ impl Incremental {
             return;
         }
         let scan = match answer {
-            ChunkAnswer::UnknownTable => Scan::UnknownSchema,
+            ChunkAnswer::UnknownTable => ScanResult::UnknownSchema,
             ChunkAnswer::NoKey => {
                 self.reads_whole = true;
                 effects.extend(self.queue.front().cloned().map(Effect::ReadWhole));
@@ -754,7 +754,7 @@ impl Incremental {
                 self.ask_to_close(effects);
                 return;
             }
-            ChunkAnswer::Empty => Scan::Empty,
+            ChunkAnswer::Empty => ScanResult::Empty,
             ChunkAnswer::Failed(why) => self.cannot_be_read(&why, effects),
             ChunkAnswer::Tables(_)
             | ChunkAnswer::CloseAt(_)
@@ -786,7 +786,7 @@ impl Incremental {
                     self.ask_to_close(effects);
                     return;
                 }
-                Scan::Succeeded
+                ScanResult::Succeeded
             }
         };
         self.scanned(scan, effects);
@@ -799,25 +799,25 @@ impl Incremental {
         }
     }
 
-    fn cannot_be_read(&self, why: &str, effects: &mut Vec<Effect>) -> Scan {
+    fn cannot_be_read(&self, why: &str, effects: &mut Vec<Effect>) -> ScanResult {
         let table = self.current.as_deref().unwrap_or_default();
         effects.push(Effect::Warn(format!(
             "the incremental snapshot of {table} is cancelled, because the table cannot be read: {why}"
         )));
-        Scan::SqlException
+        ScanResult::SqlException
     }
 
     /// The table at the head is done with.
-    fn scanned(&mut self, scan: Scan, effects: &mut Vec<Effect>) {
+    fn scanned(&mut self, scan: ScanResult, effects: &mut Vec<Effect>) {
         let table = self.current.clone().unwrap_or_default();
         effects.extend(scan.told(&table));
         let rows = self.rows;
         self.notify(effects, |ids, of| SnapshotNotice::scanned(ids, of, &table, rows, scan));
         let is_whole = self.queue.front().is_some_and(|table| table.condition.is_none());
-        if is_whole && matches!(scan, Scan::Succeeded | Scan::Empty) {
+        if is_whole && matches!(scan, ScanResult::Succeeded | ScanResult::Empty) {
             effects.push(Effect::TableRead(table.clone()));
         }
-        if scan == Scan::Succeeded {
+        if scan == ScanResult::Succeeded {
             effects.push(Effect::Info(format!(
                 "the incremental snapshot of {table} is complete: {rows} rows"
             )));

@@ -17,7 +17,7 @@ pub struct SnapshotNotice {
 
 /// How the scan of a table ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scan {
+pub enum ScanResult {
     /// The table has no rows.
     Empty,
     /// It cannot be read.
@@ -28,7 +28,7 @@ pub enum Scan {
     UnknownSchema,
 }
 
-impl Scan {
+impl ScanResult {
     const fn status(self) -> &'static str {
         match self {
             Self::Empty => "EMPTY",
@@ -91,7 +91,7 @@ impl SnapshotNotice {
         Self::incremental(id, "IN_PROGRESS", data)
     }
 
-    pub(super) fn scanned(tables: String, id: Option<String>, table: &str, rows: u64, scan: Scan) -> Self {
+    pub(super) fn scanned(tables: String, id: Option<String>, table: &str, rows: u64, scan: ScanResult) -> Self {
         let data = vec![
             ("data_collections", tables),
             ("scanned_collection", table.to_owned()),

@@ -186,11 +186,11 @@ impl Signal {
     }
 }
 
-trait FromJson: Sized {
+trait SignalJson: Sized {
     fn from_json(text: &str) -> Result<Self, String>;
 }
 
-impl FromJson for Map<String, Json> {
+impl SignalJson for Map<String, Json> {
     fn from_json(text: &str) -> Result<Self, String> {
         match Json::from_str(text) {
             Ok(Json::Object(data)) => Ok(data),

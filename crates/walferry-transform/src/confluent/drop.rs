@@ -6,7 +6,7 @@ use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::{Record, Schema, SchemaPlans, SchemaRef, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::{Error, Outcome, Transform};
 
 choices! {
@@ -54,7 +54,7 @@ struct Drop {
 #[error("a value whose schema is not optional cannot be replaced with null")]
 struct Required;
 
-impl Problem for Required {
+impl TransformFault for Required {
     fn hint(&self) -> Option<String> {
         Some("set schema.behavior to nullify or force_optional".into())
     }

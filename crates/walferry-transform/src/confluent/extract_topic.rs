@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use walferry_config::{Group, Property, Reader, choices, properties};
-use walferry_record::{Record, Typed, Value};
+use walferry_record::{Record, SchemaAndValue, Value};
 
 use super::json_path::{JsonPath, Node};
 use crate::contract::{Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
 
@@ -89,7 +89,7 @@ enum NoTopic {
     Empty,
 }
 
-impl Problem for NoTopic {
+impl TransformFault for NoTopic {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Missing => "set skip.missing.or.null=true to keep the topic of such records".into(),
@@ -155,7 +155,7 @@ impl Transform for ExtractTopic {
         let is_there = match source {
             Source::Whole(side) => read(&side.of(&mut record).value, topic)?,
             Source::Field(side, path) => {
-                let Typed { schema, value } = side.of(&mut record);
+                let SchemaAndValue { schema, value } = side.of(&mut record);
                 let node = path.value(Node::new(value, schema.as_deref()));
                 node.map_or(Ok(false), |node| read(node.value, topic))?
             }

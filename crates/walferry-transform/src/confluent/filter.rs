@@ -5,7 +5,7 @@ use walferry_record::Record;
 
 use super::json_path::{Found, JsonPath, Node};
 use crate::contract::{Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::{DropReason, Error, Outcome, Transform};
 
 choices! {
@@ -70,7 +70,7 @@ struct Filter {
 #[error("a field of filter.condition is missing or null")]
 struct NotThere;
 
-impl Problem for NotThere {
+impl TransformFault for NotThere {
     fn hint(&self) -> Option<String> {
         Some("set missing.or.null.behavior to include or exclude, to keep or drop such records".into())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use walferry_config::Options;
 use walferry_config::connector::TransformPlugin;
-use walferry_record::{Field, Header, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Header, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
 use crate::{Chain, DropReason, Outcome};
 
@@ -30,18 +30,18 @@ fn schema() -> SchemaRef {
     Schema::structure(vec![Field::new("after", inner.optional().build())]).build()
 }
 
-fn event(topic: Value<'static>) -> Typed<'static> {
+fn event(topic: Value<'static>) -> SchemaAndValue<'static> {
     let schema = schema();
     let after = schema.fields()[0].schema.clone();
     let after = Value::Struct(Struct::new(after, vec![topic, Value::Int32(5)]));
-    Typed::new(schema.clone(), Value::Struct(Struct::new(schema, vec![after])))
+    SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema, vec![after])))
 }
 
-fn text(text: &'static str) -> Typed<'static> {
-    Typed::new(Schema::string().build(), Value::str(text))
+fn text(text: &'static str) -> SchemaAndValue<'static> {
+    SchemaAndValue::new(Schema::string().build(), Value::str(text))
 }
 
-fn record(key: Typed<'static>, value: Typed<'static>) -> Record<'static> {
+fn record(key: SchemaAndValue<'static>, value: SchemaAndValue<'static>) -> Record<'static> {
     let header = |name: &'static str, value| Header {
         name: name.into(),
         value,
@@ -55,7 +55,7 @@ fn record(key: Typed<'static>, value: Typed<'static>) -> Record<'static> {
         headers: vec![
             header("to", text("first")),
             header("to", text("last")),
-            header("none", Typed::NULL),
+            header("none", SchemaAndValue::NULL),
         ],
     }
 }
@@ -80,7 +80,7 @@ fn result(class: &str, options: &[(&str, &str)], record: Record<'static>) -> Str
 
 #[test]
 fn a_filter_lets_records_pass_or_drops_them() {
-    let (here, empty, tombstone) = (event(Value::str("x")), event(Value::Null), Typed::NULL);
+    let (here, empty, tombstone) = (event(Value::str("x")), event(Value::Null), SchemaAndValue::NULL);
     let missing = "failed: a field of filter.condition is missing or null";
     let five = "$.after[?(@.n == 5)]";
     let six = "$.after[?(@.n == 6)]";
@@ -117,17 +117,27 @@ fn a_filter_lets_records_pass_or_drops_them() {
             ("filter.type", filter_type),
             ("missing.or.null.behavior", missing),
         ];
-        let found = result("Filter$Value", &options, record(Typed::NULL, value.clone()));
+        let found = result("Filter$Value", &options, record(SchemaAndValue::NULL, value.clone()));
         assert_eq!(found, expected, "{condition} {filter_type} {missing}");
     }
     let options = [("filter.condition", "$[?(@ == 'x')]"), ("filter.type", "include")];
-    let on_key = result("Filter$Key", &options, record(event(Value::str("x")), Typed::NULL));
+    let on_key = result(
+        "Filter$Key",
+        &options,
+        record(event(Value::str("x")), SchemaAndValue::NULL),
+    );
     assert_eq!(on_key, "dropped: filtered");
 }
 
 #[test]
 fn a_filter_without_a_condition_that_can_be_read_is_refused() {
-    let refused = |options: &[(&str, &str)]| result("Filter$Value", options, record(Typed::NULL, Typed::NULL));
+    let refused = |options: &[(&str, &str)]| {
+        result(
+            "Filter$Value",
+            options,
+            record(SchemaAndValue::NULL, SchemaAndValue::NULL),
+        )
+    };
     assert_eq!(
         refused(&[("filter.condition", "$.after.length()"), ("filter.type", "include")]),
         "refused: transforms.t.filter.condition is not a supported JSON path: there is the function length(), but Walferry does not \
@@ -184,7 +194,7 @@ fn the_topic_comes_from_the_key_the_value_or_a_header() {
         (
             "ExtractTopic$Value",
             &[("skip.missing.or.null", "true")],
-            record(text("k"), Typed::NULL),
+            record(text("k"), SchemaAndValue::NULL),
             "t",
         ),
         (
@@ -229,7 +239,7 @@ fn drop_takes_the_value_away_and_does_with_the_schema_what_is_asked() {
     let applied = |behavior: &str, schema: &SchemaRef| {
         let plugin = plugin("Drop$Value", &[("schema.behavior", behavior)]);
         let mut chain = Chain::new(&[plugin], &[]).0.expect("it is right");
-        let value = Typed::new(schema.clone(), Value::str("x"));
+        let value = SchemaAndValue::new(schema.clone(), Value::str("x"));
         match chain.apply(record(text("k"), value)) {
             Ok(Outcome::Record(record)) => {
                 assert_eq!((&record.key, &record.value.value), (&text("k"), &Value::Null));
@@ -248,9 +258,9 @@ fn drop_takes_the_value_away_and_does_with_the_schema_what_is_asked() {
 
 #[test]
 fn tombstones_are_dropped_or_refused() {
-    let null = || Typed::new(Schema::string().optional().build(), Value::Null);
+    let null = || SchemaAndValue::new(Schema::string().optional().build(), Value::Null);
     let cases = [
-        ("warn", Typed::NULL, "dropped: tombstone"),
+        ("warn", SchemaAndValue::NULL, "dropped: tombstone"),
         ("ignore", null(), "dropped: tombstone"),
         ("fail", null(), "failed: the record is a tombstone"),
         ("fail", text("x"), "t"),
@@ -259,7 +269,7 @@ fn tombstones_are_dropped_or_refused() {
         let found = result(
             "TombstoneHandler",
             &[("behavior", behavior)],
-            record(Typed::NULL, value),
+            record(SchemaAndValue::NULL, value),
         );
         assert_eq!(found, expected, "{behavior}");
     }

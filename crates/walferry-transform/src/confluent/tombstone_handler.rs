@@ -5,7 +5,7 @@ use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::Record;
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::throttle::Throttle;
 use crate::{DropReason, Error, Outcome, Transform};
 
@@ -51,7 +51,7 @@ struct TombstoneHandler {
 #[error("the record is a tombstone")]
 struct Tombstone;
 
-impl Problem for Tombstone {
+impl TransformFault for Tombstone {
     fn hint(&self) -> Option<String> {
         Some("set behavior to warn or ignore to drop tombstones, or set tombstones.on.delete=false so that there are none".into())
     }

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use walferry_config::connector::NameAdjustment;
 use walferry_config::{Group, JavaRegex, Property, Reader, RegexLimit, Replacement, Support, limited, properties};
-use walferry_record::{Field, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Shape, Struct, Value};
 
 use super::envelope;
 use crate::contract::{HeaderList, Row, Side};
-use crate::error::Problem;
-use crate::reshape::{Unfit, kind, structure};
+use crate::error::TransformFault;
+use crate::reshape::{ReshapeError, kind, structure};
 use crate::{Error, Outcome, Transform};
 
 properties! {
@@ -161,7 +161,7 @@ impl Transform for ByLogicalTableRouter {
         };
         let key = std::mem::take(&mut record.key);
         record.key = match key.value {
-            Value::Null => Typed::NULL,
+            Value::Null => SchemaAndValue::NULL,
             Value::Struct(key) => {
                 let field = key_field.as_mut();
                 let schema = keys.get_equal_or_make(key.schema(), |old| {
@@ -177,11 +177,11 @@ impl Transform for ByLogicalTableRouter {
                     values.push(Value::string(identifier.unwrap_or(&record.topic).to_owned()));
                 }
                 refuse_nulls(schema, &values)?;
-                Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
+                SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
             }
             other => {
                 let (purpose, found) = ("ByLogicalTableRouter", kind(&other));
-                return Err(Unfit::NotStruct { purpose, found }.into());
+                return Err(ReshapeError::NotStruct { purpose, found }.into());
             }
         };
         if envelope(&record).is_some()
@@ -228,7 +228,7 @@ impl Envelope {
             ),
             None => {
                 let (purpose, found) = ("ByLogicalTableRouter", "an envelope without before");
-                return Err(Unfit::NotStruct { purpose, found }.into());
+                return Err(ReshapeError::NotStruct { purpose, found }.into());
             }
         };
         let fields = old.fields().iter().map(|field| match ROWS.contains(&&*field.name) {
@@ -239,7 +239,7 @@ impl Envelope {
         Ok(Self { schema, row, old_row })
     }
 
-    fn apply<'a>(&self, mut envelope: Struct<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&self, mut envelope: Struct<'a>) -> Result<SchemaAndValue<'a>, Error> {
         let mut values = Vec::with_capacity(self.schema.fields().len());
         for (place, field) in self.schema.fields().iter().enumerate() {
             values.push(match envelope.take_at(place) {
@@ -248,7 +248,7 @@ impl Envelope {
             });
         }
         refuse_nulls(&self.schema, &values)?;
-        Ok(Typed::new(
+        Ok(SchemaAndValue::new(
             self.schema.clone(),
             Value::Struct(Struct::new(self.schema.clone(), values)),
         ))
@@ -293,7 +293,7 @@ impl Envelope {
 #[error("field {0} of the row after the change is missing in the row before it, or has another type there")]
 struct Unlike(String);
 
-impl Problem for Unlike {
+impl TransformFault for Unlike {
     fn hint(&self) -> Option<String> {
         Some("put ByLogicalTableRouter before the transform that changes only one of before and after".into())
     }
@@ -303,7 +303,7 @@ impl Problem for Unlike {
 #[error("field {0} is null, but must not be")]
 struct RequiredNull(String);
 
-impl Problem for RequiredNull {
+impl TransformFault for RequiredNull {
     fn hint(&self) -> Option<String> {
         Some("exclude such records with a predicate, or give the field a value in a transform before this one".into())
     }

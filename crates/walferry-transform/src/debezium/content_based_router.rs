@@ -3,7 +3,7 @@
 use walferry_config::{Declaration, Group, Property, Reader};
 use walferry_record::Record;
 
-use super::scripting::{Asked, OPTIONS, Scripting, Unanswered};
+use super::scripting::{OPTIONS, ScriptVerdict, Scripting, Unanswered};
 use crate::contract::{HeaderList, Row, Side};
 use crate::script::Object;
 use crate::{DropReason, Error, Outcome, Transform};
@@ -41,11 +41,11 @@ impl Transform for ContentBasedRouter {
 
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let topic = match self.0.ask(&record)? {
-            Asked::Passes => None,
-            Asked::Drops => return Ok(Outcome::Dropped(DropReason::Filtered)),
-            Asked::Answer(Object::Null | Object::Undefined) => None,
-            Asked::Answer(Object::Text(topic)) => Some(topic.into_owned()),
-            Asked::Answer(other) => return Err(Unanswered::of(&other, "a text or null").into()),
+            ScriptVerdict::Passes => None,
+            ScriptVerdict::Drops => return Ok(Outcome::Dropped(DropReason::Filtered)),
+            ScriptVerdict::Answer(Object::Null | Object::Undefined) => None,
+            ScriptVerdict::Answer(Object::Text(topic)) => Some(topic.into_owned()),
+            ScriptVerdict::Answer(other) => return Err(Unanswered::of(&other, "a text or null").into()),
         };
         if let Some(topic) = topic {
             record.topic = topic.into();

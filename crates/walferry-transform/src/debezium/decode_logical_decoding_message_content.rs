@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use walferry_config::{Group, Property, Reader, properties};
-use walferry_record::{Field, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Shape, Struct, Value};
 
 use crate::by_content::PlansByContent;
 use crate::contract::{Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::event_router::Documents;
-use crate::reshape::{Unfit, check_within, kind, structure};
+use crate::reshape::{ReshapeError, check_within, kind, structure};
 use crate::{Error, Outcome, Transform};
 
 properties! {
@@ -69,7 +69,7 @@ enum Undecoded {
     Differs(String),
 }
 
-impl Problem for Undecoded {
+impl TransformFault for Undecoded {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoSchema => "add a predicate to the transform: TopicNameMatches with the pattern .*\\.message, or RecordIsTombstone \
@@ -165,14 +165,14 @@ impl Transform for DecodeLogicalDecodingMessageContent {
             match &values[place] {
                 Value::Null if !field.schema.optional => {
                     let field = field.name.to_string();
-                    return Err(Unfit::RequiredNull { field }.into());
+                    return Err(ReshapeError::RequiredNull { field }.into());
                 }
                 value => check_within(field, value)?,
             }
         }
         values.push(document.value);
-        record.key = Typed::NULL;
-        record.value = Typed::new(schema.clone(), Value::Struct(Struct::new(schema, values)));
+        record.key = SchemaAndValue::NULL;
+        record.value = SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema, values)));
         Ok(Outcome::Record(record))
     }
 
@@ -183,5 +183,5 @@ impl Transform for DecodeLogicalDecodingMessageContent {
 
 fn not_struct(value: &Value<'_>) -> Error {
     let (purpose, found) = ("DecodeLogicalDecodingMessageContent", kind(value));
-    Unfit::NotStruct { purpose, found }.into()
+    ReshapeError::NotStruct { purpose, found }.into()
 }

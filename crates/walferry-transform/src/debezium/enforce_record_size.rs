@@ -7,7 +7,7 @@ use walferry_record::java::number::parse_f64;
 use walferry_record::{Record, Schema, Shape, Struct, Value};
 
 use crate::contract::{HeaderList, Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
 
@@ -49,7 +49,7 @@ enum Unmeasured {
     Uncuttable { field: String, found: &'static str },
 }
 
-impl Problem for Unmeasured {
+impl TransformFault for Unmeasured {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Key(_) => "put EnforceRecordSize before the transform that changes the key".into(),
@@ -95,7 +95,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 /// What is to be cut of an event.
-struct Cut {
+struct Truncation {
     excess: i64,
     before: Vec<Long>,
     after: Vec<Long>,
@@ -110,7 +110,7 @@ impl Transform for EnforceRecordSize {
     }
 
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
-        let Some(Cut { excess, before, after }) = self.to_cut(&record)? else {
+        let Some(Truncation { excess, before, after }) = self.to_cut(&record)? else {
             return Ok(Outcome::Record(record));
         };
         let Value::Struct(event) = std::mem::take(&mut record.value.value) else {
@@ -145,7 +145,7 @@ fn bytes(fields: &[Long]) -> i64 {
 
 impl EnforceRecordSize {
     /// What is to be cut of a record; `None` if it is small enough, or has nothing that may be cut.
-    fn to_cut(&self, record: &Record<'_>) -> Result<Option<Cut>, Error> {
+    fn to_cut(&self, record: &Record<'_>) -> Result<Option<Truncation>, Error> {
         let Value::Struct(event) = &record.value.value else {
             return Ok(None);
         };
@@ -154,7 +154,7 @@ impl EnforceRecordSize {
         if size <= self.max_bytes {
             return Ok(None);
         }
-        let cut = Cut {
+        let cut = Truncation {
             excess: size - self.max_bytes,
             before: self.long_fields(event, "before")?,
             after: self.long_fields(event, "after")?,

@@ -1,11 +1,11 @@
 //! Debezium's `ExtractChangedRecordState`: headers that list the fields which an update has changed.
 
 use walferry_config::{Group, Property, Reader, properties};
-use walferry_record::{Header, Record, Schema, SchemaPlans, SchemaRef, Typed, Value};
+use walferry_record::{Header, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Value};
 
 use super::envelope;
 use crate::contract::{HeaderList, Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::{Error, Outcome, Transform};
 
 properties! {
@@ -74,7 +74,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 #[error("the change event has no field {0}")]
 struct NoField(&'static str);
 
-impl Problem for NoField {
+impl TransformFault for NoField {
     fn hint(&self) -> Option<String> {
         Some(format!(
             "keep {} in the event, or put ExtractChangedRecordState before the transform that drops it",
@@ -87,7 +87,7 @@ impl Problem for NoField {
 #[error("the row before the change has no field {0}, which the row after it has")]
 struct NotBefore(String);
 
-impl Problem for NotBefore {
+impl TransformFault for NotBefore {
     fn hint(&self) -> Option<String> {
         Some("put ExtractChangedRecordState before the transform that adds the field".into())
     }
@@ -130,7 +130,7 @@ impl Transform for ExtractChangedRecordState {
             if let Some(List { name, schema }) = list {
                 record.headers.push(Header {
                     name: name.as_str().into(),
-                    value: Typed::new(schema.clone(), Value::Array(names)),
+                    value: SchemaAndValue::new(schema.clone(), Value::Array(names)),
                 });
             }
         }

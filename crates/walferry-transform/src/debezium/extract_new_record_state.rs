@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use walferry_config::{Group, Property, Reader, Support, choices, properties};
 use walferry_record::java::hash_map::HashMap;
-use walferry_record::{Field, Header, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Header, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Shape, Struct, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
-use crate::reshape::{Settling, basics, fields, structure, typed};
+use crate::error::TransformFault;
+use crate::reshape::{NestedDefaults, basics, fields, structure, typed};
 use crate::{DropReason, Error, Outcome, Transform};
 
 choices! {
@@ -111,7 +111,7 @@ enum Unextracted {
     Key,
 }
 
-impl Problem for Unextracted {
+impl TransformFault for Unextracted {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NoStruct(_, option) => Some(format!(
@@ -262,7 +262,7 @@ struct Extract {
     /// Place in the change event.
     place: usize,
     row: SchemaRef,
-    settling: Settling,
+    settling: NestedDefaults,
     /// Place of the column that names the topic; none where there is no such column.
     route: Option<usize>,
     /// `None` if the options do not fit. This is an error only when a row is sent.
@@ -380,7 +380,7 @@ impl Settings {
             place,
             route,
             output: self.output(event, &row).ok(),
-            settling: Settling::new(&row),
+            settling: NestedDefaults::new(&row),
             row,
         })
     }
@@ -417,7 +417,7 @@ impl Transform for ExtractNewRecordState {
         };
         let headers = plan.headers.iter().map(|header| Header {
             name: Cow::Owned(header.name.to_string()),
-            value: Typed::new(header.schema.clone(), header.value(event.values())).into_owned(),
+            value: SchemaAndValue::new(header.schema.clone(), header.value(event.values())).into_owned(),
         });
         headers.collect()
     }
@@ -440,7 +440,7 @@ impl Transform for ExtractNewRecordState {
         for header in &plan.headers {
             record.headers.push(Header {
                 name: Cow::Borrowed(&header.name),
-                value: Typed::new(header.schema.clone(), header.value(&event)),
+                value: SchemaAndValue::new(header.schema.clone(), header.value(&event)),
             });
         }
         let is_delete = event[plan.after.place].is_null();
@@ -461,9 +461,9 @@ impl Transform for ExtractNewRecordState {
             };
             settings.extract_row(extract, output, row, &event, is_delete)?
         } else if settings.deletes == Deletes::Tombstone {
-            Typed::new(plan.after.row.clone(), Value::Null)
+            SchemaAndValue::new(plan.after.row.clone(), Value::Null)
         } else {
-            Typed::NULL
+            SchemaAndValue::NULL
         };
         match drops {
             Some(drops) => drops.apply(record).map(Outcome::Record),
@@ -481,7 +481,7 @@ impl Settings {
         for header in self.headers.iter().filter(|header| header.field == "op") {
             record.headers.push(Header {
                 name: Cow::Borrowed(&header.name),
-                value: Typed::new(Schema::string().build(), Value::str("d")),
+                value: SchemaAndValue::new(Schema::string().build(), Value::str("d")),
             });
         }
         Outcome::Record(record)
@@ -517,7 +517,7 @@ impl Settings {
         row: Struct<'a>,
         event: &[Value<'a>],
         is_delete: bool,
-    ) -> Result<Typed<'a>, Error> {
+    ) -> Result<SchemaAndValue<'a>, Error> {
         // Fields of the row itself that are added once more, such as `before.name`: rare, and gone once the row is taken apart.
         let own = output
             .added
@@ -603,7 +603,7 @@ impl Drops {
 }
 
 /// A map that has no schema, without some of its entries.
-fn without<'a>(map: Value<'a>, names: &[String]) -> Result<Typed<'a>, Error> {
+fn without<'a>(map: Value<'a>, names: &[String]) -> Result<SchemaAndValue<'a>, Error> {
     let pairs = crate::reshape::pairs(map, "ExtractNewRecordState")?;
     let mut kept = HashMap::with_capacity(pairs.len());
     for (key, value) in pairs {
@@ -611,7 +611,7 @@ fn without<'a>(map: Value<'a>, names: &[String]) -> Result<Typed<'a>, Error> {
             kept.put(key, value);
         }
     }
-    Ok(Typed {
+    Ok(SchemaAndValue {
         schema: None,
         value: kept.into_value(),
     })
@@ -651,9 +651,9 @@ impl Dropped {
         })
     }
 
-    fn apply<'a>(&'a self, value: Value<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&'a self, value: Value<'a>) -> Result<SchemaAndValue<'a>, Error> {
         let (Some((output, kept)), Value::Struct(_)) = (&self.kept, &value) else {
-            return Ok(Typed::new(self.input.clone(), value));
+            return Ok(SchemaAndValue::new(self.input.clone(), value));
         };
         let mut values = crate::reshape::values(value, "ExtractNewRecordState")?;
         let mut left = Vec::with_capacity(kept.len());

@@ -2,12 +2,12 @@
 
 use walferry_config::connector::NameAdjustment;
 use walferry_config::{Group, Property, Reader, properties};
-use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
 use super::envelope;
 use crate::by_content::PlansByContent;
 use crate::contract::{HeaderList, Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::reshape::{basics, check_within, fields, structure};
 use crate::{Error, Outcome, Transform};
 
@@ -59,7 +59,7 @@ enum Unextracted {
     Number(String),
 }
 
-impl Problem for Unextracted {
+impl TransformFault for Unextracted {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Without(field) => format!("keep {field} in the event, or add a predicate to the transform"),
@@ -137,7 +137,7 @@ impl Transform for ExtractSchemaToNewRecord {
         }
         values.push(plan.columns.clone());
         let value = Struct::new(plan.schema.clone(), values);
-        record.value = Typed::new(plan.schema.clone(), Value::Struct(value));
+        record.value = SchemaAndValue::new(plan.schema.clone(), Value::Struct(value));
         Ok(Outcome::Record(record))
     }
 }

@@ -3,7 +3,7 @@
 use walferry_config::{Declaration, Group, Property, Reader};
 use walferry_record::Record;
 
-use super::scripting::{Asked, OPTIONS, Scripting, Unanswered};
+use super::scripting::{OPTIONS, ScriptVerdict, Scripting, Unanswered};
 use crate::contract::{HeaderList, Row, Side};
 use crate::script::Object;
 use crate::{DropReason, Error, Outcome, Transform};
@@ -42,10 +42,10 @@ impl Transform for Filter {
 
     fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let is_kept = match self.0.ask(&record)? {
-            Asked::Passes => true,
-            Asked::Drops => false,
-            Asked::Answer(Object::Boolean(answer)) => answer,
-            Asked::Answer(other) => return Err(Unanswered::of(&other, "true or false").into()),
+            ScriptVerdict::Passes => true,
+            ScriptVerdict::Drops => false,
+            ScriptVerdict::Answer(Object::Boolean(answer)) => answer,
+            ScriptVerdict::Answer(other) => return Err(Unanswered::of(&other, "true or false").into()),
         };
         Ok(match is_kept {
             true => Outcome::Record(record),

@@ -5,7 +5,7 @@ use walferry_record::{Record, Schema, Shape, Struct, Value};
 
 use super::wkb::Malformed;
 use crate::Error;
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::reshape::check;
 
 /// The name by which Debezium knows a geometry. `Geography` and `Point` have others and are left alone.
@@ -26,7 +26,7 @@ pub(super) enum Unusable {
     Malformed(#[from] Malformed),
 }
 
-impl Problem for Unusable {
+impl TransformFault for Unusable {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NoSrid => {
@@ -47,14 +47,14 @@ impl Problem for Unusable {
 }
 
 /// The parts of a geometry.
-pub(super) struct Parts<'a> {
+pub(super) struct GeometryParts<'a> {
     pub(super) srid: Option<i32>,
     /// Or what to say if they are needed: Debezium does not look at the bytes of a geometry that it leaves alone.
     pub(super) wkb: Result<Value<'a>, Unusable>,
 }
 
 /// Says what takes the place of a geometry's bytes; with `None` they stay.
-type Convert<'c, 'a> = &'c mut dyn FnMut(&Parts<'a>) -> Result<Option<Vec<u8>>, Unusable>;
+type Convert<'c, 'a> = &'c mut dyn FnMut(&GeometryParts<'a>) -> Result<Option<Vec<u8>>, Unusable>;
 
 /// Converts the geometries in the value of a record, where that is a struct, and in its structs; those in arrays and maps, too, where
 /// that is asked for.
@@ -136,7 +136,7 @@ impl<'a> Walk<'_, 'a> {
         let srid_at = place(&schema, "srid", "int32")?;
         let wkb_at = place(&schema, "wkb", "bytes");
         let mut values = old.into_values();
-        let parts = Parts {
+        let parts = GeometryParts {
             srid: match values[srid_at] {
                 Value::Int32(srid) => Some(srid),
                 _ => None,

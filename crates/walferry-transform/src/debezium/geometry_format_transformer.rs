@@ -3,7 +3,7 @@
 use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::{Record, Value};
 
-use super::geometry::{self, Parts, Unusable};
+use super::geometry::{self, GeometryParts, Unusable};
 use super::wkb;
 use crate::contract::{HeaderList, Row, Side};
 use crate::{Error, Outcome, Transform};
@@ -62,7 +62,7 @@ impl Transform for GeometryFormatTransformer {
     }
 }
 
-fn convert(parts: &Parts<'_>, format: &mut Format) -> Result<Option<Vec<u8>>, Unusable> {
+fn convert(parts: &GeometryParts<'_>, format: &mut Format) -> Result<Option<Vec<u8>>, Unusable> {
     let bytes = match parts.wkb.as_ref().map_err(|unusable| *unusable)? {
         Value::Bytes(bytes) => Some(&**bytes),
         _ => None,

@@ -3,12 +3,12 @@
 mod fields;
 
 use walferry_config::{Group, Property, Reader, choices, properties};
-use walferry_record::{Record, SchemaPlans, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Record, SchemaAndValue, SchemaPlans, SchemaRef, Struct, Value};
 
 use self::fields::{AddedField, Layout, Paths, updated_schema};
 use crate::by_content::PlansByContent;
 use crate::contract::{HeaderList, Row, Side};
-use crate::reshape::{Unfit, kind};
+use crate::reshape::{ReshapeError, kind};
 use crate::{Error, Outcome, Transform};
 
 choices! {
@@ -118,7 +118,7 @@ impl Transform for HeaderToValue {
             Value::Struct(value) => value,
             other => {
                 let (purpose, found) = ("HeaderToValue", kind(&other));
-                return Err(Unfit::NotStruct { purpose, found }.into());
+                return Err(ReshapeError::NotStruct { purpose, found }.into());
             }
         };
         let Self {
@@ -129,7 +129,7 @@ impl Transform for HeaderToValue {
             layouts,
         } = self;
         let mut present = Vec::new();
-        let mut found: Vec<Typed<'a>> = Vec::new();
+        let mut found: Vec<SchemaAndValue<'a>> = Vec::new();
         for header in &record.headers {
             if let Some(place) = headers.iter().position(|name| *name == header.name) {
                 present.push(place);
@@ -163,7 +163,7 @@ impl Transform for HeaderToValue {
             }
         };
         let value: Struct<'a> = known[at].layout.apply(value, &found)?;
-        record.value = Typed::new(value.schema().clone(), Value::Struct(value));
+        record.value = SchemaAndValue::new(value.schema().clone(), Value::Struct(value));
         if *operation == Operation::Move {
             record
                 .headers

@@ -8,7 +8,7 @@ use walferry_record::{Record, Struct, Value};
 
 use super::envelope;
 use crate::contract::{HeaderList, Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
 
@@ -52,7 +52,7 @@ enum Unroutable {
     NoHash { path: String, found: &'static str },
 }
 
-impl Problem for Unroutable {
+impl TransformFault for Unroutable {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Path { .. } => {

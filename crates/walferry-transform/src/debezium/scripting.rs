@@ -4,8 +4,8 @@ use walferry_config::{JavaRegex, Property, Reader, RegexLimit, limited, properti
 use walferry_record::Record;
 
 use crate::Error;
-use crate::error::Problem;
-use crate::script::{Failure, Language, Object, Script};
+use crate::error::TransformFault;
+use crate::script::{Language, Object, Script, ScriptFailure};
 
 properties! {
     const LANGUAGE: Property<String> = Property::new("language").example("jsr223.groovy").required()
@@ -37,7 +37,7 @@ enum Nulls {
 }
 
 /// What is to be done with a record.
-pub(super) enum Asked<'r> {
+pub(super) enum ScriptVerdict<'r> {
     /// The expression is not asked: the record passes.
     Passes,
     /// The expression is not asked: the record is dropped.
@@ -50,16 +50,16 @@ pub(super) enum Asked<'r> {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unanswered {
     #[error("the expression fails: {0}")]
-    Fails(Failure),
+    Fails(ScriptFailure),
     #[error("the expression returns {found}, but must return {wanted}")]
     Type { found: &'static str, wanted: &'static str },
 }
 
-impl Problem for Unanswered {
+impl TransformFault for Unanswered {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Fails(Failure::Limit(limit)) => limit.hint(),
-            Self::Fails(Failure::Unfit { .. }) => {
+            Self::Fails(ScriptFailure::Limit(limit)) => limit.hint(),
+            Self::Fails(ScriptFailure::Unfit { .. }) => {
                 "the transform also gets the records of other tables, of heartbeats and of transaction topics: restrict it with \
                  topic.regex or a predicate; if a field may be null, access it with ?."
                     .into()
@@ -132,20 +132,22 @@ impl Scripting {
     }
 
     /// Asks the expression, unless topic or value say that it is not to be asked.
-    pub(super) fn ask<'r>(&'r self, record: &'r Record<'r>) -> Result<Asked<'r>, Error> {
+    pub(super) fn ask<'r>(&'r self, record: &'r Record<'r>) -> Result<ScriptVerdict<'r>, Error> {
         if let Some(topics) = &self.topics {
             let is_meant: Result<bool, RegexLimit> = limited(|| topics.matches(&record.topic));
             if !is_meant? {
-                return Ok(Asked::Passes);
+                return Ok(ScriptVerdict::Passes);
             }
         }
         if record.value.value.is_null() {
             match self.nulls {
-                Nulls::Keep => return Ok(Asked::Passes),
-                Nulls::Drop => return Ok(Asked::Drops),
+                Nulls::Keep => return Ok(ScriptVerdict::Passes),
+                Nulls::Drop => return Ok(ScriptVerdict::Drops),
                 Nulls::Evaluate => {}
             }
         }
-        Ok(Asked::Answer(self.script.evaluate(record).map_err(Unanswered::Fails)?))
+        Ok(ScriptVerdict::Answer(
+            self.script.evaluate(record).map_err(Unanswered::Fails)?,
+        ))
     }
 }

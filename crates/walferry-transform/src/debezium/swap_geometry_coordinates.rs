@@ -3,7 +3,7 @@
 use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::{Record, Value};
 
-use super::geometry::{self, Parts, Unusable};
+use super::geometry::{self, GeometryParts, Unusable};
 use super::wkb;
 use crate::contract::{HeaderList, Row, Side};
 use crate::reshape::set_text;
@@ -73,7 +73,7 @@ impl Transform for SwapGeometryCoordinates {
     }
 }
 
-fn convert(parts: &Parts<'_>, srids: &[i32]) -> Result<Option<Vec<u8>>, Unusable> {
+fn convert(parts: &GeometryParts<'_>, srids: &[i32]) -> Result<Option<Vec<u8>>, Unusable> {
     let Some(srid) = parts.srid else {
         return Ok(None);
     };

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tracing::warn;
 use walferry_config::{Group, Property, Reader, Support, properties};
-use walferry_record::{Header, Record, Schema, SchemaPlans, SchemaRef, Struct, Typed, Value, Wait};
+use walferry_record::{Header, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Struct, Value, Wait};
 
 use super::envelope;
 use crate::contract::{HeaderList, Requirement, Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::hypertables::{HypertableReader, Reading, TableId};
-use crate::outcome::Waiting;
+use crate::outcome::WaitingRecord;
 use crate::throttle::Throttle;
 use crate::{Error, Outcome, Transform};
 
@@ -121,7 +121,7 @@ enum Unroutable {
     NoReader,
 }
 
-impl Problem for Unroutable {
+impl TransformFault for Unroutable {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoSource => "put the transform before transforms that remove fields from the event".to_owned(),
@@ -179,7 +179,7 @@ impl Transform for TimescaleDb {
             let id = TableId::new(schema, table);
             let place = match self.catalog.find(&id, plan.chunk.take(), &self.prefix)? {
                 Ok(place) => place,
-                Err(wait) => return Ok(Outcome::Waits(Waiting::new(record, wait))),
+                Err(wait) => return Ok(Outcome::Waits(WaitingRecord::new(record, wait))),
             };
             let generation = self.catalog.generation;
             plan.chunk = Some(Chunk { id, generation, place });
@@ -205,7 +205,7 @@ impl Transform for TimescaleDb {
         let mut header = |name, text: &'a str| {
             record.headers.push(Header {
                 name: Cow::Borrowed(name),
-                value: Typed::new(self.text.clone(), Value::str(text)),
+                value: SchemaAndValue::new(self.text.clone(), Value::str(text)),
             });
         };
         header(CHUNK_TABLE, &id.name);

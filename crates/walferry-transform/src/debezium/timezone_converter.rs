@@ -11,7 +11,7 @@ use self::rules::{Choice, Rules};
 use self::zone::Zone;
 use super::envelope;
 use crate::contract::{HeaderList, Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
 
@@ -58,7 +58,7 @@ enum Inconvertible {
     NoTime,
 }
 
-impl Problem for Inconvertible {
+impl TransformFault for Inconvertible {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoSource => "keep source in the event, or add a predicate to the transform".into(),
@@ -93,7 +93,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 struct Plan {
     source: Source,
     /// By what the rules choose.
-    known: Vec<(Choice, Vec<Part>)>,
+    known: Vec<(Choice, Vec<TimeStruct>)>,
 }
 
 /// Where the name of the table stands.
@@ -105,14 +105,14 @@ enum Source {
 }
 
 /// A struct of the event with times in it.
-struct Part {
+struct TimeStruct {
     place: usize,
-    times: Vec<(usize, Held)>,
+    times: Vec<(usize, TimeKind)>,
 }
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum TimeKind {
     ZonedTimestamp,
     ZonedTime,
     /// A time without a zone, as whole units since 1970. The number is the units in a second.
@@ -125,7 +125,7 @@ const MILLIS: i64 = 1000;
 const MICROS: i64 = 1_000_000;
 const NANOS: i64 = 1_000_000_000;
 
-impl Held {
+impl TimeKind {
     fn of(part: &str, field: &Field) -> Option<Self> {
         match field.schema.name.as_deref() {
             Some("io.debezium.time.ZonedTimestamp") => Some(Self::ZonedTimestamp),
@@ -166,12 +166,12 @@ impl Plan {
         Ok(table.and_then(|table| source.get_at(table).as_str()))
     }
 
-    fn parts(&mut self, envelope: &Schema, rules: &Rules, choice: Choice) -> &[Part] {
+    fn parts(&mut self, envelope: &Schema, rules: &Rules, choice: Choice) -> &[TimeStruct] {
         let at = match self.known.iter().position(|(known, _)| *known == choice) {
             Some(at) => at,
             None => {
                 let parts = ["before", "after", "source"].into_iter();
-                let parts = parts.filter_map(|part| Part::new(envelope, part, rules, choice));
+                let parts = parts.filter_map(|part| TimeStruct::new(envelope, part, rules, choice));
                 self.known.push((choice, parts.collect()));
                 self.known.len() - 1
             }
@@ -180,12 +180,12 @@ impl Plan {
     }
 }
 
-impl Part {
+impl TimeStruct {
     fn new(envelope: &Schema, part: &str, rules: &Rules, choice: Choice) -> Option<Self> {
         let place = envelope.field_index(part)?;
         let fields = envelope.fields()[place].schema.fields().iter().enumerate();
         let times = fields.filter_map(|(place, field)| {
-            let time = Held::of(part, field)?;
+            let time = TimeKind::of(part, field)?;
             rules.converts(choice, part, &field.name).then_some((place, time))
         });
         let times: Vec<_> = times.collect();
@@ -240,7 +240,7 @@ fn now(event: &Struct<'_>) -> Option<i64> {
         .map(|millis| millis.div_euclid(MILLIS))
 }
 
-impl Part {
+impl TimeStruct {
     fn convert<'a>(&self, row: Struct<'a>, zone: &Zone, now: Option<i64>) -> Result<Struct<'a>, Inconvertible> {
         let schema = row.schema().clone();
         let mut values = row.into_values();
@@ -252,13 +252,13 @@ impl Part {
                 (value, _) => value,
             };
             let converted = match (time, value) {
-                (Held::ZonedTimestamp, Value::String(text)) => zoned_timestamp(text, zone).map(Value::string),
-                (Held::ZonedTime, Value::String(text)) => {
+                (TimeKind::ZonedTimestamp, Value::String(text)) => zoned_timestamp(text, zone).map(Value::string),
+                (TimeKind::ZonedTime, Value::String(text)) => {
                     let offset = zone.offset_at(now.ok_or(Inconvertible::NoTime)?);
                     OffsetTime::parse(text).map(|time| Value::string(time.at_offset(offset).to_text()))
                 }
-                (Held::Local(units), Value::Int64(number)) => local(*number, units, zone).map(Value::Int64),
-                (Held::Instant(units), Value::Int64(number)) => shifted(*number, units, zone).map(Value::Int64),
+                (TimeKind::Local(units), Value::Int64(number)) => local(*number, units, zone).map(Value::Int64),
+                (TimeKind::Instant(units), Value::Int64(number)) => shifted(*number, units, zone).map(Value::Int64),
                 _ => None,
             };
             values[place] = converted.ok_or_else(|| Inconvertible::Value {

@@ -2,11 +2,11 @@
 
 use walferry_config::{Group, Reader};
 use walferry_record::java::text;
-use walferry_record::{Field, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Shape, Struct, Value};
 
 use crate::contract::{HeaderList, Row, Side};
-use crate::error::Problem;
-use crate::reshape::{Reshape, Unfit, basics, check, kind};
+use crate::error::TransformFault;
+use crate::reshape::{Reshape, ReshapeError, basics, check, kind};
 use crate::{Error, Transform};
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -36,7 +36,7 @@ struct NoVector {
     name: String,
 }
 
-impl Problem for NoVector {
+impl TransformFault for NoVector {
     fn hint(&self) -> Option<String> {
         Some("exclude such records with a predicate: their schema is not Debezium's schema for vectors".into())
     }
@@ -168,7 +168,7 @@ impl Reshape for VectorToJsonConverter {
 
     const HEADER_LIST: HeaderList = HeaderList::Kept;
 
-    fn passes(&self, typed: &Typed<'_>) -> bool {
+    fn passes(&self, typed: &SchemaAndValue<'_>) -> bool {
         typed.value.is_null()
     }
 
@@ -176,9 +176,12 @@ impl Reshape for VectorToJsonConverter {
         Ok(Plan::new(schema, schema.fields()))
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<SchemaAndValue<'a>, Error> {
         match value {
-            Value::Struct(value) => Ok(Typed::new(plan.output.clone(), Value::Struct(plan.apply(value)?))),
+            Value::Struct(value) => Ok(SchemaAndValue::new(
+                plan.output.clone(),
+                Value::Struct(plan.apply(value)?),
+            )),
             other => Err(not_struct(&other)),
         }
     }
@@ -190,7 +193,7 @@ impl Reshape for VectorToJsonConverter {
 
 fn not_struct(value: &Value<'_>) -> Error {
     let (purpose, found) = (PURPOSE, kind(value));
-    Unfit::NotStruct { purpose, found }.into()
+    ReshapeError::NotStruct { purpose, found }.into()
 }
 
 fn dense(items: &[Value<'_>]) -> String {

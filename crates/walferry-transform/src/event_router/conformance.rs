@@ -38,7 +38,7 @@ pub(super) struct Conformance {
 }
 
 /// What is looked at of an event.
-pub(super) struct Event<'r, 'a> {
+pub(super) struct CheckedEvent<'r, 'a> {
     pub(super) event_type: Option<&'r str>,
     pub(super) id: &'r Value<'a>,
     /// What is in the column of the payload; never NULL.
@@ -62,7 +62,7 @@ impl Conformance {
     ///
     /// # Errors
     /// The connector has to stop.
-    pub(super) fn check(&mut self, event: &Event<'_, '_>) -> Result<Option<Error>, Error> {
+    pub(super) fn check(&mut self, event: &CheckedEvent<'_, '_>) -> Result<Option<Error>, Error> {
         let place = match self.place(event.event_type) {
             Ok(Some(place)) => place,
             Ok(None) => return self.react_to_missing(event),
@@ -103,7 +103,7 @@ impl Conformance {
         place
     }
 
-    fn react_to_missing(&mut self, event: &Event<'_, '_>) -> Result<Option<Error>, Error> {
+    fn react_to_missing(&mut self, event: &CheckedEvent<'_, '_>) -> Result<Option<Error>, Error> {
         let how = match self.missing {
             MissingSchema::Allow => return Ok(None),
             MissingSchema::Fail => Mismatch::Fail,
@@ -113,7 +113,7 @@ impl Conformance {
         self.react(how, event, no_schema(event))
     }
 
-    fn react(&mut self, how: Mismatch, event: &Event<'_, '_>, error: Error) -> Result<Option<Error>, Error> {
+    fn react(&mut self, how: Mismatch, event: &CheckedEvent<'_, '_>, error: Error) -> Result<Option<Error>, Error> {
         self.count(event.event_type, how == Mismatch::Warn, &error);
         match how {
             Mismatch::Fail => Err(error),
@@ -148,7 +148,7 @@ impl Conformance {
 }
 
 /// How an event is named in an error.
-fn named(event: &Event<'_, '_>) -> String {
+fn named(event: &CheckedEvent<'_, '_>) -> String {
     const LONGEST: usize = 100;
     let id = match event.id {
         Value::String(id) => format!("{:?}", cut(id, LONGEST)),
@@ -162,7 +162,7 @@ fn named(event: &Event<'_, '_>) -> String {
     }
 }
 
-fn no_schema(event: &Event<'_, '_>) -> Error {
+fn no_schema(event: &CheckedEvent<'_, '_>) -> Error {
     Error::Schema {
         text: format!("{} has no schema in walferry.schemas.dir", named(event)),
         hint: "add a schema for the type to the folder and start again, or choose another value for walferry.schemas.missing: allow, \
@@ -172,7 +172,7 @@ fn no_schema(event: &Event<'_, '_>) -> Error {
 }
 
 /// An expression for types was given up, so it is not known which schema the event has.
-fn undecided(event: &Event<'_, '_>, limit: &RegexLimit) -> Error {
+fn undecided(event: &CheckedEvent<'_, '_>, limit: &RegexLimit) -> Error {
     Error::Schema {
         text: format!("{} cannot be checked: {limit}", named(event)),
         hint: "rewrite the expression so that each text can match in one way only, with no repetition inside a repetition, such as (a+)*, and start again; \
@@ -182,7 +182,7 @@ fn undecided(event: &Event<'_, '_>, limit: &RegexLimit) -> Error {
 }
 
 /// The payload is no text.
-fn uncheckable(event: &Event<'_, '_>) -> Error {
+fn uncheckable(event: &CheckedEvent<'_, '_>) -> Error {
     let Field { name, schema } = event.column;
     Error::Schema {
         text: format!(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use walferry_record::{Field, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
 use super::content::ByContent;
 use super::plan::Column;
@@ -52,22 +52,22 @@ impl Envelope {
     /// expanded payload has no schema.
     pub(super) fn wrap<'a>(
         &mut self,
-        payload: Typed<'a>,
+        payload: SchemaAndValue<'a>,
         column_schema: &SchemaRef,
         row: &mut Struct<'a>,
         names: &mut SchemaNames,
-    ) -> Typed<'a> {
+    ) -> SchemaAndValue<'a> {
         let schema = self.schema(payload.schema.as_ref().unwrap_or(column_schema), row, names);
         let mut values = Vec::with_capacity(1 + self.columns.len());
         values.push(payload.value);
         values.extend(self.columns.iter().map(|column| column.take(row).value));
-        Typed::new(schema.clone(), Value::Struct(Struct::new(schema, values)))
+        SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema, values)))
     }
 
     /// Notes the name of the schema for a row whose event is a tombstone: Debezium makes the schema before it looks at the payload.
     pub(super) fn name_schema(
         &mut self,
-        payload: &Typed<'_>,
+        payload: &SchemaAndValue<'_>,
         column_schema: &SchemaRef,
         row: &Struct<'_>,
         names: &mut SchemaNames,

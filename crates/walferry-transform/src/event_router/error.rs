@@ -3,7 +3,7 @@
 use walferry_config::RegexLimit;
 use walferry_diagnosis::Kind;
 
-use crate::error::Problem;
+use crate::error::TransformFault;
 
 /// A change event that the EventRouter cannot handle.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -118,7 +118,7 @@ impl Error {
     }
 }
 
-impl Problem for Error {
+impl TransformFault for Error {
     fn kind(&self) -> Kind {
         match self {
             Self::Schema { kind, .. } => *kind,

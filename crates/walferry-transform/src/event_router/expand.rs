@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use tracing::warn;
-use walferry_record::{SchemaRef, Typed, Value};
+use walferry_record::{SchemaAndValue, SchemaRef, Value};
 
 use super::infer::Inference;
 use super::json::{self, Node};
@@ -57,10 +57,10 @@ impl Expansion {
 
     /// The payload as a struct. What cannot be expanded stays as it is: null, what is no text, no JSON, or JSON that no
     /// Connect schema describes.
-    pub(super) fn expand<'a>(&mut self, payload: Typed<'a>) -> Typed<'a> {
-        let Typed { schema, value } = payload;
+    pub(super) fn expand<'a>(&mut self, payload: SchemaAndValue<'a>) -> SchemaAndValue<'a> {
+        let SchemaAndValue { schema, value } = payload;
         let expanded = match &value {
-            Value::Null => return Typed { schema, value },
+            Value::Null => return SchemaAndValue { schema, value },
             Value::String(Cow::Borrowed(text)) => self.parse(text),
             // Text that the record owns goes away with it.
             Value::String(Cow::Owned(text)) => self.parse(text).map(Expanded::into_owned),
@@ -68,12 +68,12 @@ impl Expansion {
         };
         match expanded {
             Some(Expanded::Struct(expanded)) => expanded,
-            Some(Expanded::EmptyArray) => Typed { schema: None, value },
+            Some(Expanded::EmptyArray) => SchemaAndValue { schema: None, value },
             None => {
                 if let Some(count) = self.failures.count() {
                     warn!(count, "payload not expanded: it is not a JSON object with a schema");
                 }
-                Typed { schema, value }
+                SchemaAndValue { schema, value }
             }
         }
     }
@@ -83,7 +83,7 @@ impl Expansion {
         match self.shape(&node) {
             Shape::Struct(schema) => {
                 let value = self.inference.value(node, &schema).ok()?;
-                Some(Expanded::Struct(Typed::new(schema, value)))
+                Some(Expanded::Struct(SchemaAndValue::new(schema, value)))
             }
             Shape::EmptyArray => Some(Expanded::EmptyArray),
             Shape::Text => None,
@@ -134,7 +134,7 @@ impl Documents {
     }
 
     /// The struct of a text; `None` where the text is no JSON object, or one that no schema describes.
-    pub(crate) fn read<'j>(&mut self, text: Cow<'j, str>) -> Option<Typed<'j>> {
+    pub(crate) fn read<'j>(&mut self, text: Cow<'j, str>) -> Option<SchemaAndValue<'j>> {
         let document = match &text {
             Cow::Borrowed(text) => self.0.parse(text),
             Cow::Owned(text) => self.0.parse(text).map(Expanded::into_owned),
@@ -147,14 +147,14 @@ impl Documents {
 }
 
 enum Expanded<'j> {
-    Struct(Typed<'j>),
+    Struct(SchemaAndValue<'j>),
     EmptyArray,
 }
 
 impl Expanded<'_> {
     fn into_owned<'a>(self) -> Expanded<'a> {
         match self {
-            Self::Struct(Typed { schema, value }) => Expanded::Struct(Typed {
+            Self::Struct(SchemaAndValue { schema, value }) => Expanded::Struct(SchemaAndValue {
                 schema,
                 value: value.into_owned(),
             }),
@@ -215,8 +215,8 @@ mod tests {
         Expansion::new(Some("payload"), null_member, EmptyArray::Ignore, NameAdjustment::None)
     }
 
-    fn text(text: &str) -> Typed<'_> {
-        Typed::new(Schema::string().build(), Value::str(text))
+    fn text(text: &str) -> SchemaAndValue<'_> {
+        SchemaAndValue::new(Schema::string().build(), Value::str(text))
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn text_that_the_record_owns_is_expanded_too() {
-        let owned = Typed::new(Schema::string().build(), Value::string(r#"{"a":"b"}"#.to_owned()));
+        let owned = SchemaAndValue::new(Schema::string().build(), Value::string(r#"{"a":"b"}"#.to_owned()));
         let mut expansion = expansion(NullMember::Ignore);
         let borrowed = expansion.expand(text(r#"{"a":"b"}"#)).value.into_owned();
         assert_eq!(expansion.expand(owned).value, borrowed);

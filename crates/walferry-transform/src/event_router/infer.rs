@@ -35,7 +35,7 @@ struct Scalars {
 
 /// JSON that has no schema, or does not fit the one that was made for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unfit {
+pub(super) enum InferenceError {
     #[error("an array has elements of several types")]
     MixedArray,
     #[error("an array has no element from which its type could be derived")]
@@ -68,7 +68,7 @@ impl Inference {
     ///
     /// # Errors
     /// Arrays that are not uniform, and names that Connect does not take.
-    pub(super) fn schema(&self, path: Option<&str>, node: &Node<'_>) -> Result<Option<SchemaRef>, Unfit> {
+    pub(super) fn schema(&self, path: Option<&str>, node: &Node<'_>) -> Result<Option<SchemaRef>, InferenceError> {
         Ok(match node {
             Node::Null => match self.null_member {
                 NullMember::Ignore => None,
@@ -88,7 +88,7 @@ impl Inference {
         })
     }
 
-    fn structure(&self, path: Option<&str>, members: &[(Cow<'_, str>, Node<'_>)]) -> Result<SchemaRef, Unfit> {
+    fn structure(&self, path: Option<&str>, members: &[(Cow<'_, str>, Node<'_>)]) -> Result<SchemaRef, InferenceError> {
         let mut fields = Fields::default();
         for (name, node) in members {
             let name = adjust(name, self.name_adjustment);
@@ -98,7 +98,7 @@ impl Inference {
             };
             if let Some(schema) = self.schema(Some(&field_path), node)? {
                 if name.is_empty() {
-                    return Err(Unfit::EmptyName);
+                    return Err(InferenceError::EmptyName);
                 }
                 // Names that became the same by adjustment: the first one stays.
                 if !fields.has(&name) {
@@ -115,16 +115,16 @@ impl Inference {
     }
 
     /// The one schema of all elements.
-    fn elements(&self, path: Option<&str>, elements: &[Node<'_>]) -> Result<SchemaRef, Unfit> {
+    fn elements(&self, path: Option<&str>, elements: &[Node<'_>]) -> Result<SchemaRef, InferenceError> {
         let mut present = elements.iter().filter(|element| **element != Node::Null);
         let Some(first) = present.next() else {
-            return self.schema(None, &Node::Null)?.ok_or(Unfit::UntypedArray);
+            return self.schema(None, &Node::Null)?.ok_or(InferenceError::UntypedArray);
         };
         if present.any(|element| kind(element) != kind(first)) {
-            return Err(Unfit::MixedArray);
+            return Err(InferenceError::MixedArray);
         }
         if !matches!(first, Node::Object(_)) {
-            return self.schema(None, first)?.ok_or(Unfit::UntypedArray);
+            return self.schema(None, first)?.ok_or(InferenceError::UntypedArray);
         }
         let mut seen = HashSet::new();
         let mut distinct = Vec::new();
@@ -143,7 +143,7 @@ impl Inference {
     ///
     /// # Errors
     /// Where Connect would not let the value into its place.
-    pub(super) fn value<'j>(&self, node: Node<'j>, schema: &SchemaRef) -> Result<Value<'j>, Unfit> {
+    pub(super) fn value<'j>(&self, node: Node<'j>, schema: &SchemaRef) -> Result<Value<'j>, InferenceError> {
         Ok(match (node, &schema.shape) {
             (Node::Null, _) if schema.optional => Value::Null,
             (Node::Boolean(value), Shape::Boolean) => Value::Boolean(value),
@@ -166,7 +166,7 @@ impl Inference {
                 }
                 Value::Struct(Struct::new(schema.clone(), values))
             }
-            _ => return Err(Unfit::Mismatch),
+            _ => return Err(InferenceError::Mismatch),
         })
     }
 }

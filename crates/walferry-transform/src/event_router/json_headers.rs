@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
-use walferry_record::{Header, Schema, SchemaRef, Typed, Value};
+use walferry_record::{Header, Schema, SchemaAndValue, SchemaRef, Value};
 
 /// A column whose members become headers.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl JsonColumn {
             }
             headers.push(Header {
                 name: Cow::Owned(name),
-                value: Typed::new(self.schema.clone(), Value::string(text)),
+                value: SchemaAndValue::new(self.schema.clone(), Value::string(text)),
             });
         }
         Ok(())
@@ -64,7 +64,7 @@ mod tests {
     fn headers(text: &str) -> Result<Vec<(String, String)>, NotAnObject> {
         let mut headers = vec![Header {
             name: "id".into(),
-            value: Typed::NULL,
+            value: SchemaAndValue::NULL,
         }];
         JsonColumn::new("metadata", 0).add(text, &mut headers)?;
         let added = headers.iter().skip(1);

@@ -27,7 +27,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use tracing::{error, warn};
 use walferry_config::{Group, Reader};
-use walferry_record::{Header, Record, Struct, Typed, Value};
+use walferry_record::{Header, Record, SchemaAndValue, Struct, Value};
 
 use self::conformance::Conformance;
 pub(crate) use self::content::ByContent;
@@ -40,10 +40,10 @@ use self::json_headers::JsonColumn;
 use self::options::{ByType, InvalidOperation, RouterOptions, Unknown};
 use self::plan::{Operation, Tables};
 use self::transaction_headers::TransactionHeaders;
-use crate::Problem as _;
+use crate::TransformFault as _;
 use crate::contract::{HeaderList, Requirement, Row, Side, TransactionPlace};
 use crate::debezium::envelope;
-use crate::outbox::{Care, OutboxColumns};
+use crate::outbox::{OutboxColumns, OutboxUpkeep};
 use crate::throttle::Throttle;
 use crate::topic::TopicRouter;
 use crate::{DropReason, Mismatched, Outcome, SetAside, Transform};
@@ -229,7 +229,7 @@ impl Transform for EventRouter {
             if let Some(schema) = &mut plan.envelope {
                 schema.name_schema(&payload, &plan.payload.schema, &row, &mut self.schema_names);
             }
-            Typed::NULL
+            SchemaAndValue::NULL
         } else if let Some(envelope) = &mut plan.envelope {
             envelope.wrap(payload, &plan.payload.schema, &mut row, &mut self.schema_names)
         } else {
@@ -249,7 +249,7 @@ impl Transform for EventRouter {
         })
     }
 
-    fn care(&self) -> Option<&Care> {
+    fn care(&self) -> Option<&OutboxUpkeep> {
         self.settings.care.as_ref()
     }
 

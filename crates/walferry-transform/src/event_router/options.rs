@@ -8,9 +8,9 @@ use walferry_diagnosis::Kind;
 use super::conformance::Conformance;
 use super::event_types::{EventTypes, TOPIC_NAMES, is_topic_name};
 use super::expand::Expansion;
-use super::placement::{self, Placement, Target};
+use super::placement::{self, ColumnTarget, Placement};
 use super::schemas::{Mistake, Schemas};
-use crate::outbox::{Care, Column, OutboxColumns, PartitionPeriod, Retention, RowStatus};
+use crate::outbox::{OutboxColumn, OutboxColumns, OutboxUpkeep, PartitionPeriod, Retention, RowStatus};
 use crate::topic::TopicRouter;
 
 choices! {
@@ -304,7 +304,7 @@ pub(super) struct RouterOptions {
     pub(super) key_option: &'static str,
     pub(super) headers_from: Vec<String>,
     pub(super) transaction_headers: Vec<TransactionHeader>,
-    pub(super) care: Option<Care>,
+    pub(super) care: Option<OutboxUpkeep>,
 }
 
 /// How events are routed by their type.
@@ -495,7 +495,7 @@ fn by_type(reader: &mut Reader<'_>) -> (Option<ByType>, EventTypes) {
 }
 
 /// What is done for the table beside the stream.
-fn care(reader: &mut Reader<'_>) -> Option<Care> {
+fn care(reader: &mut Reader<'_>) -> Option<OutboxUpkeep> {
     let (keep, batch_rows, watch) = (reader.get(&RETENTION), reader.get(&RETENTION_BATCH), reader.get(&WATCH));
     let (period, ahead) = (reader.get(&PARTITIONS), reader.get(&PARTITIONS_AHEAD));
     let drops_partitions = reader.get(&PARTITIONS_DROP);
@@ -537,7 +537,7 @@ fn care(reader: &mut Reader<'_>) -> Option<Care> {
         status,
         drops_partitions,
     });
-    Some(Care {
+    Some(OutboxUpkeep {
         column,
         retention,
         partitions: period.map(|period| (period, ahead.get())),
@@ -600,7 +600,7 @@ fn column(reader: &mut Reader<'_>, property: &Property<String>) -> String {
 }
 
 fn columns(settings: &RouterOptions, options: &Options) -> OutboxColumns {
-    let required = |column: &str, property: &'static str| Column {
+    let required = |column: &str, property: &'static str| OutboxColumn {
         column: column.to_owned(),
         property: options.full_name(property),
     };
@@ -675,6 +675,6 @@ impl RouterOptions {
     pub(super) fn has_envelope(&self) -> bool {
         self.placements
             .iter()
-            .any(|placement| matches!(placement.target, Target::Envelope(_)))
+            .any(|placement| matches!(placement.target, ColumnTarget::Envelope(_)))
     }
 }

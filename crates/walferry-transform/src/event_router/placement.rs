@@ -6,12 +6,12 @@ use crate::outbox::nearest;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Placement {
     pub(super) column: String,
-    pub(super) target: Target,
+    pub(super) target: ColumnTarget,
 }
 
 /// Where a column goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum ColumnTarget {
     /// Into a header of this name.
     Header(String),
     /// Into the value, beside the payload, as a field of this name.
@@ -64,9 +64,9 @@ fn one(parts: &[&str]) -> Result<Placement, String> {
         return Err(meant(parts));
     }
     let target = match WORDS.iter().position(|known| known.eq_ignore_ascii_case(word)) {
-        Some(0) => Target::Header(alias.to_owned()),
-        Some(1) => Target::Envelope(alias.to_owned()),
-        Some(_) => Target::Partition,
+        Some(0) => ColumnTarget::Header(alias.to_owned()),
+        Some(1) => ColumnTarget::Envelope(alias.to_owned()),
+        Some(_) => ColumnTarget::Partition,
         None => return Err(meant(parts)),
     };
     Ok(Placement {
@@ -77,13 +77,13 @@ fn one(parts: &[&str]) -> Result<Placement, String> {
 
 /// The payload is the first field of the envelope.
 fn is_repeated(placement: &Placement, before: &[Placement]) -> bool {
-    let Target::Envelope(alias) = &placement.target else {
+    let ColumnTarget::Envelope(alias) = &placement.target else {
         return false;
     };
     alias == "payload"
         || before
             .iter()
-            .any(|other| matches!(&other.target, Target::Envelope(a) if a == alias))
+            .any(|other| matches!(&other.target, ColumnTarget::Envelope(a) if a == alias))
 }
 
 /// What a malformed entry was probably meant to be: a placement in the wrong place or misspelt, or none at all.
@@ -120,15 +120,15 @@ mod tests {
     fn a_list_of_pairs_and_trios_is_read_as_debezium_reads_it() {
         let header = |column: &str, alias: &str| Placement {
             column: column.into(),
-            target: Target::Header(alias.into()),
+            target: ColumnTarget::Header(alias.into()),
         };
         let envelope = |column: &str, alias: &str| Placement {
             column: column.into(),
-            target: Target::Envelope(alias.into()),
+            target: ColumnTarget::Envelope(alias.into()),
         };
         let partition = |column: &str| Placement {
             column: column.into(),
-            target: Target::Partition,
+            target: ColumnTarget::Partition,
         };
         let cases = [
             ("", vec![]),

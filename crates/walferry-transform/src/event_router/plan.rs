@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use walferry_config::limited;
-use walferry_record::{Field, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Typed};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Shape, Struct};
 
-use super::conformance::Event;
+use super::conformance::CheckedEvent;
 use super::envelope::Envelope;
 use super::error::Error;
 use super::json_headers::JsonColumn;
 use super::options::{self, MissingColumn, RouterOptions};
-use super::placement::Target;
+use super::placement::ColumnTarget;
 use super::timestamp::TimestampType;
 use crate::DropReason;
 
@@ -67,13 +67,13 @@ pub(super) struct Column {
 
 impl Column {
     /// The value, with the column's default standing in for NULL, as Connect's `Struct.get` has it.
-    pub(super) fn take<'a>(&self, row: &mut Struct<'a>) -> Typed<'a> {
+    pub(super) fn take<'a>(&self, row: &mut Struct<'a>) -> SchemaAndValue<'a> {
         let value = if self.is_last_use {
             row.take_at(self.index)
         } else {
             row.get_at(self.index).clone()
         };
-        Typed::new(self.schema.clone(), value)
+        SchemaAndValue::new(self.schema.clone(), value)
     }
 }
 
@@ -184,9 +184,11 @@ impl OutboxPlan {
             }
             let column = columns.part(&placement.column, options::PLACEMENT.name())?;
             match &placement.target {
-                Target::Header(name) => headers.push((name.clone(), column)),
-                Target::Envelope(name) => envelope.push((Field::new(name.as_str(), column.schema.clone()), column)),
-                Target::Partition => {
+                ColumnTarget::Header(name) => headers.push((name.clone(), column)),
+                ColumnTarget::Envelope(name) => {
+                    envelope.push((Field::new(name.as_str(), column.schema.clone()), column))
+                }
+                ColumnTarget::Partition => {
                     columns.check(column.index, options::PLACEMENT.name(), "int4", is_integer)?;
                     partition = Some(column.index);
                 }
@@ -265,9 +267,9 @@ impl OutboxPlan {
 
     /// What is checked against the event's schema; `None` for a payload that is NULL. Where the column has a default, that is sent in place of
     /// NULL, and so it is checked.
-    pub(super) fn event<'r, 'a>(&self, row: &'r Struct<'a>) -> Option<Event<'r, 'a>> {
+    pub(super) fn event<'r, 'a>(&self, row: &'r Struct<'a>) -> Option<CheckedEvent<'r, 'a>> {
         let payload = row.get_at(self.payload.index);
-        (!payload.is_null()).then(|| Event {
+        (!payload.is_null()).then(|| CheckedEvent {
             event_type: self.event_type(row),
             id: &row.values()[self.headers[0].1.index],
             payload,
@@ -276,7 +278,7 @@ impl OutboxPlan {
     }
 
     /// The column of the key; of a list, the first that is not NULL, and no key where every one is.
-    pub(super) fn take_key<'a>(&self, row: &mut Struct<'a>) -> Typed<'a> {
+    pub(super) fn take_key<'a>(&self, row: &mut Struct<'a>) -> SchemaAndValue<'a> {
         let is_null = |column: &Column| row.values()[column.index].is_null();
         if !self.key_is_listed || !is_null(&self.key) {
             return self.key.take(row);
@@ -284,7 +286,7 @@ impl OutboxPlan {
         match self.further_keys.iter().find(|column| !is_null(column)) {
             Some(column) => column.take(row),
             // Not the default of a column, which would stand in for NULL.
-            None => Typed::NULL,
+            None => SchemaAndValue::NULL,
         }
     }
 

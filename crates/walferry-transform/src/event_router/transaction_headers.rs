@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use walferry_record::{Header, Schema, SchemaRef, Typed, Value};
+use walferry_record::{Header, Schema, SchemaAndValue, SchemaRef, Value};
 
 use super::options::TransactionHeader;
 use crate::contract::TransactionPlace;
@@ -50,7 +50,7 @@ impl TransactionHeaders {
             };
             headers.push(Header {
                 name: Cow::Borrowed(name),
-                value: Typed::new(schema.clone(), value),
+                value: SchemaAndValue::new(schema.clone(), value),
             });
         }
     }

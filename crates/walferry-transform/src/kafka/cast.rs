@@ -5,11 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 use walferry_record::java::{date, number, text};
-use walferry_record::{Decimal, Field, Record, Schema, SchemaRef, Shape, Typed, Value};
+use walferry_record::{Decimal, Field, Record, Schema, SchemaAndValue, SchemaRef, Shape, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
-use crate::reshape::{REPLACE_NULL, Reshape, Settling, basics, fields, kind, map, structure, typed, values};
+use crate::error::TransformFault;
+use crate::reshape::{NestedDefaults, REPLACE_NULL, Reshape, basics, fields, kind, map, structure, typed, values};
 use crate::{Error, Transform};
 
 properties! {
@@ -111,7 +111,7 @@ enum CastError {
     Text { place: String, target: &'static str },
 }
 
-impl Problem for CastError {
+impl TransformFault for CastError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Kind { .. } => Some("remove the field from spec; bytes can only be cast to string".into()),
@@ -170,7 +170,7 @@ fn parse_spec(entries: &[String]) -> Result<Spec, String> {
 
 pub(crate) struct Plan {
     input: SchemaRef,
-    settling: Settling,
+    settling: NestedDefaults,
     output: SchemaRef,
     /// Places of fields; none where the whole value is cast.
     casts: Vec<(usize, TargetType)>,
@@ -179,7 +179,7 @@ pub(crate) struct Plan {
 impl Reshape for Cast {
     type Plan = Plan;
 
-    fn passes(&self, typed: &Typed<'_>) -> bool {
+    fn passes(&self, typed: &SchemaAndValue<'_>) -> bool {
         typed.value.is_null()
     }
 
@@ -210,16 +210,16 @@ impl Reshape for Cast {
         };
         Ok(Plan {
             input: schema.clone(),
-            settling: Settling::new(schema),
+            settling: NestedDefaults::new(schema),
             output: output.build(),
             casts,
         })
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<SchemaAndValue<'a>, Error> {
         if let Spec::Whole(target) = self.spec {
             let value = cast(Some(&plan.input), value, target, "the value")?;
-            return Ok(Typed::new(plan.output.clone(), value));
+            return Ok(SchemaAndValue::new(plan.output.clone(), value));
         }
         let mut values = values(value, PURPOSE)?;
         plan.settling.settle(&plan.input, &mut values, self.replace_null)?;

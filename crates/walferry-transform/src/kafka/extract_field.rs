@@ -1,11 +1,11 @@
 //! Kafka's `ExtractField`: one field in the place of the struct that it stands in.
 
 use walferry_config::{Group, Property, Reader, choices, properties};
-use walferry_record::{Record, SchemaRef, Typed, Value};
+use walferry_record::{Record, SchemaAndValue, SchemaRef, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
-use crate::reshape::{Reshape, Unfit, fields, kind, pairs};
+use crate::error::TransformFault;
+use crate::reshape::{Reshape, ReshapeError, fields, kind, pairs};
 use crate::{Error, Transform};
 
 choices! {
@@ -54,7 +54,7 @@ struct ExtractField {
 #[error("there is no field {0}")]
 struct NoField(String);
 
-impl Problem for NoField {
+impl TransformFault for NoField {
     fn hint(&self) -> Option<String> {
         Some("correct field, or give the transform a predicate such as TopicNameMatches".into())
     }
@@ -158,7 +158,7 @@ impl Reshape for ExtractField {
         })
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<SchemaAndValue<'a>, Error> {
         let (mut schema, mut value) = (&plan.input, value);
         for (step, &place) in plan.places.iter().enumerate() {
             let row = match value {
@@ -166,7 +166,7 @@ impl Reshape for ExtractField {
                 Value::Struct(row) => row,
                 other => {
                     let found = kind(&other);
-                    return Err(Unfit::NotStruct {
+                    return Err(ReshapeError::NotStruct {
                         purpose: PURPOSE,
                         found,
                     }
@@ -183,7 +183,7 @@ impl Reshape for ExtractField {
                 value = default.reborrow();
             }
         }
-        Ok(Typed::new(plan.output.clone(), value))
+        Ok(SchemaAndValue::new(plan.output.clone(), value))
     }
 
     fn apply_schemaless<'a>(&'a self, value: Value<'a>, _: &mut Record<'a>) -> Result<Value<'a>, Error> {

@@ -1,11 +1,11 @@
 //! Kafka's `Flatten`: the fields of nested structs beside each other.
 
 use walferry_config::{Group, Property, Reader, properties};
-use walferry_record::{Field, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Shape, Struct, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
-use crate::reshape::{Reshape, Unfit, basics, fields, kind, pairs, settle_one, structure, typed};
+use crate::error::TransformFault;
+use crate::reshape::{Reshape, ReshapeError, basics, fields, kind, pairs, settle_one, structure, typed};
 use crate::{Error, Transform};
 
 properties! {
@@ -41,7 +41,7 @@ struct CannotFlatten {
     found: &'static str,
 }
 
-impl Problem for CannotFlatten {
+impl TransformFault for CannotFlatten {
     fn hint(&self) -> Option<String> {
         Some("remove the field first, with ReplaceField".into())
     }
@@ -127,7 +127,7 @@ impl Flatten {
 impl Reshape for Flatten {
     type Plan = Plan;
 
-    fn passes(&self, typed: &Typed<'_>) -> bool {
+    fn passes(&self, typed: &SchemaAndValue<'_>) -> bool {
         typed.value.is_null()
     }
 
@@ -142,7 +142,7 @@ impl Reshape for Flatten {
         })
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<SchemaAndValue<'a>, Error> {
         debug_assert!(!plan.input.fields().is_empty() || plan.nodes.is_empty());
         let mut values = Vec::with_capacity(plan.output.fields().len());
         flatten(&plan.nodes, value, &mut values)?;
@@ -156,7 +156,7 @@ impl Reshape for Flatten {
     }
 }
 
-fn flatten<'a>(nodes: &'a [Node], value: Value<'a>, output: &mut Vec<Value<'a>>) -> Result<(), Unfit> {
+fn flatten<'a>(nodes: &'a [Node], value: Value<'a>, output: &mut Vec<Value<'a>>) -> Result<(), ReshapeError> {
     let values = crate::reshape::values(value, PURPOSE)?;
     for (node, mut value) in nodes.iter().zip(values) {
         match node {

@@ -1,10 +1,10 @@
 //! Kafka's `HeaderFrom`: fields as headers.
 
 use walferry_config::{Group, Property, Reader, choices, properties};
-use walferry_record::{Header, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Header, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::reshape::{REPLACE_NULL, Reshape, basics, fields, map, required_null, settle_one, structure, typed, values};
 use crate::{Error, Transform};
 
@@ -57,7 +57,7 @@ struct HeaderFrom {
 #[error("there is no field {0}, which the option fields names")]
 struct NoField(String);
 
-impl Problem for NoField {
+impl TransformFault for NoField {
     fn hint(&self) -> Option<String> {
         Some("correct fields, or give the transform a predicate such as TopicNameMatches".into())
     }
@@ -115,7 +115,12 @@ impl Reshape for HeaderFrom {
         })
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, record: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(
+        &'a self,
+        plan: &'a Plan,
+        value: Value<'a>,
+        record: &mut Record<'a>,
+    ) -> Result<SchemaAndValue<'a>, Error> {
         let mut values = values(value, PURPOSE)?;
         let all = plan.input.fields();
         for ((_, header), &place) in self.pairs.iter().zip(&plan.headers) {
@@ -127,12 +132,12 @@ impl Reshape for HeaderFrom {
             };
             record.headers.push(Header {
                 name: header.as_str().into(),
-                value: Typed::new(all[place].schema.clone(), value),
+                value: SchemaAndValue::new(all[place].schema.clone(), value),
             });
         }
         if self.operation == Operation::Copy {
             let value = Struct::new(plan.output.clone(), values);
-            return Ok(Typed::new(plan.output.clone(), Value::Struct(value)));
+            return Ok(SchemaAndValue::new(plan.output.clone(), Value::Struct(value)));
         }
         let mut kept = Vec::with_capacity(plan.kept.len());
         for &place in &plan.kept {
@@ -154,7 +159,7 @@ impl Reshape for HeaderFrom {
             }
             record.headers.push(Header {
                 name: header.as_str().into(),
-                value: Typed { schema: None, value },
+                value: SchemaAndValue { schema: None, value },
             });
         }
         Ok(map.into_value())

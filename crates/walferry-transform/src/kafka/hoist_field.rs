@@ -2,10 +2,10 @@
 
 use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::java::hash_map::HashMap;
-use walferry_record::{Field, Record, Schema, SchemaRef, Shape, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Shape, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::reshape::{Reshape, settle_one, structure, typed};
 use crate::{Error, Transform};
 
@@ -45,7 +45,7 @@ struct Misnamed {
     name: String,
 }
 
-impl Problem for Misnamed {
+impl TransformFault for Misnamed {
     fn hint(&self) -> Option<String> {
         Some("cast the value after HoistField, by the name of the field".to_owned())
     }
@@ -79,7 +79,7 @@ impl Reshape for HoistField {
         })
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<SchemaAndValue<'a>, Error> {
         if let Some(misnamed) = plan.misnamed.clone().filter(|_| !value.is_null()) {
             return Err(misnamed.into());
         }

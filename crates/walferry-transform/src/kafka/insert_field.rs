@@ -1,10 +1,10 @@
 //! Kafka's `InsertField`: fields with what is known of the record, or with a fixed text.
 
 use walferry_config::{Group, Property, Reader, Support, properties};
-use walferry_record::{Field, Record, Schema, SchemaRef, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Value};
 
 use crate::contract::{Row, Side};
-use crate::reshape::{REPLACE_NULL, Reshape, Settling, basics, fields, map, set_text, structure, typed, values};
+use crate::reshape::{NestedDefaults, REPLACE_NULL, Reshape, basics, fields, map, set_text, structure, typed, values};
 use crate::{Error, Transform};
 
 properties! {
@@ -44,7 +44,7 @@ const PURPOSE: &str = "InsertField";
 
 /// What a new field holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum InsertedValue {
     Topic,
     Partition,
     Timestamp,
@@ -53,7 +53,7 @@ enum What {
 
 #[derive(Clone)]
 struct Insertion {
-    what: What,
+    what: InsertedValue,
     name: String,
     optional: bool,
 }
@@ -68,10 +68,10 @@ struct InsertField {
 fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
     let mut insertions = Vec::new();
     for (property, what) in [
-        (&TOPIC, What::Topic),
-        (&PARTITION, What::Partition),
-        (&TIMESTAMP, What::Timestamp),
-        (&STATIC, What::Static),
+        (&TOPIC, InsertedValue::Topic),
+        (&PARTITION, InsertedValue::Partition),
+        (&TIMESTAMP, InsertedValue::Timestamp),
+        (&STATIC, InsertedValue::Static),
     ] {
         if let Some(spec) = set_text(reader, property) {
             let insertion = Insertion::parse(what, &spec);
@@ -81,7 +81,9 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
             insertions.push(insertion);
         }
     }
-    let has_static = insertions.iter().any(|insertion| insertion.what == What::Static);
+    let has_static = insertions
+        .iter()
+        .any(|insertion| insertion.what == InsertedValue::Static);
     let text = set_text(reader, &STATIC_VALUE);
     if has_static && text.is_none() {
         reader.problem(STATIC_VALUE.name(), "is required with static.field");
@@ -106,7 +108,7 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl Insertion {
-    fn parse(what: What, spec: &str) -> Self {
+    fn parse(what: InsertedValue, spec: &str) -> Self {
         let (name, optional) = match (spec.strip_suffix('?'), spec.strip_suffix('!')) {
             (Some(name), _) => (name, true),
             (_, Some(name)) => (name, false),
@@ -121,9 +123,9 @@ impl Insertion {
 
     fn schema(&self) -> Schema {
         let schema = match self.what {
-            What::Topic | What::Static => Schema::string(),
-            What::Partition => Schema::int32(),
-            What::Timestamp => Schema::timestamp(),
+            InsertedValue::Topic | InsertedValue::Static => Schema::string(),
+            InsertedValue::Partition => Schema::int32(),
+            InsertedValue::Timestamp => Schema::timestamp(),
         };
         schema.with_optional(self.optional)
     }
@@ -131,26 +133,26 @@ impl Insertion {
 
 impl InsertField {
     /// The value of a new field; null where the record does not know it.
-    fn value<'a>(&'a self, what: What, record: &Record<'a>) -> Value<'a> {
+    fn value<'a>(&'a self, what: InsertedValue, record: &Record<'a>) -> Value<'a> {
         match what {
-            What::Topic => Value::String(record.topic.clone()),
-            What::Partition => record.partition.map_or(Value::Null, Value::Int32),
-            What::Timestamp => record.timestamp_ms.map_or(Value::Null, Value::Int64),
-            What::Static => Value::str(&self.text),
+            InsertedValue::Topic => Value::String(record.topic.clone()),
+            InsertedValue::Partition => record.partition.map_or(Value::Null, Value::Int32),
+            InsertedValue::Timestamp => record.timestamp_ms.map_or(Value::Null, Value::Int64),
+            InsertedValue::Static => Value::str(&self.text),
         }
     }
 }
 
 pub(crate) struct Plan {
     input: SchemaRef,
-    settling: Settling,
+    settling: NestedDefaults,
     output: SchemaRef,
 }
 
 impl Reshape for InsertField {
     type Plan = Plan;
 
-    fn passes(&self, typed: &Typed<'_>) -> bool {
+    fn passes(&self, typed: &SchemaAndValue<'_>) -> bool {
         typed.value.is_null()
     }
 
@@ -160,12 +162,17 @@ impl Reshape for InsertField {
         all.extend(new.map(|insertion| Field::new(insertion.name.as_str(), insertion.schema().build())));
         Ok(Plan {
             input: schema.clone(),
-            settling: Settling::new(schema),
+            settling: NestedDefaults::new(schema),
             output: basics(schema, structure(all)?).build(),
         })
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, record: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(
+        &'a self,
+        plan: &'a Plan,
+        value: Value<'a>,
+        record: &mut Record<'a>,
+    ) -> Result<SchemaAndValue<'a>, Error> {
         let mut values = values(value, PURPOSE)?;
         plan.settling.settle(&plan.input, &mut values, self.replace_null)?;
         values.reserve_exact(self.insertions.len());

@@ -1,7 +1,7 @@
 //! Kafka's `InsertHeader`: adds a header with a fixed value.
 
 use walferry_config::{Group, Property, Reader, properties};
-use walferry_record::{Header, Record, Typed};
+use walferry_record::{Header, Record, SchemaAndValue};
 
 use super::literal;
 use crate::contract::{Row, Side};
@@ -30,7 +30,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 #[derive(Clone)]
 struct InsertHeader {
     name: String,
-    value: Typed<'static>,
+    value: SchemaAndValue<'static>,
 }
 
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
@@ -50,7 +50,7 @@ impl Transform for InsertHeader {
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         record.headers.push(Header {
             name: self.name.as_str().into(),
-            value: Typed {
+            value: SchemaAndValue {
                 schema: self.value.schema.clone(),
                 value: self.value.value.reborrow(),
             },

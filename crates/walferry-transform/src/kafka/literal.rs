@@ -2,29 +2,29 @@
 
 use walferry_record::java::date_format::DateFormat;
 use walferry_record::java::logical::MILLIS_PER_DAY;
-use walferry_record::{Decimal, Schema, SchemaRef, Shape, Typed, Value};
+use walferry_record::{Decimal, Schema, SchemaAndValue, SchemaRef, Shape, Value};
 
 /// The value that a text means.
-pub(super) fn parse(text: &str) -> Typed<'static> {
+pub(super) fn parse(text: &str) -> SchemaAndValue<'static> {
     if text.is_empty() {
         return string(text);
     }
     let mut parser = Parser::new(text);
     match parser.value(false) {
         Ok(Some(value)) => value,
-        Ok(None) => Typed::NULL,
+        Ok(None) => SchemaAndValue::NULL,
         Err(NotEmbedded) => string(text),
     }
 }
 
-fn string(text: &str) -> Typed<'static> {
-    Typed::new(Schema::string().build(), Value::string(text.to_owned()))
+fn string(text: &str) -> SchemaAndValue<'static> {
+    SchemaAndValue::new(Schema::string().build(), Value::string(text.to_owned()))
 }
 
 /// The text is no array or map after all.
 struct NotEmbedded;
 
-type Parsed = Result<Option<Typed<'static>>, NotEmbedded>;
+type Parsed = Result<Option<SchemaAndValue<'static>>, NotEmbedded>;
 
 /// Cuts a text at colons, commas, brackets, braces and quotes that no backslash protects.
 struct Parser<'t> {
@@ -137,7 +137,10 @@ impl<'t> Parser<'t> {
         }
         for (word, flag) in [("true", true), ("false", false)] {
             if self.literal(embedded, word) {
-                return Ok(Some(Typed::new(Schema::boolean().build(), Value::Boolean(flag))));
+                return Ok(Some(SchemaAndValue::new(
+                    Schema::boolean().build(),
+                    Value::Boolean(flag),
+                )));
             }
         }
         let start = self.mark();
@@ -157,7 +160,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn token(&mut self, embedded: bool, token: &str) -> Result<Typed<'static>, NotEmbedded> {
+    fn token(&mut self, embedded: bool, token: &str) -> Result<SchemaAndValue<'static>, NotEmbedded> {
         let is_digit = token.starts_with(|c: char| c.is_ascii_digit());
         if is_digit && let Some(time) = self.temporal(token) {
             return Ok(time);
@@ -175,7 +178,7 @@ impl<'t> Parser<'t> {
     }
 
     /// A time has colons, which cut it into five tokens.
-    fn temporal(&mut self, token: &str) -> Option<Typed<'static>> {
+    fn temporal(&mut self, token: &str) -> Option<SchemaAndValue<'static>> {
         let start = self.mark();
         if let Some(rest) = self.take_many(4)
             && let Some(time) = temporal(&format!("{token}{rest}"))
@@ -186,7 +189,7 @@ impl<'t> Parser<'t> {
         temporal(token)
     }
 
-    fn quoted(&mut self) -> Typed<'static> {
+    fn quoted(&mut self) -> SchemaAndValue<'static> {
         let mut content = String::new();
         while self.has_next() && !self.consume("\"") {
             content.push_str(self.take());
@@ -194,7 +197,7 @@ impl<'t> Parser<'t> {
         temporal(&content).unwrap_or_else(|| string(&content))
     }
 
-    fn array(&mut self) -> Result<Typed<'static>, NotEmbedded> {
+    fn array(&mut self) -> Result<SchemaAndValue<'static>, NotEmbedded> {
         let mut items = Vec::new();
         let mut common = Common::default();
         while self.has_next() {
@@ -203,7 +206,7 @@ impl<'t> Parser<'t> {
                     Some(schema) => {
                         let items = items.into_iter().map(|item| widen(item, &schema));
                         let items = items.collect::<Result<_, _>>()?;
-                        Typed::new(Schema::array(schema).build(), Value::Array(items))
+                        SchemaAndValue::new(Schema::array(schema).build(), Value::Array(items))
                     }
                     None => schemaless(Value::Array(items)),
                 });
@@ -224,7 +227,7 @@ impl<'t> Parser<'t> {
         Err(NotEmbedded)
     }
 
-    fn map(&mut self) -> Result<Typed<'static>, NotEmbedded> {
+    fn map(&mut self) -> Result<SchemaAndValue<'static>, NotEmbedded> {
         let mut pairs: Vec<(Value<'static>, Value<'static>)> = Vec::new();
         let (mut keys, mut values) = (Common::default(), Common::default());
         while self.has_next() {
@@ -234,7 +237,7 @@ impl<'t> Parser<'t> {
                         let pairs = pairs.into_iter();
                         let pairs = pairs.map(|(key, value)| Ok((widen(key, &keys)?, widen(value, &values)?)));
                         let pairs = Value::Map(pairs.collect::<Result<_, NotEmbedded>>()?);
-                        Typed::new(Schema::map(keys, values).build(), pairs)
+                        SchemaAndValue::new(Schema::map(keys, values).build(), pairs)
                     }
                     _ => schemaless(Value::Map(pairs)),
                 });
@@ -269,8 +272,8 @@ fn trim(text: &str) -> &str {
 }
 
 /// Here Connect uses a schema without element types, which no converter can write. The text of the value is the same.
-const fn schemaless(value: Value<'static>) -> Typed<'static> {
-    Typed { schema: None, value }
+const fn schemaless(value: Value<'static>) -> SchemaAndValue<'static> {
+    SchemaAndValue { schema: None, value }
 }
 
 /// The schema that all elements have in common.
@@ -281,7 +284,7 @@ struct Common {
 }
 
 impl Common {
-    fn merge(&mut self, latest: Option<&Typed<'_>>) {
+    fn merge(&mut self, latest: Option<&SchemaAndValue<'_>>) {
         let Some(latest) = latest else { return };
         let Some(new) = &latest.schema else {
             // An array or map without a schema of its own.
@@ -338,31 +341,31 @@ fn widen(value: Value<'static>, schema: &Schema) -> Result<Value<'static>, NotEm
     })
 }
 
-fn number(token: &str) -> Option<Typed<'static>> {
+fn number(token: &str) -> Option<SchemaAndValue<'static>> {
     // More zeros than any integer type has digits would only cost memory.
     let decimal = Decimal::parse_java(token).filter(|n| n.scale().abs() < 1000)?;
     if let Some(whole) = decimal.rescale(0)
         && let Ok(n) = i64::try_from(&whole.unscaled())
     {
         return Some(match n {
-            -0x80..=0x7F => Typed::new(Schema::int8().build(), Value::Int8(n as i8)),
-            -0x8000..=0x7FFF => Typed::new(Schema::int16().build(), Value::Int16(n as i16)),
-            -0x8000_0000..=0x7FFF_FFFF => Typed::new(Schema::int32().build(), Value::Int32(n as i32)),
-            _ => Typed::new(Schema::int64().build(), Value::Int64(n)),
+            -0x80..=0x7F => SchemaAndValue::new(Schema::int8().build(), Value::Int8(n as i8)),
+            -0x8000..=0x7FFF => SchemaAndValue::new(Schema::int16().build(), Value::Int16(n as i16)),
+            -0x8000_0000..=0x7FFF_FFFF => SchemaAndValue::new(Schema::int32().build(), Value::Int32(n as i32)),
+            _ => SchemaAndValue::new(Schema::int64().build(), Value::Int64(n)),
         });
     }
     let (single, double) = (decimal.float_value(), decimal.double_value());
     Some(if decimal.scale() != 0 && single.is_finite() {
-        Typed::new(Schema::float32().build(), Value::Float32(single))
+        SchemaAndValue::new(Schema::float32().build(), Value::Float32(single))
     } else if decimal.scale() != 0 && double.is_finite() {
-        Typed::new(Schema::float64().build(), Value::Float64(double))
+        SchemaAndValue::new(Schema::float64().build(), Value::Float64(double))
     } else {
-        Typed::new(Schema::decimal(decimal.scale()).build(), Value::Decimal(decimal))
+        SchemaAndValue::new(Schema::decimal(decimal.scale()).build(), Value::Decimal(decimal))
     })
 }
 
 /// A date, a time or both, told by the length of the text.
-fn temporal(text: &str) -> Option<Typed<'static>> {
+fn temporal(text: &str) -> Option<SchemaAndValue<'static>> {
     let text = text.replace("\\:", ":");
     let (pattern, schema) = match text.encode_utf16().count() {
         10 => ("yyyy-MM-dd", Schema::date()),
@@ -377,7 +380,7 @@ fn temporal(text: &str) -> Option<Typed<'static>> {
         Some("org.apache.kafka.connect.data.Time") => Value::Int32(millis as i32),
         _ => Value::Int64(millis),
     };
-    Some(Typed::new(schema.build(), value))
+    Some(SchemaAndValue::new(schema.build(), value))
 }
 
 #[cfg(test)]
@@ -423,7 +426,7 @@ mod tests {
             assert_eq!(found.schema.map(|schema| schema.type_name()), Some(type_name), "{text}");
             assert_eq!(found.value, expected, "{text}");
         }
-        assert_eq!(parse("null"), Typed::NULL);
+        assert_eq!(parse("null"), SchemaAndValue::NULL);
         assert_eq!(parse("[]").schema, None);
     }
 }

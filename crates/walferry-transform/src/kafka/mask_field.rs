@@ -2,11 +2,11 @@
 
 use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::java::logical::Logical;
-use walferry_record::{Decimal, Record, Schema, SchemaRef, Shape, Typed, Value};
+use walferry_record::{Decimal, Record, Schema, SchemaAndValue, SchemaRef, Shape, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
-use crate::reshape::{REPLACE_NULL, Reshape, Settling, map, names, set_text, typed, values};
+use crate::error::TransformFault;
+use crate::reshape::{NestedDefaults, REPLACE_NULL, Reshape, map, names, set_text, typed, values};
 use crate::{Error, Transform};
 
 properties! {
@@ -53,7 +53,7 @@ enum CannotMask {
     NoNumber { field: String },
 }
 
-impl Problem for CannotMask {
+impl TransformFault for CannotMask {
     fn hint(&self) -> Option<String> {
         Some(
             match self {
@@ -127,7 +127,7 @@ fn is_decimal(schema: &Schema) -> bool {
 
 pub(crate) struct Plan {
     schema: SchemaRef,
-    settling: Settling,
+    settling: NestedDefaults,
     /// Places of the fields; what cannot be masked fails only where there is a value.
     masks: Vec<(usize, Result<Value<'static>, CannotMask>)>,
 }
@@ -140,14 +140,14 @@ impl Reshape for MaskField {
         let masked = masked.filter(|(_, field)| self.fields.iter().any(|name| **name == *field.name));
         Ok(Plan {
             schema: schema.clone(),
-            settling: Settling::new(schema),
+            settling: NestedDefaults::new(schema),
             masks: masked
                 .map(|(place, field)| (place, self.mask(&field.name, &field.schema)))
                 .collect(),
         })
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<SchemaAndValue<'a>, Error> {
         let mut values = values(value, PURPOSE)?;
         plan.settling.settle(&plan.schema, &mut values, self.replace_null)?;
         for (place, mask) in &plan.masks {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use walferry_config::{Group, Property, Reader, Support, properties};
 use walferry_record::java::hash_map::HashMap;
 use walferry_record::java::logical::Logical;
-use walferry_record::{Field, Record, Schema, SchemaRef, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::reshape::{
-    REPLACE_NULL, Reshape, Unfit, basics, fields, names, pairs, settle_one, structure, typed, values,
+    REPLACE_NULL, Reshape, ReshapeError, basics, fields, names, pairs, settle_one, structure, typed, values,
 };
 use crate::{Error, Transform};
 
@@ -76,7 +76,7 @@ enum Mixed {
     Type { field: String, original: String },
 }
 
-impl Problem for Mixed {
+impl TransformFault for Mixed {
     fn hint(&self) -> Option<String> {
         Some("rename to a name that no other field has".into())
     }
@@ -164,7 +164,7 @@ struct Source {
 impl Reshape for ReplaceField {
     type Plan = Plan;
 
-    fn passes(&self, typed: &Typed<'_>) -> bool {
+    fn passes(&self, typed: &SchemaAndValue<'_>) -> bool {
         typed.value.is_null()
     }
 
@@ -201,7 +201,7 @@ impl Reshape for ReplaceField {
         })
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<SchemaAndValue<'a>, Error> {
         let mut all = values(value, PURPOSE)?;
         let mut values = Vec::with_capacity(plan.sources.len());
         for (source, field) in plan.sources.iter().zip(plan.output.fields()) {
@@ -230,7 +230,7 @@ impl Reshape for ReplaceField {
         let pairs = pairs(value, PURPOSE)?;
         let mut map = HashMap::with_capacity(pairs.len());
         for (key, value) in pairs {
-            let name = key.as_str().ok_or(Unfit::Nameless)?;
+            let name = key.as_str().ok_or(ReshapeError::Nameless)?;
             if self.keeps(name) {
                 let key = self.renamed(name).map(Value::str).unwrap_or_else(|| key.clone());
                 map.put(key, value);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use walferry_config::{Group, Property, Reader, properties};
-use walferry_record::{Record, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Record, SchemaAndValue, SchemaRef, Struct, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
-use crate::reshape::{REPLACE_NULL, Reshape, Settling, fields, set_text};
+use crate::error::TransformFault;
+use crate::reshape::{NestedDefaults, REPLACE_NULL, Reshape, fields, set_text};
 use crate::{Error, Transform};
 
 properties! {
@@ -44,7 +44,7 @@ struct SetSchemaMetadata {
 #[error("a value without a schema has no name or version that could be set")]
 struct NoSchema;
 
-impl Problem for NoSchema {
+impl TransformFault for NoSchema {
     fn hint(&self) -> Option<String> {
         Some("add a predicate to the transform that excludes such records".into())
     }
@@ -71,14 +71,14 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
 
 pub(crate) struct Plan {
     input: SchemaRef,
-    settling: Settling,
+    settling: NestedDefaults,
     output: SchemaRef,
 }
 
 impl Reshape for SetSchemaMetadata {
     type Plan = Plan;
 
-    fn passes(&self, typed: &Typed<'_>) -> bool {
+    fn passes(&self, typed: &SchemaAndValue<'_>) -> bool {
         typed.is_null()
     }
 
@@ -92,12 +92,12 @@ impl Reshape for SetSchemaMetadata {
         output.version = self.version.or(schema.version);
         Ok(Plan {
             input: schema.clone(),
-            settling: Settling::new(schema),
+            settling: NestedDefaults::new(schema),
             output: output.build(),
         })
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<SchemaAndValue<'a>, Error> {
         let value = match value {
             Value::Struct(value) => {
                 let mut values = value.into_values();
@@ -106,7 +106,7 @@ impl Reshape for SetSchemaMetadata {
             }
             other => other,
         };
-        Ok(Typed::new(plan.output.clone(), value))
+        Ok(SchemaAndValue::new(plan.output.clone(), value))
     }
 
     fn apply_schemaless<'a>(&'a self, _: Value<'a>, _: &mut Record<'a>) -> Result<Value<'a>, Error> {

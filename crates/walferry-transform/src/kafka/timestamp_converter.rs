@@ -3,11 +3,13 @@
 use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::java::date_format::DateFormat;
 use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
-use walferry_record::{Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Record, Schema, SchemaAndValue, SchemaRef, Shape, Struct, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
-use crate::reshape::{REPLACE_NULL, Reshape, Settling, Unfit, basics, fields, kind, map, structure, typed, values};
+use crate::error::TransformFault;
+use crate::reshape::{
+    NestedDefaults, REPLACE_NULL, Reshape, ReshapeError, basics, fields, kind, map, structure, typed, values,
+};
 use crate::{Error, Transform};
 
 choices! {
@@ -95,7 +97,7 @@ enum Unconverted {
     NoSchema(&'static str),
 }
 
-impl Problem for Unconverted {
+impl TransformFault for Unconverted {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Schema { .. } => {
@@ -233,7 +235,7 @@ impl TimestampConverter {
 
 pub(crate) struct Plan {
     input: SchemaRef,
-    settling: Settling,
+    settling: NestedDefaults,
     output: SchemaRef,
     /// The field and what it holds; the place is none where the whole value is meant, and the plan has neither where there is no such
     /// field.
@@ -247,7 +249,7 @@ impl Reshape for TimestampConverter {
         if self.field.is_empty() {
             return Ok(Plan {
                 input: schema.clone(),
-                settling: Settling::new(schema),
+                settling: NestedDefaults::new(schema),
                 output: self.schema(schema.optional),
                 what: Some((None, Ok(SourceType::of(schema)?))),
             });
@@ -271,19 +273,19 @@ impl Reshape for TimestampConverter {
         }
         Ok(Plan {
             input: schema.clone(),
-            settling: Settling::new(schema),
+            settling: NestedDefaults::new(schema),
             output: new.build(),
             what,
         })
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<SchemaAndValue<'a>, Error> {
         if let Some((None, from)) = &plan.what {
             let value = self.convert(from, &value)?;
-            return Ok(Typed::new(plan.output.clone(), value));
+            return Ok(SchemaAndValue::new(plan.output.clone(), value));
         }
         if value.is_null() {
-            return Ok(Typed::new(plan.output.clone(), value));
+            return Ok(SchemaAndValue::new(plan.output.clone(), value));
         }
         let mut values = values(value, PURPOSE)?;
         plan.settling.settle(&plan.input, &mut values, self.replace_null)?;
@@ -311,7 +313,7 @@ impl Reshape for TimestampConverter {
         }
         if !matches!(value, Value::Map(_)) {
             let found = kind(&value);
-            return Err(Unfit::NotMap {
+            return Err(ReshapeError::NotMap {
                 purpose: PURPOSE,
                 found,
             }

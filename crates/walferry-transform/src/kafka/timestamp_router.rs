@@ -8,7 +8,7 @@ use walferry_record::java::date_format::DateFormat;
 
 use super::timestamp_converter::date_format;
 use crate::contract::{Row, Side};
-use crate::error::Problem;
+use crate::error::TransformFault;
 use crate::{Error, Outcome, Transform};
 
 properties! {
@@ -42,7 +42,7 @@ struct TimestampRouter {
 #[error("the record has no timestamp")]
 struct NoTimestamp;
 
-impl Problem for NoTimestamp {
+impl TransformFault for NoTimestamp {
     fn hint(&self) -> Option<String> {
         Some("change events have no timestamp: use RegexRouter, or add a predicate to the transform".into())
     }

@@ -2,11 +2,11 @@
 
 use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::java::hash_map::HashMap;
-use walferry_record::{Field, Record, Schema, SchemaRef, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Value};
 
 use crate::contract::{Row, Side};
-use crate::error::Problem;
-use crate::reshape::{Reshape, Unfit, fields, kind, names, settle_one, structure, typed};
+use crate::error::TransformFault;
+use crate::reshape::{Reshape, ReshapeError, fields, kind, names, settle_one, structure, typed};
 use crate::{Error, Transform};
 
 properties! {
@@ -41,7 +41,7 @@ struct ValueToKey {
 #[error("the value has no field {0}, which the option fields names")]
 struct NoField(String);
 
-impl Problem for NoField {
+impl TransformFault for NoField {
     fn hint(&self) -> Option<String> {
         Some("correct fields, or give the transform a predicate such as TopicNameMatches".into())
     }
@@ -76,10 +76,15 @@ impl Reshape for ValueToKey {
         })
     }
 
-    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, record: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(
+        &'a self,
+        plan: &'a Plan,
+        value: Value<'a>,
+        record: &mut Record<'a>,
+    ) -> Result<SchemaAndValue<'a>, Error> {
         let Some(row) = value.as_struct() else {
             let found = kind(&value);
-            return Err(Unfit::NotStruct {
+            return Err(ReshapeError::NotStruct {
                 purpose: PURPOSE,
                 found,
             }
@@ -92,13 +97,13 @@ impl Reshape for ValueToKey {
             key.push(value);
         }
         record.key = typed(&plan.key, key);
-        Ok(Typed::new(plan.value.clone(), value))
+        Ok(SchemaAndValue::new(plan.value.clone(), value))
     }
 
     fn apply_schemaless<'a>(&'a self, value: Value<'a>, record: &mut Record<'a>) -> Result<Value<'a>, Error> {
         let Value::Map(pairs) = value else {
             let found = kind(&value);
-            return Err(Unfit::NotMap {
+            return Err(ReshapeError::NotMap {
                 purpose: PURPOSE,
                 found,
             }
@@ -110,7 +115,7 @@ impl Reshape for ValueToKey {
             let value = found.map(|(_, value)| value.clone()).unwrap_or_default();
             key.put(Value::str(field), value);
         }
-        record.key = Typed {
+        record.key = SchemaAndValue {
             schema: None,
             value: key.into_value(),
         };

@@ -7,7 +7,7 @@ pub(crate) mod topic_name_matches;
 #[cfg(test)]
 mod tests {
     use walferry_config::{Options, Reader};
-    use walferry_record::{Header, Record, Schema, Typed, Value};
+    use walferry_record::{Header, Record, Schema, SchemaAndValue, Value};
 
     use super::*;
     use crate::contract::{Predicate, Row, Side};
@@ -27,8 +27,8 @@ mod tests {
             topic: topic.into(),
             partition: None,
             timestamp_ms: None,
-            key: Typed::NULL,
-            value: Typed::new(Schema::string().build(), Value::str("x")),
+            key: SchemaAndValue::NULL,
+            value: SchemaAndValue::new(Schema::string().build(), Value::str("x")),
             headers: vec![],
         }
     }
@@ -54,7 +54,7 @@ mod tests {
         assert!(!predicate.test(&record).unwrap());
         record.headers.push(Header {
             name: "h".into(),
-            value: Typed::NULL,
+            value: SchemaAndValue::NULL,
         });
         assert!(predicate.test(&record).unwrap());
     }

@@ -8,7 +8,7 @@ use walferry_record::{Decimal, Schema};
 
 use super::number::{Arithmetic, Number};
 use super::object::Object;
-use super::{Language, Refusal, groovy, javascript};
+use super::{Language, ScriptRefusal, groovy, javascript};
 
 /// Longer texts than this are not made.
 pub(super) const LONGEST: usize = 1024 * 1024;
@@ -121,7 +121,7 @@ methods! {
 }
 
 impl Method {
-    pub(super) fn refusal(at: usize, name: &str, count: usize, language: Language) -> Refusal {
+    pub(super) fn refusal(at: usize, name: &str, count: usize, language: Language) -> ScriptRefusal {
         let is_known = Self::NAMES.iter().any(|names| names.contains(&name));
         let hint = match (name, language) {
             ("any" | "every" | "find" | "findAll" | "collect" | "each" | "some" | "filter" | "map" | "with", _) => {
@@ -147,7 +147,7 @@ impl Method {
             true => format!("calls {name} with {count} arguments"),
             false => format!("calls the method {name}, which Walferry does not know"),
         };
-        Refusal::new(at, what).hint(hint)
+        ScriptRefusal::new(at, what).hint(hint)
     }
 }
 

@@ -24,7 +24,7 @@ use walferry_record::{Record, Struct, Value};
 
 use number::{Arithmetic, Number};
 pub(crate) use object::Object;
-use tree::{Block, FieldName, Kind, Node, Operator, Rewrite, Statement, Variable};
+use tree::{Block, FieldName, Node, NodeKind, Operator, Rewrite, Statement, Variable};
 
 /// Whose rules hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,14 +37,14 @@ pub(crate) enum Language {
 
 /// An expression that is not evaluated, with the place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct ScriptRefusal {
     /// The byte where it shows.
     at: usize,
     what: String,
     hint: Option<String>,
 }
 
-impl Refusal {
+impl ScriptRefusal {
     fn new(at: usize, what: impl Into<String>) -> Self {
         let what = what.into();
         Self { at, what, hint: None }
@@ -80,7 +80,7 @@ fn character(text: &str, at: usize) -> usize {
 
 /// An expression that failed on a record.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum ScriptFailure {
     /// The data does not fit the expression. No value of the row is in the text.
     #[error("{what} at character {character}")]
     Unfit {
@@ -108,7 +108,7 @@ impl Script {
     ///
     /// # Errors
     /// It is malformed, or uses what Walferry does not evaluate.
-    pub(crate) fn parse(language: Language, text: &str) -> Result<Self, Refusal> {
+    pub(crate) fn parse(language: Language, text: &str) -> Result<Self, ScriptRefusal> {
         let parsed = parse::parse(text, language)?;
         Ok(Self {
             language,
@@ -122,7 +122,7 @@ impl Script {
     ///
     /// # Errors
     /// The record does not have what the expression asks for, as where the language itself would raise an exception.
-    pub(crate) fn evaluate<'r>(&'r self, record: &'r Record<'r>) -> Result<Object<'r>, Failure> {
+    pub(crate) fn evaluate<'r>(&'r self, record: &'r Record<'r>) -> Result<Object<'r>, ScriptFailure> {
         let evaluation = Evaluation {
             language: self.language,
             record,
@@ -131,7 +131,7 @@ impl Script {
         let result = limited(|| evaluation.block(&self.block))?;
         match result {
             Ok(Flow::Value(object) | Flow::Return(object)) => Ok(object),
-            Err(Unfit { at, what }) => Err(Failure::Unfit {
+            Err(Unfit { at, what }) => Err(ScriptFailure::Unfit {
                 what,
                 character: character(&self.text, at),
             }),
@@ -208,23 +208,23 @@ impl<'r> Evaluation<'r> {
     fn node(&self, node: &'r Node) -> Evaluated<'r> {
         let at = node.at;
         Ok(match &node.kind {
-            Kind::Null => Object::Null,
-            Kind::Undefined => Object::Undefined,
-            Kind::Boolean(value) => Object::Boolean(*value),
-            Kind::Number(number) => Object::Number(number.clone()),
-            Kind::Text(text) => Object::Text(Cow::Borrowed(text)),
-            Kind::Template(pieces) => self.template(at, pieces)?,
-            Kind::Variable(variable) => self.variable(at, *variable)?,
-            Kind::Local(place) => self.locals.borrow()[*place].clone(),
-            Kind::Property { of, name, safe } => match self.target(of, *safe)? {
+            NodeKind::Null => Object::Null,
+            NodeKind::Undefined => Object::Undefined,
+            NodeKind::Boolean(value) => Object::Boolean(*value),
+            NodeKind::Number(number) => Object::Number(number.clone()),
+            NodeKind::Text(text) => Object::Text(Cow::Borrowed(text)),
+            NodeKind::Template(pieces) => self.template(at, pieces)?,
+            NodeKind::Variable(variable) => self.variable(at, *variable)?,
+            NodeKind::Local(place) => self.locals.borrow()[*place].clone(),
+            NodeKind::Property { of, name, safe } => match self.target(of, *safe)? {
                 Some(of) => self.property(at, &of, name)?,
                 None => self.nothing(),
             },
-            Kind::Index { of, index, safe } => match self.target(of, *safe)? {
+            NodeKind::Index { of, index, safe } => match self.target(of, *safe)? {
                 Some(of) => self.element(at, &of, &self.node(index)?)?,
                 None => self.nothing(),
             },
-            Kind::Call {
+            NodeKind::Call {
                 of,
                 method,
                 arguments,
@@ -235,44 +235,44 @@ impl<'r> Evaluation<'r> {
                     .or_else(|what| unfit(at, what))?,
                 None => self.nothing(),
             },
-            Kind::Rewrite { of, how, regex, safe } => match self.target(of, *safe)? {
+            NodeKind::Rewrite { of, how, regex, safe } => match self.target(of, *safe)? {
                 Some(of) => match of.as_text() {
                     Some(text) => rewritten(text, how, regex, self.language).or_else(|what| unfit(at, what))?,
                     None => return unfit(at, format!("{} is no text", of.kind())),
                 },
                 None => self.nothing(),
             },
-            Kind::Function(function, arguments) => function
+            NodeKind::Function(function, arguments) => function
                 .call(&self.nodes(arguments)?, self.language)
                 .or_else(|what| unfit(at, what))?,
-            Kind::Not(operand) => Object::Boolean(!self.truth(operand)?),
-            Kind::Negate(operand) => self.negated(at, &self.node(operand)?)?,
-            Kind::Binary(operator, a, b) => self.binary(at, *operator, &self.node(a)?, &self.node(b)?)?,
-            Kind::And(a, b) => self.and(a, b)?,
-            Kind::Or(a, b) => self.or(a, b)?,
-            Kind::Elvis(a, b) => match self.node(a)? {
+            NodeKind::Not(operand) => Object::Boolean(!self.truth(operand)?),
+            NodeKind::Negate(operand) => self.negated(at, &self.node(operand)?)?,
+            NodeKind::Binary(operator, a, b) => self.binary(at, *operator, &self.node(a)?, &self.node(b)?)?,
+            NodeKind::And(a, b) => self.and(a, b)?,
+            NodeKind::Or(a, b) => self.or(a, b)?,
+            NodeKind::Elvis(a, b) => match self.node(a)? {
                 a if self.is_true(&a) => a,
                 _ => self.node(b)?,
             },
-            Kind::Coalesce(a, b) => match self.node(a)? {
+            NodeKind::Coalesce(a, b) => match self.node(a)? {
                 a if a.is_null() => self.node(b)?,
                 a => a,
             },
-            Kind::Conditional(condition, then, otherwise) => {
+            NodeKind::Conditional(condition, then, otherwise) => {
                 self.node(if self.truth(condition)? { then } else { otherwise })?
             }
-            Kind::List(elements) => Object::list(self.nodes(elements)?, self.language),
-            Kind::Map(entries) => {
+            NodeKind::List(elements) => Object::list(self.nodes(elements)?, self.language),
+            NodeKind::Map(entries) => {
                 let entry = |(name, value): &'r (Node, Node)| Ok((self.node(name)?, self.node(value)?));
                 Object::Map(entries.iter().map(entry).collect::<Result<_, _>>()?)
             }
-            Kind::Range { from, to, exclusive } => match (self.node(from)?, self.node(to)?) {
+            NodeKind::Range { from, to, exclusive } => match (self.node(from)?, self.node(to)?) {
                 (Object::Number(from), Object::Number(to)) => range(at, from.long(), to.long(), *exclusive)?,
                 _ => return unfit(at, "a range goes from a number to a number"),
             },
-            Kind::Regex { .. } => return unfit(at, "a regular expression is no value"),
-            Kind::Find(of, regex) => Object::Boolean(regex.is_found(&self.searched(of)?)),
-            Kind::Found { of, regex, number } => {
+            NodeKind::Regex { .. } => return unfit(at, "a regular expression is no value"),
+            NodeKind::Find(of, regex) => Object::Boolean(regex.is_found(&self.searched(of)?)),
+            NodeKind::Found { of, regex, number } => {
                 let Object::Number(number) = self.node(number)? else {
                     return unfit(at, "a match is asked for by its number");
                 };
@@ -283,11 +283,11 @@ impl<'r> Evaluation<'r> {
                     None => return unfit(at, "the text has no such match"),
                 }
             }
-            Kind::Match(of, regex) => Object::Boolean(match self.node(of)? {
+            NodeKind::Match(of, regex) => Object::Boolean(match self.node(of)? {
                 Object::Null => false,
                 of => regex.matches(&self.text(at, &of)?),
             }),
-            Kind::In { of, among, negated } => {
+            NodeKind::In { of, among, negated } => {
                 Object::Boolean(groovy::is_in(&self.node(of)?, &self.node(among)?) != *negated)
             }
         })

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use walferry_record::java::{self, logical::Logical};
-use walferry_record::{Field, Header, Schema, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Header, Schema, SchemaAndValue, Shape, Struct, Value};
 
 use super::Language;
 use super::number::Number;
@@ -33,7 +33,7 @@ pub(crate) enum Object<'r> {
     NoStruct,
     Schema(&'r Schema),
     Field(usize, &'r Field),
-    Header(&'r Typed<'r>),
+    Header(&'r SchemaAndValue<'r>),
     Headers(&'r [Header<'r>]),
     Range(i64, i64),
 }
@@ -77,7 +77,7 @@ impl<'r> Object<'r> {
     }
 
     /// The key or the value of a record.
-    pub(super) fn of_typed(typed: &'r Typed<'r>) -> Self {
+    pub(super) fn of_typed(typed: &'r SchemaAndValue<'r>) -> Self {
         Self::of(&typed.value, typed.schema.as_deref())
     }
 

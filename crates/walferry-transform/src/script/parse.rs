@@ -8,8 +8,8 @@ use super::method::{Function, Method};
 use super::number::Number;
 use super::rewritten;
 use super::token::{Piece, Placed, Token, tokens};
-use super::tree::{Block, FieldName, Kind, Node, Operator, Rewrite, Statement, Variable};
-use super::{Language, Refusal};
+use super::tree::{Block, FieldName, Node, NodeKind, Operator, Rewrite, Statement, Variable};
+use super::{Language, ScriptRefusal};
 
 /// How deeply expressions may be nested.
 const DEEPEST: usize = 100;
@@ -20,11 +20,11 @@ pub(super) struct Parsed {
     pub(super) locals: usize,
 }
 
-pub(super) fn parse(text: &str, language: Language) -> Result<Parsed, Refusal> {
+pub(super) fn parse(text: &str, language: Language) -> Result<Parsed, ScriptRefusal> {
     let mut parser = Parser::new(text, tokens(text, language)?, language);
     let block = parser.block(&Token::End)?;
     match block.0.is_empty() {
-        true => Err(Refusal::new(0, "is empty")),
+        true => Err(ScriptRefusal::new(0, "is empty")),
         false => Ok(Parsed {
             block,
             locals: parser.locals.len(),
@@ -107,12 +107,12 @@ impl<'t> Parser<'t> {
         is_there
     }
 
-    fn expect(&mut self, sign: &'static str) -> Result<(), Refusal> {
+    fn expect(&mut self, sign: &'static str) -> Result<(), ScriptRefusal> {
         if self.take_sign(sign) {
             return Ok(());
         }
         let what = format!("has {} where {sign} is expected", self.shown());
-        Err(self.hinted(Refusal::new(self.at(), what)))
+        Err(self.hinted(ScriptRefusal::new(self.at(), what)))
     }
 
     fn shown(&self) -> String {
@@ -126,17 +126,20 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T, Refusal>) -> Result<T, Refusal> {
+    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T, ScriptRefusal>) -> Result<T, ScriptRefusal> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(Refusal::new(self.at(), format!("is nested more than {DEEPEST} deep")));
+            return Err(ScriptRefusal::new(
+                self.at(),
+                format!("is nested more than {DEEPEST} deep"),
+            ));
         }
         let result = parse(self);
         self.depth -= 1;
         result
     }
 
-    fn block(&mut self, end: &Token) -> Result<Block, Refusal> {
+    fn block(&mut self, end: &Token) -> Result<Block, ScriptRefusal> {
         let mut statements = Vec::new();
         loop {
             while self.take_sign(";") {}
@@ -153,12 +156,15 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn unexpected(&self) -> Refusal {
-        self.hinted(Refusal::new(self.at(), format!("does not end before {}", self.shown())))
+    fn unexpected(&self) -> ScriptRefusal {
+        self.hinted(ScriptRefusal::new(
+            self.at(),
+            format!("does not end before {}", self.shown()),
+        ))
     }
 
     /// With what to write instead of what comes next.
-    fn hinted(&self, refusal: Refusal) -> Refusal {
+    fn hinted(&self, refusal: ScriptRefusal) -> ScriptRefusal {
         match self.peek() {
             Token::Sign("=" | "+=" | "-=" | "*=" | "/=") => refusal.hint("compare with ==; nothing can be assigned to"),
             Token::Sign("++" | "--") => refusal.hint("add 1 instead; nothing can be changed"),
@@ -173,7 +179,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn statement(&mut self) -> Result<Statement, Refusal> {
+    fn statement(&mut self) -> Result<Statement, ScriptRefusal> {
         let at = self.at();
         let is_groovy = self.language == Language::Groovy;
         if is_groovy && self.take_word("return") {
@@ -191,14 +197,14 @@ impl<'t> Parser<'t> {
         declares |= of_type.is_some();
         if declares {
             let Token::Word(name) = self.advance() else {
-                return Err(Refusal::new(at, "declares something without a name"));
+                return Err(ScriptRefusal::new(at, "declares something without a name"));
             };
             self.expect("=")?;
             let mut value = self.expression()?;
             if let Some(function) = of_type {
-                value = node(at, Kind::Function(function, vec![value]));
+                value = node(at, NodeKind::Function(function, vec![value]));
             }
-            if self.language == Language::Groovy && matches!(value.kind, Kind::Find(..)) {
+            if self.language == Language::Groovy && matches!(value.kind, NodeKind::Find(..)) {
                 self.matchers.insert(name.clone(), value.clone());
             }
             let place = self.locals.len();
@@ -216,7 +222,9 @@ impl<'t> Parser<'t> {
                     "switch" => "choose with a ? b : c, or from an object: ({c: 'created', u: 'updated'})[value.op]",
                     _ => "write one expression; `a ? b : c` and if … else choose",
                 };
-                return Err(Refusal::new(at, format!("uses {word}, which Walferry does not evaluate")).hint(hint));
+                return Err(
+                    ScriptRefusal::new(at, format!("uses {word}, which Walferry does not evaluate")).hint(hint),
+                );
             }
         }
         Ok(Statement::Expression(self.expression()?))
@@ -242,7 +250,7 @@ impl<'t> Parser<'t> {
         Some(function)
     }
 
-    fn conditional_statement(&mut self) -> Result<Statement, Refusal> {
+    fn conditional_statement(&mut self) -> Result<Statement, ScriptRefusal> {
         self.expect("(")?;
         let condition = self.expression()?;
         self.expect(")")?;
@@ -263,7 +271,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    fn branch(&mut self) -> Result<Block, Refusal> {
+    fn branch(&mut self) -> Result<Block, ScriptRefusal> {
         if !self.take_sign("{") {
             return Ok(Block(vec![self.nested(Self::statement)?]));
         }
@@ -272,16 +280,16 @@ impl<'t> Parser<'t> {
         Ok(block)
     }
 
-    fn expression(&mut self) -> Result<Node, Refusal> {
+    fn expression(&mut self) -> Result<Node, ScriptRefusal> {
         self.nested(Self::conditional)
     }
 
-    fn conditional(&mut self) -> Result<Node, Refusal> {
+    fn conditional(&mut self) -> Result<Node, ScriptRefusal> {
         let condition = self.binary(0)?;
         let at = self.at();
         if self.language == Language::Groovy && self.take_sign("?:") {
             let otherwise = self.expression()?;
-            return Ok(node(at, Kind::Elvis(condition.into(), otherwise.into())));
+            return Ok(node(at, NodeKind::Elvis(condition.into(), otherwise.into())));
         }
         if !self.take_sign("?") {
             return Ok(condition);
@@ -291,7 +299,7 @@ impl<'t> Parser<'t> {
         let otherwise = self.expression()?;
         Ok(node(
             at,
-            Kind::Conditional(condition.into(), then.into(), otherwise.into()),
+            NodeKind::Conditional(condition.into(), then.into(), otherwise.into()),
         ))
     }
 
@@ -317,7 +325,7 @@ impl<'t> Parser<'t> {
         fits.then_some(found)
     }
 
-    fn binary(&mut self, level: usize) -> Result<Node, Refusal> {
+    fn binary(&mut self, level: usize) -> Result<Node, ScriptRefusal> {
         if level == LEVELS.len() {
             return self.unary();
         }
@@ -336,29 +344,31 @@ impl<'t> Parser<'t> {
         Ok(left)
     }
 
-    fn joined(&mut self, at: usize, operator: &'static str, left: Node, level: usize) -> Result<Node, Refusal> {
+    fn joined(&mut self, at: usize, operator: &'static str, left: Node, level: usize) -> Result<Node, ScriptRefusal> {
         if matches!(operator, "as" | "instanceof") {
             return self.of_type(at, operator, left);
         }
         let right = self.binary(level + 1)?;
         let (left, right) = (Box::new(left), Box::new(right));
-        let operation = |operator, left, right| Kind::Binary(operator, left, right);
+        let operation = |operator, left, right| NodeKind::Binary(operator, left, right);
         let kind = match operator {
-            "||" => Kind::Or(left, right),
-            "&&" => Kind::And(left, right),
-            "??" => Kind::Coalesce(left, right),
-            "=~" => Kind::Find(left, regex(*right)?),
-            "==~" => Kind::Match(left, regex(*right)?),
+            "||" => NodeKind::Or(left, right),
+            "&&" => NodeKind::And(left, right),
+            "??" => NodeKind::Coalesce(left, right),
+            "=~" => NodeKind::Find(left, regex(*right)?),
+            "==~" => NodeKind::Match(left, regex(*right)?),
             "in" if self.language == Language::JavaScript => {
                 let hint = "write ['a', 'b'].includes(…) for lists";
-                return Err(Refusal::new(at, "uses in, which asks for names of properties in JavaScript").hint(hint));
+                return Err(
+                    ScriptRefusal::new(at, "uses in, which asks for names of properties in JavaScript").hint(hint),
+                );
             }
-            "in" | "!in" => Kind::In {
+            "in" | "!in" => NodeKind::In {
                 of: left,
                 among: right,
                 negated: operator == "!in",
             },
-            ".." | "..<" => Kind::Range {
+            ".." | "..<" => NodeKind::Range {
                 from: left,
                 to: right,
                 exclusive: operator == "..<",
@@ -381,13 +391,19 @@ impl<'t> Parser<'t> {
         Ok(node(at, kind))
     }
 
-    fn of_type(&mut self, at: usize, operator: &str, left: Node) -> Result<Node, Refusal> {
+    fn of_type(&mut self, at: usize, operator: &str, left: Node) -> Result<Node, ScriptRefusal> {
         let Token::Word(mut name) = self.advance() else {
-            return Err(Refusal::new(at, format!("has {operator} without a type behind it")));
+            return Err(ScriptRefusal::new(
+                at,
+                format!("has {operator} without a type behind it"),
+            ));
         };
         while self.take_sign(".") {
             let Token::Word(part) = self.advance() else {
-                return Err(Refusal::new(at, format!("has {operator} without a type behind it")));
+                return Err(ScriptRefusal::new(
+                    at,
+                    format!("has {operator} without a type behind it"),
+                ));
             };
             name = format!("{name}.{part}");
         }
@@ -405,26 +421,26 @@ impl<'t> Parser<'t> {
             _ => {
                 let hint = "types that are known: String, Integer, Long, Double, Boolean; for instanceof String, Number, Boolean, \
                             org.apache.kafka.connect.data.Struct";
-                return Err(Refusal::new(
+                return Err(ScriptRefusal::new(
                     at,
                     format!("has {operator} {name}, a type that Walferry does not know here"),
                 )
                 .hint(hint));
             }
         };
-        Ok(node(at, Kind::Function(function, vec![left])))
+        Ok(node(at, NodeKind::Function(function, vec![left])))
     }
 
-    fn unary(&mut self) -> Result<Node, Refusal> {
+    fn unary(&mut self) -> Result<Node, ScriptRefusal> {
         let at = self.at();
         for sign in ["!", "-", "+"] {
             if self.take_sign(sign) {
                 let operand = Box::new(self.nested(Self::unary)?);
                 return Ok(match sign {
-                    "!" => node(at, Kind::Not(operand)),
-                    "-" => node(at, Kind::Negate(operand)),
+                    "!" => node(at, NodeKind::Not(operand)),
+                    "-" => node(at, NodeKind::Negate(operand)),
                     _ if self.language == Language::JavaScript => {
-                        node(at, Kind::Function(Function::ToNumber, vec![*operand]))
+                        node(at, NodeKind::Function(Function::ToNumber, vec![*operand]))
                     }
                     _ => *operand,
                 });
@@ -432,11 +448,11 @@ impl<'t> Parser<'t> {
         }
         if self.language == Language::JavaScript && self.take_word("typeof") {
             let operand = self.nested(Self::unary)?;
-            return Ok(node(at, Kind::Function(Function::TypeOf, vec![operand])));
+            return Ok(node(at, NodeKind::Function(Function::TypeOf, vec![operand])));
         }
         if let Some(function) = self.cast() {
             let operand = self.nested(Self::unary)?;
-            return Ok(node(at, Kind::Function(function, vec![operand])));
+            return Ok(node(at, NodeKind::Function(function, vec![operand])));
         }
         self.postfix()
     }
@@ -461,7 +477,7 @@ impl<'t> Parser<'t> {
         Some(function)
     }
 
-    fn postfix(&mut self) -> Result<Node, Refusal> {
+    fn postfix(&mut self) -> Result<Node, ScriptRefusal> {
         let begin = self.at();
         let mut of = self.primary()?;
         loop {
@@ -483,14 +499,14 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn index(&mut self, at: usize, of: Node, safe: bool) -> Result<Node, Refusal> {
+    fn index(&mut self, at: usize, of: Node, safe: bool) -> Result<Node, ScriptRefusal> {
         let index = Box::new(self.expression()?);
         self.expect("]")?;
-        if let (Kind::Find(of, regex), Language::Groovy) = (&of.kind, self.language) {
+        if let (NodeKind::Find(of, regex), Language::Groovy) = (&of.kind, self.language) {
             let (of, regex) = (of.clone(), regex.clone());
             return Ok(node(
                 at,
-                Kind::Found {
+                NodeKind::Found {
                     of,
                     regex,
                     number: index,
@@ -498,16 +514,16 @@ impl<'t> Parser<'t> {
             ));
         }
         let of = Box::new(of);
-        Ok(node(at, Kind::Index { of, index, safe }))
+        Ok(node(at, NodeKind::Index { of, index, safe }))
     }
 
     /// What stands behind a dot. `begin` is where the text before the dot begins.
-    fn member(&mut self, begin: usize, at: usize, of: Node, safe: bool) -> Result<Node, Refusal> {
+    fn member(&mut self, begin: usize, at: usize, of: Node, safe: bool) -> Result<Node, ScriptRefusal> {
         let name = match self.advance() {
             Token::Word(name) | Token::Text(name) => name,
             _ => {
                 self.next -= 1;
-                return Err(Refusal::new(
+                return Err(ScriptRefusal::new(
                     self.at(),
                     format!("has {} where a name is expected", self.shown()),
                 ));
@@ -518,7 +534,7 @@ impl<'t> Parser<'t> {
         let dot = if safe { "?." } else { "." };
         if let Some(instead) = rewritten::closure(text, receiver, dot, &name, &self.tokens[self.next..]) {
             let what = format!("calls {name} with a closure, which Walferry does not evaluate");
-            return Err(Refusal::new(at, what).hint(instead));
+            return Err(ScriptRefusal::new(at, what).hint(instead));
         }
         if self.is_sign("{") {
             return Err(self.unexpected());
@@ -528,7 +544,7 @@ impl<'t> Parser<'t> {
             let of = Box::new(of);
             return Ok(node(
                 at,
-                Kind::Property {
+                NodeKind::Property {
                     of,
                     name: FieldName::new(name),
                     safe,
@@ -549,12 +565,12 @@ impl<'t> Parser<'t> {
     }
 
     /// Refuses properties that no record has.
-    fn known_property(&self, at: usize, of: &Node, name: &str) -> Result<(), Refusal> {
+    fn known_property(&self, at: usize, of: &Node, name: &str) -> Result<(), ScriptRefusal> {
         let has_length = self.language == Language::JavaScript;
         let (what, hint) = match &of.kind {
-            Kind::Variable(Variable::Topic) if has_length => ("topic", "the property of a text is length"),
-            Kind::Variable(Variable::Topic) => ("topic", "call a method, such as topic.length()"),
-            Kind::Rewrite {
+            NodeKind::Variable(Variable::Topic) if has_length => ("topic", "the property of a text is length"),
+            NodeKind::Variable(Variable::Topic) => ("topic", "call a method, such as topic.length()"),
+            NodeKind::Rewrite {
                 how: Rewrite::Groups { .. },
                 ..
             } => ("a match", "ask for its text with [0], or for a group with [1]"),
@@ -562,11 +578,13 @@ impl<'t> Parser<'t> {
         };
         match has_length && name == "length" {
             true => Ok(()),
-            false => Err(Refusal::new(at, format!("asks {what} for {name}, which Walferry does not know")).hint(hint)),
+            false => {
+                Err(ScriptRefusal::new(at, format!("asks {what} for {name}, which Walferry does not know")).hint(hint))
+            }
         }
     }
 
-    fn arguments(&mut self) -> Result<Vec<Node>, Refusal> {
+    fn arguments(&mut self) -> Result<Vec<Node>, ScriptRefusal> {
         self.expect("(")?;
         let mut arguments = Vec::new();
         while !self.take_sign(")") {
@@ -581,33 +599,40 @@ impl<'t> Parser<'t> {
         Ok(arguments)
     }
 
-    fn call(&self, at: usize, of: Node, name: &str, mut arguments: Vec<Node>, safe: bool) -> Result<Node, Refusal> {
-        if let Kind::Regex { regex, .. } = of.kind {
+    fn call(
+        &self,
+        at: usize,
+        of: Node,
+        name: &str,
+        mut arguments: Vec<Node>,
+        safe: bool,
+    ) -> Result<Node, ScriptRefusal> {
+        if let NodeKind::Regex { regex, .. } = of.kind {
             return match (name, arguments.pop(), arguments.is_empty()) {
-                ("test", Some(text), true) => Ok(node(at, Kind::Find(text.into(), regex))),
-                _ => Err(Refusal::new(
+                ("test", Some(text), true) => Ok(node(at, NodeKind::Find(text.into(), regex))),
+                _ => Err(ScriptRefusal::new(
                     at,
                     "uses a regular expression for something else than .test(text)",
                 )),
             };
         }
         // What `=~` makes is asked itself.
-        if let (Kind::Find(text, regex), Language::Groovy, true) = (&of.kind, self.language, arguments.is_empty()) {
+        if let (NodeKind::Find(text, regex), Language::Groovy, true) = (&of.kind, self.language, arguments.is_empty()) {
             let (text, regex) = (text.clone(), regex.clone());
             match name {
-                "find" | "asBoolean" => return Ok(node(at, Kind::Find(text, regex))),
-                "matches" => return Ok(node(at, Kind::Match(text, regex))),
+                "find" | "asBoolean" => return Ok(node(at, NodeKind::Find(text, regex))),
+                "matches" => return Ok(node(at, NodeKind::Match(text, regex))),
                 _ => {}
             }
         }
         let of = Box::new(of);
         if let Some((how, regex)) = self.rewrite(at, name, &mut arguments)? {
-            return Ok(node(at, Kind::Rewrite { of, how, regex, safe }));
+            return Ok(node(at, NodeKind::Rewrite { of, how, regex, safe }));
         }
         match Method::find(name, arguments.len(), self.language) {
             Some(method) => Ok(node(
                 at,
-                Kind::Call {
+                NodeKind::Call {
                     of,
                     method,
                     arguments,
@@ -624,9 +649,9 @@ impl<'t> Parser<'t> {
         at: usize,
         name: &str,
         arguments: &mut Vec<Node>,
-    ) -> Result<Option<(Rewrite, JavaRegex)>, Refusal> {
+    ) -> Result<Option<(Rewrite, JavaRegex)>, ScriptRefusal> {
         let is_groovy = self.language == Language::Groovy;
-        let first_is_regex = matches!(arguments.first().map(|first| &first.kind), Some(Kind::Regex { .. }));
+        let first_is_regex = matches!(arguments.first().map(|first| &first.kind), Some(NodeKind::Regex { .. }));
         let takes_one = match (name, arguments.len()) {
             ("matches" | "split", 1) | ("replaceAll" | "replaceFirst", 2) => is_groovy || first_is_regex,
             ("match" | "search", 1) | ("replace", 2) => first_is_regex,
@@ -640,85 +665,89 @@ impl<'t> Parser<'t> {
             _ => None,
         };
         let Some(first) = arguments.pop() else { return Ok(None) };
-        let replaces_all = name == "replaceAll" || matches!(first.kind, Kind::Regex { all: true, .. });
+        let replaces_all = name == "replaceAll" || matches!(first.kind, NodeKind::Regex { all: true, .. });
         let regex = regex(first)?;
         let how = match (name, replacement) {
             ("split", _) => Rewrite::Split,
-            ("search", _) => return Err(Refusal::new(at, "uses search").hint("write /…/.test(text)")),
+            ("search", _) => return Err(ScriptRefusal::new(at, "uses search").hint("write /…/.test(text)")),
             (_, None) if is_groovy => Rewrite::Matches,
             (_, None) => Rewrite::Groups { all: replaces_all },
             (
                 _,
                 Some(Node {
                     at,
-                    kind: Kind::Text(text),
+                    kind: NodeKind::Text(text),
                 }),
             ) => {
                 let text = if is_groovy { text } else { java_replacement(&text) };
                 let parsed = Replacement::parse(&text, &regex);
-                let parsed = parsed.map_err(|error| Refusal::new(at, format!("has {text:?}, which is not {error}")))?;
+                let parsed =
+                    parsed.map_err(|error| ScriptRefusal::new(at, format!("has {text:?}, which is not {error}")))?;
                 match replaces_all {
                     true => Rewrite::ReplaceAll(parsed),
                     false => Rewrite::ReplaceFirst(parsed),
                 }
             }
-            (_, Some(other)) => return Err(Refusal::new(other.at, NOT_WRITTEN_OUT)),
+            (_, Some(other)) => return Err(ScriptRefusal::new(other.at, NOT_WRITTEN_OUT)),
         };
         Ok(Some((how, regex)))
     }
 
-    fn primary(&mut self) -> Result<Node, Refusal> {
+    fn primary(&mut self) -> Result<Node, ScriptRefusal> {
         let at = self.at();
-        let kind =
-            match self.advance() {
-                Token::Text(text) => Kind::Text(text),
-                Token::Template(pieces) => Kind::Template(self.pieces(pieces)?),
-                Token::Number(digits) => {
-                    let number = Number::literal(&digits, self.language);
-                    Kind::Number(number.ok_or_else(|| {
-                        Refusal::new(at, format!("has {digits}, which is no number that can be used"))
-                    })?)
+        let kind = match self.advance() {
+            Token::Text(text) => NodeKind::Text(text),
+            Token::Template(pieces) => NodeKind::Template(self.pieces(pieces)?),
+            Token::Number(digits) => {
+                let number = Number::literal(&digits, self.language);
+                NodeKind::Number(number.ok_or_else(|| {
+                    ScriptRefusal::new(at, format!("has {digits}, which is no number that can be used"))
+                })?)
+            }
+            Token::Regex { pattern, flags } => {
+                if flags.chars().any(|flag| !matches!(flag, 'g' | 'i' | 'u')) {
+                    return Err(ScriptRefusal::new(
+                        at,
+                        format!("has the flags {flags}; g and i are known"),
+                    ));
                 }
-                Token::Regex { pattern, flags } => {
-                    if flags.chars().any(|flag| !matches!(flag, 'g' | 'i' | 'u')) {
-                        return Err(Refusal::new(at, format!("has the flags {flags}; g and i are known")));
-                    }
-                    let built = match flags.contains('i') {
-                        true => JavaRegex::ignoring_case(&pattern),
-                        false => JavaRegex::new(&pattern),
-                    };
-                    Kind::Regex {
-                        regex: built.map_err(|error| Refusal::new(at, format!("has a regular expression: {error}")))?,
-                        all: flags.contains('g'),
-                    }
+                let built = match flags.contains('i') {
+                    true => JavaRegex::ignoring_case(&pattern),
+                    false => JavaRegex::new(&pattern),
+                };
+                NodeKind::Regex {
+                    regex: built
+                        .map_err(|error| ScriptRefusal::new(at, format!("has a regular expression: {error}")))?,
+                    all: flags.contains('g'),
                 }
-                Token::Sign("(") => {
-                    let inner = self.expression()?;
-                    self.expect(")")?;
-                    return Ok(inner);
-                }
-                Token::Sign("[") => self.list_or_map()?,
-                Token::Sign("{") if self.language == Language::JavaScript => self.entries("}")?,
-                Token::Word(word) => return self.word(at, word),
-                _ => {
-                    self.next = self.next.saturating_sub(usize::from(self.tokens[self.next].at != at));
-                    let shown = self.shown();
-                    let refusal = Refusal::new(at, format!("has {shown} where a value is expected"));
-                    return Err(if self.is_sign("{") {
-                        refusal.hint(NO_CLOSURES)
-                    } else {
-                        refusal
-                    });
-                }
-            };
+            }
+            Token::Sign("(") => {
+                let inner = self.expression()?;
+                self.expect(")")?;
+                return Ok(inner);
+            }
+            Token::Sign("[") => self.list_or_map()?,
+            Token::Sign("{") if self.language == Language::JavaScript => self.entries("}")?,
+            Token::Word(word) => return self.word(at, word),
+            _ => {
+                self.next = self.next.saturating_sub(usize::from(self.tokens[self.next].at != at));
+                let shown = self.shown();
+                let refusal = ScriptRefusal::new(at, format!("has {shown} where a value is expected"));
+                return Err(if self.is_sign("{") {
+                    refusal.hint(NO_CLOSURES)
+                } else {
+                    refusal
+                });
+            }
+        };
         Ok(node(at, kind))
     }
 
-    fn pieces(&mut self, pieces: Vec<Piece>) -> Result<Vec<Node>, Refusal> {
+    fn pieces(&mut self, pieces: Vec<Piece>) -> Result<Vec<Node>, ScriptRefusal> {
         let mut nodes = Vec::with_capacity(pieces.len());
         for piece in pieces {
             nodes.push(match piece {
-                Piece::Text(text) => node(0, Kind::Text(text)),
+                Piece::Text(text) => node(0, NodeKind::Text(text)),
                 Piece::Source { at, text } => {
                     let mut inner = tokens(&text, self.language).map_err(|refusal| refusal.moved(at))?;
                     for token in &mut inner {
@@ -732,7 +761,7 @@ impl<'t> Parser<'t> {
                     (self.tokens, self.next) = (outer, next);
                     let parsed = parsed?;
                     if !is_whole {
-                        return Err(Refusal::new(rest, "has more than one expression to fill in"));
+                        return Err(ScriptRefusal::new(rest, "has more than one expression to fill in"));
                     }
                     parsed
                 }
@@ -741,11 +770,11 @@ impl<'t> Parser<'t> {
         Ok(nodes)
     }
 
-    fn list_or_map(&mut self) -> Result<Kind, Refusal> {
+    fn list_or_map(&mut self) -> Result<NodeKind, ScriptRefusal> {
         if self.language == Language::Groovy {
             if self.take_sign(":") {
                 self.expect("]")?;
-                return Ok(Kind::Map(Vec::new()));
+                return Ok(NodeKind::Map(Vec::new()));
             }
             let is_name = matches!(self.peek(), Token::Word(_) | Token::Text(_) | Token::Number(_));
             if is_name && matches!(self.tokens[self.next + 1].token, Token::Sign(":")) {
@@ -759,22 +788,22 @@ impl<'t> Parser<'t> {
                 self.expect(",")?;
             }
         }
-        Ok(Kind::List(elements))
+        Ok(NodeKind::List(elements))
     }
 
     /// Members of a map, where a bare name is a text.
-    fn entries(&mut self, end: &'static str) -> Result<Kind, Refusal> {
+    fn entries(&mut self, end: &'static str) -> Result<NodeKind, ScriptRefusal> {
         let mut entries = Vec::new();
         while !self.take_sign(end) {
             let at = self.at();
             let name = match self.peek().clone() {
                 Token::Word(name) => {
                     self.next += 1;
-                    node(at, Kind::Text(name))
+                    node(at, NodeKind::Text(name))
                 }
                 Token::Sign("(") | Token::Text(_) | Token::Number(_) => self.primary()?,
                 _ => {
-                    return Err(Refusal::new(
+                    return Err(ScriptRefusal::new(
                         at,
                         format!("has {} where a name is expected", self.shown()),
                     ));
@@ -786,30 +815,32 @@ impl<'t> Parser<'t> {
                 self.expect(",")?;
             }
         }
-        Ok(Kind::Map(entries))
+        Ok(NodeKind::Map(entries))
     }
 
-    fn word(&mut self, at: usize, word: String) -> Result<Node, Refusal> {
+    fn word(&mut self, at: usize, word: String) -> Result<Node, ScriptRefusal> {
         let is_groovy = self.language == Language::Groovy;
         let kind = match word.as_str() {
-            "true" => Kind::Boolean(true),
-            "false" => Kind::Boolean(false),
-            "null" => Kind::Null,
-            "undefined" if !is_groovy => Kind::Undefined,
-            "NaN" if !is_groovy => Kind::Number(Number::Double(f64::NAN)),
+            "true" => NodeKind::Boolean(true),
+            "false" => NodeKind::Boolean(false),
+            "null" => NodeKind::Null,
+            "undefined" if !is_groovy => NodeKind::Undefined,
+            "NaN" if !is_groovy => NodeKind::Number(Number::Double(f64::NAN)),
             "new" => {
                 let hint = "fields of JSON in a column: write them into columns of their own, or filter on text with contains(…)";
-                return Err(Refusal::new(at, "makes a Java object with new, which Walferry does not do").hint(hint));
+                return Err(
+                    ScriptRefusal::new(at, "makes a Java object with new, which Walferry does not do").hint(hint),
+                );
             }
-            "it" => return Err(Refusal::new(at, "uses it").hint(NO_CLOSURES)),
+            "it" => return Err(ScriptRefusal::new(at, "uses it").hint(NO_CLOSURES)),
             _ => {
                 if let Some(matcher) = self.matchers.get(&word) {
                     return Ok(matcher.clone());
                 }
                 if let Some(place) = self.locals.get(&word) {
-                    Kind::Local(*place)
+                    NodeKind::Local(*place)
                 } else if let Some((_, variable)) = Variable::NAMES.iter().find(|(name, _)| *name == word) {
-                    Kind::Variable(*variable)
+                    NodeKind::Variable(*variable)
                 } else {
                     return self.function(at, word);
                 }
@@ -819,10 +850,10 @@ impl<'t> Parser<'t> {
     }
 
     /// A function that belongs to nothing in the record: `Integer.parseInt(…)`, `Number(…)`.
-    fn function(&mut self, at: usize, mut name: String) -> Result<Node, Refusal> {
+    fn function(&mut self, at: usize, mut name: String) -> Result<Node, ScriptRefusal> {
         while self.take_sign(".") {
             let Token::Word(part) = self.advance() else {
-                return Err(Refusal::new(at, format!("uses {name}, which is not known here")));
+                return Err(ScriptRefusal::new(at, format!("uses {name}, which is not known here")));
             };
             name = format!("{name}.{part}");
         }
@@ -835,10 +866,10 @@ impl<'t> Parser<'t> {
         if self.is_sign("(") {
             let arguments = self.arguments()?;
             return match Function::find(&name, arguments.len(), self.language) {
-                Some(function) => Ok(node(at, Kind::Function(function, arguments))),
+                Some(function) => Ok(node(at, NodeKind::Function(function, arguments))),
                 None => {
                     let hint = Function::hint(&name, self.language);
-                    Err(Refusal::new(at, format!("calls {name}, which Walferry does not know")).hint(hint))
+                    Err(ScriptRefusal::new(at, format!("calls {name}, which Walferry does not know")).hint(hint))
                 }
             };
         }
@@ -849,19 +880,19 @@ impl<'t> Parser<'t> {
             "before" | "after" | "source" => format!("write value.{name}"),
             _ => "there are: value, key, topic, header, valueSchema, keySchema; text stands in quotes".to_owned(),
         };
-        Err(Refusal::new(at, format!("uses {name}, which is not there")).hint(hint))
+        Err(ScriptRefusal::new(at, format!("uses {name}, which is not there")).hint(hint))
     }
 }
 
 /// Constants of Java's classes.
-fn constant(name: &str, language: Language) -> Option<Kind> {
+fn constant(name: &str, language: Language) -> Option<NodeKind> {
     Some(match (name, language) {
-        ("Boolean.TRUE", Language::Groovy) => Kind::Boolean(true),
-        ("Boolean.FALSE", Language::Groovy) => Kind::Boolean(false),
-        ("Integer.MAX_VALUE", Language::Groovy) => Kind::Number(Number::Int(i32::MAX)),
-        ("Integer.MIN_VALUE", Language::Groovy) => Kind::Number(Number::Int(i32::MIN)),
-        ("Long.MAX_VALUE", Language::Groovy) => Kind::Number(Number::Long(i64::MAX)),
-        ("Long.MIN_VALUE", Language::Groovy) => Kind::Number(Number::Long(i64::MIN)),
+        ("Boolean.TRUE", Language::Groovy) => NodeKind::Boolean(true),
+        ("Boolean.FALSE", Language::Groovy) => NodeKind::Boolean(false),
+        ("Integer.MAX_VALUE", Language::Groovy) => NodeKind::Number(Number::Int(i32::MAX)),
+        ("Integer.MIN_VALUE", Language::Groovy) => NodeKind::Number(Number::Int(i32::MIN)),
+        ("Long.MAX_VALUE", Language::Groovy) => NodeKind::Number(Number::Long(i64::MAX)),
+        ("Long.MIN_VALUE", Language::Groovy) => NodeKind::Number(Number::Long(i64::MIN)),
         _ => return None,
     })
 }
@@ -869,17 +900,17 @@ fn constant(name: &str, language: Language) -> Option<Kind> {
 const NO_CLOSURES: &str = "there are no closures: ask for one element, such as list[0], or use list.contains(…)";
 const NOT_WRITTEN_OUT: &str = "has a regular expression or a replacement that is not written out as a text";
 
-fn node(at: usize, kind: Kind) -> Node {
+fn node(at: usize, kind: NodeKind) -> Node {
     Node { at, kind }
 }
 
 /// The regular expression that a text is.
-fn regex(node: Node) -> Result<JavaRegex, Refusal> {
+fn regex(node: Node) -> Result<JavaRegex, ScriptRefusal> {
     match node.kind {
-        Kind::Text(pattern) => JavaRegex::new(&pattern)
-            .map_err(|error| Refusal::new(node.at, format!("has a regular expression: {error}"))),
-        Kind::Regex { regex, .. } => Ok(regex),
-        _ => Err(Refusal::new(node.at, NOT_WRITTEN_OUT)),
+        NodeKind::Text(pattern) => JavaRegex::new(&pattern)
+            .map_err(|error| ScriptRefusal::new(node.at, format!("has a regular expression: {error}"))),
+        NodeKind::Regex { regex, .. } => Ok(regex),
+        _ => Err(ScriptRefusal::new(node.at, NOT_WRITTEN_OUT)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What to write instead of a form that is refused, with the words of the expression.
 
 use super::token::{Placed, Token};
-use super::tree::{Kind, Node};
+use super::tree::{Node, NodeKind};
 
 /// A closure that asks whether a list has an element, as the call that asks the same: `tags.any { it == 'a' }` and
 /// `tags.some(t => t == 'a')`. `dot` is the sign before the name of the method, and `tokens` begin behind the name.
@@ -55,13 +55,13 @@ pub(super) fn operator(
     let [only] = arguments else { return None };
     let is_joined = matches!(
         only.kind,
-        Kind::Binary(..)
-            | Kind::And(..)
-            | Kind::Or(..)
-            | Kind::Elvis(..)
-            | Kind::Coalesce(..)
-            | Kind::Conditional(..)
-            | Kind::In { .. }
+        NodeKind::Binary(..)
+            | NodeKind::And(..)
+            | NodeKind::Or(..)
+            | NodeKind::Elvis(..)
+            | NodeKind::Coalesce(..)
+            | NodeKind::Conditional(..)
+            | NodeKind::In { .. }
     );
     let argument = argument.trim();
     let argument = match is_joined {
@@ -92,9 +92,9 @@ pub(super) fn is_apart(before: Option<&Token>, behind: &Token) -> bool {
 pub(super) fn doubled(text: &str, left: &Node, sign: &str, at: usize) -> Option<String> {
     use super::tree::Operator as O;
     let is_boolean = match &left.kind {
-        Kind::Boolean(_) | Kind::Not(_) | Kind::And(..) | Kind::Or(..) | Kind::In { .. } => true,
-        Kind::Find(..) | Kind::Match(..) => true,
-        Kind::Binary(operator, ..) => !matches!(
+        NodeKind::Boolean(_) | NodeKind::Not(_) | NodeKind::And(..) | NodeKind::Or(..) | NodeKind::In { .. } => true,
+        NodeKind::Find(..) | NodeKind::Match(..) => true,
+        NodeKind::Binary(operator, ..) => !matches!(
             operator,
             O::Compare | O::Add | O::Subtract | O::Multiply | O::Divide | O::Remainder
         ),

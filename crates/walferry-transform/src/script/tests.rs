@@ -1,4 +1,4 @@
-use walferry_record::{Field, Header, SchemaRef, Struct, Typed};
+use walferry_record::{Field, Header, SchemaAndValue, SchemaRef, Struct};
 
 use super::*;
 
@@ -109,12 +109,12 @@ fn update() -> Record<'static> {
         value,
     };
     Record {
-        value: Typed::new(envelope.clone(), Value::Struct(Struct::new(envelope, value))),
+        value: SchemaAndValue::new(envelope.clone(), Value::Struct(Struct::new(envelope, value))),
         headers: vec![
-            header("n", Typed::new(S::int32().build(), Value::Int32(5))),
-            header("s", Typed::new(S::string().build(), Value::str("hs"))),
-            header("s", Typed::new(S::string().build(), Value::str("hs2"))),
-            header("nul", Typed::NULL),
+            header("n", SchemaAndValue::new(S::int32().build(), Value::Int32(5))),
+            header("s", SchemaAndValue::new(S::string().build(), Value::str("hs"))),
+            header("s", SchemaAndValue::new(S::string().build(), Value::str("hs2"))),
+            header("nul", SchemaAndValue::NULL),
         ],
         ..tombstone()
     }
@@ -129,19 +129,19 @@ fn tombstone() -> Record<'static> {
         topic: "top.ic".into(),
         partition: None,
         timestamp_ms: None,
-        key: Typed::new(key.clone(), Value::Struct(Struct::new(key, vec![Value::Int32(2)]))),
-        value: Typed::NULL,
+        key: SchemaAndValue::new(key.clone(), Value::Struct(Struct::new(key, vec![Value::Int32(2)]))),
+        value: SchemaAndValue::NULL,
         headers: Vec::new(),
     }
 }
 
 fn primitive() -> Record<'static> {
     Record {
-        key: Typed {
+        key: SchemaAndValue {
             schema: None,
             value: Value::str("kk"),
         },
-        value: Typed::new(walferry_record::Schema::int32().build(), Value::Int32(42)),
+        value: SchemaAndValue::new(walferry_record::Schema::int32().build(), Value::Int32(42)),
         ..tombstone()
     }
 }

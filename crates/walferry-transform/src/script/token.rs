@@ -1,6 +1,6 @@
 //! Text to tokens.
 
-use super::{Language, Refusal};
+use super::{Language, ScriptRefusal};
 
 /// The longest expression that is read.
 const LONGEST: usize = 16 * 1024;
@@ -48,9 +48,9 @@ const SIGNS: [&str; 54] = [
 ];
 const MORE_SIGNS: [&str; 8] = ["*", "/", "%", "&", "|", "^", "~", "@"];
 
-pub(super) fn tokens(text: &str, language: Language) -> Result<Vec<Placed>, Refusal> {
+pub(super) fn tokens(text: &str, language: Language) -> Result<Vec<Placed>, ScriptRefusal> {
     if text.len() > LONGEST {
-        return Err(Refusal::new(LONGEST, format!("is longer than {LONGEST} bytes")));
+        return Err(ScriptRefusal::new(LONGEST, format!("is longer than {LONGEST} bytes")));
     }
     let mut lexer = Lexer {
         text,
@@ -85,7 +85,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// Skips blanks and comments; `false` at the end.
-    fn skip_blanks(&mut self) -> Result<bool, Refusal> {
+    fn skip_blanks(&mut self) -> Result<bool, ScriptRefusal> {
         loop {
             let rest = self.unread();
             let Some(next) = rest.chars().next() else {
@@ -99,7 +99,7 @@ impl<'t> Lexer<'t> {
             } else if rest.starts_with("/*") {
                 let end = rest
                     .find("*/")
-                    .ok_or_else(|| Refusal::new(self.at, "begins a comment that does not end"))?;
+                    .ok_or_else(|| ScriptRefusal::new(self.at, "begins a comment that does not end"))?;
                 self.at += end + 2;
             } else {
                 return Ok(true);
@@ -107,7 +107,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn token(&mut self) -> Result<(), Refusal> {
+    fn token(&mut self) -> Result<(), ScriptRefusal> {
         let (at, rest) = (self.at, self.unread());
         let next = rest.chars().next().unwrap_or_default();
         let token = match next {
@@ -122,8 +122,9 @@ impl<'t> Lexer<'t> {
             }
             _ => {
                 let sign = SIGNS.iter().chain(&MORE_SIGNS).find(|sign| rest.starts_with(**sign));
-                let sign =
-                    sign.ok_or_else(|| Refusal::new(at, format!("has {next:?}, which is not part of an expression")))?;
+                let sign = sign.ok_or_else(|| {
+                    ScriptRefusal::new(at, format!("has {next:?}, which is not part of an expression"))
+                })?;
                 self.at += sign.len();
                 Token::Sign(sign)
             }
@@ -162,14 +163,14 @@ impl<'t> Lexer<'t> {
         Token::Number(rest[..end].to_owned())
     }
 
-    fn text(&mut self, quote: char) -> Result<Token, Refusal> {
+    fn text(&mut self, quote: char) -> Result<Token, ScriptRefusal> {
         let begin = self.at;
         let single = quote.to_string();
         let triple = single.repeat(3);
         let is_groovy = self.language == Language::Groovy;
         if is_groovy && quote == '`' {
             return Err(
-                Refusal::new(begin, "has a back-quote, which Groovy does not know").hint("write text as 'text'")
+                ScriptRefusal::new(begin, "has a back-quote, which Groovy does not know").hint("write text as 'text'"),
             );
         }
         let ends = match is_groovy && self.unread().starts_with(&triple) {
@@ -184,14 +185,16 @@ impl<'t> Lexer<'t> {
         loop {
             let rest = self.unread();
             let Some(next) = rest.chars().next() else {
-                return Err(Refusal::new(begin, "begins a text that does not end"));
+                return Err(ScriptRefusal::new(begin, "begins a text that does not end"));
             };
             if rest.starts_with(ends) {
                 self.at += ends.len();
                 break;
             }
             match next {
-                '\n' if !many_lines => return Err(Refusal::new(begin, "begins a text that does not end on its line")),
+                '\n' if !many_lines => {
+                    return Err(ScriptRefusal::new(begin, "begins a text that does not end on its line"));
+                }
                 '\\' => piece.extend(self.escape()?),
                 '$' if fills_in => {
                     let source = self.source()?;
@@ -217,11 +220,13 @@ impl<'t> Lexer<'t> {
     }
 
     /// What follows a backslash, the backslash included.
-    fn escape(&mut self) -> Result<Option<char>, Refusal> {
+    fn escape(&mut self) -> Result<Option<char>, ScriptRefusal> {
         let at = self.at;
         let mut rest = self.unread().chars();
         rest.next();
-        let escaped = rest.next().ok_or_else(|| Refusal::new(at, "ends with a backslash"))?;
+        let escaped = rest
+            .next()
+            .ok_or_else(|| ScriptRefusal::new(at, "ends with a backslash"))?;
         self.at += 1 + escaped.len_utf8();
         Ok(Some(match escaped {
             'n' => '\n',
@@ -237,24 +242,26 @@ impl<'t> Lexer<'t> {
                 let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
                 let code = code.and_then(char::from_u32);
                 self.at += 4;
-                code.ok_or_else(|| Refusal::new(at, "has \\u without four hexadecimal digits of a character"))?
+                code.ok_or_else(|| ScriptRefusal::new(at, "has \\u without four hexadecimal digits of a character"))?
             }
             '\\' | '\'' | '"' | '$' | '/' | '`' => escaped,
             _ if self.language == Language::JavaScript => escaped,
             _ => {
                 let hint = "write a backslash as two";
-                return Err(Refusal::new(at, format!("has \\{escaped}, which Groovy does not know")).hint(hint));
+                return Err(ScriptRefusal::new(at, format!("has \\{escaped}, which Groovy does not know")).hint(hint));
             }
         }))
     }
 
     /// What is to be filled in: `${expression}`, or `$name.name` in Groovy. `None` for a plain dollar.
-    fn source(&mut self) -> Result<Option<Piece>, Refusal> {
+    fn source(&mut self) -> Result<Option<Piece>, ScriptRefusal> {
         let begin = self.at;
         let rest = &self.unread()[1..];
         self.at += 1;
         if let Some(inner) = rest.strip_prefix('{') {
-            let end = inner.find('}').ok_or_else(|| Refusal::new(begin, "has ${ without }"))?;
+            let end = inner
+                .find('}')
+                .ok_or_else(|| ScriptRefusal::new(begin, "has ${ without }"))?;
             self.at += end + 2;
             return Ok(Some(Piece::Source {
                 at: begin + 2,
@@ -280,7 +287,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// Groovy's text between slashes, where a backslash stands for itself, or JavaScript's regular expression.
-    fn slashes(&mut self) -> Result<Token, Refusal> {
+    fn slashes(&mut self) -> Result<Token, ScriptRefusal> {
         let begin = self.at;
         let rest = &self.unread()[1..];
         let mut pattern = String::new();
@@ -307,6 +314,6 @@ impl<'t> Lexer<'t> {
             }
             is_escaped = next == '\\' && !is_escaped;
         }
-        Err(Refusal::new(begin, "begins a text with / that does not end"))
+        Err(ScriptRefusal::new(begin, "begins a text with / that does not end"))
     }
 }

@@ -12,7 +12,7 @@ use super::number::Number;
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) at: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: NodeKind,
 }
 
 type Boxed = Box<Node>;
@@ -44,7 +44,7 @@ impl FieldName {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     Null,
     Undefined,
     Boolean(bool),

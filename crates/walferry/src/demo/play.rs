@@ -18,7 +18,7 @@ use tokio::{
     task::spawn_local,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
-use walferry_admin::{Admin, Door};
+use walferry_admin::{Admin, BoundListener};
 use walferry_engine::{
     Failure,
     status::Status,
@@ -38,9 +38,9 @@ use crate::{
     beside::SlotLooks,
     cli::DemoArgs,
     error::Error,
-    listen::Served,
+    listen::RunningEndpoint,
     load::Loaded,
-    process::{self, Beside, Run, Tell},
+    process::{self, BackgroundTasks, FailureOutput, RunSettings},
 };
 
 /// How often the line at the bottom is written again.
@@ -110,7 +110,7 @@ impl<'a> Play<'a> {
         let (supervisor, _beside) = start(&self.loaded, offsets);
         self.status = supervisor.statuses().remove(0);
         let admin = Admin::read_only(Arc::new(supervisor.clone()), env!("CARGO_PKG_VERSION"));
-        let mut served = Served::start(vec![Door::plain(listener)], admin);
+        let mut served = RunningEndpoint::start(vec![BoundListener::plain(listener)], admin);
         let (status, written, args) = (self.status.clone(), self.written.clone(), self.args);
         let mut writing = spawn_local(keep_shop(sql, status, args.rate, args.rows, written));
         let (records, mut received) = mpsc::channel(256);
@@ -267,12 +267,12 @@ async fn open_shop(endpoint: &Endpoint) -> Result<Sql, Error> {
 }
 
 /// Starts the connector as `walferry run` does, with its tasks beside it.
-fn start(loaded: &Loaded, data_dir: &Path) -> (Supervisor, Beside) {
+fn start(loaded: &Loaded, data_dir: &Path) -> (Supervisor, BackgroundTasks) {
     let supervisor = Supervisor::default();
     let status = process::status(&loaded.connector.name, Some(loaded), "", None);
-    let beside = Beside::start(loaded.clone(), SlotLooks::default(), &status);
+    let beside = BackgroundTasks::start(loaded.clone(), SlotLooks::default(), &status);
     let connector = loaded.clone();
-    let run = Run {
+    let run = RunSettings {
         load: Arc::new(move || Ok(connector.clone())),
         offsets: Offsets {
             data_dir: data_dir.into(),
@@ -280,7 +280,7 @@ fn start(loaded: &Loaded, data_dir: &Path) -> (Supervisor, Beside) {
         },
         share: watch::Sender::new(1),
         status: status.clone(),
-        tell: Tell::Never,
+        tell: FailureOutput::Never,
     };
     supervisor.add(status, run.body());
     (supervisor, beside)

@@ -7,7 +7,7 @@ use std::{
 };
 use walferry_diagnosis::Kind;
 
-use walferry_engine::gap::{Gap, Way};
+use walferry_engine::gap::{Gap, GapResolution};
 use walferry_offset::{Folder, gap};
 
 use crate::{
@@ -47,7 +47,11 @@ pub(super) fn skip_gap(which: &GapArgs, snapshot: bool, show_only: bool) -> Resu
     if show_only {
         return Ok(());
     }
-    let way = if snapshot { Way::Snapshot } else { Way::Skip };
+    let way = if snapshot {
+        GapResolution::Snapshot
+    } else {
+        GapResolution::Skip
+    };
     gap::choose(&folder, &name, &gap.choose(way)).map_err(|error| unusable(&name, error))?;
     say!("");
     if !is_running(&folder, &name) {
@@ -85,7 +89,7 @@ fn show(name: &str, gap: &Gap) {
     say!("  {snapshot:<width$}  read all existing rows again; rows that were deleted in the gap stay in the topics");
 }
 
-fn wait(folder: &Path, name: &str, way: Way) -> Result<(), Error> {
+fn wait(folder: &Path, name: &str, way: GapResolution) -> Result<(), Error> {
     let end = Instant::now() + PATIENCE;
     while gap::is_chosen(folder, name) {
         if Instant::now() >= end {
@@ -104,8 +108,8 @@ fn wait(folder: &Path, name: &str, way: Way) -> Result<(), Error> {
         .cause(why, None)),
         None => {
             match way {
-                Way::Skip => say!("Skipped: the connector continues after the gap."),
-                Way::Snapshot => say!("The connector reads all existing rows again and then continues."),
+                GapResolution::Skip => say!("Skipped: the connector continues after the gap."),
+                GapResolution::Snapshot => say!("The connector reads all existing rows again and then continues."),
             }
             Ok(())
         }

@@ -8,7 +8,7 @@ use crate::{
 
 /// What is to be created.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
+pub(super) struct OutboxDdl {
     pub(super) table: Name,
     pub(super) partition: Option<PartitionBy>,
     /// Roles of applications that write events.
@@ -21,7 +21,7 @@ pub(super) struct Plan {
 /// How many partitions the script creates ahead.
 const AHEAD: u32 = 7;
 
-impl Plan {
+impl OutboxDdl {
     /// A name that the script cannot hold, because it would end a comment or a block.
     pub(super) fn unusable_name(&self) -> Option<&str> {
         let names = [&self.table.schema, &self.table.table, &self.publication];
@@ -284,8 +284,8 @@ $walferry$;",
 mod tests {
     use super::*;
 
-    fn plan(partition: Option<PartitionBy>) -> Plan {
-        Plan {
+    fn plan(partition: Option<PartitionBy>) -> OutboxDdl {
+        OutboxDdl {
             table: Name {
                 schema: "shop".into(),
                 table: "Out box".into(),

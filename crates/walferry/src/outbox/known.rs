@@ -320,7 +320,7 @@ fn by_names(columns: &[&str]) -> Option<Recognised> {
 #[cfg(test)]
 mod tests {
     use walferry_config::{Options, connector::TransformPlugin};
-    use walferry_transform::{Chain, Table};
+    use walferry_transform::{Chain, OutboxTable};
 
     use super::*;
 
@@ -473,7 +473,7 @@ mod tests {
             };
             let (chain, findings) = Chain::new(&[plugin], &[]);
             assert_eq!(findings.iter().count(), 0, "{library}: {findings:?}");
-            let table = Table {
+            let table = OutboxTable {
                 schema: "public",
                 name: "t",
                 topic: "t",

@@ -18,7 +18,7 @@ use walferry_engine::{
 use walferry_postgres::Postgres;
 
 use self::{
-    ddl::Plan,
+    ddl::OutboxDdl,
     known::{Recognised, recognise},
     names::Name,
 };
@@ -55,7 +55,7 @@ fn create(args: &OutboxCreateArgs) -> Result<(), Error> {
     let of_connector = |get: fn(&Connector) -> &String| connector.as_ref().map(|connector| get(connector).clone());
     let publication = args.publication.clone();
     let publication = publication.or_else(|| of_connector(|connector| &connector.publication.name));
-    let plan = Plan {
+    let plan = OutboxDdl {
         table,
         partition: args.partition,
         writers: args.writer.clone(),
@@ -82,14 +82,14 @@ fn create(args: &OutboxCreateArgs) -> Result<(), Error> {
             say!(
                 "-- Options of the connector for this table. If it captures other tables, add this one to their list:"
             );
-            for line in shown_options(&[(plan.table.clone(), to_owned(Plan::options()))]) {
+            for line in shown_options(&[(plan.table.clone(), to_owned(OutboxDdl::options()))]) {
                 say!("-- {line}");
             }
             return Ok(());
         }
     }
     say!("options of the connector for this table; if it captures other tables, add this one to their list:");
-    for line in shown_options(&[(plan.table.clone(), to_owned(Plan::options()))]) {
+    for line in shown_options(&[(plan.table.clone(), to_owned(OutboxDdl::options()))]) {
         say!("{line}");
     }
     Ok(())

@@ -6,13 +6,13 @@ use walferry_pgoutput::Oid;
 
 /// Which of two values to make. They differ, so that an update changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum SampleValue {
     First,
     Second,
 }
 
 /// A value of a type, in Postgres's text form. `None` for unknown types.
-pub(super) fn value(catalog: &Catalog, oid: Oid, modifier: i32, which: Which) -> Option<String> {
+pub(super) fn value(catalog: &Catalog, oid: Oid, modifier: i32, which: SampleValue) -> Option<String> {
     let facts = catalog.type_of(oid)?;
     match &facts.kind {
         TypeKind::Base => base(facts, modifier, which),
@@ -25,8 +25,8 @@ pub(super) fn value(catalog: &Catalog, oid: Oid, modifier: i32, which: Which) ->
         }
         TypeKind::Domain { base, modifier, .. } => value(catalog, *base, *modifier, which),
         TypeKind::Enum { labels } => match which {
-            Which::First => labels.first(),
-            Which::Second => labels.get(1).or(labels.first()),
+            SampleValue::First => labels.first(),
+            SampleValue::Second => labels.get(1).or(labels.first()),
         }
         .cloned(),
         TypeKind::Range { .. } => Some(range(&facts.name, which).to_owned()),
@@ -35,11 +35,11 @@ pub(super) fn value(catalog: &Catalog, oid: Oid, modifier: i32, which: Which) ->
     }
 }
 
-fn base(facts: &TypeFacts, modifier: i32, which: Which) -> Option<String> {
+fn base(facts: &TypeFacts, modifier: i32, which: SampleValue) -> Option<String> {
     let pick = |first: &str, second: &str| {
         Some(match which {
-            Which::First => first.to_owned(),
-            Which::Second => second.to_owned(),
+            SampleValue::First => first.to_owned(),
+            SampleValue::Second => second.to_owned(),
         })
     };
     match &*facts.name {
@@ -86,8 +86,8 @@ fn base(facts: &TypeFacts, modifier: i32, which: Which) -> Option<String> {
         "isbn" => pick("0-393-04002-X", "0-19-852663-6"),
         "vector" | "halfvec" => Some(vector(modifier, which)),
         "sparsevec" => Some(match which {
-            Which::First => format!("{{1:1.5}}/{}", modifier.max(3)),
-            Which::Second => format!("{{1:2.5}}/{}", modifier.max(3)),
+            SampleValue::First => format!("{{1:1.5}}/{}", modifier.max(3)),
+            SampleValue::Second => format!("{{1:2.5}}/{}", modifier.max(3)),
         }),
         // A point at 1 2 or 1 3, in EWKB; geography has the reference system 4326.
         "geometry" => pick(
@@ -117,18 +117,18 @@ fn padded(text: String, modifier: i32) -> String {
 }
 
 /// `atttypmod` of numeric has the precision in its upper half, and the scale as a signed number of 11 bits in its lower half, plus 4.
-fn numeric(modifier: i32, which: Which) -> String {
+fn numeric(modifier: i32, which: SampleValue) -> String {
     if modifier < 4 {
         return match which {
-            Which::First => "1.5".to_owned(),
-            Which::Second => "2.5".to_owned(),
+            SampleValue::First => "1.5".to_owned(),
+            SampleValue::Second => "2.5".to_owned(),
         };
     }
     let precision = (modifier - 4) >> 16;
     let scale = (((modifier - 4) & 0x7FF) ^ 0x400) - 0x400;
     let digit = match which {
-        Which::First => '1',
-        Which::Second => '2',
+        SampleValue::First => '1',
+        SampleValue::Second => '2',
     };
     match usize::try_from(scale) {
         Err(_) => "0".to_owned(),
@@ -139,24 +139,24 @@ fn numeric(modifier: i32, which: Which) -> String {
     }
 }
 
-fn bits(modifier: i32, which: Which) -> String {
+fn bits(modifier: i32, which: SampleValue) -> String {
     let length = usize::try_from(modifier).unwrap_or(1).max(1);
     match which {
-        Which::First => format!("{:0<length$}", 1),
-        Which::Second => "0".repeat(length),
+        SampleValue::First => format!("{:0<length$}", 1),
+        SampleValue::Second => "0".repeat(length),
     }
 }
 
-fn vector(modifier: i32, which: Which) -> String {
+fn vector(modifier: i32, which: SampleValue) -> String {
     let length = usize::try_from(modifier).unwrap_or(3).max(1);
     let element = match which {
-        Which::First => "1.5",
-        Which::Second => "2.5",
+        SampleValue::First => "1.5",
+        SampleValue::Second => "2.5",
     };
     format!("[{}]", vec![element; length].join(","))
 }
 
-fn range(name: &str, which: Which) -> &'static str {
+fn range(name: &str, which: SampleValue) -> &'static str {
     let (first, second) = match name {
         "int4range" | "int8range" => ("[1,10)", "[1,20)"),
         "numrange" => ("[1.5,2.5)", "[1.5,3.5)"),
@@ -172,8 +172,8 @@ fn range(name: &str, which: Which) -> &'static str {
         _ => ("empty", "(,)"),
     };
     match which {
-        Which::First => first,
-        Which::Second => second,
+        SampleValue::First => first,
+        SampleValue::Second => second,
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
             (modifier(3, -2), "0"),
         ];
         for (modifier, expected) in cases {
-            assert_eq!(numeric(modifier, Which::First), expected, "{modifier}");
+            assert_eq!(numeric(modifier, SampleValue::First), expected, "{modifier}");
         }
     }
 
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(cut(made_up(), 4 + 3), "mad");
         assert_eq!(padded(made_up(), 4 + 9), "made-up  ");
         assert_eq!(padded(made_up(), 4 + 1), "m");
-        assert_eq!(bits(4, Which::First), "1000");
+        assert_eq!(bits(4, SampleValue::First), "1000");
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
                 facts(199, "_json", TypeKind::Array { element, delimiter }),
             ],
         };
-        let array = value(&catalog, Oid(199), -1, Which::First);
+        let array = value(&catalog, Oid(199), -1, SampleValue::First);
         assert_eq!(array.as_deref(), Some(r#"{"{\"made\": \"up\"}"}"#));
     }
 }

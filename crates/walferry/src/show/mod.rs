@@ -25,9 +25,9 @@ use walferry_postgres::{Postgres, Sample, SampleRow, Samples};
 use walferry_record::outline;
 use walferry_transform::{HypertableReader, Hypertables, ReadBefore};
 
-use self::made_up::Which;
+use self::made_up::SampleValue;
 pub(crate) use self::play::reason;
-use self::play::{Outcome, Played, Shown, Stage};
+use self::play::{Outcome, Played, ShownRecord, Stage};
 use crate::assemble::{Readers, captured, from_postgres, pipelines};
 use crate::load::Loaded;
 use crate::say::say;
@@ -37,7 +37,7 @@ const FIRST: usize = 3;
 
 /// The result for one connector.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ShowResult {
     /// Diagnoses to print after the records: what prevents a start, and what to consider.
     pub(crate) remarks: Vec<Diagnosis>,
     /// Which of the requested tables it captures.
@@ -45,8 +45,8 @@ pub(crate) struct Found {
 }
 
 /// Shows the records of a connector, for the requested tables or for its first ones.
-pub(crate) async fn show(loaded: &Loaded, asked: &[String]) -> Found {
-    let mut found = Found::default();
+pub(crate) async fn show(loaded: &Loaded, asked: &[String]) -> ShowResult {
+    let mut found = ShowResult::default();
     if let Err(failure) = records(loaded, asked, &mut found).await {
         let causes = failure.causes.into_iter().map(|cause| Diagnosis {
             text: format!("no records can be shown: {}", cause.sentence()),
@@ -58,7 +58,7 @@ pub(crate) async fn show(loaded: &Loaded, asked: &[String]) -> Found {
     found
 }
 
-async fn records(loaded: &Loaded, asked: &[String], found: &mut Found) -> Result<(), Failure> {
+async fn records(loaded: &Loaded, asked: &[String], found: &mut ShowResult) -> Result<(), Failure> {
     let config = &loaded.connector;
     let mut names = walferry_postgres::check::captured_tables(config, captured(config)).await?;
     // The sort is stable: tables that match one pattern stay sorted by name.
@@ -139,27 +139,32 @@ async fn read_hypertables(loaded: &Loaded, status: &Arc<Status>) -> Result<Arc<d
 
 /// Where a row comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Row {
+enum RowOrigin {
     Real,
     MadeUp,
 }
 
 /// Shows the records of a table. Returns the records at the edges of a transaction.
-fn table(stage: &mut Stage, sample: &Sample, print: &mut Print, found: &mut Found) -> Result<Option<Edges>, Failure> {
+fn table(
+    stage: &mut Stage,
+    sample: &Sample,
+    print: &mut Print,
+    found: &mut ShowResult,
+) -> Result<Option<Edges>, Failure> {
     let relation = &sample.relation;
     let name = format!("{}.{}", relation.namespace, relation.name);
     let (row, kind) = match &sample.row {
         Ok(Some(row)) => {
             say!("    table {name}, with a row that is there");
-            (row.clone(), Row::Real)
+            (row.clone(), RowOrigin::Real)
         }
         Ok(None) => {
             say!("    table {name}, with a row that is made up from the types of its columns: no row is there");
-            (made_up_row(sample), Row::MadeUp)
+            (made_up_row(sample), RowOrigin::MadeUp)
         }
         Err(failure) => {
             say!("    table {name}, with a row that is made up from the types of its columns: {failure}");
-            (made_up_row(sample), Row::MadeUp)
+            (made_up_row(sample), RowOrigin::MadeUp)
         }
     };
     let new = whole(&row)?;
@@ -169,7 +174,7 @@ fn table(stage: &mut Stage, sample: &Sample, print: &mut Print, found: &mut Foun
     let mut played = stage.change(&sample.catalog, relation, change(relation.oid, insert))?;
     let edges = (std::mem::take(&mut played.begin), std::mem::take(&mut played.end));
     // The connector would start, but would stop at a row like this.
-    if kind == Row::Real
+    if kind == RowOrigin::Real
         && let Some(failure) = &played.failure
     {
         let text = format!("an insert of a row of {name} as it is there ends the connector: see its record above");
@@ -252,11 +257,11 @@ fn tuple<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> Result<TupleBuf,
 fn made_up_row(sample: &Sample) -> SampleRow {
     let columns = sample.relation.columns.iter();
     columns
-        .map(|column| made_up_value(sample, column, Which::First))
+        .map(|column| made_up_value(sample, column, SampleValue::First))
         .collect()
 }
 
-fn made_up_value(sample: &Sample, column: &RelationColumn, which: Which) -> Option<Vec<u8>> {
+fn made_up_value(sample: &Sample, column: &RelationColumn, which: SampleValue) -> Option<Vec<u8>> {
     made_up::value(&sample.catalog, column.type_oid, column.type_modifier, which).map(String::into_bytes)
 }
 
@@ -271,7 +276,7 @@ fn another(sample: &Sample, row: &SampleRow) -> (SampleRow, Option<String>) {
     };
     let columns = sample.relation.columns.iter().enumerate();
     for (place, column) in columns.filter(|(_, column)| !is_key(&column.name)) {
-        for which in [Which::First, Which::Second] {
+        for which in [SampleValue::First, SampleValue::Second] {
             let value = made_up_value(sample, column, which);
             if value.is_some() && value != row[place] {
                 row[place] = value;
@@ -393,7 +398,7 @@ impl Print {
         }
     }
 
-    fn record(&mut self, label: &str, record: &Shown) {
+    fn record(&mut self, label: &str, record: &ShownRecord) {
         say!("      {label}");
         part("topic", &text::clean(&record.topic));
         if let Some(partition) = record.partition {

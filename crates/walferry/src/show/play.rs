@@ -6,7 +6,7 @@ use walferry_diagnosis::Kind;
 use walferry_engine::batch::{Batch, BatchRecord};
 use walferry_engine::source::Frame;
 use walferry_engine::store::StoredOffset;
-use walferry_engine::witness::{Withheld, Witness};
+use walferry_engine::witness::{UnsentReason, Witness};
 use walferry_engine::{Disposition, Exit, Failure, Pipeline};
 use walferry_event::Catalog;
 use walferry_pgoutput::{self as pgoutput, Begin, Commit, Lsn, Message, PgTimestamp, Relation, Xid};
@@ -18,14 +18,14 @@ use crate::assemble::Pipelines;
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// It would be sent.
-    Sent(Box<Shown>),
+    Sent(Box<ShownRecord>),
     /// It is not sent. The reason, and a hint if there is one.
     Withheld { what: String, hint: Option<String> },
 }
 
 /// A record as the producer would get it, with its schemas before conversion.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ShownRecord {
     pub(super) topic: String,
     pub(super) partition: Option<i32>,
     pub(super) timestamp_ms: Option<i64>,
@@ -198,8 +198,8 @@ impl Scene {
         let mut outcomes = Vec::with_capacity(seen.len());
         for seen in seen {
             match seen {
-                Seen::Sent { key, value } => outcomes.extend(next().map(|record| shown(&record, key, value))),
-                Seen::Withheld { what, hint, told } => {
+                WitnessedFate::Sent { key, value } => outcomes.extend(next().map(|record| shown(&record, key, value))),
+                WitnessedFate::Withheld { what, hint, told } => {
                     if told {
                         next();
                     }
@@ -215,7 +215,7 @@ impl Scene {
 fn shown(record: &BatchRecord<'_>, key_schema: Option<SchemaRef>, value_schema: Option<SchemaRef>) -> Outcome {
     let owned = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
     let headers = record.headers.iter();
-    Outcome::Sent(Box::new(Shown {
+    Outcome::Sent(Box::new(ShownRecord {
         topic: record.topic.to_owned(),
         partition: record.partition,
         timestamp_ms: record.timestamp_ms,
@@ -230,7 +230,7 @@ fn shown(record: &BatchRecord<'_>, key_schema: Option<SchemaRef>, value_schema: 
 }
 
 /// What the witness has seen of a record.
-enum Seen {
+enum WitnessedFate {
     Sent {
         key: Option<SchemaRef>,
         value: Option<SchemaRef>,
@@ -244,10 +244,10 @@ enum Seen {
 }
 
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<Seen>>>);
+struct Shared(Arc<Mutex<Vec<WitnessedFate>>>);
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Vec<Seen>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<WitnessedFate>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -255,20 +255,20 @@ impl Shared {
 impl Witness for Shared {
     fn sent(&mut self, record: &Record<'_>) {
         let (key, value) = (record.key.schema.clone(), record.value.schema.clone());
-        self.lock().push(Seen::Sent { key, value });
+        self.lock().push(WitnessedFate::Sent { key, value });
     }
 
-    fn withheld(&mut self, why: Withheld<'_>) {
-        let told = matches!(&why, Withheld::SetAside { dead_letters, .. } if dead_letters.is_some());
+    fn withheld(&mut self, why: UnsentReason<'_>) {
+        let told = matches!(&why, UnsentReason::SetAside { dead_letters, .. } if dead_letters.is_some());
         let (what, hint) = reason(why);
-        self.lock().push(Seen::Withheld { what, hint, told });
+        self.lock().push(WitnessedFate::Withheld { what, hint, told });
     }
 }
 
 /// Why a record is not sent, and what to do about that.
-pub(crate) fn reason(why: Withheld<'_>) -> (String, Option<String>) {
+pub(crate) fn reason(why: UnsentReason<'_>) -> (String, Option<String>) {
     match why {
-        Withheld::Dropped { by, reason } => {
+        UnsentReason::Dropped { by, reason } => {
             let mut what = format!("dropped by transform {}", by.transform);
             match (by.predicate, by.negate) {
                 (Some(predicate), false) => what.push_str(&format!(", predicate {predicate}")),
@@ -277,8 +277,8 @@ pub(crate) fn reason(why: Withheld<'_>) -> (String, Option<String>) {
             }
             (format!("{what} ({reason})"), None)
         }
-        Withheld::Skipped(reason) => (left_out(reason).to_owned(), None),
-        Withheld::SetAside {
+        UnsentReason::Skipped(reason) => (left_out(reason).to_owned(), None),
+        UnsentReason::SetAside {
             what,
             hint,
             dead_letters,

@@ -7,13 +7,13 @@ use std::sync::{
 
 use tokio::{sync::watch, task::spawn_blocking};
 use walferry_config::Findings;
-use walferry_engine::{Disposition, Failure, Kind, Target, book::Configuration, status::Phase};
+use walferry_engine::{Disposition, Failure, Kind, TargetState, book::Configuration, status::Phase};
 
-use super::{Connector, Herd, Inner, Origin};
+use super::{Connector, ConnectorOrigin, Herd, Inner};
 use crate::{
     beside::SlotLooks,
     load::{Checked, Loaded, load_configuration},
-    process::{self, Beside, Run, Tell},
+    process::{self, BackgroundTasks, FailureOutput, RunSettings},
     progress,
 };
 
@@ -23,7 +23,7 @@ pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
     // An earlier keeper that panicked may have left the connector there.
     let _ = herd.supervisor().remove(&name).await;
     // These tasks end when others take their place, or with this task.
-    let mut beside: Option<Beside> = None;
+    let mut beside: Option<BackgroundTasks> = None;
     loop {
         let version = *told.borrow_and_update();
         match version {
@@ -63,11 +63,11 @@ pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
 
 /// Begins the runs of a connector. If it runs with an older configuration, this run ends in order first. Returns the tasks beside them; `None`
 /// if the connector was changed or removed meanwhile.
-async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector) -> Option<Beside> {
+async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector) -> Option<BackgroundTasks> {
     let load = loader(herd, name, connector);
     let loaded = match &connector.origin {
-        Origin::File(_, loaded) => Some(Loaded::clone(loaded)),
-        Origin::Book => {
+        ConnectorOrigin::File(_, loaded) => Some(Loaded::clone(loaded)),
+        ConnectorOrigin::Book => {
             let first = load.clone();
             // A config provider may wait for a file or for Kubernetes, and must not hold up the other connectors. If this look panics, the
             // first run does too, and the supervisor reports it.
@@ -83,20 +83,20 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
     let prefix = raw_prefix.map_or("", |(_, text)| text);
     let older = herd.status(name);
     let status = process::status(name, loaded.as_ref(), prefix, older.as_deref());
-    let beside = loaded.map(|loaded| Beside::start(loaded, slots.clone(), &status));
+    let beside = loaded.map(|loaded| BackgroundTasks::start(loaded, slots.clone(), &status));
     let mut beside = beside.unwrap_or_default();
     if herd.0.bars.are_shown() {
         beside.add(progress::show(herd.0.bars.clone(), status.clone()));
     }
-    let run = Run {
+    let run = RunSettings {
         load,
         offsets: herd.0.offsets.clone(),
         share: herd.0.share.clone(),
         status: status.clone(),
-        tell: Tell::AtOnce,
+        tell: FailureOutput::AtOnce,
     };
     // A paused connector reads nothing before it is resumed.
-    if target == Target::Paused {
+    if target == TargetState::Paused {
         status.set_phase(Phase::Paused);
     }
     let body = run.body();
@@ -117,7 +117,7 @@ pub(super) fn loader(
     connector: &Connector,
 ) -> Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync> {
     match &connector.origin {
-        Origin::File(_, loaded) => {
+        ConnectorOrigin::File(_, loaded) => {
             let last = Mutex::new(Loaded::clone(loaded));
             Arc::new(move || {
                 // Not held while references are looked up, which may hang.
@@ -127,7 +127,7 @@ pub(super) fn loader(
                 Ok(loaded)
             })
         }
-        Origin::Book => {
+        ConnectorOrigin::Book => {
             let (inner, name, configuration) = (herd.0.clone(), name.to_owned(), connector.configuration.clone());
             // Each run reads the configuration again. Its warnings are told once.
             let is_told = AtomicBool::new(false);

@@ -30,10 +30,10 @@ use tokio::{
     time::sleep,
 };
 use tracing::{info, warn};
-use walferry_admin::herder::{Herder, Plugin, Promise, Put, Refused, Validation, steer};
+use walferry_admin::herder::{Herder, HerderFuture, Plugin, Refused, SubmitMode, Validation, steer};
 use walferry_config::Worker;
 use walferry_engine::{
-    Disposition, Exit, Failure, Kind, Target,
+    Disposition, Exit, Failure, Kind, TargetState,
     book::{Book, BookEntry, Configuration},
     status::Status,
     supervisor::{Connectors as _, Supervisor},
@@ -60,7 +60,7 @@ pub(crate) struct Inner {
     active_topics: ActiveTopics,
     /// Names of connectors in the book that this process does not run.
     others: BTreeSet<String>,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<ClerkCommand>,
     /// How many connectors share the memory in flight.
     pub(crate) share: watch::Sender<usize>,
 }
@@ -69,8 +69,8 @@ pub(crate) struct Inner {
 #[derive(Clone)]
 struct Connector {
     configuration: Configuration,
-    target: Target,
-    origin: Origin,
+    target: TargetState,
+    origin: ConnectorOrigin,
     /// Whether the book has a connector of this name.
     is_in_book: bool,
     /// The version of the configuration.
@@ -79,7 +79,7 @@ struct Connector {
 
 /// Where a connector comes from.
 #[derive(Clone)]
-enum Origin {
+enum ConnectorOrigin {
     /// From a file that was given on the command line.
     File(PathBuf, Box<Loaded>),
     /// From the book.
@@ -87,12 +87,17 @@ enum Origin {
 }
 
 /// A change to make, and the channel for its result.
-enum Command {
-    Put(String, Configuration, Put, oneshot::Sender<Result<bool, Refused>>),
+enum ClerkCommand {
+    Put(
+        String,
+        Configuration,
+        SubmitMode,
+        oneshot::Sender<Result<bool, Refused>>,
+    ),
     Remove(String, oneshot::Sender<Result<(), Refused>>),
-    Want(String, Target, oneshot::Sender<Result<(), Refused>>),
+    Want(String, TargetState, oneshot::Sender<Result<(), Refused>>),
     Validate(Configuration, oneshot::Sender<Result<Validation, Refused>>),
-    AlterOffsets(offsets::Change, oneshot::Sender<Result<(), Refused>>),
+    AlterOffsets(offsets::OffsetChange, oneshot::Sender<Result<(), Refused>>),
     /// Changes nothing. The answer shows that the clerk works.
     Answer(oneshot::Sender<Result<(), Refused>>),
 }
@@ -113,7 +118,7 @@ impl fmt::Debug for Herd {
 }
 
 /// What a herd needs to start.
-pub(crate) struct Beginning {
+pub(crate) struct HerdParts {
     pub(crate) worker: Worker,
     pub(crate) bootstrap_servers: String,
     pub(crate) offsets: Offsets,
@@ -148,7 +153,7 @@ impl Herd {
     ///
     /// # Errors
     /// A file has the name of a connector in the book that this process must not change.
-    pub(crate) fn start(beginning: Beginning, shelf: BookChoice) -> Result<(Self, ClerkTask), Error> {
+    pub(crate) fn start(beginning: HerdParts, shelf: BookChoice) -> Result<(Self, ClerkTask), Error> {
         let (commands, received) = mpsc::unbounded_channel();
         let (shelf, entries) = match shelf {
             Ok(OpenBook { book, entries }) => (Ok(book), entries),
@@ -207,7 +212,7 @@ impl Herd {
             let only = {
                 let connectors = self.lock();
                 let only = connectors.iter().next().filter(|_| connectors.len() == 1);
-                only.filter(|(_, connector)| matches!(connector.origin, Origin::File(..)))
+                only.filter(|(_, connector)| matches!(connector.origin, ConnectorOrigin::File(..)))
                     .map(|(name, _)| name.clone())
             };
             let failure = async {
@@ -236,8 +241,8 @@ impl Herd {
     /// Passes a command to the clerk, and waits for its result.
     fn ask<T: Send + 'static>(
         &self,
-        command: impl FnOnce(oneshot::Sender<Result<T, Refused>>) -> Command,
-    ) -> Promise<T> {
+        command: impl FnOnce(oneshot::Sender<Result<T, Refused>>) -> ClerkCommand,
+    ) -> HerderFuture<T> {
         let (reply, answer) = oneshot::channel();
         let sent = self.0.commands.send(command(reply));
         Box::pin(async move {
@@ -257,32 +262,32 @@ impl Herder for Herd {
         self.find(name).map(|connector| connector.configuration)
     }
 
-    fn target(&self, name: &str) -> Option<Target> {
+    fn target(&self, name: &str) -> Option<TargetState> {
         self.lock().get(name).map(|connector| connector.target)
     }
 
-    fn put(&self, name: &str, configuration: Configuration, how: Put) -> Promise<bool> {
-        self.ask(|reply| Command::Put(name.to_owned(), configuration, how, reply))
+    fn put(&self, name: &str, configuration: Configuration, how: SubmitMode) -> HerderFuture<bool> {
+        self.ask(|reply| ClerkCommand::Put(name.to_owned(), configuration, how, reply))
     }
 
-    fn remove(&self, name: &str) -> Promise<()> {
-        self.ask(|reply| Command::Remove(name.to_owned(), reply))
+    fn remove(&self, name: &str) -> HerderFuture<()> {
+        self.ask(|reply| ClerkCommand::Remove(name.to_owned(), reply))
     }
 
-    fn want(&self, name: &str, target: Target) -> Promise<()> {
-        self.ask(|reply| Command::Want(name.to_owned(), target, reply))
+    fn want(&self, name: &str, target: TargetState) -> HerderFuture<()> {
+        self.ask(|reply| ClerkCommand::Want(name.to_owned(), target, reply))
     }
 
-    fn validate(&self, configuration: Configuration) -> Promise<Validation> {
-        self.ask(|reply| Command::Validate(configuration, reply))
+    fn validate(&self, configuration: Configuration) -> HerderFuture<Validation> {
+        self.ask(|reply| ClerkCommand::Validate(configuration, reply))
     }
 
-    fn offsets(&self, name: &str) -> Promise<Json> {
+    fn offsets(&self, name: &str) -> HerderFuture<Json> {
         let (herd, name) = (self.clone(), name.to_owned());
         Box::pin(async move { herd.show_offsets(&name).await })
     }
 
-    fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> Promise<()> {
+    fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> HerderFuture<()> {
         let (herd, name) = (self.clone(), name.to_owned());
         Box::pin(async move { herd.write_offsets(&name, offsets).await })
     }
@@ -306,8 +311,8 @@ impl Herder for Herd {
         plugins::all()
     }
 
-    fn answers(&self) -> Promise<()> {
-        self.ask(Command::Answer)
+    fn answers(&self) -> HerderFuture<()> {
+        self.ask(ClerkCommand::Answer)
     }
 }
 
@@ -322,7 +327,7 @@ fn gather(
         let connector = Connector {
             configuration: entry.configuration,
             target: entry.target,
-            origin: Origin::Book,
+            origin: ConnectorOrigin::Book,
             is_in_book: true,
             version: 0,
         };
@@ -361,8 +366,8 @@ fn gather(
         }
         let connector = Connector {
             configuration: loaded.configuration.clone(),
-            target: kept.map_or(Target::Running, |kept| kept.target),
-            origin: Origin::File(loaded.file.clone(), Box::new(loaded)),
+            target: kept.map_or(TargetState::Running, |kept| kept.target),
+            origin: ConnectorOrigin::File(loaded.file.clone(), Box::new(loaded)),
             is_in_book: kept.is_some(),
             version: 0,
         };
@@ -380,35 +385,35 @@ fn is_same(one: &Configuration, other: &Configuration) -> bool {
 /// The wanted state of a connector once its configuration is put. `None` if nothing is to change.
 fn wanted_after(
     name: &str,
-    how: Put,
+    how: SubmitMode,
     known: Option<&Connector>,
     configuration: &Configuration,
-) -> Result<Option<Target>, Refused> {
+) -> Result<Option<TargetState>, Refused> {
     match (how, known) {
-        (Put::New(_), Some(_)) => Err(Refused::new(409, format!("Connector {name} already exists"))),
-        (Put::New(target), None) => Ok(Some(target)),
+        (SubmitMode::New(_), Some(_)) => Err(Refused::new(409, format!("Connector {name} already exists"))),
+        (SubmitMode::New(target), None) => Ok(Some(target)),
         (
-            Put::Any,
+            SubmitMode::Any,
             Some(Connector {
-                origin: Origin::File(..),
+                origin: ConnectorOrigin::File(..),
                 configuration: same,
                 ..
             }),
         ) if is_same(same, configuration) => Ok(None),
-        (Put::Any, Some(connector)) => {
+        (SubmitMode::Any, Some(connector)) => {
             from_book(name, connector)?;
             Ok(Some(connector.target))
         }
-        (Put::Any, None) => Ok(Some(Target::Running)),
-        (Put::Over(before), Some(connector)) if connector.configuration == before => {
+        (SubmitMode::Any, None) => Ok(Some(TargetState::Running)),
+        (SubmitMode::Over(before), Some(connector)) if connector.configuration == before => {
             from_book(name, connector)?;
             Ok(Some(connector.target))
         }
-        (Put::Over(_), Some(_)) => Err(Refused::new(
+        (SubmitMode::Over(_), Some(_)) => Err(Refused::new(
             409,
             format!("Another request has changed connector {name} meanwhile. Send the request again."),
         )),
-        (Put::Over(_), None) => Err(Refused::not_found(name)),
+        (SubmitMode::Over(_), None) => Err(Refused::not_found(name)),
     }
 }
 
@@ -425,7 +430,7 @@ struct Clerk {
 }
 
 impl Clerk {
-    async fn work(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+    async fn work(mut self, mut commands: mpsc::UnboundedReceiver<ClerkCommand>) {
         let names: Vec<String> = self.herd.lock().keys().cloned().collect();
         for name in names {
             self.tell_keeper(&name, Some(0));
@@ -444,14 +449,14 @@ impl Clerk {
             };
             // The request may have ended. Then nobody needs the answer.
             match command {
-                Command::Put(name, configuration, how, reply) => {
+                ClerkCommand::Put(name, configuration, how, reply) => {
                     drop(reply.send(self.put(name, configuration, how).await))
                 }
-                Command::Remove(name, reply) => drop(reply.send(self.remove(&name).await)),
-                Command::Want(name, target, reply) => drop(reply.send(self.want(&name, target).await)),
-                Command::AlterOffsets(change, reply) => drop(reply.send(self.alter_offsets(change).await)),
-                Command::Answer(reply) => drop(reply.send(Ok(()))),
-                Command::Validate(configuration, reply) => {
+                ClerkCommand::Remove(name, reply) => drop(reply.send(self.remove(&name).await)),
+                ClerkCommand::Want(name, target, reply) => drop(reply.send(self.want(&name, target).await)),
+                ClerkCommand::AlterOffsets(change, reply) => drop(reply.send(self.alter_offsets(change).await)),
+                ClerkCommand::Answer(reply) => drop(reply.send(Ok(()))),
+                ClerkCommand::Validate(configuration, reply) => {
                     let herd = self.herd.clone();
                     spawn_local(async move { reply.send(Ok(herd.find_errors(configuration).await)) });
                 }
@@ -474,7 +479,7 @@ impl Clerk {
         }
     }
 
-    async fn put(&mut self, name: String, configuration: Configuration, how: Put) -> Result<bool, Refused> {
+    async fn put(&mut self, name: String, configuration: Configuration, how: SubmitMode) -> Result<bool, Refused> {
         let known = self.herd.find(&name);
         if known.is_none()
             && let Some(class) = self.class_of_other(&name)
@@ -511,7 +516,7 @@ impl Clerk {
         let connector = Connector {
             configuration,
             target,
-            origin: Origin::Book,
+            origin: ConnectorOrigin::Book,
             is_in_book: true,
             version: self.version,
         };
@@ -549,7 +554,7 @@ impl Clerk {
         Ok(())
     }
 
-    async fn want(&mut self, name: &str, target: Target) -> Result<(), Refused> {
+    async fn want(&mut self, name: &str, target: TargetState) -> Result<(), Refused> {
         let unknown = || Refused::new(404, format!("Unknown connector {name}"));
         let connector = self.herd.find(name).ok_or_else(unknown)?;
         if connector.is_in_book && connector.target != target {
@@ -636,8 +641,8 @@ fn refusal(failure: &Failure) -> Refused {
 /// Refuses to change a connector that comes from a file: it must be changed there.
 fn from_book(name: &str, connector: &Connector) -> Result<(), Refused> {
     match &connector.origin {
-        Origin::Book => Ok(()),
-        Origin::File(file, _) => Err(Refused::new(
+        ConnectorOrigin::Book => Ok(()),
+        ConnectorOrigin::File(file, _) => Err(Refused::new(
             403,
             format!(
                 "Connector {name} comes from the file {} given with --config, so the REST API can only read it. Change the file and \
@@ -656,7 +661,7 @@ mod tests {
 
     /// A worker without connectors, with a book that stores nothing.
     fn start() -> (Herd, ClerkTask) {
-        let beginning = Beginning {
+        let beginning = HerdParts {
             worker: Worker::default(),
             bootstrap_servers: "127.0.0.1:1".into(),
             offsets: Offsets {
@@ -683,7 +688,7 @@ mod tests {
         fn put(&mut self, _: &BookEntry) -> Result<(), Failure> {
             Ok(())
         }
-        fn set_target(&mut self, _: &str, _: Target) -> Result<(), Failure> {
+        fn set_target(&mut self, _: &str, _: TargetState) -> Result<(), Failure> {
             Ok(())
         }
         fn remove(&mut self, _: &str) -> Result<(), Failure> {
@@ -730,8 +735,8 @@ mod tests {
             sleep(Duration::from_millis(1)).await;
             let connector = Connector {
                 configuration: configuration("1"),
-                target: Target::Stopped,
-                origin: Origin::Book,
+                target: TargetState::Stopped,
+                origin: ConnectorOrigin::Book,
                 is_in_book: true,
                 version: 0,
             };
@@ -770,8 +775,8 @@ mod tests {
             let add = |version| {
                 let connector = Connector {
                     configuration: configuration("1"),
-                    target: Target::Stopped,
-                    origin: Origin::Book,
+                    target: TargetState::Stopped,
+                    origin: ConnectorOrigin::Book,
                     is_in_book: true,
                     version,
                 };
@@ -822,7 +827,7 @@ mod tests {
             let (herd, _clerk) = start();
             let pair = |name: &str| (name.to_owned(), "1".to_owned());
             let version = |herd: &Herd| herd.find("a").expect("it is there").version;
-            let put = |configuration| herd.put("a", configuration, Put::Any);
+            let put = |configuration| herd.put("a", configuration, SubmitMode::Any);
             assert_eq!(put(vec![pair("x"), pair("y")]).await, Ok(true));
             let first = version(&herd);
             assert_eq!(put(vec![pair("y"), pair("x")]).await, Ok(false));
@@ -856,8 +861,8 @@ mod tests {
                 .expect("it is right");
             let connector = Connector {
                 configuration: loaded.configuration.clone(),
-                target: Target::Running,
-                origin: Origin::File("shop.json".into(), Box::new(loaded)),
+                target: TargetState::Running,
+                origin: ConnectorOrigin::File("shop.json".into(), Box::new(loaded)),
                 is_in_book: false,
                 version: 0,
             };
@@ -898,7 +903,7 @@ mod tests {
             let kept = |name: &str, configuration| BookEntry {
                 name: name.into(),
                 configuration,
-                target: Target::Stopped,
+                target: TargetState::Stopped,
             };
 
             let entries = vec![kept("shop", configuration("1")), kept("other", configuration("2"))];
@@ -906,7 +911,7 @@ mod tests {
             let shop = &connectors["shop"];
             assert_eq!(
                 (&shop.configuration, shop.target),
-                (&loaded.configuration, Target::Stopped)
+                (&loaded.configuration, TargetState::Stopped)
             );
             assert!(shop.is_in_book && from_book("shop", shop).is_err());
             assert_eq!(overwritten, [kept("shop", loaded.configuration.clone())]);
@@ -934,18 +939,23 @@ mod tests {
         block_on(async {
             let (herd, _clerk) = start();
             assert_eq!(
-                herd.put("a", configuration("1"), Put::New(Target::Stopped)).await,
+                herd.put("a", configuration("1"), SubmitMode::New(TargetState::Stopped))
+                    .await,
                 Ok(true)
             );
             let before = herd.configuration("a").expect("it is there");
             assert_eq!(
-                herd.put("a", configuration("2"), Put::Over(before.clone())).await,
+                herd.put("a", configuration("2"), SubmitMode::Over(before.clone()))
+                    .await,
                 Ok(false)
             );
-            let refused = herd.put("a", configuration("3"), Put::Over(before)).await.unwrap_err();
+            let refused = herd
+                .put("a", configuration("3"), SubmitMode::Over(before))
+                .await
+                .unwrap_err();
             assert_eq!(refused.code, 409, "{refused}");
             assert_eq!(herd.configuration("a"), Some(configuration("2")));
-            for how in [Put::New(Target::Running), Put::Any] {
+            for how in [SubmitMode::New(TargetState::Running), SubmitMode::Any] {
                 let refused = herd.put("file", configuration("1"), how).await.unwrap_err();
                 assert!(
                     refused.code == 409 && refused.message.contains("FileStreamSource"),

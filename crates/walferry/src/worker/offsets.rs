@@ -8,12 +8,12 @@ use tokio::{
     time::{Instant, sleep},
 };
 use walferry_admin::herder::Refused;
-use walferry_engine::Target;
+use walferry_engine::TargetState;
 use walferry_kafka::connect::{OffsetLog, OffsetRecord};
 use walferry_offset::{FileStore, Import, export_rest, import};
 use walferry_record::{SourcePartition, java::json::quoted};
 
-use super::{Clerk, Command, Herd, keeper, refusal};
+use super::{Clerk, ClerkCommand, Herd, keeper, refusal};
 use crate::assemble::{self, Offsets};
 
 /// Time limit for a connector to stop before its offset is written.
@@ -24,7 +24,7 @@ impl Herd {
     /// The connector that the offset belongs to.
     async fn partition(&self, name: &str) -> Result<SourcePartition, Refused> {
         let connector = self.find(name).ok_or_else(|| Refused::not_found(name))?;
-        if let super::Origin::File(_, loaded) = &connector.origin {
+        if let super::ConnectorOrigin::File(_, loaded) = &connector.origin {
             return Ok(assemble::partition(&loaded.connector));
         }
         let (herd, name) = (self.clone(), name.to_owned());
@@ -64,17 +64,17 @@ impl Herd {
             }
             sleep(PAUSE).await;
         }
-        let change = Change {
+        let change = OffsetChange {
             partition,
             version,
             offsets,
         };
-        self.ask(|reply| Command::AlterOffsets(change, reply)).await
+        self.ask(|reply| ClerkCommand::AlterOffsets(change, reply)).await
     }
 }
 
 /// What to write for a connector.
-pub(super) struct Change {
+pub(super) struct OffsetChange {
     partition: SourcePartition,
     /// The version of the configuration from which the partition was read.
     version: Option<u64>,
@@ -84,15 +84,15 @@ pub(super) struct Change {
 
 impl Clerk {
     /// Writes offsets. Wanted states also go through the clerk, so nobody resumes the connector meanwhile.
-    pub(super) async fn alter_offsets(&mut self, change: Change) -> Result<(), Refused> {
-        let Change {
+    pub(super) async fn alter_offsets(&mut self, change: OffsetChange) -> Result<(), Refused> {
+        let OffsetChange {
             partition,
             version,
             offsets,
         } = change;
         let name = &partition.connector;
         let connector = self.herd.find(name).ok_or_else(|| Refused::not_found(name))?;
-        if connector.target != Target::Stopped {
+        if connector.target != TargetState::Stopped {
             return Err(Refused::not_stopped(name));
         }
         if Some(connector.version) != version || self.herd.supervisor().runs(name) {

@@ -13,7 +13,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 use walferry_admin::{connect_status, herder::Herder as _};
-use walferry_engine::{Failure, Target, status::Phase, supervisor::Connectors as _};
+use walferry_engine::{Failure, TargetState, status::Phase, supervisor::Connectors as _};
 use walferry_kafka::connect::{StateLog, Subject, first_seen_ms, state_record, topic_record};
 
 use super::Herd;
@@ -27,7 +27,7 @@ const LAST_STATES: Duration = Duration::from_secs(5);
 type Records = BTreeMap<Subject, Json>;
 
 /// Writes each state that has changed.
-pub(crate) struct Teller {
+pub(crate) struct StateWriter {
     herd: Herd,
     log: StateLog,
     worker_id: String,
@@ -40,20 +40,20 @@ pub(crate) struct Teller {
 }
 
 /// A teller at work.
-pub(crate) struct TellerTask {
+pub(crate) struct StateWriterTask {
     stop: watch::Sender<bool>,
-    task: JoinHandle<Teller>,
+    task: JoinHandle<StateWriter>,
 }
 
-impl TellerTask {
+impl StateWriterTask {
     /// Ends the work. From now on, nothing is written.
-    pub(crate) async fn stop(self) -> Option<Teller> {
+    pub(crate) async fn stop(self) -> Option<StateWriter> {
         self.stop.send_replace(true);
         self.task.await.ok()
     }
 }
 
-impl Teller {
+impl StateWriter {
     /// Makes a teller. `read` is what the topic has. Connectors of `others` belong to other classes: their records are left alone.
     pub(crate) fn new(herd: Herd, log: StateLog, mut read: Records, worker_id: String, tracks_topics: bool) -> Self {
         let others: BTreeSet<String> = herd.names_of_others();
@@ -78,7 +78,7 @@ impl Teller {
     }
 
     /// Writes states for ever. As in Connect, a state that cannot be written delays nothing: the next round tries again.
-    pub(crate) fn start(mut self) -> TellerTask {
+    pub(crate) fn start(mut self) -> StateWriterTask {
         let stop = watch::Sender::new(false);
         let mut stopped = stop.subscribe();
         let task = spawn_local(async move {
@@ -96,7 +96,7 @@ impl Teller {
                 }
             }
         });
-        TellerTask { stop, task }
+        StateWriterTask { stop, task }
     }
 
     /// What the topic is to have now.
@@ -194,7 +194,7 @@ impl Teller {
                     let shown = connect_status(status, env!("CARGO_PKG_VERSION"), &self.worker_id);
                     Some(state_record(&shown["tasks"][0]))
                 }
-                _ if self.herd.target(name) == Some(Target::Stopped) => None,
+                _ if self.herd.target(name) == Some(TargetState::Stopped) => None,
                 _ => Some(unassigned.clone()),
             };
             if let Some(task) = task {

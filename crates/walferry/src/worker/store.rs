@@ -7,7 +7,7 @@ use tokio::task::spawn_blocking;
 use tracing::warn;
 use walferry_engine::{
     Failure, Kind,
-    gap::{Choice, Gap},
+    gap::{Gap, GapChoice},
     store::{OffsetStore, StoredOffset},
 };
 use walferry_kafka::connect::{ConnectTopics, OffsetLog, OffsetRecord};
@@ -183,7 +183,7 @@ impl OffsetStore for Store {
         }
     }
 
-    async fn choice(&mut self) -> Result<Option<Choice>, Failure> {
+    async fn choice(&mut self) -> Result<Option<GapChoice>, Failure> {
         match self.folder() {
             Some(store) => store.choice().await,
             None => Ok(None),

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value as Json;
 use tokio::{sync::watch, task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
-use walferry_admin::{Stage, Standby};
+use walferry_admin::{Standby, StandbyStage};
 use walferry_engine::{Disposition, Failure, Kind, book::Book as _};
 use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, Subject, TopicBook, Turn};
 
@@ -25,7 +25,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Everything that a worker keeps in Connect's topics.
-pub(crate) struct Opened {
+pub(crate) struct WorkerTopics {
     pub(crate) book: OpenBook,
     pub(crate) offsets: OffsetLog,
     pub(crate) states: StateLog,
@@ -55,7 +55,7 @@ pub(crate) async fn prepare(topics: &ConnectTopics, standby: &Standby) -> Result
                     && first_seen.get_or_insert_with(Instant::now).elapsed() < CONNECT_ENDS =>
             {
                 info!(reason = %failure, "waiting until Kafka Connect's workers have left their group");
-                standby.set(Stage::Starting(format!(
+                standby.set(StandbyStage::Starting(format!(
                     "This process is waiting until Kafka Connect's workers have ended: {failure}."
                 )));
                 sleep(PAUSE).await;
@@ -71,7 +71,7 @@ pub(crate) async fn open(
     topics: &ConnectTopics,
     is_ours: fn(&str) -> bool,
     standby: &Standby,
-) -> Result<Opened, Failure> {
+) -> Result<WorkerTopics, Failure> {
     let topics = topics.clone();
     let open = move || {
         let topics = topics.clone();
@@ -86,7 +86,7 @@ pub(crate) async fn open(
                 book: Box::new(book),
                 entries,
             };
-            Ok(Opened {
+            Ok(WorkerTopics {
                 book,
                 offsets: OffsetLog::open(&topics)?,
                 states,
@@ -105,35 +105,35 @@ pub(crate) async fn open(
 }
 
 /// A process looks at the topics before it takes part in the group.
-pub(crate) fn preparing(topics: &ConnectTopics) -> Stage {
-    Stage::Starting(format!(
+pub(crate) fn preparing(topics: &ConnectTopics) -> StandbyStage {
+    StandbyStage::Starting(format!(
         "This process is starting: it looks at Connect's topics of group {:?}. If this takes long, the log says why.",
         topics.group
     ))
 }
 
 /// A process waits for its turn. Until it has `joined` its group, nobody knows whether it is the turn of another one.
-pub(crate) fn waiting(topics: &ConnectTopics, joined: bool, denied: Option<&Failure>) -> Stage {
+pub(crate) fn waiting(topics: &ConnectTopics, joined: bool, denied: Option<&Failure>) -> StandbyStage {
     let group = &topics.group;
     match denied {
-        Some(failure) => Stage::Starting(format!(
+        Some(failure) => StandbyStage::Starting(format!(
             "This process is waiting until it may use Connect's topics of group {group:?}: {failure}. {}",
             failure
                 .hint()
                 .map_or_else(String::new, |hint| format!("To mend this, {hint}."))
         )),
-        None if joined => Stage::Waiting(format!(
+        None if joined => StandbyStage::Waiting(format!(
             "This process is waiting: it uses Connect's topics of group {group:?} as soon as no other Walferry process does."
         )),
-        None => Stage::Starting(format!(
+        None => StandbyStage::Starting(format!(
             "This process is starting: it asks whether another Walferry process uses Connect's topics of group {group:?}."
         )),
     }
 }
 
 /// It is the turn of a process, and it reads the topics.
-pub(crate) fn reading(topics: &ConnectTopics) -> Stage {
-    Stage::Starting(format!(
+pub(crate) fn reading(topics: &ConnectTopics) -> StandbyStage {
+    StandbyStage::Starting(format!(
         "This process is starting: it reads Connect's topics of group {:?}.",
         topics.group
     ))
@@ -205,7 +205,7 @@ where
                         "Connect's topics cannot be used yet; retrying"
                     );
                 }
-                standby.set(Stage::Starting(why_not_yet(&failure)));
+                standby.set(StandbyStage::Starting(why_not_yet(&failure)));
             }
         }
         sleep(pause).await;
@@ -240,7 +240,9 @@ mod tests {
     #[test]
     fn while_kafka_does_not_answer_the_process_waits_and_says_why() {
         let tries = Arc::new(AtomicU32::new(0));
-        let standby = Standby::new(Stage::Waiting("This process is waiting for its turn.".to_owned()));
+        let standby = Standby::new(StandbyStage::Waiting(
+            "This process is waiting for its turn.".to_owned(),
+        ));
         let (counts, shown) = (tries.clone(), standby.clone());
         let work = move || {
             let (counts, shown) = (counts.clone(), shown.clone());

@@ -7,13 +7,13 @@ use walferry_admin::Standby;
 use walferry_engine::{Failure, Kind};
 use walferry_kafka::connect::{ConnectTopics, Leadership};
 
-use super::topics::{self, Opened};
+use super::topics::{self, WorkerTopics};
 
 /// A process's turn to work on Connect's topics.
 pub(crate) struct Turn {
     pub(super) leadership: Leadership,
     pub(super) topics: ConnectTopics,
-    pub(super) opened: Opened,
+    pub(super) opened: WorkerTopics,
 }
 
 impl Turn {

@@ -11,14 +11,16 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker, connector::Plugin, options_markdown};
-use walferry_converter::{Converter, Encoded, Part, Role, WrittenHeaders, classes, converter, registry::Unasked};
+use walferry_converter::{
+    Converter, ConverterType, Encoded, RecordPart, WrittenHeaders, classes, converter, registry::PreviewRegistry,
+};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
 use walferry_event::{Context, EventSettings, Messages, TablePlan};
 use walferry_pgoutput::{
     Change, Column, LogicalMessage, Lsn, Oid, OldTuple, Operation, Relation, RelationColumn, ReplicaIdentity, TupleBuf,
     Xid,
 };
-use walferry_record::{Record, Typed, outline};
+use walferry_record::{Record, SchemaAndValue, outline};
 use walferry_transform::{Chain, Hypertables, Outcome, ReadBefore, TableId, all_predicates, all_transforms};
 
 use super::Page;
@@ -381,7 +383,11 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     };
     let mut input = Chains {
         chain: build(at)?.0,
-        converters: [json(Role::Key)?, json(Role::Value)?, json(Role::Header)?],
+        converters: [
+            json(ConverterType::Key)?,
+            json(ConverterType::Value)?,
+            json(ConverterType::Header)?,
+        ],
     };
     let length = match class.subject {
         _ if example.whole => plugins.transforms.len(),
@@ -390,11 +396,15 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     };
     let converters = match class.subject {
         Subject::Converter => [
-            configured(&plugins.key_converter, Role::Key)?,
-            configured(&plugins.value_converter, Role::Value)?,
-            configured(&plugins.header_converter, Role::Header)?,
+            configured(&plugins.key_converter, ConverterType::Key)?,
+            configured(&plugins.value_converter, ConverterType::Value)?,
+            configured(&plugins.header_converter, ConverterType::Header)?,
         ],
-        _ => [json(Role::Key)?, json(Role::Value)?, json(Role::Header)?],
+        _ => [
+            json(ConverterType::Key)?,
+            json(ConverterType::Value)?,
+            json(ConverterType::Header)?,
+        ],
     };
     let (chain, findings) = build(length)?;
     let mut output = Chains { chain, converters };
@@ -455,17 +465,17 @@ fn told(findings: &Findings) -> String {
     all.join("; ")
 }
 
-fn json(role: Role) -> Result<Box<dyn Converter>, String> {
+fn json(role: ConverterType) -> Result<Box<dyn Converter>, String> {
     let mut options = Options::default();
     options.set("schemas.enable", "false");
     let (converter, findings) = converter("JsonConverter", role, &options);
     converter.ok_or_else(|| told(&findings))
 }
 
-fn configured(plugin: &Plugin, role: Role) -> Result<Box<dyn Converter>, String> {
+fn configured(plugin: &Plugin, role: ConverterType) -> Result<Box<dyn Converter>, String> {
     let (converter, findings) = converter(&plugin.class, role, &plugin.options);
     let mut converter = converter.ok_or_else(|| told(&findings))?;
-    converter.attach(&mut |_| Arc::new(Unasked));
+    converter.attach(&mut |_| Arc::new(PreviewRegistry));
     Ok(converter)
 }
 
@@ -525,7 +535,7 @@ impl Chains {
             bytes.extend_from_slice(named.name.as_bytes());
             let name = start..bytes.len();
             let start = bytes.len();
-            let encoded = header.encode(&record.topic, Part::Header(&named.name), &named.value, &mut bytes);
+            let encoded = header.encode(&record.topic, RecordPart::Header(&named.name), &named.value, &mut bytes);
             let value = match encoded.map_err(|error| error.to_string())? {
                 Encoded::Null => None,
                 Encoded::Bytes | Encoded::BytesWithHeaders => Some(start..bytes.len()),
@@ -533,7 +543,7 @@ impl Chains {
             headers.push((named.name.to_string(), value.clone().map(|place| bytes[place].to_vec())));
             places.push((name, value));
         }
-        let mut part = |converter: &mut dyn Converter, part, typed: &Typed<'_>| {
+        let mut part = |converter: &mut dyn Converter, part, typed: &SchemaAndValue<'_>| {
             let start = bytes.len();
             let encoded =
                 converter.encode_with_headers(&record.topic, part, typed, WrittenHeaders::new(&places), &mut bytes);
@@ -548,8 +558,8 @@ impl Chains {
             }
         };
         let (key, value) = (
-            part(&mut **key, Part::Key, &record.key)?,
-            part(&mut **value, Part::Value, &record.value)?,
+            part(&mut **key, RecordPart::Key, &record.key)?,
+            part(&mut **value, RecordPart::Value, &record.value)?,
         );
         Ok(Made::Record(Plain {
             key,

@@ -2,7 +2,7 @@
 
 use walferry_engine::{
     Failure,
-    gap::{Choice, Gap},
+    gap::{Gap, GapChoice},
     store::{OffsetStore, StoredOffset},
 };
 
@@ -20,7 +20,7 @@ pub(crate) struct Disk {
     pub(crate) is_full: bool,
     /// What was told of a gap, and what a person has chosen.
     pub(crate) gap: Option<Gap>,
-    pub(crate) choice: Option<Choice>,
+    pub(crate) choice: Option<GapChoice>,
     /// How often an offset was written.
     pub(crate) writes: u64,
     /// Positions may fall once: what they were of is gone.
@@ -69,7 +69,7 @@ impl OffsetStore for Store {
         Ok(())
     }
 
-    async fn choice(&mut self) -> Result<Option<Choice>, Failure> {
+    async fn choice(&mut self) -> Result<Option<GapChoice>, Failure> {
         Ok(self.0.lock().disk.choice.clone())
     }
 }

@@ -15,13 +15,13 @@ use walferry_engine::{
     progress::Transaction,
     published::{PublicationLook, Published},
     source::{
-        Chunk, ChunkSender, Control, CreatedSlot, FoundSlot, Frame, Inspection, Parts, Phase, Port, Rows, SnapshotKind,
-        SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
+        Chunk, ChunkSender, Control, CreatedSlot, FoundSlot, Frame, Inspection, Phase, Rows, SnapshotKind,
+        SnapshotPlan, SnapshotTable, Source, SourceParts, Stream, StreamPort, TableFilter,
     },
 };
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::{Done, Keys, SnapshotStep};
+use walferry_snapshot::{ChunksDone, Keys, SnapshotStep};
 
 use super::{
     Shared, State,
@@ -73,14 +73,14 @@ impl Source for Postgres {
     type Rows = Part;
     type Windows = Windows;
 
-    fn parts(&mut self) -> Parts<'_, Self> {
+    fn parts(&mut self) -> SourceParts<'_, Self> {
         let Self {
             control,
             stream,
             rows,
             windows,
         } = self;
-        Parts {
+        SourceParts {
             control,
             stream,
             rows,
@@ -266,7 +266,7 @@ impl Rows for Part {
 }
 
 impl Stream for Part {
-    async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
+    async fn stream(&mut self, from: Lsn, port: &mut StreamPort) -> Result<(), Failure> {
         self.shared.turn(Who::Source).await;
         let until = port.until;
         let link = self.link().take();
@@ -408,7 +408,7 @@ impl Part {
             time_us: TRANSACTION.time_us,
             ordered: self.shared.lock().plan.is_ordered,
             begun: done.has_begun(oid) && !done.is_rewritten(oid, storage),
-            first: *done == Done::default() && plan.tables.first() == Some(facts),
+            first: *done == ChunksDone::default() && plan.tables.first() == Some(facts),
         });
         let chunks = done.left(oid, storage, table.blocks(), most);
         let mut parts = Vec::new();

@@ -7,7 +7,7 @@ use walferry_config::{JavaRegex, limited};
 use walferry_record::java::text;
 use walferry_record::{Decimal, Value};
 
-use super::{Node, Segment, Unfit, walk};
+use super::{Node, PathMisfit, Segment, walk};
 
 #[derive(Debug, Clone)]
 pub(super) enum Condition {
@@ -68,7 +68,7 @@ enum Item<'v> {
 }
 
 impl Condition {
-    pub(super) fn test<'v>(&self, item: Node<'v>, root: Node<'v>) -> Result<bool, Unfit> {
+    pub(super) fn test<'v>(&self, item: Node<'v>, root: Node<'v>) -> Result<bool, PathMisfit> {
         match self {
             Self::Or(parts) => parts
                 .iter()
@@ -104,7 +104,7 @@ impl Condition {
 }
 
 impl Operand {
-    fn item<'v>(&'v self, item: Node<'v>, root: Node<'v>) -> Result<Item<'v>, Unfit> {
+    fn item<'v>(&'v self, item: Node<'v>, root: Node<'v>) -> Result<Item<'v>, PathMisfit> {
         Ok(match self {
             Self::Path(path) => match path.value(item, root) {
                 Some(node) => of_node(node)?,
@@ -118,9 +118,9 @@ impl Operand {
     }
 }
 
-fn of_node(node: Node<'_>) -> Result<Item<'_>, Unfit> {
+fn of_node(node: Node<'_>) -> Result<Item<'_>, PathMisfit> {
     if let Some(kind) = node.no_json() {
-        return Err(Unfit::NoJson(kind));
+        return Err(PathMisfit::NoJson(kind));
     }
     Ok(match node.value {
         Value::Null => Item::Null,

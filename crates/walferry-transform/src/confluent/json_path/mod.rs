@@ -13,7 +13,7 @@ use walferry_config::RegexLimit;
 use walferry_record::java::logical::Logical;
 use walferry_record::{Field, Schema, Shape, Value};
 
-use crate::error::Problem;
+use crate::error::TransformFault;
 
 use condition::Condition;
 pub(super) use parse::PathError;
@@ -61,7 +61,7 @@ impl Name {
 
 /// A value that a path cannot be evaluated on.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unfit {
+pub(super) enum PathMisfit {
     #[error("a condition in brackets is applied to {0}, but needs an object or an array")]
     NoCondition(&'static str),
     #[error("a condition compares {0}, which does not exist in JSON")]
@@ -70,7 +70,7 @@ pub(super) enum Unfit {
     Regex(#[from] RegexLimit),
 }
 
-impl Problem for Unfit {
+impl TransformFault for PathMisfit {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NoCondition(_) | Self::NoJson(_) => {
@@ -130,7 +130,7 @@ impl<'v> Node<'v> {
     }
 
     /// Whether something is true of one of the members or elements.
-    fn any(self, mut test: impl FnMut(Self) -> Result<bool, Unfit>) -> Result<bool, Unfit> {
+    fn any(self, mut test: impl FnMut(Self) -> Result<bool, PathMisfit>) -> Result<bool, PathMisfit> {
         match self.value {
             Value::Struct(object) => {
                 for (place, field) in object.schema().fields().iter().enumerate() {
@@ -159,11 +159,11 @@ impl<'v> Node<'v> {
         Ok(false)
     }
 
-    const fn kind(self) -> Kind {
+    const fn kind(self) -> JsonType {
         match self.value {
-            Value::Struct(_) | Value::Map(_) => Kind::Object,
-            Value::Array(_) => Kind::Array,
-            _ => Kind::Scalar,
+            Value::Struct(_) | Value::Map(_) => JsonType::Object,
+            Value::Array(_) => JsonType::Array,
+            _ => JsonType::Scalar,
         }
     }
 
@@ -181,7 +181,7 @@ impl<'v> Node<'v> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum JsonType {
     Object,
     Array,
     Scalar,
@@ -222,7 +222,7 @@ impl JsonPath {
     }
 
     /// What there is at the places that the path leads to.
-    pub(super) fn find(&self, root: Node<'_>) -> Result<Found, Unfit> {
+    pub(super) fn find(&self, root: Node<'_>) -> Result<Found, PathMisfit> {
         find(&self.segments, root, root, true)
     }
 }
@@ -241,7 +241,7 @@ fn walk<'v>(segments: &[Segment], root: Node<'v>) -> Option<Node<'v>> {
 }
 
 /// `is_definite` says whether what came before leads to one place, which Jayway wants to be there.
-fn find(segments: &[Segment], node: Node<'_>, root: Node<'_>, is_definite: bool) -> Result<Found, Unfit> {
+fn find(segments: &[Segment], node: Node<'_>, root: Node<'_>, is_definite: bool) -> Result<Found, PathMisfit> {
     if is_definite && node.value.is_null() {
         return Ok(Found::Missing);
     }
@@ -259,10 +259,10 @@ fn find(segments: &[Segment], node: Node<'_>, root: Node<'_>, is_definite: bool)
         }
         Segment::All => node.any(finds)?,
         Segment::Filter(condition) => match node.kind() {
-            Kind::Object => condition.test(node, root)? && finds(node)?,
-            Kind::Array => node.any(|item| Ok(condition.test(item, root)? && finds(item)?))?,
-            Kind::Scalar if is_definite => return Err(Unfit::NoCondition(crate::reshape::kind(node.value))),
-            Kind::Scalar => false,
+            JsonType::Object => condition.test(node, root)? && finds(node)?,
+            JsonType::Array => node.any(|item| Ok(condition.test(item, root)? && finds(item)?))?,
+            JsonType::Scalar if is_definite => return Err(PathMisfit::NoCondition(crate::reshape::kind(node.value))),
+            JsonType::Scalar => false,
         },
     };
     Ok(if any { Found::Something } else { Found::Nothing })

@@ -4,11 +4,11 @@
 //! [`name_at`]. They are followed to the letter, so that the same records fail.
 
 use walferry_record::java::logical::Logical;
-use walferry_record::{Field, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Schema, SchemaAndValue, SchemaRef, Shape, Struct, Value};
 
 use crate::Error;
-use crate::error::Problem;
-use crate::reshape::{Unfit, basics, check_within, kind, structure};
+use crate::error::TransformFault;
+use crate::reshape::{ReshapeError, basics, check_within, kind, structure};
 
 /// Why a header does not become a field.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,7 @@ pub(super) enum Unplaced {
     Type { field: String, found: &'static str },
 }
 
-impl Problem for Unplaced {
+impl TransformFault for Unplaced {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoStruct { .. } => "choose another name for the field, or exclude such records with a predicate".into(),
@@ -184,7 +184,7 @@ fn extended(name: &str, old: &SchemaRef, entries: &[AddedField<'_>], level: usiz
         Shape::Struct(fields) => fields,
         Shape::Array(_) | Shape::Map(..) => {
             let found = old.type_name();
-            return Err(Unfit::NoFields { found }.into());
+            return Err(ReshapeError::NoFields { found }.into());
         }
         _ => return Ok(old.clone()),
     };
@@ -310,7 +310,7 @@ impl Layout {
     ///
     /// # Errors
     /// What the record adds has no place in the schema that was made for the first record.
-    pub(super) fn apply<'a>(&self, mut value: Struct<'a>, headers: &[Typed<'a>]) -> Result<Struct<'a>, Error> {
+    pub(super) fn apply<'a>(&self, mut value: Struct<'a>, headers: &[SchemaAndValue<'a>]) -> Result<Struct<'a>, Error> {
         let fields = self.schema.fields();
         let mut values = vec![Value::Null; fields.len()];
         for (index, kept) in self.kept.iter().enumerate() {
@@ -329,7 +329,7 @@ impl Layout {
                 }
                 Kept::Within(..) => {
                     let (purpose, found) = ("HeaderToValue", kind(&old));
-                    return Err(Unfit::NotStruct { purpose, found }.into());
+                    return Err(ReshapeError::NotStruct { purpose, found }.into());
                 }
                 Kept::Nowhere(name) => return Err(Unplaced::NotThere(name.clone()).into()),
             }
@@ -354,7 +354,12 @@ impl Layout {
 }
 
 impl Put {
-    fn apply<'a>(&self, fields: &[Field], values: &mut [Value<'a>], headers: &[Typed<'a>]) -> Result<(), Error> {
+    fn apply<'a>(
+        &self,
+        fields: &[Field],
+        values: &mut [Value<'a>],
+        headers: &[SchemaAndValue<'a>],
+    ) -> Result<(), Error> {
         let header = &headers[self.header];
         let place = *self.field.as_ref().map_err(|name| Unplaced::NotThere(name.clone()))?;
         let field = &fields[place];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use walferry_config::Options;
 use walferry_config::connector::TransformPlugin;
-use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
 use crate::hypertables::{HypertableReader, Hypertables, Reading, TableId};
 use crate::{Chain, Outcome};
@@ -80,8 +80,8 @@ fn change(schema: &SchemaRef, namespace: &'static str, table: &'static str) -> R
         topic: format!("p.{namespace}.{table}").into(),
         partition: None,
         timestamp_ms: None,
-        key: Typed::NULL,
-        value: Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), vec![source]))),
+        key: SchemaAndValue::NULL,
+        value: SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), vec![source]))),
         headers: Vec::new(),
     }
 }
@@ -153,7 +153,7 @@ fn only_changes_in_the_listed_schemas_are_looked_at() {
     let topic = made(&mut chain, change(&schema("a.Value"), "b", "c1"));
     assert_eq!(topic.as_deref(), Ok("p.b.c1"));
     let tombstone = Record {
-        value: Typed::NULL,
+        value: SchemaAndValue::NULL,
         ..change(&envelope, "b", "c1")
     };
     assert_eq!(made(&mut chain, tombstone).as_deref(), Ok("p.b.c1"));
@@ -166,7 +166,7 @@ fn a_change_event_without_its_source_block_fails() {
     let (mut chain, _) = chain(&[]);
     let bare = Schema::structure(Vec::new()).named("a.Envelope").build();
     let record = Record {
-        value: Typed::new(bare.clone(), Value::Struct(Struct::new(bare, Vec::new()))),
+        value: SchemaAndValue::new(bare.clone(), Value::Struct(Struct::new(bare, Vec::new()))),
         ..change(&schema("a.Envelope"), INTERNAL, "c1")
     };
     let error = chain.apply(record).unwrap_err();

@@ -15,7 +15,7 @@ pub(super) const HEADER: &str = "walferry.replay";
 
 /// What happens to each record.
 #[derive(Debug, Clone)]
-pub(super) struct Mark(Arc<Marking>);
+pub(super) struct ReplayMark(Arc<Marking>);
 
 #[derive(Debug)]
 struct Marking {
@@ -28,7 +28,7 @@ struct Marking {
     sent: Mutex<BTreeMap<String, u64>>,
 }
 
-impl Mark {
+impl ReplayMark {
     pub(super) fn new(run: &str, to: Option<&str>, dead_letters: Option<String>) -> Self {
         Self(Arc::new(Marking {
             run: run.to_owned(),
@@ -64,7 +64,7 @@ impl Mark {
 #[derive(Debug, Clone)]
 pub(super) struct Marked<K> {
     pub(super) inner: K,
-    pub(super) mark: Mark,
+    pub(super) mark: ReplayMark,
 }
 
 impl<K: Sinks> Sinks for Marked<K> {
@@ -81,7 +81,7 @@ impl<K: Sinks> Sinks for Marked<K> {
 /// A producer of marked records.
 pub(super) struct MarkedSink<S> {
     inner: S,
-    mark: Mark,
+    mark: ReplayMark,
 }
 
 impl<S: Sink> Sink for MarkedSink<S> {
@@ -136,7 +136,7 @@ mod tests {
     fn records_are_marked_behind_their_own_headers_and_dead_letters_stay_in_their_topic() {
         let mut sink = MarkedSink {
             inner: Kept::default(),
-            mark: Mark::new("run-1", Some("again"), Some("dead".into())),
+            mark: ReplayMark::new("run-1", Some("again"), Some("dead".into())),
         };
         for topic in ["orders", "dead"] {
             let record = Outgoing {

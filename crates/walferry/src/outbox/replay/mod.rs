@@ -17,7 +17,7 @@ use std::{
 use uuid::Uuid;
 use walferry_engine::{Failure, Kind};
 
-use self::state::{Asked, State};
+use self::state::{ReplayArguments, ReplayState};
 use crate::{
     cli::{ConnectorArgs, OutboxReplayArgs},
     error::Error,
@@ -39,7 +39,7 @@ pub(super) fn replay(args: &OutboxReplayArgs) -> Result<(), Error> {
     let loaded = loaded.ok_or_else(|| refused("no connector is given".to_owned(), "name its file with --config"))?;
     let path = state_path(args, &loaded);
     let asked = of(args, &loaded);
-    let earlier = State::read(&path).map_err(|failure| Error::failure(WHAT, failure))?;
+    let earlier = ReplayState::read(&path).map_err(|failure| Error::failure(WHAT, failure))?;
     if let Some(earlier) = &earlier
         && earlier.asked != asked
     {
@@ -69,9 +69,9 @@ struct Job<'a> {
     args: &'a OutboxReplayArgs,
     loaded: Loaded,
     path: PathBuf,
-    asked: Asked,
+    asked: ReplayArguments,
     /// What an interrupted call has left.
-    earlier: Option<State>,
+    earlier: Option<ReplayState>,
 }
 
 impl Job<'_> {
@@ -138,8 +138,8 @@ fn state_path(args: &OutboxReplayArgs, loaded: &Loaded) -> PathBuf {
     }
 }
 
-fn of(args: &OutboxReplayArgs, loaded: &Loaded) -> Asked {
-    Asked {
+fn of(args: &OutboxReplayArgs, loaded: &Loaded) -> ReplayArguments {
+    ReplayArguments {
         connector: loaded.connector.name.clone(),
         table: args.table.clone(),
         since: args.since.clone(),
@@ -179,7 +179,7 @@ fn count(number: u64, one: &str, many: &str) -> String {
 }
 
 /// Says how many records each topic was given.
-fn tell_topics(mark: &mark::Mark, run: &str) {
+fn tell_topics(mark: &mark::ReplayMark, run: &str) {
     let sent = mark.sent();
     for (topic, records) in sent.iter() {
         say!("  {} to topic {topic}", count(*records, "record", "records"));

@@ -19,16 +19,16 @@ use walferry_engine::{
 };
 use walferry_kafka::{
     Producers,
-    replay::{Bound, Copied, Stretch, Taker, TopicReader},
+    replay::{Bound, Copied, OffsetRange, RecordVisitor, TopicReader},
 };
 use walferry_pgoutput::Lsn;
 use walferry_record::java::date::days_of;
 
 use super::{
     Job, WHAT, count,
-    mark::{HEADER, Mark, Marked},
+    mark::{HEADER, Marked, ReplayMark},
     refused,
-    state::{Source, State, VERSION},
+    state::{ReplayState, Source, VERSION},
     tell_topics,
 };
 use crate::{
@@ -60,7 +60,7 @@ pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
     todo.tell(counted.as_ref(), topic);
     let records = match &counted {
         Some(counted) => counted.wanted,
-        None => todo.left.iter().map(Stretch::len).sum(),
+        None => todo.left.iter().map(OffsetRange::len).sum(),
     };
     if records == 0 && job.earlier.is_none() {
         say!("There is nothing to send.");
@@ -71,7 +71,7 @@ pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
     }
     let run = job.run();
     let dead_letters = &loaded.connector.errors.dead_letter_topic;
-    let mark = Mark::new(
+    let mark = ReplayMark::new(
         &run,
         job.args.to.as_deref(),
         dead_letters.as_ref().map(ToString::to_string),
@@ -83,7 +83,7 @@ pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
         mark: mark.clone(),
     };
     let sink = sinks.open(Acks::new(progress.clone())).map_err(failed)?;
-    let state = State {
+    let state = ReplayState {
         version: VERSION,
         run: run.clone(),
         asked: job.asked.clone(),
@@ -101,7 +101,7 @@ pub(super) fn replay(job: Job<'_>, topic: &str) -> Result<(), Error> {
 
 /// What is to be sent.
 struct Todo {
-    left: Vec<Stretch>,
+    left: Vec<OffsetRange>,
     /// Records that an interrupted call has sent.
     sent: u64,
     total: u64,
@@ -111,7 +111,7 @@ impl Todo {
     /// What an interrupted call has left, or else everything from the beginning that was asked for.
     fn find(job: &Job<'_>, reader: &TopicReader, start: &Bound, until: Option<&Bound>) -> Result<Self, Failure> {
         match &job.earlier {
-            Some(State {
+            Some(ReplayState {
                 source: Source::Records { left, sent },
                 total,
                 ..
@@ -125,7 +125,7 @@ impl Todo {
             }
             _ => {
                 let left = reader.stretches(start, until)?;
-                let total = left.iter().map(Stretch::len).sum();
+                let total = left.iter().map(OffsetRange::len).sum();
                 Ok(Self { left, sent: 0, total })
             }
         }
@@ -139,11 +139,11 @@ impl Todo {
                 count(counted.wanted, "record", "records")
             ),
             None => {
-                let records = self.left.iter().map(Stretch::len).sum();
+                let records = self.left.iter().map(OffsetRange::len).sum();
                 say!("At most {} of topic {topic}:", count(records, "record", "records"));
             }
         }
-        for Stretch { partition, from, to } in self.left.iter().filter(|stretch| !stretch.is_empty()) {
+        for OffsetRange { partition, from, to } in self.left.iter().filter(|stretch| !stretch.is_empty()) {
             say!("  partition {partition}: offsets {from} to {}", to - 1);
         }
         if let Some(left_out) = counted.and_then(|counted| left_out("not counted", counted.copies)) {
@@ -186,7 +186,7 @@ impl Selection {
     }
 
     /// Reads all records, and counts those that are wanted.
-    fn count(&self, reader: &TopicReader, mut stretches: Vec<Stretch>) -> Result<Counted, Failure> {
+    fn count(&self, reader: &TopicReader, mut stretches: Vec<OffsetRange>) -> Result<Counted, Failure> {
         let mut counting = Counting::new(self);
         reader.read(&mut stretches, &mut counting)?;
         Ok(counting.counted)
@@ -228,7 +228,7 @@ fn left_out(how: &str, copies: u64) -> Option<String> {
     })
 }
 
-impl Taker for Counting<'_> {
+impl RecordVisitor for Counting<'_> {
     type Error = Failure;
 
     fn take(&mut self, record: &Copied<'_>) -> Result<(), Failure> {
@@ -243,7 +243,7 @@ impl Taker for Counting<'_> {
         Ok(())
     }
 
-    fn between(&mut self, _: &[Stretch]) -> Result<(), Failure> {
+    fn between(&mut self, _: &[OffsetRange]) -> Result<(), Failure> {
         if self.told_at.elapsed() >= BETWEEN_NEWS {
             self.told_at = Instant::now();
             let Counted { read, wanted, .. } = self.counted;
@@ -267,7 +267,7 @@ struct CopyResult {
 /// Reads and sends the records on a thread of their own. The first signal ends it in order.
 fn copy<S: Sink + Send + 'static>(
     reader: TopicReader,
-    mut left: Vec<Stretch>,
+    mut left: Vec<OffsetRange>,
     mut copying: Copying<S>,
     job: &Job<'_>,
 ) -> Result<CopyResult, Error> {
@@ -299,7 +299,7 @@ fn copy<S: Sink + Send + 'static>(
 }
 
 /// Says how it has ended. A complete replay leaves no state.
-fn conclude(job: &Job<'_>, copied: CopyResult, mark: &Mark, run: &str) -> Result<(), Error> {
+fn conclude(job: &Job<'_>, copied: CopyResult, mark: &ReplayMark, run: &str) -> Result<(), Error> {
     let CopyResult { read, sent, copies } = copied;
     match read {
         Ok(()) => {}
@@ -313,7 +313,7 @@ fn conclude(job: &Job<'_>, copied: CopyResult, mark: &Mark, run: &str) -> Result
         }
         Err(End::Failed(failure)) => return Err(job.interrupted(failure)),
     }
-    State::remove(&job.path).map_err(|failure| Error::failure("all records were sent again", failure))?;
+    ReplayState::remove(&job.path).map_err(|failure| Error::failure("all records were sent again", failure))?;
     say!("{} sent again.", count(sent, "record was", "records were"));
     tell_topics(mark, run);
     if let Some(left_out) = left_out("not sent", copies) {
@@ -420,7 +420,7 @@ struct Copying<S> {
     paced: u64,
     sink: S,
     progress: Arc<Progress>,
-    state: State,
+    state: ReplayState,
     path: std::path::PathBuf,
     sent: u64,
     /// Wanted records that an earlier replay has made.
@@ -438,7 +438,7 @@ impl<S: Sink> Copying<S> {
         (topic, selection): (&str, Selection),
         sink: S,
         progress: Arc<Progress>,
-        state: State,
+        state: ReplayState,
         sent: u64,
     ) -> Self {
         Self {
@@ -466,7 +466,7 @@ impl<S: Sink> Copying<S> {
     }
 
     /// Waits until Kafka has everything, and notes that.
-    fn save(&mut self, left: &[Stretch]) -> Result<(), End> {
+    fn save(&mut self, left: &[OffsetRange]) -> Result<(), End> {
         if !self.progress.wait_until_empty() {
             return Err(self.failure().into());
         }
@@ -493,7 +493,7 @@ impl<S: Sink> Copying<S> {
     }
 }
 
-impl<S: Sink> Taker for Copying<S> {
+impl<S: Sink> RecordVisitor for Copying<S> {
     type Error = End;
 
     fn take(&mut self, record: &Copied<'_>) -> Result<(), End> {
@@ -540,7 +540,7 @@ impl<S: Sink> Taker for Copying<S> {
         Ok(())
     }
 
-    fn between(&mut self, left: &[Stretch]) -> Result<(), End> {
+    fn between(&mut self, left: &[OffsetRange]) -> Result<(), End> {
         if self.progress.is_over() {
             return Err(self.failure().into());
         }

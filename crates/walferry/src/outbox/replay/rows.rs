@@ -13,24 +13,24 @@ use tokio::{
 };
 use walferry_config::connector::SnapshotMode;
 use walferry_engine::{
-    Kind, Target,
+    Kind, TargetState,
     source::{Control as _, Source as _},
     status::{Phase, Status},
-    witness::{Withheld, Witness},
+    witness::{UnsentReason, Witness},
 };
 use walferry_event::catalog::TableFacts;
 use walferry_kafka::Producers;
 use walferry_postgres::{
     Postgres,
-    replay::{Place, Range, Replay, Survey, Track, Wanted, rows_left, survey},
+    replay::{PartTracker, Range, Replay, ReplayPosition, ReplayRequest, ReplaySurvey, rows_left, survey},
 };
 use walferry_record::Record;
 
 use super::{
     Job, WHAT, count,
-    mark::{Mark, Marked},
+    mark::{Marked, ReplayMark},
     refused,
-    state::{Shared, Source, State, StateFile, VERSION},
+    state::{ReplayState, Shared, Source, StateFile, VERSION},
     tell_topics,
 };
 use crate::{
@@ -68,7 +68,7 @@ pub(super) fn replay(mut job: Job<'_>) -> Result<(), Error> {
     leave_alone(&mut job.loaded);
     LocalSet::new().block_on(&runtime, async {
         let begun = match &job.earlier {
-            Some(State {
+            Some(ReplayState {
                 source: Source::Rows { range, place },
                 total,
                 ..
@@ -87,7 +87,7 @@ pub(super) fn replay(mut job: Job<'_>) -> Result<(), Error> {
                 let found = survey(&job.loaded.connector, &wanted).await.map_err(failed)?;
                 tell(&wanted, &found);
                 let rows = found.rows;
-                found.range.map(|range| (range, Place::default(), rows, rows))
+                found.range.map(|range| (range, ReplayPosition::default(), rows, rows))
             }
         };
         let Some((range, place, total, left)) = begun else {
@@ -212,7 +212,7 @@ fn outbox<'a>(loaded: &Loaded, tables: &'a [TableFacts], asked: Option<&Name>) -
 }
 
 /// The table, and what is wanted of it.
-async fn wanted(job: &Job<'_>) -> Result<Wanted, Error> {
+async fn wanted(job: &Job<'_>) -> Result<ReplayRequest, Error> {
     let (loaded, args) = (&job.loaded, job.args);
     if !has_router(loaded) {
         return Err(refused(
@@ -246,7 +246,7 @@ async fn wanted(job: &Job<'_>) -> Result<Wanted, Error> {
             "name it with --time-column, or select rows with --where",
         ));
     }
-    Ok(Wanted {
+    Ok(ReplayRequest {
         schema: found.schema.clone(),
         table: found.name.clone(),
         time,
@@ -261,7 +261,7 @@ async fn wanted(job: &Job<'_>) -> Result<Wanted, Error> {
     })
 }
 
-fn tell(wanted: &Wanted, found: &Survey) {
+fn tell(wanted: &ReplayRequest, found: &ReplaySurvey) {
     let table = Name {
         schema: wanted.schema.clone(),
         table: wanted.table.clone(),
@@ -288,14 +288,14 @@ fn tell(wanted: &Wanted, found: &Survey) {
     }
 }
 
-async fn send(job: &Job<'_>, range: Range, place: Place, total: u64) -> Result<(), Error> {
+async fn send(job: &Job<'_>, range: Range, place: ReplayPosition, total: u64) -> Result<(), Error> {
     let loaded = &job.loaded;
     let config = &loaded.connector;
     let run = job.run();
     let mut status = Status::new(&config.name, config.topics.prefix.to_string());
     status.shows_keys = config.errors.show_keys;
     let status = Arc::new(status);
-    let state = State {
+    let state = ReplayState {
         version: VERSION,
         run: run.clone(),
         asked: job.asked.clone(),
@@ -309,10 +309,10 @@ async fn send(job: &Job<'_>, range: Range, place: Place, total: u64) -> Result<(
         .write(&job.path)
         .map_err(|failure| Error::failure(WHAT, failure))?;
     let dead_letters = config.errors.dead_letter_topic.as_ref().map(ToString::to_string);
-    let mark = Mark::new(&run, job.args.to.as_deref(), dead_letters);
+    let mark = ReplayMark::new(&run, job.args.to.as_deref(), dead_letters);
     let producers = Producers::new(assemble::kafka(loaded)?);
-    let target = Arc::new(watch::Sender::new(Target::Running));
-    let (seen, track) = (Shared::default(), Track::new(place));
+    let target = Arc::new(watch::Sender::new(TargetState::Running));
+    let (seen, track) = (Shared::default(), PartTracker::new(place));
     let store = StateFile {
         path: job.path.clone(),
         state,
@@ -354,7 +354,7 @@ async fn send(job: &Job<'_>, range: Range, place: Place, total: u64) -> Result<(
         );
         return Err(Error::new(Kind::Replay, "the replay was stopped before its end").already_told());
     }
-    State::remove(&job.path).map_err(|failure| Error::failure("all events were sent again", failure))?;
+    ReplayState::remove(&job.path).map_err(|failure| Error::failure("all events were sent again", failure))?;
     say!("{} were read again.", count(seen.place.rows, "row", "rows"));
     tell_topics(&mark, &run);
     for (why, rows) in withheld.lock().iter() {
@@ -364,16 +364,16 @@ async fn send(job: &Job<'_>, range: Range, place: Place, total: u64) -> Result<(
 }
 
 /// Ends the replay in order at the first signal, and at once at the second one.
-async fn stop_at_signals(target: Arc<watch::Sender<Target>>) {
+async fn stop_at_signals(target: Arc<watch::Sender<TargetState>>) {
     signalled().await;
-    target.send_replace(Target::Stopped);
+    target.send_replace(TargetState::Stopped);
     // The second one does not wait for an orderly end. What was sent since the state was written is sent again.
     signalled().await;
     std::process::exit(130);
 }
 
 /// Says how far it is, and what it waits for.
-async fn watch(status: Arc<Status>, track: Track, total: u64) {
+async fn watch(status: Arc<Status>, track: PartTracker, total: u64) {
     const LOOK: Duration = Duration::from_millis(500);
     const LOOKS_BETWEEN_NEWS: u32 = 20;
     let (mut told, mut looks, mut last) = (None, 0, 0);
@@ -412,7 +412,7 @@ impl Withheldness {
 impl Witness for Withheldness {
     fn sent(&mut self, _: &Record<'_>) {}
 
-    fn withheld(&mut self, why: Withheld<'_>) {
+    fn withheld(&mut self, why: UnsentReason<'_>) {
         let (what, _) = reason(why);
         *self.lock().entry(what).or_default() += 1;
     }

@@ -11,17 +11,17 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use walferry_engine::{
-    Failure, Kind, Target,
+    Failure, Kind, TargetState,
     status::Status,
     store::{OffsetStore, StoredOffset},
 };
-use walferry_kafka::replay::Stretch;
-use walferry_postgres::replay::{Place, Range, Track};
+use walferry_kafka::replay::OffsetRange;
+use walferry_postgres::replay::{PartTracker, Range, ReplayPosition};
 
 /// What was asked for. A replay goes on only for the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct ReplayArguments {
     pub(super) connector: String,
     pub(super) table: Option<String>,
     pub(super) since: Option<String>,
@@ -46,20 +46,20 @@ pub(super) struct Asked {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Source {
     /// The rows of a table.
-    Rows { range: Range, place: Place },
+    Rows { range: Range, place: ReplayPosition },
     /// The records of a topic: what is left of each partition.
-    Records { left: Vec<Stretch>, sent: u64 },
+    Records { left: Vec<OffsetRange>, sent: u64 },
 }
 
 /// The content of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct State {
+pub(super) struct ReplayState {
     /// The form of the file.
     pub(super) version: u32,
     /// The id of the replay, which stands in the header of each record.
     pub(super) run: String,
-    pub(super) asked: Asked,
+    pub(super) asked: ReplayArguments,
     /// How many rows or records there were when it began.
     pub(super) total: u64,
     pub(super) source: Source,
@@ -68,7 +68,7 @@ pub(super) struct State {
 /// The present form of the file.
 pub(super) const VERSION: u32 = 1;
 
-impl State {
+impl ReplayState {
     /// What an earlier call has left.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, Failure> {
         let text = match fs::read_to_string(path) {
@@ -118,27 +118,27 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
 
 /// The end of a replay of rows, as the engine's store has seen it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Seen {
-    pub(super) place: Place,
+pub(super) struct ReplayEnd {
+    pub(super) place: ReplayPosition,
     pub(super) is_complete: bool,
 }
 
 /// Keeps the state where a connector keeps its offset.
 pub(super) struct StateFile {
     pub(super) path: PathBuf,
-    pub(super) state: State,
-    pub(super) track: Track,
+    pub(super) state: ReplayState,
+    pub(super) track: PartTracker,
     pub(super) status: Arc<Status>,
-    pub(super) target: Arc<watch::Sender<Target>>,
+    pub(super) target: Arc<watch::Sender<TargetState>>,
     pub(super) seen: Shared,
 }
 
 /// What the caller learns.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shared(Arc<Mutex<Seen>>);
+pub(super) struct Shared(Arc<Mutex<ReplayEnd>>);
 
 impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Seen> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ReplayEnd> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,19 +157,19 @@ impl StateFile {
             place.clone_from(&now);
             self.state.write(&self.path)?;
         }
-        *self.seen.lock() = Seen {
+        *self.seen.lock() = ReplayEnd {
             place: now,
             is_complete,
         };
         if is_complete {
-            self.target.send_replace(Target::Stopped);
+            self.target.send_replace(TargetState::Stopped);
         }
         Ok(())
     }
 }
 
 impl OffsetStore for StateFile {
-    /// The engine knows nothing of earlier calls. `Track` does.
+    /// The engine knows nothing of earlier calls. `PartTracker` does.
     async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
         Ok(None)
     }
@@ -191,13 +191,13 @@ mod tests {
     fn what_is_written_is_read_again_and_a_damaged_file_is_no_beginning() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("replay.json");
-        assert_eq!(State::read(&path).expect("there is none"), None);
-        let state = State {
+        assert_eq!(ReplayState::read(&path).expect("there is none"), None);
+        let state = ReplayState {
             version: VERSION,
             run: "r".into(),
-            asked: Asked {
+            asked: ReplayArguments {
                 since: Some("2026-01-01".into()),
-                ..Asked::default()
+                ..ReplayArguments::default()
             },
             total: 7,
             source: Source::Rows {
@@ -209,17 +209,17 @@ mod tests {
                     condition: None,
                     last: vec![Some("9".into())],
                 },
-                place: Place {
+                place: ReplayPosition {
                     after: Some(vec![None, Some("4".into())]),
                     rows: 4,
                 },
             },
         };
         state.write(&path).expect("it is written");
-        assert_eq!(State::read(&path).expect("it is readable"), Some(state));
+        assert_eq!(ReplayState::read(&path).expect("it is readable"), Some(state));
         fs::write(&path, "{").expect("it is written");
-        assert_eq!(State::read(&path).expect_err("it is damaged").kind, Kind::Replay);
-        State::remove(&path).expect("it is removed");
-        assert_eq!(State::read(&path).expect("there is none"), None);
+        assert_eq!(ReplayState::read(&path).expect_err("it is damaged").kind, Kind::Replay);
+        ReplayState::remove(&path).expect("it is removed");
+        assert_eq!(ReplayState::read(&path).expect("there is none"), None);
     }
 }
