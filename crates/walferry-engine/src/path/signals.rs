@@ -319,7 +319,7 @@ impl Signals {
         let read = self.snapshot.tables().next().unwrap_or_default();
         let (xid, delivered) = match unseen {
             Unseen::Brought(xid) => (xid, "has been delivered already"),
-            Unseen::Earlier(xid) => (xid, "may have been delivered already"),
+            Unseen::Overflow(xid) | Unseen::Earlier(xid) => (xid, "may have been delivered already"),
         };
         let failure = Failure::new(
             Disposition::Retry,
@@ -938,6 +938,10 @@ impl Unseen {
             Self::Brought(xid) => info!(
                 xid,
                 "the chunk was read before a transaction that the stream contains was visible; it is read again"
+            ),
+            Self::Overflow(xid) => info!(
+                xid,
+                "the chunk was read before the end of a transaction that the stream may have brought; it is read again"
             ),
             Self::Earlier(xid) => info!(
                 xid,
