@@ -502,7 +502,7 @@ pub(crate) fn pipelines(
             pipeline = pipeline.with_table_limit(most, action);
         }
         if let Some(shapes) = &shapes {
-            pipeline = pipeline.stopping_at_changes_of(shapes.clone());
+            pipeline = pipeline.stopping_at_changes_of(shapes.clone(), after);
         }
         if let Some(rows) = readers.rows.as_ref().filter(|_| has_post_processors) {
             pipeline = pipeline.with_rows(rows());

@@ -137,8 +137,8 @@ impl Pipeline {
     }
 
     /// Fails before the first change with other columns than the table had before in this run of the connector.
-    pub fn stopping_at_changes_of(mut self, shapes: TableShapes) -> Self {
-        self.shapes = Some(ShapeWatch::new(shapes));
+    pub fn stopping_at_changes_of(mut self, shapes: TableShapes, after: &StoredOffset) -> Self {
+        self.shapes = Some(ShapeWatch::new(shapes, after));
         self
     }
 
@@ -591,7 +591,7 @@ impl Pipeline {
             Ok(outcome) => self.emit.send_all(outcome, from, out)?,
             Err(error) => self.emit.reject(&error, from, out)?,
         }
-        if let Some(shapes) = self.shapes.as_ref().filter(|_| out.records() > before) {
+        if let Some(shapes) = self.shapes.as_mut().filter(|_| out.records() > before) {
             shapes.sends();
         }
         out.end_change(before);
@@ -644,7 +644,7 @@ impl Pipeline {
                 self.emit.counts.change(MessageType::Truncate, lsn, now_ns);
                 let before = out.records();
                 self.emit.send_all(outcome, from, out)?;
-                if let Some(shapes) = self.shapes.as_ref().filter(|_| out.records() > before) {
+                if let Some(shapes) = self.shapes.as_mut().filter(|_| out.records() > before) {
                     shapes.sends();
                 }
                 out.end_change(before);
