@@ -166,7 +166,8 @@ impl Pipeline {
         self
     }
 
-    /// While the stream is busy, so many rows of an incremental snapshot leave between two transactions. For tests.
+    /// Sets how many rows of an incremental snapshot usually leave at once. The next ones leave when Kafka has confirmed these and no
+    /// transaction is open. For tests.
     pub fn with_slices(mut self, rows: usize) -> Self {
         if let Some(signals) = &mut self.signals {
             signals.set_slice(rows);

@@ -5,8 +5,9 @@
 //! until the stream has sent the row that closes it.
 //!
 //! The rows leave in slices. Each waits until Kafka has confirmed the one before it, so that a change of the stream waits
-//! behind one slice at most, here and in Kafka. While the stream brings nothing, slices grow. Until the last one leaves, the window stays open, as if the row that closes it had been written that much later. So the state machine
-//! sees this row only then, and nothing else has to know of slices.
+//! behind one slice at most, here and in Kafka. While the stream brings nothing, slices grow. Until the last one leaves, the
+//! window stays open, as if the row that closes it had been written that much later. So the state machine sees this row only
+//! then, and nothing else has to know of slices.
 
 use std::{collections::HashMap, mem, sync::Arc};
 
@@ -81,7 +82,7 @@ pub(crate) struct Signals {
     settings: SignalSettings,
     snapshot: Incremental,
     window: Window,
-    /// How much of a window usually leaves at once.
+    /// The usual slice: how much of a window leaves each time Kafka has confirmed the slice before.
     slice: SliceSize,
     /// The signal that closes the window, while rows of the window are left.
     closing: Option<Signal>,
@@ -185,7 +186,7 @@ impl Signals {
         (self.asks, self.requests) = (Some(asks), Some(requests));
     }
 
-    /// While the stream is busy, so many rows leave at once.
+    /// Sets how many rows a slice usually has.
     pub(crate) const fn set_slice(&mut self, rows: usize) {
         self.slice.rows = rows;
     }
