@@ -155,25 +155,16 @@ fn changed(change: &TableChange) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use walferry_pgoutput::{Lsn, ReplicaIdentity};
+    use walferry_pgoutput::Lsn;
 
     use super::*;
-    use crate::history::{History, Switch};
+    use crate::{
+        history::{History, Switch},
+        path::testing,
+    };
 
     fn relation(oid: u32, columns: &[&str]) -> Relation {
-        let column = |name: &&str| RelationColumn {
-            name: (*name).to_owned(),
-            part_of_key: false,
-            type_oid: Oid(25),
-            type_modifier: -1,
-        };
-        Relation {
-            oid: Oid(oid),
-            namespace: "public".into(),
-            name: format!("t{oid}"),
-            replica_identity: ReplicaIdentity::Default,
-            columns: columns.iter().map(column).collect(),
-        }
+        testing::relation(oid, &format!("t{oid}"), columns)
     }
 
     fn at(lsn: u64) -> Position {

@@ -1,8 +1,6 @@
-use std::{io, path::Path};
-
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker};
+use walferry_config::{Connector, Findings, Nowhere, Options, Submitted, Worker};
 use walferry_converter::{ConverterType, converter};
 use walferry_event::{
     EventSettings,
@@ -23,17 +21,6 @@ use crate::{
 /// The captured table, and one that is not captured.
 const TABLE: Oid = Oid(1);
 const OTHER: Oid = Oid(2);
-
-struct Nowhere;
-
-impl Lookup for Nowhere {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-    fn file(&self, _: &Path) -> io::Result<String> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-}
 
 fn pipeline(signals: SignalSettings) -> Pipeline {
     let text = r#"{"name": "c", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -221,15 +208,8 @@ fn row(id: u32) -> TupleBuf {
 
 fn catalog() -> Catalog {
     let id = ColumnFacts {
-        name: "id".into(),
-        number: 1,
-        type_oid: Oid(23),
-        type_modifier: -1,
         not_null: true,
-        default: None,
-        generated: false,
-        identity: false,
-        comment: None,
+        ..ColumnFacts::plain("id", 1, Oid(23))
     };
     let table = TableFacts {
         oid: TABLE,
