@@ -679,7 +679,14 @@ mod tests {
             told = answers => told.unwrap(),
         };
         assert!(
-            matches!(&told.frames[..], [Frame::Answer { of: None, answer: ChunkAnswer::Delivered, .. }]),
+            matches!(
+                &told.frames[..],
+                [Frame::Answer {
+                    of: None,
+                    answer: ChunkAnswer::Delivered,
+                    ..
+                }]
+            ),
             "{told:?}"
         );
         let order: Vec<Ask> = std::iter::from_fn(|| in_order.try_recv().ok())

@@ -112,7 +112,11 @@ impl Commits {
         let mut earlier = self.earlier.iter().flatten().copied();
         let is_unseen = |xid: &u32| !seen.shows(*xid);
         let brought = brought.find(is_unseen).map(Unseen::Brought);
-        let overflow = || self.overflow.and_then(|range| seen.hidden_in(range)).map(Unseen::Overflow);
+        let overflow = || {
+            self.overflow
+                .and_then(|range| seen.hidden_in(range))
+                .map(Unseen::Overflow)
+        };
         brought
             .or_else(overflow)
             .or_else(|| earlier.find(is_unseen).map(Unseen::Earlier))

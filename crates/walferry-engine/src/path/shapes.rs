@@ -285,7 +285,11 @@ mod tests {
             }
         };
         let before = on(7, &[], 1);
-        for (after, is_another) in [(on(7, &[], 1), false), (on(7, &[(1, 20)], 2), true), (on(8, &[], 1), true)] {
+        for (after, is_another) in [
+            (on(7, &[], 1), false),
+            (on(7, &[(1, 20)], 2), true),
+            (on(8, &[], 1), true),
+        ] {
             let known = TableShapes::default();
             let mut first = ShapeWatch::new(known.clone(), &before);
             describe(&mut first, 1, OLD);

@@ -851,10 +851,10 @@ mod tests {
                 ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
                 ("transforms.outbox.walferry.schemas.dir", &dir),
             ]);
-            let properties = properties.map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
-            let loaded = keeper::load(&herd.0, "shop", &properties)
-                .0
-                .expect("it is right");
+            let properties = properties
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .collect();
+            let loaded = keeper::load(&herd.0, "shop", &properties).0.expect("it is right");
             let connector = Connector {
                 configuration: loaded.configuration.clone(),
                 target: TargetState::Running,
@@ -887,10 +887,10 @@ mod tests {
                 ("key.converter", "org.apache.kafka.connect.json.JsonConverter"),
                 ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
             ]);
-            let properties = properties.map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
-            let loaded = keeper::load(&herd.0, "shop", &properties)
-                .0
-                .expect("it is right");
+            let properties = properties
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .collect();
+            let loaded = keeper::load(&herd.0, "shop", &properties).0.expect("it is right");
             let kept = |name: &str, configuration| BookEntry {
                 name: name.into(),
                 configuration,
