@@ -122,6 +122,38 @@ impl ErrorPolicy {
         };
         self.all.then_some(log)
     }
+
+    /// Gives a record that a transform has set aside to the dead-letter topic, if there is one and this is allowed.
+    fn for_dead_letters<'r>(&'r self, set_aside: SetAside<'r>) -> Result<(Record<'r>, SetAsideReason), Failed> {
+        let SetAside {
+            mut record,
+            why,
+            hint,
+            kind,
+            is_failure,
+            transform,
+        } = set_aside;
+        let why = match is_failure {
+            true => format!(
+                "transform {transform} cannot process a record of topic {}: {why}",
+                record.topic
+            ),
+            false => why,
+        };
+        let reason = SetAsideReason {
+            transform,
+            told: Diagnosis::error(kind, why).with_any_hint(hint),
+        };
+        // The configuration names a topic wherever a transform sets records aside. A failure is set aside if that is allowed.
+        let may = !is_failure || self.aside().is_some();
+        let Some(topic) = self.dead_letters.as_ref().filter(|_| may) else {
+            return Err(Failed::in_chain(reason));
+        };
+        record.topic = Cow::Borrowed(topic);
+        // A partition that the row names is one of the topic that it does not go to.
+        record.partition = None;
+        Ok((record, reason))
+    }
 }
 
 /// A record has waited longer than `errors.retry.timeout`.
@@ -335,7 +367,7 @@ impl RecordEmitter {
         &mut self,
         record: Record<'_>,
         step: Option<usize>,
-        mut aside: Option<SetAsideReason>,
+        aside: Option<SetAsideReason>,
         from: Provenance<'_>,
         place: Option<TransactionPlace>,
         mark: Checkpoint,
@@ -348,39 +380,12 @@ impl RecordEmitter {
             Some(step) => self.chain.go_on(record, step),
             None => Ok(Outcome::Record(record)),
         };
-        let record = match outcome {
-            Ok(Outcome::Record(record)) => record,
-            Ok(Outcome::SetAside(set_aside)) => {
-                let SetAside {
-                    mut record,
-                    why,
-                    hint,
-                    kind,
-                    is_failure,
-                    transform,
-                } = *set_aside;
-                let why = match is_failure {
-                    true => format!(
-                        "transform {transform} cannot process a record of topic {}: {why}",
-                        record.topic
-                    ),
-                    false => why,
-                };
-                let reason = SetAsideReason {
-                    transform,
-                    told: Diagnosis::error(kind, why).with_any_hint(hint),
-                };
-                // The configuration names a topic wherever a transform sets records aside. A failure is set aside if that is allowed.
-                let may = !is_failure || self.tolerance.aside().is_some();
-                let Some(topic) = self.tolerance.dead_letters.as_ref().filter(|_| may) else {
-                    return EncodeOutcome::Failed(Failed::in_chain(reason));
-                };
-                record.topic = Cow::Borrowed(topic);
-                // A partition that the row names is one of the topic that it does not go to.
-                record.partition = None;
-                aside = Some(reason);
-                record
-            }
+        let (record, aside) = match outcome {
+            Ok(Outcome::Record(record)) => (record, aside),
+            Ok(Outcome::SetAside(set_aside)) => match self.tolerance.for_dead_letters(*set_aside) {
+                Ok((record, reason)) => (record, Some(reason)),
+                Err(failed) => return EncodeOutcome::Failed(failed),
+            },
             Ok(Outcome::Waits(WaitingRecord { record, wait, step })) => {
                 return EncodeOutcome::Waits(Waits {
                     record: record.into_owned(),
@@ -403,16 +408,11 @@ impl RecordEmitter {
         };
         match self.converters.encode(&record, from.table, mark, out) {
             Ok(parts) => {
-                match aside {
-                    None => {
-                        if let Some(witness) = &mut self.witness {
-                            witness.sent(&record);
-                        }
-                    }
-                    Some(reason) => {
-                        drop(record);
-                        self.end_aside(&Failed::in_chain(reason), from, out);
-                    }
+                if let Some(reason) = aside {
+                    drop(record);
+                    self.end_aside(&Failed::in_chain(reason), from, out);
+                } else if let Some(witness) = &mut self.witness {
+                    witness.sent(&record);
                 }
                 EncodeOutcome::Parts(parts)
             }
@@ -1098,8 +1098,7 @@ mod tests {
                 let mut emit =
                     RecordEmitter::new(Cursor::after(&StoredOffset::default()), chain, converters, tolerance);
                 let (mut batch, lines) = (Batch::default(), Lines::default());
-                let ended =
-                    tracing::subscriber::with_default(lines.clone(), || emit.send(event(), from, &mut batch));
+                let ended = tracing::subscriber::with_default(lines.clone(), || emit.send(event(), from, &mut batch));
                 match (ended, sent) {
                     (Ok(()), Some(records)) => {
                         let lines = lines.0.lock().expect("no test has panicked");
