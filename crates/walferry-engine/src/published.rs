@@ -50,6 +50,8 @@ impl Published {
 pub struct PublicationLook {
     /// The publication. `None` if there is none of that name.
     pub published: Option<Arc<Published>>,
+    /// Whether the publication of the last look has another name now.
+    pub is_renamed: bool,
     /// Why changes of captured tables may be missing since the last look. `None` if none can be.
     pub gap: Option<Failure>,
     /// Where the server's log ended after the look.
