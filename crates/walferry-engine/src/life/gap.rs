@@ -192,10 +192,8 @@ where
                 .and_then(|offset| Some(offset.publication.as_ref()?.lsn)),
             published: look.as_ref().and_then(|look| look.published.as_deref().cloned()),
         };
-        let is_lost = |look: &PublicationLook| look.gap.is_some() && !look.is_renamed;
         Ok(GapFinding {
-            // A publication that was renamed must get its name back instead.
-            may_make: found.is_some() && gone && look.as_ref().is_some_and(is_lost),
+            may_make: found.is_some() && look.as_ref().is_some_and(PublicationLook::is_dropped),
             sends: found.is_some() && !gone,
             stored,
             system_id,
