@@ -7,13 +7,13 @@ mod catalog;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use serde_json::Value;
-use walferry_config::{Connector, Findings, Lookup, Submitted, Worker, connector::SnapshotMode};
+use walferry_config::{Connector, Findings, Nowhere, Submitted, Worker, connector::SnapshotMode};
 use walferry_converter::{ConverterType, converter};
 use walferry_engine::{
     Converters, ErrorPolicy, Failure, Pipeline,
@@ -263,16 +263,4 @@ fn lines(folder: &Path, file: &str) -> Vec<Value> {
 fn text(folder: &Path, file: &str) -> String {
     let path = folder.join(file);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// Recordings refer to nothing outside.
-struct Nowhere;
-
-impl Lookup for Nowhere {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-    fn file(&self, _: &Path) -> io::Result<String> {
-        Err(io::ErrorKind::NotFound.into())
-    }
 }

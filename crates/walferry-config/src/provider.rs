@@ -44,6 +44,20 @@ pub trait Lookup {
     }
 }
 
+/// For a configuration that refers to nothing outside itself: there are no variables and no files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nowhere;
+
+impl Lookup for Nowhere {
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn file(&self, _: &Path) -> io::Result<String> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
 /// The Kubernetes resources that hold values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KubernetesKind {

@@ -1,21 +1,7 @@
 //! Honoured means read: setting a property that is declared as honoured changes what the program is given, and setting one that is
 //! declared as without effect changes nothing.
 
-use std::io;
-use std::path::Path;
-
-use walferry_config::{CONNECTOR_GROUPS, Connector, Declaration, Findings, Lookup, Submitted, Support, Worker};
-
-struct Nothing;
-
-impl Lookup for Nothing {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-    fn file(&self, _: &Path) -> io::Result<String> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-}
+use walferry_config::{CONNECTOR_GROUPS, Connector, Declaration, Findings, Nowhere, Submitted, Support, Worker};
 
 const MINIMAL: &[(&str, &str)] = &[
     ("name", "orders"),
@@ -156,7 +142,7 @@ fn given(extra: &[(&str, &str)]) -> Option<String> {
         text.push_str(&format!("{name}={value}\n"));
     }
     let submitted = Submitted::from_properties(&text).expect("properties").0;
-    let read = Connector::read(&submitted, None, &Worker::default(), &Nothing, &|_| Findings::default());
+    let read = Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
     Some(format!("{:?}", read.0?))
 }
 

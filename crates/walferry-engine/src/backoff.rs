@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::failure::{Disposition, Exit, Failure};
+use crate::{
+    failure::{Disposition, Exit, Failure},
+    pauses::Pauses,
+};
 
 /// Counts tries in a row. The pauses between them double from 0.1 s to 30 s.
 #[derive(Debug)]
@@ -10,7 +13,7 @@ pub(crate) struct Backoff {
     /// `errors.max.retries`. `None`: no limit.
     most: Option<u32>,
     in_a_row: u32,
-    pause: Duration,
+    pauses: Pauses,
 }
 
 const FIRST: Duration = Duration::from_millis(100);
@@ -21,7 +24,7 @@ impl Backoff {
         Self {
             most,
             in_a_row: 0,
-            pause: FIRST,
+            pauses: Pauses::new(FIRST, LONGEST),
         }
     }
 
@@ -42,8 +45,6 @@ impl Backoff {
             });
         }
         self.in_a_row += 1;
-        let pause = self.pause;
-        self.pause = (pause * 2).min(LONGEST);
-        Ok((pause, failure))
+        Ok((self.pauses.next_pause(), failure))
     }
 }

@@ -14,6 +14,7 @@ pub mod history;
 pub mod life;
 pub mod message_type;
 pub mod path;
+mod pauses;
 pub mod position;
 pub mod published;
 pub mod source;
@@ -42,6 +43,7 @@ pub use life::{TargetState, book, connector, start, supervisor};
 pub use path::{
     Converters, ErrorNames, ErrorPolicy, SignalSettings, TableShapes, pipeline, pipeline::Pipeline, witness,
 };
+pub use pauses::Pauses;
 pub use position::Position;
 pub use status::SlotXmin;
 pub use walferry_diagnosis::{Diagnosis, Severity};

@@ -50,10 +50,19 @@ impl Published {
 pub struct PublicationLook {
     /// The publication. `None` if there is none of that name.
     pub published: Option<Arc<Published>>,
+    /// Whether the publication of the last look has another name now.
+    pub is_renamed: bool,
     /// Why changes of captured tables may be missing since the last look. `None` if none can be.
     pub gap: Option<Failure>,
     /// Where the server's log ended after the look.
     pub lsn: Lsn,
+}
+
+impl PublicationLook {
+    /// Whether the publication of the last look is gone. One that was renamed must get its name back instead of being created again.
+    pub(crate) const fn is_dropped(&self) -> bool {
+        self.published.is_none() && self.gap.is_some() && !self.is_renamed
+    }
 }
 
 /// Pairs of oids in one string, since each would take a line otherwise: `16391/16400 16395/16401`.
@@ -113,5 +122,32 @@ pub(crate) mod lsn_text_option {
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Lsn>, D::Error> {
         let text = Option::<String>::deserialize(deserializer)?;
         text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gap::{CHANGED, MISSING};
+
+    #[test]
+    fn a_publication_is_dropped_if_it_has_no_other_name_and_was_known_before() {
+        let (gone, there) = (None, Some(Arc::default()));
+        let missing = Some(Failure::retry(MISSING, "it is gone"));
+        let changed = Some(Failure::retry(CHANGED, "it has changed"));
+        for (published, is_renamed, gap, expected) in [
+            (&gone, false, &missing, true),
+            (&gone, true, &missing, false),
+            (&gone, false, &None, false),
+            (&there, false, &changed, false),
+        ] {
+            let look = PublicationLook {
+                published: published.clone(),
+                is_renamed,
+                gap: gap.clone(),
+                lsn: Lsn(1),
+            };
+            assert_eq!(look.is_dropped(), expected, "{look:?}");
+        }
     }
 }

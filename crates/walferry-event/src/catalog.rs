@@ -62,6 +62,23 @@ pub struct ColumnFacts {
     pub comment: Option<String>,
 }
 
+impl ColumnFacts {
+    /// A column that may be null, and has no modifier, default or comment.
+    pub fn plain(name: impl Into<String>, number: i16, type_oid: Oid) -> Self {
+        Self {
+            name: name.into(),
+            number,
+            type_oid,
+            type_modifier: -1,
+            not_null: false,
+            default: None,
+            generated: false,
+            identity: false,
+            comment: None,
+        }
+    }
+}
+
 /// A type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TypeFacts {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::sleep;
 use tokio_postgres::types::Type;
+use walferry_engine::Pauses;
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
 use walferry_pgoutput::{Oid, Relation, Xid};
 
@@ -70,18 +71,18 @@ impl CatalogLookup {
     /// Waits until the server shuts down, and returns its message. A server that shuts down first ends all SQL sessions
     /// and refuses new ones.
     pub(crate) async fn shut_down(&mut self) -> Error {
-        let mut pause = LOOK;
+        let mut pauses = Pauses::new(LOOK, LONGEST_LOOK);
         loop {
-            sleep(pause).await;
-            if self.sql.as_ref().is_some_and(|sql| !sql.is_closed()) {
-                continue;
+            sleep(pauses.next_pause()).await;
+            if self.sql.as_ref().is_none_or(Sql::is_closed) {
+                match self.endpoint.sql(Purpose::General).await {
+                    Ok(sql) => self.sql = Some(sql),
+                    Err(error) if error.is_not_ready() => return error,
+                    // The server may refuse a session for many other reasons. It need not be asked so often then.
+                    Err(_) => continue,
+                }
             }
-            match self.endpoint.sql(Purpose::General).await {
-                Ok(sql) => (self.sql, pause) = (Some(sql), LOOK),
-                Err(error) if error.is_not_ready() => return error,
-                // The server may refuse a session for many other reasons. It need not be asked so often then.
-                Err(_) => pause = (pause * 2).min(LONGEST_LOOK),
-            }
+            pauses.reset();
         }
     }
 }

@@ -382,11 +382,7 @@ impl Cleaner {
     }
 
     async fn here(&self, sql: &Sql) -> Result<Option<ServerNow>, Error> {
-        let rows = sql.rows(LOOKING, MARK, &[(&self.slot, Type::TEXT)]).await?;
-        let row = rows.first().ok_or_else(|| Error::Protocol {
-            doing: LOOKING,
-            problem: "no row".to_owned(),
-        })?;
+        let row = sql.row(LOOKING, MARK, &[(&self.slot, Type::TEXT)]).await?;
         let number = |place: usize| -> Result<Option<i64>, Error> {
             row.try_get(place).map_err(|error| Error::sql(LOOKING, error))
         };

@@ -288,6 +288,12 @@ impl Error {
         }
     }
 
+    /// A statement that always returns a row has returned none.
+    pub(crate) fn no_row(doing: &'static str) -> Self {
+        let problem = "no row".to_owned();
+        Self::Protocol { doing, problem }
+    }
+
     /// The server's error, if it sent one.
     pub fn server_error(&self) -> Option<&ServerError> {
         match self {

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tokio_postgres::Row;
 use walferry_config::Connector;
 use walferry_diagnosis::Diagnosis;
-use walferry_engine::Failure;
+use walferry_engine::{Failure, Pauses};
 use walferry_transform::{HypertableReader, Hypertables, Reading, TableId};
 
 use crate::catalog::CatalogLookup;
@@ -111,7 +111,7 @@ impl TimescaleCatalog {
 
     /// Ends when it has succeeded, or when nobody waits for the result any more.
     async fn try_until_read(self, reading: Weak<Reading>) {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let tried = self.try_once().await;
             let Some(reading) = reading.upgrade() else { return };
@@ -123,8 +123,7 @@ impl TimescaleCatalog {
                 }
             }
             drop(reading);
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            sleep(pauses.next_pause()).await;
         }
     }
 }

@@ -485,11 +485,7 @@ async fn new(sql: &Sql, table: &PartitionedTable, from: i64, to: i64) -> Result<
         FROM (SELECT pg_catalog.to_timestamp($1::int8 / 1000000) AS starts, pg_catalog.to_timestamp($2::int8 / 1000000) AS ends) b";
     let format = table.period.format();
     let parameters: [(&(dyn ToSql + Sync), Type); 3] = [(&from, Type::INT8), (&to, Type::INT8), (&format, Type::TEXT)];
-    let rows = sql.rows(LOOKING, BOUNDS, &parameters).await?;
-    let row = rows.first().ok_or_else(|| Error::Protocol {
-        doing: LOOKING,
-        problem: "no row".to_owned(),
-    })?;
+    let row = sql.row(LOOKING, BOUNDS, &parameters).await?;
     let text =
         |place: usize| -> Result<String, Error> { row.try_get(place).map_err(|error| Error::sql(LOOKING, error)) };
     // A column without time zone leaves the +00 out.

@@ -210,8 +210,7 @@ impl OutboxWatch {
     /// The present place, and how far the slot is confirmed.
     async fn here(&self) -> Result<(WatchMark, Option<Lsn>), Error> {
         let sql = self.sql();
-        let rows = sql.rows(LOOKING, MARK, &[(&self.slot, Type::TEXT)]).await?;
-        let row = rows.first().ok_or_else(no_row)?;
+        let row = sql.row(LOOKING, MARK, &[(&self.slot, Type::TEXT)]).await?;
         let read = |error| Error::sql(LOOKING, error);
         let position = |number: i64| Lsn(number.unsigned_abs());
         let mark = WatchMark {
@@ -338,8 +337,7 @@ impl OutboxWatch {
                          < (SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot())) - {xmax}
                     OR id = ANY ('{{{running}}}'::int8[])"
             );
-            let rows = self.sql().rows(LOOKING, &query, &[]).await?;
-            let row = rows.first().ok_or_else(no_row)?;
+            let row = self.sql().row(LOOKING, &query, &[]).await?;
             let read = |error| Error::sql(LOOKING, error);
             let (rows, seconds): (i64, f64) = (row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?);
             counted = Unconfirmed {
@@ -455,13 +453,6 @@ impl Trouble {
 /// Whether another transaction has a lock.
 fn is_locked(error: &Error) -> bool {
     error.server_error().is_some_and(|refused| refused.code == "55P03")
-}
-
-fn no_row() -> Error {
-    Error::Protocol {
-        doing: LOOKING,
-        problem: "no row".to_owned(),
-    }
 }
 
 /// What to do about dead rows of a table with these storage options, if there are more of them than live ones.

@@ -135,11 +135,7 @@ pub async fn counts(connector: &Connector, table: &PollerTable) -> Result<Option
         format!("(SELECT pg_catalog.count(*) FROM (SELECT FROM {name} WHERE {condition} LIMIT {MOST_COUNTED}) counted)")
     };
     let query = format!("SELECT {}, {}", count(sent), count(&format!("({sent}) IS NOT TRUE")));
-    let rows = sql.rows(COUNTING, &query, &[]).await?;
-    let row = rows.first().ok_or_else(|| Error::Protocol {
-        doing: COUNTING,
-        problem: "no row".to_owned(),
-    })?;
+    let row = sql.row(COUNTING, &query, &[]).await?;
     let read = || -> Result<Counts, tokio_postgres::Error> {
         Ok(Counts {
             sent: row.try_get(0)?,

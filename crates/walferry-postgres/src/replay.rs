@@ -20,7 +20,6 @@ use tokio_postgres::types::Type;
 use walferry_config::Connector;
 use walferry_diagnosis::Kind;
 use walferry_engine::Failure;
-use walferry_engine::progress::Transaction;
 use walferry_engine::published::{PublicationLook, Published};
 use walferry_engine::source::{
     self, Chunk, ChunkRead, ChunkSender, CreatedSlot, Frame, Inspection, SnapshotKind, SnapshotPlan, SnapshotTable,
@@ -37,7 +36,7 @@ use crate::catalog::catalogs;
 use crate::connect::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
-use crate::snapshot::wal_position;
+use crate::snapshot::{Moment, wal_position};
 use crate::source::Postgres;
 use crate::tables::TableName;
 use crate::windows::{ChunkTable, Tuples, is_refusal, key_column, maximum, tuples, type_names, unpublished_columns};
@@ -360,11 +359,7 @@ async fn count(
         target.table,
         conditions.join(" AND ")
     );
-    let rows = sql.rows("counting the rows to send again", &query, &[]).await?;
-    let row = rows.first().ok_or_else(|| Error::Protocol {
-        doing: READING,
-        problem: "no row".to_owned(),
-    })?;
+    let row = sql.row("counting the rows to send again", &query, &[]).await?;
     let read = || -> Result<_, tokio_postgres::Error> {
         let count: i64 = row.try_get(0)?;
         let (first, last): (Option<String>, Option<String>) = (row.try_get(1)?, row.try_get(2)?);
@@ -564,7 +559,7 @@ impl source::Rows for Pages {
     async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
         let place = self.track.begin(*self.status.watch_delivered_parts().borrow());
         let sql = open(&self.endpoint).await?;
-        let moment = Moment::of(&sql).await?;
+        let moment = Moment::at(wal_position(&sql).await?, &sql, READING).await?;
         let tables = plan.tables.iter();
         let begin = Frame::SnapshotBegin {
             rows_left: 0,
@@ -584,7 +579,7 @@ impl source::Rows for Pages {
             // The pipeline plans the table once for each of these.
             let table = match table.as_ref().filter(same) {
                 Some(table) => table,
-                None => table.insert(moment.table(page.catalog)),
+                None => table.insert(described(page.catalog, moment)),
             };
             let rows = page.tuples.len() as u64;
             let oid = table.catalog.table.as_ref().map_or(Oid(0), |facts| facts.oid);
@@ -613,12 +608,7 @@ impl source::Rows for Pages {
             };
             after = Some(last);
         }
-        let Moment { lsn, xid, time_us } = moment;
-        let end = Frame::SnapshotEnd {
-            lsn,
-            transaction: Transaction { xid, time_us },
-        };
-        send(out, Bytes::new(), vec![end]).await.map_err(Failure::from)
+        send(out, Bytes::new(), vec![moment.end()]).await.map_err(Failure::from)
     }
 }
 
@@ -682,48 +672,18 @@ async fn send(out: &ChunkSender, bytes: Bytes, frames: Vec<Frame>) -> Result<(),
         .map_err(|_| Error::PipelineEnded)
 }
 
-/// What a snapshot says of all its rows.
-#[derive(Debug, Clone, Copy)]
-struct Moment {
-    lsn: Lsn,
-    xid: u32,
-    time_us: i64,
-}
-
-impl Moment {
-    async fn of(sql: &Sql) -> Result<Self, Error> {
-        const QUERY: &str = "
-            SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
-              (EXTRACT(epoch FROM CURRENT_TIMESTAMP) * 1000000)::int8";
-        let lsn = wal_position(sql).await?;
-        let rows = sql.rows(READING, QUERY, &[]).await?;
-        let row = rows.first().ok_or_else(|| Error::Protocol {
-            doing: READING,
-            problem: "no row".to_owned(),
-        })?;
-        let read = || -> Result<Self, tokio_postgres::Error> {
-            let xid: i64 = row.try_get(0)?;
-            Ok(Self {
-                lsn,
-                xid: xid as u32,
-                time_us: row.try_get(1)?,
-            })
-        };
-        read().map_err(|error| Error::sql(READING, error))
-    }
-
-    fn table(self, catalog: Catalog) -> Arc<SnapshotTable> {
-        Arc::new(SnapshotTable {
-            catalog,
-            lsn: self.lsn,
-            xid: self.xid,
-            time_us: self.time_us,
-            ordered: false,
-            begun: true,
-            first: false,
-            kind: SnapshotKind::Initial,
-        })
-    }
+/// A table as rows of one page have it.
+fn described(catalog: Catalog, moment: Moment) -> Arc<SnapshotTable> {
+    Arc::new(SnapshotTable {
+        catalog,
+        lsn: moment.lsn,
+        xid: moment.xid,
+        time_us: moment.time_us,
+        ordered: false,
+        begun: true,
+        first: false,
+        kind: SnapshotKind::Initial,
+    })
 }
 
 /// How fast rows are handed on.

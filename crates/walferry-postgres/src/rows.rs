@@ -9,8 +9,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 use walferry_config::Connector;
 use walferry_diagnosis::Diagnosis;
-use walferry_engine::Failure;
 use walferry_engine::failure::Disposition;
+use walferry_engine::{Failure, Pauses};
 use walferry_event::reselect::{RowAnswer, RowQuery, RowReader, RowReading};
 
 use crate::catalog::CatalogLookup;
@@ -94,7 +94,7 @@ fn unasked(query: &RowQuery) -> Option<RowAnswer> {
 async fn work(mut lookup: CatalogLookup, mut queue: UnboundedReceiver<RowRequest>) {
     let mut asked = Vec::new();
     while queue.recv_many(&mut asked, AT_ONCE).await > 0 {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let Err(error) = try_once(&mut lookup, &mut asked).await else {
                 break;
@@ -108,8 +108,7 @@ async fn work(mut lookup: CatalogLookup, mut queue: UnboundedReceiver<RowRequest
                     .wait()
                     .set_trouble(Diagnosis::of(error.kind(), &error).with_any_hint(error.hint()));
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            sleep(pauses.next_pause()).await;
         }
     }
 }

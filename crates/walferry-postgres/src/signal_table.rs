@@ -187,11 +187,7 @@ async fn look(sql: &Sql, table: &SignalTable, publication: &str) -> Result<Signa
     let SignalTable { schema, name } = table;
     let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
         [(&publication, Type::TEXT), (schema, Type::TEXT), (name, Type::TEXT)];
-    let rows = sql.rows(DOING, QUERY, &parameters).await?;
-    let row = rows.first().ok_or_else(|| Error::Protocol {
-        doing: DOING,
-        problem: "no row".to_owned(),
-    })?;
+    let row = sql.row(DOING, QUERY, &parameters).await?;
     let read = || {
         Ok(SignalTableLook {
             exists: row.try_get(0)?,

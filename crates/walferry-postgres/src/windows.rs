@@ -866,15 +866,8 @@ mod tests {
             type_name: "integer".to_owned(),
         });
         let fact = |(name, _): &(&str, bool)| ColumnFacts {
-            name: (*name).to_owned(),
-            number: 1,
-            type_oid: Oid(23),
-            type_modifier: -1,
             not_null: true,
-            default: None,
-            generated: false,
-            identity: false,
-            comment: None,
+            ..ColumnFacts::plain(*name, 1, Oid(23))
         };
         ChunkTable {
             catalog: Catalog::default(),

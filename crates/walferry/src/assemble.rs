@@ -502,7 +502,7 @@ pub(crate) fn pipelines(
             pipeline = pipeline.with_table_limit(most, action);
         }
         if let Some(shapes) = &shapes {
-            pipeline = pipeline.stopping_at_changes_of(shapes.clone());
+            pipeline = pipeline.stopping_at_changes_of(shapes.clone(), after);
         }
         if let Some(rows) = readers.rows.as_ref().filter(|_| has_post_processors) {
             pipeline = pipeline.with_rows(rows());
@@ -562,23 +562,9 @@ fn signals(config: &Connector) -> SignalSettings {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, path::Path};
-
-    use walferry_config::Submitted;
+    use walferry_config::{Nowhere, Submitted};
 
     use super::*;
-
-    /// There is nothing to look up.
-    struct Nowhere;
-
-    impl Lookup for Nowhere {
-        fn variable(&self, _: &str) -> Option<String> {
-            None
-        }
-        fn file(&self, _: &Path) -> io::Result<String> {
-            Err(io::ErrorKind::NotFound.into())
-        }
-    }
 
     /// All that reading a file tells, with one text as the value of each option of a class, or of each of several properties.
     fn told(pairs: impl IntoIterator<Item = (String, String)>, worker: &Worker) -> String {

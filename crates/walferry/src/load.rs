@@ -564,6 +564,16 @@ pub(crate) fn data_dir(args: &DataArgs) -> PathBuf {
     )
 }
 
+/// What each connector needs, for tests.
+#[cfg(test)]
+pub(crate) const REQUIRED: [(&str, &str); 5] = [
+    ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
+    ("database.hostname", "127.0.0.1"),
+    ("database.user", "u"),
+    ("database.dbname", "d"),
+    ("topic.prefix", "t"),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -640,14 +650,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let at = |name: &str| root.path().join(name);
         fs::write(at("password"), "old").expect("a file");
-        let properties = [
-            ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
-            ("database.hostname", "127.0.0.1"),
-            ("database.user", "u"),
-            ("database.dbname", "d"),
-            ("topic.prefix", "t"),
-        ];
-        let mut lines: String = properties.map(|(name, text)| format!("{name}={text}\n")).concat();
+        let mut lines: String = REQUIRED.map(|(name, text)| format!("{name}={text}\n")).concat();
         lines += &format!("database.password=${{dir:{}:password}}\n", root.path().display());
         fs::write(at("shop.properties"), lines).expect("a file");
         let configuration = load(&ConnectorArgs {
@@ -702,15 +705,11 @@ mod tests {
                 "io.strimzi.kafka.KubernetesSecretConfigProvider",
             ),
         ];
-        let connector = [
+        let own = [
             ("name", "shop"),
-            ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
-            ("database.hostname", "127.0.0.1"),
-            ("database.user", "u"),
-            ("database.dbname", "d"),
-            ("topic.prefix", "t"),
             ("database.password", "${secrets:shop/database:password}"),
         ];
+        let connector = [&REQUIRED[..], &own].concat();
         let submitted = |properties: &[(&str, &str)]| Submitted {
             name: Some("shop".into()),
             properties: properties

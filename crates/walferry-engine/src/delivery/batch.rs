@@ -44,9 +44,17 @@ pub(crate) struct HeldRecord<A: OffsetAccount> {
     /// The change of a transaction that it comes from.
     pub(crate) in_transaction: Option<TransactionPlace>,
     /// Why it goes to the dead-letter topic, where it does.
-    pub(crate) aside: Option<Diagnosis>,
+    pub(crate) aside: Option<SetAsideReason>,
     /// What it gets from the source before it goes on.
     pub(crate) rows: Vec<A::PendingRow>,
+}
+
+/// Why a transform has set a record aside.
+#[derive(Debug)]
+pub(crate) struct SetAsideReason {
+    /// The transform's name in `transforms`.
+    pub(crate) transform: String,
+    pub(crate) told: Diagnosis,
 }
 
 /// The place that a waiting record keeps in the batch, and the change that it comes from.

@@ -24,6 +24,7 @@ use crate::{
     failure::Failure,
     gap::{CHANGED, GAP, Gap, GapChoice, GapResolution, MISSING},
     life::connector::ConnectorRun,
+    pauses::Pauses,
     published::PublicationLook,
     source::{self, Chunk, Control as _, Frame, Phase, Source, Stream, StreamPort},
     status,
@@ -101,14 +102,14 @@ where
     /// publication is as it was, the server does not answer, or the slot has been idle for a while.
     pub(crate) async fn wait_at_gap(&mut self, failure: Failure, gaps: &Gaps) -> Result<(), Failure> {
         let begun = Instant::now();
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         while begun.elapsed() < IDLE {
             let finding = match self.find_gap(&failure, gaps).await {
                 Ok(finding) => finding,
                 Err(other) => {
                     warn!(code = other.code(), error.kind = other.kind.as_str(), error = %other, hint = other.hint(), "the gap could not be examined; retrying");
                     self.status.set_phase(status::Phase::Waiting(failure));
-                    self.wait_for_choice(pause).await;
+                    self.wait_for_choice(pauses.next_pause()).await;
                     return Ok(());
                 }
             };
@@ -129,7 +130,7 @@ where
                 };
                 self.tell(&failure, &gap, gaps).await;
             }
-            if let Some(choice) = self.wait_for_choice(pause).await {
+            if let Some(choice) = self.wait_for_choice(pauses.next_pause()).await {
                 // The person may have corrected the publication a moment ago.
                 let mut finding = self.find_gap(&failure, gaps).await?;
                 if finding.may_make && !finding.sends {
@@ -142,7 +143,6 @@ where
                 finding.gap.to = finding.gap.to.or(self.search_end(&finding).await?);
                 return self.carry_out(choice, finding, gaps).await;
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
         Ok(())
     }
@@ -193,8 +193,7 @@ where
             published: look.as_ref().and_then(|look| look.published.as_deref().cloned()),
         };
         Ok(GapFinding {
-            // A publication that was renamed must get its name back instead.
-            may_make: found.is_some() && gap.mend.as_ref().is_some_and(|mend| mend.starts_with("CREATE")),
+            may_make: found.is_some() && look.as_ref().is_some_and(PublicationLook::is_dropped),
             sends: found.is_some() && !gone,
             stored,
             system_id,

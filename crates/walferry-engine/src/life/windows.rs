@@ -1,4 +1,6 @@
 //! Reads chunks of tables beside the stream, one after another, as the pipeline requests them.
+//!
+//! Whether Kafka has the last slice of a window is answered beside this order, because it needs no server.
 
 use std::{
     collections::VecDeque,
@@ -10,7 +12,10 @@ use std::{
 
 use bytes::Bytes;
 use tokio::{
-    sync::{mpsc::UnboundedReceiver, watch},
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+        watch,
+    },
     time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tracing::{debug, info, warn};
@@ -214,11 +219,13 @@ impl ChunkQueue<'_> {
             return false;
         }
         let is_other = matches!(&asked.ask, Ask::Chunk(other) if Some(&*other.chunk) != chunk.chunk());
+        // Rows of the window leave: the row that closes it has come, although the server's answer was lost.
+        let is_closed = asked.ask == Ask::Delivery && matches!(chunk, Ask::Close { .. });
         // Once is enough.
         if asked.ask != Ask::Visible || self.next.iter().all(|next| next.ask != Ask::Visible) {
             self.next.push_back(asked);
         }
-        is_other && matches!(chunk, Ask::Chunk(_) | Ask::Close { .. })
+        is_closed || is_other && matches!(chunk, Ask::Chunk(_) | Ask::Close { .. })
     }
 }
 
@@ -298,8 +305,70 @@ fn lag_above(most: u64, slots: &Slots) -> Option<(u64, &'static str)> {
 /// Does what the pipeline asks for, and hands the answers on; for ever. What fails is tried again: the stream does not wait for it.
 pub(super) async fn serve(
     windows: &mut impl Windows,
-    (receiver, mut delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
+    (receiver, delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
     chunks: ChunkSender,
+    settings: &ConnectorSettings,
+    status: &Status,
+) -> Infallible {
+    let (to_server, mut in_order) = unbounded_channel();
+    let asks = (&mut in_order, delivered.clone());
+    tokio::select! {
+        biased;
+        never = pass_on(receiver, &to_server, delivered, &chunks) => never,
+        never = serve_in_order(windows, asks, &chunks, settings, status) => never,
+    }
+}
+
+/// Passes requests on in their order, for ever. What waits only for Kafka is answered here: while the server cannot be reached, a request
+/// before it may take hours.
+async fn pass_on(
+    receiver: &mut UnboundedReceiver<NumberedAsk>,
+    to_server: &UnboundedSender<NumberedAsk>,
+    mut delivered: watch::Receiver<u64>,
+    chunks: &ChunkSender,
+) -> Infallible {
+    // Only the last of them is waited for: the pipeline gave up what it awaited before.
+    let mut awaited = None;
+    loop {
+        let reached = async {
+            match awaited {
+                Some(number) => delivered.wait_for(|delivered| *delivered >= number).await.is_ok(),
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            asked = receiver.recv() => {
+                // The pipeline's end is reported elsewhere.
+                let Some(asked) = asked else { return pending().await };
+                if asked.ask == Ask::Delivery {
+                    awaited = Some(asked.number);
+                }
+                // It also shows that a window is closed.
+                let _ = to_server.send(asked);
+            }
+            is_reached = reached => {
+                if !is_reached {
+                    // The session is ending.
+                    return pending().await;
+                }
+                awaited = None;
+                let answer = Frame::Answer {
+                    of: None,
+                    answer: ChunkAnswer::Delivered,
+                    rows: None,
+                };
+                let _ = chunks.send(Chunk::new(Bytes::new(), vec![answer])).await;
+            }
+        }
+    }
+}
+
+/// Does what needs the server, one request after another.
+async fn serve_in_order(
+    windows: &mut impl Windows,
+    (receiver, mut delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
+    chunks: &ChunkSender,
     settings: &ConnectorSettings,
     status: &Status,
 ) -> Infallible {
@@ -311,21 +380,20 @@ pub(super) async fn serve(
         gives_way: false,
         patience: CLOSE_LOOK,
     };
-    look_at_signal_table(windows, &chunks).await;
+    look_at_signal_table(windows, chunks).await;
     let (mut due, mut repeats) = (None, RepeatedReads::default());
     let mut are_standbys_told = limits.lag_bytes.is_none();
     let mut closed = None;
-    while let Some(mut asked) = asks.next_after(&mut closed, windows, &chunks).await {
+    while let Some(mut asked) = asks.next_after(&mut closed, windows, chunks).await {
         match asked.ask {
             Ask::Delivery => {
                 // The row that closes the window has come.
                 closed = None;
                 asks.patience = CLOSE_LOOK;
-                tell_delivered(&mut delivered, asked.number, &chunks).await;
                 continue;
             }
             Ask::Visible => {
-                tell_visible(windows, &chunks).await;
+                tell_visible(windows, chunks).await;
                 continue;
             }
             _ => {}
@@ -377,20 +445,6 @@ pub(super) async fn serve(
     }
     // The pipeline's end is reported elsewhere.
     pending().await
-}
-
-/// Tells the pipeline when everything before its request has been delivered.
-async fn tell_delivered(delivered: &mut watch::Receiver<u64>, number: u64, chunks: &ChunkSender) {
-    if delivered.wait_for(|delivered| *delivered >= number).await.is_err() {
-        // The session is ending.
-        return pending().await;
-    }
-    let answer = Frame::Answer {
-        of: None,
-        answer: ChunkAnswer::Delivered,
-        rows: None,
-    };
-    let _ = chunks.send(Chunk::new(Bytes::new(), vec![answer])).await;
 }
 
 /// Tells the pipeline which transactions have become visible.
@@ -593,6 +647,69 @@ mod tests {
         assert_eq!(third.ask.chunk(), Some("c"));
         reached.send_replace(4);
         assert_eq!(asks.wait_for_delivery(&mut delivered, &third).await, AskOutcome::Long);
+    }
+
+    fn ask(ask: Ask, number: u64) -> NumberedAsk {
+        NumberedAsk { ask, number }
+    }
+
+    /// The server cannot be reached, so nobody takes the requests that need it.
+    #[tokio::test]
+    async fn a_slice_that_waits_for_kafka_does_not_wait_for_the_server() {
+        let (sender, mut receiver) = unbounded_channel();
+        let (to_server, mut in_order) = unbounded_channel();
+        let (reached, delivered) = watch::channel(1);
+        let (chunks, mut frames) = crate::source::chunks(1 << 20);
+        let close = || Ask::Close { chunk: "a".to_owned() };
+        for asked in [ask(close(), 1), ask(Ask::Delivery, 2), ask(Ask::Delivery, 3)] {
+            sender.send(asked).unwrap();
+        }
+        let answers = async {
+            while in_order.len() < 3 {
+                tokio::task::yield_now().await;
+            }
+            reached.send_replace(2);
+            tokio::task::yield_now().await;
+            assert!(frames.try_recv().is_err(), "the pipeline awaits the last one");
+            reached.send_replace(3);
+            frames.recv().await
+        };
+        let told = tokio::select! {
+            never = pass_on(&mut receiver, &to_server, delivered, &chunks) => match never {},
+            told = answers => told.unwrap(),
+        };
+        assert!(
+            matches!(
+                &told.frames[..],
+                [Frame::Answer {
+                    of: None,
+                    answer: ChunkAnswer::Delivered,
+                    ..
+                }]
+            ),
+            "{told:?}"
+        );
+        let order: Vec<Ask> = std::iter::from_fn(|| in_order.try_recv().ok())
+            .map(|asked| asked.ask)
+            .collect();
+        assert_eq!(order, [close(), Ask::Delivery, Ask::Delivery]);
+    }
+
+    /// The row that closes the window was written, but the connection broke before the server said so.
+    #[tokio::test]
+    async fn a_window_whose_rows_leave_is_not_closed_again() {
+        let (sender, mut receiver) = unbounded_channel();
+        let mut asks = ChunkQueue {
+            receiver: &mut receiver,
+            next: VecDeque::new(),
+            gives_way: false,
+            patience: CLOSE_LOOK,
+        };
+        let close = Ask::Close { chunk: "a".to_owned() };
+        sender.send(ask(Ask::Delivery, 2)).unwrap();
+        let waited = asks.wait(tokio::task::yield_now(), &close).await;
+        assert_eq!(waited, AskOutcome::Replaced);
+        assert_eq!(asks.next().await.map(|asked| asked.ask), Some(Ask::Delivery));
     }
 
     /// A server that is at 70.

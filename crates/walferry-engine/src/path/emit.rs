@@ -13,7 +13,7 @@ use walferry_transform::{Chain, DropReason, Outcome, SetAside, TransactionPlace,
 
 use crate::{
     account::{Batch, HeldRecord, PendingRow, StreamChange, StreamStep},
-    delivery::batch::{Checkpoint, RecordParts},
+    delivery::batch::{Checkpoint, RecordParts, SetAsideReason},
     failure::{Disposition, Failure},
     message_type::MessageType,
     path::{
@@ -121,6 +121,38 @@ impl ErrorPolicy {
             SetAsideLog::Failure
         };
         self.all.then_some(log)
+    }
+
+    /// Gives a record that a transform has set aside to the dead-letter topic, if there is one and this is allowed.
+    fn for_dead_letters<'r>(&'r self, set_aside: SetAside<'r>) -> Result<(Record<'r>, SetAsideReason), Failed> {
+        let SetAside {
+            mut record,
+            why,
+            hint,
+            kind,
+            is_failure,
+            transform,
+        } = set_aside;
+        let why = match is_failure {
+            true => format!(
+                "transform {transform} cannot process a record of topic {}: {why}",
+                record.topic
+            ),
+            false => why,
+        };
+        let reason = SetAsideReason {
+            transform,
+            told: Diagnosis::error(kind, why).with_any_hint(hint),
+        };
+        // The configuration names a topic wherever a transform sets records aside. A failure is set aside if that is allowed.
+        let may = !is_failure || self.aside().is_some();
+        let Some(topic) = self.dead_letters.as_ref().filter(|_| may) else {
+            return Err(Failed::in_chain(reason));
+        };
+        record.topic = Cow::Borrowed(topic);
+        // A partition that the row names is one of the topic that it does not go to.
+        record.partition = None;
+        Ok((record, reason))
     }
 }
 
@@ -335,7 +367,7 @@ impl RecordEmitter {
         &mut self,
         record: Record<'_>,
         step: Option<usize>,
-        mut aside: Option<Diagnosis>,
+        aside: Option<SetAsideReason>,
         from: Provenance<'_>,
         place: Option<TransactionPlace>,
         mark: Checkpoint,
@@ -348,39 +380,12 @@ impl RecordEmitter {
             Some(step) => self.chain.go_on(record, step),
             None => Ok(Outcome::Record(record)),
         };
-        let record = match outcome {
-            Ok(Outcome::Record(record)) => record,
-            Ok(Outcome::SetAside(set_aside)) => {
-                let SetAside {
-                    mut record,
-                    why,
-                    hint,
-                    kind,
-                    is_failure,
-                    transform,
-                } = *set_aside;
-                let why = match is_failure {
-                    true => format!(
-                        "transform {transform} cannot process a record of topic {}: {why}",
-                        record.topic
-                    ),
-                    false => why,
-                };
-                let told = Diagnosis::error(kind, why).with_any_hint(hint);
-                // The configuration names a topic wherever a transform sets records aside. A failure is set aside if that is allowed.
-                let may = !is_failure || self.tolerance.aside().is_some();
-                let Some(topic) = self.tolerance.dead_letters.as_ref().filter(|_| may) else {
-                    return EncodeOutcome::Failed(Failed {
-                        transform: Some(transform),
-                        ..Failed::in_chain(told)
-                    });
-                };
-                record.topic = Cow::Borrowed(topic);
-                // A partition that the row names is one of the topic that it does not go to.
-                record.partition = None;
-                aside = Some(told);
-                record
-            }
+        let (record, aside) = match outcome {
+            Ok(Outcome::Record(record)) => (record, aside),
+            Ok(Outcome::SetAside(set_aside)) => match self.tolerance.for_dead_letters(*set_aside) {
+                Ok((record, reason)) => (record, Some(reason)),
+                Err(failed) => return EncodeOutcome::Failed(failed),
+            },
             Ok(Outcome::Waits(WaitingRecord { record, wait, step })) => {
                 return EncodeOutcome::Waits(Waits {
                     record: record.into_owned(),
@@ -395,25 +400,19 @@ impl RecordEmitter {
                 return EncodeOutcome::Dropped;
             }
             Err(error) => {
-                let failed = Failed::in_chain(error.diagnosis());
-                return EncodeOutcome::Failed(Failed {
-                    transform: Some(error.transform),
-                    ..failed
-                });
+                return EncodeOutcome::Failed(Failed::in_chain(SetAsideReason {
+                    told: error.diagnosis(),
+                    transform: error.transform,
+                }));
             }
         };
         match self.converters.encode(&record, from.table, mark, out) {
             Ok(parts) => {
-                match aside {
-                    None => {
-                        if let Some(witness) = &mut self.witness {
-                            witness.sent(&record);
-                        }
-                    }
-                    Some(told) => {
-                        drop(record);
-                        self.end_aside(&Failed::in_chain(told), from, out);
-                    }
+                if let Some(reason) = aside {
+                    drop(record);
+                    self.end_aside(&Failed::in_chain(reason), from, out);
+                } else if let Some(witness) = &mut self.witness {
+                    witness.sent(&record);
                 }
                 EncodeOutcome::Parts(parts)
             }
@@ -773,7 +772,7 @@ struct Waits {
     stage: Stage,
     wait: Wait,
     /// Why it goes to the dead-letter topic, where it does.
-    aside: Option<Diagnosis>,
+    aside: Option<SetAsideReason>,
 }
 
 /// Headers that say why a record is in the dead-letter topic, and where it comes from: as text, whatever the converter of headers is.
@@ -808,11 +807,11 @@ struct Failed {
 
 impl Failed {
     /// What a transform says of a record.
-    const fn in_chain(told: Diagnosis) -> Self {
+    fn in_chain(reason: SetAsideReason) -> Self {
         Self {
             stage: Stage::Transformation,
-            told,
-            transform: None,
+            told: reason.told,
+            transform: Some(reason.transform),
         }
     }
 }
@@ -891,6 +890,9 @@ fn written(
 
 #[cfg(test)]
 mod tests {
+    use std::{fmt::Debug, sync::Mutex};
+
+    use tracing::{field, span};
     use walferry_config::Options;
     use walferry_converter::{
         ConverterType, converter,
@@ -1012,6 +1014,35 @@ mod tests {
         }
     }
 
+    /// Collects the messages of log lines.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<String>>);
+
+    impl field::Visit for Lines {
+        fn record_debug(&mut self, field: &field::Field, value: &dyn Debug) {
+            if field.name() == "message" {
+                let mut lines = self.0.lock().expect("no test has panicked");
+                lines.push_str(&format!("{value:?}\n"));
+            }
+        }
+    }
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            event.record(&mut self.clone());
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
     #[test]
     fn an_event_that_a_transform_fails_on_is_set_aside_complete_where_errors_are_tolerated() {
         let plugin = |unknown: &str| {
@@ -1056,15 +1087,25 @@ mod tests {
                 let tolerance = ErrorPolicy {
                     all,
                     dead_letters: dead_letters.then(|| "dead".to_owned()),
+                    names: ErrorNames {
+                        transforms: vec![("outbox".to_owned(), "EventRouter".to_owned())],
+                        ..ErrorNames::default()
+                    },
                     ..ErrorPolicy::default()
                 };
                 let (chain, findings) = Chain::new(&[plugin(unknown)], &[]);
                 let chain = chain.unwrap_or_else(|| panic!("{findings:?}"));
                 let mut emit =
                     RecordEmitter::new(Cursor::after(&StoredOffset::default()), chain, converters, tolerance);
-                let mut batch = Batch::default();
-                match (emit.send(event(), from, &mut batch), sent) {
+                let (mut batch, lines) = (Batch::default(), Lines::default());
+                let ended = tracing::subscriber::with_default(lines.clone(), || emit.send(event(), from, &mut batch));
+                match (ended, sent) {
                     (Ok(()), Some(records)) => {
+                        let lines = lines.0.lock().expect("no test has panicked");
+                        assert!(
+                            lines.contains("Executing stage 'TRANSFORMATION' with class 'EventRouter'"),
+                            "{lines}"
+                        );
                         assert_eq!((batch.records(), emit.counts.set_aside), (records, 1), "{unknown}");
                         let text = String::from_utf8_lossy(&batch.bytes).into_owned();
                         if records == 1 {

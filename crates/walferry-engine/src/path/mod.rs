@@ -18,6 +18,8 @@ mod shapes;
 mod shelf;
 mod signals;
 mod snapshot_rows;
+#[cfg(test)]
+mod testing;
 mod toast_reread;
 mod window;
 pub mod witness;

@@ -137,8 +137,8 @@ impl Pipeline {
     }
 
     /// Fails before the first change with other columns than the table had before in this run of the connector.
-    pub fn stopping_at_changes_of(mut self, shapes: TableShapes) -> Self {
-        self.shapes = Some(ShapeWatch::new(shapes));
+    pub fn stopping_at_changes_of(mut self, shapes: TableShapes, after: &StoredOffset) -> Self {
+        self.shapes = Some(ShapeWatch::new(shapes, after));
         self
     }
 
@@ -166,7 +166,8 @@ impl Pipeline {
         self
     }
 
-    /// While the stream is busy, so many rows of an incremental snapshot leave between two transactions. For tests.
+    /// Sets how many rows of an incremental snapshot usually leave at once. The next ones leave when Kafka has confirmed these and no
+    /// transaction is open. For tests.
     pub fn with_slices(mut self, rows: usize) -> Self {
         if let Some(signals) = &mut self.signals {
             signals.set_slice(rows);
@@ -591,7 +592,7 @@ impl Pipeline {
             Ok(outcome) => self.emit.send_all(outcome, from, out)?,
             Err(error) => self.emit.reject(&error, from, out)?,
         }
-        if let Some(shapes) = self.shapes.as_ref().filter(|_| out.records() > before) {
+        if let Some(shapes) = self.shapes.as_mut().filter(|_| out.records() > before) {
             shapes.sends();
         }
         out.end_change(before);
@@ -644,7 +645,7 @@ impl Pipeline {
                 self.emit.counts.change(MessageType::Truncate, lsn, now_ns);
                 let before = out.records();
                 self.emit.send_all(outcome, from, out)?;
-                if let Some(shapes) = self.shapes.as_ref().filter(|_| out.records() > before) {
+                if let Some(shapes) = self.shapes.as_mut().filter(|_| out.records() > before) {
                     shapes.sends();
                 }
                 out.end_change(before);

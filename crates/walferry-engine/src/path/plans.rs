@@ -463,24 +463,11 @@ fn refused(error: &walferry_event::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, path::Path};
-
-    use walferry_config::{Connector, Findings, Lookup, Submitted, Worker};
+    use walferry_config::{Connector, Findings, Nowhere, Submitted, Worker};
     use walferry_event::catalog::ColumnFacts;
-    use walferry_pgoutput::ReplicaIdentity;
 
     use super::*;
-
-    struct Nowhere;
-
-    impl Lookup for Nowhere {
-        fn variable(&self, _: &str) -> Option<String> {
-            None
-        }
-        fn file(&self, _: &Path) -> io::Result<String> {
-            Err(io::ErrorKind::NotFound.into())
-        }
-    }
+    use crate::path::testing::relation;
 
     fn plans() -> RelationPlans {
         plans_with("")
@@ -497,34 +484,11 @@ mod tests {
         RelationPlans::new(Arc::new(EventSettings::new(&connector, "0", "run")))
     }
 
-    fn relation(oid: u32, name: &str, columns: &[&str]) -> Relation {
-        let column = |name: &&str| RelationColumn {
-            name: (*name).to_owned(),
-            part_of_key: false,
-            type_oid: Oid(25),
-            type_modifier: -1,
-        };
-        Relation {
-            oid: Oid(oid),
-            namespace: "public".into(),
-            name: name.into(),
-            replica_identity: ReplicaIdentity::Default,
-            columns: columns.iter().map(column).collect(),
-        }
-    }
-
     /// The catalog's facts: `id` is the key, and may not be null.
     fn facts(oid: u32, name: &str, columns: &[&str]) -> Box<Catalog> {
         let columns = columns.iter().zip(1..).map(|(name, number)| ColumnFacts {
-            name: (*name).to_owned(),
-            number,
-            type_oid: Oid(25),
-            type_modifier: -1,
             not_null: *name == "id",
-            default: None,
-            generated: false,
-            identity: false,
-            comment: None,
+            ..ColumnFacts::plain(*name, number, Oid(25))
         });
         let table = TableFacts {
             oid: Oid(oid),

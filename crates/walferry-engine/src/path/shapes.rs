@@ -2,6 +2,8 @@
 //!
 //! A plan lasts as long as its connection. Here the columns outlast connections and sessions, so that a reconnect cannot
 //! hide a change. A run of the connector begins without any: a restart accepts the tables as they are.
+//!
+//! Positions belong to one history of one server. If a session begins on another timeline, the columns stay, and their positions do not.
 
 use std::{
     collections::HashMap,
@@ -11,7 +13,14 @@ use std::{
 use walferry_diagnosis::Kind;
 use walferry_pgoutput::{Oid, Relation, RelationColumn};
 
-use crate::{failure::Failure, path::cursor::ChangeNovelty, position::Position, status::TableChange};
+use crate::{
+    account::StoredOffset,
+    failure::Failure,
+    history::{Lineage, TimelineFork},
+    path::cursor::ChangeNovelty,
+    position::Position,
+    status::TableChange,
+};
 
 /// The columns that captured tables had in this run of the connector. Its sessions share them.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +32,8 @@ struct Known {
     shapes: HashMap<String, Shape>,
     /// Whether a record of a change was sent in this run.
     has_sent: bool,
+    /// The server of the last session: its system identifier, and its timelines.
+    server: Option<(u64, Lineage)>,
 }
 
 #[derive(Debug)]
@@ -38,6 +49,8 @@ pub(crate) struct ShapeWatch {
     known: TableShapes,
     /// Tables that were described and have had no change since.
     described: HashMap<Oid, (String, Relation)>,
+    /// Whether a record of a change was sent in this session.
+    has_sent: bool,
 }
 
 impl TableShapes {
@@ -46,11 +59,33 @@ impl TableShapes {
     }
 }
 
+impl Known {
+    /// A session begins after this offset. On a server with another history, other changes have the positions of those that were met.
+    fn begin(&mut self, after: &StoredOffset) {
+        let Some((system, history)) = after.system_id.zip(after.history.as_ref()) else {
+            return;
+        };
+        let lineage = &history.lineage;
+        let is_another = |(known, timelines): &(u64, Lineage)| {
+            *known != system || timelines.parts_from(lineage) != TimelineFork::Same
+        };
+        if self.server.as_ref().is_some_and(is_another) {
+            self.shapes
+                .values_mut()
+                .for_each(|shape| shape.since = Position::default());
+        }
+        self.server = Some((system, lineage.clone()));
+    }
+}
+
 impl ShapeWatch {
-    pub(crate) fn new(known: TableShapes) -> Self {
+    /// For a session that begins after this offset.
+    pub(crate) fn new(known: TableShapes, after: &StoredOffset) -> Self {
+        known.lock().begin(after);
         Self {
             known,
             described: HashMap::new(),
+            has_sent: false,
         }
     }
 
@@ -99,8 +134,11 @@ impl ShapeWatch {
     }
 
     /// A record of a change is sent.
-    pub(crate) fn sends(&self) {
-        self.known.lock().has_sent = true;
+    pub(crate) fn sends(&mut self) {
+        if !self.has_sent {
+            self.has_sent = true;
+            self.known.lock().has_sent = true;
+        }
     }
 }
 
@@ -108,7 +146,7 @@ fn changed(change: &TableChange) -> Failure {
     Failure::stop(
         Kind::TableShape,
         format!(
-            "the columns of a captured table have changed: {change}; nothing with the new columns was sent, because `walferry.table.changes` \
+            "the columns of a captured table have changed: {change}; no change with the new columns was sent, because `walferry.table.changes` \
              is stop"
         ),
         "check that the consumers can read records with the new columns, then restart the connector: it continues with them",
@@ -117,24 +155,16 @@ fn changed(change: &TableChange) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use walferry_pgoutput::{Lsn, ReplicaIdentity};
+    use walferry_pgoutput::Lsn;
 
     use super::*;
+    use crate::{
+        history::{History, Switch},
+        path::testing,
+    };
 
     fn relation(oid: u32, columns: &[&str]) -> Relation {
-        let column = |name: &&str| RelationColumn {
-            name: (*name).to_owned(),
-            part_of_key: false,
-            type_oid: Oid(25),
-            type_modifier: -1,
-        };
-        Relation {
-            oid: Oid(oid),
-            namespace: "public".into(),
-            name: format!("t{oid}"),
-            replica_identity: ReplicaIdentity::Default,
-            columns: columns.iter().map(column).collect(),
-        }
+        testing::relation(oid, &format!("t{oid}"), columns)
     }
 
     fn at(lsn: u64) -> Position {
@@ -143,6 +173,10 @@ mod tests {
             lsn: Lsn(lsn),
             ordinal: 0,
         }
+    }
+
+    fn watch() -> ShapeWatch {
+        ShapeWatch::new(TableShapes::default(), &StoredOffset::default())
     }
 
     const OLD: &[&str] = &["id", "v"];
@@ -169,7 +203,7 @@ mod tests {
     #[test]
     fn a_change_of_columns_stops_the_connector_over_connections_and_sessions() {
         let known = TableShapes::default();
-        let mut watch = ShapeWatch::new(known.clone());
+        let mut watch = ShapeWatch::new(known.clone(), &StoredOffset::default());
         describe(&mut watch, 1, OLD);
         assert_eq!(send(&mut watch, 1, 10), Ok(()));
         watch.reconnected();
@@ -184,7 +218,7 @@ mod tests {
         let text = failure.to_string();
         assert!(text.contains("public.t1 (added: w; removed: v)"), "{text}");
 
-        let mut next_session = ShapeWatch::new(known);
+        let mut next_session = ShapeWatch::new(known, &StoredOffset::default());
         describe(&mut next_session, 1, NEW);
         assert!(send(&mut next_session, 1, 30).is_err(), "a session does not accept it");
         // A table that is created again is another one to the server.
@@ -194,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_restart_accepts_the_change_also_in_the_middle_of_what_comes_again() {
-        let mut watch = ShapeWatch::new(TableShapes::default());
+        let mut watch = watch();
         // One transaction has rows with the old and with the new columns. It comes again from its beginning.
         describe(&mut watch, 1, OLD);
         pass_over(&mut watch, 1, 10);
@@ -208,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_was_delivered_with_the_new_columns_is_accepted() {
-        let mut watch = ShapeWatch::new(TableShapes::default());
+        let mut watch = watch();
         describe(&mut watch, 1, OLD);
         pass_over(&mut watch, 1, 10);
         describe(&mut watch, 1, NEW);
@@ -220,7 +254,7 @@ mod tests {
 
     #[test]
     fn older_columns_that_come_again_change_nothing() {
-        let mut watch = ShapeWatch::new(TableShapes::default());
+        let mut watch = watch();
         describe(&mut watch, 1, OLD);
         pass_over(&mut watch, 1, 10);
         describe(&mut watch, 1, NEW);
@@ -232,5 +266,37 @@ mod tests {
         // It was sent, and not delivered before the connection was lost.
         assert_eq!(send(&mut watch, 1, 20), Ok(()));
         assert_eq!(send(&mut watch, 1, 30), Ok(()));
+    }
+    /// A standby that was behind is promoted, and its columns are changed there.
+    #[test]
+    fn a_change_of_columns_at_a_lower_position_of_another_timeline_stops_the_connector() {
+        let on = |system_id, left: &[(u32, u64)], now| {
+            let left = left.iter().map(|&(timeline, at)| Switch { timeline, at: Lsn(at) });
+            StoredOffset {
+                system_id: Some(system_id),
+                history: Some(History {
+                    lineage: Lineage {
+                        left: left.collect(),
+                        now,
+                    },
+                    ..History::default()
+                }),
+                ..StoredOffset::default()
+            }
+        };
+        let before = on(7, &[], 1);
+        for (after, is_another) in [
+            (on(7, &[], 1), false),
+            (on(7, &[(1, 20)], 2), true),
+            (on(8, &[], 1), true),
+        ] {
+            let known = TableShapes::default();
+            let mut first = ShapeWatch::new(known.clone(), &before);
+            describe(&mut first, 1, OLD);
+            assert_eq!(send(&mut first, 1, 50), Ok(()));
+            let mut next = ShapeWatch::new(known, &after);
+            describe(&mut next, 1, NEW);
+            assert_eq!(send(&mut next, 1, 30).is_err(), is_another, "{after:?}");
+        }
     }
 }

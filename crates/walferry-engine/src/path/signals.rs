@@ -86,7 +86,7 @@ pub(crate) struct Signals {
     settings: SignalSettings,
     snapshot: Incremental,
     window: Window,
-    /// How much of a window usually leaves at once.
+    /// The usual slice: how much of a window leaves each time Kafka has confirmed the slice before.
     slice: SliceSize,
     /// The signal that closes the window, while rows of the window are left.
     closing: Option<Signal>,
@@ -190,7 +190,7 @@ impl Signals {
         (self.asks, self.requests) = (Some(asks), Some(requests));
     }
 
-    /// While the stream is busy, so many rows leave at once.
+    /// Sets how many rows a slice usually has.
     pub(crate) const fn set_slice(&mut self, rows: usize) {
         self.slice.rows = rows;
     }
@@ -324,7 +324,7 @@ impl Signals {
         let read = self.snapshot.tables().next().unwrap_or_default();
         let (xid, delivered) = match unseen {
             Unseen::Brought(xid) => (xid, "has been delivered already"),
-            Unseen::Earlier(xid) => (xid, "may have been delivered already"),
+            Unseen::Overflow(xid) | Unseen::Earlier(xid) => (xid, "may have been delivered already"),
         };
         let failure = Failure::new(
             Disposition::Retry,
@@ -945,6 +945,10 @@ impl Unseen {
             Self::Brought(xid) => info!(
                 xid,
                 "the chunk was read before a transaction that the stream contains was visible; it is read again"
+            ),
+            Self::Overflow(xid) => info!(
+                xid,
+                "the chunk was read before the end of a transaction that the stream may have brought; it is read again"
             ),
             Self::Earlier(xid) => info!(
                 xid,

@@ -373,15 +373,8 @@ fn ended(error: walferry_engine::source::PipelineEnded) -> Failure {
 
 pub(crate) fn facts() -> TableFacts {
     let column = |name: &str, number, oid| ColumnFacts {
-        name: name.into(),
-        number,
-        type_oid: Oid(oid),
-        type_modifier: -1,
         not_null: true,
-        default: None,
-        generated: false,
-        identity: false,
-        comment: None,
+        ..ColumnFacts::plain(name, number, Oid(oid))
     };
     TableFacts {
         oid: TABLE,

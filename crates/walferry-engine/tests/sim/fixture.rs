@@ -1,13 +1,9 @@
 //! The connector's parts that a simulation does not vary.
 
-use std::{
-    io,
-    path::Path,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use walferry_config::connector::Tolerance;
-use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker};
+use walferry_config::{Connector, Findings, Nowhere, Options, Submitted, Worker};
 use walferry_converter::{ConverterType, converter};
 use walferry_engine::{Converters, ErrorPolicy, Pipeline, status::Status, store::StoredOffset};
 use walferry_event::EventSettings;
@@ -65,18 +61,6 @@ pub(crate) fn connector(properties: &str) -> Connector {
     let (connector, findings) =
         Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
     connector.unwrap_or_else(|| panic!("{findings:?}"))
-}
-
-/// There is nothing to look up.
-struct Nowhere;
-
-impl Lookup for Nowhere {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-    fn file(&self, _: &Path) -> io::Result<String> {
-        Err(io::ErrorKind::NotFound.into())
-    }
 }
 
 /// Where the counts go.

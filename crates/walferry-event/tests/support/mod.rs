@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use walferry_config::connector::Connector;
-use walferry_config::{Findings, Lookup, Submitted, Worker};
+use walferry_config::{Findings, Nowhere, Submitted, Worker};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
 use walferry_event::{Context, EventSettings, TablePlan};
 use walferry_pgoutput::{Lsn, Oid, Relation, RelationColumn, ReplicaIdentity, Xid};
@@ -17,15 +17,6 @@ pub(crate) fn stored<'v, 'a>(row: &'v Struct<'a>, name: &str) -> Option<&'v Valu
 
 /// Settings of a connector with these properties, on the prefix `lab` and the database `db`.
 pub(crate) fn settings(properties: &[(&str, &str)]) -> Arc<EventSettings> {
-    struct Nowhere;
-    impl Lookup for Nowhere {
-        fn variable(&self, _: &str) -> Option<String> {
-            None
-        }
-        fn file(&self, _: &std::path::Path) -> std::io::Result<String> {
-            Err(std::io::ErrorKind::NotFound.into())
-        }
-    }
     let base = [
         ("name", "test"),
         ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
@@ -136,15 +127,10 @@ fn relation_column(column: &Col, primary_key: &[&str]) -> RelationColumn {
 
 fn column_facts(number: i16, column: &Col, primary_key: &[&str]) -> ColumnFacts {
     ColumnFacts {
-        name: column.name.clone(),
-        number,
-        type_oid: Oid(column.type_oid),
         type_modifier: column.modifier,
         not_null: column.not_null || primary_key.contains(&&*column.name),
         default: column.default.clone(),
-        generated: false,
-        identity: false,
-        comment: None,
+        ..ColumnFacts::plain(column.name.as_str(), number, Oid(column.type_oid))
     }
 }
 

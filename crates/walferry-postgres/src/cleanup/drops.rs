@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
+use walferry_engine::Pauses;
 
 use super::target::{PartFloors, may_go};
 use super::{CleanedTable, LOOKING};
@@ -58,7 +59,7 @@ pub(super) struct Rests(HashMap<u32, Rest>);
 #[derive(Debug)]
 struct Rest {
     until: Instant,
-    pause: Duration,
+    pauses: Pauses,
     obstacle: Obstacle,
     times: u32,
 }
@@ -72,8 +73,9 @@ const IS_SAME: &str = "
 
 const DROPPING: &str = "dropping a partition of an outbox";
 
-/// How long a partition rests that could not be dropped, at first and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
+/// How long a partition rests that could not be dropped.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// A lock that is not to be had so often in a row is told.
 const OFTEN: u32 = 4;
@@ -102,16 +104,15 @@ impl Rests {
     pub(super) fn rest(&mut self, oid: u32, obstacle: Obstacle, now: Instant) -> u32 {
         let rest = self.0.entry(oid).or_insert(Rest {
             until: now,
-            pause: PAUSE.0 / 2,
+            pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
             obstacle,
             times: 0,
         });
-        rest.pause = (rest.pause * 2).min(PAUSE.1);
         if rest.obstacle != obstacle {
             (rest.obstacle, rest.times) = (obstacle, 0);
         }
         rest.times += 1;
-        rest.until = now + rest.pause;
+        rest.until = now + rest.pauses.next_pause();
         rest.times
     }
 

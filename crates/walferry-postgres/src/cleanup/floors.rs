@@ -440,11 +440,7 @@ impl Floors {
             // For nobody.
             return Ok((i64::MAX, NEVER_US));
         }
-        let rows = sql.rows(LOOKING, NEXT, &[]).await?;
-        let row = rows.first().ok_or_else(|| Error::Protocol {
-            doing: LOOKING,
-            problem: "no row".to_owned(),
-        })?;
+        let row = sql.row(LOOKING, NEXT, &[]).await?;
         let read = |error| Error::sql(LOOKING, error);
         Ok((row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?))
     }

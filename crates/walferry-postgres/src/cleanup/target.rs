@@ -140,11 +140,7 @@ impl CleanupTarget {
             None => &self.statements.usual,
         };
         let parameters = self.parameters(&xmin, (&from_us, &until_us), &behind);
-        let rows = sql.rows(LOOKING, &statements.find, &parameters).await?;
-        let row = rows.first().ok_or_else(|| Error::Protocol {
-            doing: LOOKING,
-            problem: "no row".to_owned(),
-        })?;
+        let row = sql.row(LOOKING, &statements.find, &parameters).await?;
         let read = |error| Error::sql(LOOKING, error);
         let rows: i64 = row.try_get(0).map_err(read)?;
         let (first, last): (Option<i64>, Option<i64>) = (row.try_get(1).map_err(read)?, row.try_get(2).map_err(read)?);

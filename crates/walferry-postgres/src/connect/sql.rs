@@ -48,6 +48,20 @@ impl Sql {
             .map_err(|error| Error::sql(doing, error))
     }
 
+    /// The first row of a statement that always returns one.
+    ///
+    /// # Errors
+    /// The statement failed, the connection was lost, or there is no row.
+    pub(crate) async fn row(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Row, Error> {
+        let rows = self.rows(doing, sql, parameters).await?;
+        rows.into_iter().next().ok_or_else(|| Error::no_row(doing))
+    }
+
     /// All rows of a statement, as text. Several statements may be sent at once; they then share one round trip.
     pub(crate) async fn texts(&self, doing: &'static str, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
         let answer = self.answer(doing, self.client.simple_query(sql)).await?;
@@ -68,14 +82,8 @@ impl Sql {
         sql: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<T, Error> {
-        let rows = self.rows(doing, sql, parameters).await?;
-        match rows.first() {
-            Some(row) => row.try_get(0).map_err(|error| Error::sql(doing, error)),
-            None => Err(Error::Protocol {
-                doing,
-                problem: "no row".to_owned(),
-            }),
-        }
+        let row = self.row(doing, sql, parameters).await?;
+        row.try_get(0).map_err(|error| Error::sql(doing, error))
     }
 
     /// Runs statements without parameters or results.

@@ -86,6 +86,7 @@ pub(crate) async fn inspect(
         };
         return Ok(PublicationLook {
             published: None,
+            is_renamed: matches!(missing, Some(Error::PublicationMissing { renamed: Some(_), .. })),
             gap: missing.map(Failure::from),
             lsn: position(sql).await?,
         });
@@ -111,6 +112,7 @@ pub(crate) async fn inspect(
     };
     Ok(PublicationLook {
         published: Some(Arc::new(now)),
+        is_renamed: false,
         gap: what.map(|what| Error::PublicationChanged { what }.into()),
         lsn: position(sql).await?,
     })

@@ -180,10 +180,7 @@ fn literal(text: &str) -> String {
 }
 
 fn only_row<'a>(doing: &'static str, rows: &'a [TextRow]) -> Result<&'a TextRow, Error> {
-    rows.first().ok_or_else(|| Error::Protocol {
-        doing,
-        problem: "no row".to_owned(),
-    })
+    rows.first().ok_or_else(|| Error::no_row(doing))
 }
 
 fn field<T: std::str::FromStr>(doing: &'static str, row: &TextRow, column: usize) -> Result<T, Error> {

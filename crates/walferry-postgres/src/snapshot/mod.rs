@@ -185,14 +185,10 @@ pub(crate) async fn snapshot(
         });
         try_join_all(workers).await?;
     }
-    let Moment { lsn, xid, time_us } = moment;
     let end = match plan.kind {
         SnapshotKind::Blocking => Frame::BlockingEnd { given_up: false },
         SnapshotKind::Incremental => Frame::WholeEnd { failed: None },
-        SnapshotKind::Initial => Frame::SnapshotEnd {
-            lsn,
-            transaction: Transaction { xid, time_us },
-        },
+        SnapshotKind::Initial => moment.end(),
     };
     send(out, Bytes::new(), vec![end]).await?;
     sql.execute("ending the snapshot", "COMMIT").await
@@ -264,10 +260,41 @@ async fn in_time<T>(
 
 /// What all rows of a snapshot have in common.
 #[derive(Debug, Clone, Copy)]
-struct Moment {
-    lsn: Lsn,
-    xid: u32,
-    time_us: i64,
+pub(crate) struct Moment {
+    pub(crate) lsn: Lsn,
+    pub(crate) xid: u32,
+    pub(crate) time_us: i64,
+}
+
+impl Moment {
+    /// Of the present transaction. `lsn` is the position that its rows get.
+    pub(crate) async fn at(lsn: Lsn, sql: &Sql, doing: &'static str) -> Result<Self, Error> {
+        // Debezium's `source.txId` of a snapshot is the id of the transaction that reads it. This is the id that our
+        // transaction would get. It must not get one: while a transaction has an id, nobody can create a logical slot.
+        const MOMENT: &str = "
+            SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
+              (EXTRACT(epoch FROM CURRENT_TIMESTAMP) * 1000000)::int8";
+        let row = sql.row(doing, MOMENT, &[]).await?;
+        let read = || -> Result<Self, tokio_postgres::Error> {
+            // The lower half is the transaction id. The upper half counts how often ids have wrapped around.
+            let xid: i64 = row.try_get(0)?;
+            Ok(Self {
+                lsn,
+                xid: xid as u32,
+                time_us: row.try_get(1)?,
+            })
+        };
+        read().map_err(|error| Error::sql(doing, error))
+    }
+
+    /// The frame behind the last row.
+    pub(crate) const fn end(self) -> Frame {
+        let Self { lsn, xid, time_us } = self;
+        Frame::SnapshotEnd {
+            lsn,
+            transaction: Transaction { xid, time_us },
+        }
+    }
 }
 
 /// As in Debezium, `snapshot.isolation.mode` counts only if there is no slot.
@@ -316,26 +343,7 @@ async fn begin(sql: &Sql, isolation: &str, imported: Option<&str>, lsn: Option<L
         None => wal_position(sql).await?,
     };
     import(sql, isolation, imported).await?;
-    // Debezium's `source.txId` of a snapshot is the id of the transaction that reads it. This is the id that our
-    // transaction would get. It must not get one: while a transaction has an id, nobody can create a logical slot.
-    const MOMENT: &str = "
-        SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
-          (EXTRACT(epoch FROM CURRENT_TIMESTAMP) * 1000000)::int8";
-    let rows = sql.rows(DOING, MOMENT, &[]).await?;
-    let row = rows.first().ok_or_else(|| Error::Protocol {
-        doing: DOING,
-        problem: "no row".to_owned(),
-    })?;
-    let read = || -> Result<Moment, tokio_postgres::Error> {
-        // The lower half is the transaction id. The upper half counts how often ids have wrapped around.
-        let xid: i64 = row.try_get(0)?;
-        Ok(Moment {
-            lsn,
-            xid: xid as u32,
-            time_us: row.try_get(1)?,
-        })
-    };
-    read().map_err(|error| Error::sql(DOING, error))
+    Moment::at(lsn, sql, DOING).await
 }
 
 /// The last position in the server's log, read as Debezium reads it for a snapshot.

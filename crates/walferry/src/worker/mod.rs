@@ -658,6 +658,7 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::*;
+    use crate::load::REQUIRED;
 
     /// A worker without connectors, with a book that stores nothing.
     fn start() -> (Herd, ClerkTask) {
@@ -845,20 +846,15 @@ mod tests {
             let write = |name: &str, text: &str| std::fs::write(schemas.path().join(name), text).expect("a file");
             write("A.json", "{}");
             let dir = schemas.path().display().to_string();
-            let properties = [
-                ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
-                ("database.hostname", "127.0.0.1"),
-                ("database.user", "u"),
-                ("database.dbname", "d"),
-                ("topic.prefix", "t"),
+            let properties = REQUIRED.into_iter().chain([
                 ("transforms", "outbox"),
                 ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
                 ("transforms.outbox.walferry.schemas.dir", &dir),
-            ];
-            let properties = properties.map(|(name, text)| (name.to_owned(), text.to_owned()));
-            let loaded = keeper::load(&herd.0, "shop", &properties.into())
-                .0
-                .expect("it is right");
+            ]);
+            let properties = properties
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .collect();
+            let loaded = keeper::load(&herd.0, "shop", &properties).0.expect("it is right");
             let connector = Connector {
                 configuration: loaded.configuration.clone(),
                 target: TargetState::Running,
@@ -887,19 +883,14 @@ mod tests {
     fn a_file_overwrites_a_connector_of_its_name_but_none_of_another_class() {
         block_on(async {
             let (herd, _clerk) = start();
-            let properties = [
-                ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
-                ("database.hostname", "127.0.0.1"),
-                ("database.user", "u"),
-                ("database.dbname", "d"),
-                ("topic.prefix", "t"),
+            let properties = REQUIRED.into_iter().chain([
                 ("key.converter", "org.apache.kafka.connect.json.JsonConverter"),
                 ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
-            ];
-            let properties = properties.map(|(name, text)| (name.to_owned(), text.to_owned()));
-            let loaded = keeper::load(&herd.0, "shop", &properties.into())
-                .0
-                .expect("it is right");
+            ]);
+            let properties = properties
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .collect();
+            let loaded = keeper::load(&herd.0, "shop", &properties).0.expect("it is right");
             let kept = |name: &str, configuration| BookEntry {
                 name: name.into(),
                 configuration,

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use tokio::{sync::watch, task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 use walferry_admin::{Standby, StandbyStage};
-use walferry_engine::{Disposition, Failure, Kind, book::Book as _};
+use walferry_engine::{Disposition, Failure, Kind, Pauses, book::Book as _};
 use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, Subject, TopicBook, Turn};
 
 use super::OpenBook;
@@ -184,7 +184,7 @@ where
     F: FnMut() -> W,
     W: FnOnce() -> Result<T, Failure> + Send + 'static,
 {
-    let (mut told, mut pause) = (None, FIRST_PAUSE);
+    let (mut told, mut pauses) = (None, Pauses::new(FIRST_PAUSE, LAST_PAUSE));
     loop {
         let done = spawn_blocking(work()).await;
         let done = done.unwrap_or_else(|error| Err(Failure::retry(Kind::NoThread, error.to_string())));
@@ -208,8 +208,7 @@ where
                 standby.set(StandbyStage::Starting(why_not_yet(&failure)));
             }
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(LAST_PAUSE);
+        sleep(pauses.next_pause()).await;
     }
 }
 

@@ -5,12 +5,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker, connector::Plugin, options_markdown};
+use walferry_config::{Connector, Findings, Nowhere, Options, Submitted, Worker, connector::Plugin, options_markdown};
 use walferry_converter::{
     Converter, ConverterType, Encoded, RecordPart, WrittenHeaders, classes, converter, registry::PreviewRegistry,
 };
@@ -337,17 +336,6 @@ fn page(class: &Class, stem: &str, file: &File, tables: &BTreeMap<String, Table>
 }
 
 /// Examples refer to nothing outside.
-struct Nowhere;
-
-impl Lookup for Nowhere {
-    fn variable(&self, _: &str) -> Option<String> {
-        None
-    }
-    fn file(&self, _: &Path) -> io::Result<String> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-}
-
 /// Runs an example: what comes in and what goes out, for each record of the change.
 fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> Result<String, String> {
     let (submitted, _) = Submitted::read(&format!("{BASE}{}", example.config)).map_err(|error| error.to_string())?;
@@ -657,15 +645,13 @@ fn described(name: &str, table: &Table) -> Result<(Relation, Catalog), String> {
     for (place, (column, written, _)) in table.columns.iter().enumerate() {
         let (type_oid, type_modifier) = type_of(written, &mut types)?;
         columns.push(ColumnFacts {
-            name: column.clone(),
-            number: i16::try_from(place + 1).map_err(|error| error.to_string())?,
-            type_oid,
             type_modifier,
             not_null: place < table.key,
-            default: None,
-            generated: false,
-            identity: false,
-            comment: None,
+            ..ColumnFacts::plain(
+                column.as_str(),
+                i16::try_from(place + 1).map_err(|error| error.to_string())?,
+                type_oid,
+            )
         });
     }
     let relation = Relation {

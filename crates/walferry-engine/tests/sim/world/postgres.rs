@@ -509,7 +509,12 @@ impl State {
             (Some(known), Some(now)) if changed(known, now) => Some(Failure::retry(CHANGED, "it was changed")),
             _ => None,
         };
-        PublicationLook { published, gap, lsn }
+        PublicationLook {
+            published,
+            is_renamed: false,
+            gap,
+            lsn,
+        }
     }
 
     /// Where chunks are read by several at a time, they come in any order.

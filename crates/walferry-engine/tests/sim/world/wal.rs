@@ -190,15 +190,8 @@ fn relation(table: &TableKind) -> Relation {
 /// A table as the catalog describes it.
 pub(crate) fn facts(table: &TableKind) -> TableFacts {
     let column = |(number, (name, type_oid, is_key)): (i16, (&str, Oid, bool))| ColumnFacts {
-        name: name.into(),
-        number,
-        type_oid,
-        type_modifier: -1,
         not_null: is_key,
-        default: None,
-        generated: false,
-        identity: false,
-        comment: None,
+        ..ColumnFacts::plain(name, number, type_oid)
     };
     TableFacts {
         oid: table.oid,
