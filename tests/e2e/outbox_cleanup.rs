@@ -388,6 +388,44 @@ fn partitions_whose_rows_are_all_delivered_are_dropped_and_others_stay() {
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
 
+/// A long query reads one of them.
+#[test]
+fn a_partition_that_is_in_use_holds_up_the_drop_of_no_other() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_in_use");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table first partition of outbox for values from ('2020-01-01') to ('2020-01-02');
+         create table second partition of outbox for values from ('2020-01-02') to ('2020-01-03');
+         create table third partition of outbox for values from ('2020-01-03') to ('2020-01-04')",
+    );
+    let reader = world.postgres.in_database(outbox.database.name());
+    reader.run("begin; lock table only first in access share mode");
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.partitions.drop", "true"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    let partitions = || {
+        let names = "select string_agg(inhrelid::regclass::text, ',' order by inhrelid) from pg_inherits
+                     where inhparent = 'outbox'::regclass";
+        sql.value(names)
+    };
+    wait_for("the other partitions to be dropped", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        partitions().filter(|names| names == "first")
+    });
+    reader.run("commit");
+    wait_for("the partition to be dropped that was in use", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        partitions().is_none().then_some(())
+    });
+}
+
 #[test]
 fn delivered_rows_stay_until_they_have_a_status_that_may_go() {
     let world = world::shared();

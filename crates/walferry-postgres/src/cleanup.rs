@@ -43,10 +43,10 @@ use walferry_pgoutput::Lsn;
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use crate::quote::{identifier, literal};
-use drops::{Attempt, Droppable, Obstacle, Rests, drop_partition};
+use drops::{DropAttempt, Droppable, Obstacle, Rests, Undropped};
 use floors::Floors;
 use stays::{KeptRows, KeptRowsNews};
-use target::{Batch, CleanupTarget, PartFloors, ScannedUpTo};
+use target::{Batch, CleanupTarget, ScannedUpTo};
 
 /// An outbox table whose rows are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -518,71 +518,61 @@ impl Cleaner {
         round: &mut Round,
     ) -> Result<bool, Error> {
         let target = &self.targets[place];
-        let Some((part, floors)) = due_drop(target, now_us, &self.undropped) else {
+        let until_us = now_us.saturating_sub(target.keep_us);
+        let Some((part, floors)) = self.undropped.due(&target.drops, until_us, Instant::now()) else {
             return Ok(false);
         };
-        let done = drop_partition(sql, &target.cleaned, target.time, part, xmin, floors).await;
+        let attempt = DropAttempt {
+            sql,
+            table: &target.cleaned,
+            time: target.time,
+            part,
+            floors,
+            xmin,
+            lock_limit: self.undropped.lock_limit(part),
+        };
+        let done = attempt.run().await;
         if sql.is_closed() {
             // Otherwise the next round would begin with it.
-            self.undropped.rest(part.oid, Obstacle::Slow, Instant::now());
-            return done.map(|_| false);
+            self.undropped.rest(part, Obstacle::Slow, Instant::now());
+            return match done.err().and_then(|undropped| undropped.error) {
+                Some(error) => Err(error),
+                None => Ok(false),
+            };
         }
         let (table, part) = (target.table.clone(), part.clone());
-        let is_dropped = matches!(done, Ok(Attempt::Dropped));
+        let is_dropped = done.is_ok();
         self.tried_to_drop(&table, part, done, round);
         Ok(is_dropped)
     }
 
     /// After an attempt to drop a partition.
-    fn tried_to_drop(&mut self, table: &str, part: Droppable, done: Result<Attempt, Error>, round: &mut Round) {
+    fn tried_to_drop(&mut self, table: &str, part: Droppable, done: Result<(), Undropped>, round: &mut Round) {
         // There may be another one whose time is over.
         round.more = true;
-        let partition = part.name;
-        if let Ok(Attempt::Dropped) = done {
-            tracing::info!(table, partition, "partition dropped: all of its rows were delivered");
+        let Err(undropped) = done else {
+            tracing::info!(
+                table,
+                partition = part.name,
+                "partition dropped: all of its rows were delivered"
+            );
             round.dropped += 1;
             self.looked = None;
-            self.undropped.forget(part.root);
+            self.undropped.dropped(&part);
             return;
-        }
-        let obstacle = done.as_ref().map_or_else(Obstacle::of, |_| Obstacle::Rows);
-        // Who has a lock on the table would be waited for with the next partition, too, and everybody with it.
-        let of = if obstacle == Obstacle::Lock {
-            part.root
-        } else {
-            part.oid
         };
-        let times = self.undropped.rest(of, obstacle, Instant::now());
-        if matches!(obstacle, Obstacle::Rows | Obstacle::Slow) && times == 2 {
+        let (obstacle, kept_rows) = (undropped.obstacle, self.undropped.keeps_rows(&part));
+        let times = self.undropped.rest(&part, obstacle, Instant::now());
+        if obstacle == Obstacle::Changed {
+            // It may be gone, or be another one: the next look says so.
+            self.looked = None;
+        }
+        if !kept_rows && self.undropped.keeps_rows(&part) {
             // Its rows are removed from now on. The search of this mark may be behind them.
             self.looked = None;
             self.reached.remove(table);
         }
-        let Err(error) = done else {
-            if times == 1 {
-                tracing::info!(
-                    table,
-                    partition,
-                    "a partition whose time is over stays for now: it has rows that are not confirmed, that are kept by their status, or that may \
-                     never have been sent"
-                );
-            }
-            return;
-        };
-        if !Rests::is_news(obstacle, times) {
-            tracing::debug!(table, partition, error = %error, "a partition could not be dropped; trying again");
-            return;
-        }
-        round.failed += 1;
-        let failure = walferry_engine::Failure::from(error);
-        tracing::warn!(
-            code = walferry_diagnosis::Kind::OutboxCleanup.code(),
-            table,
-            partition,
-            error = failure.to_string(),
-            hint = obstacle.hint(),
-            "a partition could not be dropped; trying again"
-        );
+        round.failed += tell_of_undropped(table, &part.name, undropped, times);
     }
 
     /// After a batch of a table.
@@ -630,14 +620,35 @@ impl Cleaner {
     }
 }
 
-/// Of the partitions whose time is over, and that do not rest, the first one that was not tried yet, or the one that was not tried for the
-/// longest time.
-fn due_drop<'a>(target: &'a CleanupTarget, now_us: i64, undropped: &Rests) -> Option<&'a (Droppable, PartFloors)> {
-    let (until_us, now) = (now_us.saturating_sub(target.keep_us), Instant::now());
-    let rests = |part: &Droppable| undropped.rests(part.oid, now) || undropped.rests(part.root, now);
-    let is_due = |part: &Droppable| part.to_us <= until_us && !rests(part);
-    let due = target.drops.iter().filter(|(part, _)| is_due(part));
-    due.min_by_key(|(part, _)| undropped.until(part.oid))
+/// Reports that a partition was not dropped, for this time in a row. Returns how many failures that is.
+fn tell_of_undropped(table: &str, partition: &str, undropped: Undropped, times: u32) -> u64 {
+    let Undropped { obstacle, error } = undropped;
+    let is_news = Rests::is_news(obstacle, times);
+    let Some(error) = error.filter(|_| obstacle != Obstacle::Changed) else {
+        if is_news {
+            tracing::info!(
+                table,
+                partition,
+                "a partition whose time is over stays for now: it has rows that are not confirmed, that are kept by their status, or that may \
+                 never have been sent"
+            );
+        }
+        return 0;
+    };
+    if !is_news {
+        tracing::debug!(table, partition, error = %error, "a partition could not be dropped; trying again");
+        return 0;
+    }
+    let failure = walferry_engine::Failure::from(error);
+    tracing::warn!(
+        code = walferry_diagnosis::Kind::OutboxCleanup.code(),
+        table,
+        partition,
+        error = failure.to_string(),
+        hint = obstacle.hint(),
+        "a partition could not be dropped; trying again"
+    );
+    1
 }
 
 fn is_resting(failing: &HashMap<String, PausedTable>, table: &str) -> bool {

@@ -329,7 +329,7 @@ impl Floors {
                 }
                 Some(None) => {}
                 Some(Some(droppable)) => {
-                    if undropped.keeps_rows(*oid) {
+                    if undropped.keeps_rows(&droppable) {
                         // One row that stays keeps only itself.
                         floors.add(*oid, part);
                         before_us = before_us.max(droppable.to_us);
