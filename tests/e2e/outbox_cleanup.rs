@@ -426,6 +426,37 @@ fn a_partition_that_is_in_use_holds_up_the_drop_of_no_other() {
     });
 }
 
+/// Rows of the present partition go with it, so nothing is to be searched, and a lock on it disturbs nobody.
+#[test]
+fn a_row_that_stays_in_the_default_partition_does_not_make_walferry_read_partitions_that_are_dropped() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_default");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table present partition of outbox for values from (current_date - 1) to (current_date + 2);
+         create table other partition of outbox default;
+         insert into outbox values (1, 'order', 'early', 'Created', '0', '2020-01-01')",
+    );
+    let walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.partitions.drop", "true"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    let locker = world.postgres.in_database(outbox.database.name());
+    locker.run("begin; lock table only present in access exclusive mode");
+    for _ in 0..2 {
+        wait_for_looks(sql);
+    }
+    let output = walferry.output();
+    assert!(!output.contains("could not be removed"), "{output}");
+    locker.run("commit");
+}
+
 #[test]
 fn delivered_rows_stay_until_they_have_a_status_that_may_go() {
     let world = world::shared();
