@@ -43,6 +43,7 @@ use walferry_pgoutput::Lsn;
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use crate::quote::{identifier, literal};
+use crate::said::SaidOnce;
 use drops::{DropAttempt, Droppable, Obstacle, Rests, Undropped};
 use floors::Floors;
 use stays::{KeptRows, KeptRowsNews};
@@ -133,6 +134,7 @@ pub struct Cleaner {
     server: Option<String>,
     distributes_invalidations: bool,
     is_version_told: bool,
+    said: SaidOnce,
     /// How often the stream did not go on where it was, at the last round.
     breaks: Option<u64>,
 }
@@ -181,10 +183,11 @@ const TURN: Duration = Duration::from_secs(2);
 /// Bytes that the slot may be behind.
 const MOST_BEHIND: u64 = 256 * 1024 * 1024;
 
-/// The version of the server, and what it is recognised by: its system identifier and its timeline.
+const VERSION: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4";
+
+/// What the server is recognised by: its system identifier and its timeline.
 const SERVER: &str = "
-    SELECT pg_catalog.current_setting('server_version_num')::int4,
-           (SELECT system_identifier FROM pg_catalog.pg_control_system())
+    SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())
              || '/' || pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)";
 
 /// Whether a change of a publication reaches transactions that are running. Without it, which versions before May 2025 lack, rows of a table
@@ -230,6 +233,7 @@ impl Cleaner {
             server: None,
             distributes_invalidations: false,
             is_version_told: false,
+            said: SaidOnce::default(),
             breaks: None,
         }
     }
@@ -356,17 +360,10 @@ impl Cleaner {
         // Who works on the rows goes first: a lock is not waited for as long as it takes the server to look for a deadlock.
         sql.execute(DOING, "SET lock_timeout = '500ms'; SET statement_timeout = '30s'")
             .await?;
-        let rows = sql.rows(LOOKING, SERVER, &[]).await?;
-        let row = rows.first();
-        let version: i32 = row
-            .map_or(Ok(0), |row| row.try_get(0))
-            .map_err(|error| Error::sql(LOOKING, error))?;
-        let server: Option<String> = row
-            .map(|row| row.try_get(1))
-            .transpose()
-            .map_err(|error| Error::sql(LOOKING, error))?;
-        if self.server.is_some() && self.server != server {
-            // Another server answers, or this one with another history.
+        let version: i32 = sql.value(LOOKING, VERSION, &[]).await?;
+        let server = self.recognised(&sql).await?;
+        if server.is_none() || (self.server.is_some() && self.server != server) {
+            // Another server may answer, or this one with another history.
             self.forget();
         }
         self.server = server;
@@ -379,6 +376,26 @@ impl Cleaner {
             );
         }
         Ok(sql)
+    }
+
+    /// What the server of this connection is recognised by. `None` without the privilege to ask for it: floors then count for one connection.
+    async fn recognised(&mut self, sql: &Sql) -> Result<Option<String>, Error> {
+        match sql.value(LOOKING, SERVER, &[]).await {
+            Ok(server) => Ok(Some(server)),
+            Err(error) if is_privilege_missing(&error) => {
+                self.said.once("the server is not recognised".to_owned(), || {
+                    tracing::warn!(
+                        error = walferry_engine::Failure::from(error).to_string(),
+                        hint = "GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system(), pg_catalog.pg_walfile_name(pg_lsn) to the \
+                                connector's role",
+                        "rows of an outbox that were written before a lost connection or a restart are never removed: Walferry cannot \
+                         recognise the server"
+                    );
+                });
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn here(&self, sql: &Sql) -> Result<Option<ServerNow>, Error> {
@@ -649,6 +666,10 @@ fn tell_of_undropped(table: &str, partition: &str, undropped: Undropped, times: 
         "a partition could not be dropped; trying again"
     );
     1
+}
+
+fn is_privilege_missing(error: &Error) -> bool {
+    error.server_error().is_some_and(|refused| refused.code == "42501")
 }
 
 fn is_resting(failing: &HashMap<String, PausedTable>, table: &str) -> bool {
