@@ -36,8 +36,8 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::Type;
 use walferry_config::Connector;
-use walferry_engine::floors::KeptFloors;
-use walferry_engine::status::UncapturedTables;
+use walferry_engine::floors::{Floors as StoredFloors, KeptFloors};
+use walferry_engine::status::Status;
 use walferry_pgoutput::Lsn;
 
 use crate::connect::{Endpoint, Purpose, Sql};
@@ -261,51 +261,36 @@ impl Cleaner {
     }
 
     /// Takes and settles marks, and goes through the tables in turn until it has removed a full batch of rows. `told` is the position up to
-    /// which the connector itself has told the server that it needs nothing any more. `not_captured` is what the stream has brought up to
-    /// there. `kept` has floors of earlier connections and runs, and gets those that are laid now.
+    /// which the connector itself has told the server that it needs nothing any more. `status` says what the stream has brought up to there
+    /// or further. It has floors of earlier connections and runs, and gets those that are laid now.
     ///
     /// # Errors
     /// The server cannot be asked. The next round begins anew. What fails for one table only is logged, and counted in the round.
-    pub async fn round(
-        &mut self,
-        tables: &[CleanedTable],
-        told: Lsn,
-        not_captured: &UncapturedTables,
-        kept: &KeptFloors,
-    ) -> Result<Round, Error> {
+    pub async fn round(&mut self, tables: &[CleanedTable], told: Lsn, status: &Status) -> Result<Round, Error> {
         if told == Lsn::INVALID {
             // Nothing is confirmed in this run yet.
             return Ok(Round::default());
         }
-        let done = self.try_round(tables, told, not_captured, kept).await;
+        let done = self.try_round(tables, told, status).await;
         if done.is_err() {
             self.begin_anew();
         }
         done
     }
 
-    async fn try_round(
-        &mut self,
-        tables: &[CleanedTable],
-        told: Lsn,
-        not_captured: &UncapturedTables,
-        kept: &KeptFloors,
-    ) -> Result<Round, Error> {
+    async fn try_round(&mut self, tables: &[CleanedTable], told: Lsn, status: &Status) -> Result<Round, Error> {
         let begun = Instant::now();
         let mut round = Round::default();
         // An error ends the connection.
         let sql = self.connected().await?;
         if self.distributes_invalidations {
-            self.take_over(kept);
+            self.take_over(&status.floors);
             match self.here(&sql).await? {
-                Some(here) => self.work(&sql, here, told, tables, not_captured, &mut round).await?,
+                Some(here) => self.work(&sql, here, told, tables, status, &mut round).await?,
                 // Without a slot nothing is confirmed.
                 None => self.forget(),
             }
-            if let (Some(breaks), Some(server)) = (self.breaks, &self.server) {
-                let (tables, left) = self.floors.kept();
-                kept.keep(breaks, server, tables, left);
-            }
+            self.keep_floors(&status.floors);
         }
         self.sql = Some(sql);
         round.took = begun.elapsed();
@@ -328,13 +313,32 @@ impl Cleaner {
         }
     }
 
+    /// Has the floors stored with the offset.
+    fn keep_floors(&mut self, kept: &KeptFloors) {
+        let (Some(breaks), Some(server)) = (self.breaks, &self.server) else {
+            return;
+        };
+        let (tables, left) = self.floors.kept();
+        for table in kept.keep(breaks, server, tables, left) {
+            self.said.once(format!("{table} has too many partitions"), || {
+                tracing::warn!(
+                    table,
+                    most = StoredFloors::MOST_PARTS,
+                    hint = "drop old partitions, or make partitions longer; after a restart, remove rows from before it yourself once they are \
+                            delivered",
+                    "rows of an outbox that are there at a restart will never be removed: the outboxes have too many partitions"
+                );
+            });
+        }
+    }
+
     async fn work(
         &mut self,
         sql: &Sql,
         here: ServerNow,
         told: Lsn,
         tables: &[CleanedTable],
-        not_captured: &UncapturedTables,
+        status: &Status,
         round: &mut Round,
     ) -> Result<(), Error> {
         let confirmed = here.confirmed.min(told);
@@ -344,7 +348,7 @@ impl Cleaner {
             round.behind_bytes = Some(behind);
             return Ok(());
         }
-        self.look(sql, tables, not_captured, round).await?;
+        self.look(sql, tables, status, round).await?;
         match self.confirmed_xmin {
             Some(xmin) => self.remove(sql, xmin, here.now_us, round).await,
             None => Ok(()),
@@ -455,7 +459,7 @@ impl Cleaner {
         &mut self,
         sql: &Sql,
         tables: &[CleanedTable],
-        not_captured: &UncapturedTables,
+        status: &Status,
         round: &mut Round,
     ) -> Result<(), Error> {
         if self.looked.is_some_and(|looked| looked.elapsed() <= LOOK_INTERVAL) {
@@ -465,10 +469,7 @@ impl Cleaner {
         self.targets.clear();
         let failing = &self.failing;
         let rests = |table: &str| is_resting(failing, table);
-        let looked = self
-            .floors
-            .look(sql, tables, not_captured, rests, &self.undropped)
-            .await?;
+        let looked = self.floors.look(sql, tables, status, rests, &self.undropped).await?;
         // Of a table that rests or has failed, it is not known which partitions are there.
         let is_whole = looked.failed.is_empty() && !tables.iter().any(|table| rests(&table.shown()));
         self.targets = looked.targets;

@@ -516,10 +516,9 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, keeps_floor
             let listed = outboxes.list().await?.iter();
             let tables: Vec<_> = listed.filter_map(|table| table.cleaned.clone()).collect();
             drop(outboxes);
-            // Read after the confirmed position: it has everything up to there.
-            let not_captured = status.not_captured();
+            // What the stream has brought is read after the confirmed position: it has everything up to there.
             cleaner
-                .round(&tables, stream.confirmed, &not_captured, &status.floors)
+                .round(&tables, stream.confirmed, status)
                 .await
                 .map_err(Failure::from)
         };

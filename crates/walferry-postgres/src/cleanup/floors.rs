@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
 use walferry_engine::floors::{PartFloor, TableFloor};
-use walferry_engine::status::UncapturedTables;
+use walferry_engine::status::Status;
 
 use super::drops::{Droppable, Rests};
 use super::target::{CleanupTarget, PartFloors, Statements};
@@ -143,7 +143,7 @@ impl Floors {
         self.floors = floors.collect();
     }
 
-    /// The floors, for a later run, and how often each table had left [`UncapturedTables`] when its floor was laid.
+    /// The floors, for a later run, and for each table [`CaptureState::left`](walferry_engine::status::CaptureState::left) when its floor was laid.
     pub(super) fn kept(&self) -> (BTreeMap<String, TableFloor>, HashMap<u32, u64>) {
         let tables = self.floors.iter();
         let tables = tables.map(|(table, floor)| (table.clone(), floor.laid.clone()));
@@ -161,7 +161,7 @@ impl Floors {
         &mut self,
         sql: &Sql,
         tables: &[CleanedTable],
-        not_captured: &UncapturedTables,
+        status: &Status,
         rests: impl Fn(&str) -> bool,
         undropped: &Rests,
     ) -> Result<CleanupLook, Error> {
@@ -174,7 +174,7 @@ impl Floors {
                 unseen.insert(shown);
                 continue;
             }
-            match self.see(sql, table, has_schemas, not_captured).await {
+            match self.see(sql, table, has_schemas, status).await {
                 Ok(found) => seen.extend(found),
                 Err(error) if sql.is_closed() => return Err(error),
                 Err(error) => {
@@ -206,15 +206,16 @@ impl Floors {
         sql: &Sql,
         table: &'a CleanedTable,
         has_schemas: bool,
-        not_captured: &UncapturedTables,
+        status: &Status,
     ) -> Result<Option<LookedTable<'a>>, Error> {
         // It was dropped meanwhile.
         let Some(mut facts) = self.facts(sql, table, has_schemas).await? else {
             return Ok(None);
         };
-        facts.left = not_captured.left(facts.oid);
+        let captured = status.capture_state(facts.oid);
+        facts.left = captured.left;
         // The stream still brings its rows under another name: it has no new description of it.
-        if not_captured.oids.contains(&facts.oid) {
+        if captured.is_uncaptured {
             self.said.once(format!("{} {}", facts.shown, facts.oid), || {
                 tracing::warn!(
                     table = facts.shown,
