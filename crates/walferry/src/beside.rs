@@ -1,10 +1,11 @@
 //! What goes on beside a connector: figures of its slot, its heartbeat query, and news of the Kafka client.
 
+mod sends;
+
 use std::{
     cell::RefCell,
     collections::HashMap,
     fs::OpenOptions,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
     io,
     path::{Path, PathBuf},
     rc::{Rc, Weak},
@@ -18,7 +19,6 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 use walferry_config::connector::{FailureHandling, Filter, PostgresSection, SignalChannel, Tolerance};
-use walferry_config::{Connector, Options};
 use walferry_engine::{
     Failure, Kind,
     pipeline::Pipeline,
@@ -347,54 +347,12 @@ fn keeps_floors(loaded: &Loaded) -> bool {
     loaded.connector.streaming.offset_mismatch.is_none()
 }
 
-/// What decides which rows of an outbox are sent, and to which Kafka, as a short text. With another text, rows that an earlier run has passed may not be in
-/// Kafka.
+/// As in [`sends::text`], with the Kafka to which records are sent.
 fn sends(loaded: &Loaded) -> String {
-    let Connector {
-        postgres,
-        slot,
-        publication,
-        filters,
-        columns,
-        events,
-        plugins,
-        ..
-    } = &loaded.connector;
     let (client, _) = ClientSettings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
     // `producer.override.bootstrap.servers` comes first.
     let brokers = client.as_ref().map_or("", ClientSettings::bootstrap_servers);
-    let mut brokers: Vec<_> = brokers.split(',').map(str::trim).collect();
-    brokers.sort_unstable();
-    let mut hash = DefaultHasher::new();
-    format!(
-        "{:?} {slot:?} {publication:?} {filters:?} {columns:?} {events:?} {brokers:?}",
-        postgres.dbname
-    )
-    .hash(&mut hash);
-    for transform in &plugins.transforms {
-        (
-            &transform.name,
-            &transform.class,
-            &transform.predicate,
-            transform.negate,
-        )
-            .hash(&mut hash);
-        hash_options(&transform.options, &mut hash);
-    }
-    for predicate in &plugins.predicates {
-        (&predicate.name, &predicate.class).hash(&mut hash);
-        hash_options(&predicate.options, &mut hash);
-    }
-    format!("{:016x}", hash.finish())
-}
-
-fn hash_options(options: &Options, hash: &mut DefaultHasher) {
-    /// They decide what becomes of a row that was sent.
-    const CARE: [&str; 3] = ["walferry.retention.", "walferry.partitions", "walferry.watch"];
-    let is_care = |name: &str| CARE.iter().any(|care| name.starts_with(care));
-    for option in options.iter().filter(|(name, _)| !is_care(name)) {
-        option.hash(hash);
-    }
+    sends::text(&loaded.connector, brokers)
 }
 
 /// `walferry.partitions`: creates partitions ahead.
