@@ -364,7 +364,7 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
     if !outboxes.lock().await.pipeline.has_partitions() {
         return;
     }
-    let mut partitions = OutboxPartitions::new(&loaded.connector);
+    let (mut partitions, mut told) = (OutboxPartitions::new(&loaded.connector), None);
     loop {
         let created = async {
             let mut outboxes = outboxes.lock().await;
@@ -375,6 +375,7 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
         };
         let pause = match created.await {
             Ok(created) => {
+                told = None;
                 status.counters.outbox_partitions.fetch_add(created.partitions, Relaxed);
                 for _ in 0..created.refused {
                     status.count_error(Kind::OutboxPartitions);
@@ -383,13 +384,32 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
                     .again
                     .map_or(INTERVAL, |again| again.clamp(Duration::from_secs(1), INTERVAL))
             }
-            // The connector itself says why Postgres cannot be reached.
             Err(failure) => {
-                debug!(code = Kind::OutboxPartitions.code(), error = %failure, "the partitions of an outbox could not be looked at; trying again");
+                tell_of_partitions(&failure, status, &mut told);
                 SOON
             }
         };
         sleep(pause).await;
+    }
+}
+
+/// Counts and reports that partitions could not be looked at. The same again is only counted. While nothing is streamed either, the connector
+/// itself says why Postgres cannot be reached.
+fn tell_of_partitions(failure: &Failure, status: &Status, told: &mut Option<String>) {
+    if status.stream.state().streaming().is_none() {
+        debug!(code = Kind::OutboxPartitions.code(), error = %failure, "the partitions of an outbox could not be looked at; trying again");
+        return;
+    }
+    status.count_error(Kind::OutboxPartitions);
+    let text = failure.to_string();
+    if told.as_ref() != Some(&text) {
+        warn!(
+            code = Kind::OutboxPartitions.code(),
+            error = %failure,
+            hint = failure.hint(),
+            "no partition of an outbox could be created, because the server could not be asked; trying again"
+        );
+        *told = Some(text);
     }
 }
 
@@ -673,7 +693,28 @@ pub(crate) async fn watch_kafka(health: Health, set_aside: SetAsideCount, status
 mod tests {
     use std::fs;
 
+    use walferry_engine::status::StreamConnection;
+
     use super::*;
+
+    #[test]
+    fn partitions_that_cannot_be_looked_at_are_counted_while_the_stream_goes_on() {
+        let (status, mut told) = (Status::new("c", "s"), None);
+        let mut tell = |text: &str| {
+            let failure = Failure::retry(Kind::TooManyConnections, text.to_owned());
+            tell_of_partitions(&failure, &status, &mut told);
+            let count = status.errors().get(Kind::OutboxPartitions.as_str()).copied();
+            (count.unwrap_or_default(), told.clone().unwrap_or_default())
+        };
+        assert_eq!(tell("the server is down"), (0, String::new()));
+        status.stream.connect(StreamConnection::Streaming);
+        let full = "too many connections";
+        let text = Failure::retry(Kind::TooManyConnections, full.to_owned()).to_string();
+        assert_eq!(tell(full), (1, text.clone()));
+        assert_eq!(tell(full), (2, text.clone()));
+        status.stream.pause();
+        assert_eq!(tell("the server is down"), (2, text));
+    }
 
     #[test]
     fn a_line_is_taken_when_it_is_complete_or_stays_as_it_is_and_the_file_is_emptied_behind_it() {
