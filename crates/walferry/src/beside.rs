@@ -415,14 +415,10 @@ fn tell_of_partitions(failure: &Failure, status: &Status, told: &mut Option<Stri
 
 /// `walferry.watch`: counts the rows of outbox tables that are not confirmed.
 async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &Status) {
-    const INTERVAL: Duration = Duration::from_secs(5);
-    /// After a look, Walferry leaves the server alone for several times as long as it took.
-    const SHARE: u32 = 10;
-
     let mut watch = OutboxWatch::new(&loaded.connector);
     let mut told = None;
     loop {
-        let begun = Instant::now();
+        let (begun, mut waited) = (Instant::now(), Duration::ZERO);
         let looked = async {
             let mut outboxes = outboxes.lock().await;
             let tables: Vec<_> = outboxes
@@ -437,6 +433,7 @@ async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
         match looked.await {
             Ok(seen) => {
                 told = None;
+                waited = seen.waited;
                 status.set_outboxes(seen.outboxes);
                 for _ in 0..seen.failed {
                     status.count_error(Kind::OutboxWatch);
@@ -454,8 +451,16 @@ async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
                 status.count_error(Kind::OutboxWatch);
             }
         }
-        sleep(INTERVAL.max(begun.elapsed() * SHARE)).await;
+        sleep(watch_pause(begun.elapsed(), waited)).await;
     }
+}
+
+/// How long the server is left alone after a look that `took` so long: for several times as long as it worked. Of this time, the look has
+/// `waited` until the slot was confirmed.
+fn watch_pause(took: Duration, waited: Duration) -> Duration {
+    const INTERVAL: Duration = Duration::from_secs(5);
+    const SHARE: u32 = 10;
+    INTERVAL.max(took.saturating_sub(waited) * SHARE)
 }
 
 /// `walferry.retention.ms`: removes delivered rows from outbox tables.
@@ -714,6 +719,14 @@ mod tests {
         assert_eq!(tell(full), (2, text.clone()));
         status.stream.pause();
         assert_eq!(tell("the server is down"), (2, text));
+    }
+
+    #[test]
+    fn a_look_at_an_outbox_is_followed_by_a_pause_of_ten_times_its_work() {
+        let [two, three] = [2, 3].map(Duration::from_secs);
+        assert_eq!(watch_pause(three, Duration::ZERO), Duration::from_secs(30));
+        assert_eq!(watch_pause(three, two), Duration::from_secs(10));
+        assert_eq!(watch_pause(two, two), Duration::from_secs(5));
     }
 
     #[test]
