@@ -637,6 +637,34 @@ fn the_documented_privileges_suffice_and_no_table_holds_up_another() {
 }
 
 #[test]
+fn rows_are_removed_too_where_the_role_may_not_ask_for_the_servers_identity() {
+    let world = world::shared();
+    let outbox = dated_rows(&world.postgres, &world.kafka, "cleanup_identity");
+    let (sql, publication) = (outbox.database.sql(), outbox.slot());
+    let role = "cleanup_identity_role";
+    // The privileges on functions belong to the database.
+    sql.run(&format!(
+        "create publication {publication} for table outbox;
+         create role {role} login replication;
+         grant usage on schema public to {role};
+         grant select, delete on outbox to {role};
+         revoke execute on function pg_control_system() from public"
+    ));
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("database.user", role),
+        ("publication.autocreate.mode", "disabled"),
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    let output = walferry.output();
+    assert!(output.contains("GRANT EXECUTE ON FUNCTION"), "{output}");
+    outbox.insert("k", 1, 10);
+    wait_until_empty(&outbox, &mut walferry);
+    world.kafka.wait_for_records(&outbox.topic("order"), 10);
+}
+
+#[test]
 fn partitions_of_an_outbox_are_created_before_rows_need_them() {
     let world = world::shared();
     let outbox = Outbox::new(&world, "cleanup_ahead");
