@@ -43,6 +43,7 @@ mod table_changes;
 mod tail;
 mod takeover;
 mod timescale;
+mod tutorial;
 mod unseen;
 mod versions;
 mod world;
