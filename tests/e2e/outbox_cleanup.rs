@@ -388,6 +388,75 @@ fn partitions_whose_rows_are_all_delivered_are_dropped_and_others_stay() {
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
 
+/// A long query reads one of them.
+#[test]
+fn a_partition_that_is_in_use_holds_up_the_drop_of_no_other() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_in_use");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table first partition of outbox for values from ('2020-01-01') to ('2020-01-02');
+         create table second partition of outbox for values from ('2020-01-02') to ('2020-01-03');
+         create table third partition of outbox for values from ('2020-01-03') to ('2020-01-04')",
+    );
+    let reader = world.postgres.in_database(outbox.database.name());
+    reader.run("begin; lock table only first in access share mode");
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.partitions.drop", "true"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    let partitions = || {
+        let names = "select string_agg(inhrelid::regclass::text, ',' order by inhrelid) from pg_inherits
+                     where inhparent = 'outbox'::regclass";
+        sql.value(names)
+    };
+    wait_for("the other partitions to be dropped", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        partitions().filter(|names| names == "first")
+    });
+    reader.run("commit");
+    wait_for("the partition to be dropped that was in use", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        partitions().is_none().then_some(())
+    });
+}
+
+/// Rows of the present partition go with it, so no rows are to be searched.
+#[test]
+fn a_row_that_stays_in_the_default_partition_does_not_make_walferry_read_partitions_that_are_dropped() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_default");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table present partition of outbox for values from (current_date - 1) to (current_date + 2);
+         create table other partition of outbox default;
+         insert into outbox values (1, 'order', 'early', 'Created', '0', '2020-01-01')",
+    );
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.partitions.drop", "true"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    for _ in 0..4 {
+        wait_for_looks(sql);
+        let query = "select query from pg_stat_activity
+                     where application_name like '%Walferry Cleanup' and datname = current_database()";
+        let last = sql.value(query).expect("it is connected");
+        assert!(!last.contains("batch AS MATERIALIZED"), "{last}");
+    }
+    assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+}
+
 #[test]
 fn delivered_rows_stay_until_they_have_a_status_that_may_go() {
     let world = world::shared();
@@ -565,6 +634,34 @@ fn the_documented_privileges_suffice_and_no_table_holds_up_another() {
     let locked: u32 = locked.parse().expect("a number");
     assert!((1..=2).contains(&locked), "{locked} partitions were locked");
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+#[test]
+fn rows_are_removed_too_where_the_role_may_not_ask_for_the_servers_identity() {
+    let world = world::shared();
+    let outbox = dated_rows(&world.postgres, &world.kafka, "cleanup_identity");
+    let (sql, publication) = (outbox.database.sql(), outbox.slot());
+    let role = "cleanup_identity_role";
+    // The privileges on functions belong to the database.
+    sql.run(&format!(
+        "create publication {publication} for table outbox;
+         create role {role} login replication;
+         grant usage on schema public to {role};
+         grant select, delete on outbox to {role};
+         revoke execute on function pg_control_system() from public"
+    ));
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("database.user", role),
+        ("publication.autocreate.mode", "disabled"),
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    let output = walferry.output();
+    assert!(output.contains("GRANT EXECUTE ON FUNCTION"), "{output}");
+    outbox.insert("k", 1, 10);
+    wait_until_empty(&outbox, &mut walferry);
+    world.kafka.wait_for_records(&outbox.topic("order"), 10);
 }
 
 #[test]

@@ -14,14 +14,14 @@
 //!     "commit": { "lsn": "0/16E9058", "end": "0/16E9088", "xid": 748, "ts_usec": 1795262414119112 }, "sends": "dbz" },
 //!   "publication": { "lsn": "0/16E9058", "oid": 16400, "all_tables": false, "operations": "iud", "tables": "16391/16401" },
 //!   "floors": { "configuration": "5f0c…", "server": "7423423423423423423/1",
-//!     "tables": { "public.outbox": { "oid": 16391, "of": "16391/744/…", "parts": { "16391": { "of": "", "xid": 748, "since_us": 1795262414119112 } } } } }
+//!     "tables": { "public.outbox": { "oid": 16391, "of": "16391/744/…", "parts": { "748/1795262414119112": "16391/" } } } }
 //! }
 //! ```
 //! `key` and `value` are the same as in Kafka Connect's offset topic. The other members are Walferry's own. `halves.rs`
 //! describes the file around this content. Files of format 1 had only one content, `{"crc32": …, "content": …}`, with a
 //! checksum of the bytes of `content`.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, value::RawValue};
@@ -72,26 +72,26 @@ struct Version {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Content {
+struct Content<'a> {
     format: u32,
     key: String,
-    value: SourceOffset,
+    value: Cow<'a, SourceOffset>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     position: Option<StoredPosition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     system_id: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    snapshot: Option<ChunksDone>,
+    snapshot: Option<Cow<'a, ChunksDone>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    blocking_snapshot: Option<ChunksDone>,
+    blocking_snapshot: Option<Cow<'a, ChunksDone>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    tables_read: Option<BTreeSet<String>>,
+    tables_read: Option<Cow<'a, BTreeSet<String>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     history: Option<Recognition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    publication: Option<Published>,
+    publication: Option<Cow<'a, Published>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    floors: Option<Floors>,
+    floors: Option<Cow<'a, Floors>>,
 }
 
 /// A position, with LSNs as text such as `0/16E9058`.
@@ -108,19 +108,19 @@ pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> Str
     let content = Content {
         format: FORMAT,
         key: partition.key(),
-        value: offset.connect.clone(),
+        value: Cow::Borrowed(&offset.connect),
         position: offset.position.map(|position| StoredPosition {
             unit: position.unit.to_string(),
             lsn: position.lsn.to_string(),
             ordinal: position.ordinal,
         }),
         system_id: offset.system_id,
-        snapshot: offset.snapshot.clone(),
-        blocking_snapshot: offset.blocking.clone(),
-        tables_read: offset.tables_read.as_deref().cloned(),
+        snapshot: offset.snapshot.as_ref().map(Cow::Borrowed),
+        blocking_snapshot: offset.blocking.as_ref().map(Cow::Borrowed),
+        tables_read: offset.tables_read.as_deref().map(Cow::Borrowed),
         history: offset.history.as_ref().map(Recognition::from),
-        publication: offset.publication.as_deref().cloned(),
-        floors: offset.floors.as_deref().cloned(),
+        publication: offset.publication.as_deref().map(Cow::Borrowed),
+        floors: offset.floors.as_deref().map(Cow::Borrowed),
     };
     serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form")
 }
@@ -208,7 +208,7 @@ fn decode_content(partition: &SourcePartition, content: &str) -> Result<StoredOf
     if format > FORMAT {
         return Err(Fault::Newer { found: format });
     }
-    let content: Content = serde_json::from_str(content).map_err(incomplete)?;
+    let content: Content<'_> = serde_json::from_str(content).map_err(incomplete)?;
     // Not the texts: earlier versions escaped names in another way.
     if SourcePartition::from_key(&content.key).as_ref() != Some(partition) {
         return Err(Fault::Foreign { found: content.key });
@@ -222,20 +222,24 @@ fn decode_content(partition: &SourcePartition, content: &str) -> Result<StoredOf
         })
     });
     Ok(StoredOffset {
-        connect: content.value,
+        connect: content.value.into_owned(),
         position: position.transpose()?,
         system_id: content.system_id,
-        snapshot: content.snapshot,
-        blocking: content.blocking_snapshot,
-        tables_read: content.tables_read.map(Arc::new),
+        snapshot: content.snapshot.map(Cow::into_owned),
+        blocking: content.blocking_snapshot.map(Cow::into_owned),
+        tables_read: content.tables_read.map(owned),
         history: content
             .history
             .map(Recognition::read)
             .transpose()
             .map_err(|error| damaged(error.to_string()))?,
-        publication: content.publication.map(Arc::new),
-        floors: content.floors.map(Arc::new),
+        publication: content.publication.map(owned),
+        floors: content.floors.map(owned),
     })
+}
+
+fn owned<T: Clone>(value: Cow<'_, T>) -> Arc<T> {
+    Arc::new(value.into_owned())
 }
 
 #[cfg(test)]

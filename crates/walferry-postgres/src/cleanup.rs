@@ -36,17 +36,18 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::Type;
 use walferry_config::Connector;
-use walferry_engine::floors::KeptFloors;
-use walferry_engine::status::UncapturedTables;
+use walferry_engine::floors::{Floors as StoredFloors, KeptFloors};
+use walferry_engine::status::Status;
 use walferry_pgoutput::Lsn;
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use crate::quote::{identifier, literal};
-use drops::{Attempt, Droppable, Obstacle, Rests, drop_partition};
+use crate::said::SaidOnce;
+use drops::{DropAttempt, Droppable, Obstacle, Rests, Undropped};
 use floors::Floors;
 use stays::{KeptRows, KeptRowsNews};
-use target::{Batch, CleanupTarget, PartFloors, ScannedUpTo};
+use target::{Batch, CleanupTarget, ScannedUpTo};
 
 /// An outbox table whose rows are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,6 +134,7 @@ pub struct Cleaner {
     server: Option<String>,
     distributes_invalidations: bool,
     is_version_told: bool,
+    said: SaidOnce,
     /// How often the stream did not go on where it was, at the last round.
     breaks: Option<u64>,
 }
@@ -181,10 +183,11 @@ const TURN: Duration = Duration::from_secs(2);
 /// Bytes that the slot may be behind.
 const MOST_BEHIND: u64 = 256 * 1024 * 1024;
 
-/// The version of the server, and what it is recognised by: its system identifier and its timeline.
+const VERSION: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4";
+
+/// What the server is recognised by: its system identifier and its timeline.
 const SERVER: &str = "
-    SELECT pg_catalog.current_setting('server_version_num')::int4,
-           (SELECT system_identifier FROM pg_catalog.pg_control_system())
+    SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())
              || '/' || pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)";
 
 /// Whether a change of a publication reaches transactions that are running. Without it, which versions before May 2025 lack, rows of a table
@@ -230,6 +233,7 @@ impl Cleaner {
             server: None,
             distributes_invalidations: false,
             is_version_told: false,
+            said: SaidOnce::default(),
             breaks: None,
         }
     }
@@ -257,51 +261,36 @@ impl Cleaner {
     }
 
     /// Takes and settles marks, and goes through the tables in turn until it has removed a full batch of rows. `told` is the position up to
-    /// which the connector itself has told the server that it needs nothing any more. `not_captured` is what the stream has brought up to
-    /// there. `kept` has floors of earlier connections and runs, and gets those that are laid now.
+    /// which the connector itself has told the server that it needs nothing any more. `status` says what the stream has brought up to there
+    /// or further. It has floors of earlier connections and runs, and gets those that are laid now.
     ///
     /// # Errors
     /// The server cannot be asked. The next round begins anew. What fails for one table only is logged, and counted in the round.
-    pub async fn round(
-        &mut self,
-        tables: &[CleanedTable],
-        told: Lsn,
-        not_captured: &UncapturedTables,
-        kept: &KeptFloors,
-    ) -> Result<Round, Error> {
+    pub async fn round(&mut self, tables: &[CleanedTable], told: Lsn, status: &Status) -> Result<Round, Error> {
         if told == Lsn::INVALID {
             // Nothing is confirmed in this run yet.
             return Ok(Round::default());
         }
-        let done = self.try_round(tables, told, not_captured, kept).await;
+        let done = self.try_round(tables, told, status).await;
         if done.is_err() {
             self.begin_anew();
         }
         done
     }
 
-    async fn try_round(
-        &mut self,
-        tables: &[CleanedTable],
-        told: Lsn,
-        not_captured: &UncapturedTables,
-        kept: &KeptFloors,
-    ) -> Result<Round, Error> {
+    async fn try_round(&mut self, tables: &[CleanedTable], told: Lsn, status: &Status) -> Result<Round, Error> {
         let begun = Instant::now();
         let mut round = Round::default();
         // An error ends the connection.
         let sql = self.connected().await?;
         if self.distributes_invalidations {
-            self.take_over(kept);
+            self.take_over(&status.floors);
             match self.here(&sql).await? {
-                Some(here) => self.work(&sql, here, told, tables, not_captured, &mut round).await?,
+                Some(here) => self.work(&sql, here, told, tables, status, &mut round).await?,
                 // Without a slot nothing is confirmed.
                 None => self.forget(),
             }
-            if let (Some(breaks), Some(server)) = (self.breaks, &self.server) {
-                let (tables, left) = self.floors.kept();
-                kept.keep(breaks, server, tables, left);
-            }
+            self.keep_floors(&status.floors);
         }
         self.sql = Some(sql);
         round.took = begun.elapsed();
@@ -324,13 +313,32 @@ impl Cleaner {
         }
     }
 
+    /// Has the floors stored with the offset.
+    fn keep_floors(&mut self, kept: &KeptFloors) {
+        let (Some(breaks), Some(server)) = (self.breaks, &self.server) else {
+            return;
+        };
+        let (tables, left) = self.floors.kept();
+        for table in kept.keep(breaks, server, tables, left) {
+            self.said.once(format!("{table} has too many partitions"), || {
+                tracing::warn!(
+                    table,
+                    most = StoredFloors::MOST_PARTS,
+                    hint = "drop old partitions, or make partitions longer; after a restart, remove rows from before it yourself once they are \
+                            delivered",
+                    "rows of an outbox that are there at a restart will never be removed: the outboxes have too many partitions"
+                );
+            });
+        }
+    }
+
     async fn work(
         &mut self,
         sql: &Sql,
         here: ServerNow,
         told: Lsn,
         tables: &[CleanedTable],
-        not_captured: &UncapturedTables,
+        status: &Status,
         round: &mut Round,
     ) -> Result<(), Error> {
         let confirmed = here.confirmed.min(told);
@@ -340,7 +348,7 @@ impl Cleaner {
             round.behind_bytes = Some(behind);
             return Ok(());
         }
-        self.look(sql, tables, not_captured, round).await?;
+        self.look(sql, tables, status, round).await?;
         match self.confirmed_xmin {
             Some(xmin) => self.remove(sql, xmin, here.now_us, round).await,
             None => Ok(()),
@@ -356,17 +364,10 @@ impl Cleaner {
         // Who works on the rows goes first: a lock is not waited for as long as it takes the server to look for a deadlock.
         sql.execute(DOING, "SET lock_timeout = '500ms'; SET statement_timeout = '30s'")
             .await?;
-        let rows = sql.rows(LOOKING, SERVER, &[]).await?;
-        let row = rows.first();
-        let version: i32 = row
-            .map_or(Ok(0), |row| row.try_get(0))
-            .map_err(|error| Error::sql(LOOKING, error))?;
-        let server: Option<String> = row
-            .map(|row| row.try_get(1))
-            .transpose()
-            .map_err(|error| Error::sql(LOOKING, error))?;
-        if self.server.is_some() && self.server != server {
-            // Another server answers, or this one with another history.
+        let version: i32 = sql.value(LOOKING, VERSION, &[]).await?;
+        let server = self.recognised(&sql).await?;
+        if server.is_none() || (self.server.is_some() && self.server != server) {
+            // Another server may answer, or this one with another history.
             self.forget();
         }
         self.server = server;
@@ -379,6 +380,26 @@ impl Cleaner {
             );
         }
         Ok(sql)
+    }
+
+    /// What the server of this connection is recognised by. `None` without the privilege to ask for it: floors then count for one connection.
+    async fn recognised(&mut self, sql: &Sql) -> Result<Option<String>, Error> {
+        match sql.value(LOOKING, SERVER, &[]).await {
+            Ok(server) => Ok(Some(server)),
+            Err(error) if is_privilege_missing(&error) => {
+                self.said.once("the server is not recognised".to_owned(), || {
+                    tracing::warn!(
+                        error = walferry_engine::Failure::from(error).to_string(),
+                        hint = "GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system(), pg_catalog.pg_walfile_name(pg_lsn) to the \
+                                connector's role",
+                        "rows of an outbox that were written before a lost connection or a restart are never removed: Walferry cannot \
+                         recognise the server"
+                    );
+                });
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn here(&self, sql: &Sql) -> Result<Option<ServerNow>, Error> {
@@ -434,7 +455,7 @@ impl Cleaner {
         &mut self,
         sql: &Sql,
         tables: &[CleanedTable],
-        not_captured: &UncapturedTables,
+        status: &Status,
         round: &mut Round,
     ) -> Result<(), Error> {
         if self.looked.is_some_and(|looked| looked.elapsed() <= LOOK_INTERVAL) {
@@ -444,10 +465,7 @@ impl Cleaner {
         self.targets.clear();
         let failing = &self.failing;
         let rests = |table: &str| is_resting(failing, table);
-        let looked = self
-            .floors
-            .look(sql, tables, not_captured, rests, &self.undropped)
-            .await?;
+        let looked = self.floors.look(sql, tables, status, rests, &self.undropped).await?;
         // Of a table that rests or has failed, it is not known which partitions are there.
         let is_whole = looked.failed.is_empty() && !tables.iter().any(|table| rests(&table.shown()));
         self.targets = looked.targets;
@@ -514,71 +532,61 @@ impl Cleaner {
         round: &mut Round,
     ) -> Result<bool, Error> {
         let target = &self.targets[place];
-        let Some((part, floors)) = due_drop(target, now_us, &self.undropped) else {
+        let until_us = now_us.saturating_sub(target.keep_us);
+        let Some((part, floors)) = self.undropped.due(&target.drops, until_us, Instant::now()) else {
             return Ok(false);
         };
-        let done = drop_partition(sql, &target.cleaned, target.time, part, xmin, floors).await;
+        let attempt = DropAttempt {
+            sql,
+            table: &target.cleaned,
+            time: target.time,
+            part,
+            floors,
+            xmin,
+            lock_limit: self.undropped.lock_limit(part),
+        };
+        let done = attempt.run().await;
         if sql.is_closed() {
             // Otherwise the next round would begin with it.
-            self.undropped.rest(part.oid, Obstacle::Slow, Instant::now());
-            return done.map(|_| false);
+            self.undropped.rest(part, Obstacle::Slow, Instant::now());
+            return match done.err().and_then(|undropped| undropped.error) {
+                Some(error) => Err(error),
+                None => Ok(false),
+            };
         }
         let (table, part) = (target.table.clone(), part.clone());
-        let is_dropped = matches!(done, Ok(Attempt::Dropped));
+        let is_dropped = done.is_ok();
         self.tried_to_drop(&table, part, done, round);
         Ok(is_dropped)
     }
 
     /// After an attempt to drop a partition.
-    fn tried_to_drop(&mut self, table: &str, part: Droppable, done: Result<Attempt, Error>, round: &mut Round) {
+    fn tried_to_drop(&mut self, table: &str, part: Droppable, done: Result<(), Undropped>, round: &mut Round) {
         // There may be another one whose time is over.
         round.more = true;
-        let partition = part.name;
-        if let Ok(Attempt::Dropped) = done {
-            tracing::info!(table, partition, "partition dropped: all of its rows were delivered");
+        let Err(undropped) = done else {
+            tracing::info!(
+                table,
+                partition = part.name,
+                "partition dropped: all of its rows were delivered"
+            );
             round.dropped += 1;
             self.looked = None;
-            self.undropped.forget(part.root);
+            self.undropped.dropped(&part);
             return;
-        }
-        let obstacle = done.as_ref().map_or_else(Obstacle::of, |_| Obstacle::Rows);
-        // Who has a lock on the table would be waited for with the next partition, too, and everybody with it.
-        let of = if obstacle == Obstacle::Lock {
-            part.root
-        } else {
-            part.oid
         };
-        let times = self.undropped.rest(of, obstacle, Instant::now());
-        if matches!(obstacle, Obstacle::Rows | Obstacle::Slow) && times == 2 {
+        let (obstacle, kept_rows) = (undropped.obstacle, self.undropped.keeps_rows(&part));
+        let times = self.undropped.rest(&part, obstacle, Instant::now());
+        if obstacle == Obstacle::Changed {
+            // It may be gone, or be another one: the next look says so.
+            self.looked = None;
+        }
+        if !kept_rows && self.undropped.keeps_rows(&part) {
             // Its rows are removed from now on. The search of this mark may be behind them.
             self.looked = None;
             self.reached.remove(table);
         }
-        let Err(error) = done else {
-            if times == 1 {
-                tracing::info!(
-                    table,
-                    partition,
-                    "a partition whose time is over stays for now: it has rows that are not confirmed, that are kept by their status, or that may \
-                     never have been sent"
-                );
-            }
-            return;
-        };
-        if !Rests::is_news(obstacle, times) {
-            tracing::debug!(table, partition, error = %error, "a partition could not be dropped; trying again");
-            return;
-        }
-        round.failed += 1;
-        let failure = walferry_engine::Failure::from(error);
-        tracing::warn!(
-            code = walferry_diagnosis::Kind::OutboxCleanup.code(),
-            table,
-            partition,
-            error = failure.to_string(),
-            hint = obstacle.hint(),
-            "a partition could not be dropped; trying again"
-        );
+        round.failed += tell_of_undropped(table, &part.name, undropped, times);
     }
 
     /// After a batch of a table.
@@ -626,14 +634,39 @@ impl Cleaner {
     }
 }
 
-/// Of the partitions whose time is over, and that do not rest, the first one that was not tried yet, or the one that was not tried for the
-/// longest time.
-fn due_drop<'a>(target: &'a CleanupTarget, now_us: i64, undropped: &Rests) -> Option<&'a (Droppable, PartFloors)> {
-    let (until_us, now) = (now_us.saturating_sub(target.keep_us), Instant::now());
-    let rests = |part: &Droppable| undropped.rests(part.oid, now) || undropped.rests(part.root, now);
-    let is_due = |part: &Droppable| part.to_us <= until_us && !rests(part);
-    let due = target.drops.iter().filter(|(part, _)| is_due(part));
-    due.min_by_key(|(part, _)| undropped.until(part.oid))
+/// Reports that a partition was not dropped, for this time in a row. Returns how many failures that is.
+fn tell_of_undropped(table: &str, partition: &str, undropped: Undropped, times: u32) -> u64 {
+    let Undropped { obstacle, error } = undropped;
+    let is_news = Rests::is_news(obstacle, times);
+    let Some(error) = error.filter(|_| obstacle != Obstacle::Changed) else {
+        if is_news {
+            tracing::info!(
+                table,
+                partition,
+                "a partition whose time is over stays for now: it has rows that are not confirmed, that are kept by their status, or that may \
+                 never have been sent"
+            );
+        }
+        return 0;
+    };
+    if !is_news {
+        tracing::debug!(table, partition, error = %error, "a partition could not be dropped; trying again");
+        return 0;
+    }
+    let failure = walferry_engine::Failure::from(error);
+    tracing::warn!(
+        code = walferry_diagnosis::Kind::OutboxCleanup.code(),
+        table,
+        partition,
+        error = failure.to_string(),
+        hint = obstacle.hint(),
+        "a partition could not be dropped; trying again"
+    );
+    1
+}
+
+fn is_privilege_missing(error: &Error) -> bool {
+    error.server_error().is_some_and(|refused| refused.code == "42501")
 }
 
 fn is_resting(failing: &HashMap<String, PausedTable>, table: &str) -> bool {

@@ -60,8 +60,11 @@ pub struct OutboxWatch {
 pub struct Watched {
     /// The tables with their figures.
     pub outboxes: Vec<OutboxFigures>,
-    /// How many tables could not be looked at, or not in full. Each is logged once, until it can be looked at again.
+    /// How many tables the server has refused to look at, as a whole or in part. Each is logged once, until it can be looked at again. A
+    /// missing index and a column of another type are only logged.
     pub failed: u64,
+    /// How long the look has waited until the slot was confirmed. The server had nothing to do meanwhile.
+    pub waited: Duration,
 }
 
 /// A snapshot and a position after it.
@@ -160,8 +163,10 @@ impl OutboxWatch {
             sql.execute(LOOKING, LIMITS).await?;
             self.sql = Some(sql);
         }
-        self.mark().await?;
-        let mut watched = Watched::default();
+        let mut watched = Watched {
+            waited: self.mark().await?,
+            ..Watched::default()
+        };
         for table in tables {
             let mut trouble = None;
             watched.outboxes.extend(self.look_at(table, &mut trouble).await);
@@ -177,9 +182,8 @@ impl OutboxWatch {
         Ok(watched)
     }
 
-    /// Takes a mark, and waits for a moment until it is confirmed.
-    async fn mark(&mut self) -> Result<(), Error> {
-        let begun = Instant::now();
+    /// Takes a mark, and waits for a moment until it is confirmed. Returns how long it has waited.
+    async fn mark(&mut self) -> Result<Duration, Error> {
         let (mark, confirmed) = self.here().await?;
         let lsn = mark.lsn;
         if self.pending.len() >= MOST_PENDING {
@@ -191,12 +195,13 @@ impl OutboxWatch {
         }
         self.pending.push_back(mark);
         self.settle(confirmed);
+        let begun = Instant::now();
         while self.pending.back().is_some_and(|mark| mark.lsn == lsn) && begun.elapsed() < SETTLE {
             sleep(SETTLE_STEP).await;
             let (_, confirmed) = self.here().await?;
             self.settle(confirmed);
         }
-        Ok(())
+        Ok(begun.elapsed())
     }
 
     fn settle(&mut self, confirmed: Option<Lsn>) {

@@ -1,10 +1,11 @@
 //! What goes on beside a connector: figures of its slot, its heartbeat query, and news of the Kafka client.
 
+mod sends;
+
 use std::{
     cell::RefCell,
     collections::HashMap,
     fs::OpenOptions,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
     io,
     path::{Path, PathBuf},
     rc::{Rc, Weak},
@@ -18,7 +19,6 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 use walferry_config::connector::{FailureHandling, Filter, PostgresSection, SignalChannel, Tolerance};
-use walferry_config::{Connector, Options};
 use walferry_engine::{
     Failure, Kind,
     pipeline::Pipeline,
@@ -347,54 +347,12 @@ fn keeps_floors(loaded: &Loaded) -> bool {
     loaded.connector.streaming.offset_mismatch.is_none()
 }
 
-/// What decides which rows of an outbox are sent, and to which Kafka, as a short text. With another text, rows that an earlier run has passed may not be in
-/// Kafka.
+/// As in [`sends::text`], with the Kafka to which records are sent.
 fn sends(loaded: &Loaded) -> String {
-    let Connector {
-        postgres,
-        slot,
-        publication,
-        filters,
-        columns,
-        events,
-        plugins,
-        ..
-    } = &loaded.connector;
     let (client, _) = ClientSettings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
     // `producer.override.bootstrap.servers` comes first.
     let brokers = client.as_ref().map_or("", ClientSettings::bootstrap_servers);
-    let mut brokers: Vec<_> = brokers.split(',').map(str::trim).collect();
-    brokers.sort_unstable();
-    let mut hash = DefaultHasher::new();
-    format!(
-        "{:?} {slot:?} {publication:?} {filters:?} {columns:?} {events:?} {brokers:?}",
-        postgres.dbname
-    )
-    .hash(&mut hash);
-    for transform in &plugins.transforms {
-        (
-            &transform.name,
-            &transform.class,
-            &transform.predicate,
-            transform.negate,
-        )
-            .hash(&mut hash);
-        hash_options(&transform.options, &mut hash);
-    }
-    for predicate in &plugins.predicates {
-        (&predicate.name, &predicate.class).hash(&mut hash);
-        hash_options(&predicate.options, &mut hash);
-    }
-    format!("{:016x}", hash.finish())
-}
-
-fn hash_options(options: &Options, hash: &mut DefaultHasher) {
-    /// They decide what becomes of a row that was sent.
-    const CARE: [&str; 3] = ["walferry.retention.", "walferry.partitions", "walferry.watch"];
-    let is_care = |name: &str| CARE.iter().any(|care| name.starts_with(care));
-    for option in options.iter().filter(|(name, _)| !is_care(name)) {
-        option.hash(hash);
-    }
+    sends::text(&loaded.connector, brokers)
 }
 
 /// `walferry.partitions`: creates partitions ahead.
@@ -406,7 +364,7 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
     if !outboxes.lock().await.pipeline.has_partitions() {
         return;
     }
-    let mut partitions = OutboxPartitions::new(&loaded.connector);
+    let (mut partitions, mut told) = (OutboxPartitions::new(&loaded.connector), None);
     loop {
         let created = async {
             let mut outboxes = outboxes.lock().await;
@@ -417,6 +375,7 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
         };
         let pause = match created.await {
             Ok(created) => {
+                told = None;
                 status.counters.outbox_partitions.fetch_add(created.partitions, Relaxed);
                 for _ in 0..created.refused {
                     status.count_error(Kind::OutboxPartitions);
@@ -425,9 +384,8 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
                     .again
                     .map_or(INTERVAL, |again| again.clamp(Duration::from_secs(1), INTERVAL))
             }
-            // The connector itself says why Postgres cannot be reached.
             Err(failure) => {
-                debug!(code = Kind::OutboxPartitions.code(), error = %failure, "the partitions of an outbox could not be looked at; trying again");
+                tell_of_partitions(&failure, status, &mut told);
                 SOON
             }
         };
@@ -435,16 +393,32 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
     }
 }
 
+/// Counts and reports that partitions could not be looked at. The same again is only counted. While nothing is streamed either, the connector
+/// itself says why Postgres cannot be reached.
+fn tell_of_partitions(failure: &Failure, status: &Status, told: &mut Option<String>) {
+    if status.stream.state().streaming().is_none() {
+        debug!(code = Kind::OutboxPartitions.code(), error = %failure, "the partitions of an outbox could not be looked at; trying again");
+        return;
+    }
+    status.count_error(Kind::OutboxPartitions);
+    let text = failure.to_string();
+    if told.as_ref() != Some(&text) {
+        warn!(
+            code = Kind::OutboxPartitions.code(),
+            error = %failure,
+            hint = failure.hint(),
+            "no partition of an outbox could be created, because the server could not be asked; trying again"
+        );
+        *told = Some(text);
+    }
+}
+
 /// `walferry.watch`: counts the rows of outbox tables that are not confirmed.
 async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &Status) {
-    const INTERVAL: Duration = Duration::from_secs(5);
-    /// After a look, Walferry leaves the server alone for several times as long as it took.
-    const SHARE: u32 = 10;
-
     let mut watch = OutboxWatch::new(&loaded.connector);
     let mut told = None;
     loop {
-        let begun = Instant::now();
+        let (begun, mut waited) = (Instant::now(), Duration::ZERO);
         let looked = async {
             let mut outboxes = outboxes.lock().await;
             let tables: Vec<_> = outboxes
@@ -459,6 +433,7 @@ async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
         match looked.await {
             Ok(seen) => {
                 told = None;
+                waited = seen.waited;
                 status.set_outboxes(seen.outboxes);
                 for _ in 0..seen.failed {
                     status.count_error(Kind::OutboxWatch);
@@ -476,8 +451,16 @@ async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
                 status.count_error(Kind::OutboxWatch);
             }
         }
-        sleep(INTERVAL.max(begun.elapsed() * SHARE)).await;
+        sleep(watch_pause(begun.elapsed(), waited)).await;
     }
+}
+
+/// How long the server is left alone after a look that `took` so long: for several times as long as it worked. Of this time, the look has
+/// `waited` until the slot was confirmed.
+fn watch_pause(took: Duration, waited: Duration) -> Duration {
+    const INTERVAL: Duration = Duration::from_secs(5);
+    const SHARE: u32 = 10;
+    INTERVAL.max(took.saturating_sub(waited) * SHARE)
 }
 
 /// `walferry.retention.ms`: removes delivered rows from outbox tables.
@@ -516,10 +499,9 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, keeps_floor
             let listed = outboxes.list().await?.iter();
             let tables: Vec<_> = listed.filter_map(|table| table.cleaned.clone()).collect();
             drop(outboxes);
-            // Read after the confirmed position: it has everything up to there.
-            let not_captured = status.not_captured();
+            // What the stream has brought is read after the confirmed position: it has everything up to there.
             cleaner
-                .round(&tables, stream.confirmed, &not_captured, &status.floors)
+                .round(&tables, stream.confirmed, status)
                 .await
                 .map_err(Failure::from)
         };
@@ -716,7 +698,36 @@ pub(crate) async fn watch_kafka(health: Health, set_aside: SetAsideCount, status
 mod tests {
     use std::fs;
 
+    use walferry_engine::status::StreamConnection;
+
     use super::*;
+
+    #[test]
+    fn partitions_that_cannot_be_looked_at_are_counted_while_the_stream_goes_on() {
+        let (status, mut told) = (Status::new("c", "s"), None);
+        let mut tell = |text: &str| {
+            let failure = Failure::retry(Kind::TooManyConnections, text.to_owned());
+            tell_of_partitions(&failure, &status, &mut told);
+            let count = status.errors().get(Kind::OutboxPartitions.as_str()).copied();
+            (count.unwrap_or_default(), told.clone().unwrap_or_default())
+        };
+        assert_eq!(tell("the server is down"), (0, String::new()));
+        status.stream.connect(StreamConnection::Streaming);
+        let full = "too many connections";
+        let text = Failure::retry(Kind::TooManyConnections, full.to_owned()).to_string();
+        assert_eq!(tell(full), (1, text.clone()));
+        assert_eq!(tell(full), (2, text.clone()));
+        status.stream.pause();
+        assert_eq!(tell("the server is down"), (2, text));
+    }
+
+    #[test]
+    fn a_look_at_an_outbox_is_followed_by_a_pause_of_ten_times_its_work() {
+        let [two, three] = [2, 3].map(Duration::from_secs);
+        assert_eq!(watch_pause(three, Duration::ZERO), Duration::from_secs(30));
+        assert_eq!(watch_pause(three, two), Duration::from_secs(10));
+        assert_eq!(watch_pause(two, two), Duration::from_secs(5));
+    }
 
     #[test]
     fn a_line_is_taken_when_it_is_complete_or_stays_as_it_is_and_the_file_is_emptied_behind_it() {

@@ -132,7 +132,7 @@ where
             carried.again = RowsToReread::default();
         }
         let goes_on = gap.is_none() && goes_on_exactly(plan, stored.as_ref(), &found);
-        self.status.floors.go_on(goes_on, stored.as_ref());
+        self.status.go_on_with_floors(goes_on, stored.as_ref());
         let StartOutcome { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
         offset.blocking.clone_from(&blocking);
         let offset = self.first_offset(plan, offset, from, &rows, &found, published).await?;

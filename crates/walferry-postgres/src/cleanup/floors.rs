@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
 use walferry_engine::floors::{PartFloor, TableFloor};
-use walferry_engine::status::UncapturedTables;
+use walferry_engine::status::Status;
 
 use super::drops::{Droppable, Rests};
 use super::target::{CleanupTarget, PartFloors, Statements};
 use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
 use crate::error::Error;
-use crate::outbox_partitions::ranges;
+use crate::outbox_partitions::{Part, ranges};
 use crate::quote::{identifier, qualified};
 use crate::said::SaidOnce;
 use crate::time_column::{NEVER_US, TimeColumn};
@@ -98,7 +98,7 @@ struct LookedTable<'a> {
     from: String,
     /// The tables that hold its rows, each with what makes it one of them.
     parts: HashMap<u32, String>,
-    /// Those that are dropped as a whole, by oid; `None` for a default partition that is empty, of which nothing is to be removed.
+    /// Those that are dropped as a whole, by oid; `None` for a default partition without rows that could be removed.
     drops: HashMap<u32, Option<Droppable>>,
 }
 
@@ -143,7 +143,7 @@ impl Floors {
         self.floors = floors.collect();
     }
 
-    /// The floors, for a later run, and how often each table had left [`UncapturedTables`] when its floor was laid.
+    /// The floors, for a later run, and for each table [`CaptureState::left`](walferry_engine::status::CaptureState::left) when its floor was laid.
     pub(super) fn kept(&self) -> (BTreeMap<String, TableFloor>, HashMap<u32, u64>) {
         let tables = self.floors.iter();
         let tables = tables.map(|(table, floor)| (table.clone(), floor.laid.clone()));
@@ -161,7 +161,7 @@ impl Floors {
         &mut self,
         sql: &Sql,
         tables: &[CleanedTable],
-        not_captured: &UncapturedTables,
+        status: &Status,
         rests: impl Fn(&str) -> bool,
         undropped: &Rests,
     ) -> Result<CleanupLook, Error> {
@@ -174,7 +174,7 @@ impl Floors {
                 unseen.insert(shown);
                 continue;
             }
-            match self.see(sql, table, has_schemas, not_captured).await {
+            match self.see(sql, table, has_schemas, status).await {
                 Ok(found) => seen.extend(found),
                 Err(error) if sql.is_closed() => return Err(error),
                 Err(error) => {
@@ -206,15 +206,16 @@ impl Floors {
         sql: &Sql,
         table: &'a CleanedTable,
         has_schemas: bool,
-        not_captured: &UncapturedTables,
+        status: &Status,
     ) -> Result<Option<LookedTable<'a>>, Error> {
         // It was dropped meanwhile.
         let Some(mut facts) = self.facts(sql, table, has_schemas).await? else {
             return Ok(None);
         };
-        facts.left = not_captured.left(facts.oid);
+        let captured = status.capture_state(facts.oid);
+        facts.left = captured.left;
         // The stream still brings its rows under another name: it has no new description of it.
-        if not_captured.oids.contains(&facts.oid) {
+        if captured.is_uncaptured {
             self.said.once(format!("{} {}", facts.shown, facts.oid), || {
                 tracing::warn!(
                     table = facts.shown,
@@ -258,7 +259,7 @@ impl Floors {
             false => (format!("ONLY {name}"), HashMap::from([(facts.oid, String::new())])),
         };
         let drops = match table.drops_partitions && facts.is_partitioned {
-            true => self.droppable(sql, table, &facts, &parts).await?,
+            true => self.droppable(sql, (table, time), &facts, &parts).await?,
             false => HashMap::new(),
         };
         Ok(Some(LookedTable {
@@ -271,11 +272,12 @@ impl Floors {
         }))
     }
 
-    /// The partitions of a table that hold a range of time each, and the default partition if it is empty: as in [`LookedTable::drops`].
+    /// The partitions of a table that hold a range of time each, and the default partition if no row of it could be removed: as in
+    /// [`LookedTable::drops`].
     async fn droppable(
         &mut self,
         sql: &Sql,
-        table: &CleanedTable,
+        (table, time): (&CleanedTable, TimeColumn),
         facts: &Facts,
         parts: &HashMap<u32, String>,
     ) -> Result<HashMap<u32, Option<Droppable>>, Error> {
@@ -295,9 +297,13 @@ impl Floors {
         self.said.is_over(&what);
         let mut droppable = HashMap::new();
         for part in ranges.parts {
-            // To look for rows of the default partition alone, the server would read those of all others, too.
-            if part.is_default && !is_empty(sql, part.oid).await? {
-                continue;
+            if part.is_default {
+                // To search the default partition, the server would read the rows of all others, too, again and again.
+                let floor = self.floors.get(shown).and_then(|floor| floor.laid.parts.get(&part.oid));
+                let later = floor.map(|floor| time.is_after(&identifier(&table.column), &floor.since_us.to_string()));
+                if has_rows(sql, &part, &ranges.owner, later.as_deref()).await? {
+                    continue;
+                }
             }
             let to_us = part.to_us.filter(|_| !part.is_default);
             let (oid, name, owner) = (part.oid, part.name, ranges.owner.clone());
@@ -329,7 +335,7 @@ impl Floors {
                 }
                 Some(None) => {}
                 Some(Some(droppable)) => {
-                    if undropped.keeps_rows(*oid) {
+                    if undropped.keeps_rows(&droppable) {
                         // One row that stays keeps only itself.
                         floors.add(*oid, part);
                         before_us = before_us.max(droppable.to_us);
@@ -599,10 +605,33 @@ async fn parts(sql: &Sql, root: u32) -> Result<HashMap<u32, String>, Error> {
     parts.collect()
 }
 
-/// Whether a table has no rows, not even dead ones.
-async fn is_empty(sql: &Sql, table: u32) -> Result<bool, Error> {
-    const IS_EMPTY: &str = "SELECT COALESCE(pg_catalog.pg_relation_size($1::oid), 0) = 0";
-    sql.value(LOOKING, IS_EMPTY, &[(&table, Type::OID)]).await
+/// Whether a partition has rows that meet a condition, or whether that cannot be found out in a moment. It is read as the owner of the whole
+/// table, as for a drop: the connector's role need not have a privilege on partitions.
+async fn has_rows(sql: &Sql, part: &Part, owner: &str, condition: Option<&str>) -> Result<bool, Error> {
+    const SIZE: &str = "SELECT COALESCE(pg_catalog.pg_relation_size($1::oid), 0) > 0";
+    let has_pages: bool = sql.value(LOOKING, SIZE, &[(&part.oid, Type::OID)]).await?;
+    if !has_pages {
+        return Ok(false);
+    }
+    let begin = format!(
+        "BEGIN; SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '200ms'; SET LOCAL row_security = off; SET LOCAL ROLE {}",
+        identifier(owner)
+    );
+    let query = format!(
+        "SELECT EXISTS (SELECT FROM ONLY {} WHERE {})",
+        part.name,
+        condition.unwrap_or("true")
+    );
+    let found = match sql.execute(LOOKING, &begin).await {
+        Ok(()) => sql.value(LOOKING, &query, &[]).await,
+        Err(error) => Err(error),
+    };
+    match found {
+        Err(error) if sql.is_closed() => return Err(error),
+        _ => sql.execute(LOOKING, "ROLLBACK").await?,
+    }
+    // If it was refused, its rows are searched with those of the others.
+    Ok(found.unwrap_or(true))
 }
 
 /// The latest time in a part of a table, in microseconds since 1970.

@@ -268,8 +268,8 @@ properties! {
     const PARTITIONS_AHEAD: Property<Count> = Property::new("walferry.partitions.ahead").default("7")
         .text("How many partitions `walferry.partitions` creates ahead of the present one. Debezium does not have this option.");
     const PARTITIONS_DROP: Property<bool> = Property::new("walferry.partitions.drop").default("false")
-        .text("Lets `walferry.retention.ms` drop partitions whole instead of removing their rows: a partition goes when all of its time is older than \
-               that, and each of its rows is delivered and confirmed. The table must be partitioned by ranges of the column in \
+        .text("Lets `walferry.retention.ms` drop partitions whole instead of removing their rows: a partition is dropped when its time range ended longer ago \
+               than that, and all of its rows are delivered and confirmed. The table must be partitioned by ranges of the column in \
                `table.field.event.timestamp`, of type `timestamptz` or `timestamp`, and the connector's role must own it or be a member of its owner. From \
                the default partition, rows are removed. Debezium does not have this option.");
     const WATCH: Property<bool> = Property::new("walferry.watch").default("false")

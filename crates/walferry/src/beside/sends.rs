@@ -1,0 +1,170 @@
+//! What decides which rows of an outbox are sent. With other options, rows that an earlier run has passed may not be in Kafka.
+//!
+//! It is stored with the offset, so it must be the same in each version: it is made of the names and texts of properties.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+use walferry_config::{
+    Connector, Options, RegexList,
+    connector::{Filter, FilterSection},
+};
+
+/// Options of EventRouter that decide what becomes of a row that was sent.
+const UPKEEP: [&str; 3] = ["walferry.retention.", "walferry.partitions", "walferry.watch"];
+
+/// The properties, as a hash in hexadecimal digits. `brokers` are those that records are sent to, in any order.
+pub(super) fn text(connector: &Connector, brokers: &str) -> String {
+    let mut properties = Properties::default();
+    properties.add("database.dbname", &connector.postgres.dbname);
+    properties.add("slot.name", connector.slot.name.as_str());
+    for (name, text) in &connector.slot.stream_params {
+        properties.add(&format!("slot.stream.params.{name}"), text);
+    }
+    properties.add("publication.name", &connector.publication.name);
+    properties.add_filters(&connector.filters);
+    let mut brokers: Vec<_> = brokers.split(',').map(str::trim).collect();
+    brokers.sort_unstable();
+    properties.add("bootstrap.servers", &brokers.join(","));
+    for transform in &connector.plugins.transforms {
+        properties.add("transforms", &transform.name);
+        properties.add("type", &transform.class);
+        properties.add("predicate", transform.predicate.as_deref().unwrap_or_default());
+        properties.add("negate", if transform.negate { "true" } else { "false" });
+        properties.add_options(&transform.options);
+    }
+    for predicate in &connector.plugins.predicates {
+        properties.add("predicates", &predicate.name);
+        properties.add("type", &predicate.class);
+        properties.add_options(&predicate.options);
+    }
+    properties.hash()
+}
+
+/// Names and texts of properties.
+#[derive(Debug, Default)]
+struct Properties(Sha256);
+
+impl Properties {
+    fn add(&mut self, name: &str, text: &str) {
+        for part in [name, text] {
+            // With its length, so that no other properties have the same bytes.
+            self.0.update((part.len() as u64).to_be_bytes());
+            self.0.update(part);
+        }
+    }
+
+    fn add_options(&mut self, options: &Options) {
+        let is_upkeep = |name: &str| UPKEEP.iter().any(|upkeep| name.starts_with(upkeep));
+        for (name, text) in options.iter().filter(|(name, _)| !is_upkeep(name)) {
+            self.add(name, text);
+        }
+    }
+
+    fn add_filters(&mut self, filters: &FilterSection) {
+        let FilterSection {
+            schemas,
+            tables,
+            columns,
+            ignore_builtin,
+            // They decide about other records.
+            message_prefixes: _,
+            signals: _,
+        } = filters;
+        for (name, filter) in [("schema", schemas), ("table", tables), ("column", columns)] {
+            match filter {
+                Filter::All => {}
+                Filter::Include(list) => self.add_list(&format!("{name}.include.list"), list),
+                Filter::Exclude(list) => self.add_list(&format!("{name}.exclude.list"), list),
+            }
+        }
+        self.add("table.ignore.builtin", if *ignore_builtin { "true" } else { "false" });
+    }
+
+    fn add_list(&mut self, name: &str, list: &RegexList) {
+        for expression in list.iter() {
+            self.add(name, expression.as_str());
+        }
+    }
+
+    /// The first 16 bytes.
+    fn hash(self) -> String {
+        let mut text = String::new();
+        for byte in self.0.finalize().iter().take(16) {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_config::{Lookup, Submitted, Worker};
+
+    use super::*;
+    use crate::load::{Surroundings, load_configuration};
+
+    fn of(more: &[(&str, &str)], brokers: &str) -> String {
+        let properties = [
+            ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
+            ("plugin.name", "pgoutput"),
+            ("database.hostname", "db"),
+            ("database.user", "u"),
+            ("database.dbname", "shop"),
+            ("topic.prefix", "t"),
+            ("table.include.list", "public.outbox"),
+            ("transforms", "outbox"),
+            ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+            ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ];
+        let mut properties: Vec<_> = properties.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
+        properties.extend(more.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
+        let nowhere: &dyn Lookup = &Surroundings;
+        let none = Submitted {
+            name: None,
+            properties: Vec::new(),
+        };
+        let worker = Worker::read(&none, nowhere).0.expect("it is a worker");
+        let (checked, findings) = load_configuration("c", &properties, &worker);
+        let checked = checked.unwrap_or_else(|| panic!("{findings:?}"));
+        text(&checked.connector, brokers)
+    }
+
+    /// Floors that are stored are void if it changes: rows from before an update of Walferry would never be removed.
+    #[test]
+    fn the_text_is_the_same_in_all_versions() {
+        assert_eq!(of(&[], "a:9092,b:9092"), "f297696825a30972e709cd3dc34a0c10");
+    }
+
+    #[test]
+    fn the_text_changes_with_what_decides_which_rows_are_sent_and_with_nothing_else() {
+        let first = of(&[], "a:9092,b:9092");
+        let same: [(&[(&str, &str)], &str); 5] = [
+            (&[], "b:9092, a:9092"),
+            (&[("transforms.outbox.walferry.retention.ms", "1000")], "a:9092,b:9092"),
+            (&[("decimal.handling.mode", "string")], "a:9092,b:9092"),
+            (&[("slot.drop.on.stop", "true")], "a:9092,b:9092"),
+            (&[("publication.autocreate.mode", "disabled")], "a:9092,b:9092"),
+        ];
+        for (more, brokers) in same {
+            assert_eq!(of(more, brokers), first, "{more:?} {brokers}");
+        }
+        let class = "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone";
+        let predicate = [
+            ("predicates", "p"),
+            ("predicates.p.type", class),
+            ("transforms.outbox.predicate", "p"),
+        ];
+        let others: [(&[(&str, &str)], &str); 6] = [
+            (&[], "c:9092"),
+            (&[("slot.name", "other")], "a:9092,b:9092"),
+            (&[("publication.name", "other")], "a:9092,b:9092"),
+            (&[("schema.include.list", "public")], "a:9092,b:9092"),
+            (&[("transforms.outbox.route.by.field", "other")], "a:9092,b:9092"),
+            (&predicate, "a:9092,b:9092"),
+        ];
+        for (more, brokers) in others {
+            assert_ne!(of(more, brokers), first, "{more:?} {brokers}");
+        }
+    }
+}
