@@ -299,6 +299,28 @@ fn the_text_of_a_list_that_javascript_makes_has_no_brackets() {
     }
 }
 
+/// As `Array.prototype.join` has it: null and undefined give no text, and the others that of `String(…)`.
+#[test]
+fn javascripts_join_and_number_take_the_text_that_javascript_gives_the_elements() {
+    let cases = [
+        ("['a', null, 'b', undefined].join('_')", "String a__b_"),
+        ("[1e7, 0.5].join('_')", "String 10000000_0.5"),
+        ("['a', ['b', 'c']].join(';')", "String a;b,c"),
+        ("[1, 2].join()", "String 1,2"),
+        ("[1, 2].join(undefined)", "String 1,2"),
+        ("[1, 2].join(0)", "String 102"),
+        ("Number(['5'])", "Integer 5"),
+        ("Number([])", "Integer 0"),
+        ("Number(['5', '6'])", "Double NaN"),
+        ("['5'] > 4", "Boolean true"),
+    ];
+    let update = update();
+    for (text, expected) in cases {
+        let script = Script::parse(Language::JavaScript, text).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
+        assert_eq!(shown(&script.evaluate(&update).unwrap()), expected, "{text}");
+    }
+}
+
 /// As it stands, the text of the hint can take the place of the call.
 #[test]
 fn a_hint_keeps_the_question_mark_and_puts_an_operator_in_brackets_where_it_must() {
