@@ -321,6 +321,65 @@ fn javascripts_join_and_number_take_the_text_that_javascript_gives_the_elements(
     }
 }
 
+#[test]
+fn a_hint_doubles_an_operator_of_bits_only_where_the_same_operands_are_joined() {
+    let general = "write && for and, || for or; there is no arithmetic of bits";
+    let both = [
+        ("true | false", "write true || false"),
+        ("true & false", "write true && false"),
+        ("true || true & false", "write true || true && false"),
+        ("(true && false) | true", "write (true && false) || true"),
+        ("true && false | true", general),
+        ("true | false && true", general),
+        ("true & false | true", general),
+        ("[true && false | true]", general),
+        ("true && (true | false)", "write true && (true || false)"),
+        ("(true | false) && true", "write (true || false) && true"),
+        ("[true && true, true | false]", general),
+    ];
+    for language in [Language::Groovy, Language::JavaScript] {
+        for (text, expected) in both {
+            let refusal = Script::parse(language, text).err().expect(text);
+            assert_eq!(refusal.hint.as_deref(), Some(expected), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_hint_replaces_a_closure_only_by_a_call_that_finds_the_same_elements() {
+    let cases = [
+        (
+            Language::Groovy,
+            "topic.any { it == 'a' }",
+            Some("write topic.contains('a')"),
+        ),
+        (Language::Groovy, "topic.any { it == key.id }", None),
+        (Language::Groovy, "topic.any { it == 'a'.size() }", None),
+        (
+            Language::JavaScript,
+            "topic.some(t => t == 'a')",
+            Some("write topic.includes('a')"),
+        ),
+        (Language::JavaScript, "topic.some(t => t == '1')", None),
+        (Language::JavaScript, "topic.some(t => t == key.id)", None),
+        (
+            Language::JavaScript,
+            "topic.some(t => t === key.id)",
+            Some("write topic.includes(key.id)"),
+        ),
+        (
+            Language::JavaScript,
+            "topic.some(t => t === '1')",
+            Some("write topic.includes('1')"),
+        ),
+    ];
+    for (language, text, expected) in cases {
+        let refusal = Script::parse(language, text).err().expect(text);
+        let hint = refusal.hint.filter(|hint| hint.starts_with("write topic"));
+        assert_eq!(hint.as_deref(), expected, "{text}");
+    }
+}
+
 /// As it stands, the text of the hint can take the place of the call.
 #[test]
 fn a_hint_keeps_the_question_mark_and_puts_an_operator_in_brackets_where_it_must() {
