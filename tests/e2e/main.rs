@@ -44,6 +44,7 @@ mod tail;
 mod takeover;
 mod takeover_registry;
 mod timescale;
+mod tutorial;
 mod unseen;
 mod versions;
 mod world;

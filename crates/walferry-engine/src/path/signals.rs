@@ -5,8 +5,9 @@
 //! until the stream has sent the row that closes it.
 //!
 //! The rows leave in slices. Each waits until Kafka has confirmed the one before it, so that a change of the stream waits
-//! behind one slice at most, here and in Kafka. While the stream brings nothing, slices grow. Until the last one leaves, the window stays open, as if the row that closes it had been written that much later. So the state machine
-//! sees this row only then, and nothing else has to know of slices.
+//! behind one slice at most, here and in Kafka. While the stream brings nothing, slices grow. Until the last one leaves,
+//! the window stays open, as if the row that closes it had been written that much later. So the state machine sees this
+//! row only then, and nothing else has to know of slices.
 
 use std::{collections::HashMap, mem, sync::Arc};
 
@@ -62,6 +63,10 @@ pub struct SignalSettings {
 /// The largest slice, as a multiple of the usual one.
 const LARGEST: usize = 1024;
 
+/// Slices begin to grow when so many have left and the stream has brought nothing to send meanwhile. In the time of fewer, a stream of a few
+/// hundred rows a second may bring nothing either.
+const QUIET_SLICES: u32 = 16;
+
 /// After each such number of unsuccessful reads of a chunk, a message is logged.
 const REPEATS_TOLD: u32 = 20;
 
@@ -87,8 +92,8 @@ pub(crate) struct Signals {
     closing: Option<Signal>,
     /// Whether Kafka has not confirmed the last slice yet.
     awaits_delivery: bool,
-    /// The next slice, as a multiple of the usual one. It doubles while the stream brings nothing to send.
-    multiple: usize,
+    /// Slices that have left since the stream brought something to send.
+    quiet_slices: u32,
     /// Changes of the stream since the last slice, of any table.
     passed: usize,
     asks: Option<UnboundedSender<NumberedAsk>>,
@@ -155,7 +160,7 @@ impl Signals {
             slice: SliceSize::default(),
             closing: None,
             awaits_delivery: false,
-            multiple: 1,
+            quiet_slices: 0,
             passed: 0,
             asks: None,
             awaited: 0,
@@ -465,9 +470,11 @@ impl Signals {
     }
 
     /// The next slice. It grows with the changes of the stream since the last one, so that large transactions slow a snapshot down by no more
-    /// than the snapshot does them. It also grows while the stream brings nothing: then slices would only take time.
+    /// than the snapshot does them. It also doubles while the stream brings nothing: then slices would only take time.
     fn slice(&self) -> SliceSize {
-        let factor = (self.passed / SliceSize::default().rows).max(self.multiple);
+        let doublings = self.quiet_slices.saturating_sub(QUIET_SLICES);
+        let quiet = 1_usize.checked_shl(doublings).unwrap_or(LARGEST).min(LARGEST);
+        let factor = (self.passed / SliceSize::default().rows).max(quiet);
         SliceSize {
             rows: self.slice.rows * factor,
             bytes: self.slice.bytes * factor,
@@ -489,7 +496,7 @@ impl Signals {
             return self.follow(signal, here, emit, out);
         }
         let rows = self.window.take_slice(self.slice());
-        (self.passed, self.multiple) = (0, (self.multiple * 2).min(LARGEST));
+        (self.passed, self.quiet_slices) = (0, self.quiet_slices.saturating_add(1));
         self.send_rows(rows, here, emit, out)?;
         self.awaits_delivery = true;
         self.request(Ask::Delivery, out);
@@ -611,7 +618,7 @@ impl Signals {
 
     /// The stream brings something to send. It waits behind small slices only.
     pub(crate) const fn stream_is_busy(&mut self) {
-        self.multiple = 1;
+        self.quiet_slices = 0;
     }
 
     /// A change that is sent replaces its row.

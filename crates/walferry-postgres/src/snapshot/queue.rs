@@ -444,6 +444,12 @@ pub(super) const fn file_of(identity: u64) -> u32 {
 /// The catalog's rows show what is published. Each row carries the transaction that wrote it (`xmin`), so a change that
 /// was reverted is noticed too.
 fn storage_query(server_version: u32) -> String {
+    // Publications have this since Postgres 13.
+    let via_root = if server_version >= 130_000 {
+        "p.pubviaroot"
+    } else {
+        "false AS pubviaroot"
+    };
     // Row filters and schemas in publications exist since Postgres 15.
     let (filtered, schemas) = if server_version >= 150_000 {
         (
@@ -467,7 +473,7 @@ fn storage_query(server_version: u32) -> String {
           SELECT i.inhparent, i.xmin FROM family f JOIN pg_catalog.pg_class c ON c.oid = f.oid AND c.relispartition
             JOIN pg_catalog.pg_inherits i ON i.inhrelid = f.oid),
         publication AS (
-          SELECT p.oid, p.xmin, p.puballtables, p.pubinsert, p.pubupdate, p.pubviaroot
+          SELECT p.oid, p.xmin, p.puballtables, p.pubinsert, p.pubupdate, {via_root}
           FROM pg_catalog.pg_publication p WHERE p.pubname = $2),
         members AS (
           SELECT m.oid, m.xmin, {filtered} AS filtered FROM pg_catalog.pg_publication_rel m JOIN family f ON f.oid = m.prrelid,

@@ -242,7 +242,7 @@ impl Database {
         let streams = self.sql.try_run(&format!(
             "select 1 from pg_replication_slots s join pg_stat_replication r on r.pid = s.active_pid
              where s.database = '{}' and r.state in ('catchup', 'streaming')
-               and r.backend_start >= timestamptz 'epoch' + interval '{} us'",
+               and r.backend_start >= timestamptz 'epoch' + {} * interval '1 microsecond'",
             self.name,
             begun.as_micros()
         ));

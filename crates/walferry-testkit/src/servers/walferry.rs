@@ -43,8 +43,8 @@ pub struct Surroundings {
     pub without_data_dir: bool,
     /// Further arguments.
     pub arguments: Vec<String>,
-    /// The whole command line instead of everything else. `@PORT@` in a variable of the environment stands for the port that the test
-    /// asks.
+    /// The whole command line instead of everything else. `@PORT@` in it, or in a variable of the environment, stands for the port that
+    /// the test asks.
     pub command_line: Option<Vec<String>>,
 }
 
@@ -417,7 +417,8 @@ fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, surroundings: 
         .envs(env.map(|(name, value)| (name, value.replace("@PORT@", &port))))
         .current_dir(folder);
     if let Some(line) = &surroundings.command_line {
-        command.args(line).env("XDG_STATE_HOME", folder.join("state"));
+        let words = line.iter().map(|word| word.replace("@PORT@", &port));
+        command.args(words).env("XDG_STATE_HOME", folder.join("state"));
         return Process::start("walferry", folder, Signal::KILL, &mut command);
     }
     command

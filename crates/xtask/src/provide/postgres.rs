@@ -7,7 +7,15 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Versions of `io.zonky.test.postgres` by major version; these need no installation and no root.
-const EMBEDDED: [(u32, &str); 4] = [(15, "15.14.0"), (16, "16.10.0"), (17, "17.6.0"), (18, "18.3.0")];
+const EMBEDDED: [(u32, &str); 7] = [
+    (12, "12.22.0"),
+    (13, "13.22.0"),
+    (14, "14.19.0"),
+    (15, "15.14.0"),
+    (16, "16.10.0"),
+    (17, "17.6.0"),
+    (18, "18.3.0"),
+];
 
 /// The versions that Walferry is tested on.
 pub(crate) fn versions() -> impl Iterator<Item = u32> {
