@@ -578,7 +578,7 @@ impl Method {
                         None | Some(Object::Undefined) => ",".to_owned(),
                         Some(between) => javascript::text(between).ok_or("the separator has no text of its own")?,
                     };
-                    javascript::join(&elements, &between, &mut text).ok_or(WITHOUT_TEXT)?;
+                    javascript::join(elements, &between, &mut text).ok_or(WITHOUT_TEXT)?;
                     return bounded(text).map(Some);
                 }
                 let between = first.as_text().unwrap_or_default();

@@ -34,7 +34,8 @@ pub(super) fn closure(text: &str, receiver: &str, dot: &str, name: &str, tokens:
         Token::Text(_) => true,
         _ => false,
     };
-    if !is_strict && !(is_sign(element, &["=="]) && is_plain_text && is_sign(element + 2, &[end])) {
+    let is_plain = is_sign(element, &["=="]) && is_plain_text && is_sign(element + 2, &[end]);
+    if !(is_strict || is_plain) {
         return None;
     }
     let first = first.at;
