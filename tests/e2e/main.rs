@@ -42,6 +42,7 @@ mod start;
 mod table_changes;
 mod tail;
 mod takeover;
+mod takeover_registry;
 mod timescale;
 mod tutorial;
 mod unseen;

@@ -123,6 +123,7 @@ impl Tokens<'_> {
         while let Some((at, c)) = chars.next() {
             match c {
                 '\\' => value.push(match chars.next().ok_or(OPEN)?.1 {
+                    first @ '0'..='7' => octal(first, &mut chars),
                     'n' => '\n',
                     't' => '\t',
                     'r' => '\r',
@@ -145,6 +146,21 @@ impl Tokens<'_> {
     }
 }
 
+/// The character with an octal number: three digits after 0 to 3, otherwise two at most. `first` was taken from `chars`.
+fn octal(first: char, chars: &mut std::str::CharIndices<'_>) -> char {
+    let digit = |c: char| c.to_digit(8).and_then(|digit| u8::try_from(digit).ok());
+    let mut code = digit(first).unwrap_or_default();
+    let more = if code <= 3 { 2 } else { 1 };
+    for _ in 0..more {
+        let Some(next) = chars.clone().next().and_then(|(_, c)| digit(c)) else {
+            break;
+        };
+        chars.next();
+        code = code * 8 + next;
+    }
+    char::from(code)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +180,12 @@ mod tests {
                 &[("username", "a b"), ("password", "secret-1")],
             ),
             ("a.B required;", "B", &[]),
+            // Three digits only after 0 to 3; 8 is none.
+            (
+                r#"a.B required x="\101\477\7z\08\3777" y="\1";"#,
+                "B",
+                &[("x", "A'7\u{7}z\u{0}8\u{ff}7"), ("y", "\u{1}")],
+            ),
             ("a.B required /* c */ x = \"ü\" // end\n;", "B", &[("x", "ü")]),
         ];
         for (text, module, options) in cases {

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use rdkafka::{
     Message as _, Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
-    error::KafkaError,
+    error::{KafkaError, KafkaResult},
     message::{BorrowedMessage, Headers as _},
+    types::RDKafkaErrorCode,
 };
 use serde::{Deserialize, Serialize};
 use walferry_config::{Connector, Options, Worker};
@@ -181,7 +182,7 @@ impl TopicReader {
                 .consumer
                 .fetch_watermarks(&self.topic, partition, REQUEST)
                 .map_err(|error| self.unread(&error))?;
-            let Some(from) = self.place(start, starts.as_ref(), partition, end) else {
+            let Some(from) = self.place(start, starts.as_ref(), partition, end)? else {
                 continue;
             };
             if let Some(until) = until {
@@ -199,8 +200,10 @@ impl TopicReader {
                     ),
                 ));
             }
-            let to = until.zip(untils.as_ref());
-            let to = to.and_then(|(until, untils)| self.place(until, untils.as_ref(), partition, end));
+            let to = match until.zip(untils.as_ref()) {
+                Some((until, untils)) => self.place(until, untils.as_ref(), partition, end)?,
+                None => None,
+            };
             let to = to.unwrap_or(end).clamp(first, end.max(first));
             stretches.push(OffsetRange {
                 partition,
@@ -248,13 +251,27 @@ impl TopicReader {
     }
 
     /// The offset of a bound in a partition. A time behind the last record is the end.
-    fn place(&self, bound: &Bound, times: Option<&TopicPartitionList>, partition: i32, end: i64) -> Option<i64> {
+    fn place(
+        &self,
+        bound: &Bound,
+        times: Option<&TopicPartitionList>,
+        partition: i32,
+        end: i64,
+    ) -> Result<Option<i64>, Failure> {
         let Some(times) = times else {
-            return bound.offset(partition);
+            return Ok(bound.offset(partition));
         };
         let found = times.find_partition(&self.topic, partition);
-        let offset = found.and_then(|found| found.offset().to_raw());
-        Some(offset.filter(|offset| *offset >= 0).unwrap_or(end))
+        let answer = found.map_or(
+            Err(KafkaError::OffsetFetch(RDKafkaErrorCode::UnknownPartition)),
+            |found| found.error().map(|()| found.offset()),
+        );
+        let offset = at_time(answer, end);
+        offset.map(Some).map_err(|error| {
+            self.unread(&format_args!(
+                "the brokers do not tell where partition {partition} has this time: {error}"
+            ))
+        })
     }
 
     fn offsets_at(&self, partitions: &[i32], time: i64) -> Result<TopicPartitionList, Failure> {
@@ -280,12 +297,15 @@ impl TopicReader {
                 .map_err(|error| self.unread(&error))?;
         }
         self.consumer.assign(&assignment).map_err(|error| self.unread(&error))?;
-        let mut last = Instant::now();
+        let mut silence = Silence::begin(Instant::now());
         while stretches.iter().any(|stretch| !stretch.is_empty()) {
-            match self.consumer.poll(POLL) {
+            silence.resume(Instant::now());
+            let polled = self.consumer.poll(POLL);
+            silence.pause(Instant::now());
+            match polled {
                 Some(Ok(message)) => {
                     if let Some(stretch) = unread_part(stretches, message.partition()) {
-                        last = Instant::now();
+                        silence.end();
                         if message.offset() < stretch.to {
                             taker.take(&copied(&message))?;
                         }
@@ -296,16 +316,16 @@ impl TopicReader {
                 // The last offsets may be marks of transactions, which no consumer is given.
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
                     if let Some(stretch) = unread_part(stretches, partition) {
-                        last = Instant::now();
+                        silence.end();
                         stretch.from = stretch.to;
                         self.end_if_read(stretch)?;
                     }
                 }
-                Some(Err(error)) if last.elapsed() > SILENCE || is_final(&error) => {
+                Some(Err(error)) if silence.length > SILENCE || is_final(&error) => {
                     return Err(self.unread(&error).into());
                 }
                 Some(Err(_)) => {}
-                None if last.elapsed() > SILENCE => {
+                None if silence.length > SILENCE => {
                     return Err(self.unread(&"no broker answers").into());
                 }
                 None => {}
@@ -326,6 +346,42 @@ impl TopicReader {
             .incremental_unassign(&read)
             .map_err(|error| self.unread(&error))
     }
+}
+
+/// How long the brokers have sent nothing that was wanted. Time in which a record is handed over does not count: a producer may be slow.
+struct Silence {
+    length: Duration,
+    since: Instant,
+}
+
+impl Silence {
+    const fn begin(now: Instant) -> Self {
+        Self {
+            length: Duration::ZERO,
+            since: now,
+        }
+    }
+
+    /// The brokers are listened to.
+    const fn resume(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// Nobody listens to them.
+    fn pause(&mut self, now: Instant) {
+        self.length += now.saturating_duration_since(self.since);
+    }
+
+    /// Something came.
+    const fn end(&mut self) {
+        self.length = Duration::ZERO;
+    }
+}
+
+/// The offset that the brokers name for a time in a partition. A time behind the last record is the end.
+fn at_time(answer: KafkaResult<Offset>, end: i64) -> KafkaResult<i64> {
+    let offset = answer?.to_raw();
+    Ok(offset.filter(|offset| *offset >= 0).unwrap_or(end))
 }
 
 /// What is left of a partition. `None` for a partition that is read already.
@@ -384,6 +440,31 @@ mod tests {
         let until = Bound::Offsets(vec![(Some(0), 1500), (None, 1600)]);
         assert!(until.check_end_of(1).is_ok());
         assert!(Bound::Time(0).check_end_of(1).is_ok());
+    }
+
+    #[test]
+    fn a_partition_whose_offset_the_brokers_do_not_tell_is_not_taken_for_one_that_ends_before_the_time() {
+        assert_eq!(at_time(Ok(Offset::Offset(5)), 9), Ok(5));
+        assert_eq!(at_time(Ok(Offset::End), 9), Ok(9));
+        let unknown = KafkaError::OffsetFetch(RDKafkaErrorCode::NotLeaderForPartition);
+        assert_eq!(at_time(Err(unknown.clone()), 9), Err(unknown));
+    }
+
+    #[test]
+    fn time_in_which_a_record_is_handed_over_is_no_silence_of_the_brokers() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut silence = Silence::begin(begin);
+        silence.resume(at(0));
+        silence.pause(at(20));
+        silence.end();
+        // The producer takes it after 70 seconds.
+        silence.resume(at(90));
+        silence.pause(at(91));
+        assert_eq!(silence.length, Duration::from_secs(1));
+        silence.resume(at(91));
+        silence.pause(at(151));
+        assert_eq!(silence.length, Duration::from_secs(61));
     }
 
     #[test]

@@ -244,7 +244,7 @@ impl RegistryClient {
         }
     }
 
-    fn ask(&mut self, pending: Pending) {
+    fn ask(&mut self, mut pending: Pending) {
         match self.ids(&pending.request) {
             Ok(ids) => self.on_known(pending, ids),
             // An operator has to restore the registry. The record is not at fault, so it waits and is not set aside.
@@ -263,7 +263,11 @@ impl RegistryClient {
                 drop(state);
                 pending.wait.end();
             }
-            Err(RequestFailure::Trouble(trouble)) => self.ask_later(pending, trouble),
+            Err(RequestFailure::Trouble(trouble)) => {
+                // While it is away, it cannot show anything: the wait for that begins anew.
+                pending.unverified = None;
+                self.ask_later(pending, trouble);
+            }
         }
     }
 
@@ -535,6 +539,35 @@ mod tests {
         fn exit(&self, _: &tracing::span::Id) {}
     }
 
+    /// Of a registry where nobody listens.
+    fn nobody() -> RegistrySettings {
+        RegistrySettings {
+            api: registry::Api::Confluent,
+            urls: vec!["http://127.0.0.1:1".to_owned()],
+            auth: registry::Auth::None,
+            headers: Vec::new(),
+            tls: registry::Tls::default(),
+            connect_timeout: Duration::from_secs(5),
+            read_timeout: Duration::from_secs(5),
+            id: registry::Id::Content,
+            proxy: None,
+        }
+    }
+
+    /// The registry gave ids and showed no schema, and then went away.
+    #[test]
+    fn time_without_a_registry_does_not_count_as_time_in_which_it_shows_no_schema() {
+        let mut asker = RegistryClient::new(Arc::new(Shared::default()), nobody(), LOOK, None, None);
+        let wait = Wait::new(WaitNeed::SchemaId {
+            subject: "new".to_owned(),
+        });
+        let mut pending = Pending::new(Arc::new(request("new")), wait);
+        pending.unverified = Some(Instant::now());
+        asker.ask(pending);
+        let pending = asker.pending.pop_front().expect("it is tried again");
+        assert_eq!(pending.unverified, None);
+    }
+
     /// It gives new ids, and no check of the old ones succeeds.
     #[test]
     fn a_registry_that_shows_no_schema_answers_again_only_once_it_does() {
@@ -548,19 +581,7 @@ mod tests {
         );
         let shared = Arc::new(Shared::default());
         shared.lock().order.push(known);
-        let settings = RegistrySettings {
-            api: registry::Api::Confluent,
-            // Nobody listens there.
-            urls: vec!["http://127.0.0.1:1".to_owned()],
-            auth: registry::Auth::None,
-            headers: Vec::new(),
-            tls: registry::Tls::default(),
-            connect_timeout: Duration::from_secs(5),
-            read_timeout: Duration::from_secs(5),
-            id: registry::Id::Content,
-            proxy: None,
-        };
-        let mut asker = RegistryClient::new(shared, settings, LOOK, None, None);
+        let mut asker = RegistryClient::new(shared, nobody(), LOOK, None, None);
         let lines = Arc::new(AtomicU64::new(0));
         tracing::subscriber::with_default(Lines(lines.clone()), || {
             asker.on_trouble(&http::trouble("it is away".to_owned(), None));

@@ -142,7 +142,13 @@ impl Cluster {
             }
         }
         let body = response.body_mut().read_to_string();
-        let body = body.map_err(|error| io::Error::other(format!("the API server's answer is incomplete: {error}")))?;
+        let body = body.map_err(|error| {
+            let kind = match error {
+                ureq::Error::BodyExceedsLimit(_) => io::ErrorKind::Other,
+                _ => io::ErrorKind::TimedOut,
+            };
+            io::Error::new(kind, format!("the API server's answer is incomplete: {error}"))
+        })?;
         // The error shows nothing of the answer, because it has secrets.
         serde_json::from_str(&body).map_err(|_| io::Error::other("the API server's answer is not JSON"))
     }
@@ -201,13 +207,16 @@ mod tests {
                     Some("/api/v1/namespaces/shop/secrets/pg") => ("200 OK", r#"{"data":{"password":"aHVudGVyMg=="}}"#),
                     Some("/api/v1/namespaces/other/configmaps/db") => ("200 OK", r#"{"data":{"host":"db-1"}}"#),
                     Some("/api/v1/namespaces/shop/secrets/hidden") => ("403 Forbidden", "{}"),
+                    Some("/api/v1/namespaces/shop/secrets/later") => ("503 Service Unavailable", "{}"),
+                    Some("/api/v1/namespaces/shop/secrets/half") => ("200 OK", r#"{"data":{"#),
                     _ => ("404 Not Found", "{}"),
                 };
+                let missing = if request.contains("/half ") { 9 } else { 0 };
                 // A client that trusts nobody is gone already.
                 let _ = write!(
                     stream,
                     "HTTP/1.1 {code}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                    body.len()
+                    body.len() + missing
                 );
                 let _ = stream.flush();
             }
@@ -243,6 +252,12 @@ mod tests {
             let error = secret(resource, "x").unwrap_err().to_string();
             assert!(error.contains(expected), "{resource}: {error}");
         }
+        // It may answer later.
+        for resource in ["shop/later", "shop/half"] {
+            let error = secret(resource, "x").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{resource}: {error}");
+        }
+        assert_eq!(secret("shop/nothing", "x").unwrap_err().kind(), io::ErrorKind::Other);
         // The token is not sent to a server with another certificate.
         let other = tempfile::tempdir().unwrap();
         api_server(other.path());

@@ -1,7 +1,7 @@
 //! From files and flags to checked configurations.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     collections::BTreeMap,
     env, fmt, fs, io,
     path::{Path, PathBuf},
@@ -39,10 +39,31 @@ impl Lookup for Surroundings {
     }
 }
 
-/// Notes whether a reference could not be looked up for a reason that may pass.
+/// Notes why references could not be looked up, as far as that may pass.
 struct Patient<'a> {
     lookup: &'a dyn Lookup,
-    may_pass: Cell<bool>,
+    unanswered: RefCell<Vec<String>>,
+}
+
+impl<'a> Patient<'a> {
+    const fn new(lookup: &'a dyn Lookup) -> Self {
+        Self {
+            lookup,
+            unanswered: RefCell::new(Vec::new()),
+        }
+    }
+
+    fn may_pass(&self) -> bool {
+        !self.unanswered.borrow().is_empty()
+    }
+
+    /// What to do about a problem while the connector runs with the values of its last run.
+    fn hint<'d>(&self, problem: &'d Diagnosis) -> Option<&'d str> {
+        match self.unanswered.borrow().iter().any(|why| problem.text.contains(why)) {
+            true => Some("restart the connector when the API server answers, if a value has changed"),
+            false => problem.hint.as_deref(),
+        }
+    }
 }
 
 impl Lookup for Patient<'_> {
@@ -57,11 +78,10 @@ impl Lookup for Patient<'_> {
     }
     fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
         let value = self.lookup.kubernetes(kind, resource, key);
-        if value
-            .as_ref()
-            .is_err_and(|error| error.kind() == io::ErrorKind::TimedOut)
+        if let Err(error) = &value
+            && error.kind() == io::ErrorKind::TimedOut
         {
-            self.may_pass.set(true);
+            self.unanswered.borrow_mut().push(error.to_string());
         }
         value
     }
@@ -97,10 +117,7 @@ impl Loaded {
             name: Some(self.connector.name.clone()),
             properties: self.configuration.clone(),
         };
-        let lookup = Patient {
-            lookup,
-            may_pass: Cell::new(false),
-        };
+        let lookup = Patient::new(lookup);
         let (checked, findings) = Checked::read(&submitted, None, &self.worker, &lookup, &lookup);
         match checked {
             Some(Checked { connector, built }) if findings.problems().next().is_none() => Ok(Self {
@@ -108,9 +125,9 @@ impl Loaded {
                 built,
                 ..self.clone()
             }),
-            _ if lookup.may_pass.get() => {
+            _ if lookup.may_pass() => {
                 for problem in findings.problems() {
-                    let hint = "restart the connector when the API server answers, if a value has changed";
+                    let hint = lookup.hint(problem);
                     let what = "the connector runs with the values of its last run";
                     warn!(
                         property = problem.place,
@@ -742,5 +759,23 @@ mod tests {
         assert_eq!(password(Ok("new")), Ok(Some("new".to_owned())));
         assert_eq!(password(Err(io::ErrorKind::TimedOut)), Ok(Some("old".to_owned())));
         assert_eq!(password(Err(io::ErrorKind::Other)), Err(Kind::Configuration));
+
+        // Another problem of the same configuration keeps its own hint.
+        let silent = Cluster(Err(io::ErrorKind::TimedOut));
+        let lookup = Patient::new(&silent);
+        let mut submitted = Submitted {
+            name: Some("shop".into()),
+            properties: first.configuration.clone(),
+        };
+        let missing = ("database.user".to_owned(), "${file:/nowhere:user}".to_owned());
+        submitted.properties.retain(|(name, _)| *name != missing.0);
+        submitted.properties.push(missing);
+        let (_, findings) = Checked::read(&submitted, None, &first.worker, &lookup, &lookup);
+        let hint = |place: &str| {
+            let problem = findings.problems().find(|problem| problem.place == place);
+            lookup.hint(problem.unwrap_or_else(|| panic!("{findings:?}")))
+        };
+        assert!(hint("database.password").is_some_and(|hint| hint.starts_with("restart the connector")));
+        assert_eq!(hint("database.user"), Some("correct the path, or mount the file there"));
     }
 }

@@ -171,8 +171,8 @@ properties! {
         .text("What happens when columns of a captured table are added or removed, or get another type. Walferry tells of it in its log, \
                its metrics and on its page, and continues (`continue`). Or the connector stops before the first record with the new \
                columns (`stop`), and continues with them after it is restarted. Columns are compared from the start of the connector \
-               on, also over reconnections. Of a table that changes before the connector brings its first change, only the new columns \
-               are known. With `stop`, the columns of all tables that have had changes stay in memory. This property is Walferry's own.");
+               on, also over reconnections. If a table changes before its first row arrives, Walferry knows only the new \
+               columns, and does not stop. With `stop`, the columns of all tables that have had changes stay in memory. This property is Walferry's own.");
     const MAX_RETRIES: Property<i32> = Property::new("errors.max.retries").default("-1")
         .text("Maximum number of retries after a temporary failure, such as an unreachable host; -1 means no limit.");
     const RESTART_WAIT: Property<Duration> = Property::new("retriable.restart.connector.wait.ms").default("10000")

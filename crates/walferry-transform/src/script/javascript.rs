@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::method::LONGEST;
 use super::number::Number;
 use super::object::Object;
 
@@ -48,7 +49,7 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
     // A list beside a primitive is the text of its elements.
     if let Some(elements) = a.elements().filter(|_| b.elements().is_none()) {
         let mut text = String::new();
-        return join(&elements, &mut text).is_some() && equal(&Object::text(text), b);
+        return join(&elements, ",", &mut text).is_some() && equal(&Object::text(text), b);
     }
     if b.elements().is_some() && a.elements().is_none() {
         return equal(b, a);
@@ -78,6 +79,7 @@ pub(super) fn number(object: &Object<'_>) -> f64 {
         Object::Number(number) => number.double(),
         #[expect(clippy::cast_precision_loss, reason = "a number of JavaScript is a double")]
         Object::Date(millis) => *millis as f64,
+        Object::Array(_) => text(object).map_or(f64::NAN, |text| number(&Object::text(text))),
         other => match other.as_text().map(str::trim) {
             Some("") => 0.0,
             Some(text) if text.contains(['n', 'N', '_']) => f64::NAN,
@@ -87,10 +89,13 @@ pub(super) fn number(object: &Object<'_>) -> f64 {
     }
 }
 
-/// The text of an array. `None` as for [`push`].
-fn join(elements: &[Object<'_>], out: &mut String) -> Option<()> {
+/// The texts of elements; null and undefined have none. `None` as for [`push`]. It ends where the text is longer than any record may be.
+pub(super) fn join(elements: &[Object<'_>], between: &str, out: &mut String) -> Option<()> {
     for (place, element) in elements.iter().enumerate() {
-        out.push_str(if place == 0 { "" } else { "," });
+        if out.len() > LONGEST {
+            break;
+        }
+        out.push_str(if place == 0 { "" } else { between });
         if !element.is_null() {
             push(element, out)?;
         }
@@ -98,7 +103,13 @@ fn join(elements: &[Object<'_>], out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// `String(object)`. `None` where the text would say nothing to a reader.
+/// `String(object)`. `None` as for [`push`].
+pub(super) fn text(object: &Object<'_>) -> Option<String> {
+    let mut text = String::new();
+    push(object, &mut text).map(|()| text)
+}
+
+/// Adds `String(object)`. `None` where the text would say nothing to a reader.
 pub(super) fn push(object: &Object<'_>, out: &mut String) -> Option<()> {
     match object {
         Object::Number(Number::Double(number)) if *number == 0.0 => out.push('0'),
@@ -106,7 +117,7 @@ pub(super) fn push(object: &Object<'_>, out: &mut String) -> Option<()> {
             out.push_str(&number.to_string())
         }
         Object::Struct(_) => out.push_str("[object Object]"),
-        Object::Array(elements) => return join(elements, out),
+        Object::Array(elements) => return join(elements, ",", out),
         other => return other.push(out),
     }
     Some(())

@@ -12,6 +12,7 @@ use super::{Language, ScriptRefusal, groovy, javascript};
 
 /// Longer texts than this are not made.
 pub(super) const LONGEST: usize = 1024 * 1024;
+const WITHOUT_TEXT: &str = "an element of the list has no text of its own";
 
 macro_rules! methods {
     ($($method:ident: $languages:ident $($name:literal)|+, $counts:expr;)+) => {
@@ -571,17 +572,19 @@ impl Method {
                 _ => return Ok(None),
             },
             Self::Join => {
-                let between = match (first.as_text(), language) {
-                    (Some(between), _) => between,
-                    (None, Language::Groovy) => "",
-                    (None, Language::JavaScript) => ",",
-                };
                 let mut text = String::new();
+                if language == Language::JavaScript {
+                    let between = match arguments.first() {
+                        None | Some(Object::Undefined) => ",".to_owned(),
+                        Some(between) => javascript::text(between).ok_or("the separator has no text of its own")?,
+                    };
+                    javascript::join(elements, &between, &mut text).ok_or(WITHOUT_TEXT)?;
+                    return bounded(text).map(Some);
+                }
+                let between = first.as_text().unwrap_or_default();
                 for (place, element) in elements.iter().enumerate() {
                     text.push_str(if place == 0 { "" } else { between });
-                    element
-                        .push(&mut text)
-                        .ok_or("an element of the list has no text of its own")?;
+                    element.push(&mut text).ok_or(WITHOUT_TEXT)?;
                     if text.len() > LONGEST {
                         return Err(too_long());
                     }

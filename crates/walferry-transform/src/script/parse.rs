@@ -337,7 +337,7 @@ impl<'t> Parser<'t> {
         }
         if level == AND
             && (self.is_sign("&") || self.is_sign("|"))
-            && let Some(instead) = rewritten::doubled(self.text, &left, &self.shown(), self.at())
+            && let Some(instead) = rewritten::doubled(self.text, &left, &self.tokens, self.next)
         {
             return Err(self.unexpected().hint(instead));
         }

@@ -1,10 +1,15 @@
 //! What to write instead of a form that is refused, with the words of the expression.
 
+use super::javascript;
+use super::object::Object;
 use super::token::{Placed, Token};
 use super::tree::{Node, NodeKind};
 
 /// A closure that asks whether a list has an element, as the call that asks the same: `tags.any { it == 'a' }` and
 /// `tags.some(t => t == 'a')`. `dot` is the sign before the name of the method, and `tokens` begin behind the name.
+///
+/// Only where the call finds the same elements: `==` also says of two numbers of different types that they are equal, and in JavaScript of
+/// a number and its text. `contains` and `includes` do not.
 pub(super) fn closure(text: &str, receiver: &str, dot: &str, name: &str, tokens: &[Placed]) -> Option<String> {
     let word = |place: usize| match &tokens.get(place)?.token {
         Token::Word(word) => Some(word.as_str()),
@@ -21,11 +26,19 @@ pub(super) fn closure(text: &str, receiver: &str, dot: &str, name: &str, tokens:
         }
         _ => return None,
     };
-    if !is_sign(element, &["==", "==="]) {
+    let is_strict = name == "some" && is_sign(element, &["==="]);
+    // A single value: a text, or names and dots.
+    let first = tokens.get(element + 1)?;
+    let is_plain_text = match &first.token {
+        Token::Text(text) if name == "some" => javascript::number(&Object::text(text.clone())).is_nan(),
+        Token::Text(_) => true,
+        _ => false,
+    };
+    let is_plain = is_sign(element, &["=="]) && is_plain_text && is_sign(element + 2, &[end]);
+    if !(is_strict || is_plain) {
         return None;
     }
-    // A single value: a text, or names and dots.
-    let first = tokens.get(element + 1)?.at;
+    let first = first.at;
     let mut place = element + 1;
     while matches!(
         tokens.get(place)?.token,
@@ -88,8 +101,10 @@ pub(super) fn is_apart(before: Option<&Token>, behind: &Token) -> bool {
     before && behind
 }
 
-/// An operator of bits between booleans, doubled: `a == 1 & b`.
-pub(super) fn doubled(text: &str, left: &Node, sign: &str, at: usize) -> Option<String> {
+/// An operator of bits between booleans, doubled: `a == 1 & b`. `place` is that of the operator in `tokens`.
+///
+/// Only where the doubled one joins the same operands: `&` binds more tightly than `|`, and both more tightly than `&&`.
+pub(super) fn doubled(text: &str, left: &Node, tokens: &[Placed], place: usize) -> Option<String> {
     use super::tree::Operator as O;
     let is_boolean = match &left.kind {
         NodeKind::Boolean(_) | NodeKind::Not(_) | NodeKind::And(..) | NodeKind::Or(..) | NodeKind::In { .. } => true,
@@ -100,6 +115,41 @@ pub(super) fn doubled(text: &str, left: &Node, sign: &str, at: usize) -> Option<
         ),
         _ => false,
     };
-    let (before, behind) = (text.get(..at)?, text.get(at..)?);
+    let operator = tokens.get(place)?;
+    let Token::Sign(sign) = operator.token else { return None };
+    let others: &[&str] = match sign {
+        "&" => &["|", "^", "??"],
+        _ => &["&&", "??"],
+    };
+    if beside(tokens, place).any(|token| matches!(token, Token::Sign(sign) if others.contains(sign))) {
+        return None;
+    }
+    let (before, behind) = (text.get(..operator.at)?, text.get(operator.at..)?);
     is_boolean.then(|| format!("write {before}{sign}{behind}"))
+}
+
+/// The tokens around one, between the same brackets.
+fn beside(tokens: &[Placed], place: usize) -> impl Iterator<Item = &Token> {
+    const OPEN: [&str; 5] = ["(", "[", "{", "?[", "?.["];
+    const CLOSE: [&str; 3] = [")", "]", "}"];
+    let (before, behind) = tokens.split_at(place);
+    let before = same_level(before.iter().rev(), &CLOSE, &OPEN);
+    before.chain(same_level(behind.iter(), &OPEN, &CLOSE))
+}
+
+/// The tokens until a bracket ends that was opened before them.
+fn same_level<'t>(
+    tokens: impl Iterator<Item = &'t Placed>,
+    open: &'static [&'static str],
+    close: &'static [&'static str],
+) -> impl Iterator<Item = &'t Token> {
+    let mut depth = 0_i64;
+    let levels = tokens.map_while(move |placed| {
+        let is_any = |signs: &[&str]| matches!(placed.token, Token::Sign(sign) if signs.contains(&sign));
+        depth += i64::from(is_any(open));
+        let level = depth;
+        depth -= i64::from(is_any(close));
+        (depth >= 0).then_some((level, &placed.token))
+    });
+    levels.filter(|(level, _)| *level == 0).map(|(_, token)| token)
 }

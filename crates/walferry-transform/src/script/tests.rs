@@ -299,6 +299,87 @@ fn the_text_of_a_list_that_javascript_makes_has_no_brackets() {
     }
 }
 
+/// As `Array.prototype.join` has it: null and undefined give no text, and the others that of `String(…)`.
+#[test]
+fn javascripts_join_and_number_take_the_text_that_javascript_gives_the_elements() {
+    let cases = [
+        ("['a', null, 'b', undefined].join('_')", "String a__b_"),
+        ("[1e7, 0.5].join('_')", "String 10000000_0.5"),
+        ("['a', ['b', 'c']].join(';')", "String a;b,c"),
+        ("[1, 2].join()", "String 1,2"),
+        ("[1, 2].join(undefined)", "String 1,2"),
+        ("[1, 2].join(0)", "String 102"),
+        ("Number(['5'])", "Integer 5"),
+        ("Number([])", "Integer 0"),
+        ("Number(['5', '6'])", "Double NaN"),
+        ("['5'] > 4", "Boolean true"),
+    ];
+    let update = update();
+    for (text, expected) in cases {
+        let script = Script::parse(Language::JavaScript, text).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
+        assert_eq!(shown(&script.evaluate(&update).unwrap()), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_hint_doubles_an_operator_of_bits_only_where_the_same_operands_are_joined() {
+    let general = "write && for and, || for or; there is no arithmetic of bits";
+    let both = [
+        ("true | false", "write true || false"),
+        ("true & false", "write true && false"),
+        ("true || true & false", "write true || true && false"),
+        ("(true && false) | true", "write (true && false) || true"),
+        ("true && false | true", general),
+        ("true | false && true", general),
+        ("true & false | true", general),
+        ("[true && false | true]", general),
+        ("true && (true | false)", "write true && (true || false)"),
+        ("(true | false) && true", "write (true || false) && true"),
+        ("[true && true, true | false]", general),
+    ];
+    for language in [Language::Groovy, Language::JavaScript] {
+        for (text, expected) in both {
+            let refusal = Script::parse(language, text).err().expect(text);
+            assert_eq!(refusal.hint.as_deref(), Some(expected), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_hint_replaces_a_closure_only_by_a_call_that_finds_the_same_elements() {
+    let cases = [
+        (
+            Language::Groovy,
+            "topic.any { it == 'a' }",
+            Some("write topic.contains('a')"),
+        ),
+        (Language::Groovy, "topic.any { it == key.id }", None),
+        (Language::Groovy, "topic.any { it == 'a'.size() }", None),
+        (
+            Language::JavaScript,
+            "topic.some(t => t == 'a')",
+            Some("write topic.includes('a')"),
+        ),
+        (Language::JavaScript, "topic.some(t => t == '1')", None),
+        (Language::JavaScript, "topic.some(t => t == key.id)", None),
+        (
+            Language::JavaScript,
+            "topic.some(t => t === key.id)",
+            Some("write topic.includes(key.id)"),
+        ),
+        (
+            Language::JavaScript,
+            "topic.some(t => t === '1')",
+            Some("write topic.includes('1')"),
+        ),
+    ];
+    for (language, text, expected) in cases {
+        let refusal = Script::parse(language, text).err().expect(text);
+        let hint = refusal.hint.filter(|hint| hint.starts_with("write topic"));
+        assert_eq!(hint.as_deref(), expected, "{text}");
+    }
+}
+
 /// As it stands, the text of the hint can take the place of the call.
 #[test]
 fn a_hint_keeps_the_question_mark_and_puts_an_operator_in_brackets_where_it_must() {
