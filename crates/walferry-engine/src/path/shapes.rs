@@ -11,7 +11,7 @@ use std::{
 };
 
 use walferry_diagnosis::Kind;
-use walferry_pgoutput::{Oid, Relation, RelationColumn};
+use walferry_pgoutput::{Lsn, Oid, Relation, RelationColumn};
 
 use crate::{
     account::StoredOffset,
@@ -66,13 +66,24 @@ impl Known {
             return;
         };
         let lineage = &history.lineage;
-        let is_another = |(known, timelines): &(u64, Lineage)| {
-            *known != system || timelines.parts_from(lineage) != TimelineFork::Same
-        };
-        if self.server.as_ref().is_some_and(is_another) {
-            self.shapes
-                .values_mut()
-                .for_each(|shape| shape.since = Position::default());
+        // Up to here, both servers have had the same changes.
+        let common = self.server.as_ref().and_then(|(known, timelines)| {
+            if *known != system {
+                return Some(Lsn::INVALID);
+            }
+            match timelines.parts_from(lineage) {
+                TimelineFork::Same => None,
+                TimelineFork::At(fork) => Some(fork),
+                TimelineFork::Unknown => Some(Lsn::INVALID),
+            }
+        });
+        if let Some(unit) = common {
+            let common = Position {
+                unit,
+                ..Position::default()
+            };
+            let shapes = self.shapes.values_mut();
+            shapes.for_each(|shape| shape.since = shape.since.min(common));
         }
         self.server = Some((system, lineage.clone()));
     }
@@ -155,7 +166,6 @@ fn changed(change: &TableChange) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use walferry_pgoutput::Lsn;
 
     use super::*;
     use crate::{
@@ -267,23 +277,25 @@ mod tests {
         assert_eq!(send(&mut watch, 1, 20), Ok(()));
         assert_eq!(send(&mut watch, 1, 30), Ok(()));
     }
+
+    fn on(system_id: u64, left: &[(u32, u64)], now: u32) -> StoredOffset {
+        let left = left.iter().map(|&(timeline, at)| Switch { timeline, at: Lsn(at) });
+        StoredOffset {
+            system_id: Some(system_id),
+            history: Some(History {
+                lineage: Lineage {
+                    left: left.collect(),
+                    now,
+                },
+                ..History::default()
+            }),
+            ..StoredOffset::default()
+        }
+    }
+
     /// A standby that was behind is promoted, and its columns are changed there.
     #[test]
     fn a_change_of_columns_at_a_lower_position_of_another_timeline_stops_the_connector() {
-        let on = |system_id, left: &[(u32, u64)], now| {
-            let left = left.iter().map(|&(timeline, at)| Switch { timeline, at: Lsn(at) });
-            StoredOffset {
-                system_id: Some(system_id),
-                history: Some(History {
-                    lineage: Lineage {
-                        left: left.collect(),
-                        now,
-                    },
-                    ..History::default()
-                }),
-                ..StoredOffset::default()
-            }
-        };
         let before = on(7, &[], 1);
         for (after, is_another) in [
             (on(7, &[], 1), false),
@@ -298,5 +310,22 @@ mod tests {
             describe(&mut next, 1, NEW);
             assert_eq!(send(&mut next, 1, 30).is_err(), is_another, "{after:?}");
         }
+    }
+
+    #[test]
+    fn older_columns_that_come_again_after_a_failover_that_loses_nothing_change_nothing() {
+        let known = TableShapes::default();
+        let mut first = ShapeWatch::new(known.clone(), &on(7, &[], 1));
+        describe(&mut first, 1, OLD);
+        pass_over(&mut first, 1, 10);
+        describe(&mut first, 1, NEW);
+        assert_eq!(send(&mut first, 1, 20), Ok(()));
+        let mut next = ShapeWatch::new(known, &on(7, &[(1, 25)], 2));
+        describe(&mut next, 1, OLD);
+        pass_over(&mut next, 1, 10);
+        describe(&mut next, 1, NEW);
+        assert_eq!(send(&mut next, 1, 20), Ok(()));
+        describe(&mut next, 1, OLD);
+        assert!(send(&mut next, 1, 30).is_err(), "these are other columns again");
     }
 }

@@ -63,7 +63,7 @@ pub struct SignalSettings {
 /// The largest slice, as a multiple of the usual one.
 const LARGEST: usize = 1024;
 
-/// Slices begin to grow when so many have left and the stream has brought nothing to send meanwhile. In the time of fewer, a stream of a few
+/// Slices begin to grow when more than so many have left and the stream has brought nothing to send meanwhile. In the time of fewer, a stream of a few
 /// hundred rows a second may bring nothing either.
 const QUIET_SLICES: u32 = 16;
 
@@ -92,7 +92,7 @@ pub(crate) struct Signals {
     closing: Option<Signal>,
     /// Whether Kafka has not confirmed the last slice yet.
     awaits_delivery: bool,
-    /// Slices that have left since the stream brought something to send.
+    /// Slices that have left since the stream brought something to send, without the last one of each window.
     quiet_slices: u32,
     /// Changes of the stream since the last slice, of any table.
     passed: usize,

@@ -335,7 +335,6 @@ fn page(class: &Class, stem: &str, file: &File, tables: &BTreeMap<String, Table>
     Ok(text)
 }
 
-/// Examples refer to nothing outside.
 /// Runs an example: what comes in and what goes out, for each record of the change.
 fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> Result<String, String> {
     let (submitted, _) = Submitted::read(&format!("{BASE}{}", example.config)).map_err(|error| error.to_string())?;
