@@ -132,6 +132,8 @@ pub struct Cleaner {
     has_nudged: bool,
     /// The server of this connection, with its timeline.
     server: Option<String>,
+    /// When it was asked what it is recognised by.
+    recognised_at: Option<Instant>,
     distributes_invalidations: bool,
     is_version_told: bool,
     said: SaidOnce,
@@ -183,6 +185,9 @@ const TURN: Duration = Duration::from_secs(2);
 /// Bytes that the slot may be behind.
 const MOST_BEHIND: u64 = 256 * 1024 * 1024;
 
+/// A server that could not be recognised is asked again after this.
+const RECOGNISE_AGAIN: Duration = Duration::from_secs(300);
+
 const VERSION: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4";
 
 /// What the server is recognised by: its system identifier and its timeline.
@@ -231,6 +236,7 @@ impl Cleaner {
             quiet_at: None,
             has_nudged: false,
             server: None,
+            recognised_at: None,
             distributes_invalidations: false,
             is_version_told: false,
             said: SaidOnce::default(),
@@ -357,6 +363,10 @@ impl Cleaner {
 
     async fn connected(&mut self) -> Result<Sql, Error> {
         if let Some(sql) = self.sql.take().filter(|sql| !sql.is_closed()) {
+            if self.server.is_none() && self.recognised_at.is_some_and(|at| at.elapsed() > RECOGNISE_AGAIN) {
+                // The privilege may have been granted. What was laid on this connection was laid on this server.
+                self.server = self.recognised(&sql).await?;
+            }
             return Ok(sql);
         }
         self.forget_marks();
@@ -366,7 +376,7 @@ impl Cleaner {
             .await?;
         let version: i32 = sql.value(LOOKING, VERSION, &[]).await?;
         let server = self.recognised(&sql).await?;
-        if server.is_none() || (self.server.is_some() && self.server != server) {
+        if server.is_none() || self.server != server {
             // Another server may answer, or this one with another history.
             self.forget();
         }
@@ -384,6 +394,7 @@ impl Cleaner {
 
     /// What the server of this connection is recognised by. `None` without the privilege to ask for it: floors then count for one connection.
     async fn recognised(&mut self, sql: &Sql) -> Result<Option<String>, Error> {
+        self.recognised_at = Some(Instant::now());
         match sql.value(LOOKING, SERVER, &[]).await {
             Ok(server) => Ok(Some(server)),
             Err(error) if is_privilege_missing(&error) => {
@@ -639,7 +650,13 @@ fn tell_of_undropped(table: &str, partition: &str, undropped: Undropped, times: 
     let Undropped { obstacle, error } = undropped;
     let is_news = Rests::is_news(obstacle, times);
     let Some(error) = error.filter(|_| obstacle != Obstacle::Changed) else {
-        if is_news {
+        if obstacle == Obstacle::Lock {
+            tracing::debug!(
+                table,
+                partition,
+                "a partition was not dropped, because a transaction waits for it; trying again"
+            );
+        } else if is_news {
             tracing::info!(
                 table,
                 partition,

@@ -98,8 +98,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// A partition that stays so often in a row because of its rows is cleaned like a table without partitions.
 const ROWS_OFTEN: u32 = 2;
 
-/// A lock that is not to be had so often in a row is told. From then on, rows are removed instead, so that the table does not grow.
-const LOCK_OFTEN: u32 = 4;
+/// A lock that is not to be had so often in a row is told. After so many failures, rows are removed instead, so that the table does not grow.
+const OFTEN: u32 = 4;
 
 /// How long the rows of a partition may be read while nobody waits for it.
 const READ_LIMIT: Duration = Duration::from_secs(30);
@@ -184,16 +184,16 @@ impl Rests {
     pub(super) fn is_news(obstacle: Obstacle, times: u32) -> bool {
         match obstacle {
             Obstacle::Changed => false,
-            Obstacle::Lock | Obstacle::TableLock => times == LOCK_OFTEN,
+            Obstacle::Lock | Obstacle::TableLock => times == OFTEN,
             Obstacle::Rows | Obstacle::Slow | Obstacle::Other => times == 1,
         }
     }
 }
 
 impl Rest {
-    const fn is_often(&self) -> bool {
+    fn is_often(&self) -> bool {
         (self.obstacle.is_of_rows() && self.times >= ROWS_OFTEN)
-            || (self.obstacle.is_lock() && self.times >= LOCK_OFTEN)
+            || (!self.obstacle.is_of_rows() && self.obstacle != Obstacle::Changed && self.times >= OFTEN)
     }
 }
 
@@ -234,7 +234,10 @@ impl Obstacle {
                 "look in pg_stat_activity for a long transaction that uses the table. Until the partition can be dropped, its rows are removed \
                  instead"
             }
-            _ => "the connector's role must be a member of the table's owner, from Postgres 16 on WITH SET TRUE",
+            _ => {
+                "if privileges are missing, make the connector's role a member of the table's owner, from Postgres 16 on WITH SET TRUE. If it \
+                 fails again and again, the rows of the partition are removed instead"
+            }
         }
     }
 }
@@ -276,6 +279,9 @@ impl DropAttempt<'_> {
         let lock = format!("ROLLBACK; {begin}; LOCK TABLE ONLY {name} IN SHARE MODE");
         self.execute(&lock, limit).await?;
         self.look(limit).await?;
+        if self.is_waited_for(limit).await? {
+            return Err(Obstacle::Lock.into());
+        }
         let drop_limit = self.lock_limit.as_millis();
         let drop = format!("SET LOCAL lock_timeout = '{drop_limit}ms'; DROP TABLE {name}; COMMIT");
         let dropped = self.execute(&drop, limit).await;
@@ -284,8 +290,26 @@ impl DropAttempt<'_> {
                 obstacle: Obstacle::TableLock,
                 ..undropped
             },
+            // It is locked, so it has not changed: this is about something else, such as a table that a trigger writes to.
+            Obstacle::Changed => Undropped {
+                obstacle: Obstacle::Other,
+                ..undropped
+            },
             _ => undropped,
         })
+    }
+
+    /// Whether somebody waits for the partition, who may have locked the whole table already. The drop could not get its lock on the table
+    /// then, and the server might end the other one's transaction because of a deadlock. Who begins to wait later looks for a deadlock when
+    /// the drop has given up (`deadlock_timeout` is 1 s by default, more than twice the limit of a lock).
+    async fn is_waited_for(&self, limit: Duration) -> Result<bool, Undropped> {
+        const WAITING: &str = "
+            SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l
+              WHERE l.locktype = 'relation' AND l.relation = $1 AND NOT l.granted
+                AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()))";
+        let begun = Instant::now();
+        let waiting = self.sql.value(LOOKING, WAITING, &[(&self.part.oid, Type::OID)]).await;
+        waiting.map_err(|error| Undropped::of(error, begun, limit))
     }
 
     /// Without `row_security`, rows that a policy hides would be dropped with the others. With `synchronous_commit`, the locks are not kept
@@ -408,11 +432,12 @@ mod tests {
     #[test]
     fn rows_of_a_partition_are_removed_when_it_stays_often() {
         use Obstacle::{Lock, Other, Rows, Slow, TableLock};
-        let cases: [(&[Obstacle], &[bool]); 4] = [
+        let cases: [(&[Obstacle], &[bool]); 5] = [
             (&[Rows, Other, Other, Rows, Rows], &[false, false, false, false, true]),
             (&[Slow, Rows, Slow], &[false, true, true]),
             (&[Lock, TableLock, Lock, Lock], &[false, false, false, true]),
             (&[Lock, Lock, Lock, Rows], &[false, false, false, false]),
+            (&[Other, Other, Other, Other], &[false, false, false, true]),
         ];
         for (obstacles, expected) in cases {
             let (mut rests, now) = (Rests::default(), Instant::now());

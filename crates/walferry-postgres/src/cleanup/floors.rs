@@ -38,8 +38,13 @@ pub(super) struct Floors {
     published: HashMap<String, Published>,
     /// Partitions that could not be looked at.
     unlooked: HashMap<u32, Unlooked>,
+    /// Default partitions that could not be read by themselves, and when.
+    unread: HashMap<u32, Instant>,
     said: SaidOnce,
 }
+
+/// After so long, such a partition is tried again.
+const UNREAD: Duration = Duration::from_secs(600);
 
 /// A partition that could not be looked at. It gets a floor later; without one, its rows stay.
 #[derive(Debug)]
@@ -123,6 +128,7 @@ impl Floors {
             floors: HashMap::new(),
             published: HashMap::new(),
             unlooked: HashMap::new(),
+            unread: HashMap::new(),
             said: SaidOnce::default(),
         }
     }
@@ -132,6 +138,7 @@ impl Floors {
         self.floors.clear();
         self.published.clear();
         self.unlooked.clear();
+        self.unread.clear();
     }
 
     /// Takes over the floors of an earlier run. The next look compares them with the catalog.
@@ -301,7 +308,7 @@ impl Floors {
                 // To search the default partition, the server would read the rows of all others, too, again and again.
                 let floor = self.floors.get(shown).and_then(|floor| floor.laid.parts.get(&part.oid));
                 let later = floor.map(|floor| time.is_after(&identifier(&table.column), &floor.since_us.to_string()));
-                if has_rows(sql, &part, &ranges.owner, later.as_deref()).await? {
+                if self.has_rows(sql, &part, &ranges.owner, later.as_deref()).await? {
                     continue;
                 }
             }
@@ -321,6 +328,43 @@ impl Floors {
             }
         }
         Ok(droppable)
+    }
+
+    /// Whether a partition has rows that meet a condition, or whether that cannot be found out in a moment. It is read as the owner of the whole
+    /// table, as for a drop: the connector's role need not have a privilege on partitions.
+    async fn has_rows(&mut self, sql: &Sql, part: &Part, owner: &str, condition: Option<&str>) -> Result<bool, Error> {
+        const SIZE: &str = "SELECT COALESCE(pg_catalog.pg_relation_size($1::oid), 0) > 0";
+        let has_pages: bool = sql.value(LOOKING, SIZE, &[(&part.oid, Type::OID)]).await?;
+        if !has_pages {
+            return Ok(false);
+        }
+        let is_unread = |at: &Instant| at.elapsed() < UNREAD;
+        if self.unread.get(&part.oid).is_some_and(is_unread) {
+            return Ok(true);
+        }
+        let begin = format!(
+            "BEGIN; SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '200ms'; SET LOCAL row_security = off; SET LOCAL ROLE {}",
+            identifier(owner)
+        );
+        let query = format!(
+            "SELECT EXISTS (SELECT FROM ONLY {} WHERE {})",
+            part.name,
+            condition.unwrap_or("true")
+        );
+        let found = match sql.execute(LOOKING, &begin).await {
+            Ok(()) => sql.value(LOOKING, &query, &[]).await,
+            Err(error) => Err(error),
+        };
+        match found {
+            Err(error) if sql.is_closed() => return Err(error),
+            _ => sql.execute(LOOKING, "ROLLBACK").await?,
+        }
+        // If it was refused, its rows are searched with those of the others.
+        Ok(found.unwrap_or_else(|error| {
+            tracing::debug!(partition = part.name, error = %error, "the default partition of an outbox cannot be looked at by itself");
+            self.unread.insert(part.oid, Instant::now());
+            true
+        }))
     }
 
     /// What removes the rows of a table; `None` for a partitioned table that has no partition yet.
@@ -603,35 +647,6 @@ async fn parts(sql: &Sql, root: u32) -> Result<HashMap<u32, String>, Error> {
         .iter()
         .map(|row| Ok((row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?)));
     parts.collect()
-}
-
-/// Whether a partition has rows that meet a condition, or whether that cannot be found out in a moment. It is read as the owner of the whole
-/// table, as for a drop: the connector's role need not have a privilege on partitions.
-async fn has_rows(sql: &Sql, part: &Part, owner: &str, condition: Option<&str>) -> Result<bool, Error> {
-    const SIZE: &str = "SELECT COALESCE(pg_catalog.pg_relation_size($1::oid), 0) > 0";
-    let has_pages: bool = sql.value(LOOKING, SIZE, &[(&part.oid, Type::OID)]).await?;
-    if !has_pages {
-        return Ok(false);
-    }
-    let begin = format!(
-        "BEGIN; SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '200ms'; SET LOCAL row_security = off; SET LOCAL ROLE {}",
-        identifier(owner)
-    );
-    let query = format!(
-        "SELECT EXISTS (SELECT FROM ONLY {} WHERE {})",
-        part.name,
-        condition.unwrap_or("true")
-    );
-    let found = match sql.execute(LOOKING, &begin).await {
-        Ok(()) => sql.value(LOOKING, &query, &[]).await,
-        Err(error) => Err(error),
-    };
-    match found {
-        Err(error) if sql.is_closed() => return Err(error),
-        _ => sql.execute(LOOKING, "ROLLBACK").await?,
-    }
-    // If it was refused, its rows are searched with those of the others.
-    Ok(found.unwrap_or(true))
 }
 
 /// The latest time in a part of a table, in microseconds since 1970.
