@@ -175,6 +175,7 @@ fn goes_on_with_the_schemas_that_java_has_registered(name: &str, converter: &[(&
         // An insertion, an update, and three deletions with their tombstones.
         let records = wait_for_records(&kafka, topic, by_java.len() + 8);
         let by_walferry = &records[by_java.len()..];
+        assert_eq!(by_walferry.len(), 8, "{topic}: Walferry reads no row again");
         let (java, walferry) = (told(by_java, &mut schemas, 2), told(by_walferry, &mut schemas, 3));
         assert_eq!(walferry.ids, java.ids, "{topic}: ids of schemas");
         assert!(java.ids.iter().all(|ids| ids.len() == 1), "{topic}: {:?}", java.ids);

@@ -5,19 +5,19 @@
 //!
 //! ```
 //! use walferry_config::Options;
-//! use walferry_converter::{Encoded, Part, Role, converter};
-//! use walferry_record::{Schema, Typed, Value};
+//! use walferry_converter::{Encoded, ConverterType, RecordPart, converter};
+//! use walferry_record::{Schema, SchemaAndValue, Value};
 //!
 //! let mut options = Options::default();
 //! options.set("schemas.enable", "false");
-//! let (json, findings) = converter("JsonConverter", Role::Key, &options);
+//! let (json, findings) = converter("JsonConverter", ConverterType::Key, &options);
 //! let mut json = json.unwrap_or_else(|| panic!("{findings:?}"));
 //!
 //! let mut out = Vec::new();
-//! let key = Typed::new(Schema::string().build(), Value::str("4711"));
-//! assert_eq!(json.encode("orders", Part::Key, &key, &mut out)?, Encoded::Bytes);
+//! let key = SchemaAndValue::new(Schema::string().build(), Value::str("4711"));
+//! assert_eq!(json.encode("orders", RecordPart::Key, &key, &mut out)?, Encoded::Bytes);
 //! assert_eq!(out, br#""4711""#);
-//! assert_eq!(json.encode("orders", Part::Key, &Typed::NULL, &mut out)?, Encoded::Null);
+//! assert_eq!(json.encode("orders", RecordPart::Key, &SchemaAndValue::NULL, &mut out)?, Encoded::Null);
 //! # Ok::<(), walferry_converter::Error>(())
 //! ```
 

@@ -647,7 +647,7 @@ kinds! {
     "WF0775" OutboxWatch "outbox_watch" None,
         "Rows of an outbox cannot be counted",
         "`walferry.watch`, `walferry.partitions` or `walferry.retention.ms` is set, but the rows of the outbox that are not confirmed could not be counted. Events are delivered as \
-         before. Until then, the metrics lack the number and age of these rows, or show the sizes of an earlier look.",
+         before. Until the rows can be counted, the metrics lack the number and age of these rows, or show the sizes of an earlier look.",
         "Follow the message. The connector's role needs the privilege SELECT on the table. Without an index that begins with the column in \
          `table.field.event.timestamp`, counting takes too long in a large table: create one. If a lock was not available, look in `pg_locks` for \
          a transaction that keeps one.";

@@ -620,7 +620,7 @@ fn a_version_that_apicurio_returns_and_does_not_show_is_a_refusal_that_names_the
         let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url]));
         let told = told(&*client, &request);
         assert!(
-            told.starts_with("Refusal") && told.contains("the right to read schemas"),
+            told.starts_with("RegistryRefusal") && told.contains("the right to read schemas"),
             "{told}"
         );
         assert!(told.contains(&format!("answers {status}")), "{told}");
