@@ -134,7 +134,7 @@ pub struct Cleaner {
     server: Option<String>,
     /// When it was asked what it is recognised by.
     recognised_at: Option<Instant>,
-    distributes_invalidations: bool,
+    follows_publications: bool,
     is_version_told: bool,
     said: SaidOnce,
     /// How often the stream did not go on where it was, at the last round.
@@ -195,12 +195,12 @@ const SERVER: &str = "
     SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())
              || '/' || pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)";
 
-/// Whether a change of a publication reaches transactions that are running. Without it, which versions before May 2025 lack, rows of a table
-/// that has just been published may not be in the stream.
-const fn distributes_invalidations(version: i32) -> bool {
+/// Whether rows of a table that has just been published are in the stream. Versions before May 2025 do not tell transactions that are
+/// running of a change of a publication. Postgres 14 does not send the rows of a table that is attached as a partition to a walsender that
+/// has seen rows of the table before.
+const fn follows_publications(version: i32) -> bool {
     let minor = version % 10000;
     match version / 10000 {
-        14 => minor >= 18,
         15 => minor >= 13,
         16 => minor >= 9,
         17 => minor >= 5,
@@ -237,7 +237,7 @@ impl Cleaner {
             has_nudged: false,
             server: None,
             recognised_at: None,
-            distributes_invalidations: false,
+            follows_publications: false,
             is_version_told: false,
             said: SaidOnce::default(),
             breaks: None,
@@ -289,7 +289,7 @@ impl Cleaner {
         let mut round = Round::default();
         // An error ends the connection.
         let sql = self.connected().await?;
-        if self.distributes_invalidations {
+        if self.follows_publications {
             self.take_over(&status.floors);
             match self.here(&sql).await? {
                 Some(here) => self.work(&sql, here, told, tables, status, &mut round).await?,
@@ -381,11 +381,11 @@ impl Cleaner {
             self.forget();
         }
         self.server = server;
-        self.distributes_invalidations = distributes_invalidations(version);
-        if !self.distributes_invalidations && !std::mem::replace(&mut self.is_version_told, true) {
+        self.follows_publications = follows_publications(version);
+        if !self.follows_publications && !std::mem::replace(&mut self.is_version_told, true) {
             tracing::warn!(
                 version,
-                hint = "update the server to 14.18, 15.13, 16.9, 17.5 or later, or remove walferry.retention.ms",
+                hint = "update the server to 15.13, 16.9, 17.5 or later, or remove walferry.retention.ms",
                 "delivered rows are not removed: this version of Postgres may leave rows out of the stream when a publication changes"
             );
         }
