@@ -20,7 +20,10 @@ const EMBEDDED: [(u32, &str); 7] = [
 
 /// The versions on which all tests hold.
 pub(crate) fn versions() -> impl Iterator<Item = u32> {
-    EMBEDDED.iter().map(|(major, _)| *major).filter(|major| *major >= OLDEST)
+    EMBEDDED
+        .iter()
+        .map(|(major, _)| *major)
+        .filter(|major| *major >= OLDEST)
 }
 
 /// The oldest version that Walferry is tested on.
