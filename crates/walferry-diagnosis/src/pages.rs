@@ -621,7 +621,7 @@ kinds! {
     "WF0708" ShowRecords "show_records" RECORD,
         "Records could not be shown",
         "`walferry check --show-records` could not make a record from a row of the table.",
-        "Follow the hint. A start of the connector would fail in the same way.";
+        "Follow the hint. If a row could not be converted, a start of the connector would fail in the same way.";
     "WF0709" Demo "demo" SETUP,
         "The demo cannot start or continue",
         "The demo starts its own Postgres and Kafka, and one of its parts failed.",
