@@ -86,7 +86,7 @@ pub struct Validation {
 /// connector may follow later.
 ///
 /// # Errors
-/// A promise fails with what Connect's REST API answers: a status and a message, such as 404 for a connector that does not exist, 409 for a
+/// The future fails with what Connect's REST API answers: a status and a message, such as 404 for a connector that does not exist, 409 for a
 /// name that is taken, and 500 when the change cannot be made durable.
 pub trait Herder: fmt::Debug + Send + Sync {
     /// Names of all connectors.
@@ -128,7 +128,7 @@ pub trait Herder: fmt::Debug + Send + Sync {
     /// All classes that connectors may name.
     fn plugins(&self) -> Vec<Plugin>;
 
-    /// Is kept once the part of the process that makes changes has come to it.
+    /// Completes once the part of the process that makes changes has reached this request: a sign that changes can be made.
     fn answers(&self) -> HerderFuture<()>;
 }
 

@@ -153,17 +153,17 @@ pub trait Windows: Send {
         ready(Ok(None))
     }
 
-    /// The server's position. Everything that was committed before this call lies before it. `None`: nobody has to know.
+    /// The server's position. Everything that was committed before this call lies before it. `None`: this source need not tell.
     fn position(&mut self) -> impl Future<Output = Result<Option<Lsn>, Failure>> + Send {
         ready(Ok(None))
     }
 
-    /// The transactions that a database snapshot includes that is taken during this call. `None`: nobody has to know.
+    /// Which transactions a database snapshot includes that is taken during this call. `None`: this source need not tell.
     fn visible(&mut self) -> impl Future<Output = Result<Option<VisibleTransactions>, Failure>> + Send {
         ready(Ok(None))
     }
 
-    /// Carries out a request. What the server refuses for good is an [`ChunkAnswer::Failed`]. Any other failure is tried
+    /// Carries out a request. What the server refuses for good is a [`ChunkAnswer::Failed`]. Any other failure is tried
     /// again with `again` set, since nobody knows how far the last try got. [`Ask::Close`] and [`Ask::GiveWay`] have no
     /// answer. [`Ask::Delivery`] and [`Ask::Visible`] do not come here.
     fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<ChunkRead>, Failure>> + Send;

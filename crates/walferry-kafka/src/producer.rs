@@ -171,7 +171,7 @@ pub struct Producer {
     dead_letters: Arc<DeadLetters>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// Gives up what is queued while this lives.
+    /// While this lives, what is queued can be given up.
     _queued: Arc<Queued>,
 }
 

@@ -170,13 +170,13 @@ impl TopicReader {
     ///
     /// # Errors
     /// The topic cannot be read, or a partition or an offset does not exist. Or ends are named for other partitions only.
-    pub fn stretches(&self, start: &Bound, until: Option<&Bound>) -> Result<Vec<OffsetRange>, Failure> {
+    pub fn ranges(&self, start: &Bound, until: Option<&Bound>) -> Result<Vec<OffsetRange>, Failure> {
         let partitions = self.partitions()?;
         let (starts, untils) = (
             self.resolved(start, &partitions)?,
             until.map(|until| self.resolved(until, &partitions)).transpose()?,
         );
-        let mut stretches = Vec::new();
+        let mut ranges = Vec::new();
         for &partition in &partitions {
             let (first, end) = self
                 .consumer
@@ -205,13 +205,13 @@ impl TopicReader {
                 None => None,
             };
             let to = to.unwrap_or(end).clamp(first, end.max(first));
-            stretches.push(OffsetRange {
+            ranges.push(OffsetRange {
                 partition,
                 from: from.clamp(first, to),
                 to,
             });
         }
-        Ok(stretches)
+        Ok(ranges)
     }
 
     /// The partitions of the topic, in order.
@@ -285,40 +285,40 @@ impl TopicReader {
             .map_err(|error| self.unread(&error))
     }
 
-    /// Hands over every record of the stretches, and moves their beginnings behind it. Records of one partition come in their order.
+    /// Hands over every record of the ranges, and moves their starts behind it. Records of one partition come in their order.
     ///
     /// # Errors
-    /// The topic cannot be read, or what the taker returns.
-    pub fn read<T: RecordVisitor>(&self, stretches: &mut [OffsetRange], taker: &mut T) -> Result<(), T::Error> {
+    /// The topic cannot be read, or what the visitor returns.
+    pub fn read<T: RecordVisitor>(&self, ranges: &mut [OffsetRange], visitor: &mut T) -> Result<(), T::Error> {
         let mut assignment = TopicPartitionList::new();
-        for stretch in stretches.iter().filter(|stretch| !stretch.is_empty()) {
+        for range in ranges.iter().filter(|range| !range.is_empty()) {
             assignment
-                .add_partition_offset(&self.topic, stretch.partition, Offset::Offset(stretch.from))
+                .add_partition_offset(&self.topic, range.partition, Offset::Offset(range.from))
                 .map_err(|error| self.unread(&error))?;
         }
         self.consumer.assign(&assignment).map_err(|error| self.unread(&error))?;
         let mut silence = Silence::begin(Instant::now());
-        while stretches.iter().any(|stretch| !stretch.is_empty()) {
+        while ranges.iter().any(|range| !range.is_empty()) {
             silence.resume(Instant::now());
             let polled = self.consumer.poll(POLL);
             silence.pause(Instant::now());
             match polled {
                 Some(Ok(message)) => {
-                    if let Some(stretch) = unread_part(stretches, message.partition()) {
+                    if let Some(range) = unread_part(ranges, message.partition()) {
                         silence.end();
-                        if message.offset() < stretch.to {
-                            taker.take(&copied(&message))?;
+                        if message.offset() < range.to {
+                            visitor.take(&copied(&message))?;
                         }
-                        stretch.from = stretch.to.min(message.offset() + 1);
-                        self.end_if_read(stretch)?;
+                        range.from = range.to.min(message.offset() + 1);
+                        self.end_if_read(range)?;
                     }
                 }
                 // The last offsets may be marks of transactions, which no consumer is given.
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
-                    if let Some(stretch) = unread_part(stretches, partition) {
+                    if let Some(range) = unread_part(ranges, partition) {
                         silence.end();
-                        stretch.from = stretch.to;
-                        self.end_if_read(stretch)?;
+                        range.from = range.to;
+                        self.end_if_read(range)?;
                     }
                 }
                 Some(Err(error)) if silence.length > SILENCE || is_final(&error) => {
@@ -330,18 +330,18 @@ impl TopicReader {
                 }
                 None => {}
             }
-            taker.between(stretches)?;
+            visitor.between(ranges)?;
         }
         Ok(())
     }
 
-    /// The brokers need not send what is behind a stretch.
-    fn end_if_read(&self, stretch: &OffsetRange) -> Result<(), Failure> {
-        if !stretch.is_empty() {
+    /// The brokers need not send what comes after a range.
+    fn end_if_read(&self, range: &OffsetRange) -> Result<(), Failure> {
+        if !range.is_empty() {
             return Ok(());
         }
         let mut read = TopicPartitionList::new();
-        read.add_partition(&self.topic, stretch.partition);
+        read.add_partition(&self.topic, range.partition);
         self.consumer
             .incremental_unassign(&read)
             .map_err(|error| self.unread(&error))
@@ -385,10 +385,10 @@ fn at_time(answer: KafkaResult<Offset>, end: i64) -> KafkaResult<i64> {
 }
 
 /// What is left of a partition. `None` for a partition that is read already.
-fn unread_part(stretches: &mut [OffsetRange], partition: i32) -> Option<&mut OffsetRange> {
-    stretches
+fn unread_part(ranges: &mut [OffsetRange], partition: i32) -> Option<&mut OffsetRange> {
+    ranges
         .iter_mut()
-        .find(|stretch| stretch.partition == partition && !stretch.is_empty())
+        .find(|range| range.partition == partition && !range.is_empty())
 }
 
 /// Whether trying again would not help.
@@ -426,7 +426,7 @@ fn copied<'a>(message: &'a BorrowedMessage<'_>) -> Copied<'a> {
 mod tests {
     use super::*;
 
-    fn stretch(partition: i32, from: i64, to: i64) -> OffsetRange {
+    fn range(partition: i32, from: i64, to: i64) -> OffsetRange {
         OffsetRange { partition, from, to }
     }
 
@@ -469,9 +469,9 @@ mod tests {
 
     #[test]
     fn a_partition_that_is_read_takes_nothing_more() {
-        let mut stretches = [stretch(0, 7, 7), stretch(1, 3, 9)];
-        assert_eq!(unread_part(&mut stretches, 0), None);
-        assert_eq!(unread_part(&mut stretches, 1), Some(&mut stretch(1, 3, 9)));
-        assert_eq!(unread_part(&mut stretches, 2), None);
+        let mut ranges = [range(0, 7, 7), range(1, 3, 9)];
+        assert_eq!(unread_part(&mut ranges, 0), None);
+        assert_eq!(unread_part(&mut ranges, 1), Some(&mut range(1, 3, 9)));
+        assert_eq!(unread_part(&mut ranges, 2), None);
     }
 }

@@ -20,7 +20,7 @@ use crate::http::{self, Http};
 pub(crate) const LOOK: Duration = Duration::from_secs(60);
 /// How many schemas a check looks at.
 const CHECKED: usize = 2;
-/// How many schemas beside the newest are asked for until so many are checked.
+/// How many schemas besides the newest a check asks for at most. It ends earlier when `CHECKED` have been looked at.
 const MOST_OTHERS: usize = 3;
 /// How long a refusal is remembered. After that, a record that is tried again causes a new request.
 const REFUSAL_HOLDS: Duration = Duration::from_secs(10);

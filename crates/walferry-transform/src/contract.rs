@@ -110,7 +110,7 @@ pub enum HeaderList {
 /// What a transform asks of the database. It is checked before the start.
 #[derive(Debug, Clone, Copy)]
 pub enum Requirement<'a> {
-    /// One of them at least is an outbox, with these columns.
+    /// At least one captured table is an outbox with these columns.
     Outbox(&'a OutboxColumns),
     /// The database has TimescaleDB's catalog.
     Hypertables,

@@ -244,7 +244,7 @@ impl Process<'_> {
         };
         let (herd, clerk) = Herd::start(beginning, storage.book)?;
         let doors = listen::again(doors).map_err(|failure| Error::failure("Walferry did not start", failure))?;
-        let teller = storage.states.map(|(log, read)| {
+        let state_writer = storage.states.map(|(log, read)| {
             let worker_id = self.settings.advertised.clone().unwrap_or_default();
             StateWriter::new(herd.clone(), log, read, worker_id, self.settings.topic_tracking).start()
         });
@@ -261,7 +261,7 @@ impl Process<'_> {
         Ok(RunningParts {
             herd,
             clerk,
-            teller,
+            state_writer,
             served: RunningEndpoint::start(doors, admin.clone()),
             admin,
             leadership: storage.leadership,
@@ -300,7 +300,7 @@ impl Process<'_> {
 struct RunningParts {
     herd: Herd,
     clerk: ClerkTask,
-    teller: Option<StateWriterTask>,
+    state_writer: Option<StateWriterTask>,
     served: RunningEndpoint,
     admin: Admin,
     leadership: Option<Leadership>,
@@ -327,16 +327,16 @@ impl RunningParts {
     async fn end(mut self, ending: ProcessEnd, exporter: Option<&Exporter>) -> ProcessEnd {
         self.served.stop();
         // What the connectors go through while they end is not written.
-        let teller = match self.teller {
-            Some(teller) => teller.stop().await,
+        let state_writer = match self.state_writer {
+            Some(state_writer) => state_writer.stop().await,
             None => None,
         };
         let ending = end_connectors(ending, &self.herd, self.leadership.as_ref()).await;
         self.served.ended().await;
-        if let Some(teller) = teller
+        if let Some(state_writer) = state_writer
             && matches!(ending, ProcessEnd::Over(_))
         {
-            teller.tell_end().await;
+            state_writer.tell_end().await;
         }
         // Give up the turn only after everything is stored, because the next process begins then.
         drop(self.leadership);

@@ -93,14 +93,14 @@ pub enum StreamStep {
     },
     /// A blocking snapshot begins, or goes on.
     BlockingBegin,
-    /// So many requests of the pipeline wait for delivery. Once this counts, Kafka has everything before the last of
-    /// them: a chunk may be read, or the next slice of one may leave.
+    /// The pipeline's request of this number waits for delivery. Once the mark is reached, Kafka has everything before
+    /// the request: a chunk may be read, or its next slice may leave.
     AwaitsDelivery(u64),
     /// The signals up to this ticket have been followed, or are in the offset's state of an incremental snapshot.
     SignalTaken(u64),
     /// A snapshot has read these tables.
     TablesRead(Arc<[String]>),
-    /// A part of the snapshot that is being read is complete, or is not what it was.
+    /// A part of the snapshot that is being read is complete, or no longer counts.
     Snapshot(snapshot::SnapshotStep),
     /// The initial snapshot is complete: its last row was read at this position.
     SnapshotEnd {

@@ -262,7 +262,7 @@ mod tests {
 
     type Progress = super::Progress<Numbers>;
 
-    /// A listener that ignores everything.
+    /// An observer that ignores everything.
     struct Nobody;
 
     impl KeeperObserver for Nobody {

@@ -107,7 +107,7 @@ pub struct Progress<A: OffsetAccount> {
     /// Signalled when nothing is under way any more, or when waiting is over. Only one task waits for it: the end of a
     /// session.
     pub(crate) emptied: Notify,
-    /// The last request that waited for delivery: what the last such mark says.
+    /// Number of the last request whose mark was reached (`Mark::delivery_awaited`).
     awaited: watch::Sender<u64>,
     /// Latency from commit in Postgres to acknowledgement by Kafka.
     latency: Arc<Latency>,

@@ -197,7 +197,7 @@ impl<K: Sink> PipelineThreadParts<K> {
 
     /// Gives the batch to the producer once there is room. Returns whether to continue.
     fn deliver(&mut self, batch: &mut Batch) -> Result<bool, Failure> {
-        // First of all: what is told of relations that are not captured must be known before a position behind them is confirmed.
+        // First of all: a table found not to be captured must be in the status before a position after its changes can be confirmed.
         self.pipeline.report(&self.status);
         let (progress, mut waits) = (&self.progress, false);
         self.sink

@@ -150,7 +150,7 @@ impl ErrorPolicy {
             return Err(Failed::in_chain(reason));
         };
         record.topic = Cow::Borrowed(topic);
-        // A partition that the row names is one of the topic that it does not go to.
+        // The partition that the row names belongs to the topic that the record no longer goes to.
         record.partition = None;
         Ok((record, reason))
     }
@@ -360,8 +360,8 @@ impl RecordEmitter {
         is_change.then(|| self.cursor.place())?
     }
 
-    /// Puts a record through the chain from a step on, and through the converters. `None` where the chain is behind it; then `aside` says
-    /// why it goes to the dead-letter topic, where it does.
+    /// Runs the transforms from a step on, then the converters. The step is `None` if the record has passed all transforms. Then `aside` says
+    /// why it goes to the dead-letter topic, if it does.
     #[expect(clippy::too_many_arguments, reason = "what a record that has waited brings along")]
     fn make(
         &mut self,
@@ -426,7 +426,7 @@ impl RecordEmitter {
                     aside,
                 })
             }
-            // It is told once: as what it failed of in the end.
+            // A record that was set aside, and that a converter then fails on, is reported once, with the converter's failure.
             Err(NotEncoded::Failed(failed)) => EncodeOutcome::Failed(failed),
         }
     }

@@ -56,7 +56,7 @@ pub struct Pipeline {
     snapshot_kind: SnapshotKind,
     /// Its tables, without those of which a condition chooses rows.
     snapshot_tables: Arc<[String]>,
-    /// While an interrupted snapshot is still to go on.
+    /// Notes rows to read again. `None` unless an interrupted snapshot has to continue.
     toast_reread: Option<ToastReread>,
     /// Signals, incremental snapshots and notifications, if they are configured.
     signals: Option<Box<Signals>>,

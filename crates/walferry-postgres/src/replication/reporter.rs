@@ -106,7 +106,7 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
         self.silence.heard(self.received);
     }
 
-    /// A keepalive has brought this position, and the stream nothing behind it yet.
+    /// A keepalive has reported this position, and the stream has brought nothing after it yet.
     pub(super) fn answered(&mut self, position: Lsn) {
         self.sought.answered = self.sought.answered.max(position);
     }

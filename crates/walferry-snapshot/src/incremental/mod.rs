@@ -27,7 +27,7 @@ pub use self::{
 /// What the caller has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Look something up, read or write. The result comes back as an [`ChunkAnswer`], except for [`Ask::Close`] and
+    /// Look something up, read or write. The result comes back as a [`ChunkAnswer`], except for [`Ask::Close`] and
     /// [`Ask::GiveWay`].
     Ask(Ask),
     /// Send a notification.

@@ -39,7 +39,7 @@ pub(crate) struct StateWriter {
     is_written: bool,
 }
 
-/// A teller at work.
+/// A state writer at work.
 pub(crate) struct StateWriterTask {
     stop: watch::Sender<bool>,
     task: JoinHandle<StateWriter>,
@@ -54,7 +54,7 @@ impl StateWriterTask {
 }
 
 impl StateWriter {
-    /// Makes a teller. `read` is what the topic has. Connectors of `others` belong to other classes: their records are left alone.
+    /// Makes a state writer. `read` is what the topic has. Connectors of `others` belong to other classes: their records are left alone.
     pub(crate) fn new(herd: Herd, log: StateLog, mut read: Records, worker_id: String, tracks_topics: bool) -> Self {
         let others: BTreeSet<String> = herd.names_of_others();
         read.retain(|subject, _| !others.contains(subject.connector()));

@@ -124,7 +124,7 @@ impl Todo {
                 })
             }
             _ => {
-                let left = reader.stretches(start, until)?;
+                let left = reader.ranges(start, until)?;
                 let total = left.iter().map(OffsetRange::len).sum();
                 Ok(Self { left, sent: 0, total })
             }
@@ -143,7 +143,7 @@ impl Todo {
                 say!("At most {} of topic {topic}:", count(records, "record", "records"));
             }
         }
-        for OffsetRange { partition, from, to } in self.left.iter().filter(|stretch| !stretch.is_empty()) {
+        for OffsetRange { partition, from, to } in self.left.iter().filter(|range| !range.is_empty()) {
             say!("  partition {partition}: offsets {from} to {}", to - 1);
         }
         if let Some(left_out) = counted.and_then(|counted| left_out("not counted", counted.copies)) {
@@ -186,9 +186,9 @@ impl Selection {
     }
 
     /// Reads all records, and counts those that are wanted.
-    fn count(&self, reader: &TopicReader, mut stretches: Vec<OffsetRange>) -> Result<Counted, Failure> {
+    fn count(&self, reader: &TopicReader, mut ranges: Vec<OffsetRange>) -> Result<Counted, Failure> {
         let mut counting = Counting::new(self);
-        reader.read(&mut stretches, &mut counting)?;
+        reader.read(&mut ranges, &mut counting)?;
         Ok(counting.counted)
     }
 }
