@@ -86,16 +86,21 @@ fn read(schemas: &mut Schemas<'_>, bytes: &[u8]) -> (i64, Value) {
     (id.as_i64().unwrap_or_else(|| panic!("no id: {json}")), value.clone())
 }
 
-/// What records tell: the ids of the schemas of keys and values, and the row that was inserted with a key, without this key.
+/// What records tell.
 struct Told {
+    /// Of the schemas of keys and values.
     ids: [BTreeSet<i64>; 2],
+    /// The row that was inserted with a key, without this key.
     row: Option<Value>,
+    /// Whether there is a record of a snapshot.
+    has_read: bool,
 }
 
 fn told(records: &[Record], schemas: &mut Schemas<'_>, inserted: i32) -> Told {
     let mut told = Told {
         ids: [BTreeSet::new(), BTreeSet::new()],
         row: None,
+        has_read: false,
     };
     for record in records {
         let key = record.key.as_deref().expect("each table has a key");
@@ -104,6 +109,7 @@ fn told(records: &[Record], schemas: &mut Schemas<'_>, inserted: i32) -> Told {
         let (id, mut envelope) = read(schemas, value);
         told.ids[1].insert(id);
         let row = envelope["after"].take();
+        told.has_read |= envelope["op"] == "r";
         if envelope["op"] == "c" && row["id"] == inserted {
             let Value::Object(mut row) = row else { panic!("{row}") };
             row.remove("id");
@@ -175,9 +181,12 @@ fn goes_on_with_the_schemas_that_java_has_registered(name: &str, converter: &[(&
         // An insertion, an update, and three deletions with their tombstones.
         let records = wait_for_records(&kafka, topic, by_java.len() + 8);
         let by_walferry = &records[by_java.len()..];
-        assert_eq!(by_walferry.len(), 8, "{topic}: Walferry reads no row again");
         let (java, walferry) = (told(by_java, &mut schemas, 2), told(by_walferry, &mut schemas, 3));
         assert_eq!(walferry.ids, java.ids, "{topic}: ids of schemas");
+        assert!(
+            !walferry.has_read,
+            "{topic}: Walferry has read the table instead of going on"
+        );
         assert!(java.ids.iter().all(|ids| ids.len() == 1), "{topic}: {:?}", java.ids);
         assert!(java.row.is_some(), "{topic}: Debezium has sent no row with the key 2");
         assert_eq!(walferry.row, java.row, "{topic}");
