@@ -313,6 +313,12 @@ fn javascripts_join_and_number_take_the_text_that_javascript_gives_the_elements(
         ("Number([])", "Integer 0"),
         ("Number(['5', '6'])", "Double NaN"),
         ("['5'] > 4", "Boolean true"),
+        ("['b'] > 'a'", "Boolean true"),
+        ("'b' > ['a']", "Boolean true"),
+        ("['10'] < ['9']", "Boolean true"),
+        ("['a', 'c'] <= 'a,b'", "Boolean false"),
+        ("[] < 'a'", "Boolean true"),
+        ("['b'] > 4", "Boolean false"),
     ];
     let update = update();
     for (text, expected) in cases {
