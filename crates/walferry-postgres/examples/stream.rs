@@ -14,7 +14,8 @@ use std::{env, fs, io};
 use tokio::sync::watch;
 use walferry_config::{Connector, Findings, Lookup, Submitted, Worker};
 use walferry_engine::source::{
-    Chunk, Control as _, Frame, Phase, Rows as _, SnapshotPlan, Source, Stream as _, StreamPort, TableFilter, chunks,
+    Control as _, Frame, FrameBatch, Phase, Rows as _, SnapshotPlan, Source, Stream as _, StreamPort, TableFilter,
+    chunks,
 };
 use walferry_pgoutput::Lsn;
 use walferry_postgres::Postgres;
@@ -76,7 +77,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(source.parts().stream.stream(from, &mut port).await?)
 }
 
-fn print(chunk: &Chunk) {
+fn print(chunk: &FrameBatch) {
     for frame in &chunk.frames {
         match frame {
             Frame::Wal { lsn, payload } => println!("{lsn} {}", chunk.bytes[payload.clone()].escape_ascii()),

@@ -26,7 +26,7 @@ use crate::{
     life::connector::ConnectorRun,
     pauses::Pauses,
     published::PublicationLook,
-    source::{self, Chunk, Control as _, Frame, Phase, Source, Stream, StreamPort},
+    source::{self, Control as _, Frame, FrameBatch, Phase, Source, Stream, StreamPort},
     status,
 };
 
@@ -438,7 +438,7 @@ struct FirstTransaction {
 }
 
 impl FirstTransaction {
-    fn is_whole(&mut self, chunk: &Chunk) -> bool {
+    fn is_whole(&mut self, chunk: &FrameBatch) -> bool {
         let tags = chunk.frames.iter().filter_map(|frame| match frame {
             Frame::Wal { payload, .. } => chunk.bytes.get(payload.start).copied(),
             _ => None,
@@ -484,13 +484,13 @@ mod tests {
                     payload: at..at + 1,
                 };
                 port.chunks
-                    .send(Chunk::new(bytes.clone(), vec![frame(0), frame(1)]))
+                    .send(FrameBatch::new(bytes.clone(), vec![frame(0), frame(1)]))
                     .await
                     .unwrap();
                 if self.gaps.iter().any(|&(from, to)| (from..to).contains(&commit)) {
                     return Err(Failure::retry(GAP, "no publication"));
                 }
-                port.chunks.send(Chunk::new(bytes, vec![frame(2)])).await.unwrap();
+                port.chunks.send(FrameBatch::new(bytes, vec![frame(2)])).await.unwrap();
             }
             Ok(())
         }

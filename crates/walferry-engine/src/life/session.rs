@@ -50,7 +50,7 @@ use crate::{
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, ChunkReceiver, ChunkSender, Control as _, NumberedAsk, Phase, Source, SourceRequest, StreamPort},
+    source::{self, Control as _, FrameReceiver, FrameSender, NumberedAsk, Phase, Source, SourceRequest, StreamPort},
     status::{self, Status},
 };
 
@@ -64,7 +64,7 @@ pub(super) struct SessionChannels {
     /// The records under way to Kafka.
     pub(super) progress: Arc<Progress>,
     /// Frames on their way to the pipeline.
-    pub(super) chunks: ChunkSender,
+    pub(super) chunks: FrameSender,
     /// The last stored offset. A new connection continues from it.
     pub(super) stored: watch::Sender<Option<Stored>>,
     /// The position that the server may be told.
@@ -216,7 +216,7 @@ where
         prepared: &SessionStart,
         carried: &mut SessionCarryover,
         wires: &SessionChannels,
-        chunks: ChunkReceiver,
+        chunks: FrameReceiver,
         requests: UnboundedSender<SourceRequest>,
         asks: UnboundedSender<NumberedAsk>,
     ) -> Result<PipelineThread, Failure> {
@@ -238,7 +238,7 @@ where
 }
 
 impl SessionChannels {
-    fn new(settings: &ConnectorSettings, offset: &StoredOffset, status: &Status) -> (Self, ChunkReceiver) {
+    fn new(settings: &ConnectorSettings, offset: &StoredOffset, status: &Status) -> (Self, FrameReceiver) {
         let share = settings.share();
         let limit = &status.counters.in_flight_limit_bytes;
         limit.store(share.records as u64, Relaxed);
@@ -448,7 +448,7 @@ impl<F: Future> Task<F> {
 }
 
 /// Waits until everything that was read is delivered, or until waiting is over.
-async fn drained(progress: &Progress, chunks: &ChunkSender) {
+async fn drained(progress: &Progress, chunks: &FrameSender) {
     while !progress.is_over() && (progress.in_flight().0 > 0 || !chunks.is_empty()) {
         // A notification may be an old one, so both are looked at again. A chunk's records are under way before the
         // chunk is dropped.

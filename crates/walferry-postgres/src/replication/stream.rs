@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use walferry_engine::source::{Chunk, ChunkSender, Frame, Phase, PipelineEnded, StreamPort};
+use walferry_engine::source::{Frame, FrameBatch, FrameSender, Phase, PipelineEnded, StreamPort};
 use walferry_engine::status::Status;
 use walferry_event::catalog::Catalog;
 use walferry_pgoutput::{Lsn, Relation};
@@ -77,7 +77,7 @@ pub(crate) async fn stream(
         pace: Pace::default(),
     };
     session.reporter.report(true).await?;
-    let begin = Chunk::new(bytes::Bytes::new(), vec![begin]);
+    let begin = FrameBatch::new(bytes::Bytes::new(), vec![begin]);
     if let AttendOutcome::Done(sent) = session.reporter.attend(Phase::Run, chunks.send(begin)).await? {
         sent.map_err(|_| Error::PipelineEnded)?;
         if session.run(catalog, chunks, server_end, *until).await? == ReadEnd::Reached {
@@ -109,7 +109,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     async fn run(
         &mut self,
         catalog: &mut CatalogLookup,
-        chunks: &ChunkSender,
+        chunks: &FrameSender,
         server_end: &watch::Sender<Lsn>,
         until: Option<Lsn>,
     ) -> Result<ReadEnd, Error> {
@@ -137,7 +137,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             }
             let end = piece.end.take();
             if !piece.frames.is_empty() {
-                let chunk = Chunk::new(piece.bytes, piece.frames);
+                let chunk = FrameBatch::new(piece.bytes, piece.frames);
                 let handed_over = hand_over(chunks.send(chunk), catalog);
                 match self.reporter.attend(Phase::Run, handed_over).await? {
                     AttendOutcome::Done(sent) => sent?,
