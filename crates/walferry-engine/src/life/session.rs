@@ -30,7 +30,7 @@ use tokio::{
 use walferry_pgoutput::Lsn;
 
 use crate::{
-    account::{Offset, OffsetStore, Progress, Stored, StoredOffset},
+    account::{OffsetStore, Progress, Stored, StoredOffset, StreamAccount},
     delivery::{
         keeper::{Keeper, KeeperObserver},
         sink::{Acks, Sinks},
@@ -360,7 +360,7 @@ struct SessionObserver<'a> {
 }
 
 impl KeeperObserver for SessionObserver<'_> {
-    type Account = Offset;
+    type Account = StreamAccount;
 
     fn show(&self) {
         let server_end = *self.wires.server_end.borrow();
