@@ -647,7 +647,7 @@ pub struct StreamPort {
     /// The position that may be confirmed to the server.
     pub confirmable: watch::Receiver<Option<Stored>>,
     /// What the stream is to do.
-    pub phase: watch::Receiver<Phase>,
+    pub phase: watch::Receiver<StreamPhase>,
     /// The stream sets this to the server's last known WAL position.
     pub server_end: watch::Sender<Lsn>,
     /// Where to end in order, with `Ok`: before the first transaction that was committed at this position or later,
@@ -659,7 +659,7 @@ pub struct StreamPort {
 
 /// What a stream is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum StreamPhase {
     /// Read and confirm.
     Run,
     /// Read nothing more, but keep answering and confirming.

@@ -26,7 +26,7 @@ use crate::{
     life::connector::ConnectorRun,
     pauses::Pauses,
     published::PublicationLook,
-    source::{self, Control as _, Frame, FrameBatch, Phase, Source, Stream, StreamPort},
+    source::{self, Control as _, Frame, FrameBatch, Source, Stream, StreamPhase, StreamPort},
     status,
 };
 
@@ -394,7 +394,7 @@ async fn works(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, 
 
 async fn attempt(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, Failure> {
     let (chunks, mut receiver) = source::chunks(TRY_BYTES);
-    let (phase, confirmable) = (watch::Sender::new(Phase::Run), watch::Sender::new(None));
+    let (phase, confirmable) = (watch::Sender::new(StreamPhase::Run), watch::Sender::new(None));
     let mut port = StreamPort {
         chunks,
         // A try confirms nothing.
@@ -411,7 +411,7 @@ async fn attempt(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool
             ended = &mut streaming => break ended,
             Some(chunk) = receiver.recv() => {
                 if first.is_whole(&chunk) {
-                    phase.send_replace(Phase::Close);
+                    phase.send_replace(StreamPhase::Close);
                     // An orderly end frees the slot at once.
                     let _ = timeout(CLOSE, streaming).await;
                     return Ok(true);
@@ -474,7 +474,7 @@ mod tests {
             *self.asked.lock().unwrap() += 1;
             let until = port.until.expect("a try ends");
             for &commit in self.commits.iter().filter(|&&c| c >= from.0 && c < until.0) {
-                if *port.phase.borrow() != Phase::Run {
+                if *port.phase.borrow() != StreamPhase::Run {
                     break;
                 }
                 // A row written before the publication was dropped in the same transaction is sent.

@@ -29,8 +29,8 @@ use crate::{
     },
     published::PublicationLook,
     source::{
-        Control, Frame, FrameBatch, FrameSender, Phase, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest,
-        Stream, StreamPort, TableFilter, WholeTable,
+        Control, Frame, FrameBatch, FrameSender, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest, Stream,
+        StreamPhase, StreamPort, TableFilter, WholeTable,
     },
     status::{self, Status, StreamConnection},
 };
@@ -133,7 +133,7 @@ impl<S: Source> SourceReader<'_, S> {
             if failure.is_gap() {
                 return self.end_at(failure).await;
             }
-            if *phase.borrow() != Phase::Run {
+            if *phase.borrow() != StreamPhase::Run {
                 info!(reason = %failure, "the replication connection has ended, and nothing more is to be read");
                 return Ok(());
             }
@@ -630,8 +630,8 @@ async fn watch_publication(control: &mut impl Control, wires: &SessionChannels, 
     }
 }
 
-async fn over(phase: &mut watch::Receiver<Phase>) {
-    let _ = phase.wait_for(|phase| *phase >= Phase::Drain).await;
+async fn over(phase: &mut watch::Receiver<StreamPhase>) {
+    let _ = phase.wait_for(|phase| *phase >= StreamPhase::Drain).await;
 }
 
 /// Shows each new connection in the status, for ever.
@@ -651,7 +651,7 @@ async fn show_connections(
 }
 
 /// Sends the pipeline a tick at intervals until the session is to end, then waits for ever.
-async fn tick(chunks: &FrameSender, period: Option<Duration>, mut phase: watch::Receiver<Phase>) -> Infallible {
+async fn tick(chunks: &FrameSender, period: Option<Duration>, mut phase: watch::Receiver<StreamPhase>) -> Infallible {
     let Some(period) = period else { return pending().await };
     let mut ticks = interval(period.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

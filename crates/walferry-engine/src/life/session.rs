@@ -50,7 +50,9 @@ use crate::{
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, Control as _, FrameReceiver, FrameSender, NumberedAsk, Phase, Source, SourceRequest, StreamPort},
+    source::{
+        self, Control as _, FrameReceiver, FrameSender, NumberedAsk, Source, SourceRequest, StreamPhase, StreamPort,
+    },
     status::{self, Status},
 };
 
@@ -70,7 +72,7 @@ pub(super) struct SessionChannels {
     /// The position that the server may be told.
     pub(super) confirmable: watch::Sender<Option<Stored>>,
     /// What the reader is to do.
-    pub(super) phase: watch::Sender<Phase>,
+    pub(super) phase: watch::Sender<StreamPhase>,
     /// The last position that the server reported.
     pub(super) server_end: watch::Sender<Lsn>,
     /// The publication as it was when last looked at.
@@ -249,7 +251,7 @@ impl SessionChannels {
             chunks,
             stored: watch::Sender::new(None),
             confirmable: watch::Sender::new(None),
-            phase: watch::Sender::new(Phase::Run),
+            phase: watch::Sender::new(StreamPhase::Run),
             server_end: watch::Sender::new(Lsn::default()),
             published: watch::Sender::new(offset.publication.clone()),
             gate: ConfirmGate::default(),
@@ -300,7 +302,7 @@ impl SessionChannels {
     /// read is delivered, and the connection keeps answering, so that the slot stays in use.
     async fn told_to_end(&self, target: &mut watch::Receiver<TargetState>, status: &Status) {
         if until(target, |target| target != TargetState::Running).await == TargetState::Paused {
-            self.phase.send_replace(Phase::Drain);
+            self.phase.send_replace(StreamPhase::Drain);
             status.stream.pause();
             status.set_phase(status::Phase::Paused);
             until(target, |target| target != TargetState::Paused).await;
@@ -310,7 +312,7 @@ impl SessionChannels {
     /// Reads nothing more, and waits until what was read has been delivered. Whatever ended the session, the offset of
     /// what Kafka has may be stored and confirmed. Reader and keeper continue meanwhile.
     async fn drain(&self, reading: &mut Task<impl Future>, keeping: &mut Task<impl Future>) {
-        self.phase.send_replace(Phase::Drain);
+        self.phase.send_replace(StreamPhase::Drain);
         let others = async {
             let _ = tokio::join!(reading.ended(), keeping.ended());
             pending::<()>().await;
@@ -325,7 +327,7 @@ impl SessionChannels {
 
     /// Ends the stream, with a last status update.
     async fn close(&self, mut reading: Task<impl Future>) {
-        self.phase.send_replace(Phase::Close);
+        self.phase.send_replace(StreamPhase::Close);
         let _ = timeout(CLOSE, reading.finish()).await;
     }
 

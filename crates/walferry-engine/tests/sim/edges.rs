@@ -15,8 +15,8 @@ use walferry_engine::{
     progress::{Stored, Transaction},
     sink::{Acks, Outgoing, Sink, Sinks},
     source::{
-        Control, CreatedSlot, FoundSlot, Frame, FrameBatch, FrameSender, Inspection, NoWindows, Phase, Rows,
-        SnapshotKind, SnapshotPlan, SnapshotTable, Source, SourceParts, Stream, StreamPort, TableFilter,
+        Control, CreatedSlot, FoundSlot, Frame, FrameBatch, FrameSender, Inspection, NoWindows, Rows, SnapshotKind,
+        SnapshotPlan, SnapshotTable, Source, SourceParts, Stream, StreamPhase, StreamPort, TableFilter,
     },
     store::{OffsetStore, StoredOffset},
 };
@@ -333,7 +333,7 @@ impl Stream for Edges {
             .send(FrameBatch::new(Bytes::new(), vec![keepalive]))
             .await
             .map_err(ended)?;
-        while *port.phase.borrow_and_update() < Phase::Close {
+        while *port.phase.borrow_and_update() < StreamPhase::Close {
             self.confirm(*port.confirmable.borrow_and_update());
             tokio::select! {
                 _ = port.phase.changed() => {}

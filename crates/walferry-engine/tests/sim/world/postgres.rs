@@ -15,8 +15,8 @@ use walferry_engine::{
     progress::Transaction,
     published::{PublicationLook, Published},
     source::{
-        Control, CreatedSlot, FoundSlot, Frame, FrameBatch, FrameSender, Inspection, Phase, Rows, SnapshotKind,
-        SnapshotPlan, SnapshotTable, Source, SourceParts, Stream, StreamPort, TableFilter,
+        Control, CreatedSlot, FoundSlot, Frame, FrameBatch, FrameSender, Inspection, Rows, SnapshotKind, SnapshotPlan,
+        SnapshotTable, Source, SourceParts, Stream, StreamPhase, StreamPort, TableFilter,
     },
 };
 use walferry_event::catalog::TableFacts;
@@ -282,7 +282,7 @@ impl Stream for Part {
             .tell(|| format!("stream from {from:?} until {until:?}"));
         let mut phase = port.phase.clone();
         let closing = async move {
-            let _ = phase.wait_for(|phase| *phase == Phase::Close).await;
+            let _ = phase.wait_for(|phase| *phase == StreamPhase::Close).await;
         };
         let mut phase = port.phase.clone();
         let reading = async {
@@ -322,7 +322,7 @@ impl Stream for Part {
         let attended = async {
             tokio::select! {
                 biased;
-                _ = phase.wait_for(|phase| *phase >= Phase::Drain) => {}
+                _ = phase.wait_for(|phase| *phase >= StreamPhase::Drain) => {}
                 read = reading => {
                     read?;
                     return Ok(());
