@@ -192,7 +192,7 @@ pub(crate) struct RecordEmitter {
     pub(crate) chain: Chain,
     converters: Converters,
     tolerance: ErrorPolicy,
-    account: RecordTotals,
+    totals: RecordTotals,
     /// Watches the records. `None` while a connector runs.
     pub(crate) witness: Option<Box<dyn Witness>>,
     /// Reads columns of changed rows again. `None`: events stay as they are.
@@ -237,15 +237,15 @@ impl RecordEmitter {
             chain,
             converters,
             tolerance,
-            account: RecordTotals::default(),
+            totals: RecordTotals::default(),
             witness: None,
             rows: None,
         }
     }
 
     /// The fate of the records so far.
-    pub(crate) const fn account(&self) -> RecordTotals {
-        self.account
+    pub(crate) const fn totals(&self) -> RecordTotals {
+        self.totals
     }
 
     /// Sends all records of a change through transforms and converters to the batch.
@@ -258,7 +258,7 @@ impl RecordEmitter {
         if let Some(reason) = outcome.skipped {
             self.skip(reason.as_str());
         }
-        self.account.withheld += u64::from(outcome.left_out);
+        self.totals.withheld += u64::from(outcome.left_out);
         self.counts.unconverted(from.table, &outcome.failures);
         let mut rows = match outcome.lookups.is_empty() {
             true => Vec::new(),
@@ -308,8 +308,8 @@ impl RecordEmitter {
             aside,
         } = waits;
         // Its fate is not known yet: it may not be sent.
-        self.account.withheld += 1;
-        self.account.undecided += u64::from(step.is_none() && (self.tolerance.all || aside.is_some()));
+        self.totals.withheld += 1;
+        self.totals.undecided += u64::from(step.is_none() && (self.tolerance.all || aside.is_some()));
         begin_transaction(&mut self.cursor, out);
         let in_transaction = self.place(from);
         out.hold(from.table, from.change(), |place| HeldRecord {
@@ -652,7 +652,7 @@ impl RecordEmitter {
     }
 
     fn count_skipped(&mut self, reason: &'static str) {
-        self.account.withheld += 1;
+        self.totals.withheld += 1;
         self.counts.skip(reason);
     }
 
@@ -701,8 +701,8 @@ impl RecordEmitter {
 
     /// Counts a record that is set aside, and says why.
     fn tell_aside(&mut self, failed: &Failed, log: SetAsideLog, from: Provenance<'_>) {
-        self.account.withheld += 1;
-        self.account.set_aside += 1;
+        self.totals.withheld += 1;
+        self.totals.set_aside += 1;
         self.counts.set_aside += 1;
         let (stage, told) = (failed.stage.as_str(), &failed.told);
         let at = Lsn::to_string(&from.position.lsn);

@@ -590,7 +590,7 @@ impl Pipeline {
                 signals.watches(plan.name()) && outcome.as_ref().is_ok_and(|outcome| !outcome.records.is_empty());
         }
         let before = out.records();
-        let account = self.emit.account();
+        let earlier = self.emit.totals();
         match outcome {
             Ok(outcome) => self.emit.send_all(outcome, from, out)?,
             Err(error) => self.emit.reject(&error, from, out)?,
@@ -599,11 +599,11 @@ impl Pipeline {
             shapes.sends();
         }
         out.end_change(before);
-        let after = self.emit.account();
+        let after = self.emit.totals();
         if let Some(signals) = &mut self.signals {
             // The chunk still sends a row whose change was dropped or set aside, unless the row was deleted.
-            let is_sent = out.records() > before && after.set_aside == account.set_aside;
-            if may_evict && after.undecided > account.undecided {
+            let is_sent = out.records() > before && after.set_aside == earlier.set_aside;
+            if may_evict && after.undecided > earlier.undecided {
                 signals.doubt_rows_of(plan.name(), xid);
             } else if may_evict && (is_sent || matches!(change.operation, Operation::Delete { .. })) {
                 signals.evict(plan, change, xid);
@@ -611,7 +611,7 @@ impl Pipeline {
             signals.keep(Some((met.position(), message)), &mut self.emit, out);
         }
         if let Some(reread) = &mut self.toast_reread {
-            reread.note(plan.name(), change, after.withheld > account.withheld, out);
+            reread.note(plan.name(), change, after.withheld > earlier.withheld, out);
         }
         counted.for_each(|part| out.count(part));
         Ok(())
