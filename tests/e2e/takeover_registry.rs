@@ -119,16 +119,6 @@ fn told(records: &[Record], schemas: &mut Schemas<'_>, inserted: i32) -> Told {
     told
 }
 
-/// Waits until a topic has as many records, and returns all of them.
-fn wait_for_records(kafka: &Kafka, topic: &str, count: usize) -> Vec<Record> {
-    let topic = topic.to_owned();
-    wait_for(&format!("{count} records on {topic}"), || {
-        let is_there = kafka.topics().contains(&topic);
-        let records = is_there.then(|| kafka.read(std::slice::from_ref(&topic)));
-        records.filter(|records| records.len() >= count)
-    })
-}
-
 /// Debezium has registered the schemas of keys and values. Walferry goes on from its offset, with the same properties.
 #[track_caller]
 fn goes_on_with_the_schemas_that_java_has_registered(name: &str, converter: &[(&str, &str)]) {
@@ -152,7 +142,7 @@ fn goes_on_with_the_schemas_that_java_has_registered(name: &str, converter: &[(&
     wait_for("the slot to be streamed", || (database.streams() > 0).then_some(()));
     insert(&database, 2);
     // The row of the snapshot, and the one that was inserted.
-    let by_java = topics.each_ref().map(|topic| wait_for_records(&kafka, topic, 2));
+    let by_java = topics.each_ref().map(|topic| kafka.wait_for_records(topic, 2));
     connect.end(false);
     let registered = registry.registered();
     let subjects: BTreeSet<&str> = registered.iter().map(|(subject, _)| &**subject).collect();
@@ -179,7 +169,7 @@ fn goes_on_with_the_schemas_that_java_has_registered(name: &str, converter: &[(&
     let mut schemas = Schemas::of(&registry);
     for (topic, by_java) in topics.iter().zip(&by_java) {
         // An insertion, an update, and three deletions with their tombstones.
-        let records = wait_for_records(&kafka, topic, by_java.len() + 8);
+        let records = kafka.wait_for_records(topic, by_java.len() + 8);
         let by_walferry = &records[by_java.len()..];
         let (java, walferry) = (told(by_java, &mut schemas, 2), told(by_walferry, &mut schemas, 3));
         assert_eq!(walferry.ids, java.ids, "{topic}: ids of schemas");

@@ -4,7 +4,7 @@ use std::{env, fs, path::Path, process::Command};
 
 use serde_json::Value;
 use walferry_testkit::servers::{
-    Postgres, Record, Surroundings, Walferry, WalferryOptions, folder, wait_for, walferry_program,
+    Postgres, Record, Surroundings, Walferry, WalferryOptions, folder, free_port, wait_for, walferry_program,
 };
 
 use crate::world;
@@ -100,7 +100,7 @@ fn is_as_shown(record: &Record, shown: &str) -> bool {
 #[test]
 fn the_tutorial_leads_to_an_event_in_kafka() {
     let tutorial = Tutorial::read();
-    // Its counts of slots are those of a server that nobody else uses.
+    // The role and the slot have plain names, and belong to the whole server.
     let (world, postgres) = (world::shared(), Postgres::start());
     let database = postgres.database("orders");
     database.sql().run(tutorial.listing(1, "sql"));
@@ -113,7 +113,9 @@ fn the_tutorial_leads_to_an_event_in_kafka() {
     let here = |line: &str| line.replace("localhost:9092", &world.kafka.bootstrap());
 
     let check = tutorial.session(4);
-    let printed = shell(&here(&check.commands.join("\n")), &folder);
+    // Another process may listen on the port of the tutorial.
+    let free_port = format!(" --admin 127.0.0.1:{}", free_port());
+    let printed = shell(&(here(&check.commands.join("\n")) + &free_port), &folder);
     assert_eq!(
         without_numbers(printed.trim_end()),
         without_numbers(&check.prints.join("\n"))
@@ -125,7 +127,6 @@ fn the_tutorial_leads_to_an_event_in_kafka() {
     };
     let file = folder.join("orders.json").display().to_string();
     let line = here(line).replace("orders.json", &file);
-    // Another test may listen on the port of the tutorial.
     let admin = ["--admin", "127.0.0.1:@PORT@"];
     let words = line.split_whitespace().skip(1).chain(admin).map(str::to_owned);
     let mut walferry = Walferry::start_in(
@@ -182,7 +183,9 @@ fn the_tutorial_leads_to_an_event_in_kafka() {
         };
         shown.as_object()?.iter().all(is_same).then_some(())
     });
-    walferry.terminate();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    // The server notices a little later that its reader has ended.
+    database.sql().wait_for_free_slot("orders");
 
     let clean = tutorial.step(8).split('`').find(|part| part.starts_with("SELECT"));
     database.sql().run(clean.expect("it drops the slot"));

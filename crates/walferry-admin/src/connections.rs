@@ -76,7 +76,7 @@ impl Limits {
 
 /// An open connection.
 #[derive(Debug)]
-pub(crate) struct OpenConnections {
+pub(crate) struct OpenConnection {
     state: Mutex<State>,
     /// Signalled when another connection needs its place.
     closed: Notify,
@@ -93,7 +93,7 @@ struct State {
 
 /// Walferry works on an answer, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct ActiveRequest(Arc<OpenConnections>);
+pub(crate) struct ActiveRequest(Arc<OpenConnection>);
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
@@ -101,7 +101,7 @@ impl Drop for ActiveRequest {
     }
 }
 
-impl OpenConnections {
+impl OpenConnection {
     fn new() -> Self {
         let state = State {
             moved: Instant::now(),
@@ -155,7 +155,7 @@ pub(crate) async fn serve(
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let mut tasks = JoinSet::new();
-    let mut open: VecDeque<Arc<OpenConnections>> = VecDeque::new();
+    let mut open: VecDeque<Arc<OpenConnection>> = VecDeque::new();
     let mut told = false;
     loop {
         let (socket, peer) = tokio::select! {
@@ -185,7 +185,7 @@ pub(crate) async fn serve(
             // Its descriptor is free before the next connection is accepted.
             while tasks.len() >= limits.connections && tasks.join_next().await.is_some() {}
         }
-        let connection = Arc::new(OpenConnections::new());
+        let connection = Arc::new(OpenConnection::new());
         open.push_back(connection.clone());
         let (router, stop) = (router.clone(), stop.clone());
         match tls.clone() {
@@ -203,7 +203,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-fn close_oldest(open: &mut VecDeque<Arc<OpenConnections>>) {
+fn close_oldest(open: &mut VecDeque<Arc<OpenConnection>>) {
     // A client that waits for its answer is the last one to lose its connection.
     let oldest = (0..open.len()).min_by_key(|&place| {
         let state = open[place].state();
@@ -221,7 +221,7 @@ async fn answer_over_tls(
     peer: SocketAddr,
     router: Router,
     limits: Limits,
-    open: Arc<OpenConnections>,
+    open: Arc<OpenConnection>,
     mut stop: watch::Receiver<bool>,
 ) {
     let accepted = tokio::select! {
@@ -244,7 +244,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     peer: SocketAddr,
     router: Router,
     limits: Limits,
-    open: Arc<OpenConnections>,
+    open: Arc<OpenConnection>,
     mut stop: watch::Receiver<bool>,
 ) {
     let service = ConnectionService {
@@ -283,7 +283,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
 /// The routes. They learn on which connection a request came.
 struct ConnectionService {
     router: TowerToHyperService<Router>,
-    open: Arc<OpenConnections>,
+    open: Arc<OpenConnection>,
 }
 
 impl Service<Request<Incoming>> for ConnectionService {
@@ -317,7 +317,7 @@ mod tests {
             .route("/large", get(|| async { "x".repeat(64 * 1024 * 1024) }))
             .route(
                 "/slow",
-                get(|Extension(open): Extension<Arc<OpenConnections>>| async move {
+                get(|Extension(open): Extension<Arc<OpenConnection>>| async move {
                     let _work = open.works();
                     sleep(Duration::from_millis(500)).await;
                     "here"

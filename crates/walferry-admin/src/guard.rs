@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::{
     Resources,
     connect::ErrorBody,
-    connections::OpenConnections,
+    connections::OpenConnection,
     doors::Permission,
     routes::{AppState, EntryPoint, json, refused},
     settings::RestSettings,
@@ -112,10 +112,7 @@ async fn answered(request: Request, next: Next, limit: Duration) -> Response {
         Err(_) => return error(StatusCode::BAD_REQUEST, "The body of the request did not arrive whole."),
     };
     // While Walferry works, the connection is not idle.
-    let _work = parts
-        .extensions
-        .get::<Arc<OpenConnections>>()
-        .map(OpenConnections::works);
+    let _work = parts.extensions.get::<Arc<OpenConnection>>().map(OpenConnection::works);
     let what = format!("{} {}", parts.method, parts.uri.path());
     let began = Timestamp::now();
     let answer = next.run(Request::from_parts(parts, Body::from(body)));

@@ -35,7 +35,7 @@ pub use jaas::{Jaas, JaasError};
 pub use name::{HostName, SlotName, TopicPart};
 pub use otlp::{OtlpSection, parse_headers as parse_otlp_headers};
 pub use property::{Declaration, Group, Property, Support};
-pub use provider::{BoundedText, KubernetesKind, Lookup, NotAllowed, Nowhere, Providers};
+pub use provider::{KubernetesKind, LimitedLookup, Lookup, NotAllowed, Nowhere, Providers};
 pub use reader::{Options, Reader};
 pub use reference::{options_markdown, reference_markdown};
 pub use regex::{JavaRegex, RegexError, RegexLimit, RegexList, Replacement, limited};

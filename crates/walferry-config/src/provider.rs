@@ -231,8 +231,8 @@ impl Providers {
     }
 
     /// The same lookup, but without files and folders that none of these providers may read. Without `allowed.paths` they may read all.
-    pub const fn limit<'a>(&'a self, lookup: &'a dyn Lookup) -> BoundedText<'a> {
-        BoundedText {
+    pub const fn limit<'a>(&'a self, lookup: &'a dyn Lookup) -> LimitedLookup<'a> {
+        LimitedLookup {
             providers: self,
             lookup,
         }
@@ -350,8 +350,8 @@ fn of_folder(folder: &Path, reference: &Reference<'_>, lookup: &dyn Lookup) -> R
     })
 }
 
-/// A lookup that is held to what config providers may read: for options that name files, in configurations of others than the operator.
-pub struct BoundedText<'a> {
+/// A lookup that is limited to the files and folders that config providers may read: for options that name files, in configurations of others than the operator.
+pub struct LimitedLookup<'a> {
     providers: &'a Providers,
     lookup: &'a dyn Lookup,
 }
@@ -373,7 +373,7 @@ impl NotAllowed {
     }
 }
 
-impl BoundedText<'_> {
+impl LimitedLookup<'_> {
     /// The path that one of the providers may read.
     fn path(&self, path: &Path) -> io::Result<PathBuf> {
         let of_kind = |is_dir| {
@@ -396,7 +396,7 @@ impl BoundedText<'_> {
     }
 }
 
-impl Lookup for BoundedText<'_> {
+impl Lookup for LimitedLookup<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         self.lookup.variable(name)
     }

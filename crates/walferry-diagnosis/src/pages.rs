@@ -653,12 +653,14 @@ kinds! {
          a transaction that keeps one.";
     "WF0776" OutboxPartitions "outbox_partitions" None,
         "Partitions of an outbox cannot be created",
-        "`walferry.partitions` is set, but the server refuses to create a partition. Events are delivered as before. Rows for which there \
-         is no partition go to the default partition, or their insert fails if there is none. Walferry tries again, each time after a longer pause.",
+        "`walferry.partitions` is set, but the server refuses to create a partition, or cannot be asked while the stream goes on. Events are delivered as before. Rows for which there \
+         is no partition go to the default partition, or their insert fails if there is none. Walferry tries again: after a refusal, each time after a longer pause; \
+         if the server could not be asked, every 10 seconds. Each of these tries is counted; the same message is logged once.",
         "Follow the message. Only the owner of a table may create its partitions: make the connector's role a member of the owner's role, from Postgres 16 on \
          with `WITH SET TRUE`, and grant the owner CREATE on the schema. If a table already has the name of the partition, attach, rename or drop it. \
          If the default partition has rows of the time of a new partition, move them away first, and also if it is large: Postgres reads all of it \
-         while inserts into it wait. If the table is in use, look for a long transaction.";
+         while inserts into it wait. If the table is in use, look for a long transaction. If the server could not be asked, it must accept one more connection of the \
+         connector's role: look at `max_connections` and the role's connection limit.";
     "WF0780" NotHealthy "not_healthy" GAVE_UP,
         "The process that runs is not healthy",
         "`walferry health` has asked the admin endpoint. It does not answer, or, with `--ready`, a connector does not do its work.",

@@ -139,7 +139,7 @@ pub trait Rows: Send {
     /// [`Frame::SnapshotBegin`] and the frame that ends a snapshot of its kind. All of it is seen by one snapshot: the one that [`Control`] exported
     /// where there is one, otherwise one of its own. With one thread rows come in the order of the tables and of their blocks;
     /// with several, in any order.
-    fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> impl Future<Output = Result<(), Failure>> + Send;
+    fn read(&mut self, plan: SnapshotPlan, out: &FrameSender) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
 /// Reads chunks of tables beside the stream, over a connection of its own. Writes the watermarks of a chunk to the
@@ -381,12 +381,12 @@ pub enum SnapshotKind {
 
 /// Frames in stream order, with their bytes.
 #[derive(Debug)]
-pub struct Chunk {
+pub struct FrameBatch {
     /// The bytes that the frames' ranges point into.
     pub bytes: Bytes,
     /// Frames in order.
     pub frames: Vec<Frame>,
-    /// The chunk's share of the memory for frames. Dropping the chunk frees it.
+    /// The batch's share of the memory for frames. Dropping the batch frees it.
     room: Option<FramePermit>,
 }
 
@@ -405,8 +405,8 @@ impl Drop for FramePermit {
     }
 }
 
-impl Chunk {
-    /// A chunk that takes no share of the memory.
+impl FrameBatch {
+    /// A batch that takes no share of the memory.
     pub fn new(bytes: Bytes, frames: Vec<Frame>) -> Self {
         Self {
             bytes,
@@ -529,11 +529,11 @@ pub struct SnapshotTable {
 
 /// The channel from the source to the pipeline. It is bounded by the bytes that wait in it.
 #[derive(Debug, Clone)]
-pub struct ChunkSender {
-    chunks: mpsc::Sender<Chunk>,
+pub struct FrameSender {
+    batches: mpsc::Sender<FrameBatch>,
     room: Arc<Semaphore>,
     most: u32,
-    /// Signalled when a chunk has been processed. Only one task waits for it: the end of a session.
+    /// Signalled when a batch has been processed. Only one task waits for it: the end of a session.
     freed: Arc<Notify>,
     /// Number of connections that have begun.
     begun: watch::Sender<u64>,
@@ -544,16 +544,16 @@ pub struct ChunkSender {
 }
 
 /// The pipeline's end of the channel.
-pub type ChunkReceiver = mpsc::Receiver<Chunk>;
+pub type FrameReceiver = mpsc::Receiver<FrameBatch>;
 
-/// A channel that holds at most `bytes` of frames, but always at least one chunk.
-pub fn chunks(bytes: usize) -> (ChunkSender, ChunkReceiver) {
+/// A channel that holds at most `bytes` of frames, but always at least one batch.
+pub fn chunks(bytes: usize) -> (FrameSender, FrameReceiver) {
     let most = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
-    // The number of chunks is bounded too, since small ones cost more than their bytes.
+    // The number of batches is bounded too, since small ones cost more than their bytes.
     let (sender, receiver) = mpsc::channel(64);
     (
-        ChunkSender {
-            chunks: sender,
+        FrameSender {
+            batches: sender,
             room: Arc::new(Semaphore::new(most as usize)),
             most,
             freed: Arc::default(),
@@ -565,7 +565,7 @@ pub fn chunks(bytes: usize) -> (ChunkSender, ChunkReceiver) {
     )
 }
 
-impl ChunkSender {
+impl FrameSender {
     /// Whether the pipeline has processed everything that was sent.
     pub fn is_empty(&self) -> bool {
         self.room.available_permits() >= self.most as usize
@@ -573,12 +573,12 @@ impl ChunkSender {
 
     /// Waits until the pipeline has processed everything that was sent, or has ended.
     pub(crate) async fn emptied(&self) {
-        // Then all the room is free. Later chunks wait behind this request.
+        // Then all the room is free. Later batches wait behind this request.
         let _ = self.room.acquire_many(self.most).await;
     }
 
-    /// Waits until the pipeline has processed a chunk since the last call. Unlike [`emptied`](Self::emptied), it does
-    /// not delay chunks that are sent meanwhile.
+    /// Waits until the pipeline has processed a batch since the last call. Unlike [`emptied`](Self::emptied), it does
+    /// not delay batches that are sent meanwhile.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
@@ -588,48 +588,48 @@ impl ChunkSender {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Wakes a pipeline that waits for a chunk, so that it notices that it is to end. If the channel is full, it is not waiting.
+    /// Wakes a pipeline that waits for a batch, so that it notices that it is to end. If the channel is full, it is not waiting.
     pub(crate) fn wake(&self) {
-        let _ = self.chunks.try_send(Chunk::new(Bytes::new(), Vec::new()));
+        let _ = self.batches.try_send(FrameBatch::new(Bytes::new(), Vec::new()));
     }
 
     /// Whether the pipeline has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        self.chunks.is_closed()
+        self.batches.is_closed()
     }
 
-    /// Notifies when a connection begins, at once, even while the pipeline is busy with earlier chunks.
+    /// Notifies when a connection begins, at once, even while the pipeline is busy with earlier batches.
     pub(crate) fn begun(&self) -> watch::Receiver<u64> {
         self.begun.subscribe()
     }
 
-    /// Number of connections among the chunks handed over.
+    /// Number of connections among the batches handed over.
     pub(crate) fn connections(&self) -> u64 {
         self.handed_over.load(Ordering::Acquire)
     }
 
-    /// Waits until there is room, then hands the chunk over. If the future is dropped, nothing is handed over.
+    /// Waits until there is room, then hands the batch over. If the future is dropped, nothing is handed over.
     ///
     /// # Errors
     /// The pipeline has ended.
-    pub async fn send(&self, mut chunk: Chunk) -> Result<(), PipelineEnded> {
-        let begins = matches!(chunk.frames.first(), Some(Frame::Begin { .. }));
+    pub async fn send(&self, mut batch: FrameBatch) -> Result<(), PipelineEnded> {
+        let begins = matches!(batch.frames.first(), Some(Frame::Begin { .. }));
         if begins {
             self.begun.send_modify(|begun| *begun += 1);
         }
-        let bytes = u32::try_from(chunk.bytes.len()).unwrap_or(u32::MAX).clamp(1, self.most);
+        let bytes = u32::try_from(batch.bytes.len()).unwrap_or(u32::MAX).clamp(1, self.most);
         let permit = self.room.clone().acquire_many_owned(bytes).await;
-        chunk.room = Some(FramePermit {
+        batch.room = Some(FramePermit {
             permit: Some(permit.map_err(|_| PipelineEnded)?),
             freed: self.freed.clone(),
         });
-        // Count the connection together with its chunk: if the future is dropped, neither counts.
-        let place = self.chunks.reserve().await.map_err(|_| PipelineEnded)?;
+        // Count the connection together with its batch: if the future is dropped, neither counts.
+        let place = self.batches.reserve().await.map_err(|_| PipelineEnded)?;
         if begins {
             self.handed_over.fetch_add(1, Ordering::AcqRel);
         }
-        self.bytes.fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
-        place.send(chunk);
+        self.bytes.fetch_add(batch.bytes.len() as u64, Ordering::Relaxed);
+        place.send(batch);
         Ok(())
     }
 }
@@ -643,11 +643,11 @@ pub struct PipelineEnded;
 #[derive(Debug)]
 pub struct StreamPort {
     /// Where frames go.
-    pub chunks: ChunkSender,
+    pub chunks: FrameSender,
     /// The position that may be confirmed to the server.
     pub confirmable: watch::Receiver<Option<Stored>>,
     /// What the stream is to do.
-    pub phase: watch::Receiver<Phase>,
+    pub phase: watch::Receiver<StreamPhase>,
     /// The stream sets this to the server's last known WAL position.
     pub server_end: watch::Sender<Lsn>,
     /// Where to end in order, with `Ok`: before the first transaction that was committed at this position or later,
@@ -659,7 +659,7 @@ pub struct StreamPort {
 
 /// What a stream is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum StreamPhase {
     /// Read and confirm.
     Run,
     /// Read nothing more, but keep answering and confirming.

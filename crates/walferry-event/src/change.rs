@@ -10,7 +10,7 @@ use crate::java;
 use crate::outcome::{ChangeOutcome, Skipped, UnconvertedField};
 use crate::source::{self, CONNECTOR, Context};
 use crate::table::TablePlan;
-use crate::transaction::Transaction;
+use crate::transaction::TransactionMetadata;
 use crate::types::{Decoder, Reason, Unavailable};
 
 /// A row and its key.
@@ -66,7 +66,7 @@ impl TablePlan {
         &'a self,
         change: &Change<'a>,
         context: &Context<'a>,
-        transaction: Option<&mut Transaction>,
+        transaction: Option<&mut TransactionMetadata>,
     ) -> Result<ChangeOutcome<'a>, Error> {
         if !self.is_captured() {
             return Ok(ChangeOutcome::skipped(Skipped::Table));
@@ -87,7 +87,11 @@ impl TablePlan {
     }
 
     /// Makes the record of a truncate. It has no key.
-    pub fn truncate<'a>(&'a self, context: &Context<'a>, transaction: Option<&mut Transaction>) -> ChangeOutcome<'a> {
+    pub fn truncate<'a>(
+        &'a self,
+        context: &Context<'a>,
+        transaction: Option<&mut TransactionMetadata>,
+    ) -> ChangeOutcome<'a> {
         if !self.is_captured() {
             return ChangeOutcome::skipped(Skipped::Table);
         }
@@ -129,7 +133,7 @@ impl TablePlan {
 struct RecordBuilder<'p, 'a, 't> {
     plan: &'a TablePlan,
     context: &'p Context<'a>,
-    transaction: Option<&'t mut Transaction>,
+    transaction: Option<&'t mut TransactionMetadata>,
     outcome: ChangeOutcome<'a>,
     /// The new row, and what the stream says of the old one: for what is read again by its key.
     tuples: Option<(Tuple<'a>, Option<Tuple<'a>>)>,

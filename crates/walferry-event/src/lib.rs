@@ -34,5 +34,5 @@ pub use outcome::{ChangeOutcome, Records, Skipped, UnconvertedField};
 pub use settings::EventSettings;
 pub use source::{Context, SnapshotMarker};
 pub use table::TablePlan;
-pub use transaction::Transaction;
+pub use transaction::TransactionMetadata;
 pub use types::Reason;

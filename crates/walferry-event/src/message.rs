@@ -8,7 +8,7 @@ use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, 
 
 use crate::settings::EventSettings;
 use crate::source::{self, Context};
-use crate::transaction::{self, MESSAGES, Transaction};
+use crate::transaction::{self, MESSAGES, TransactionMetadata};
 use crate::types;
 
 /// How messages become records.
@@ -60,7 +60,7 @@ impl Messages {
         &'a self,
         message: &LogicalMessage<'a>,
         context: &Context<'a>,
-        transaction: Option<&mut Transaction>,
+        transaction: Option<&mut TransactionMetadata>,
     ) -> Option<Record<'a>> {
         if !self.settings.filters.captures_message(message.prefix) {
             return None;

@@ -26,7 +26,7 @@ pub(crate) fn block_schema() -> SchemaRef {
 
 /// The counters of the stream's current transaction, and its records.
 #[derive(Debug)]
-pub struct Transaction {
+pub struct TransactionMetadata {
     topic: String,
     schemas: Schemas,
     current: Option<Xid>,
@@ -54,7 +54,7 @@ struct Schemas {
 /// The name under which logical decoding messages are counted.
 pub(crate) const MESSAGES: &str = "LOGICAL_DECODING_MESSAGE";
 
-impl Transaction {
+impl TransactionMetadata {
     /// Starts outside a transaction.
     pub fn new(settings: &EventSettings) -> Self {
         let name = |name: &str| settings.schema_name(&format!("io.debezium.connector.common.{name}"));

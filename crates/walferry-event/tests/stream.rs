@@ -3,7 +3,7 @@
 mod support;
 
 use support::{col, context, settings, stored, table};
-use walferry_event::{Context, Heartbeat, Messages, SnapshotMarker, Transaction};
+use walferry_event::{Context, Heartbeat, Messages, SnapshotMarker, TransactionMetadata};
 use walferry_pgoutput::{Change, Column, LogicalMessage, Lsn, Operation, Origin, TupleBuf, Xid};
 use walferry_record::{Record, Value};
 
@@ -96,7 +96,7 @@ fn source_block_tells_where_a_row_comes_from() {
 #[test]
 fn a_transaction_is_counted_from_begin_to_end() {
     let settings = settings(&[("provide.transaction.metadata", "true")]);
-    let mut transaction = Transaction::new(&settings);
+    let mut transaction = TransactionMetadata::new(&settings);
     let plan = table(&[col("id", 23)], &["id"]).plan(&settings);
     let row = TupleBuf::new([Column::Text(b"1")]).unwrap();
     let change = Change {

@@ -15,7 +15,7 @@ use json_text::{catalog, render, render_schema};
 use serde_json::{Value as Json, json};
 use support::settings;
 use walferry_event::catalog::KnownTypes;
-use walferry_event::{ChangeOutcome, Context, EventSettings, Messages, SnapshotMarker, TablePlan, Transaction};
+use walferry_event::{ChangeOutcome, Context, EventSettings, Messages, SnapshotMarker, TablePlan, TransactionMetadata};
 use walferry_pgoutput::{Column, Lsn, Message, Oid, Xid, decode};
 use walferry_record::{Header, Record, SchemaAndValue};
 
@@ -44,7 +44,7 @@ struct Replay {
     plans: HashMap<Oid, TablePlan>,
     messages: Messages,
     types: KnownTypes,
-    transaction: Option<Transaction>,
+    transaction: Option<TransactionMetadata>,
     position: Position,
     records: Vec<Json>,
 }
@@ -83,7 +83,7 @@ impl Replay {
             transaction: settings
                 .events
                 .transaction_metadata
-                .then(|| Transaction::new(&settings)),
+                .then(|| TransactionMetadata::new(&settings)),
             position: Position::default(),
             records: Vec::new(),
             settings,
@@ -199,7 +199,7 @@ impl Replay {
         }
     }
 
-    fn mark(&mut self, mark: impl FnOnce(&mut Transaction) -> Option<Record<'static>>) {
+    fn mark(&mut self, mark: impl FnOnce(&mut TransactionMetadata) -> Option<Record<'static>>) {
         let record = self.transaction.as_mut().and_then(mark);
         self.records.extend(record.map(|record| show(&record)));
     }

@@ -14,7 +14,8 @@ use std::{env, fs, io};
 use tokio::sync::watch;
 use walferry_config::{Connector, Findings, Lookup, Submitted, Worker};
 use walferry_engine::source::{
-    Chunk, Control as _, Frame, Phase, Rows as _, SnapshotPlan, Source, Stream as _, StreamPort, TableFilter, chunks,
+    Control as _, Frame, FrameBatch, Rows as _, SnapshotPlan, Source, Stream as _, StreamPhase, StreamPort,
+    TableFilter, chunks,
 };
 use walferry_pgoutput::Lsn;
 use walferry_postgres::Postgres;
@@ -58,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     };
 
-    let (phase, phases) = watch::channel(Phase::Run);
+    let (phase, phases) = watch::channel(StreamPhase::Run);
     let (_stored, confirmable) = watch::channel(None);
     let (server_end, _) = watch::channel(Lsn::INVALID);
     let mut port = StreamPort {
@@ -71,12 +72,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     tokio::spawn(async move {
         let _ = tokio::signal::ctrl_c().await;
-        let _ = phase.send(Phase::Close);
+        let _ = phase.send(StreamPhase::Close);
     });
     Ok(source.parts().stream.stream(from, &mut port).await?)
 }
 
-fn print(chunk: &Chunk) {
+fn print(chunk: &FrameBatch) {
     for frame in &chunk.frames {
         match frame {
             Frame::Wal { lsn, payload } => println!("{lsn} {}", chunk.bytes[payload.clone()].escape_ascii()),

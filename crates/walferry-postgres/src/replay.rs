@@ -22,8 +22,8 @@ use walferry_diagnosis::Kind;
 use walferry_engine::Failure;
 use walferry_engine::published::{PublicationLook, Published};
 use walferry_engine::source::{
-    self, Chunk, ChunkRead, ChunkSender, CreatedSlot, Frame, Inspection, SnapshotKind, SnapshotPlan, SnapshotTable,
-    Source, SourceParts, StreamPort, TableFilter,
+    self, ChunkRead, CreatedSlot, Frame, FrameBatch, FrameSender, Inspection, SnapshotKind, SnapshotPlan,
+    SnapshotTable, Source, SourceParts, StreamPort, TableFilter,
 };
 use walferry_engine::status::Status;
 use walferry_event::catalog::{Catalog, TableFacts};
@@ -556,7 +556,7 @@ impl source::Windows for NoChunks {
 }
 
 impl source::Rows for Pages {
-    async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
+    async fn read(&mut self, plan: SnapshotPlan, out: &FrameSender) -> Result<(), Failure> {
         let place = self.track.begin(*self.status.watch_delivered_parts().borrow());
         let sql = open(&self.endpoint).await?;
         let moment = Moment::at(wal_position(&sql).await?, &sql, READING).await?;
@@ -666,8 +666,8 @@ fn frames(table: &Arc<SnapshotTable>, bytes: &Bytes, tuples: &[Span<usize>]) -> 
     (bytes.slice(from..last.end), frames)
 }
 
-async fn send(out: &ChunkSender, bytes: Bytes, frames: Vec<Frame>) -> Result<(), Error> {
-    out.send(Chunk::new(bytes, frames))
+async fn send(out: &FrameSender, bytes: Bytes, frames: Vec<Frame>) -> Result<(), Error> {
+    out.send(FrameBatch::new(bytes, frames))
         .await
         .map_err(|_| Error::PipelineEnded)
 }

@@ -12,7 +12,7 @@ use walferry_engine::Failure;
 use walferry_engine::history::Lineage;
 use walferry_engine::published::{PublicationLook, Published};
 use walferry_engine::source::{
-    self, ChunkSender, CreatedSlot, Frame, Inspection, SnapshotKind, SnapshotPlan, Source, SourceParts, StreamPort,
+    self, CreatedSlot, Frame, FrameSender, Inspection, SnapshotKind, SnapshotPlan, Source, SourceParts, StreamPort,
     TableFilter,
 };
 use walferry_engine::status::Status;
@@ -486,7 +486,7 @@ impl Stream {
 }
 
 impl Rows {
-    async fn read_rows(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Error> {
+    async fn read_rows(&mut self, plan: SnapshotPlan, out: &FrameSender) -> Result<(), Error> {
         // The connection that exports the watermark's snapshot is held until everything is read. The slot's connection
         // is then free for the stream.
         let (watermark, name, version) = {
@@ -620,7 +620,7 @@ impl source::Stream for Stream {
 }
 
 impl source::Rows for Rows {
-    async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
+    async fn read(&mut self, plan: SnapshotPlan, out: &FrameSender) -> Result<(), Failure> {
         self.read_rows(plan, out).await.map_err(Failure::from)
     }
 }

@@ -90,7 +90,7 @@ impl Client {
     ) -> Self {
         let (requests, receiver) = mpsc::channel();
         let shared = Arc::new(Shared::default());
-        let asker = RegistryClient::new(shared.clone(), settings, period, longest_pause, answer_limit);
+        let asker = RequestThread::new(shared.clone(), settings, period, longest_pause, answer_limit);
         let started = thread::Builder::new().name("registry".into()).spawn(move || {
             // Dropped after the receiver. So a request is either refused by the channel, or its wait is there to be told.
             let _end = PanicGuard(asker.shared.clone());
@@ -171,8 +171,8 @@ impl Shared {
     }
 }
 
-/// The thread.
-struct RegistryClient {
+/// The thread that sends the requests to the registry.
+struct RequestThread {
     shared: Arc<Shared>,
     settings: RegistrySettings,
     /// How long a request may take, beside the limits of the settings.
@@ -194,7 +194,7 @@ struct RegistryClient {
     unread: HashSet<String>,
 }
 
-impl RegistryClient {
+impl RequestThread {
     fn new(
         shared: Arc<Shared>,
         settings: RegistrySettings,
@@ -557,7 +557,7 @@ mod tests {
     /// The registry gave ids and showed no schema, and then went away.
     #[test]
     fn time_without_a_registry_does_not_count_as_time_in_which_it_shows_no_schema() {
-        let mut asker = RegistryClient::new(Arc::new(Shared::default()), nobody(), LOOK, None, None);
+        let mut asker = RequestThread::new(Arc::new(Shared::default()), nobody(), LOOK, None, None);
         let wait = Wait::new(WaitNeed::SchemaId {
             subject: "new".to_owned(),
         });
@@ -581,7 +581,7 @@ mod tests {
         );
         let shared = Arc::new(Shared::default());
         shared.lock().order.push(known);
-        let mut asker = RegistryClient::new(shared, nobody(), LOOK, None, None);
+        let mut asker = RequestThread::new(shared, nobody(), LOOK, None, None);
         let lines = Arc::new(AtomicU64::new(0));
         tracing::subscriber::with_default(Lines(lines.clone()), || {
             asker.on_trouble(&http::trouble("it is away".to_owned(), None));

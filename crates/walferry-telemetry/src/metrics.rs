@@ -142,7 +142,7 @@ pub const SLOT_RETAINED: Metric = Metric::new(
 pub const SLOT_SAFE: Metric = Metric::new(
     MetricType::Gauge,
     "walferry_slot_safe_wal_bytes",
-    "Bytes of WAL that can still be written before the server may remove WAL that the slot needs; absent if `max_slot_wal_keep_size` sets no limit.",
+    "Bytes of WAL that can still be written before the server may remove WAL that the slot needs; absent if `max_slot_wal_keep_size` sets no limit, and on Postgres 12.",
 )
 .labels(&["connector", "slot"]);
 
@@ -150,7 +150,7 @@ pub const SLOT_SAFE: Metric = Metric::new(
 pub const SLOT_STATUS: Metric = Metric::new(
     MetricType::Gauge,
     "walferry_slot_wal_status",
-    "1 for the current `wal_status` of the slot, 0 for all others.",
+    "1 for the current `wal_status` of the slot, 0 for all others; absent on Postgres 12.",
 )
 .labels(&["connector", "slot", "wal_status"]);
 

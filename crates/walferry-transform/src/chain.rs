@@ -8,7 +8,7 @@ use walferry_config::{Declaration, Findings, Lookup, Options, Property, Reader, 
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::Record;
 
-use crate::contract::{Predicate, Requirement, Row, Side, TransactionPlace};
+use crate::contract::{PluginRow, Predicate, Requirement, Side, TransactionPlace};
 use crate::foreign::instead_of;
 use crate::hypertables::HypertableReader;
 use crate::outbox::{OutboxColumns, OutboxTable, OutboxUpkeep, check_tables, nearest};
@@ -409,7 +409,7 @@ fn build_predicate(spec: &PredicatePlugin) -> (Option<Box<dyn Predicate>>, Findi
 }
 
 fn build<T: ?Sized>(
-    row: &Row<T>,
+    row: &PluginRow<T>,
     side: Side,
     options: &Options,
     lookup: Option<&dyn Lookup>,
@@ -448,7 +448,7 @@ fn known<T: ?Sized>(
     options: &Options,
     name: &str,
     kind: &str,
-) -> Result<(&'static Row<T>, Side), Findings> {
+) -> Result<(&'static PluginRow<T>, Side), Findings> {
     let mut findings = Findings::default();
     let property = options.full_name("type");
     match class {

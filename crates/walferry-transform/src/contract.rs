@@ -155,7 +155,7 @@ impl Side {
 }
 
 /// One row of a table of plug-ins: all that the rest of the program knows of a transform or a predicate.
-pub(crate) struct Row<T: ?Sized + 'static> {
+pub(crate) struct PluginRow<T: ?Sized + 'static> {
     /// The full name of the class, without the side.
     pub(crate) class: &'static str,
     /// Whether there are two classes of that name, `$Key` and `$Value`.

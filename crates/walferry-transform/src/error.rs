@@ -5,7 +5,7 @@ use std::fmt;
 use walferry_diagnosis::Kind;
 
 /// Why one transform cannot handle a record. Each transform has a type of its own for this, in its file. Row values do not appear in
-/// the text.
+/// the text. The only exceptions are an event's id and type (cut), and the number that should be its partition, in errors of EventRouter.
 pub trait TransformFault: std::error::Error + Send + Sync + 'static {
     /// What to do about it.
     fn hint(&self) -> Option<String> {

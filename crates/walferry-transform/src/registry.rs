@@ -2,10 +2,10 @@
 
 use walferry_config::Group;
 
-use crate::contract::{Predicate, Row, Side, Transform};
+use crate::contract::{PluginRow, Predicate, Side, Transform};
 use crate::{confluent, debezium, event_router, kafka, predicates};
 
-pub(crate) static TRANSFORMS: &[Row<dyn Transform>] = &[
+pub(crate) static TRANSFORMS: &[PluginRow<dyn Transform>] = &[
     event_router::ROW,
     confluent::drop::ROW,
     confluent::extract_topic::ROW,
@@ -49,7 +49,7 @@ pub(crate) static TRANSFORMS: &[Row<dyn Transform>] = &[
     debezium::filter::ROW,
 ];
 
-pub(crate) static PREDICATES: &[Row<dyn Predicate>] = &[
+pub(crate) static PREDICATES: &[PluginRow<dyn Predicate>] = &[
     predicates::topic_name_matches::ROW,
     predicates::has_header_key::ROW,
     predicates::record_is_tombstone::ROW,
@@ -120,7 +120,7 @@ pub fn all_predicates() -> impl Iterator<Item = Documented> {
     PREDICATES.iter().map(documented)
 }
 
-fn documented<T: ?Sized>(row: &Row<T>) -> Documented {
+fn documented<T: ?Sized>(row: &PluginRow<T>) -> Documented {
     Documented {
         class: row.class,
         sides: row.sides,
@@ -131,7 +131,7 @@ fn documented<T: ?Sized>(row: &Row<T>) -> Documented {
 /// What a class name means.
 pub(crate) enum Class<T: ?Sized + 'static> {
     /// One that is there.
-    Known(&'static Row<T>, Side),
+    Known(&'static PluginRow<T>, Side),
     /// One that is there as `$Key` and as `$Value`, without saying which.
     NoSide(&'static str),
     /// One that Debezium does not have.
@@ -141,7 +141,7 @@ pub(crate) enum Class<T: ?Sized + 'static> {
 }
 
 /// What a class name means. Connect takes the full name of a class and the name without its package.
-pub(crate) fn find<T: ?Sized>(class: &str, known: &'static [Row<T>]) -> Class<T> {
+pub(crate) fn find<T: ?Sized>(class: &str, known: &'static [PluginRow<T>]) -> Class<T> {
     let means = |full: &str, class: &str| full == class || simple(full) == class;
     for row in known {
         let named = |suffix: &str| class.strip_suffix(suffix).is_some_and(|class| means(row.class, class));

@@ -44,7 +44,7 @@ use walferry_transform::{Chain, HypertableReader};
 use crate::{
     error::Error,
     load::Loaded,
-    worker::store::{Store, TopicStore},
+    worker::store::{ConnectorStore, TopicStore},
 };
 
 /// The transforms and converters of a connector. They are built once, when its configuration is checked.
@@ -155,7 +155,7 @@ pub(crate) fn unknown_converters(worker: &Worker) -> Findings {
 pub(crate) type Pipelines = Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>>;
 
 /// A connector of Postgres, Kafka and a folder.
-pub(crate) type Assembled = ConnectorRun<Postgres, Producers, Store, Pipelines>;
+pub(crate) type Assembled = ConnectorRun<Postgres, Producers, ConnectorStore, Pipelines>;
 
 /// Where offsets are kept.
 #[derive(Debug, Clone)]
@@ -168,7 +168,7 @@ pub(crate) struct Offsets {
 
 impl Offsets {
     /// Opens the store of one connector. `own_topic` is its `offsets.storage.topic`.
-    fn open(&self, partition: SourcePartition, own_topic: Option<&str>) -> Result<Store, Failure> {
+    fn open(&self, partition: SourcePartition, own_topic: Option<&str>) -> Result<ConnectorStore, Failure> {
         match &self.topic {
             // Its last offset is there, and what is in the worker's topic may be older or missing.
             Some(_) if let Some(topic) = own_topic => Err(Failure::stop(
@@ -181,8 +181,15 @@ impl Offsets {
                  offsets.storage.topic from its configuration, and write the offset back with PATCH /connectors/NAME/offsets; or take the \
                  connector alone with `walferry run --take NAME`, which asks Kafka Connect for its offset",
             )),
-            None => Ok(Store::File(FileStore::open_when_possible(&self.data_dir, partition)?)),
-            Some(log) => Ok(Store::Topic(TopicStore::open(log.clone(), partition, &self.data_dir))),
+            None => Ok(ConnectorStore::File(FileStore::open_when_possible(
+                &self.data_dir,
+                partition,
+            )?)),
+            Some(log) => Ok(ConnectorStore::Topic(TopicStore::open(
+                log.clone(),
+                partition,
+                &self.data_dir,
+            ))),
         }
     }
 }
@@ -282,9 +289,9 @@ pub(crate) fn replaying<K, O>(
 
 /// Takes the offset over that a standalone worker of Connect or Debezium Server has left in its file, if there is none here. That happens
 /// once: an offset that is reset later stays so.
-fn take_over_standalone(store: &Store, loaded: &Loaded) -> Result<(), Failure> {
+fn take_over_standalone(store: &ConnectorStore, loaded: &Loaded) -> Result<(), Failure> {
     let file = loaded.worker.offset_storage.get("file.filename").map(str::trim);
-    let (Store::File(store), Some(file)) = (store, file.filter(|file| !file.is_empty())) else {
+    let (ConnectorStore::File(store), Some(file)) = (store, file.filter(|file| !file.is_empty())) else {
         return Ok(());
     };
     let marker = store.path().with_file_name("standalone-offset");
@@ -737,9 +744,11 @@ mod tests {
         };
         let store = FileStore::open(&folder.path().join("data"), partition(&loaded.connector)).expect("it opens");
         store.replace(&StoredOffset::default()).expect("it is written");
-        let store = Store::File(store);
+        let store = ConnectorStore::File(store);
         take_over_standalone(&store, &loaded).expect("there is an offset");
-        let Store::File(files) = &store else { unreachable!() };
+        let ConnectorStore::File(files) = &store else {
+            unreachable!()
+        };
         files.remove().expect("it is removed");
         take_over_standalone(&store, &loaded).expect("the file is not read");
         assert_eq!(files.read().expect("it is readable"), None);

@@ -18,7 +18,7 @@ use tracing::{Instrument, error_span, info};
 use walferry_engine::{
     Failure, TargetState,
     status::{Phase, Status},
-    supervisor::Body,
+    supervisor::RunBody,
 };
 use walferry_telemetry::BESIDE;
 
@@ -119,7 +119,7 @@ pub(crate) struct RunSettings {
 
 impl RunSettings {
     /// Runs the connector whenever it is called.
-    pub(crate) fn body(self) -> Body {
+    pub(crate) fn body(self) -> RunBody {
         Arc::new(move |target| {
             let name = &self.status.name;
             let share = self.share.subscribe();

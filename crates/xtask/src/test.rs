@@ -31,7 +31,7 @@ enum What {
     Parity,
     /// The files of deploy/ with the programs that read them, such as promtool; needs root on Debian, or these programs in PATH
     Deploy,
-    /// All above; of what versions of Postgres differ in, on several versions
+    /// All above. What differs between versions of Postgres is tested on several of them
     All,
     /// The programs of examples/ by the commands of their READMEs; needs python3, node, go and mvn
     Examples,
@@ -39,7 +39,7 @@ enum What {
     Kerberos,
     /// The service of deploy/systemd, started by a real systemd in a container; needs root, systemd-nspawn and systemd
     Systemd,
-    /// What takes too long, or needs too much, for every change: all of `e2e` on each version of Postgres, `examples`, `kerberos` and `systemd`
+    /// What takes too long, or needs too much, for every change: all of `e2e` on Postgres 15 to 18, `examples`, `kerberos` and `systemd`
     Wide,
 }
 
@@ -86,7 +86,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
             run_on_servers("e2e", &servers, args.twin, &args.rest)?;
         }
         if args.what == What::All && args.pg.is_none() && args.rest.is_empty() {
-            for major in OTHER_VERSIONS {
+            let own = servers.postgres_major()?;
+            for major in versions_beside(own) {
                 run_on_servers("e2e", &provide::servers(Some(major))?, false, &[VERSIONS.into()])?;
             }
         }
@@ -101,8 +102,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// The tests of what versions of Postgres differ in.
 const VERSIONS: &str = "versions::";
 
-/// Where these run for every change. All other tests run on the machine's own version.
-const OTHER_VERSIONS: [u32; 4] = [14, 16, 17, 18];
+/// Where these run for every change. All other tests run only on the machine's own version.
+const VERSIONS_OF_POSTGRES: [u32; 5] = [14, 15, 16, 17, 18];
+
+/// Those that the machine's own version, on which they have just run, leaves to do.
+fn versions_beside(own: u32) -> impl Iterator<Item = u32> {
+    VERSIONS_OF_POSTGRES.into_iter().filter(move |major| *major != own)
+}
 
 fn run_on_servers(suite: &str, servers: &Servers, twin: bool, rest: &[String]) -> Outcome {
     let mut command = shell::cargo(["test", "--workspace", "--test", suite]);
@@ -144,5 +150,21 @@ const EXAMPLE_PROGRAMS: [&str; 4] = ["python3", "node", "go", "mvn"];
 fn tell_twin(command: &mut Command, twin: bool) {
     if twin {
         command.env("WALFERRY_PARITY", "twin");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_between_versions_is_tested_once_on_each() {
+        for (own, beside) in [
+            (15, vec![14, 16, 17, 18]),
+            (17, vec![14, 15, 16, 18]),
+            (19, vec![14, 15, 16, 17, 18]),
+        ] {
+            assert_eq!(versions_beside(own).collect::<Vec<_>>(), beside, "{own}");
+        }
     }
 }

@@ -28,17 +28,17 @@ pub use self::store::{OffsetStore, StoredOffset};
 use self::transaction_counts::{Counted, TransactionCounts};
 
 /// A batch of records of a Postgres stream.
-pub type Batch = delivery::batch::Batch<Offset>;
+pub type Batch = delivery::batch::Batch<StreamAccount>;
 /// The queue of records of a Postgres stream.
-pub type Progress = delivery::progress::Progress<Offset>;
+pub type Progress = delivery::progress::Progress<StreamAccount>;
 /// Kafka has acknowledged every record up to here.
-pub type Delivered = delivery::progress::Delivered<Offset>;
+pub type Delivered = delivery::progress::Delivered<StreamAccount>;
 /// The offset of a position of a Postgres stream is durable.
 pub type Stored = delivery::progress::Stored<Lsn>;
 /// A record, or something between records.
-pub type StreamEntry = EntryOf<Offset>;
+pub type StreamEntry = EntryOf<StreamAccount>;
 /// A record of a Postgres stream that waits for something.
-pub(crate) type HeldRecord = delivery::batch::HeldRecord<Offset>;
+pub(crate) type HeldRecord = delivery::batch::HeldRecord<StreamAccount>;
 
 /// Bytes that a mark counts for if no record pays for it: the counter of one table, or a snapshot chunk without rows.
 /// If a transform drops every record, such marks pile up behind a stuck record.
@@ -122,7 +122,7 @@ pub struct Transaction {
 
 /// The account: the offset of delivered records, with the state needed to build it.
 #[derive(Debug, Clone)]
-pub struct Offset {
+pub struct StreamAccount {
     delivered: StoredOffset,
     /// How far the server has got on the present connection. The offset may be further, from another copy of the
     /// server. What this server has committed up to the offset is still to be delivered, and must not be confirmed
@@ -145,7 +145,7 @@ pub struct Offset {
     unstored: Unstored,
 }
 
-impl Offset {
+impl StreamAccount {
     fn move_to(&mut self, StreamChange { position, message }: StreamChange) {
         let offset = &mut self.delivered.connect;
         offset.lsn = Some(position.lsn.into());
@@ -286,7 +286,7 @@ impl Offset {
     }
 }
 
-impl Account for Offset {
+impl Account for StreamAccount {
     type Change = StreamChange;
     type Mark = StreamStep;
     type Tally = Counted;
@@ -312,7 +312,7 @@ impl Account for Offset {
     }
 }
 
-impl OffsetAccount for Offset {
+impl OffsetAccount for StreamAccount {
     type Position = Lsn;
     type Offset = StoredOffset;
     type PendingRow = PendingRow;

@@ -145,27 +145,27 @@ impl<A: OffsetAccount> Batch<A> {
         start..self.bytes.len()
     }
 
-    pub(crate) fn mark(&self) -> Checkpoint {
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             bytes: self.bytes.len(),
             headers: self.headers.len(),
         }
     }
-    pub(crate) fn back_to(&mut self, mark: Checkpoint) {
-        self.bytes.truncate(mark.bytes);
-        self.headers.truncate(mark.headers);
+    pub(crate) fn back_to(&mut self, checkpoint: Checkpoint) {
+        self.bytes.truncate(checkpoint.bytes);
+        self.headers.truncate(checkpoint.headers);
     }
     pub(crate) fn header(&mut self, name: Range<usize>, value: Option<Range<usize>>) {
         self.headers.push((name, value));
     }
 
-    /// The headers written since `mark`, and the buffer that holds them.
-    pub(crate) fn headers_since(&mut self, mark: Checkpoint) -> (&[HeaderPlaces], &mut Vec<u8>) {
-        (&self.headers[mark.headers..], &mut self.bytes)
+    /// The headers written since `checkpoint`, and the buffer that holds them.
+    pub(crate) fn headers_since(&mut self, checkpoint: Checkpoint) -> (&[HeaderPlaces], &mut Vec<u8>) {
+        (&self.headers[checkpoint.headers..], &mut self.bytes)
     }
 
-    /// Completes the record whose bytes and headers were written since `mark`.
-    pub(crate) fn record(&mut self, mark: Checkpoint, parts: RecordParts, change: A::Change) {
+    /// Completes the record whose bytes and headers were written since `checkpoint`.
+    pub(crate) fn record(&mut self, checkpoint: Checkpoint, parts: RecordParts, change: A::Change) {
         let RecordParts {
             topic,
             table,
@@ -174,8 +174,8 @@ impl<A: OffsetAccount> Batch<A> {
             partition,
             timestamp_ms,
         } = parts;
-        let headers = mark.headers..self.headers.len();
-        let bytes = self.bytes.len() - mark.bytes;
+        let headers = checkpoint.headers..self.headers.len();
+        let bytes = self.bytes.len() - checkpoint.bytes;
         self.records.push(BatchEntry {
             topic,
             table,
@@ -214,7 +214,7 @@ impl<A: OffsetAccount> Batch<A> {
             partition: None,
             timestamp_ms: None,
         };
-        self.record(self.mark(), parts, change);
+        self.record(self.checkpoint(), parts, change);
         self.held.push_back(held(place));
     }
 
@@ -246,9 +246,12 @@ impl<A: OffsetAccount> Batch<A> {
         self.held.push_front(held);
     }
 
-    /// Fills the place of a waiting record with what was written since `mark`. `None`: nothing is sent in its place.
-    pub(crate) fn fill(&mut self, place: &Reservation<A::Change>, mark: Checkpoint, parts: Option<RecordParts>) {
-        let (headers, size) = (mark.headers..self.headers.len(), self.bytes.len() - mark.bytes);
+    /// Fills the place of a waiting record with what was written since `checkpoint`. `None`: nothing is sent in its place.
+    pub(crate) fn fill(&mut self, place: &Reservation<A::Change>, checkpoint: Checkpoint, parts: Option<RecordParts>) {
+        let (headers, size) = (
+            checkpoint.headers..self.headers.len(),
+            self.bytes.len() - checkpoint.bytes,
+        );
         let entry = &mut self.records[place.index];
         match parts {
             None => entry.is_void = true,
@@ -463,9 +466,9 @@ mod tests {
     }
 
     fn sent(batch: &mut Batch, topic: &str) {
-        let mark = batch.mark();
+        let checkpoint = batch.checkpoint();
         let parts = parts(batch, topic);
-        batch.record(mark, parts, 0);
+        batch.record(checkpoint, parts, 0);
     }
 
     fn parts(batch: &mut Batch, topic: &str) -> RecordParts {
@@ -505,10 +508,10 @@ mod tests {
 
     fn fill(batch: &mut Batch, is_sent: bool) {
         let held = batch.take_held().unwrap();
-        let mark = batch.mark();
+        let checkpoint = batch.checkpoint();
         let topic = held.record.topic.clone();
         let parts = is_sent.then(|| parts(batch, &topic));
-        batch.fill(&held.place, mark, parts);
+        batch.fill(&held.place, checkpoint, parts);
     }
 
     #[test]

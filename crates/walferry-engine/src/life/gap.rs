@@ -26,7 +26,7 @@ use crate::{
     life::connector::ConnectorRun,
     pauses::Pauses,
     published::PublicationLook,
-    source::{self, Chunk, Control as _, Frame, Phase, Source, Stream, StreamPort},
+    source::{self, Control as _, Frame, FrameBatch, Source, Stream, StreamPhase, StreamPort},
     status,
 };
 
@@ -394,7 +394,7 @@ async fn works(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, 
 
 async fn attempt(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, Failure> {
     let (chunks, mut receiver) = source::chunks(TRY_BYTES);
-    let (phase, confirmable) = (watch::Sender::new(Phase::Run), watch::Sender::new(None));
+    let (phase, confirmable) = (watch::Sender::new(StreamPhase::Run), watch::Sender::new(None));
     let mut port = StreamPort {
         chunks,
         // A try confirms nothing.
@@ -411,7 +411,7 @@ async fn attempt(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool
             ended = &mut streaming => break ended,
             Some(chunk) = receiver.recv() => {
                 if first.is_whole(&chunk) {
-                    phase.send_replace(Phase::Close);
+                    phase.send_replace(StreamPhase::Close);
                     // An orderly end frees the slot at once.
                     let _ = timeout(CLOSE, streaming).await;
                     return Ok(true);
@@ -438,7 +438,7 @@ struct FirstTransaction {
 }
 
 impl FirstTransaction {
-    fn is_whole(&mut self, chunk: &Chunk) -> bool {
+    fn is_whole(&mut self, chunk: &FrameBatch) -> bool {
         let tags = chunk.frames.iter().filter_map(|frame| match frame {
             Frame::Wal { payload, .. } => chunk.bytes.get(payload.start).copied(),
             _ => None,
@@ -474,7 +474,7 @@ mod tests {
             *self.asked.lock().unwrap() += 1;
             let until = port.until.expect("a try ends");
             for &commit in self.commits.iter().filter(|&&c| c >= from.0 && c < until.0) {
-                if *port.phase.borrow() != Phase::Run {
+                if *port.phase.borrow() != StreamPhase::Run {
                     break;
                 }
                 // A row written before the publication was dropped in the same transaction is sent.
@@ -484,13 +484,13 @@ mod tests {
                     payload: at..at + 1,
                 };
                 port.chunks
-                    .send(Chunk::new(bytes.clone(), vec![frame(0), frame(1)]))
+                    .send(FrameBatch::new(bytes.clone(), vec![frame(0), frame(1)]))
                     .await
                     .unwrap();
                 if self.gaps.iter().any(|&(from, to)| (from..to).contains(&commit)) {
                     return Err(Failure::retry(GAP, "no publication"));
                 }
-                port.chunks.send(Chunk::new(bytes, vec![frame(2)])).await.unwrap();
+                port.chunks.send(FrameBatch::new(bytes, vec![frame(2)])).await.unwrap();
             }
             Ok(())
         }

@@ -16,7 +16,7 @@ use crate::{
     delivery::sink::Sink,
     failure::{Disposition, Failure},
     path::pipeline::Pipeline,
-    source::{Chunk, ChunkReceiver},
+    source::{FrameBatch, FrameReceiver},
     status::{self, Status},
 };
 
@@ -26,7 +26,7 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// What the thread needs.
 pub(crate) struct PipelineThreadParts<K> {
     pub(crate) pipeline: Pipeline,
-    pub(crate) chunks: ChunkReceiver,
+    pub(crate) chunks: FrameReceiver,
     pub(crate) sink: K,
     pub(crate) progress: Arc<Progress>,
     pub(crate) status: Arc<Status>,
@@ -112,7 +112,7 @@ impl<K: Sink> PipelineThreadParts<K> {
         Ok(())
     }
 
-    fn next(&mut self) -> Option<Chunk> {
+    fn next(&mut self) -> Option<FrameBatch> {
         let chunks = &self.chunks;
         self.sink
             .before_waiting(&mut || !chunks.is_empty() || chunks.is_closed());
@@ -120,7 +120,7 @@ impl<K: Sink> PipelineThreadParts<K> {
     }
 
     /// Sends one chunk through the pipeline. Returns whether to continue.
-    fn pipe(&mut self, mut chunk: Chunk, batch: &mut Batch) -> Result<bool, Failure> {
+    fn pipe(&mut self, mut chunk: FrameBatch, batch: &mut Batch) -> Result<bool, Failure> {
         let now = status::now_us() * 1000;
         for frame in std::mem::take(&mut chunk.frames) {
             let result = self.pipeline.on_frame(frame, &chunk.bytes, now, batch);

@@ -29,8 +29,8 @@ use crate::{
     },
     published::PublicationLook,
     source::{
-        Chunk, ChunkSender, Control, Frame, Phase, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest, Stream,
-        StreamPort, TableFilter, WholeTable,
+        Control, Frame, FrameBatch, FrameSender, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest, Stream,
+        StreamPhase, StreamPort, TableFilter, WholeTable,
     },
     status::{self, Status, StreamConnection},
 };
@@ -133,7 +133,7 @@ impl<S: Source> SourceReader<'_, S> {
             if failure.is_gap() {
                 return self.end_at(failure).await;
             }
-            if *phase.borrow() != Phase::Run {
+            if *phase.borrow() != StreamPhase::Run {
                 info!(reason = %failure, "the replication connection has ended, and nothing more is to be read");
                 return Ok(());
             }
@@ -265,7 +265,7 @@ impl<S: Source> SourceReader<'_, S> {
 
     /// What the pipeline has found on its way to the watermark decides which rows are to be read again.
     async fn ask_what_to_read_again(&mut self) -> Result<(), Failure> {
-        let mark = Chunk::new(Bytes::new(), vec![Frame::Watermark]);
+        let mark = FrameBatch::new(Bytes::new(), vec![Frame::Watermark]);
         // If the pipeline has ended, it has left its answer in the channel.
         let _ = self.port.chunks.send(mark).await;
         loop {
@@ -328,7 +328,7 @@ impl<S: Source> SourceReader<'_, S> {
 
     /// A blocking snapshot. What fails for good gives it up, and not the stream.
     async fn read_blocking(&mut self, execute: &Execute) -> Result<(), Failure> {
-        let end = |given_up| Chunk::new(Bytes::new(), vec![Frame::BlockingEnd { given_up }]);
+        let end = |given_up| FrameBatch::new(Bytes::new(), vec![Frame::BlockingEnd { given_up }]);
         let plan = self.held.plan.take().unwrap_or_default();
         let captured = self.settings.snapshot_tables.clone();
         let listed = self.control.tables(self.settings.tables.clone(), &[]).await?;
@@ -390,7 +390,7 @@ impl<S: Source> SourceReader<'_, S> {
             Err(failure) => return Err(failure),
         };
         let end = Frame::WholeEnd { failed: Some(failed) };
-        let _ = self.port.chunks.send(Chunk::new(Bytes::new(), vec![end])).await;
+        let _ = self.port.chunks.send(FrameBatch::new(Bytes::new(), vec![end])).await;
         Ok(())
     }
 
@@ -585,7 +585,7 @@ async fn tell_progress(status: &Status) -> Infallible {
 }
 
 /// Reports, for ever, when the source sends none of the rows that it is asked for.
-async fn tell_of_silence(status: &Status, chunks: &ChunkSender) -> Infallible {
+async fn tell_of_silence(status: &Status, chunks: &FrameSender) -> Infallible {
     let mut looks = interval(SILENCE_LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut received, mut silent_looks) = (0, 0);
@@ -630,8 +630,8 @@ async fn watch_publication(control: &mut impl Control, wires: &SessionChannels, 
     }
 }
 
-async fn over(phase: &mut watch::Receiver<Phase>) {
-    let _ = phase.wait_for(|phase| *phase >= Phase::Drain).await;
+async fn over(phase: &mut watch::Receiver<StreamPhase>) {
+    let _ = phase.wait_for(|phase| *phase >= StreamPhase::Drain).await;
 }
 
 /// Shows each new connection in the status, for ever.
@@ -651,7 +651,7 @@ async fn show_connections(
 }
 
 /// Sends the pipeline a tick at intervals until the session is to end, then waits for ever.
-async fn tick(chunks: &ChunkSender, period: Option<Duration>, mut phase: watch::Receiver<Phase>) -> Infallible {
+async fn tick(chunks: &FrameSender, period: Option<Duration>, mut phase: watch::Receiver<StreamPhase>) -> Infallible {
     let Some(period) = period else { return pending().await };
     let mut ticks = interval(period.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -661,7 +661,11 @@ async fn tick(chunks: &ChunkSender, period: Option<Duration>, mut phase: watch::
             _ = ticks.tick() => {}
             () = over(&mut phase) => return pending().await,
         }
-        if chunks.send(Chunk::new(Bytes::new(), vec![Frame::Tick])).await.is_err() {
+        if chunks
+            .send(FrameBatch::new(Bytes::new(), vec![Frame::Tick]))
+            .await
+            .is_err()
+        {
             // The pipeline's end is reported elsewhere.
             return pending().await;
         }

@@ -30,7 +30,7 @@ use tokio::{
 use walferry_pgoutput::Lsn;
 
 use crate::{
-    account::{Offset, OffsetStore, Progress, Stored, StoredOffset},
+    account::{OffsetStore, Progress, Stored, StoredOffset, StreamAccount},
     delivery::{
         keeper::{Keeper, KeeperObserver},
         sink::{Acks, Sinks},
@@ -50,7 +50,9 @@ use crate::{
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, ChunkReceiver, ChunkSender, Control as _, NumberedAsk, Phase, Source, SourceRequest, StreamPort},
+    source::{
+        self, Control as _, FrameReceiver, FrameSender, NumberedAsk, Source, SourceRequest, StreamPhase, StreamPort,
+    },
     status::{self, Status},
 };
 
@@ -64,13 +66,13 @@ pub(super) struct SessionChannels {
     /// The records under way to Kafka.
     pub(super) progress: Arc<Progress>,
     /// Frames on their way to the pipeline.
-    pub(super) chunks: ChunkSender,
+    pub(super) chunks: FrameSender,
     /// The last stored offset. A new connection continues from it.
     pub(super) stored: watch::Sender<Option<Stored>>,
     /// The position that the server may be told.
     pub(super) confirmable: watch::Sender<Option<Stored>>,
     /// What the reader is to do.
-    pub(super) phase: watch::Sender<Phase>,
+    pub(super) phase: watch::Sender<StreamPhase>,
     /// The last position that the server reported.
     pub(super) server_end: watch::Sender<Lsn>,
     /// The publication as it was when last looked at.
@@ -216,7 +218,7 @@ where
         prepared: &SessionStart,
         carried: &mut SessionCarryover,
         wires: &SessionChannels,
-        chunks: ChunkReceiver,
+        chunks: FrameReceiver,
         requests: UnboundedSender<SourceRequest>,
         asks: UnboundedSender<NumberedAsk>,
     ) -> Result<PipelineThread, Failure> {
@@ -238,7 +240,7 @@ where
 }
 
 impl SessionChannels {
-    fn new(settings: &ConnectorSettings, offset: &StoredOffset, status: &Status) -> (Self, ChunkReceiver) {
+    fn new(settings: &ConnectorSettings, offset: &StoredOffset, status: &Status) -> (Self, FrameReceiver) {
         let share = settings.share();
         let limit = &status.counters.in_flight_limit_bytes;
         limit.store(share.records as u64, Relaxed);
@@ -249,7 +251,7 @@ impl SessionChannels {
             chunks,
             stored: watch::Sender::new(None),
             confirmable: watch::Sender::new(None),
-            phase: watch::Sender::new(Phase::Run),
+            phase: watch::Sender::new(StreamPhase::Run),
             server_end: watch::Sender::new(Lsn::default()),
             published: watch::Sender::new(offset.publication.clone()),
             gate: ConfirmGate::default(),
@@ -300,7 +302,7 @@ impl SessionChannels {
     /// read is delivered, and the connection keeps answering, so that the slot stays in use.
     async fn told_to_end(&self, target: &mut watch::Receiver<TargetState>, status: &Status) {
         if until(target, |target| target != TargetState::Running).await == TargetState::Paused {
-            self.phase.send_replace(Phase::Drain);
+            self.phase.send_replace(StreamPhase::Drain);
             status.stream.pause();
             status.set_phase(status::Phase::Paused);
             until(target, |target| target != TargetState::Paused).await;
@@ -310,7 +312,7 @@ impl SessionChannels {
     /// Reads nothing more, and waits until what was read has been delivered. Whatever ended the session, the offset of
     /// what Kafka has may be stored and confirmed. Reader and keeper continue meanwhile.
     async fn drain(&self, reading: &mut Task<impl Future>, keeping: &mut Task<impl Future>) {
-        self.phase.send_replace(Phase::Drain);
+        self.phase.send_replace(StreamPhase::Drain);
         let others = async {
             let _ = tokio::join!(reading.ended(), keeping.ended());
             pending::<()>().await;
@@ -325,7 +327,7 @@ impl SessionChannels {
 
     /// Ends the stream, with a last status update.
     async fn close(&self, mut reading: Task<impl Future>) {
-        self.phase.send_replace(Phase::Close);
+        self.phase.send_replace(StreamPhase::Close);
         let _ = timeout(CLOSE, reading.finish()).await;
     }
 
@@ -360,7 +362,7 @@ struct SessionObserver<'a> {
 }
 
 impl KeeperObserver for SessionObserver<'_> {
-    type Account = Offset;
+    type Account = StreamAccount;
 
     fn show(&self) {
         let server_end = *self.wires.server_end.borrow();
@@ -448,7 +450,7 @@ impl<F: Future> Task<F> {
 }
 
 /// Waits until everything that was read is delivered, or until waiting is over.
-async fn drained(progress: &Progress, chunks: &ChunkSender) {
+async fn drained(progress: &Progress, chunks: &FrameSender) {
     while !progress.is_over() && (progress.in_flight().0 > 0 || !chunks.is_empty()) {
         // A notification may be an old one, so both are looked at again. A chunk's records are under way before the
         // chunk is dropped.

@@ -34,7 +34,7 @@ const STACK_BYTES: usize = 8 * 1024 * 1024;
 /// One run of a connector, from its start until its target is [`TargetState::Stopped`] or it fails for good. It has its
 /// thread to itself, reports its end to its status and the log, and may be called again for another run. If nobody can
 /// set the target any more, the run is abandoned: it ends without delivering, storing or confirming anything more.
-pub type Body = Arc<dyn Fn(watch::Receiver<TargetState>) -> Result<(), Failure> + Send + Sync>;
+pub type RunBody = Arc<dyn Fn(watch::Receiver<TargetState>) -> Result<(), Failure> + Send + Sync>;
 
 /// The connectors of a process, to show and to control. The admin endpoint knows only this trait.
 pub trait Connectors: fmt::Debug + Send + Sync {
@@ -86,7 +86,7 @@ struct Inner {
 
 struct Supervised {
     status: Arc<Status>,
-    body: Body,
+    body: RunBody,
     machine: ConnectorMachine,
     /// The sender of the run's target.
     target: watch::Sender<TargetState>,
@@ -101,13 +101,13 @@ impl fmt::Debug for Supervisor {
 
 impl Supervisor {
     /// Adds a connector and starts its first run.
-    pub fn add(&self, status: Arc<Status>, body: Body) {
+    pub fn add(&self, status: Arc<Status>, body: RunBody) {
         self.add_as(status, body, TargetState::Running);
     }
 
     /// Adds a connector with this target. If the target is to be stopped, no run starts. After
     /// [`stop_all`](Self::stop_all) or [`abandon_all`](Self::abandon_all), none starts either.
-    pub fn add_as(&self, status: Arc<Status>, body: Body, wanted: TargetState) {
+    pub fn add_as(&self, status: Arc<Status>, body: RunBody, wanted: TargetState) {
         let name = status.name.clone();
         self.lock().push(Supervised {
             status,
@@ -124,7 +124,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// There is no connector of this name.
-    pub fn replace(&self, status: Arc<Status>, body: Body) -> Result<(), UnknownConnector> {
+    pub fn replace(&self, status: Arc<Status>, body: RunBody) -> Result<(), UnknownConnector> {
         let mut connectors = self.lock();
         let named = |connector: &&mut Supervised| connector.status.name == status.name;
         let Some(connector) = connectors.iter_mut().find(named) else {
@@ -431,7 +431,7 @@ mod tests {
             }
         }
 
-        fn body(&self) -> Body {
+        fn body(&self) -> RunBody {
             let work = self.clone();
             Arc::new(move |mut target| {
                 work.runs.fetch_add(1, Relaxed);
@@ -539,7 +539,7 @@ mod tests {
         }
         let supervisor = Supervisor::default();
         // A thread with a smaller stack would end the whole process.
-        let body: Body = Arc::new(|_| {
+        let body: RunBody = Arc::new(|_| {
             let bottom = 0u8;
             use_stack(STACK_BYTES - 256 * 1024, std::ptr::from_ref(&bottom).addr());
             Ok(())
@@ -549,10 +549,10 @@ mod tests {
     }
 
     /// A connector whose run, once it is told to end, ends when the test says so.
-    fn lingering(name: &str) -> (Arc<Status>, Body, Arc<AtomicU64>, watch::Sender<bool>) {
+    fn lingering(name: &str) -> (Arc<Status>, RunBody, Arc<AtomicU64>, watch::Sender<bool>) {
         let (runs, may_end) = (Arc::new(AtomicU64::new(0)), watch::Sender::new(false));
         let (counts, ends) = (runs.clone(), may_end.subscribe());
-        let body: Body = Arc::new(move |mut target| {
+        let body: RunBody = Arc::new(move |mut target| {
             counts.fetch_add(1, Relaxed);
             // A run that is abandoned is told to end too: nobody can set its target any more.
             while *target.borrow_and_update() != TargetState::Stopped && target.has_changed().is_ok() {

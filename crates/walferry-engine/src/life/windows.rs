@@ -25,7 +25,7 @@ use crate::{
     backoff::Backoff,
     connector::ConnectorSettings,
     failure::{Disposition, Failure},
-    source::{Chunk, ChunkRead, ChunkSender, Frame, NumberedAsk, Windows},
+    source::{ChunkRead, Frame, FrameBatch, FrameSender, NumberedAsk, Windows},
     status::{Slots, Status},
 };
 
@@ -136,7 +136,7 @@ impl ChunkQueue<'_> {
         &mut self,
         closed: &mut Option<Closed>,
         windows: &mut impl Windows,
-        chunks: &ChunkSender,
+        chunks: &FrameSender,
     ) -> Option<NumberedAsk> {
         while let Some(Closed { chunk, until }) = closed.take() {
             match timeout_at(until, self.next()).await {
@@ -156,7 +156,7 @@ impl ChunkQueue<'_> {
                             answer: ChunkAnswer::ClosedBefore(position.0),
                             rows: None,
                         };
-                        let _ = chunks.send(Chunk::new(Bytes::new(), vec![answer])).await;
+                        let _ = chunks.send(FrameBatch::new(Bytes::new(), vec![answer])).await;
                         self.patience = (self.patience * 2).min(LONGEST_CLOSE_LOOK);
                     }
                     Err(error) => {
@@ -306,7 +306,7 @@ fn lag_above(most: u64, slots: &Slots) -> Option<(u64, &'static str)> {
 pub(super) async fn serve(
     windows: &mut impl Windows,
     (receiver, delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
-    chunks: ChunkSender,
+    chunks: FrameSender,
     settings: &ConnectorSettings,
     status: &Status,
 ) -> Infallible {
@@ -325,7 +325,7 @@ async fn pass_on(
     receiver: &mut UnboundedReceiver<NumberedAsk>,
     to_server: &UnboundedSender<NumberedAsk>,
     mut delivered: watch::Receiver<u64>,
-    chunks: &ChunkSender,
+    chunks: &FrameSender,
 ) -> Infallible {
     // Only the last of them is waited for: the pipeline gave up what it awaited before.
     let mut awaited = None;
@@ -358,7 +358,7 @@ async fn pass_on(
                     answer: ChunkAnswer::Delivered,
                     rows: None,
                 };
-                let _ = chunks.send(Chunk::new(Bytes::new(), vec![answer])).await;
+                let _ = chunks.send(FrameBatch::new(Bytes::new(), vec![answer])).await;
             }
         }
     }
@@ -368,7 +368,7 @@ async fn pass_on(
 async fn serve_in_order(
     windows: &mut impl Windows,
     (receiver, mut delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
-    chunks: &ChunkSender,
+    chunks: &FrameSender,
     settings: &ConnectorSettings,
     status: &Status,
 ) -> Infallible {
@@ -436,7 +436,7 @@ async fn serve_in_order(
         }
         let of = ask.chunk().map(str::to_owned);
         let answer = Frame::Answer { of, answer, rows };
-        if chunks.send(Chunk::new(Bytes::new(), vec![answer])).await.is_err() {
+        if chunks.send(FrameBatch::new(Bytes::new(), vec![answer])).await.is_err() {
             break;
         }
         if let Some(pause) = limits.pause(count, begun.elapsed()) {
@@ -448,11 +448,13 @@ async fn serve_in_order(
 }
 
 /// Tells the pipeline which transactions have become visible.
-async fn tell_visible(windows: &mut impl Windows, chunks: &ChunkSender) {
+async fn tell_visible(windows: &mut impl Windows, chunks: &FrameSender) {
     match windows.visible().await {
         Ok(None) => {}
         Ok(Some(seen)) => {
-            let _ = chunks.send(Chunk::new(Bytes::new(), vec![Frame::Visible(seen)])).await;
+            let _ = chunks
+                .send(FrameBatch::new(Bytes::new(), vec![Frame::Visible(seen)]))
+                .await;
         }
         // It asks again after further transactions.
         Err(error) => debug!(error = %error, "the visible transactions could not be read"),
@@ -460,7 +462,7 @@ async fn tell_visible(windows: &mut impl Windows, chunks: &ChunkSender) {
 }
 
 /// Once there is a stream, warns if it does not bring what is written to the signal table.
-async fn look_at_signal_table(windows: &mut impl Windows, chunks: &ChunkSender) {
+async fn look_at_signal_table(windows: &mut impl Windows, chunks: &FrameSender) {
     if chunks.begun().wait_for(|begun| *begun > 0).await.is_err() {
         return pending().await;
     }
@@ -478,7 +480,7 @@ async fn look_at_signal_table(windows: &mut impl Windows, chunks: &ChunkSender) 
 }
 
 /// Once there is a stream, passes on signals that come from elsewhere than the stream, for ever.
-pub(super) async fn feed(status: &Status, chunks: ChunkSender) -> Infallible {
+pub(super) async fn feed(status: &Status, chunks: FrameSender) -> Infallible {
     let mut begun = chunks.begun();
     if begun.changed().await.is_err() {
         return pending().await;
@@ -487,7 +489,7 @@ pub(super) async fn feed(status: &Status, chunks: ChunkSender) -> Infallible {
     loop {
         let (ticket, signal) = status.signals.next().await;
         let frame = Frame::Signal(ticket, Box::new(signal));
-        if chunks.send(Chunk::new(Bytes::new(), vec![frame])).await.is_err() {
+        if chunks.send(FrameBatch::new(Bytes::new(), vec![frame])).await.is_err() {
             return pending().await;
         }
         status.signals.taken(ticket);

@@ -192,7 +192,7 @@ pub(crate) struct RecordEmitter {
     pub(crate) chain: Chain,
     converters: Converters,
     tolerance: ErrorPolicy,
-    account: RecordTotals,
+    totals: RecordTotals,
     /// Watches the records. `None` while a connector runs.
     pub(crate) witness: Option<Box<dyn Witness>>,
     /// Reads columns of changed rows again. `None`: events stay as they are.
@@ -237,15 +237,15 @@ impl RecordEmitter {
             chain,
             converters,
             tolerance,
-            account: RecordTotals::default(),
+            totals: RecordTotals::default(),
             witness: None,
             rows: None,
         }
     }
 
     /// The fate of the records so far.
-    pub(crate) const fn account(&self) -> RecordTotals {
-        self.account
+    pub(crate) const fn totals(&self) -> RecordTotals {
+        self.totals
     }
 
     /// Sends all records of a change through transforms and converters to the batch.
@@ -258,7 +258,7 @@ impl RecordEmitter {
         if let Some(reason) = outcome.skipped {
             self.skip(reason.as_str());
         }
-        self.account.withheld += u64::from(outcome.left_out);
+        self.totals.withheld += u64::from(outcome.left_out);
         self.counts.unconverted(from.table, &outcome.failures);
         let mut rows = match outcome.lookups.is_empty() {
             true => Vec::new(),
@@ -308,8 +308,8 @@ impl RecordEmitter {
             aside,
         } = waits;
         // Its fate is not known yet: it may not be sent.
-        self.account.withheld += 1;
-        self.account.undecided += u64::from(step.is_none() && (self.tolerance.all || aside.is_some()));
+        self.totals.withheld += 1;
+        self.totals.undecided += u64::from(step.is_none() && (self.tolerance.all || aside.is_some()));
         begin_transaction(&mut self.cursor, out);
         let in_transaction = self.place(from);
         out.hold(from.table, from.change(), |place| HeldRecord {
@@ -326,7 +326,7 @@ impl RecordEmitter {
 
     /// Sends one record through transforms and converters to the batch.
     pub(crate) fn send(&mut self, record: Record<'_>, from: Provenance<'_>, out: &mut Batch) -> Result<(), Failure> {
-        let mark = out.mark();
+        let checkpoint = out.checkpoint();
         let made = match out.waits_in_chain().cloned() {
             // Transforms must see the records in order, so this one waits too.
             Some(wait) => EncodeOutcome::Waits(Waits {
@@ -336,7 +336,7 @@ impl RecordEmitter {
                 wait,
                 aside: None,
             }),
-            None => self.make(record, Some(0), None, from, self.place(from), mark, out),
+            None => self.make(record, Some(0), None, from, self.place(from), checkpoint, out),
         };
         let parts = match made {
             EncodeOutcome::Parts(parts) => Some(parts),
@@ -345,9 +345,9 @@ impl RecordEmitter {
                 self.hold(waits, Vec::new(), from, out);
                 return Ok(());
             }
-            EncodeOutcome::Failed(failed) => self.on_failed(failed, mark, from, out)?,
+            EncodeOutcome::Failed(failed) => self.on_failed(failed, checkpoint, from, out)?,
         };
-        self.put(mark, parts, from, out);
+        self.put(checkpoint, parts, from, out);
         Ok(())
     }
 
@@ -370,7 +370,7 @@ impl RecordEmitter {
         aside: Option<SetAsideReason>,
         from: Provenance<'_>,
         place: Option<TransactionPlace>,
-        mark: Checkpoint,
+        checkpoint: Checkpoint,
         out: &mut Batch,
     ) -> EncodeOutcome {
         if self.chain.wants_place() {
@@ -406,7 +406,7 @@ impl RecordEmitter {
                 }));
             }
         };
-        match self.converters.encode(&record, from.table, mark, out) {
+        match self.converters.encode(&record, from.table, checkpoint, out) {
             Ok(parts) => {
                 if let Some(reason) = aside {
                     drop(record);
@@ -417,7 +417,7 @@ impl RecordEmitter {
                 EncodeOutcome::Parts(parts)
             }
             Err(NotEncoded::Wait(stage, wait)) => {
-                out.back_to(mark);
+                out.back_to(checkpoint);
                 EncodeOutcome::Waits(Waits {
                     record: record.into_owned(),
                     step: None,
@@ -473,15 +473,15 @@ impl RecordEmitter {
                 position: place.change.position,
                 message: place.change.message,
             };
-            let mark = out.mark();
+            let checkpoint = out.checkpoint();
             let made = match rows
                 .iter()
                 .try_for_each(|row| self.fill(row, &mut record, &place.table))
             {
-                Ok(()) => self.make(record, step, aside, from, in_transaction, mark, out),
+                Ok(()) => self.make(record, step, aside, from, in_transaction, checkpoint, out),
                 Err(failed) => {
                     let parts = self.set_aside_change(failed, from, out)?;
-                    out.fill(&place, mark, parts);
+                    out.fill(&place, checkpoint, parts);
                     continue;
                 }
             };
@@ -510,9 +510,9 @@ impl RecordEmitter {
                     });
                     return Ok(Some(wait));
                 }
-                EncodeOutcome::Failed(failed) => self.on_failed(failed, mark, from, out)?,
+                EncodeOutcome::Failed(failed) => self.on_failed(failed, checkpoint, from, out)?,
             };
-            out.fill(&place, mark, parts);
+            out.fill(&place, checkpoint, parts);
         }
         Ok(None)
     }
@@ -537,9 +537,9 @@ impl RecordEmitter {
             told: gave_up(wait, self.tolerance.retry_timeout.unwrap_or_default()),
             transform: None,
         };
-        let mark = out.mark();
-        let parts = self.on_failed(failed, mark, from, out)?;
-        out.fill(&place, mark, parts);
+        let checkpoint = out.checkpoint();
+        let parts = self.on_failed(failed, checkpoint, from, out)?;
+        out.fill(&place, checkpoint, parts);
         Ok(())
     }
 
@@ -589,15 +589,15 @@ impl RecordEmitter {
         Ok(())
     }
 
-    /// Handles a record that could not be built. A part of it may have been written since `mark`.
+    /// Handles a record that could not be built. A part of it may have been written since `checkpoint`.
     fn on_failed(
         &mut self,
         failed: Failed,
-        mark: Checkpoint,
+        checkpoint: Checkpoint,
         from: Provenance<'_>,
         out: &mut Batch,
     ) -> Result<Option<RecordParts>, Failure> {
-        out.back_to(mark);
+        out.back_to(checkpoint);
         let aside = self.tolerance.aside();
         self.set_aside(failed, aside, from, out)
     }
@@ -614,9 +614,9 @@ impl RecordEmitter {
             told: error.diagnosis(),
             transform: None,
         };
-        let mark = out.mark();
+        let checkpoint = out.checkpoint();
         let parts = self.set_aside_change(failed, from, out)?;
-        self.put(mark, parts, from, out);
+        self.put(checkpoint, parts, from, out);
         Ok(())
     }
 
@@ -635,12 +635,12 @@ impl RecordEmitter {
         self.set_aside(failed, aside, from, out)
     }
 
-    /// Completes the record whose bytes were written since `mark`, if there is one.
-    fn put(&mut self, mark: Checkpoint, parts: Option<RecordParts>, from: Provenance<'_>, out: &mut Batch) {
+    /// Completes the record whose bytes were written since `checkpoint`, if there is one.
+    fn put(&mut self, checkpoint: Checkpoint, parts: Option<RecordParts>, from: Provenance<'_>, out: &mut Batch) {
         let Some(parts) = parts else { return };
         begin_transaction(&mut self.cursor, out);
         self.counts.records += 1;
-        out.record(mark, parts, from.change());
+        out.record(checkpoint, parts, from.change());
     }
 
     /// Counts a row that yields no record.
@@ -652,7 +652,7 @@ impl RecordEmitter {
     }
 
     fn count_skipped(&mut self, reason: &'static str) {
-        self.account.withheld += 1;
+        self.totals.withheld += 1;
         self.counts.skip(reason);
     }
 
@@ -701,8 +701,8 @@ impl RecordEmitter {
 
     /// Counts a record that is set aside, and says why.
     fn tell_aside(&mut self, failed: &Failed, log: SetAsideLog, from: Provenance<'_>) {
-        self.account.withheld += 1;
-        self.account.set_aside += 1;
+        self.totals.withheld += 1;
+        self.totals.set_aside += 1;
         self.counts.set_aside += 1;
         let (stage, told) = (failed.stage.as_str(), &failed.told);
         let at = Lsn::to_string(&from.position.lsn);
@@ -822,7 +822,7 @@ impl Converters {
         &mut self,
         record: &Record<'_>,
         table: &str,
-        mark: Checkpoint,
+        checkpoint: Checkpoint,
         out: &mut Batch,
     ) -> Result<RecordParts, NotEncoded> {
         let topic = &*record.topic;
@@ -835,7 +835,7 @@ impl Converters {
             out.header(name, value);
         }
         let mut encode = |converter: &mut dyn Converter, stage, part, typed| {
-            let (headers, bytes) = out.headers_since(mark);
+            let (headers, bytes) = out.headers_since(checkpoint);
             let start = bytes.len();
             let encoded = converter.encode_with_headers(topic, part, typed, WrittenHeaders::new(headers), bytes);
             let (range, adds_headers) = written(encoded, stage, start..bytes.len())?;

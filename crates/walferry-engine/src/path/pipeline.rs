@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 use walferry_config::{connector::GuardrailAction, limited};
 use walferry_event::{
-    Context, EventSettings, Messages, Skipped, Transaction, catalog::TableFacts, reselect::RowReader,
+    Context, EventSettings, Messages, Skipped, TransactionMetadata, catalog::TableFacts, reselect::RowReader,
 };
 use walferry_pgoutput::{
     self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Relation, Truncate, Xid,
@@ -50,7 +50,7 @@ pub struct Pipeline {
     shapes: Option<ShapeWatch>,
     messages: Messages,
     /// Counts records by transaction, if `provide.transaction.metadata` is set.
-    metadata: Option<Transaction>,
+    metadata: Option<TransactionMetadata>,
     snapshot: Option<Snapshot>,
     /// What the snapshot that is being read is part of.
     snapshot_kind: SnapshotKind,
@@ -96,7 +96,10 @@ impl Pipeline {
         }
         Self {
             messages: Messages::new(&events),
-            metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
+            metadata: events
+                .events
+                .transaction_metadata
+                .then(|| TransactionMetadata::new(&events)),
             plans,
             shapes: None,
             snapshot: None,
@@ -467,12 +470,12 @@ impl Pipeline {
                 let kept = self.check.expected.begin(&begin);
                 self.check.verdict(kept)?;
                 let is_delivered = self.emit.cursor.begin(&begin);
-                self.on_transaction_edge(lsn, now_ns, out, is_delivered, Transaction::begin)
+                self.on_transaction_edge(lsn, now_ns, out, is_delivered, TransactionMetadata::begin)
             }
             // A transaction that sent nothing is settled here: a filtered table must not hold the slot.
             Message::Commit(commit) => {
                 let is_delivered = self.emit.cursor.has_ended();
-                self.on_transaction_edge(lsn, now_ns, out, is_delivered, Transaction::end)?;
+                self.on_transaction_edge(lsn, now_ns, out, is_delivered, TransactionMetadata::end)?;
                 let dealt_with = self.emit.cursor.is_dealt_with();
                 let open = self.emit.cursor.commit(commit.end_lsn);
                 if let (Some(signals), Some(open)) = (&mut self.signals, &open) {
@@ -587,7 +590,7 @@ impl Pipeline {
                 signals.watches(plan.name()) && outcome.as_ref().is_ok_and(|outcome| !outcome.records.is_empty());
         }
         let before = out.records();
-        let account = self.emit.account();
+        let earlier = self.emit.totals();
         match outcome {
             Ok(outcome) => self.emit.send_all(outcome, from, out)?,
             Err(error) => self.emit.reject(&error, from, out)?,
@@ -596,11 +599,11 @@ impl Pipeline {
             shapes.sends();
         }
         out.end_change(before);
-        let after = self.emit.account();
+        let after = self.emit.totals();
         if let Some(signals) = &mut self.signals {
             // The chunk still sends a row whose change was dropped or set aside, unless the row was deleted.
-            let is_sent = out.records() > before && after.set_aside == account.set_aside;
-            if may_evict && after.undecided > account.undecided {
+            let is_sent = out.records() > before && after.set_aside == earlier.set_aside;
+            if may_evict && after.undecided > earlier.undecided {
                 signals.doubt_rows_of(plan.name(), xid);
             } else if may_evict && (is_sent || matches!(change.operation, Operation::Delete { .. })) {
                 signals.evict(plan, change, xid);
@@ -608,7 +611,7 @@ impl Pipeline {
             signals.keep(Some((met.position(), message)), &mut self.emit, out);
         }
         if let Some(reread) = &mut self.toast_reread {
-            reread.note(plan.name(), change, after.withheld > account.withheld, out);
+            reread.note(plan.name(), change, after.withheld > earlier.withheld, out);
         }
         counted.for_each(|part| out.count(part));
         Ok(())
@@ -724,7 +727,7 @@ impl Pipeline {
         now_ns: i64,
         out: &mut Batch,
         is_delivered: bool,
-        edge: impl FnOnce(&mut Transaction, &Context<'_>) -> Option<walferry_record::Record<'static>>,
+        edge: impl FnOnce(&mut TransactionMetadata, &Context<'_>) -> Option<walferry_record::Record<'static>>,
     ) -> Result<(), Failure> {
         let Some(metadata) = &mut self.metadata else {
             return Ok(());
@@ -859,11 +862,11 @@ impl HistoryCheck {
 
 /// The counts of the last records, for the source offset.
 fn counted(
-    metadata: Option<&mut Transaction>,
+    metadata: Option<&mut TransactionMetadata>,
     xid: Option<Xid>,
 ) -> impl Iterator<Item = (u32, Option<(Arc<str>, i64)>)> {
     let xid = xid.map_or(0, |xid| xid.0);
-    let tables = metadata.into_iter().flat_map(Transaction::counted);
+    let tables = metadata.into_iter().flat_map(TransactionMetadata::counted);
     tables.map(move |table| (xid, Some(table)))
 }
 

@@ -15,8 +15,8 @@ use walferry_engine::{
     progress::{Stored, Transaction},
     sink::{Acks, Outgoing, Sink, Sinks},
     source::{
-        Chunk, ChunkSender, Control, CreatedSlot, FoundSlot, Frame, Inspection, NoWindows, Phase, Rows, SnapshotKind,
-        SnapshotPlan, SnapshotTable, Source, SourceParts, Stream, StreamPort, TableFilter,
+        Control, CreatedSlot, FoundSlot, Frame, FrameBatch, FrameSender, Inspection, NoWindows, Rows, SnapshotKind,
+        SnapshotPlan, SnapshotTable, Source, SourceParts, Stream, StreamPhase, StreamPort, TableFilter,
     },
     store::{OffsetStore, StoredOffset},
 };
@@ -224,7 +224,7 @@ impl Control for Edges {
 
 impl Rows for Edges {
     /// Two rows a block, a block a chunk.
-    async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
+    async fn read(&mut self, plan: SnapshotPlan, out: &FrameSender) -> Result<(), Failure> {
         self.lock().snapshots += 1;
         let existing = self.lock().existing.clone();
         let left = plan.done.left(TABLE, STORAGE, existing.len().div_ceil(2) as u32, 1);
@@ -268,7 +268,7 @@ impl Rows for Edges {
             }
         }
         let transaction = Transaction { xid: 3, time_us: 1 };
-        let end = Chunk::new(Bytes::new(), vec![Frame::SnapshotEnd { lsn, transaction }]);
+        let end = FrameBatch::new(Bytes::new(), vec![Frame::SnapshotEnd { lsn, transaction }]);
         out.send(end).await.map_err(ended)
     }
 }
@@ -289,7 +289,7 @@ impl Stream for Edges {
         self.hang(Hang::Stream).await;
         // Postgres never goes back behind the slot, and says nothing.
         let from = self.lock().slot.unwrap_or_default().max(from);
-        let begin = Chunk::new(
+        let begin = FrameBatch::new(
             Bytes::new(),
             vec![Frame::Begin {
                 from,
@@ -314,7 +314,7 @@ impl Stream for Edges {
                 payload: 0..payload.len(),
             };
             port.chunks
-                .send(Chunk::new(payload.into(), vec![frame]))
+                .send(FrameBatch::new(payload.into(), vec![frame]))
                 .await
                 .map_err(ended)?;
         }
@@ -330,10 +330,10 @@ impl Stream for Edges {
         }
         let keepalive = Frame::Keepalive { wal_end: WAL_END };
         port.chunks
-            .send(Chunk::new(Bytes::new(), vec![keepalive]))
+            .send(FrameBatch::new(Bytes::new(), vec![keepalive]))
             .await
             .map_err(ended)?;
-        while *port.phase.borrow_and_update() < Phase::Close {
+        while *port.phase.borrow_and_update() < StreamPhase::Close {
             self.confirm(*port.confirmable.borrow_and_update());
             tokio::select! {
                 _ = port.phase.changed() => {}
@@ -346,7 +346,7 @@ impl Stream for Edges {
 }
 
 /// Rows of a table, and what is complete with them.
-fn part(table: &Arc<SnapshotTable>, rows: &[Row], step: SnapshotStep, completes: bool) -> Chunk {
+fn part(table: &Arc<SnapshotTable>, rows: &[Row], step: SnapshotStep, completes: bool) -> FrameBatch {
     let (mut bytes, mut frames) = (Vec::new(), Vec::new());
     for (id, n) in rows {
         if frames.is_empty() {
@@ -364,7 +364,7 @@ fn part(table: &Arc<SnapshotTable>, rows: &[Row], step: SnapshotStep, completes:
         });
     }
     frames.push(Frame::Part { step, completes });
-    Chunk::new(bytes.into(), frames)
+    FrameBatch::new(bytes.into(), frames)
 }
 
 fn ended(error: walferry_engine::source::PipelineEnded) -> Failure {

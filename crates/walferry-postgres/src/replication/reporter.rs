@@ -9,7 +9,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep};
 use walferry_engine::progress::Stored;
-use walferry_engine::source::Phase;
+use walferry_engine::source::StreamPhase;
 use walferry_pgoutput::{Lsn, PgTimestamp, StandbyStatusUpdate};
 
 use super::patience::Silence;
@@ -21,7 +21,7 @@ use crate::error::Error;
 pub(super) struct StatusReporter<'a, W> {
     writer: W,
     confirmable: &'a mut watch::Receiver<Option<Stored>>,
-    phase: &'a mut watch::Receiver<Phase>,
+    phase: &'a mut watch::Receiver<StreamPhase>,
     interval: Duration,
     timer: Pin<Box<Sleep>>,
     /// The furthest received position.
@@ -83,7 +83,7 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
     pub(super) fn new(
         writer: W,
         confirmable: &'a mut watch::Receiver<Option<Stored>>,
-        phase: &'a mut watch::Receiver<Phase>,
+        phase: &'a mut watch::Receiver<StreamPhase>,
         interval: Duration,
         silence: Silence<'a>,
         sought: PositionSearch<'a>,
@@ -112,9 +112,9 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
     }
 
     /// What the stream is to do. If nobody can change that any more, it is to close.
-    fn phase(&self) -> Phase {
+    fn phase(&self) -> StreamPhase {
         if self.phase.has_changed().is_err() {
-            Phase::Close
+            StreamPhase::Close
         } else {
             *self.phase.borrow()
         }
@@ -123,7 +123,7 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
     /// Waits for some work and keeps reporting meanwhile. Gives the work up when the phase is no longer `during`.
     pub(super) async fn attend<T>(
         &mut self,
-        during: Phase,
+        during: StreamPhase,
         work: impl Future<Output = T>,
     ) -> Result<AttendOutcome<T>, Error> {
         let mut work = pin!(work);
@@ -169,7 +169,7 @@ impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
     ) -> Result<AttendOutcome<T>, Error> {
         self.silence.begin(missing, limited);
         // After a failure the silence stays reported, since the problem began with it.
-        let attended = self.attend(Phase::Run, work).await?;
+        let attended = self.attend(StreamPhase::Run, work).await?;
         self.silence.end();
         Ok(attended)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use walferry_engine::source::{Chunk, ChunkSender, Frame, Phase, PipelineEnded, StreamPort};
+use walferry_engine::source::{Frame, FrameBatch, FrameSender, PipelineEnded, StreamPhase, StreamPort};
 use walferry_engine::status::Status;
 use walferry_event::catalog::Catalog;
 use walferry_pgoutput::{Lsn, Relation};
@@ -77,14 +77,14 @@ pub(crate) async fn stream(
         pace: Pace::default(),
     };
     session.reporter.report(true).await?;
-    let begin = Chunk::new(bytes::Bytes::new(), vec![begin]);
-    if let AttendOutcome::Done(sent) = session.reporter.attend(Phase::Run, chunks.send(begin)).await? {
+    let begin = FrameBatch::new(bytes::Bytes::new(), vec![begin]);
+    if let AttendOutcome::Done(sent) = session.reporter.attend(StreamPhase::Run, chunks.send(begin)).await? {
         sent.map_err(|_| Error::PipelineEnded)?;
         if session.run(catalog, chunks, server_end, *until).await? == ReadEnd::Reached {
             return session.close().await;
         }
     }
-    session.reporter.attend(Phase::Drain, pending::<()>()).await?;
+    session.reporter.attend(StreamPhase::Drain, pending::<()>()).await?;
     session.close().await
 }
 
@@ -105,11 +105,11 @@ enum ReadEnd {
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
-    /// Reads until the phase is no longer [`Phase::Run`], or up to a position ([`StreamPort::until`]).
+    /// Reads until the phase is no longer [`StreamPhase::Run`], or up to a position ([`StreamPort::until`]).
     async fn run(
         &mut self,
         catalog: &mut CatalogLookup,
-        chunks: &ChunkSender,
+        chunks: &FrameSender,
         server_end: &watch::Sender<Lsn>,
         until: Option<Lsn>,
     ) -> Result<ReadEnd, Error> {
@@ -137,9 +137,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             }
             let end = piece.end.take();
             if !piece.frames.is_empty() {
-                let chunk = Chunk::new(piece.bytes, piece.frames);
+                let chunk = FrameBatch::new(piece.bytes, piece.frames);
                 let handed_over = hand_over(chunks.send(chunk), catalog);
-                match self.reporter.attend(Phase::Run, handed_over).await? {
+                match self.reporter.attend(StreamPhase::Run, handed_over).await? {
                     AttendOutcome::Done(sent) => sent?,
                     AttendOutcome::GivenUp => return Ok(ReadEnd::GivenUp),
                 }
@@ -275,8 +275,8 @@ mod tests {
     /// What a session watches, and the server at its other end.
     struct Setup {
         confirmable: watch::Receiver<Option<Stored>>,
-        phases: watch::Receiver<Phase>,
-        phase: watch::Sender<Phase>,
+        phases: watch::Receiver<StreamPhase>,
+        phase: watch::Sender<StreamPhase>,
         stored: watch::Sender<Option<Stored>>,
         ours: Option<DuplexStream>,
         server: DuplexStream,
@@ -289,7 +289,7 @@ mod tests {
     impl Setup {
         fn new() -> Self {
             let (ours, server) = duplex(64 * 1024);
-            let (phase, phases) = watch::channel(Phase::Run);
+            let (phase, phases) = watch::channel(StreamPhase::Run);
             let (stored, confirmable) = watch::channel(None);
             let (seek, sought) = watch::channel(Lsn::INVALID);
             Self {
@@ -579,17 +579,17 @@ mod tests {
         let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
         let whole = async {
             session.run(&mut catalog, &sender, &server_end, None).await?;
-            session.reporter.attend(Phase::Drain, pending::<()>()).await?;
+            session.reporter.attend(StreamPhase::Drain, pending::<()>()).await?;
             session.close().await
         };
         let script = async {
             send(&mut server, &xlog(3)).await;
             assert!(receiver.recv().await.is_some());
-            phase.send(Phase::Drain).unwrap();
+            phase.send(StreamPhase::Drain).unwrap();
             assert_eq!(heard(&mut server).await.0, b'd', "goes on to report");
             send(&mut server, &xlog(4)).await;
             assert_eq!(heard(&mut server).await.0, b'd');
-            phase.send(Phase::Close).unwrap();
+            phase.send(StreamPhase::Close).unwrap();
             let goodbye = [
                 heard(&mut server).await.0,
                 heard(&mut server).await.0,

@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use tokio_postgres::types::Type;
 use walferry_config::connector::{SlotSection, SnapshotIsolation, SnapshotLocking, SnapshotSection};
 use walferry_engine::progress::Transaction;
-use walferry_engine::source::{ChunkSender, Frame, SnapshotKind, SnapshotPlan};
+use walferry_engine::source::{Frame, FrameSender, SnapshotKind, SnapshotPlan};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 
@@ -147,7 +147,7 @@ pub(crate) async fn snapshot(
     exported: Option<&str>,
     plan: &SnapshotPlan,
     options: &Options,
-    out: &ChunkSender,
+    out: &FrameSender,
 ) -> Result<(), Error> {
     let sql = endpoint.sql(Purpose::General).await?;
     demand_select(&sql, &plan.tables).await?;
@@ -200,7 +200,7 @@ async fn work(
     planner: &Sql,
     queue: &Mutex<Queue<'_>>,
     silence: &Silence,
-    out: &ChunkSender,
+    out: &FrameSender,
 ) -> Result<(), Error> {
     loop {
         let Some(job) = queue.lock().await.next(planner).await? else {
@@ -215,7 +215,7 @@ async fn work(
 }
 
 /// Runs a job. Returns the number of rows read.
-async fn run(sql: &Sql, job: &Job, silence: &Silence, out: &ChunkSender) -> Result<u64, Error> {
+async fn run(sql: &Sql, job: &Job, silence: &Silence, out: &FrameSender) -> Result<u64, Error> {
     let failed = |error| match &job.table.catalog.table {
         Some(table) => reading_failed(table, error),
         None => Error::sql(DOING, error),

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use walferry_engine::source::{Chunk, ChunkSender, Frame, SnapshotTable};
+use walferry_engine::source::{Frame, FrameBatch, FrameSender, SnapshotTable};
 
 use crate::copy::append_tuple;
 use crate::error::Error;
@@ -16,7 +16,7 @@ const VALUE_HEADER_BYTES: usize = 5;
 
 /// Rows of one table, gathered to be passed on together.
 pub(super) struct TableRows<'a> {
-    out: &'a ChunkSender,
+    out: &'a FrameSender,
     table: Arc<SnapshotTable>,
     columns: usize,
     bytes: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) struct TableRows<'a> {
 
 impl<'a> TableRows<'a> {
     /// For rows with this number of columns.
-    pub(super) fn new(out: &'a ChunkSender, table: Arc<SnapshotTable>, columns: usize) -> Self {
+    pub(super) fn new(out: &'a FrameSender, table: Arc<SnapshotTable>, columns: usize) -> Self {
         Self {
             out,
             table,
@@ -69,8 +69,8 @@ impl<'a> TableRows<'a> {
     }
 }
 
-pub(super) async fn send(out: &ChunkSender, bytes: Bytes, frames: Vec<Frame>) -> Result<(), Error> {
-    out.send(Chunk::new(bytes, frames))
+pub(super) async fn send(out: &FrameSender, bytes: Bytes, frames: Vec<Frame>) -> Result<(), Error> {
+    out.send(FrameBatch::new(bytes, frames))
         .await
         .map_err(|_| Error::PipelineEnded)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::{Record, Schema, SchemaPlans, SchemaRef, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::{Error, Outcome, Transform};
 
@@ -30,7 +30,7 @@ properties! {
                keeps it, and the transform fails if the schema is not optional; `force_optional` makes it optional.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.confluent.connect.transforms.Drop",
     sides: true,
     options: Group {

@@ -6,7 +6,7 @@ use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::{Record, SchemaAndValue, Value};
 
 use super::json_path::{JsonPath, Node};
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
@@ -36,7 +36,7 @@ const TEXT: &str = "`io.confluent.connect.transforms.ExtractTopic$Key` and `$Val
                     value, or by a field of it. The name must be a string. It follows Confluent's documentation and was not compared with \
                     the real class.";
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.confluent.connect.transforms.ExtractTopic",
     sides: true,
     options: Group {
@@ -48,7 +48,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
-pub(crate) const HEADER_ROW: Row<dyn Transform> = Row {
+pub(crate) const HEADER_ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.confluent.connect.transforms.ExtractTopic$Header",
     sides: false,
     options: Group {

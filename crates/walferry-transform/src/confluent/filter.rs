@@ -4,7 +4,7 @@ use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::Record;
 
 use super::json_path::{Found, JsonPath, Node};
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::{DropReason, Error, Outcome, Transform};
 
@@ -45,7 +45,7 @@ properties! {
                `fail`, `include` (keep them) or `exclude` (drop them). Within a condition, such a field simply does not exist.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.confluent.connect.transforms.Filter",
     sides: true,
     options: Group {

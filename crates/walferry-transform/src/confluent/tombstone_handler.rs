@@ -4,7 +4,7 @@ use tracing::{debug, warn};
 use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::Record;
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::throttle::Throttle;
 use crate::{DropReason, Error, Outcome, Transform};
@@ -28,7 +28,7 @@ properties! {
                hundredth and so on.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.confluent.connect.transforms.TombstoneHandler",
     sides: false,
     options: Group {

@@ -7,7 +7,7 @@ use walferry_config::{Group, JavaRegex, Property, Reader, RegexLimit, Replacemen
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Shape, Struct, Value};
 
 use super::envelope;
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{ReshapeError, kind, structure};
 use crate::{Error, Outcome, Transform};
@@ -33,7 +33,7 @@ properties! {
         .support(Support::Accepted { why: "Walferry always caches the schemas in use" });
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.ByLogicalTableRouter",
     sides: false,
     options: Group {

@@ -7,7 +7,7 @@ use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Shape, Struct, Value};
 
 use crate::by_content::PlansByContent;
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::event_router::Documents;
 use crate::reshape::{ReshapeError, check_within, kind, structure};
@@ -18,7 +18,7 @@ properties! {
         .text("Whether members that are null become optional fields of type bytes. Otherwise they are left out.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
     sides: false,
     options: Group {

@@ -6,7 +6,7 @@ use walferry_config::{Group, Property, Reader, ValueError, properties};
 use walferry_record::java::number::parse_f64;
 use walferry_record::{Record, Schema, Shape, Struct, Value};
 
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
@@ -21,7 +21,7 @@ properties! {
         .text("Texts with at most this number of characters, and byte arrays with at most this number of bytes, are not truncated.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.EnforceRecordSize",
     sides: false,
     options: Group {

@@ -4,7 +4,7 @@ use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::{Header, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Value};
 
 use super::envelope;
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::error::TransformFault;
 use crate::{Error, Outcome, Transform};
 
@@ -15,7 +15,7 @@ properties! {
         .text("Name of the header that lists the fields that did not change. If it is not set, there is no such header.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.ExtractChangedRecordState",
     sides: false,
     options: Group {

@@ -7,7 +7,7 @@ use walferry_config::{Group, Property, Reader, Support, choices, properties};
 use walferry_record::java::hash_map::HashMap;
 use walferry_record::{Field, Header, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Shape, Struct, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{NestedDefaults, basics, fields, structure, typed};
 use crate::{DropReason, Error, Outcome, Transform};
@@ -81,7 +81,7 @@ properties! {
         .text("In Debezium 1: whether a header contains the operation.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.ExtractNewRecordState",
     sides: false,
     options: Group {

@@ -6,7 +6,7 @@ use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, 
 
 use super::envelope;
 use crate::by_content::PlansByContent;
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{basics, check_within, fields, structure};
 use crate::{Error, Outcome, Transform};
@@ -16,7 +16,7 @@ properties! {
         .text("How the names of the added schemas are adjusted: `none`, `avro` or `avro_unicode`.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.ExtractSchemaToNewRecord",
     sides: false,
     options: Group {

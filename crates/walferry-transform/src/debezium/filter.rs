@@ -4,7 +4,7 @@ use walferry_config::{Declaration, Group, Property, Reader};
 use walferry_record::Record;
 
 use super::scripting::{OPTIONS, ScriptVerdict, Scripting, Unanswered};
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::script::Object;
 use crate::{DropReason, Error, Outcome, Transform};
 
@@ -15,7 +15,7 @@ const CONDITION: Property<String> = Property::new("condition").example("value.op
 
 static DECLARATIONS: &[Declaration] = &[CONDITION.declare(), OPTIONS[0], OPTIONS[1], OPTIONS[2]];
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.Filter",
     sides: false,
     options: Group {

@@ -5,7 +5,7 @@ use walferry_record::{Record, Value};
 
 use super::geometry::{self, GeometryParts, Unusable};
 use super::wkb;
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::{Error, Outcome, Transform};
 
 choices! {
@@ -26,7 +26,7 @@ properties! {
                transform switches to `ewkb` until it is restarted. PostGIS sends all geometries with an SRID in this form.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.GeometryFormatTransformer",
     sides: false,
     options: Group {

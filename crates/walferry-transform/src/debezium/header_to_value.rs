@@ -7,7 +7,7 @@ use walferry_record::{Record, SchemaAndValue, SchemaPlans, SchemaRef, Struct, Va
 
 use self::fields::{AddedField, Layout, Paths, updated_schema};
 use crate::by_content::PlansByContent;
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::reshape::{ReshapeError, kind};
 use crate::{Error, Outcome, Transform};
 
@@ -32,7 +32,7 @@ properties! {
         .text("Whether the headers are kept (`copy`) or removed (`move`).");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.HeaderToValue",
     sides: false,
     options: Group {

@@ -3,7 +3,7 @@
 use walferry_config::{Group, Property, Reader, Support, properties};
 use walferry_record::Record;
 
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::{Error, Outcome, Transform};
 
 const NO_SPANS: Support = Support::Accepted {
@@ -22,7 +22,7 @@ properties! {
         .support(NO_SPANS);
 }
 
-pub(crate) const OPEN_LINEAGE: Row<dyn Transform> = Row {
+pub(crate) const OPEN_LINEAGE: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.openlineage.OpenLineage",
     sides: false,
     options: Group {
@@ -40,7 +40,7 @@ pub(crate) const OPEN_LINEAGE: Row<dyn Transform> = Row {
     },
 };
 
-pub(crate) const TRACING: Row<dyn Transform> = Row {
+pub(crate) const TRACING: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.tracing.ActivateTracingSpan",
     sides: false,
     options: Group {

@@ -7,7 +7,7 @@ use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 use walferry_record::{Record, Struct, Value};
 
 use super::envelope;
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
@@ -23,7 +23,7 @@ properties! {
         .text("Hash function for the fields: `java` or `murmur`. The hashes of the fields are added.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.partitions.PartitionRouting",
     sides: false,
     options: Group {

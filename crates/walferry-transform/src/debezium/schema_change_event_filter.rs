@@ -3,7 +3,7 @@
 use walferry_config::{Group, Property, Reader, ValueError, properties};
 use walferry_record::Record;
 
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::{Error, Outcome, Transform};
 
 properties! {
@@ -12,7 +12,7 @@ properties! {
                none, so every record stays unchanged.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.SchemaChangeEventFilter",
     sides: false,
     options: Group {

@@ -5,7 +5,7 @@ use walferry_record::{Record, Value};
 
 use super::geometry::{self, GeometryParts, Unusable};
 use super::wkb;
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::reshape::set_text;
 use crate::{Error, Outcome, Transform};
 
@@ -14,7 +14,7 @@ properties! {
         .text("SRIDs of the geometries whose coordinates are swapped, separated by commas. The default is 4326, 3857 and 4269.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.SwapGeometryCoordinates",
     sides: false,
     options: Group {

@@ -10,7 +10,7 @@ use walferry_config::{Group, Property, Reader, Support, properties};
 use walferry_record::{Header, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Struct, Value, Wait};
 
 use super::envelope;
-use crate::contract::{HeaderList, Requirement, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Requirement, Side};
 use crate::error::TransformFault;
 use crate::hypertables::{HypertableReader, Reading, TableId};
 use crate::outcome::WaitingRecord;
@@ -35,7 +35,7 @@ properties! {
         .support(OWN_CONNECTION);
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb",
     sides: false,
     options: Group {

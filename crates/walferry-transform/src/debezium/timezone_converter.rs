@@ -10,7 +10,7 @@ use walferry_record::{Field, Record, Schema, SchemaPlans, SchemaRef, Shape, Stru
 use self::rules::{Choice, Rules};
 use self::zone::Zone;
 use super::envelope;
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
@@ -27,7 +27,7 @@ properties! {
         .text("Events and fields that are not converted, as rules of the same form. All others are converted.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.TimezoneConverter",
     sides: false,
     options: Group {

@@ -4,12 +4,12 @@ use walferry_config::{Group, Reader};
 use walferry_record::java::text;
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Shape, Struct, Value};
 
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{Reshape, ReshapeError, basics, check, kind};
 use crate::{Error, Transform};
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.VectorToJsonConverter",
     sides: false,
     options: Group {

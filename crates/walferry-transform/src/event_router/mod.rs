@@ -41,14 +41,14 @@ use self::options::{ByType, InvalidOperation, RouterOptions, Unknown};
 use self::plan::{Operation, Tables};
 use self::transaction_headers::TransactionHeaders;
 use crate::TransformFault as _;
-use crate::contract::{HeaderList, Requirement, Row, Side, TransactionPlace};
+use crate::contract::{HeaderList, PluginRow, Requirement, Side, TransactionPlace};
 use crate::debezium::envelope;
 use crate::outbox::{OutboxColumns, OutboxUpkeep};
 use crate::throttle::Throttle;
 use crate::topic::TopicRouter;
 use crate::{DropReason, Mismatched, Outcome, SetAside, Transform};
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.outbox.EventRouter",
     sides: false,
     options: Group {

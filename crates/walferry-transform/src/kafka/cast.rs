@@ -7,7 +7,7 @@ use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 use walferry_record::java::{date, number, text};
 use walferry_record::{Decimal, Field, Record, Schema, SchemaAndValue, SchemaRef, Shape, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{NestedDefaults, REPLACE_NULL, Reshape, basics, fields, kind, map, structure, typed, values};
 use crate::{Error, Transform};
@@ -20,7 +20,7 @@ properties! {
         .text(REPLACE_NULL);
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.Cast",
     sides: true,
     options: Group {

@@ -3,7 +3,7 @@
 use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::Record;
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::reshape::names;
 use crate::{Error, Outcome, Transform};
 
@@ -12,7 +12,7 @@ properties! {
         .text("Names of the headers to remove. All headers with these names are removed.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.DropHeaders",
     sides: false,
     options: Group {

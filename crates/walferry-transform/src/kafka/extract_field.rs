@@ -3,7 +3,7 @@
 use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::{Record, SchemaAndValue, SchemaRef, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{Reshape, ReshapeError, fields, kind, pairs};
 use crate::{Error, Transform};
@@ -29,7 +29,7 @@ properties! {
                `` `a.b`.c ``.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.ExtractField",
     sides: true,
     options: Group {

@@ -3,10 +3,10 @@
 use walferry_config::{Group, Reader};
 use walferry_record::Record;
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::{DropReason, Error, Outcome, Transform};
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.Filter",
     sides: false,
     options: Group {

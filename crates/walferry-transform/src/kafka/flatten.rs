@@ -3,7 +3,7 @@
 use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Shape, Struct, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{Reshape, ReshapeError, basics, fields, kind, pairs, settle_one, structure, typed};
 use crate::{Error, Transform};
@@ -13,7 +13,7 @@ properties! {
         .text("Separator between the names of a struct and its field.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.Flatten",
     sides: true,
     options: Group {

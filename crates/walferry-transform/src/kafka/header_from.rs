@@ -3,7 +3,7 @@
 use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::{Header, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{REPLACE_NULL, Reshape, basics, fields, map, required_null, settle_one, structure, typed, values};
 use crate::{Error, Transform};
@@ -30,7 +30,7 @@ properties! {
         .text(REPLACE_NULL);
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.HeaderFrom",
     sides: true,
     options: Group {

@@ -4,7 +4,7 @@ use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::java::hash_map::HashMap;
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Shape, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{Reshape, settle_one, structure, typed};
 use crate::{Error, Transform};
@@ -14,7 +14,7 @@ properties! {
         .text("Name of the field.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.HoistField",
     sides: true,
     options: Group {

@@ -3,7 +3,7 @@
 use walferry_config::{Group, Property, Reader, Support, properties};
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::reshape::{NestedDefaults, REPLACE_NULL, Reshape, basics, fields, map, set_text, structure, typed, values};
 use crate::{Error, Transform};
 
@@ -27,7 +27,7 @@ properties! {
         .text(REPLACE_NULL);
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.InsertField",
     sides: true,
     options: Group {

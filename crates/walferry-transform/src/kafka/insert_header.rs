@@ -4,7 +4,7 @@ use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::{Header, Record, SchemaAndValue};
 
 use super::literal;
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::{Error, Outcome, Transform};
 
 properties! {
@@ -15,7 +15,7 @@ properties! {
                a float32, `2024-01-31` a date, `[1, 2]` an array, `{\"a\": 1}` a map, `null` no value, and any other text a string.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.InsertHeader",
     sides: false,
     options: Group {

@@ -4,7 +4,7 @@ use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::java::logical::Logical;
 use walferry_record::{Decimal, Record, Schema, SchemaAndValue, SchemaRef, Shape, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{NestedDefaults, REPLACE_NULL, Reshape, map, names, set_text, typed, values};
 use crate::{Error, Transform};
@@ -19,7 +19,7 @@ properties! {
         .text(REPLACE_NULL);
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.MaskField",
     sides: true,
     options: Group {

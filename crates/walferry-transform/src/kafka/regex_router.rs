@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use walferry_config::{Group, JavaRegex, Property, Reader, properties};
 use walferry_record::Record;
 
-use crate::contract::{HeaderList, Row, Side};
+use crate::contract::{HeaderList, PluginRow, Side};
 use crate::topic::TopicRouter;
 use crate::{Error, Outcome, Transform};
 
@@ -16,7 +16,7 @@ properties! {
         .text("The new topic, with `$1` or `${name}` for groups of the expression. A backslash makes the next character literal.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.RegexRouter",
     sides: false,
     options: Group {

@@ -7,7 +7,7 @@ use walferry_record::java::hash_map::HashMap;
 use walferry_record::java::logical::Logical;
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{
     REPLACE_NULL, Reshape, ReshapeError, basics, fields, names, pairs, settle_one, structure, typed, values,
@@ -37,7 +37,7 @@ properties! {
         .text("The former name of `include`.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.ReplaceField",
     sides: true,
     options: Group {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::{Record, SchemaAndValue, SchemaRef, Struct, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{NestedDefaults, REPLACE_NULL, Reshape, fields, set_text};
 use crate::{Error, Transform};
@@ -19,7 +19,7 @@ properties! {
         .text(REPLACE_NULL);
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.SetSchemaMetadata",
     sides: true,
     options: Group {

@@ -5,7 +5,7 @@ use walferry_record::java::date_format::DateFormat;
 use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 use walferry_record::{Record, Schema, SchemaAndValue, SchemaRef, Shape, Struct, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{
     NestedDefaults, REPLACE_NULL, Reshape, ReshapeError, basics, fields, kind, map, structure, typed, values,
@@ -58,7 +58,7 @@ properties! {
         .text(REPLACE_NULL);
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.TimestampConverter",
     sides: true,
     options: Group {

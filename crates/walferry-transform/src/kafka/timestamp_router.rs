@@ -7,7 +7,7 @@ use walferry_record::Record;
 use walferry_record::java::date_format::DateFormat;
 
 use super::timestamp_converter::date_format;
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::{Error, Outcome, Transform};
 
@@ -18,7 +18,7 @@ properties! {
         .text("Format of the timestamp: a pattern of Java's `SimpleDateFormat`. The time zone is UTC.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.TimestampRouter",
     sides: false,
     options: Group {

@@ -4,7 +4,7 @@ use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::java::hash_map::HashMap;
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{PluginRow, Side};
 use crate::error::TransformFault;
 use crate::reshape::{Reshape, ReshapeError, fields, kind, names, settle_one, structure, typed};
 use crate::{Error, Transform};
@@ -16,7 +16,7 @@ properties! {
         .text("Whether null is replaced with the default of the field.");
 }
 
-pub(crate) const ROW: Row<dyn Transform> = Row {
+pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "org.apache.kafka.connect.transforms.ValueToKey",
     sides: false,
     options: Group {

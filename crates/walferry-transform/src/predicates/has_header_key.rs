@@ -3,14 +3,14 @@
 use walferry_config::{Group, Property, Reader, RegexLimit, properties};
 use walferry_record::Record;
 
-use crate::contract::{Predicate, Row, Side};
+use crate::contract::{PluginRow, Predicate, Side};
 
 properties! {
     const NAME: Property<String> = Property::new("name").example("orders").required()
         .text("Name of the header that the record has to have at least once.");
 }
 
-pub(crate) const ROW: Row<dyn Predicate> = Row {
+pub(crate) const ROW: PluginRow<dyn Predicate> = PluginRow {
     class: "org.apache.kafka.connect.transforms.predicates.HasHeaderKey",
     sides: false,
     options: Group {

@@ -10,9 +10,9 @@ mod tests {
     use walferry_record::{Header, Record, Schema, SchemaAndValue, Value};
 
     use super::*;
-    use crate::contract::{Predicate, Row, Side};
+    use crate::contract::{PluginRow, Predicate, Side};
 
-    fn build(row: &Row<dyn Predicate>, entries: &[(&str, &str)]) -> Result<Box<dyn Predicate>, String> {
+    fn build(row: &PluginRow<dyn Predicate>, entries: &[(&str, &str)]) -> Result<Box<dyn Predicate>, String> {
         let entries = entries.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned()));
         let options = Options::new("predicates.p.", entries.collect());
         let mut reader = Reader::new(&options, row.options.declarations);

@@ -3,9 +3,9 @@
 use walferry_config::{Group, Reader, RegexLimit};
 use walferry_record::Record;
 
-use crate::contract::{Predicate, Row, Side};
+use crate::contract::{PluginRow, Predicate, Side};
 
-pub(crate) const ROW: Row<dyn Predicate> = Row {
+pub(crate) const ROW: PluginRow<dyn Predicate> = PluginRow {
     class: "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
     sides: false,
     options: Group {

@@ -3,14 +3,14 @@
 use walferry_config::{Group, JavaRegex, Property, Reader, RegexLimit, limited, properties};
 use walferry_record::Record;
 
-use crate::contract::{Predicate, Row, Side};
+use crate::contract::{PluginRow, Predicate, Side};
 
 properties! {
     const PATTERN: Property<JavaRegex> = Property::new("pattern").example("shop\\.public\\..*").required()
         .text("Java regular expression that the whole topic name has to match.");
 }
 
-pub(crate) const ROW: Row<dyn Predicate> = Row {
+pub(crate) const ROW: PluginRow<dyn Predicate> = PluginRow {
     class: "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
     sides: false,
     options: Group {

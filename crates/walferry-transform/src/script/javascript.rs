@@ -1,5 +1,6 @@
 //! JavaScript's rules of truth, equality and order, for the values that a record has.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use super::method::LONGEST;
@@ -63,11 +64,20 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
     number(a) == number(b)
 }
 
-/// The order of `<` and its like. `None` where every comparison is false.
+/// The order of `<` and its like: that of two texts, or that of numbers. An array counts as its text. `None` where every comparison is false.
 pub(super) fn compare(a: &Object<'_>, b: &Object<'_>) -> Option<Ordering> {
+    let (a, b) = (primitive(a)?, primitive(b)?);
     match (a.as_text(), b.as_text()) {
         (Some(a), Some(b)) => Some(a.encode_utf16().cmp(b.encode_utf16())),
-        _ => number(a).partial_cmp(&number(b)),
+        _ => number(&a).partial_cmp(&number(&b)),
+    }
+}
+
+/// An array as its text, and everything else as it is. `None` as for [`push`].
+fn primitive<'a, 'r>(object: &'a Object<'r>) -> Option<Cow<'a, Object<'r>>> {
+    match object {
+        Object::Array(_) => text(object).map(|text| Cow::Owned(Object::text(text))),
+        other => Some(Cow::Borrowed(other)),
     }
 }
 

@@ -126,7 +126,7 @@ impl Method {
         let is_known = Self::NAMES.iter().any(|names| names.contains(&name));
         let hint = match (name, language) {
             ("any" | "every" | "find" | "findAll" | "collect" | "each" | "some" | "filter" | "map" | "with", _) => {
-                "there are no closures: ask for one element, such as list[0], or use list.contains(…)".to_owned()
+                no_closures(language)
             }
             ("after" | "before", _) => "compare dates with < and >".into(),
             ("substr", _) => "write substring(from, to)".into(),
@@ -150,6 +150,20 @@ impl Method {
         };
         ScriptRefusal::new(at, what).hint(hint)
     }
+}
+
+/// The method that asks a text or a list for a part, which each language has under a name of its own.
+pub(super) const fn contains(language: Language) -> &'static str {
+    match language {
+        Language::Groovy => "contains",
+        Language::JavaScript => "includes",
+    }
+}
+
+/// What to write instead of a closure.
+pub(super) fn no_closures(language: Language) -> String {
+    let contains = contains(language);
+    format!("there are no closures: ask for one element, such as list[0], or use list.{contains}(…)")
 }
 
 /// A function that belongs to no value, a cast, or a question for the type.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use walferry_config::{JavaRegex, Replacement};
 
-use super::method::{Function, Method};
+use super::method::{Function, Method, contains, no_closures};
 use super::number::Number;
 use super::rewritten;
 use super::token::{Piece, Placed, Token, tokens};
@@ -168,7 +168,7 @@ impl<'t> Parser<'t> {
         match self.peek() {
             Token::Sign("=" | "+=" | "-=" | "*=" | "/=") => refusal.hint("compare with ==; nothing can be assigned to"),
             Token::Sign("++" | "--") => refusal.hint("add 1 instead; nothing can be changed"),
-            Token::Sign("{" | "->" | "=>") => refusal.hint(NO_CLOSURES),
+            Token::Sign("{" | "->" | "=>") => refusal.hint(no_closures(self.language)),
             Token::Sign("&" | "|" | "^" | "<<" | ">>" | ">>>") => {
                 refusal.hint("write && for and, || for or; there is no arithmetic of bits")
             }
@@ -734,7 +734,7 @@ impl<'t> Parser<'t> {
                 let shown = self.shown();
                 let refusal = ScriptRefusal::new(at, format!("has {shown} where a value is expected"));
                 return Err(if self.is_sign("{") {
-                    refusal.hint(NO_CLOSURES)
+                    refusal.hint(no_closures(self.language))
                 } else {
                     refusal
                 });
@@ -827,12 +827,15 @@ impl<'t> Parser<'t> {
             "undefined" if !is_groovy => NodeKind::Undefined,
             "NaN" if !is_groovy => NodeKind::Number(Number::Double(f64::NAN)),
             "new" => {
-                let hint = "fields of JSON in a column: write them into columns of their own, or filter on text with contains(…)";
+                let contains = contains(self.language);
+                let hint = format!(
+                    "fields of JSON in a column: write them into columns of their own, or filter on text with {contains}(…)"
+                );
                 return Err(
                     ScriptRefusal::new(at, "makes a Java object with new, which Walferry does not do").hint(hint),
                 );
             }
-            "it" => return Err(ScriptRefusal::new(at, "uses it").hint(NO_CLOSURES)),
+            "it" => return Err(ScriptRefusal::new(at, "uses it").hint(no_closures(self.language))),
             _ => {
                 if let Some(matcher) = self.matchers.get(&word) {
                     return Ok(matcher.clone());
@@ -897,7 +900,6 @@ fn constant(name: &str, language: Language) -> Option<NodeKind> {
     })
 }
 
-const NO_CLOSURES: &str = "there are no closures: ask for one element, such as list[0], or use list.contains(…)";
 const NOT_WRITTEN_OUT: &str = "has a regular expression or a replacement that is not written out as a text";
 
 fn node(at: usize, kind: NodeKind) -> Node {

@@ -8,8 +8,8 @@ use super::tree::{Node, NodeKind};
 /// A closure that asks whether a list has an element, as the call that asks the same: `tags.any { it == 'a' }` and
 /// `tags.some(t => t == 'a')`. `dot` is the sign before the name of the method, and `tokens` begin behind the name.
 ///
-/// Only where the call finds the same elements: `==` also says of two numbers of different types that they are equal, and in JavaScript of
-/// a number and its text. `contains` and `includes` do not.
+/// `contains` and `includes` may find fewer elements than `==`. Groovy's `==` also says of two numbers of different types that they are
+/// equal, so there it is only for a text. JavaScript's also says so of a number and its text: the hint names that difference.
 pub(super) fn closure(text: &str, receiver: &str, dot: &str, name: &str, tokens: &[Placed]) -> Option<String> {
     let word = |place: usize| match &tokens.get(place)?.token {
         Token::Word(word) => Some(word.as_str()),
@@ -35,9 +35,11 @@ pub(super) fn closure(text: &str, receiver: &str, dot: &str, name: &str, tokens:
         _ => false,
     };
     let is_plain = is_sign(element, &["=="]) && is_plain_text && is_sign(element + 2, &[end]);
-    if !(is_strict || is_plain) {
-        return None;
-    }
+    let difference = match is_strict || is_plain {
+        true => "",
+        false if name == "some" && is_sign(element, &["=="]) => ", which does not convert numbers and texts",
+        false => return None,
+    };
     let first = first.at;
     let mut place = element + 1;
     while matches!(
@@ -47,7 +49,7 @@ pub(super) fn closure(text: &str, receiver: &str, dot: &str, name: &str, tokens:
         place += 1;
     }
     let value = text.get(first..tokens.get(place)?.at)?.trim();
-    (is_sign(place, &[end]) && !value.is_empty()).then(|| format!("write {receiver}{dot}{method}({value})"))
+    (is_sign(place, &[end]) && !value.is_empty()).then(|| format!("write {receiver}{dot}{method}({value}){difference}"))
 }
 
 /// A method that an operator stands for, as the operator: `a.minus(b)`. In brackets unless it `is_apart`.

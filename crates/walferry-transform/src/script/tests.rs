@@ -301,7 +301,7 @@ fn the_text_of_a_list_that_javascript_makes_has_no_brackets() {
 
 /// As `Array.prototype.join` has it: null and undefined give no text, and the others that of `String(…)`.
 #[test]
-fn javascripts_join_and_number_take_the_text_that_javascript_gives_the_elements() {
+fn javascripts_join_number_and_order_take_the_text_that_javascript_gives_the_elements() {
     let cases = [
         ("['a', null, 'b', undefined].join('_')", "String a__b_"),
         ("[1e7, 0.5].join('_')", "String 10000000_0.5"),
@@ -313,6 +313,12 @@ fn javascripts_join_and_number_take_the_text_that_javascript_gives_the_elements(
         ("Number([])", "Integer 0"),
         ("Number(['5', '6'])", "Double NaN"),
         ("['5'] > 4", "Boolean true"),
+        ("['b'] > 'a'", "Boolean true"),
+        ("'b' > ['a']", "Boolean true"),
+        ("['10'] < ['9']", "Boolean true"),
+        ("['a', 'c'] <= 'a,b'", "Boolean false"),
+        ("[] < 'a'", "Boolean true"),
+        ("['b'] > 4", "Boolean false"),
     ];
     let update = update();
     for (text, expected) in cases {
@@ -346,7 +352,7 @@ fn a_hint_doubles_an_operator_of_bits_only_where_the_same_operands_are_joined() 
 }
 
 #[test]
-fn a_hint_replaces_a_closure_only_by_a_call_that_finds_the_same_elements() {
+fn a_hint_replaces_a_closure_by_a_call_that_finds_the_same_elements_or_names_the_difference() {
     let cases = [
         (
             Language::Groovy,
@@ -360,8 +366,18 @@ fn a_hint_replaces_a_closure_only_by_a_call_that_finds_the_same_elements() {
             "topic.some(t => t == 'a')",
             Some("write topic.includes('a')"),
         ),
-        (Language::JavaScript, "topic.some(t => t == '1')", None),
-        (Language::JavaScript, "topic.some(t => t == key.id)", None),
+        (
+            Language::JavaScript,
+            "topic.some(t => t == '1')",
+            Some("write topic.includes('1'), which does not convert numbers and texts"),
+        ),
+        (Language::JavaScript, "topic.some(t => t != '1')", None),
+        (
+            Language::JavaScript,
+            "topic.some(t => t == key.id)",
+            Some("write topic.includes(key.id), which does not convert numbers and texts"),
+        ),
+        (Language::JavaScript, "topic.some(t => t != key.id)", None),
         (
             Language::JavaScript,
             "topic.some(t => t === key.id)",
@@ -377,6 +393,23 @@ fn a_hint_replaces_a_closure_only_by_a_call_that_finds_the_same_elements() {
         let refusal = Script::parse(language, text).err().expect(text);
         let hint = refusal.hint.filter(|hint| hint.starts_with("write topic"));
         assert_eq!(hint.as_deref(), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_hint_names_the_method_that_the_language_has() {
+    let cases = [
+        (Language::Groovy, "topic.every { it == 'a' }", "list.contains(…)"),
+        (Language::JavaScript, "topic.every(t => t == 'a')", "list.includes(…)"),
+        (Language::Groovy, "topic.filter('a')", "list.contains(…)"),
+        (Language::JavaScript, "topic.filter('a')", "list.includes(…)"),
+        (Language::Groovy, "new JsonSlurper()", "text with contains(…)"),
+        (Language::JavaScript, "new RegExp('a')", "text with includes(…)"),
+    ];
+    for (language, text, expected) in cases {
+        let refusal = Script::parse(language, text).err().expect(text);
+        let hint = refusal.hint.unwrap_or_default();
+        assert!(hint.ends_with(expected), "{text}: {hint}");
     }
 }
 

@@ -99,6 +99,8 @@ impl Properties {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use walferry_config::{Lookup, Submitted, Worker};
 
     use super::*;
@@ -117,8 +119,11 @@ mod tests {
             ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
             ("transforms.outbox.table.field.event.timestamp", "created_at"),
         ];
-        let mut properties: Vec<_> = properties.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
-        properties.extend(more.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
+        // The last one of a name holds; without text, it is not set.
+        let mut last = BTreeMap::from(properties);
+        last.extend(more.iter().copied());
+        let set = last.into_iter().filter(|(_, text)| !text.is_empty());
+        let properties: Vec<_> = set.map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
         let nowhere: &dyn Lookup = &Surroundings;
         let none = Submitted {
             name: None,
@@ -130,41 +135,96 @@ mod tests {
         text(&checked.connector, brokers)
     }
 
+    /// An option of each kind that the text is made of, beside those of [`of`].
+    const MORE: [(&str, &str); 11] = [
+        ("slot.name", "s"),
+        ("slot.stream.params", "streaming=off;origin=none"),
+        ("publication.name", "p"),
+        ("table.ignore.builtin", "false"),
+        ("transforms.outbox.route.by.field", "kind"),
+        ("transforms.outbox.predicate", "named"),
+        ("transforms.outbox.negate", "true"),
+        ("predicates", "named,other"),
+        (
+            "predicates.named.type",
+            "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+        ),
+        (
+            "predicates.other.type",
+            "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+        ),
+        ("predicates.named.pattern", "t.*"),
+    ];
+
     /// Floors that are stored are void if it changes: rows from before an update of Walferry would never be removed.
     #[test]
     fn the_text_is_the_same_in_all_versions() {
         assert_eq!(of(&[], "a:9092,b:9092"), "f297696825a30972e709cd3dc34a0c10");
+        let include = [
+            ("schema.include.list", "public,s.*"),
+            ("column.include.list", "public.outbox.i.*"),
+        ];
+        let exclude = [
+            ("schema.exclude.list", "a,b"),
+            ("table.include.list", ""),
+            ("table.exclude.list", "public.x,public.y"),
+            ("column.exclude.list", "public.outbox.x"),
+        ];
+        let of = |lists: &[_]| of(&[&MORE, lists].concat(), "a:9092,b:9092");
+        assert_eq!(of(&include), "bb5f14d1f2416c96ef4160ee4d1362ab");
+        assert_eq!(of(&exclude), "89748fa8245cda49a8c72f2b69faf265");
     }
 
     #[test]
-    fn the_text_changes_with_what_decides_which_rows_are_sent_and_with_nothing_else() {
-        let first = of(&[], "a:9092,b:9092");
-        let same: [(&[(&str, &str)], &str); 5] = [
-            (&[], "b:9092, a:9092"),
-            (&[("transforms.outbox.walferry.retention.ms", "1000")], "a:9092,b:9092"),
-            (&[("decimal.handling.mode", "string")], "a:9092,b:9092"),
-            (&[("slot.drop.on.stop", "true")], "a:9092,b:9092"),
-            (&[("publication.autocreate.mode", "disabled")], "a:9092,b:9092"),
+    fn the_text_changes_with_what_decides_which_rows_are_sent() {
+        let cases: [(&str, &str); 18] = [
+            ("database.dbname", "other"),
+            ("slot.name", "other"),
+            ("slot.stream.params", "streaming=off;origin=any"),
+            ("slot.stream.params", "streaming=off"),
+            ("publication.name", "other"),
+            ("schema.include.list", "public"),
+            ("schema.exclude.list", "public"),
+            ("table.include.list", "public.outbox,public.other"),
+            ("table.include.list", ""),
+            ("table.ignore.builtin", "true"),
+            ("column.include.list", "public.outbox.id"),
+            ("column.exclude.list", "public.outbox.id"),
+            ("transforms.outbox.type", "io.debezium.transforms.ExtractNewRecordState"),
+            ("transforms.outbox.route.by.field", "other"),
+            ("transforms.outbox.negate", "false"),
+            (
+                "predicates.named.type",
+                "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+            ),
+            ("predicates.named.pattern", "other"),
+            ("transforms.outbox.predicate", "other"),
         ];
-        for (more, brokers) in same {
-            assert_eq!(of(more, brokers), first, "{more:?} {brokers}");
+        let mut texts = BTreeMap::from([(of(&MORE, "a:9092"), "nothing".to_owned())]);
+        for case in cases {
+            let text = of(&[&MORE[..], &[case]].concat(), "a:9092");
+            let before = texts.insert(text, format!("{case:?}"));
+            assert_eq!(before, None, "the same text as with {case:?}");
         }
-        let class = "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone";
-        let predicate = [
-            ("predicates", "p"),
-            ("predicates.p.type", class),
-            ("transforms.outbox.predicate", "p"),
+        assert!(!texts.contains_key(&of(&MORE, "c:9092")), "other brokers");
+    }
+
+    #[test]
+    fn the_text_is_the_same_with_other_properties_and_another_order_of_brokers() {
+        let first = of(&MORE, "a:9092,b:9092");
+        assert_eq!(of(&MORE, "b:9092, a:9092"), first);
+        let cases = [
+            ("transforms.outbox.walferry.retention.ms", "1000"),
+            ("transforms.outbox.walferry.retention.batch.rows", "10"),
+            ("transforms.outbox.walferry.partitions", "day"),
+            ("transforms.outbox.walferry.watch", "true"),
+            ("decimal.handling.mode", "string"),
+            ("slot.drop.on.stop", "true"),
+            ("publication.autocreate.mode", "disabled"),
+            ("message.prefix.include.list", "x"),
         ];
-        let others: [(&[(&str, &str)], &str); 6] = [
-            (&[], "c:9092"),
-            (&[("slot.name", "other")], "a:9092,b:9092"),
-            (&[("publication.name", "other")], "a:9092,b:9092"),
-            (&[("schema.include.list", "public")], "a:9092,b:9092"),
-            (&[("transforms.outbox.route.by.field", "other")], "a:9092,b:9092"),
-            (&predicate, "a:9092,b:9092"),
-        ];
-        for (more, brokers) in others {
-            assert_ne!(of(more, brokers), first, "{more:?} {brokers}");
+        for case in cases {
+            assert_eq!(of(&[&MORE[..], &[case]].concat(), "a:9092,b:9092"), first, "{case:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ use walferry_offset::{FileStore, additions, with_additions};
 use walferry_record::SourcePartition;
 
 /// The store of one connector.
-pub(crate) enum Store {
+pub(crate) enum ConnectorStore {
     /// A file in the connector's folder of the data directory.
     File(FileStore),
     /// The offset topic.
@@ -132,7 +132,7 @@ pub(super) fn record(offset: &StoredOffset) -> OffsetRecord {
 /// The minimum time between two records of one connector in the offset topic, because brokers keep each record until they compact it.
 const PAUSE: Duration = Duration::from_secs(1);
 
-impl OffsetStore for Store {
+impl OffsetStore for ConnectorStore {
     fn least_pause(&self) -> Duration {
         match self {
             Self::File(store) => store.least_pause(),
@@ -191,7 +191,7 @@ impl OffsetStore for Store {
     }
 }
 
-impl Store {
+impl ConnectorStore {
     fn folder(&mut self) -> Option<&mut FileStore> {
         match self {
             Self::File(store) => Some(store),

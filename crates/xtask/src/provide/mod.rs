@@ -30,6 +30,11 @@ impl Servers {
         &self.java
     }
 
+    /// The major version of Postgres.
+    pub(crate) fn postgres_major(&self) -> Outcome<u32> {
+        postgres::major_of(&self.postgres_bin.join("postgres"))
+    }
+
     /// Puts the places into the environment of a command that runs tests.
     pub(crate) fn tell(&self, command: &mut Command) {
         command
@@ -52,7 +57,7 @@ pub(crate) fn servers(postgres: Option<u32>) -> Outcome<Servers> {
     })
 }
 
-/// Major versions of Postgres that can be had.
+/// Major versions of Postgres on which all tests hold. [`servers`] brings older ones, too.
 pub(crate) fn postgres_versions() -> impl Iterator<Item = u32> {
     postgres::versions()
 }

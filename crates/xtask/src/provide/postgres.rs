@@ -3,7 +3,7 @@
 use super::{apt, maven};
 use crate::{Outcome, shell};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Versions of `io.zonky.test.postgres` by major version; these need no installation and no root.
@@ -26,7 +26,7 @@ pub(crate) fn versions() -> impl Iterator<Item = u32> {
         .filter(|major| *major >= OLDEST)
 }
 
-/// The oldest version that Walferry is tested on.
+/// The oldest version on which all tests hold. Only what differs between versions is tested on an older one, 14.
 const OLDEST: u32 = 15;
 
 /// The folder of `initdb` and `postgres` of one major version, or of whichever is at hand.
@@ -51,13 +51,24 @@ fn installed(major: Option<u32>) -> Option<PathBuf> {
     versions.sort_unstable();
     let in_path = || {
         let postgres = fs::canonicalize(shell::find("postgres")?).ok()?;
-        let text = shell::output(Command::new(&postgres).arg("--version")).ok()?;
-        let number = text.split_whitespace().nth(2)?.split('.').next()?.parse().ok()?;
-        wanted(number, major).then(|| postgres.parent().map(PathBuf::from))?
+        wanted(major_of(&postgres).ok()?, major).then(|| postgres.parent().map(PathBuf::from))?
     };
     let debian = versions.into_iter().filter(|version| wanted(*version, major));
     let mut folders = debian.map(|version| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin")));
     folders.find(|folder| folder.join("initdb").is_file()).or_else(in_path)
+}
+
+/// The major version of the program `postgres`.
+pub(super) fn major_of(postgres: &Path) -> Outcome<u32> {
+    let text = shell::output(Command::new(postgres).arg("--version"))?;
+    major_in(&text).ok_or_else(|| format!("{} has an unknown version: {text}", postgres.display()).into())
+}
+
+/// `postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)`, or `18beta1` in its place.
+fn major_in(text: &str) -> Option<u32> {
+    let version = text.split_whitespace().nth(2)?;
+    let digits = version.split(|letter: char| !letter.is_ascii_digit()).next()?;
+    digits.parse().ok()
 }
 
 fn wanted(version: u32, major: Option<u32>) -> bool {
@@ -89,4 +100,20 @@ fn embedded(major: u32) -> Outcome<PathBuf> {
         Ok(fs::remove_file(archive)?)
     })?;
     Ok(folder.join("bin"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_major_version_is_read_from_what_the_program_prints() {
+        for (text, major) in [
+            ("postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)\n", Some(15)),
+            ("postgres (PostgreSQL) 18beta1\n", Some(18)),
+            ("postgres\n", None),
+        ] {
+            assert_eq!(major_in(text), major, "{text}");
+        }
+    }
 }

@@ -15,8 +15,8 @@ use walferry_engine::{
     progress::Transaction,
     published::{PublicationLook, Published},
     source::{
-        Chunk, ChunkSender, Control, CreatedSlot, FoundSlot, Frame, Inspection, Phase, Rows, SnapshotKind,
-        SnapshotPlan, SnapshotTable, Source, SourceParts, Stream, StreamPort, TableFilter,
+        Control, CreatedSlot, FoundSlot, Frame, FrameBatch, FrameSender, Inspection, Rows, SnapshotKind, SnapshotPlan,
+        SnapshotTable, Source, SourceParts, Stream, StreamPhase, StreamPort, TableFilter,
     },
 };
 use walferry_event::catalog::TableFacts;
@@ -235,7 +235,7 @@ impl Control for Part {
 }
 
 impl Rows for Part {
-    async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
+    async fn read(&mut self, plan: SnapshotPlan, out: &FrameSender) -> Result<(), Failure> {
         let exported = self.statement(|state| state.server.exported.take()).await?;
         let exported = exported.ok_or_else(|| Failure::retry(Kind::SnapshotGone, "the exported snapshot is gone"))?;
         let reading = Reading(&self.shared);
@@ -259,7 +259,7 @@ impl Rows for Part {
             lsn: exported.lsn,
             transaction: TRANSACTION,
         };
-        out.send(Chunk::new(bytes::Bytes::new(), vec![end]))
+        out.send(FrameBatch::new(bytes::Bytes::new(), vec![end]))
             .await
             .map_err(ended)
     }
@@ -282,7 +282,7 @@ impl Stream for Part {
             .tell(|| format!("stream from {from:?} until {until:?}"));
         let mut phase = port.phase.clone();
         let closing = async move {
-            let _ = phase.wait_for(|phase| *phase == Phase::Close).await;
+            let _ = phase.wait_for(|phase| *phase == StreamPhase::Close).await;
         };
         let mut phase = port.phase.clone();
         let reading = async {
@@ -290,7 +290,7 @@ impl Stream for Part {
                 from: begins,
                 under_way: self.shared.lock().under_way(),
             };
-            let begin = Chunk::new(bytes::Bytes::new(), vec![begin]);
+            let begin = FrameBatch::new(bytes::Bytes::new(), vec![begin]);
             port.chunks.send(begin).await.map_err(ended)?;
             let patience = &mut self.patience;
             let mut heard = Instant::now();
@@ -322,7 +322,7 @@ impl Stream for Part {
         let attended = async {
             tokio::select! {
                 biased;
-                _ = phase.wait_for(|phase| *phase >= Phase::Drain) => {}
+                _ = phase.wait_for(|phase| *phase >= StreamPhase::Drain) => {}
                 read = reading => {
                     read?;
                     return Ok(());
@@ -380,7 +380,7 @@ impl Part {
         facts: &TableFacts,
         plan: &SnapshotPlan,
         exported: &Exported,
-    ) -> Result<Vec<(Chunk, ChunkRead)>, Failure> {
+    ) -> Result<Vec<(FrameBatch, ChunkRead)>, Failure> {
         let (oid, done) = (facts.oid, &plan.done);
         if done.is_complete(oid) && !plan.again.contains_key(&oid) {
             return Ok(Vec::new());
@@ -446,7 +446,7 @@ fn rows_of(table: &super::database::Table, wanted: impl Fn(&Row, u32) -> bool) -
 }
 
 /// Rows of a table, and what is complete with them.
-fn chunk(table: &Arc<SnapshotTable>, rows: &[Row], step: SnapshotStep, completes: bool) -> Chunk {
+fn chunk(table: &Arc<SnapshotTable>, rows: &[Row], step: SnapshotStep, completes: bool) -> FrameBatch {
     let (mut bytes, mut frames) = (Vec::new(), Vec::new());
     for row in rows {
         if frames.is_empty() {
@@ -459,7 +459,7 @@ fn chunk(table: &Arc<SnapshotTable>, rows: &[Row], step: SnapshotStep, completes
         });
     }
     frames.push(Frame::Part { step, completes });
-    Chunk::new(bytes.into(), frames)
+    FrameBatch::new(bytes.into(), frames)
 }
 
 fn ended(error: walferry_engine::source::PipelineEnded) -> Failure {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use walferry_engine::source::{Chunk, Frame};
+use walferry_engine::source::{Frame, FrameBatch};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{
     Begin, Change as RowChange, Column, Commit, LogicalMessage, Lsn, Message, Oid, OldTuple, Operation, PgTimestamp,
@@ -219,7 +219,7 @@ fn sent(lsn: Lsn, message: &Message<'_>) -> Sent {
 }
 
 /// Messages that were read from the socket at once.
-pub(crate) fn chunk(messages: impl IntoIterator<Item = Sent>) -> Chunk {
+pub(crate) fn chunk(messages: impl IntoIterator<Item = Sent>) -> FrameBatch {
     let (mut bytes, mut frames) = (Vec::new(), Vec::new());
     for message in messages {
         frames.push(match message {
@@ -234,5 +234,5 @@ pub(crate) fn chunk(messages: impl IntoIterator<Item = Sent>) -> Chunk {
             Sent::Gap => unreachable!("it ends the connection"),
         });
     }
-    Chunk::new(Bytes::from(bytes), frames)
+    FrameBatch::new(Bytes::from(bytes), frames)
 }
