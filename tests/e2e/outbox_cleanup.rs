@@ -426,6 +426,46 @@ fn a_partition_that_is_in_use_holds_up_the_drop_of_no_other() {
     });
 }
 
+/// A transaction stays open meanwhile, so all rounds have the same mark.
+#[test]
+fn delivered_rows_of_a_partition_that_cannot_be_dropped_are_removed_while_another_transaction_is_open() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_instead");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
+         create table far partition of outbox for values from ('2100-01-01') to ('2100-01-02')",
+    );
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.partitions.drop", "true"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    sql.run(
+        "do $$ begin
+           execute format('create table short partition of outbox for values from (%L) to (%L)', now() - interval '1 day', now() + interval '20 s');
+         end $$",
+    );
+    wait_for_floors(&outbox, &walferry, "the table has new partitions", 1);
+    outbox.insert("k", 1, 10);
+    // Its time is before the partition's floor, so it stays, and the partition with it.
+    sql.run("insert into outbox values (11, 'order', 'stays', 'Created', '11', now() - interval '1 hour')");
+    world.kafka.wait_for_records(&outbox.topic("order"), 11);
+    let open = world.postgres.in_database(outbox.database.name());
+    open.run("begin; select pg_current_xact_id()");
+    wait_for("the rows to be removed that may go", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (rows(sql) <= 1).then_some(())
+    });
+    let left = sql.value("select string_agg(aggregateid, ',') from short");
+    assert_eq!(left.as_deref(), Some("stays"), "{}", walferry.output());
+    open.run("commit");
+}
+
 /// Rows of the present partition go with it, so no rows are to be searched.
 #[test]
 fn a_row_that_stays_in_the_default_partition_does_not_make_walferry_read_partitions_that_are_dropped() {

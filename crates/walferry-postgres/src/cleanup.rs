@@ -508,7 +508,8 @@ impl Cleaner {
                 break;
             }
             self.next = place + 1;
-            if self.drop_one(sql, place, (xmin, now_us), round).await? {
+            if self.drop_one(sql, place, (xmin, now_us), round).await? || self.looked.is_none() {
+                // What was tried may have changed what is removed: the next round looks again.
                 break;
             }
             let target = &self.targets[place];
