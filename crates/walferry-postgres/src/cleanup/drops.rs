@@ -257,6 +257,19 @@ impl From<Obstacle> for Undropped {
     }
 }
 
+/// Begins a transaction as the owner of a partition. `limit` counts for each statement.
+///
+/// Without `row_security`, rows that a policy hides would be dropped with the others. With `synchronous_commit`, the locks are not kept
+/// until a standby answers. If this process stands still between two statements, or its host is gone, the server ends the transaction soon,
+/// so that nobody waits for its locks.
+pub(super) fn begin_as(owner: &str, lock_limit: Duration, limit: Duration) -> String {
+    let (owner, lock_ms, limit_ms) = (identifier(owner), lock_limit.as_millis(), limit.as_millis());
+    format!(
+        "BEGIN; SET LOCAL lock_timeout = '{lock_ms}ms'; SET LOCAL statement_timeout = '{limit_ms}ms'; SET LOCAL row_security = off; \
+         SET LOCAL synchronous_commit = local; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL ROLE {owner}"
+    )
+}
+
 impl DropAttempt<'_> {
     /// Drops the partition if each of its rows is confirmed by the mark, and from after its floor.
     ///
@@ -312,14 +325,8 @@ impl DropAttempt<'_> {
         waiting.map_err(|error| Undropped::of(error, begun, limit))
     }
 
-    /// Without `row_security`, rows that a policy hides would be dropped with the others. With `synchronous_commit`, the locks are not kept
-    /// until a standby answers.
     fn begin(&self, limit: Duration) -> String {
-        let (owner, lock_ms, limit_ms) = (identifier(&self.part.owner), LOCK_LIMIT.as_millis(), limit.as_millis());
-        format!(
-            "BEGIN; SET LOCAL lock_timeout = '{lock_ms}ms'; SET LOCAL statement_timeout = '{limit_ms}ms'; SET LOCAL row_security = off; \
-             SET LOCAL synchronous_commit = local; SET LOCAL ROLE {owner}"
-        )
+        begin_as(&self.part.owner, LOCK_LIMIT, limit)
     }
 
     async fn execute(&self, statements: &str, limit: Duration) -> Result<(), Undropped> {
@@ -468,6 +475,15 @@ mod tests {
             rests.lock_limit(&part(7)).as_millis(),
             400,
             "this one was locked all the time"
+        );
+    }
+
+    #[test]
+    fn a_transaction_that_this_process_leaves_open_ends_soon() {
+        assert_eq!(
+            begin_as("an owner", LOCK_LIMIT, READ_LIMIT),
+            "BEGIN; SET LOCAL lock_timeout = '200ms'; SET LOCAL statement_timeout = '30000ms'; SET LOCAL row_security = off; \
+             SET LOCAL synchronous_commit = local; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL ROLE \"an owner\""
         );
     }
 

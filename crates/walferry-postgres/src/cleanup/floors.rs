@@ -18,7 +18,7 @@ use tokio_postgres::types::{ToSql, Type};
 use walferry_engine::floors::{PartFloor, TableFloor};
 use walferry_engine::status::Status;
 
-use super::drops::{Droppable, Rests};
+use super::drops::{Droppable, Rests, begin_as};
 use super::target::{CleanupTarget, PartFloors, Statements};
 use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
@@ -45,6 +45,9 @@ pub(super) struct Floors {
 
 /// After so long, such a partition is tried again.
 const UNREAD: Duration = Duration::from_secs(600);
+
+/// How long a lock on such a partition is waited for, and how long it is read.
+const HAS_ROWS_LIMITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(200));
 
 /// A partition that could not be looked at. It gets a floor later; without one, its rows stay.
 #[derive(Debug)]
@@ -342,10 +345,7 @@ impl Floors {
         if self.unread.get(&part.oid).is_some_and(is_unread) {
             return Ok(true);
         }
-        let begin = format!(
-            "BEGIN; SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '200ms'; SET LOCAL row_security = off; SET LOCAL ROLE {}",
-            identifier(owner)
-        );
+        let begin = begin_as(owner, HAS_ROWS_LIMITS.0, HAS_ROWS_LIMITS.1);
         let query = format!(
             "SELECT EXISTS (SELECT FROM ONLY {} WHERE {})",
             part.name,
