@@ -651,6 +651,16 @@ fn tell_of_undropped(table: &str, partition: &str, undropped: Undropped, times: 
     let Undropped { obstacle, error } = undropped;
     let is_news = Rests::is_news(obstacle, times);
     let Some(error) = error.filter(|_| obstacle != Obstacle::Changed) else {
+        if obstacle == Obstacle::Lock && is_news {
+            tracing::warn!(
+                code = walferry_diagnosis::Kind::OutboxCleanup.code(),
+                table,
+                partition,
+                hint = obstacle.hint(),
+                "a partition could not be dropped: transactions wait for it each time; trying again"
+            );
+            return 1;
+        }
         if obstacle == Obstacle::Lock {
             tracing::debug!(
                 table,
@@ -689,4 +699,16 @@ fn is_privilege_missing(error: &Error) -> bool {
 
 fn is_resting(failing: &HashMap<String, PausedTable>, table: &str) -> bool {
     failing.get(table).is_some_and(|failing| failing.until > Instant::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_others_wait_for_each_time_is_told_once() {
+        let told = [1, 2, 3, 4, 5].map(|times| tell_of_undropped("public.outbox", "p", Obstacle::Lock.into(), times));
+        assert_eq!(told, [0, 0, 0, 1, 0]);
+        assert_eq!(tell_of_undropped("public.outbox", "p", Obstacle::Rows.into(), 1), 0);
+    }
 }

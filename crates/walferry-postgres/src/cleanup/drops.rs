@@ -133,7 +133,8 @@ impl Rests {
         let times = self.rest_one(part.oid, obstacle, now);
         match obstacle {
             // Who has a lock on the table would be waited for with the next partition, too, and everybody with it.
-            Obstacle::TableLock => self.rest_one(part.root, obstacle, now),
+            // The table may have been tried with others, and the partition may have been locked itself.
+            Obstacle::TableLock => times.max(self.rest_one(part.root, obstacle, now)),
             _ => times,
         }
     }
