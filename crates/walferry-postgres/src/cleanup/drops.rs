@@ -79,7 +79,12 @@ struct Rest {
     until: Instant,
     pauses: Pauses,
     obstacle: Obstacle,
+    /// How often in a row because of the same.
     times: u32,
+    /// How often because of anything that lasts.
+    failures: u32,
+    /// Whether its rows are removed instead. This lasts until it is gone: reasons that take turns must not stop it.
+    keeps_rows: bool,
 }
 
 /// Whether the table `$2` is still the partition of `$3` that it was when it got its floor, as in [`super::floors`].
@@ -98,7 +103,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// A partition that stays so often in a row because of its rows is cleaned like a table without partitions.
 const ROWS_OFTEN: u32 = 2;
 
-/// A lock that is not to be had so often in a row is told. After so many failures, rows are removed instead, so that the table does not grow.
+/// A lock that is not to be had so often in a row is told. After so many failures of any kind, rows are removed instead, so that the table does
+/// not grow.
 const OFTEN: u32 = 4;
 
 /// How long the rows of a partition may be read while nobody waits for it.
@@ -145,12 +151,16 @@ impl Rests {
             pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
             obstacle,
             times: 0,
+            failures: 0,
+            keeps_rows: false,
         });
         if !rest.obstacle.is_like(obstacle) {
             rest.times = 0;
         }
         rest.obstacle = obstacle;
         rest.times += 1;
+        rest.failures += u32::from(obstacle != Obstacle::Changed);
+        rest.keeps_rows |= rest.is_often();
         rest.until = now + rest.pauses.next_pause();
         rest.times
     }
@@ -160,7 +170,7 @@ impl Rests {
         [part.oid, part.root]
             .iter()
             .filter_map(|oid| self.0.get(oid))
-            .any(Rest::is_often)
+            .any(|rest| rest.keeps_rows)
     }
 
     /// How long each lock of the drop may be waited for.
@@ -193,8 +203,7 @@ impl Rests {
 
 impl Rest {
     fn is_often(&self) -> bool {
-        (self.obstacle.is_of_rows() && self.times >= ROWS_OFTEN)
-            || (!self.obstacle.is_of_rows() && self.obstacle != Obstacle::Changed && self.times >= OFTEN)
+        (self.obstacle.is_of_rows() && self.times >= ROWS_OFTEN) || self.failures >= OFTEN
     }
 }
 
@@ -439,12 +448,14 @@ mod tests {
 
     #[test]
     fn rows_of_a_partition_are_removed_when_it_stays_often() {
-        use Obstacle::{Lock, Other, Rows, Slow, TableLock};
-        let cases: [(&[Obstacle], &[bool]); 5] = [
-            (&[Rows, Other, Other, Rows, Rows], &[false, false, false, false, true]),
+        use Obstacle::{Changed, Lock, Other, Rows, Slow, TableLock};
+        let cases: [(&[Obstacle], &[bool]); 7] = [
+            (&[Rows, Other, Rows, Other, Rows], &[false, false, false, true, true]),
             (&[Slow, Rows, Slow], &[false, true, true]),
+            (&[Slow, Slow, Lock, Changed], &[false, true, true, true]),
             (&[Lock, TableLock, Lock, Lock], &[false, false, false, true]),
-            (&[Lock, Lock, Lock, Rows], &[false, false, false, false]),
+            (&[Slow, Lock, Slow, Lock], &[false, false, false, true]),
+            (&[Changed, Other, Other, Other, Changed, Rows], &[false, false, false, false, false, true]),
             (&[Other, Other, Other, Other], &[false, false, false, true]),
         ];
         for (obstacles, expected) in cases {
