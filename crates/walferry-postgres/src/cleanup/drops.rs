@@ -184,6 +184,7 @@ impl Rests {
     /// It was dropped, so a lock on its table was to be had.
     pub(super) fn dropped(&mut self, part: &Droppable) {
         self.0.remove(&part.root);
+        self.0.remove(&part.oid);
     }
 
     /// Forgets partitions that are not there any more.
@@ -482,6 +483,7 @@ mod tests {
             [(100, false), (200, false), (400, false), (400, true), (400, true)]
         );
         rests.dropped(&part(8));
+        assert_eq!(rests.0.keys().collect::<Vec<_>>(), [&7], "the dropped one is forgotten");
         assert_eq!(limit(&rests), (50, false));
         assert_eq!(
             rests.lock_limit(&part(7)).as_millis(),
