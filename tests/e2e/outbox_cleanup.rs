@@ -487,13 +487,20 @@ fn a_row_that_stays_in_the_default_partition_does_not_make_walferry_read_partiti
         ("publish.via.partition.root", "true"),
     ]));
     wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
-    for _ in 0..4 {
+    let mut without_search = 0;
+    wait_for("several looks in a row without a search for rows", || {
         wait_for_looks(sql);
         let query = "select query from pg_stat_activity
                      where application_name like '%Walferry Cleanup' and datname = current_database()";
         let last = sql.value(query).expect("it is connected");
-        assert!(!last.contains("batch AS MATERIALIZED"), "{last}");
-    }
+        // A server that was slow once in telling whether the default partition has rows is asked again half a minute later.
+        without_search = if last.contains("batch AS MATERIALIZED") {
+            0
+        } else {
+            without_search + 1
+        };
+        (without_search == 4).then_some(())
+    });
     assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
 }
 

@@ -456,7 +456,10 @@ mod tests {
             (&[Slow, Slow, Lock, Changed], &[false, true, true, true]),
             (&[Lock, TableLock, Lock, Lock], &[false, false, false, true]),
             (&[Slow, Lock, Slow, Lock], &[false, false, false, true]),
-            (&[Changed, Other, Other, Other, Changed, Rows], &[false, false, false, false, false, true]),
+            (
+                &[Changed, Other, Other, Other, Changed, Rows],
+                &[false, false, false, false, false, true],
+            ),
             (&[Other, Other, Other, Other], &[false, false, false, true]),
         ];
         for (obstacles, expected) in cases {

@@ -38,13 +38,16 @@ pub(super) struct Floors {
     published: HashMap<String, Published>,
     /// Partitions that could not be looked at.
     unlooked: HashMap<u32, Unlooked>,
-    /// Default partitions that could not be read by themselves, and when.
+    /// Default partitions that could not be read by themselves, and when each is tried again.
     unread: HashMap<u32, Instant>,
     said: SaidOnce,
 }
 
-/// After so long, such a partition is tried again.
+/// After so long, such a partition is tried again. Meanwhile its rows are searched, and with them those of all other partitions.
 const UNREAD: Duration = Duration::from_secs(600);
+
+/// The same if a lock was not to be had, or the server was slow: that may be over soon.
+const BRIEFLY_UNREAD: Duration = Duration::from_secs(30);
 
 /// How long a lock on such a partition is waited for, and how long it is read.
 const HAS_ROWS_LIMITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(200));
@@ -341,7 +344,7 @@ impl Floors {
         if !has_pages {
             return Ok(false);
         }
-        let is_unread = |at: &Instant| at.elapsed() < UNREAD;
+        let is_unread = |until: &Instant| *until > Instant::now();
         if self.unread.get(&part.oid).is_some_and(is_unread) {
             return Ok(true);
         }
@@ -362,7 +365,7 @@ impl Floors {
         // If it was refused, its rows are searched with those of the others.
         Ok(found.unwrap_or_else(|error| {
             tracing::debug!(partition = part.name, error = %error, "the default partition of an outbox cannot be looked at by itself");
-            self.unread.insert(part.oid, Instant::now());
+            self.unread.insert(part.oid, Instant::now() + unread_for(&error));
             true
         }))
     }
@@ -619,6 +622,15 @@ impl Floors {
     }
 }
 
+/// How long a default partition is not read by itself after this error.
+fn unread_for(error: &Error) -> Duration {
+    match error.server_error().map_or("", |refused| refused.code.as_str()) {
+        // lock_not_available, query_canceled
+        "55P03" | "57014" => BRIEFLY_UNREAD,
+        _ => UNREAD,
+    }
+}
+
 /// Whether other partitions may be looked at although one could not. Without a privilege, or if the column is gone, none can.
 fn concerns_one_partition(seen: &LookedTable<'_>, error: &Error) -> bool {
     let code = error.server_error().map_or("", |refused| refused.code.as_str());
@@ -733,6 +745,19 @@ fn facts_query(has_schemas: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server_error::ServerError;
+
+    #[test]
+    fn a_default_partition_that_was_slow_once_is_read_by_itself_again_soon() {
+        let seconds = ["55P03", "57014", "42501"].map(|code| {
+            let refused = ServerError {
+                code: code.to_owned(),
+                ..ServerError::default()
+            };
+            unread_for(&Error::server(LOOKING, refused)).as_secs()
+        });
+        assert_eq!(seconds, [30, 30, 600]);
+    }
 
     #[test]
     fn a_partition_that_cannot_be_looked_at_rests_and_the_others_go_first() {
