@@ -165,6 +165,8 @@ struct ServerNow {
 struct PausedTable {
     text: String,
     until: Instant,
+    /// How often in a row a lock was not to be had.
+    locks: u32,
 }
 
 const DOING: &str = "removing delivered rows of an outbox";
@@ -178,6 +180,10 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a table rests that has failed, and how many times as long as the failure took.
 const REST: (Duration, u32) = (Duration::from_secs(30), 4);
+
+/// How long a table rests where a lock was not to be had. Often this is over soon: the server may still work on a statement of a Walferry that
+/// has just ended. It doubles each time, up to [`REST`].
+const LOCK_REST: Duration = Duration::from_secs(2);
 
 /// After so long, a round is over, whatever there is to remove.
 const TURN: Duration = Duration::from_secs(2);
@@ -219,13 +225,21 @@ const MARK: &str = "
 impl Cleaner {
     /// Opens nothing yet.
     pub fn new(connector: &Connector) -> Self {
+        Self::at(
+            Endpoint::new(connector.postgres.clone()),
+            connector.slot.name.to_string(),
+            &connector.publication.name,
+        )
+    }
+
+    fn at(endpoint: Endpoint, slot: String, publication: &str) -> Self {
         Self {
-            endpoint: Endpoint::new(connector.postgres.clone()),
-            slot: connector.slot.name.to_string(),
+            endpoint,
+            slot,
             sql: None,
             pending: None,
             confirmed_xmin: None,
-            floors: Floors::new(&connector.publication.name),
+            floors: Floors::new(publication),
             targets: Vec::new(),
             looked: None,
             next: 0,
@@ -625,14 +639,25 @@ impl Cleaner {
         }
     }
 
-    /// Lets a table rest, so that it does not hold up the others. The same failure again is only counted.
+    /// Lets a table rest, so that it does not hold up the others. The same failure again is only counted. A lock that was not to be had once
+    /// is no failure yet.
     fn fail(&mut self, table: String, error: Error, took: Duration, round: &mut Round) {
-        round.failed += 1;
+        let is_lock = is_lock_missing(&error);
         let failure = walferry_engine::Failure::from(error);
         let text = failure.to_string();
-        if self.failing.get(&table).is_none_or(|failing| failing.text != text) {
-            let hint = "grant SELECT and DELETE on the table to the connector's role; if a statement took too long, create an index on the \
-                        column with the time";
+        let before = self.failing.remove(&table);
+        let paused = PausedTable::after(before.as_ref(), text.clone(), is_lock, took, Instant::now());
+        round.failed += u64::from(paused.locks != 1);
+        if paused.is_news(before.as_ref()) {
+            let hint = match is_lock {
+                true => {
+                    "another transaction holds locks on its rows, or on the table: look in pg_stat_activity for a long one that uses the table"
+                }
+                false => {
+                    "grant SELECT and DELETE on the table to the connector's role; if a statement took too long, create an index on the column \
+                     with the time"
+                }
+            };
             tracing::warn!(
                 code = walferry_diagnosis::Kind::OutboxCleanup.code(),
                 table,
@@ -640,9 +665,38 @@ impl Cleaner {
                 hint = failure.hint().unwrap_or(hint),
                 "delivered rows could not be removed from an outbox; trying again"
             );
+        } else {
+            tracing::debug!(
+                table,
+                error = text,
+                "delivered rows could not be removed from an outbox; trying again"
+            );
         }
-        let until = Instant::now() + REST.0.max(took * REST.1);
-        self.failing.insert(table, PausedTable { text, until });
+        self.failing.insert(table, paused);
+    }
+}
+
+impl PausedTable {
+    /// After a failure that `took` so long, and perhaps one `before` it.
+    fn after(before: Option<&Self>, text: String, is_lock: bool, took: Duration, now: Instant) -> Self {
+        let locks = match is_lock {
+            true => before.map_or(0, |before| before.locks).saturating_add(1),
+            false => 0,
+        };
+        let rest = match locks {
+            0 => REST.0,
+            locks => LOCK_REST.saturating_mul(1 << (locks - 1).min(8)).min(REST.0),
+        };
+        let until = now + rest.max(took * REST.1);
+        Self { text, until, locks }
+    }
+
+    /// Whether it is told: another failure than the one before, or a lock the second time in a row.
+    fn is_news(&self, before: Option<&Self>) -> bool {
+        match self.locks {
+            0 => before.is_none_or(|before| before.text != self.text),
+            locks => locks == 2,
+        }
     }
 }
 
@@ -697,6 +751,11 @@ fn is_privilege_missing(error: &Error) -> bool {
     error.server_error().is_some_and(|refused| refused.code == "42501")
 }
 
+/// Whether a lock was not to be had in time.
+fn is_lock_missing(error: &Error) -> bool {
+    error.server_error().is_some_and(|refused| refused.code == "55P03")
+}
+
 fn is_resting(failing: &HashMap<String, PausedTable>, table: &str) -> bool {
     failing.get(table).is_some_and(|failing| failing.until > Instant::now())
 }
@@ -705,10 +764,57 @@ fn is_resting(failing: &HashMap<String, PausedTable>, table: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn nowhere() -> Cleaner {
+        Cleaner::at(Endpoint::nowhere(), "slot".to_owned(), "publication")
+    }
+
     #[test]
     fn a_partition_that_others_wait_for_each_time_is_told_once() {
         let told = [1, 2, 3, 4, 5].map(|times| tell_of_undropped("public.outbox", "p", Obstacle::Lock.into(), times));
         assert_eq!(told, [0, 0, 0, 1, 0]);
         assert_eq!(tell_of_undropped("public.outbox", "p", Obstacle::Rows.into(), 1), 0);
+    }
+
+    #[test]
+    fn a_table_with_a_lock_rests_for_a_short_time_at_first_and_one_lock_alone_is_not_told() {
+        let (now, mut before) = (Instant::now(), None);
+        let mut fail = |text: &str, took: u64| {
+            let took = Duration::from_secs(took);
+            let paused = PausedTable::after(before.as_ref(), text.to_owned(), text == "lock", took, now);
+            let done = ((paused.until - now).as_secs(), paused.is_news(before.as_ref()));
+            before = Some(paused);
+            done
+        };
+        let locks = [(2, false), (4, true), (8, false), (16, false), (30, false), (30, false)];
+        assert_eq!([0; 6].map(|took| fail("lock", took)), locks);
+        assert_eq!(fail("denied", 0), (30, true));
+        assert_eq!(fail("denied", 0), (30, false));
+        assert_eq!(fail("lock", 0), (2, false));
+        assert_eq!(
+            fail("lock", 3),
+            (12, true),
+            "it rests for several times as long as it took"
+        );
+        assert_eq!(fail("too long", 30), (120, true));
+    }
+
+    #[test]
+    fn a_first_lock_is_no_failure_yet() {
+        let mut cleaner = nowhere();
+        let failed = [1, 2, 3].map(|_| {
+            let refused = crate::server_error::ServerError {
+                code: "55P03".to_owned(),
+                ..Default::default()
+            };
+            let mut round = Round::default();
+            cleaner.fail(
+                "public.outbox".to_owned(),
+                Error::server(DOING, refused),
+                Duration::ZERO,
+                &mut round,
+            );
+            round.failed
+        });
+        assert_eq!(failed, [0, 1, 1]);
     }
 }
