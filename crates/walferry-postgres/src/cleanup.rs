@@ -134,6 +134,8 @@ pub struct Cleaner {
     server: Option<String>,
     /// When it was asked what it is recognised by.
     recognised_at: Option<Instant>,
+    /// It is recognised from now on: what was kept on this server holds.
+    is_recognised_anew: bool,
     follows_publications: bool,
     is_version_told: bool,
     said: SaidOnce,
@@ -202,6 +204,8 @@ const SETTINGS: &str = "
     SET lock_timeout = '500ms'; SET statement_timeout = '30s';
     SET enable_sort = off; SET max_parallel_workers_per_gather = 0; SET jit = off";
 
+const UNRECOGNISED: &str = "the server is not recognised";
+
 const VERSION: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4";
 
 /// What the server is recognised by: its system identifier and its timeline.
@@ -259,6 +263,7 @@ impl Cleaner {
             has_nudged: false,
             server: None,
             recognised_at: None,
+            is_recognised_anew: false,
             follows_publications: false,
             is_version_told: false,
             said: SaidOnce::default(),
@@ -325,13 +330,17 @@ impl Cleaner {
         Ok(round)
     }
 
-    /// Takes over what was kept, where this begins, and where the stream did not go on where it was.
+    /// Takes over what was kept, where this begins, where the stream did not go on where it was, and once it is known to be of this server.
     fn take_over(&mut self, kept: &KeptFloors) {
         let (breaks, floors) = kept.get();
-        if self.breaks.replace(breaks) == Some(breaks) {
-            return;
+        let goes_on = self.breaks.replace(breaks) == Some(breaks);
+        let is_recognised = std::mem::take(&mut self.is_recognised_anew);
+        match (goes_on, is_recognised) {
+            (true, false) => return,
+            // What was laid without knowing the server was laid on it. With floors from before, the search begins anew.
+            (true, true) => self.begin_anew(),
+            (false, _) => self.forget(),
         }
-        self.forget();
         if let Some(floors) = floors.filter(|floors| Some(&floors.server) == self.server.as_ref()) {
             self.floors.restore(&floors.tables);
             tracing::info!(
@@ -416,9 +425,15 @@ impl Cleaner {
     async fn recognised(&mut self, sql: &Sql) -> Result<Option<String>, Error> {
         self.recognised_at = Some(Instant::now());
         match sql.value(LOOKING, SERVER, &[]).await {
-            Ok(server) => Ok(Some(server)),
+            Ok(server) => {
+                if self.said.is_over(UNRECOGNISED) {
+                    self.is_recognised_anew = true;
+                    tracing::info!("the server of an outbox is recognised from now on");
+                }
+                Ok(Some(server))
+            }
             Err(error) if is_privilege_missing(&error) => {
-                self.said.once("the server is not recognised".to_owned(), || {
+                self.said.once(UNRECOGNISED.to_owned(), || {
                     tracing::warn!(
                         error = walferry_engine::Failure::from(error).to_string(),
                         hint = "GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system(), pg_catalog.pg_walfile_name(pg_lsn) to the \
@@ -768,6 +783,8 @@ fn is_resting(failing: &HashMap<String, PausedTable>, table: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use walferry_engine::floors::TableFloor;
+
     use super::*;
 
     fn nowhere() -> Cleaner {
@@ -802,6 +819,41 @@ mod tests {
             "it rests for several times as long as it took"
         );
         assert_eq!(fail("too long", 30), (120, true));
+    }
+
+    #[test]
+    fn kept_floors_are_taken_over_once_the_server_is_recognised() {
+        let kept = KeptFloors::default();
+        kept.begin(Some("configuration".to_owned()));
+        let table = |oid| {
+            [(
+                "public.outbox".to_owned(),
+                TableFloor {
+                    oid,
+                    ..TableFloor::default()
+                },
+            )]
+            .into()
+        };
+        kept.keep(kept.get().0, "server", table(7), HashMap::new());
+        let mut cleaner = nowhere();
+        let mut floor = |server: Option<&str>, is_recognised_anew: bool| {
+            cleaner.server = server.map(ToOwned::to_owned);
+            cleaner.is_recognised_anew = is_recognised_anew;
+            (cleaner.looked, cleaner.confirmed_xmin) = (Some(Instant::now()), Some(1));
+            cleaner.take_over(&kept);
+            let tables = cleaner.floors.kept().0;
+            (
+                tables.values().next().map(|floor| floor.oid),
+                cleaner.confirmed_xmin,
+                cleaner.looked.is_none(),
+            )
+        };
+        assert_eq!(floor(None, false), (None, None, true));
+        assert_eq!(floor(None, false), (None, Some(1), false));
+        assert_eq!(floor(Some("another"), true), (None, None, true));
+        assert_eq!(floor(Some("server"), true), (Some(7), None, true));
+        assert_eq!(floor(Some("server"), false), (Some(7), Some(1), false));
     }
 
     #[test]

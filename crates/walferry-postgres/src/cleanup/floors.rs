@@ -147,13 +147,24 @@ impl Floors {
         self.unread.clear();
     }
 
-    /// Takes over the floors of an earlier run. The next look compares them with the catalog.
+    /// Takes over floors that were kept. The next look compares them with the catalog. Floors that were laid since then come later, so they
+    /// give way, but for what they say has changed meanwhile.
     pub(super) fn restore(&mut self, tables: &BTreeMap<String, TableFloor>) {
-        let floors = tables.iter().map(|(table, laid)| {
-            let laid = laid.clone();
-            (table.clone(), Floor { laid, left: 0 })
-        });
-        self.floors = floors.collect();
+        for (table, kept) in tables {
+            let Some(Floor { laid, left }) = self.floors.get_mut(table) else {
+                let laid = kept.clone();
+                self.floors.insert(table.clone(), Floor { laid, left: 0 });
+                continue;
+            };
+            if (laid.oid, &laid.of, *left) != (kept.oid, &kept.of, 0) {
+                continue;
+            }
+            for (oid, part) in &kept.parts {
+                if laid.parts.get(oid).is_none_or(|later| later.of == part.of) {
+                    laid.parts.insert(*oid, part.clone());
+                }
+            }
+        }
     }
 
     /// The floors, for a later run, and for each table [`CaptureState::left`](walferry_engine::status::CaptureState::left) when its floor was laid.
@@ -746,6 +757,41 @@ fn facts_query(has_schemas: bool) -> String {
 mod tests {
     use super::*;
     use crate::server_error::ServerError;
+
+    #[test]
+    fn kept_floors_replace_later_ones_unless_something_has_changed_since() {
+        let table = |of: &str, parts: &[(u32, &str, i64)]| TableFloor {
+            oid: 1,
+            of: of.to_owned(),
+            parts: parts
+                .iter()
+                .map(|(oid, of, xid)| {
+                    let (of, xid, since_us) = ((*of).to_owned(), *xid, *xid);
+                    (*oid, PartFloor { of, xid, since_us })
+                })
+                .collect(),
+        };
+        let (mut floors, later) = (
+            Floors::new("p"),
+            table("a", &[(2, "x", 50), (3, "y", 50), (4, "z", 50)]),
+        );
+        for (name, of, left) in [("same", "a", 0), ("changed", "b", 0), ("left", "a", 1)] {
+            let of = of.to_owned();
+            let laid = TableFloor { of, ..later.clone() };
+            floors.floors.insert(name.to_owned(), Floor { laid, left });
+        }
+        // The second partition was attached again, and the fourth one has gone.
+        let kept = table("a", &[(2, "x", 10), (3, "before", 10), (5, "gone", 10)]);
+        let names = ["same", "changed", "left", "only kept"];
+        floors.restore(&names.map(|name| (name.to_owned(), kept.clone())).into());
+        let xids = names.map(|name| {
+            let parts = &floors.floors[name].laid.parts;
+            parts.iter().map(|(oid, part)| (*oid, part.xid)).collect::<Vec<_>>()
+        });
+        let later = vec![(2, 50), (3, 50), (4, 50)];
+        let merged = vec![(2, 10), (3, 50), (4, 50), (5, 10)];
+        assert_eq!(xids, [merged, later.clone(), later, vec![(2, 10), (3, 10), (5, 10)]]);
+    }
 
     #[test]
     fn a_default_partition_that_was_slow_once_is_read_by_itself_again_soon() {
