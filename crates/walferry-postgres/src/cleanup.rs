@@ -198,11 +198,12 @@ const RECOGNISE_AGAIN: Duration = Duration::from_secs(300);
 
 /// Who works on the rows goes first: a lock is not waited for as long as it takes the server to look for a deadlock.
 ///
-/// A batch takes the first rows of all that are due. The planner reckons with all of them: with a long backlog it would read and sort them
-/// for each batch, with the application's workers. Without sorting, rows come by the index, and a batch costs the same whatever is due.
+/// The planner does not know how few of the rows that are due a batch takes, nor how many places it has. With a long backlog it would read
+/// and sort all rows for each batch, with the application's workers. In a nested loop it would go through all places of a batch for each of
+/// its rows. Without sorts and nested loops, rows come by the index and are found by their places: a batch costs the same whatever is due.
 const SETTINGS: &str = "
     SET lock_timeout = '500ms'; SET statement_timeout = '30s';
-    SET enable_sort = off; SET max_parallel_workers_per_gather = 0; SET jit = off";
+    SET enable_sort = off; SET enable_nestloop = off; SET max_parallel_workers_per_gather = 0; SET jit = off";
 
 const UNRECOGNISED: &str = "the server is not recognised";
 
