@@ -134,6 +134,8 @@ pub struct Cleaner {
     server: Option<String>,
     /// When it was asked what it is recognised by.
     recognised_at: Option<Instant>,
+    /// It is recognised from now on: what was kept on this server holds.
+    is_recognised_anew: bool,
     follows_publications: bool,
     is_version_told: bool,
     said: SaidOnce,
@@ -165,6 +167,8 @@ struct ServerNow {
 struct PausedTable {
     text: String,
     until: Instant,
+    /// How often in a row a lock was not to be had.
+    locks: u32,
 }
 
 const DOING: &str = "removing delivered rows of an outbox";
@@ -178,6 +182,10 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a table rests that has failed, and how many times as long as the failure took.
 const REST: (Duration, u32) = (Duration::from_secs(30), 4);
+
+/// How long a table rests where a lock was not to be had. Often this is over soon: the server may still work on a statement of a Walferry that
+/// has just ended. It doubles each time, up to [`REST`].
+const LOCK_REST: Duration = Duration::from_secs(2);
 
 /// After so long, a round is over, whatever there is to remove.
 const TURN: Duration = Duration::from_secs(2);
@@ -196,6 +204,8 @@ const RECOGNISE_AGAIN: Duration = Duration::from_secs(300);
 const SETTINGS: &str = "
     SET lock_timeout = '500ms'; SET statement_timeout = '30s';
     SET enable_sort = off; SET enable_nestloop = off; SET max_parallel_workers_per_gather = 0; SET jit = off";
+
+const UNRECOGNISED: &str = "the server is not recognised";
 
 const VERSION: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4";
 
@@ -228,13 +238,21 @@ const MARK: &str = "
 impl Cleaner {
     /// Opens nothing yet.
     pub fn new(connector: &Connector) -> Self {
+        Self::at(
+            Endpoint::new(connector.postgres.clone()),
+            connector.slot.name.to_string(),
+            &connector.publication.name,
+        )
+    }
+
+    fn at(endpoint: Endpoint, slot: String, publication: &str) -> Self {
         Self {
-            endpoint: Endpoint::new(connector.postgres.clone()),
-            slot: connector.slot.name.to_string(),
+            endpoint,
+            slot,
             sql: None,
             pending: None,
             confirmed_xmin: None,
-            floors: Floors::new(&connector.publication.name),
+            floors: Floors::new(publication),
             targets: Vec::new(),
             looked: None,
             next: 0,
@@ -246,6 +264,7 @@ impl Cleaner {
             has_nudged: false,
             server: None,
             recognised_at: None,
+            is_recognised_anew: false,
             follows_publications: false,
             is_version_told: false,
             said: SaidOnce::default(),
@@ -312,13 +331,17 @@ impl Cleaner {
         Ok(round)
     }
 
-    /// Takes over what was kept, where this begins, and where the stream did not go on where it was.
+    /// Takes over what was kept, where this begins, where the stream did not go on where it was, and once it is known to be of this server.
     fn take_over(&mut self, kept: &KeptFloors) {
         let (breaks, floors) = kept.get();
-        if self.breaks.replace(breaks) == Some(breaks) {
-            return;
+        let goes_on = self.breaks.replace(breaks) == Some(breaks);
+        let is_recognised = std::mem::take(&mut self.is_recognised_anew);
+        match (goes_on, is_recognised) {
+            (true, false) => return,
+            // What was laid without knowing the server was laid on it. With floors from before, the search begins anew.
+            (true, true) => self.begin_anew(),
+            (false, _) => self.forget(),
         }
-        self.forget();
         if let Some(floors) = floors.filter(|floors| Some(&floors.server) == self.server.as_ref()) {
             self.floors.restore(&floors.tables);
             tracing::info!(
@@ -403,9 +426,15 @@ impl Cleaner {
     async fn recognised(&mut self, sql: &Sql) -> Result<Option<String>, Error> {
         self.recognised_at = Some(Instant::now());
         match sql.value(LOOKING, SERVER, &[]).await {
-            Ok(server) => Ok(Some(server)),
+            Ok(server) => {
+                if self.said.is_over(UNRECOGNISED) {
+                    self.is_recognised_anew = true;
+                    tracing::info!("the server of an outbox is recognised from now on");
+                }
+                Ok(Some(server))
+            }
             Err(error) if is_privilege_missing(&error) => {
-                self.said.once("the server is not recognised".to_owned(), || {
+                self.said.once(UNRECOGNISED.to_owned(), || {
                     tracing::warn!(
                         error = walferry_engine::Failure::from(error).to_string(),
                         hint = "GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system(), pg_catalog.pg_walfile_name(pg_lsn) to the \
@@ -515,7 +544,8 @@ impl Cleaner {
                 break;
             }
             self.next = place + 1;
-            if self.drop_one(sql, place, (xmin, now_us), round).await? {
+            if self.drop_one(sql, place, (xmin, now_us), round).await? || self.looked.is_none() {
+                // What was tried may have changed what is removed: the next round looks again.
                 break;
             }
             let target = &self.targets[place];
@@ -631,14 +661,25 @@ impl Cleaner {
         }
     }
 
-    /// Lets a table rest, so that it does not hold up the others. The same failure again is only counted.
+    /// Lets a table rest, so that it does not hold up the others. The same failure again is only counted. A lock that was not to be had once
+    /// is no failure yet.
     fn fail(&mut self, table: String, error: Error, took: Duration, round: &mut Round) {
-        round.failed += 1;
+        let is_lock = is_lock_missing(&error);
         let failure = walferry_engine::Failure::from(error);
         let text = failure.to_string();
-        if self.failing.get(&table).is_none_or(|failing| failing.text != text) {
-            let hint = "grant SELECT and DELETE on the table to the connector's role; if a statement took too long, create an index on the \
-                        column with the time";
+        let before = self.failing.remove(&table);
+        let paused = PausedTable::after(before.as_ref(), text.clone(), is_lock, took, Instant::now());
+        round.failed += u64::from(paused.locks != 1);
+        if paused.is_news(before.as_ref()) {
+            let hint = match is_lock {
+                true => {
+                    "another transaction holds locks on its rows, or on the table: look in pg_stat_activity for a long one that uses the table"
+                }
+                false => {
+                    "grant SELECT and DELETE on the table to the connector's role; if a statement took too long, create an index on the column \
+                     with the time"
+                }
+            };
             tracing::warn!(
                 code = walferry_diagnosis::Kind::OutboxCleanup.code(),
                 table,
@@ -646,9 +687,38 @@ impl Cleaner {
                 hint = failure.hint().unwrap_or(hint),
                 "delivered rows could not be removed from an outbox; trying again"
             );
+        } else {
+            tracing::debug!(
+                table,
+                error = text,
+                "delivered rows could not be removed from an outbox; trying again"
+            );
         }
-        let until = Instant::now() + REST.0.max(took * REST.1);
-        self.failing.insert(table, PausedTable { text, until });
+        self.failing.insert(table, paused);
+    }
+}
+
+impl PausedTable {
+    /// After a failure that `took` so long, and perhaps one `before` it.
+    fn after(before: Option<&Self>, text: String, is_lock: bool, took: Duration, now: Instant) -> Self {
+        let locks = match is_lock {
+            true => before.map_or(0, |before| before.locks).saturating_add(1),
+            false => 0,
+        };
+        let rest = match locks {
+            0 => REST.0,
+            locks => LOCK_REST.saturating_mul(1 << (locks - 1).min(8)).min(REST.0),
+        };
+        let until = now + rest.max(took * REST.1);
+        Self { text, until, locks }
+    }
+
+    /// Whether it is told: another failure than the one before, or a lock the second time in a row.
+    fn is_news(&self, before: Option<&Self>) -> bool {
+        match self.locks {
+            0 => before.is_none_or(|before| before.text != self.text),
+            locks => locks == 2,
+        }
     }
 }
 
@@ -657,6 +727,16 @@ fn tell_of_undropped(table: &str, partition: &str, undropped: Undropped, times: 
     let Undropped { obstacle, error } = undropped;
     let is_news = Rests::is_news(obstacle, times);
     let Some(error) = error.filter(|_| obstacle != Obstacle::Changed) else {
+        if obstacle == Obstacle::Lock && is_news {
+            tracing::warn!(
+                code = walferry_diagnosis::Kind::OutboxCleanup.code(),
+                table,
+                partition,
+                hint = obstacle.hint(),
+                "a partition could not be dropped: transactions wait for it each time; trying again"
+            );
+            return 1;
+        }
         if obstacle == Obstacle::Lock {
             tracing::debug!(
                 table,
@@ -693,6 +773,107 @@ fn is_privilege_missing(error: &Error) -> bool {
     error.server_error().is_some_and(|refused| refused.code == "42501")
 }
 
+/// Whether a lock was not to be had in time.
+fn is_lock_missing(error: &Error) -> bool {
+    error.server_error().is_some_and(|refused| refused.code == "55P03")
+}
+
 fn is_resting(failing: &HashMap<String, PausedTable>, table: &str) -> bool {
     failing.get(table).is_some_and(|failing| failing.until > Instant::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_engine::floors::TableFloor;
+
+    use super::*;
+
+    fn nowhere() -> Cleaner {
+        Cleaner::at(Endpoint::nowhere(), "slot".to_owned(), "publication")
+    }
+
+    #[test]
+    fn a_partition_that_others_wait_for_each_time_is_told_once() {
+        let told = [1, 2, 3, 4, 5].map(|times| tell_of_undropped("public.outbox", "p", Obstacle::Lock.into(), times));
+        assert_eq!(told, [0, 0, 0, 1, 0]);
+        assert_eq!(tell_of_undropped("public.outbox", "p", Obstacle::Rows.into(), 1), 0);
+    }
+
+    #[test]
+    fn a_table_with_a_lock_rests_for_a_short_time_at_first_and_one_lock_alone_is_not_told() {
+        let (now, mut before) = (Instant::now(), None);
+        let mut fail = |text: &str, took: u64| {
+            let took = Duration::from_secs(took);
+            let paused = PausedTable::after(before.as_ref(), text.to_owned(), text == "lock", took, now);
+            let done = ((paused.until - now).as_secs(), paused.is_news(before.as_ref()));
+            before = Some(paused);
+            done
+        };
+        let locks = [(2, false), (4, true), (8, false), (16, false), (30, false), (30, false)];
+        assert_eq!([0; 6].map(|took| fail("lock", took)), locks);
+        assert_eq!(fail("denied", 0), (30, true));
+        assert_eq!(fail("denied", 0), (30, false));
+        assert_eq!(fail("lock", 0), (2, false));
+        assert_eq!(
+            fail("lock", 3),
+            (12, true),
+            "it rests for several times as long as it took"
+        );
+        assert_eq!(fail("too long", 30), (120, true));
+    }
+
+    #[test]
+    fn kept_floors_are_taken_over_once_the_server_is_recognised() {
+        let kept = KeptFloors::default();
+        kept.begin(Some("configuration".to_owned()));
+        let table = |oid| {
+            [(
+                "public.outbox".to_owned(),
+                TableFloor {
+                    oid,
+                    ..TableFloor::default()
+                },
+            )]
+            .into()
+        };
+        kept.keep(kept.get().0, "server", table(7), HashMap::new());
+        let mut cleaner = nowhere();
+        let mut floor = |server: Option<&str>, is_recognised_anew: bool| {
+            cleaner.server = server.map(ToOwned::to_owned);
+            cleaner.is_recognised_anew = is_recognised_anew;
+            (cleaner.looked, cleaner.confirmed_xmin) = (Some(Instant::now()), Some(1));
+            cleaner.take_over(&kept);
+            let tables = cleaner.floors.kept().0;
+            (
+                tables.values().next().map(|floor| floor.oid),
+                cleaner.confirmed_xmin,
+                cleaner.looked.is_none(),
+            )
+        };
+        assert_eq!(floor(None, false), (None, None, true));
+        assert_eq!(floor(None, false), (None, Some(1), false));
+        assert_eq!(floor(Some("another"), true), (None, None, true));
+        assert_eq!(floor(Some("server"), true), (Some(7), None, true));
+        assert_eq!(floor(Some("server"), false), (Some(7), Some(1), false));
+    }
+
+    #[test]
+    fn a_first_lock_is_no_failure_yet() {
+        let mut cleaner = nowhere();
+        let failed = [1, 2, 3].map(|_| {
+            let refused = crate::server_error::ServerError {
+                code: "55P03".to_owned(),
+                ..Default::default()
+            };
+            let mut round = Round::default();
+            cleaner.fail(
+                "public.outbox".to_owned(),
+                Error::server(DOING, refused),
+                Duration::ZERO,
+                &mut round,
+            );
+            round.failed
+        });
+        assert_eq!(failed, [0, 1, 1]);
+    }
 }

@@ -14,8 +14,8 @@ impl SaidOnce {
         }
     }
 
-    /// It is no longer so: if it comes to be again, it is said again.
-    pub(crate) fn is_over(&mut self, what: &str) {
-        self.0.remove(what);
+    /// It is no longer so: if it comes to be again, it is said again. Returns whether it was said.
+    pub(crate) fn is_over(&mut self, what: &str) -> bool {
+        self.0.remove(what)
     }
 }

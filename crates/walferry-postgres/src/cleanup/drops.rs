@@ -79,7 +79,12 @@ struct Rest {
     until: Instant,
     pauses: Pauses,
     obstacle: Obstacle,
+    /// How often in a row because of the same.
     times: u32,
+    /// How often because of anything that lasts.
+    failures: u32,
+    /// Whether its rows are removed instead. This lasts until it is gone: reasons that take turns must not stop it.
+    keeps_rows: bool,
 }
 
 /// Whether the table `$2` is still the partition of `$3` that it was when it got its floor, as in [`super::floors`].
@@ -98,7 +103,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// A partition that stays so often in a row because of its rows is cleaned like a table without partitions.
 const ROWS_OFTEN: u32 = 2;
 
-/// A lock that is not to be had so often in a row is told. After so many failures, rows are removed instead, so that the table does not grow.
+/// A lock that is not to be had so often in a row is told. After so many failures of any kind, rows are removed instead, so that the table does
+/// not grow.
 const OFTEN: u32 = 4;
 
 /// How long the rows of a partition may be read while nobody waits for it.
@@ -133,7 +139,8 @@ impl Rests {
         let times = self.rest_one(part.oid, obstacle, now);
         match obstacle {
             // Who has a lock on the table would be waited for with the next partition, too, and everybody with it.
-            Obstacle::TableLock => self.rest_one(part.root, obstacle, now),
+            // The table may have been tried with others, and the partition may have been locked itself.
+            Obstacle::TableLock => times.max(self.rest_one(part.root, obstacle, now)),
             _ => times,
         }
     }
@@ -144,12 +151,16 @@ impl Rests {
             pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
             obstacle,
             times: 0,
+            failures: 0,
+            keeps_rows: false,
         });
         if !rest.obstacle.is_like(obstacle) {
             rest.times = 0;
         }
         rest.obstacle = obstacle;
         rest.times += 1;
+        rest.failures += u32::from(obstacle != Obstacle::Changed);
+        rest.keeps_rows |= rest.is_often();
         rest.until = now + rest.pauses.next_pause();
         rest.times
     }
@@ -159,7 +170,7 @@ impl Rests {
         [part.oid, part.root]
             .iter()
             .filter_map(|oid| self.0.get(oid))
-            .any(Rest::is_often)
+            .any(|rest| rest.keeps_rows)
     }
 
     /// How long each lock of the drop may be waited for.
@@ -173,6 +184,7 @@ impl Rests {
     /// It was dropped, so a lock on its table was to be had.
     pub(super) fn dropped(&mut self, part: &Droppable) {
         self.0.remove(&part.root);
+        self.0.remove(&part.oid);
     }
 
     /// Forgets partitions that are not there any more.
@@ -192,8 +204,7 @@ impl Rests {
 
 impl Rest {
     fn is_often(&self) -> bool {
-        (self.obstacle.is_of_rows() && self.times >= ROWS_OFTEN)
-            || (!self.obstacle.is_of_rows() && self.obstacle != Obstacle::Changed && self.times >= OFTEN)
+        (self.obstacle.is_of_rows() && self.times >= ROWS_OFTEN) || self.failures >= OFTEN
     }
 }
 
@@ -257,6 +268,19 @@ impl From<Obstacle> for Undropped {
     }
 }
 
+/// Begins a transaction as the owner of a partition. `limit` counts for each statement.
+///
+/// Without `row_security`, rows that a policy hides would be dropped with the others. With `synchronous_commit`, the locks are not kept
+/// until a standby answers. If this process stands still between two statements, or its host is gone, the server ends the transaction soon,
+/// so that nobody waits for its locks.
+pub(super) fn begin_as(owner: &str, lock_limit: Duration, limit: Duration) -> String {
+    let (owner, lock_ms, limit_ms) = (identifier(owner), lock_limit.as_millis(), limit.as_millis());
+    format!(
+        "BEGIN; SET LOCAL lock_timeout = '{lock_ms}ms'; SET LOCAL statement_timeout = '{limit_ms}ms'; SET LOCAL row_security = off; \
+         SET LOCAL synchronous_commit = local; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL ROLE {owner}"
+    )
+}
+
 impl DropAttempt<'_> {
     /// Drops the partition if each of its rows is confirmed by the mark, and from after its floor.
     ///
@@ -312,14 +336,8 @@ impl DropAttempt<'_> {
         waiting.map_err(|error| Undropped::of(error, begun, limit))
     }
 
-    /// Without `row_security`, rows that a policy hides would be dropped with the others. With `synchronous_commit`, the locks are not kept
-    /// until a standby answers.
     fn begin(&self, limit: Duration) -> String {
-        let (owner, lock_ms, limit_ms) = (identifier(&self.part.owner), LOCK_LIMIT.as_millis(), limit.as_millis());
-        format!(
-            "BEGIN; SET LOCAL lock_timeout = '{lock_ms}ms'; SET LOCAL statement_timeout = '{limit_ms}ms'; SET LOCAL row_security = off; \
-             SET LOCAL synchronous_commit = local; SET LOCAL ROLE {owner}"
-        )
+        begin_as(&self.part.owner, LOCK_LIMIT, limit)
     }
 
     async fn execute(&self, statements: &str, limit: Duration) -> Result<(), Undropped> {
@@ -431,12 +449,17 @@ mod tests {
 
     #[test]
     fn rows_of_a_partition_are_removed_when_it_stays_often() {
-        use Obstacle::{Lock, Other, Rows, Slow, TableLock};
-        let cases: [(&[Obstacle], &[bool]); 5] = [
-            (&[Rows, Other, Other, Rows, Rows], &[false, false, false, false, true]),
+        use Obstacle::{Changed, Lock, Other, Rows, Slow, TableLock};
+        let cases: [(&[Obstacle], &[bool]); 7] = [
+            (&[Rows, Other, Rows, Other, Rows], &[false, false, false, true, true]),
             (&[Slow, Rows, Slow], &[false, true, true]),
+            (&[Slow, Slow, Lock, Changed], &[false, true, true, true]),
             (&[Lock, TableLock, Lock, Lock], &[false, false, false, true]),
-            (&[Lock, Lock, Lock, Rows], &[false, false, false, false]),
+            (&[Slow, Lock, Slow, Lock], &[false, false, false, true]),
+            (
+                &[Changed, Other, Other, Other, Changed, Rows],
+                &[false, false, false, false, false, true],
+            ),
             (&[Other, Other, Other, Other], &[false, false, false, true]),
         ];
         for (obstacles, expected) in cases {
@@ -463,11 +486,21 @@ mod tests {
             [(100, false), (200, false), (400, false), (400, true), (400, true)]
         );
         rests.dropped(&part(8));
+        assert_eq!(rests.0.keys().collect::<Vec<_>>(), [&7], "the dropped one is forgotten");
         assert_eq!(limit(&rests), (50, false));
         assert_eq!(
             rests.lock_limit(&part(7)).as_millis(),
             400,
             "this one was locked all the time"
+        );
+    }
+
+    #[test]
+    fn a_transaction_that_this_process_leaves_open_ends_soon() {
+        assert_eq!(
+            begin_as("an owner", LOCK_LIMIT, READ_LIMIT),
+            "BEGIN; SET LOCAL lock_timeout = '200ms'; SET LOCAL statement_timeout = '30000ms'; SET LOCAL row_security = off; \
+             SET LOCAL synchronous_commit = local; SET LOCAL idle_in_transaction_session_timeout = '5s'; SET LOCAL ROLE \"an owner\""
         );
     }
 

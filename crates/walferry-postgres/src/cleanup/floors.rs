@@ -18,7 +18,7 @@ use tokio_postgres::types::{ToSql, Type};
 use walferry_engine::floors::{PartFloor, TableFloor};
 use walferry_engine::status::Status;
 
-use super::drops::{Droppable, Rests};
+use super::drops::{Droppable, Rests, begin_as};
 use super::target::{CleanupTarget, PartFloors, Statements};
 use super::{CleanedTable, DOING, LOOKING};
 use crate::connect::Sql;
@@ -38,13 +38,19 @@ pub(super) struct Floors {
     published: HashMap<String, Published>,
     /// Partitions that could not be looked at.
     unlooked: HashMap<u32, Unlooked>,
-    /// Default partitions that could not be read by themselves, and when.
+    /// Default partitions that could not be read by themselves, and when each is tried again.
     unread: HashMap<u32, Instant>,
     said: SaidOnce,
 }
 
-/// After so long, such a partition is tried again.
+/// After so long, such a partition is tried again. Meanwhile its rows are searched, and with them those of all other partitions.
 const UNREAD: Duration = Duration::from_secs(600);
+
+/// The same if a lock was not to be had, or the server was slow: that may be over soon.
+const BRIEFLY_UNREAD: Duration = Duration::from_secs(30);
+
+/// How long a lock on such a partition is waited for, and how long it is read.
+const HAS_ROWS_LIMITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(200));
 
 /// A partition that could not be looked at. It gets a floor later; without one, its rows stay.
 #[derive(Debug)]
@@ -141,13 +147,24 @@ impl Floors {
         self.unread.clear();
     }
 
-    /// Takes over the floors of an earlier run. The next look compares them with the catalog.
+    /// Takes over floors that were kept. The next look compares them with the catalog. Floors that were laid since then come later, so they
+    /// give way, but for what they say has changed meanwhile.
     pub(super) fn restore(&mut self, tables: &BTreeMap<String, TableFloor>) {
-        let floors = tables.iter().map(|(table, laid)| {
-            let laid = laid.clone();
-            (table.clone(), Floor { laid, left: 0 })
-        });
-        self.floors = floors.collect();
+        for (table, kept) in tables {
+            let Some(Floor { laid, left }) = self.floors.get_mut(table) else {
+                let laid = kept.clone();
+                self.floors.insert(table.clone(), Floor { laid, left: 0 });
+                continue;
+            };
+            if (laid.oid, &laid.of, *left) != (kept.oid, &kept.of, 0) {
+                continue;
+            }
+            for (oid, part) in &kept.parts {
+                if laid.parts.get(oid).is_none_or(|later| later.of == part.of) {
+                    laid.parts.insert(*oid, part.clone());
+                }
+            }
+        }
     }
 
     /// The floors, for a later run, and for each table [`CaptureState::left`](walferry_engine::status::CaptureState::left) when its floor was laid.
@@ -338,14 +355,11 @@ impl Floors {
         if !has_pages {
             return Ok(false);
         }
-        let is_unread = |at: &Instant| at.elapsed() < UNREAD;
+        let is_unread = |until: &Instant| *until > Instant::now();
         if self.unread.get(&part.oid).is_some_and(is_unread) {
             return Ok(true);
         }
-        let begin = format!(
-            "BEGIN; SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '200ms'; SET LOCAL row_security = off; SET LOCAL ROLE {}",
-            identifier(owner)
-        );
+        let begin = begin_as(owner, HAS_ROWS_LIMITS.0, HAS_ROWS_LIMITS.1);
         let query = format!(
             "SELECT EXISTS (SELECT FROM ONLY {} WHERE {})",
             part.name,
@@ -362,7 +376,7 @@ impl Floors {
         // If it was refused, its rows are searched with those of the others.
         Ok(found.unwrap_or_else(|error| {
             tracing::debug!(partition = part.name, error = %error, "the default partition of an outbox cannot be looked at by itself");
-            self.unread.insert(part.oid, Instant::now());
+            self.unread.insert(part.oid, Instant::now() + unread_for(&error));
             true
         }))
     }
@@ -619,6 +633,15 @@ impl Floors {
     }
 }
 
+/// How long a default partition is not read by itself after this error.
+fn unread_for(error: &Error) -> Duration {
+    match error.server_error().map_or("", |refused| refused.code.as_str()) {
+        // lock_not_available, query_canceled
+        "55P03" | "57014" => BRIEFLY_UNREAD,
+        _ => UNREAD,
+    }
+}
+
 /// Whether other partitions may be looked at although one could not. Without a privilege, or if the column is gone, none can.
 fn concerns_one_partition(seen: &LookedTable<'_>, error: &Error) -> bool {
     let code = error.server_error().map_or("", |refused| refused.code.as_str());
@@ -733,6 +756,54 @@ fn facts_query(has_schemas: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server_error::ServerError;
+
+    #[test]
+    fn kept_floors_replace_later_ones_unless_something_has_changed_since() {
+        let table = |of: &str, parts: &[(u32, &str, i64)]| TableFloor {
+            oid: 1,
+            of: of.to_owned(),
+            parts: parts
+                .iter()
+                .map(|(oid, of, xid)| {
+                    let (of, xid, since_us) = ((*of).to_owned(), *xid, *xid);
+                    (*oid, PartFloor { of, xid, since_us })
+                })
+                .collect(),
+        };
+        let (mut floors, later) = (
+            Floors::new("p"),
+            table("a", &[(2, "x", 50), (3, "y", 50), (4, "z", 50)]),
+        );
+        for (name, of, left) in [("same", "a", 0), ("changed", "b", 0), ("left", "a", 1)] {
+            let of = of.to_owned();
+            let laid = TableFloor { of, ..later.clone() };
+            floors.floors.insert(name.to_owned(), Floor { laid, left });
+        }
+        // The second partition was attached again, and the fourth one has gone.
+        let kept = table("a", &[(2, "x", 10), (3, "before", 10), (5, "gone", 10)]);
+        let names = ["same", "changed", "left", "only kept"];
+        floors.restore(&names.map(|name| (name.to_owned(), kept.clone())).into());
+        let xids = names.map(|name| {
+            let parts = &floors.floors[name].laid.parts;
+            parts.iter().map(|(oid, part)| (*oid, part.xid)).collect::<Vec<_>>()
+        });
+        let later = vec![(2, 50), (3, 50), (4, 50)];
+        let merged = vec![(2, 10), (3, 50), (4, 50), (5, 10)];
+        assert_eq!(xids, [merged, later.clone(), later, vec![(2, 10), (3, 10), (5, 10)]]);
+    }
+
+    #[test]
+    fn a_default_partition_that_was_slow_once_is_read_by_itself_again_soon() {
+        let seconds = ["55P03", "57014", "42501"].map(|code| {
+            let refused = ServerError {
+                code: code.to_owned(),
+                ..ServerError::default()
+            };
+            unread_for(&Error::server(LOOKING, refused)).as_secs()
+        });
+        assert_eq!(seconds, [30, 30, 600]);
+    }
 
     #[test]
     fn a_partition_that_cannot_be_looked_at_rests_and_the_others_go_first() {
