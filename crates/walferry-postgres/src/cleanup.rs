@@ -132,6 +132,8 @@ pub struct Cleaner {
     has_nudged: bool,
     /// The server of this connection, with its timeline.
     server: Option<String>,
+    /// Whether this connection plans statements as [`PLAN_BATCHES`] says.
+    plans_batches: bool,
     /// When it was asked what it is recognised by.
     recognised_at: Option<Instant>,
     /// It is recognised from now on: what was kept on this server holds.
@@ -197,13 +199,17 @@ const MOST_BEHIND: u64 = 256 * 1024 * 1024;
 const RECOGNISE_AGAIN: Duration = Duration::from_secs(300);
 
 /// Who works on the rows goes first: a lock is not waited for as long as it takes the server to look for a deadlock.
-///
+const SETTINGS: &str = "SET lock_timeout = '500ms'; SET statement_timeout = '30s'";
+
 /// The planner does not know how few of the rows that are due a batch takes, nor how many places it has. With a long backlog it would read
 /// and sort all rows for each batch, with the application's workers. In a nested loop it would go through all places of a batch for each of
 /// its rows. Without sorts and nested loops, rows come by the index and are found by their places: a batch costs the same whatever is due.
-const SETTINGS: &str = "
-    SET lock_timeout = '500ms'; SET statement_timeout = '30s';
+const PLAN_BATCHES: &str = "
     SET enable_sort = off; SET enable_nestloop = off; SET max_parallel_workers_per_gather = 0; SET jit = off";
+
+/// Without nested loops, other statements would read whole catalogs.
+const PLAN_AS_USUAL: &str = "
+    RESET enable_sort; RESET enable_nestloop; RESET max_parallel_workers_per_gather; RESET jit";
 
 const UNRECOGNISED: &str = "the server is not recognised";
 
@@ -263,6 +269,7 @@ impl Cleaner {
             quiet_at: None,
             has_nudged: false,
             server: None,
+            plans_batches: false,
             recognised_at: None,
             is_recognised_anew: false,
             follows_publications: false,
@@ -404,6 +411,7 @@ impl Cleaner {
         self.forget_marks();
         let sql = self.endpoint.sql(Purpose::Cleanup).await?;
         sql.execute(DOING, SETTINGS).await?;
+        self.plans_batches = false;
         let version: i32 = sql.value(LOOKING, VERSION, &[]).await?;
         let server = self.recognised(&sql).await?;
         if server.is_none() || self.server != server {
@@ -510,6 +518,7 @@ impl Cleaner {
         }
         // Without an answer, there are none.
         self.targets.clear();
+        self.plan_batches(sql, false).await?;
         let failing = &self.failing;
         let rests = |table: &str| is_resting(failing, table);
         let looked = self.floors.look(sql, tables, status, rests, &self.undropped).await?;
@@ -548,6 +557,7 @@ impl Cleaner {
                 // What was tried may have changed what is removed: the next round looks again.
                 break;
             }
+            self.plan_batches(sql, true).await?;
             let target = &self.targets[place];
             let (table, begun) = (target.table.clone(), Instant::now());
             if self.stays.get_mut(&table).is_some_and(|stays| stays.are_due(begun)) {
@@ -571,6 +581,16 @@ impl Cleaner {
         Ok(())
     }
 
+    /// Has the server plan the next statements for batches, or as usual.
+    async fn plan_batches(&mut self, sql: &Sql, plans_batches: bool) -> Result<(), Error> {
+        if self.plans_batches != plans_batches {
+            let settings = if plans_batches { PLAN_BATCHES } else { PLAN_AS_USUAL };
+            sql.execute(DOING, settings).await?;
+            self.plans_batches = plans_batches;
+        }
+        Ok(())
+    }
+
     /// Drops a partition of a table, if the time of one is over. Returns whether one was dropped. If not, rows have their turn.
     async fn drop_one(
         &mut self,
@@ -579,6 +599,10 @@ impl Cleaner {
         (xmin, now_us): (i64, i64),
         round: &mut Round,
     ) -> Result<bool, Error> {
+        if self.targets[place].drops.is_empty() {
+            return Ok(false);
+        }
+        self.plan_batches(sql, false).await?;
         let target = &self.targets[place];
         let until_us = now_us.saturating_sub(target.keep_us);
         let Some((part, floors)) = self.undropped.due(&target.drops, until_us, Instant::now()) else {
