@@ -647,14 +647,14 @@ impl Cleaner {
             self.undropped.dropped(&part);
             return;
         };
-        let (obstacle, kept_rows) = (undropped.obstacle, self.undropped.keeps_rows(&part));
+        let (obstacle, kept_rows) = (undropped.obstacle, self.undropped.kept_rows(&part));
         let times = self.undropped.rest(&part, obstacle, Instant::now());
         if obstacle == Obstacle::Changed {
             // It may be gone, or be another one: the next look says so.
             self.looked = None;
         }
-        if !kept_rows && self.undropped.keeps_rows(&part) {
-            // Its rows are removed from now on. The search of this mark may be behind them.
+        if self.undropped.kept_rows(&part) != kept_rows {
+            // Its rows, or those of all partitions, are removed from now on. The search of this mark may be behind them.
             self.looked = None;
             self.reached.remove(table);
         }

@@ -167,10 +167,12 @@ impl Rests {
 
     /// Whether it has shown several times that it cannot be dropped soon, so that its rows are to be removed.
     pub(super) fn keeps_rows(&self, part: &Droppable) -> bool {
-        [part.oid, part.root]
-            .iter()
-            .filter_map(|oid| self.0.get(oid))
-            .any(|rest| rest.keeps_rows)
+        self.kept_rows(part).contains(&true)
+    }
+
+    /// The same for the partition by itself, and for all partitions of its table.
+    pub(super) fn kept_rows(&self, part: &Droppable) -> [bool; 2] {
+        [part.oid, part.root].map(|oid| self.0.get(&oid).is_some_and(|rest| rest.keeps_rows))
     }
 
     /// How long each lock of the drop may be waited for.

@@ -151,6 +151,8 @@ impl Floors {
     /// give way, but for what they say has changed meanwhile.
     pub(super) fn restore(&mut self, tables: &BTreeMap<String, TableFloor>) {
         for (table, kept) in tables {
+            // With a floor, a part is not looked at for one any more.
+            self.unlooked.retain(|oid, _| !kept.parts.contains_key(oid));
             let Some(Floor { laid, left }) = self.floors.get_mut(table) else {
                 let laid = kept.clone();
                 self.floors.insert(table.clone(), Floor { laid, left: 0 });
