@@ -1,6 +1,6 @@
 //! Delivered rows leave the outbox, and no others.
 
-use walferry_testkit::servers::{Kafka, Postgres, Sql, Walferry, wait_for};
+use walferry_testkit::servers::{Kafka, Postgres, PostgresOptions, Sql, Walferry, wait_for};
 
 use crate::outbox::{Outbox, assert_runs, insert_sql};
 use crate::world;
@@ -33,6 +33,19 @@ fn start(outbox: &Outbox) -> Walferry {
         ("transforms.outbox.table.field.event.timestamp", "created_at"),
         ("transforms.outbox.walferry.retention.ms", "500"),
         ("transforms.outbox.walferry.retention.batch.rows", "30"),
+        ("publish.via.partition.root", "true"),
+    ]));
+    wait_for_floors(outbox, &walferry, "rows that are written from now on are removed", 1);
+    walferry
+}
+
+/// Partitions are dropped as a whole.
+#[track_caller]
+fn start_dropping(outbox: &Outbox) -> Walferry {
+    let walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.partitions.drop", "true"),
         ("publish.via.partition.root", "true"),
     ]));
     wait_for_floors(outbox, &walferry, "rows that are written from now on are removed", 1);
@@ -168,6 +181,46 @@ fn delivered_rows_are_removed_and_rows_that_kafka_lacks_stay() {
 }
 
 /// A transaction that stays open holds up the removal, so each row is still there when the stream breaks off.
+/// What a batch costs must not grow with the rows that are due.
+#[test]
+fn rows_of_a_long_backlog_are_neither_sorted_nor_compared_with_each_other() {
+    let world = world::shared();
+    // The server writes its plans into a log that SQL can read.
+    let settings = [
+        "shared_preload_libraries = 'auto_explain'",
+        "auto_explain.log_min_duration = 0",
+        "logging_collector = on",
+        "log_filename = 'plans.log'",
+    ];
+    let postgres = Postgres::start_with(&PostgresOptions {
+        settings: settings.map(str::to_owned).into(),
+        ..PostgresOptions::default()
+    });
+    let outbox = dated_rows(&postgres, &world.kafka, "cleanup_backlog");
+    let sql = outbox.database.sql();
+    sql.run("create index on outbox (created_at)");
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
+        ("transforms.outbox.walferry.retention.batch.rows", "5000"),
+    ]));
+    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    sql.run(&format!(
+        "begin; {}; update outbox set created_at = clock_timestamp(); commit; analyze outbox",
+        insert_sql("k", 1, 30_000)
+    ));
+    wait_until_empty(&outbox, &mut walferry);
+    let log = sql.value("select pg_read_file('log/plans.log')").expect("it is there");
+    let plans: Vec<_> = log.split("LOG:  duration: ").collect();
+    let of_batches = || plans.iter().filter(|plan| plan.contains("batch AS MATERIALIZED"));
+    assert!(of_batches().any(|plan| plan.contains("Delete on outbox")), "{plans:?}");
+    for plan in of_batches() {
+        // The rows of a batch may be sorted, but not those of the table.
+        assert!(!plan.contains("Sort Key: outbox"), "{plan}");
+        assert!(!plan.contains("Nested Loop"), "{plan}");
+    }
+}
+
 #[test]
 fn delivered_rows_from_before_a_lost_connection_and_a_restart_are_removed() {
     let world = world::shared();
@@ -342,13 +395,7 @@ fn partitions_whose_rows_are_all_delivered_are_dropped_and_others_stay() {
          insert into outbox values (1, 'order', 'early', 'Created', '0', '2020-01-01 12:00')",
     );
     let sql = outbox.database.sql();
-    let mut walferry = outbox.start_with(outbox.config_with([
-        ("transforms.outbox.table.field.event.timestamp", "created_at"),
-        ("transforms.outbox.walferry.retention.ms", "500"),
-        ("transforms.outbox.walferry.partitions.drop", "true"),
-        ("publish.via.partition.root", "true"),
-    ]));
-    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    let mut walferry = start_dropping(&outbox);
     sql.run(
         "create table begun as select now() as at;
          do $$ declare t timestamptz := (select at from begun); begin
@@ -446,13 +493,7 @@ fn delivered_rows_of_a_partition_that_cannot_be_dropped_are_removed_while_anothe
         "create table far partition of outbox for values from ('2100-01-01') to ('2100-01-02')",
     );
     let sql = outbox.database.sql();
-    let mut walferry = outbox.start_with(outbox.config_with([
-        ("transforms.outbox.table.field.event.timestamp", "created_at"),
-        ("transforms.outbox.walferry.retention.ms", "500"),
-        ("transforms.outbox.walferry.partitions.drop", "true"),
-        ("publish.via.partition.root", "true"),
-    ]));
-    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    let mut walferry = start_dropping(&outbox);
     sql.run(
         "do $$ begin
            execute format('create table short partition of outbox for values from (%L) to (%L)', now() - interval '1 day', now() + interval '20 s');
@@ -487,13 +528,7 @@ fn a_row_that_stays_in_the_default_partition_does_not_make_walferry_read_partiti
          insert into outbox values (1, 'order', 'early', 'Created', '0', '2020-01-01')",
     );
     let sql = outbox.database.sql();
-    let mut walferry = outbox.start_with(outbox.config_with([
-        ("transforms.outbox.table.field.event.timestamp", "created_at"),
-        ("transforms.outbox.walferry.retention.ms", "500"),
-        ("transforms.outbox.walferry.partitions.drop", "true"),
-        ("publish.via.partition.root", "true"),
-    ]));
-    wait_for_floors(&outbox, &walferry, "rows that are written from now on are removed", 1);
+    let mut walferry = start_dropping(&outbox);
     let mut without_search = 0;
     wait_for("several looks in a row without a search for rows", || {
         wait_for_looks(sql);

@@ -132,8 +132,8 @@ pub struct Cleaner {
     has_nudged: bool,
     /// The server of this connection, with its timeline.
     server: Option<String>,
-    /// Whether this connection plans statements as [`PLAN_BATCHES`] says.
-    plans_batches: bool,
+    /// How this connection plans statements.
+    planning: Planning,
     /// When it was asked what it is recognised by.
     recognised_at: Option<Instant>,
     /// It is recognised from now on: what was kept on this server holds.
@@ -201,15 +201,34 @@ const RECOGNISE_AGAIN: Duration = Duration::from_secs(300);
 /// Who works on the rows goes first: a lock is not waited for as long as it takes the server to look for a deadlock.
 const SETTINGS: &str = "SET lock_timeout = '500ms'; SET statement_timeout = '30s'";
 
-/// The planner does not know how few of the rows that are due a batch takes, nor how many places it has. With a long backlog it would read
-/// and sort all rows for each batch, with the application's workers. In a nested loop it would go through all places of a batch for each of
-/// its rows. Without sorts and nested loops, rows come by the index and are found by their places: a batch costs the same whatever is due.
-const PLAN_BATCHES: &str = "
-    SET enable_sort = off; SET enable_nestloop = off; SET max_parallel_workers_per_gather = 0; SET jit = off";
+/// How the server plans statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Planning {
+    Usual,
+    /// The planner does not know how few of the rows that are due a batch takes, nor how many places it has. With a long backlog it would
+    /// read and sort all rows for each batch, with the application's workers. In a nested loop it would go through all places of a batch for
+    /// each of its rows. Without sorts and nested loops, rows come by the index and are found by their places: the cost of a batch does not
+    /// grow with the rows that are due. Other statements need nested loops: they would read whole catalogs.
+    Batches,
+}
 
-/// Without nested loops, other statements would read whole catalogs.
-const PLAN_AS_USUAL: &str = "
-    RESET enable_sort; RESET enable_nestloop; RESET max_parallel_workers_per_gather; RESET jit";
+impl Planning {
+    async fn set(&mut self, sql: &Sql, planning: Self) -> Result<(), Error> {
+        if *self != planning {
+            let settings = match planning {
+                Self::Batches => {
+                    "SET enable_sort = off; SET enable_nestloop = off; SET max_parallel_workers_per_gather = 0; SET jit = off"
+                }
+                Self::Usual => {
+                    "RESET enable_sort; RESET enable_nestloop; RESET max_parallel_workers_per_gather; RESET jit"
+                }
+            };
+            sql.execute(DOING, settings).await?;
+            *self = planning;
+        }
+        Ok(())
+    }
+}
 
 const UNRECOGNISED: &str = "the server is not recognised";
 
@@ -269,7 +288,7 @@ impl Cleaner {
             quiet_at: None,
             has_nudged: false,
             server: None,
-            plans_batches: false,
+            planning: Planning::Usual,
             recognised_at: None,
             is_recognised_anew: false,
             follows_publications: false,
@@ -411,7 +430,7 @@ impl Cleaner {
         self.forget_marks();
         let sql = self.endpoint.sql(Purpose::Cleanup).await?;
         sql.execute(DOING, SETTINGS).await?;
-        self.plans_batches = false;
+        self.planning = Planning::Usual;
         let version: i32 = sql.value(LOOKING, VERSION, &[]).await?;
         let server = self.recognised(&sql).await?;
         if server.is_none() || self.server != server {
@@ -518,7 +537,7 @@ impl Cleaner {
         }
         // Without an answer, there are none.
         self.targets.clear();
-        self.plan_batches(sql, false).await?;
+        self.planning.set(sql, Planning::Usual).await?;
         let failing = &self.failing;
         let rests = |table: &str| is_resting(failing, table);
         let looked = self.floors.look(sql, tables, status, rests, &self.undropped).await?;
@@ -557,7 +576,7 @@ impl Cleaner {
                 // What was tried may have changed what is removed: the next round looks again.
                 break;
             }
-            self.plan_batches(sql, true).await?;
+            self.planning.set(sql, Planning::Batches).await?;
             let target = &self.targets[place];
             let (table, begun) = (target.table.clone(), Instant::now());
             if self.stays.get_mut(&table).is_some_and(|stays| stays.are_due(begun)) {
@@ -581,16 +600,6 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Has the server plan the next statements for batches, or as usual.
-    async fn plan_batches(&mut self, sql: &Sql, plans_batches: bool) -> Result<(), Error> {
-        if self.plans_batches != plans_batches {
-            let settings = if plans_batches { PLAN_BATCHES } else { PLAN_AS_USUAL };
-            sql.execute(DOING, settings).await?;
-            self.plans_batches = plans_batches;
-        }
-        Ok(())
-    }
-
     /// Drops a partition of a table, if the time of one is over. Returns whether one was dropped. If not, rows have their turn.
     async fn drop_one(
         &mut self,
@@ -599,15 +608,12 @@ impl Cleaner {
         (xmin, now_us): (i64, i64),
         round: &mut Round,
     ) -> Result<bool, Error> {
-        if self.targets[place].drops.is_empty() {
-            return Ok(false);
-        }
-        self.plan_batches(sql, false).await?;
         let target = &self.targets[place];
         let until_us = now_us.saturating_sub(target.keep_us);
         let Some((part, floors)) = self.undropped.due(&target.drops, until_us, Instant::now()) else {
             return Ok(false);
         };
+        self.planning.set(sql, Planning::Usual).await?;
         let attempt = DropAttempt {
             sql,
             table: &target.cleaned,
