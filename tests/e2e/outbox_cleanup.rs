@@ -180,7 +180,6 @@ fn delivered_rows_are_removed_and_rows_that_kafka_lacks_stay() {
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
 
-/// A transaction that stays open holds up the removal, so each row is still there when the stream breaks off.
 /// What a batch costs must not grow with the rows that are due.
 #[test]
 fn rows_of_a_long_backlog_are_neither_sorted_nor_compared_with_each_other() {
@@ -221,6 +220,7 @@ fn rows_of_a_long_backlog_are_neither_sorted_nor_compared_with_each_other() {
     }
 }
 
+/// A transaction that stays open holds up the removal, so each row is still there when the stream breaks off.
 #[test]
 fn delivered_rows_from_before_a_lost_connection_and_a_restart_are_removed() {
     let world = world::shared();
