@@ -129,7 +129,11 @@ impl<L: KeeperObserver> Keeper<'_, L> {
             not_before: Instant::now(),
         };
         loop {
-            let due = pace.due(self.progress.unstored()).map(|due| due.max(tries.not_before));
+            let due = match self.progress.is_at_commit_point() {
+                // The pipeline waits for this write.
+                true => Some(tries.not_before),
+                false => pace.due(self.progress.unstored()).map(|due| due.max(tries.not_before)),
+            };
             tokio::select! {
                 // In this order, so that a run of the simulation can be repeated.
                 biased;
@@ -176,6 +180,10 @@ impl<L: KeeperObserver> Keeper<'_, L> {
             tries.backoff.reset();
             return Ok(());
         };
+        if failure.disposition == Disposition::Replay {
+            // The transaction is lost, and with it records that were delivered.
+            return Err(failure);
+        }
         let (pause, failure) = tries.backoff.after(failure)?;
         tries.not_before = Instant::now() + pause;
         warn!(
@@ -215,6 +223,7 @@ impl<L: KeeperObserver> Keeper<'_, L> {
             warn!(error = %failure, "the file with the gap cannot be removed");
         }
         self.stored.send_replace(Some(stored));
+        self.progress.committed();
         self.confirm();
         Ok(())
     }

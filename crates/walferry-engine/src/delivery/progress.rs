@@ -13,7 +13,7 @@ use crate::{
     delivery::{
         contract::{Mark as _, OffsetAccount, Unstored},
         in_flight::InFlightLimit,
-        ledger::{EntryOf, Ledger},
+        ledger::{EntryOf, Ledger, LedgerEntry},
         sink::ReportTarget,
         store::Store,
     },
@@ -122,6 +122,22 @@ struct State<A: OffsetAccount> {
     acknowledged_us: i64,
     failure: Option<Failure>,
     stopping: bool,
+    /// `None` if offsets may be stored at any time.
+    transaction: Option<Transaction>,
+}
+
+/// A Kafka transaction, which takes the offset in that covers exactly its records. So the offset may only be stored at a commit
+/// point: everything that was pushed is acknowledged, and nothing is pushed until the transaction is committed.
+#[derive(Debug, Default)]
+struct Transaction {
+    /// Records were pushed since the last commit.
+    has_records: bool,
+    /// The last of them is not the last one of its change, or it was withdrawn. An offset cannot name this place.
+    in_change: bool,
+    /// The pipeline waits at a commit point.
+    at_commit_point: bool,
+    /// The session ends: the pipeline is to go to a commit point soon.
+    ending: bool,
 }
 
 impl<A: OffsetAccount> Progress<A> {
@@ -135,6 +151,7 @@ impl<A: OffsetAccount> Progress<A> {
                 acknowledged_us: 0,
                 failure: None,
                 stopping: false,
+                transaction: None,
             }),
             room: Condvar::new(),
             changed: Notify::new(),
@@ -147,6 +164,12 @@ impl<A: OffsetAccount> Progress<A> {
     /// Counts latencies in `latency`, which may outlive this queue.
     pub(crate) fn with_latency(self, latency: Arc<Latency>) -> Self {
         Self { latency, ..self }
+    }
+
+    /// Lets offsets be stored only at commit points, together with the records that they cover.
+    pub(crate) fn in_transactions(self) -> Self {
+        self.lock().transaction = Some(Transaction::default());
+        self
     }
 
     /// Sets a new limit for the bytes of records under way.
@@ -166,7 +189,11 @@ impl<A: OffsetAccount> Progress<A> {
         let mut state = self.lock();
         let first = state.ledger.next();
         let was_empty = state.ledger.in_flight() == 0;
+        let mut in_change = None;
         for entry in entries {
+            if let LedgerEntry::Record { last, .. } = &entry {
+                in_change = Some(!last);
+            }
             state.ledger.push(entry);
         }
         if was_empty && state.ledger.in_flight() > 0 {
@@ -175,6 +202,9 @@ impl<A: OffsetAccount> Progress<A> {
         let next = state.ledger.next();
         if next > first {
             state.window.sent(next, now_us);
+        }
+        if let (Some(transaction), Some(in_change)) = (&mut state.transaction, in_change) {
+            (transaction.has_records, transaction.in_change) = (true, in_change);
         }
         self.advance(&mut state);
         first
@@ -220,6 +250,66 @@ impl<A: OffsetAccount> Progress<A> {
         state.ledger.in_flight() == 0
     }
 
+    /// Waits until Kafka has acknowledged every record. Then lets the keeper commit their transaction with their offset. Returns whether
+    /// it may: not inside a change, and not if waiting is over for another reason.
+    pub(crate) fn reach_commit_point(&self) -> bool {
+        if !self.wait_until_empty() {
+            return false;
+        }
+        let mut state = self.lock();
+        let is_over = state.is_over();
+        match &mut state.transaction {
+            Some(transaction) if !transaction.in_change && !is_over => transaction.at_commit_point = true,
+            _ => return false,
+        }
+        self.changed.notify_one();
+        true
+    }
+
+    /// Waits until the transaction is committed, or waiting is over for another reason. Then nothing more may be pushed: the last write
+    /// of the session may still commit it.
+    pub(crate) fn wait_for_commit(&self) {
+        let mut state = self.lock();
+        while state.is_at_commit_point() && !state.is_over() {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The transaction was committed with the offset that [`Progress::delivered`] returned. The pipeline goes on.
+    pub(crate) fn committed(&self) {
+        let mut state = self.lock();
+        if let Some(transaction) = &mut state.transaction {
+            (transaction.has_records, transaction.at_commit_point) = (false, false);
+            self.room.notify_one();
+            self.emptied.notify_one();
+        }
+    }
+
+    /// Whether the pipeline waits at a commit point.
+    pub(crate) fn is_at_commit_point(&self) -> bool {
+        self.lock().is_at_commit_point()
+    }
+
+    /// What the pipeline is to commit, and whether it is to do so at once.
+    pub(crate) fn uncommitted(&self) -> (Unstored, bool) {
+        let state = self.lock();
+        match &state.transaction {
+            None => (Unstored::Nothing, false),
+            Some(transaction) if transaction.has_records => (Unstored::Delivered, transaction.ending),
+            Some(transaction) => (state.ledger.behind().unstored(), transaction.ending),
+        }
+    }
+
+    /// Whether records are in a transaction that is not committed. The pipeline commits it without waiting for more.
+    pub(crate) fn end_transaction(&self) -> bool {
+        let mut state = self.lock();
+        let Some(transaction) = &mut state.transaction else {
+            return false;
+        };
+        transaction.ending = true;
+        transaction.has_records
+    }
+
     /// Notes that Kafka has acknowledged the record with this sequence, or that it was set aside. A second call changes
     /// nothing.
     pub fn settle(&self, sequence: u64) {
@@ -263,6 +353,9 @@ impl<A: OffsetAccount> Progress<A> {
         let mut state = self.lock();
         state.ledger.withdraw(sequence);
         state.window.withdrawn(sequence);
+        if let Some(transaction) = &mut state.transaction {
+            transaction.in_change = true;
+        }
         self.room.notify_one();
         self.tell_emptied(&state);
     }
@@ -311,11 +404,14 @@ impl<A: OffsetAccount> Progress<A> {
         })
     }
 
-    /// The delivered offset, if there is something to store since the last call.
+    /// The delivered offset, if there is something to store since the last call. In transactions, there is one only at a commit point.
     pub fn delivered(&self) -> Option<Delivered<A>> {
         let mut state = self.lock();
+        let unstored = state.unstored();
+        if state.transaction.is_some() && !state.is_at_commit_point() {
+            return None;
+        }
         let account = state.ledger.behind_mut();
-        let unstored = account.unstored();
         account.set_unstored(Unstored::Nothing);
         (unstored > Unstored::Nothing).then(|| Delivered {
             offset: account.offset(),
@@ -352,9 +448,9 @@ impl<A: OffsetAccount> Progress<A> {
         self.lock().ledger.behind_mut().set_unstored(Unstored::Delivered);
     }
 
-    /// Whether there is something to store.
+    /// Whether there is something to store. In transactions, there is something only at a commit point.
     pub(crate) fn unstored(&self) -> Unstored {
-        self.lock().ledger.behind().unstored()
+        self.lock().unstored()
     }
 
     /// The number of marks that are kept, and what `count` makes of the tallies.
@@ -403,6 +499,20 @@ impl<A: OffsetAccount> ReportTarget for Progress<A> {
 }
 
 impl<A: OffsetAccount> State<A> {
+    fn unstored(&self) -> Unstored {
+        match &self.transaction {
+            None => self.ledger.behind().unstored(),
+            Some(transaction) if transaction.at_commit_point => Unstored::Delivered,
+            Some(_) => Unstored::Nothing,
+        }
+    }
+
+    fn is_at_commit_point(&self) -> bool {
+        self.transaction
+            .as_ref()
+            .is_some_and(|transaction| transaction.at_commit_point)
+    }
+
     fn is_over(&self) -> bool {
         self.stopping || self.failure.is_some()
     }

@@ -62,6 +62,26 @@ pub struct ConnectorSettings {
     pub streaming_delay: Duration,
     /// Limits of incremental snapshots.
     pub limits: IncrementalLimits,
+    /// With exactly-once delivery, where transactions end. The sink and the store must share the transactions.
+    pub boundary: Option<TransactionBoundary>,
+}
+
+/// When the transaction of records and their offset is committed (`transaction.boundary`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionBoundary {
+    /// As soon as nothing more waits to be sent, and while there is always more, after this time.
+    WhenIdle(Duration),
+    /// After this time.
+    Every(Duration),
+}
+
+impl TransactionBoundary {
+    /// The longest time that records wait for the commit of their transaction.
+    pub(super) const fn longest(self) -> Duration {
+        match self {
+            Self::WhenIdle(longest) | Self::Every(longest) => longest,
+        }
+    }
 }
 
 impl ConnectorSettings {

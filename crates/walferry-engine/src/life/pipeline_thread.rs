@@ -13,8 +13,9 @@ use walferry_record::{Wait, WaitNeed};
 
 use crate::{
     account::{Batch, Progress},
-    delivery::sink::Sink,
+    delivery::{contract::Unstored, sink::Sink},
     failure::{Disposition, Failure},
+    life::connector::TransactionBoundary,
     path::pipeline::Pipeline,
     source::{FrameBatch, FrameReceiver},
     status::{self, Status},
@@ -30,6 +31,37 @@ pub(crate) struct PipelineThreadParts<K> {
     pub(crate) sink: K,
     pub(crate) progress: Arc<Progress>,
     pub(crate) status: Arc<Status>,
+    /// Where transactions end, if there are some.
+    pub(crate) commits: Option<CommitPoints>,
+}
+
+/// Where transactions end.
+pub(crate) struct CommitPoints {
+    boundary: TransactionBoundary,
+    /// When the last one was committed.
+    last: Instant,
+}
+
+impl CommitPoints {
+    pub(crate) fn new(boundary: TransactionBoundary) -> Self {
+        Self {
+            boundary,
+            last: Instant::now(),
+        }
+    }
+
+    /// Whether the transaction is to be committed. `is_idle` is whether nothing more waits to be sent.
+    fn is_due(&self, progress: &Progress, is_idle: bool) -> bool {
+        match progress.uncommitted() {
+            (Unstored::Nothing, _) => false,
+            (_, true) => true,
+            (Unstored::Passed, false) => self.last.elapsed() >= QUIET,
+            (Unstored::Delivered, false) => {
+                let by_then = matches!(self.boundary, TransactionBoundary::WhenIdle(_)) && is_idle;
+                by_then || self.last.elapsed() >= self.boundary.longest()
+            }
+        }
+    }
 }
 
 /// The session's handle of the thread.
@@ -105,11 +137,43 @@ impl<K: Sink> PipelineThreadParts<K> {
         self.status.set_awaited(None);
         let mut batch = Batch::default();
         while let Some(chunk) = self.next() {
-            if !self.pipe(chunk, &mut batch)? {
+            match self.pipe(chunk, &mut batch) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(failure) => {
+                    // The rows before the one that failed must arrive.
+                    self.commit();
+                    return Err(failure);
+                }
+            }
+            if !self.commit_when_due(self.chunks.is_empty()) {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Commits the transaction if it is time. Returns whether to continue.
+    fn commit_when_due(&mut self, is_idle: bool) -> bool {
+        match &self.commits {
+            Some(commits) if commits.is_due(&self.progress, is_idle) => self.commit(),
+            _ => true,
+        }
+    }
+
+    /// Waits until everything is delivered and committed with its offset. Returns whether to continue.
+    fn commit(&mut self) -> bool {
+        let Some(commits) = &mut self.commits else { return true };
+        let progress = &self.progress;
+        self.sink
+            .before_waiting(&mut || progress.in_flight().0 == 0 || progress.is_over());
+        if progress.reach_commit_point() {
+            self.sink
+                .before_waiting(&mut || !progress.is_at_commit_point() || progress.is_over());
+            progress.wait_for_commit();
+            commits.last = Instant::now();
+        }
+        !progress.is_over()
     }
 
     fn next(&mut self) -> Option<FrameBatch> {
@@ -166,17 +230,18 @@ impl<K: Sink> PipelineThreadParts<K> {
     }
 
     fn wait(&mut self, wait: &Wait) -> WaitOutcome {
-        let progress = &self.progress;
+        let progress = Arc::clone(&self.progress);
         self.sink.before_waiting(&mut || wait.is_over() || progress.is_over());
         let begun = Instant::now();
         let is_of_registry = matches!(wait.need(), WaitNeed::SchemaId { .. });
-        let tolerance = self.pipeline.tolerance();
+        let tolerance = self.pipeline.tolerance().clone();
         let look = match tolerance.retry_timeout {
             Some(limit) if is_of_registry => LOOK.min(limit.max(LEAST_LOOK)),
             _ => LOOK,
         };
         while !wait.wait_for(look) {
-            if progress.is_over() {
+            // Consumers must not wait for what was sent before, and Kafka aborts a transaction that lasts too long.
+            if progress.is_over() || !self.commit_when_due(true) {
                 return WaitOutcome::InVain;
             }
             let trouble = wait.trouble();
@@ -215,6 +280,9 @@ impl<K: Sink> PipelineThreadParts<K> {
         Ok(true)
     }
 }
+
+/// Time between two commits if nothing was sent meanwhile.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// How often to check whether waiting is over for another reason, and what is in the way.
 const LOOK: Duration = Duration::from_millis(250);

@@ -32,6 +32,7 @@ use walferry_pgoutput::Lsn;
 use crate::{
     account::{OffsetStore, Progress, Stored, StoredOffset, StreamAccount},
     delivery::{
+        contract::Unstored,
         keeper::{Keeper, KeeperObserver},
         sink::{Acks, Sinks},
     },
@@ -41,7 +42,7 @@ use crate::{
         connector::{ConnectorRun, ConnectorSettings, SessionCarryover, is_abandoned, stopped, until},
         gap::Gaps,
         new_slot::UnusedSlot,
-        pipeline_thread::{PipelineThread, PipelineThreadParts},
+        pipeline_thread::{CommitPoints, PipelineThread, PipelineThreadParts},
         prepare::SessionStart,
         reader::{HeldRequests, SourceReader},
         retries::DeliveredReach,
@@ -181,6 +182,7 @@ where
             never = windows => match never {},
             never = signals => match never {},
             never = share_anew(settings, &wires.progress, status) => match never {},
+            never = remind(settings, &wires.progress, &wires.chunks) => match never {},
             () = wires.told_to_end(target, status) => Ok(()),
         };
         let by = wires.progress.failure().map_or(ended, Err);
@@ -235,6 +237,7 @@ where
             sink: self.sinks.open(Acks::new(wires.progress.clone()))?,
             progress: wires.progress.clone(),
             status: self.status.clone(),
+            commits: self.settings.boundary.map(CommitPoints::new),
         })
     }
 }
@@ -244,7 +247,10 @@ impl SessionChannels {
         let share = settings.share();
         let limit = &status.counters.in_flight_limit_bytes;
         limit.store(share.records as u64, Relaxed);
-        let progress = Progress::new(offset.clone(), share.records).with_latency(status.latency.clone());
+        let mut progress = Progress::new(offset.clone(), share.records).with_latency(status.latency.clone());
+        if settings.boundary.is_some() {
+            progress = progress.in_transactions();
+        }
         let (chunks, receiver) = source::chunks(share.frames);
         let wires = Self {
             progress: Arc::new(progress),
@@ -351,6 +357,23 @@ async fn share_anew(settings: &ConnectorSettings, progress: &Progress, status: &
     pending().await
 }
 
+/// Wakes the pipeline, for ever, while something is to be committed. It looks for itself only when something is read.
+async fn remind(settings: &ConnectorSettings, progress: &Progress, chunks: &FrameSender) -> Infallible {
+    let Some(boundary) = settings.boundary else {
+        return pending().await;
+    };
+    loop {
+        sleep(boundary.longest().clamp(LEAST_REMINDER, LONGEST_REMINDER)).await;
+        if progress.uncommitted().0 > Unstored::Nothing {
+            chunks.wake();
+        }
+    }
+}
+
+/// Shortest and longest time between two looks at what is to be committed.
+const LEAST_REMINDER: Duration = Duration::from_millis(10);
+const LONGEST_REMINDER: Duration = Duration::from_secs(1);
+
 /// Tells the keeper what is known of the server, and passes on what deliveries and stored offsets mean for the life of
 /// the connector.
 struct SessionObserver<'a> {
@@ -449,9 +472,10 @@ impl<F: Future> Task<F> {
     }
 }
 
-/// Waits until everything that was read is delivered, or until waiting is over.
+/// Waits until everything that was read is delivered and, in transactions, committed, or until waiting is over.
 async fn drained(progress: &Progress, chunks: &FrameSender) {
-    while !progress.is_over() && (progress.in_flight().0 > 0 || !chunks.is_empty()) {
+    while !progress.is_over() && (progress.in_flight().0 > 0 || !chunks.is_empty() || is_uncommitted(progress, chunks))
+    {
         // A notification may be an old one, so both are looked at again. A chunk's records are under way before the
         // chunk is dropped.
         tokio::select! {
@@ -459,4 +483,13 @@ async fn drained(progress: &Progress, chunks: &FrameSender) {
             () = chunks.freed() => {}
         }
     }
+}
+
+/// Whether a transaction is open. The pipeline is told to commit it.
+fn is_uncommitted(progress: &Progress, chunks: &FrameSender) -> bool {
+    let is_open = progress.end_transaction();
+    if is_open {
+        chunks.wake();
+    }
+    is_open
 }

@@ -51,6 +51,7 @@ fn settings() -> ConnectorSettings {
         heartbeat: None,
         snapshot_delay: Duration::ZERO,
         streaming_delay: Duration::ZERO,
+        boundary: None,
         limits: Default::default(),
     }
 }

@@ -920,6 +920,7 @@ fn connector(
         heartbeat: beat,
         snapshot_delay: Duration::ZERO,
         streaming_delay: Duration::ZERO,
+        boundary: None,
         limits: IncrementalLimits {
             reads_chunks: reads_beside,
             ..IncrementalLimits::default()
