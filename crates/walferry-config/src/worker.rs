@@ -27,6 +27,8 @@ pub struct Worker {
     pub header_converter: Plugin,
     /// `offset.flush.interval.ms`
     pub offset_flush_interval: Duration,
+    /// `exactly.once.source.support=enabled`
+    pub exactly_once: bool,
     /// `listeners`; empty if not set.
     pub listeners: Vec<String>,
     /// `topic.creation.enable`
@@ -120,6 +122,15 @@ impl OverridePolicy {
             Self::Principal => "Principal",
             Self::Allowlist(_) => "Allowlist",
         }
+    }
+}
+
+choices! {
+    enum ExactlyOnceSupport {
+        #[default]
+        Disabled = "disabled",
+        Preparing = "preparing",
+        Enabled = "enabled",
     }
 }
 
@@ -237,9 +248,9 @@ properties! {
         .text("`topic` is Connect's topic for configurations. The rules are those of `offset.storage`, but it has one partition.");
     const STATUS_STORAGE: Property<Option<String>> = Property::new("status.storage.<property>").example("status.storage.topic=connect-status")
         .text("`topic` is Connect's topic for states. The rules are those of `offset.storage`, but it has 5 partitions by default.");
-    const EXACTLY_ONCE: Property<String> = Property::new("exactly.once.source.support").default("disabled")
-        .text("Whether records may arrive exactly once.")
-        .support(Support::Refused { hint: "Walferry delivers at least once; remove the property" });
+    const EXACTLY_ONCE: Property<ExactlyOnceSupport> = Property::new("exactly.once.source.support").default("disabled")
+        .text("`enabled`: the changes of all connectors arrive exactly once, in Kafka transactions. `preparing` is the same as `disabled`: \
+               Walferry needs no preparation. A connector can also ask for it alone, with `exactly.once.support=required`.");
     const TRACKING: Property<bool> = Property::new("topic.tracking.enable").default("true")
         .text("Whether `/connectors/NAME/topics` tells which topics a connector has sent records to. They are kept in the topic of \
                `status.storage`, if the worker has one.");
@@ -421,6 +432,7 @@ impl Worker {
             value_converter: converter(reader, &VALUE_CONVERTER),
             header_converter: converter(reader, &HEADER_CONVERTER),
             offset_flush_interval: reader.get(&FLUSH_INTERVAL),
+            exactly_once: reader.get(&EXACTLY_ONCE) == ExactlyOnceSupport::Enabled,
             listeners: reader.get(&LISTENERS),
             topic_creation: reader.get(&TOPIC_CREATION),
             override_policy: match reader.get(&POLICY) {

@@ -190,13 +190,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "184054",
             &["Note: database.server.id has no effect: only the MySQL connector has it"],
         ),
-        (
-            "exactly.once.support",
-            "required",
-            &[
-                "Error: exactly.once.support is \"required\", which Walferry does not support (Walferry delivers at least once; remove the property)",
-            ],
-        ),
+        ("exactly.once.support", "required", &[]),
         ("exactly.once.support", "REQUESTED", &[]),
         ("signal.data.collection", "public.s", &[]),
         ("signal.enabled.channels", "source", &[]),

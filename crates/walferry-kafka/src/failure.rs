@@ -131,6 +131,17 @@ pub(crate) fn of_producer(code: Code, reason: &str) -> Failure {
             "grant the user IdempotentWrite on the cluster (`kafka-acls --add --operation IdempotentWrite --cluster …`), or set \
              `producer.override.enable.idempotence=false`",
         ),
+        Code::TransactionalIdAuthorizationFailed => Failure::stop(
+            Kind::KafkaDenied,
+            format!("the Kafka user is not allowed to use the connector's transactional.id: {reason}"),
+            "grant the user Write and Describe on it (`kafka-acls --add --operation Write --operation Describe --transactional-id …`); the \
+             id is `<group.id>-<connector>-0`",
+        ),
+        Code::InvalidTransactionTimeout => Failure::stop(
+            Kind::KafkaSettings,
+            format!("the broker does not allow such long transactions: {reason}"),
+            "set `producer.override.transaction.timeout.ms` to at most the broker's `transaction.max.timeout.ms`",
+        ),
         Code::UnsupportedVersion | Code::UnsupportedFeature => Failure::stop(
             Kind::KafkaUnsupported,
             format!("the broker does not support an idempotent producer: {reason}"),

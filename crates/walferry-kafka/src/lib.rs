@@ -19,6 +19,7 @@ mod signals;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod transactions;
 
 pub use client::reference_markdown;
 pub use health::Health;
@@ -26,3 +27,4 @@ pub use producer::{Producer, Producers};
 pub use set_aside::SetAsideCount;
 pub use settings::ClientSettings;
 pub use signals::SignalReader;
+pub use transactions::Transactions;

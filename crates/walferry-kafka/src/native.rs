@@ -18,14 +18,16 @@ use rdkafka::{
     ClientConfig, ClientContext,
     bindings::{
         RD_KAFKA_EVENT_DR, RD_KAFKA_EVENT_ERROR, RD_KAFKA_EVENT_LOG, RD_KAFKA_EVENT_OAUTHBEARER_TOKEN_REFRESH,
-        RD_KAFKA_MSG_F_COPY, rd_kafka_event_destroy, rd_kafka_event_error, rd_kafka_event_error_string,
-        rd_kafka_event_log, rd_kafka_event_message_next, rd_kafka_event_t, rd_kafka_event_type, rd_kafka_header_add,
-        rd_kafka_header_get, rd_kafka_header_get_all, rd_kafka_headers_destroy, rd_kafka_headers_new,
-        rd_kafka_headers_t, rd_kafka_last_error, rd_kafka_message_headers, rd_kafka_message_t,
-        rd_kafka_message_timestamp, rd_kafka_oauthbearer_set_token, rd_kafka_oauthbearer_set_token_failure,
-        rd_kafka_producev, rd_kafka_queue_destroy, rd_kafka_queue_get_main, rd_kafka_queue_poll, rd_kafka_queue_t,
-        rd_kafka_queue_yield, rd_kafka_topic_destroy, rd_kafka_topic_name, rd_kafka_topic_new, rd_kafka_topic_t,
-        rd_kafka_vtype_t,
+        RD_KAFKA_MSG_F_COPY, rd_kafka_commit_transaction, rd_kafka_error_code, rd_kafka_error_destroy,
+        rd_kafka_error_is_retriable, rd_kafka_error_string, rd_kafka_event_destroy, rd_kafka_event_error,
+        rd_kafka_event_error_string, rd_kafka_event_log, rd_kafka_event_message_next, rd_kafka_event_t,
+        rd_kafka_event_type, rd_kafka_header_add, rd_kafka_header_get, rd_kafka_header_get_all,
+        rd_kafka_headers_destroy, rd_kafka_headers_new, rd_kafka_headers_t, rd_kafka_last_error,
+        rd_kafka_message_headers, rd_kafka_message_t, rd_kafka_message_timestamp, rd_kafka_oauthbearer_set_token,
+        rd_kafka_oauthbearer_set_token_failure, rd_kafka_producev, rd_kafka_queue_destroy, rd_kafka_queue_get_main,
+        rd_kafka_queue_poll, rd_kafka_queue_t, rd_kafka_queue_yield, rd_kafka_topic_conf_destroy,
+        rd_kafka_topic_conf_new, rd_kafka_topic_conf_set, rd_kafka_topic_destroy, rd_kafka_topic_name,
+        rd_kafka_topic_new, rd_kafka_topic_t, rd_kafka_vtype_t,
     },
     error::{KafkaError, RDKafkaErrorCode},
     message::DeliveryResult,
@@ -191,6 +193,26 @@ impl Client {
         }
     }
 
+    /// Commits the transaction. The wrapper's call would take events away from the thread that [polls](Self::poll).
+    pub(crate) fn commit_transaction(&self, wait: Duration) -> Result<(), TransactionError> {
+        let wait = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX);
+        // SAFETY: the client is valid.
+        let error = unsafe { rd_kafka_commit_transaction(self.producer.client().native_ptr(), wait) };
+        if error.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the error is ours until it is destroyed, which happens once; its text is copied before.
+        unsafe {
+            let told = TransactionError {
+                code: rd_kafka_error_code(error).into(),
+                text: text(rd_kafka_error_string(error)).to_owned(),
+                is_retriable: rd_kafka_error_is_retriable(error) != 0,
+            };
+            rd_kafka_error_destroy(error);
+            Err(told)
+        }
+    }
+
     /// Waits for something to have happened and tells of it.
     pub(crate) fn poll(&self, wait: Duration, handle: impl FnOnce(Event<'_>)) {
         let wait = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX);
@@ -246,6 +268,50 @@ impl Topic {
             _client: Arc::clone(client),
         })
     }
+}
+
+impl Topic {
+    /// A handle for a topic whose keys go to the partitions that Java's clients choose, whatever the client's settings say.
+    pub(crate) fn with_javas_partitions(client: &Arc<Client>, name: &str) -> Result<Self, RDKafkaErrorCode> {
+        let name = CString::new(name).map_err(|_| RDKafkaErrorCode::InvalidArgument)?;
+        let mut reason = [0 as c_char; 256];
+        // SAFETY: all strings end in a zero byte and live during the calls. The topic takes the configuration; if there is no topic, it
+        // is destroyed here.
+        let handle = unsafe {
+            let settings = rd_kafka_topic_conf_new();
+            rd_kafka_topic_conf_set(
+                settings,
+                c"partitioner".as_ptr(),
+                c"murmur2_random".as_ptr(),
+                reason.as_mut_ptr(),
+                reason.len(),
+            );
+            let handle = rd_kafka_topic_new(client.producer.client().native_ptr(), name.as_ptr(), settings);
+            if handle.is_null() {
+                rd_kafka_topic_conf_destroy(settings);
+            }
+            handle
+        };
+        let handle = NonNull::new(handle).ok_or_else(|| {
+            // SAFETY: only reads the thread's last error.
+            RDKafkaErrorCode::from(unsafe { rd_kafka_last_error() })
+        })?;
+        Ok(Self {
+            handle,
+            _client: Arc::clone(client),
+        })
+    }
+}
+
+/// Why a call about a transaction has failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub(crate) struct TransactionError {
+    pub(crate) code: RDKafkaErrorCode,
+    /// librdkafka's words.
+    pub(crate) text: String,
+    /// Whether the same call may succeed later.
+    pub(crate) is_retriable: bool,
 }
 
 /// Headers on their way into a record.

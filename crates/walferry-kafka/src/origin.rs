@@ -17,6 +17,9 @@ const _: () = assert!(
 );
 
 impl DeliveryTag {
+    /// An offset that is sent in a transaction. Nobody waits for its delivery: the commit tells.
+    pub(crate) const OFFSET: Self = Self(usize::MAX);
+
     pub(crate) const fn new(sequence: u64, table: u16) -> Self {
         Self((sequence << TABLE_BITS) as usize | table as usize)
     }

@@ -32,6 +32,7 @@ use crate::{
     set_aside::{DeadLetters, RefusedRecord, SetAsideCount},
     settings::ClientSettings,
     topics::Topics,
+    transactions::Transactions,
 };
 
 /// Opens producers for one connector.
@@ -42,6 +43,8 @@ pub struct Producers {
     set_aside: SetAsideCount,
     batching: Batching,
     tenure: Tenure,
+    /// With exactly-once delivery.
+    transactions: Option<Transactions>,
     /// What the topics of one client may take.
     pub(crate) most_topics_kib: usize,
 }
@@ -64,6 +67,7 @@ impl Producers {
             set_aside: SetAsideCount::default(),
             batching: Batching::default(),
             tenure: Tenure::default(),
+            transactions: None,
             most_topics_kib: MOST_TOPICS_KIB,
         }
     }
@@ -72,6 +76,15 @@ impl Producers {
     #[must_use]
     pub fn within(self, tenure: Tenure) -> Self {
         Self { tenure, ..self }
+    }
+
+    /// The same, sending in transactions, which the connector's store commits.
+    #[must_use]
+    pub fn in_transactions(self, transactions: Transactions) -> Self {
+        Self {
+            transactions: Some(transactions),
+            ..self
+        }
     }
 
     /// How the connection to Kafka is, whichever producer has it.
@@ -89,7 +102,10 @@ impl Sinks for Producers {
     type Sink = Producer;
 
     fn open(&mut self, acks: Acks) -> Result<Producer, Failure> {
-        let mut properties = self.settings.producer_properties();
+        let mut properties = match &self.transactions {
+            Some(transactions) => self.settings.transactional_properties(transactions.id()),
+            None => self.settings.producer_properties(),
+        };
         let step = self.batching.apply(&mut properties, Instant::now());
         let client = Client::new(&properties.config()).map_err(|error| failure::of_settings(&error))?;
         let client = Arc::new(client);
@@ -117,7 +133,8 @@ impl Sinks for Producers {
             dead_letters: Arc::clone(&dead_letters),
             batching: self.batching.clone(),
             step,
-            idempotent: self.settings.is_idempotent(),
+            idempotent: self.settings.is_idempotent() || self.transactions.is_some(),
+            transactional: self.transactions.is_some(),
         };
         let thread = {
             let stop = Arc::clone(&stop);
@@ -131,6 +148,9 @@ impl Sinks for Producers {
                     )
                 })?
         };
+        if let Some(transactions) = &self.transactions {
+            transactions.attach(&client, &acks)?;
+        }
         let queued = Arc::new(Queued {
             client: Arc::clone(&client),
             acks: acks.clone(),
@@ -218,6 +238,9 @@ impl Sink for Producer {
     }
 
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
+        if !self.begin()? {
+            return Ok(());
+        }
         let Some(index) = self.target(record.topic)? else {
             return Ok(());
         };
@@ -249,6 +272,24 @@ impl Sink for Producer {
 }
 
 impl Producer {
+    /// Sees to it that there is a transaction, if the producer sends in transactions. Returns whether records may be sent; `false` when it
+    /// is to stop.
+    fn begin(&mut self) -> Result<bool, Failure> {
+        let Some(transactions) = &self.producers.transactions else {
+            return Ok(true);
+        };
+        if transactions.is_open() {
+            return Ok(true);
+        }
+        if self.topics_kib >= self.producers.most_topics_kib && !self.begin_anew()? {
+            return Ok(false);
+        }
+        self.producers
+            .transactions
+            .as_ref()
+            .map_or(Ok(true), Transactions::begin)
+    }
+
     /// How many topics the client keeps.
     #[cfg(test)]
     pub(crate) fn topics_met(&self) -> usize {
@@ -264,7 +305,11 @@ impl Producer {
             self.last = known;
             return Ok(Some(known));
         }
-        if self.topics_kib >= self.producers.most_topics_kib && !self.begin_anew()? {
+        // A transaction ends with the client that has begun it.
+        if self.topics_kib >= self.producers.most_topics_kib
+            && self.producers.transactions.is_none()
+            && !self.begin_anew()?
+        {
             return Ok(None);
         }
         let topic = Topic::new(&self.client, name).map_err(|code| failure::of_topic(name, code))?;
@@ -321,6 +366,10 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
+        if let Some(transactions) = &self.producers.transactions {
+            // While the reports are heard: those of aborted records, too.
+            transactions.detach(&self.client);
+        }
         self.stop.store(true, Relaxed);
         self.client.wake();
         if let Some(thread) = self.thread.take()

@@ -40,6 +40,8 @@ pub(crate) struct Reporter {
     pub(crate) step: Step,
     /// Whether the producer is idempotent.
     pub(crate) idempotent: bool,
+    /// Whether it sends in transactions.
+    pub(crate) transactional: bool,
 }
 
 /// How long a wait for events lasts at most: how late a change from outside is noticed.
@@ -74,6 +76,9 @@ impl Reporter {
                     Event::Reports(reports) => {
                         let mut refused = Vec::new();
                         for report in reports {
+                            if DeliveryTag::from(report.opaque()) == DeliveryTag::OFFSET {
+                                continue;
+                            }
                             match report.error() {
                                 None if self.idempotent && report.offset().is_none() => self.unproven(report),
                                 None => {
@@ -192,7 +197,11 @@ impl Reporter {
             timestamp_ms: report.timestamp_ms(),
             headers: &headers,
         };
-        self.dead_letters.judge(code, &refused, opaque)
+        match self.transactional {
+            // The transaction can only be aborted, so the connector cannot go on without the record.
+            true => Err(self.dead_letters.verdict(code, &refused)),
+            false => self.dead_letters.judge(code, &refused, opaque),
+        }
     }
 
     /// The client as a whole, or one of its connections, is in trouble. What is under way waits in the client's queue.

@@ -56,9 +56,17 @@ impl DeadLetters {
     pub(crate) fn judge(&self, code: Code, refused: &RefusedRecord<'_>, opaque: DeliveryTag) -> Result<(), Failure> {
         match failure::of_record(code, &refused.culprit) {
             RefusalVerdict::Record(failure) => self.take(refused, opaque, failure),
+            RefusalVerdict::Producer(_) => Err(self.verdict(code, refused)),
+        }
+    }
+
+    /// Why a record was refused, where the connector does not go on without it.
+    pub(crate) fn verdict(&self, code: Code, refused: &RefusedRecord<'_>) -> Failure {
+        match failure::of_record(code, &refused.culprit) {
+            RefusalVerdict::Record(failure) => failure,
             RefusalVerdict::Producer(failure) => match self.client.producer().client().fatal_error() {
-                Some((code, reason)) => Err(failure::of_producer(code, &reason)),
-                None => Err(failure),
+                Some((code, reason)) => failure::of_producer(code, &reason),
+                None => failure,
             },
         }
     }

@@ -90,6 +90,9 @@ pub(crate) const DEFAULTS: &[Preset] = &[
     preset("enable.metrics.push", "false", "metrics are at /metrics"),
 ];
 
+/// How long a transaction may last, as in Java's client.
+const TRANSACTION_TIMEOUT_MS: &str = "60000";
+
 impl ClientSettings {
     /// Reads what worker and connector say. There are settings unless something is a problem.
     pub fn read(worker: &Worker, connector: &Connector, bootstrap_servers: &str) -> (Option<Self>, Findings) {
@@ -170,6 +173,29 @@ impl ClientSettings {
         if self.set_aside == SetAside::No && self.is_idempotent() {
             // What follows a refused record must not arrive before it has been dealt with.
             preset("enable.gapless.guarantee", "true");
+        }
+        properties
+    }
+
+    /// What a producer that sends in transactions is made with. As in Connect, some settings are not left to users.
+    pub(crate) fn transactional_properties(&self, id: &str) -> Properties {
+        let mut properties = self.producer_properties();
+        let values = &mut properties.values;
+        let timeout = values
+            .entry("transaction.timeout.ms".to_owned())
+            .or_insert_with(|| TRANSACTION_TIMEOUT_MS.to_owned())
+            .clone();
+        // A record that fails is to end only the transaction, not the producer.
+        values.remove("enable.gapless.guarantee");
+        values.retain(|name, _| name != "request.required.acks");
+        for (name, value) in [
+            ("transactional.id", id),
+            ("enable.idempotence", "true"),
+            ("acks", "all"),
+            // No record can wait for longer than its transaction may last. Then it is sent again, in another one.
+            ("message.timeout.ms", &timeout),
+        ] {
+            values.insert(name.to_owned(), value.to_owned());
         }
         properties
     }

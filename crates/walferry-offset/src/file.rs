@@ -97,6 +97,11 @@ impl FileStore {
         Folder::path_of(&self.data_dir, &self.partition.connector)
     }
 
+    /// The folder of a connector, whether or not it exists.
+    pub fn folder_of(data_dir: &Path, partition: &SourcePartition) -> PathBuf {
+        Folder::path_of(data_dir, &partition.connector)
+    }
+
     /// Reads the offset of a connector that may be running. Takes no lock and creates nothing.
     ///
     /// # Errors

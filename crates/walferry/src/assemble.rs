@@ -15,7 +15,7 @@ use walferry_config::{
     Connector, Findings, Lookup, Worker,
     connector::{
         LsnFlushMode, NotificationChannel, OffsetMismatch, Plugin, Plugins, SignalChannel, SnapshotMode, TableChanges,
-        Tolerance,
+        Tolerance, TransactionBoundary,
     },
 };
 use walferry_converter::{
@@ -24,7 +24,7 @@ use walferry_converter::{
 };
 use walferry_engine::{
     Converters, Disposition, ErrorNames, ErrorPolicy, Failure, Pipeline, SignalSettings, TableShapes,
-    connector::{ConnectorRun, ConnectorSettings},
+    connector::{self, ConnectorRun, ConnectorSettings},
     life::IncrementalLimits,
     source::TableFilter,
     start::{HistoryMismatch, SnapshotPolicy},
@@ -34,7 +34,7 @@ use walferry_engine::{
 };
 use walferry_event::EventSettings;
 use walferry_event::reselect::RowReader;
-use walferry_kafka::{Producers, connect::OffsetLog};
+use walferry_kafka::{Producers, Transactions, connect::OffsetLog};
 use walferry_offset::{FileStore, ImportError, MemoryStore, import, java_offsets};
 use walferry_postgres::{Postgres, RowLookups, TimescaleCatalog, replay::Replay};
 use walferry_record::SourcePartition;
@@ -44,7 +44,7 @@ use walferry_transform::{Chain, HypertableReader};
 use crate::{
     error::Error,
     load::Loaded,
-    worker::store::{ConnectorStore, TopicStore},
+    worker::store::{ConnectorStore, ReturningOffset, TopicNote, TopicStore},
 };
 
 /// The transforms and converters of a connector. They are built once, when its configuration is checked.
@@ -192,6 +192,81 @@ impl Offsets {
             ))),
         }
     }
+
+    /// The topic that has the offset of a connector: with exactly-once delivery it is in one even if everything else is kept in files.
+    pub(crate) fn topic_of(&self, loaded: &Loaded) -> Result<Option<OffsetLog>, Failure> {
+        match (&self.topic, loaded.connector.exactly_once) {
+            (None, Some(_)) => open_alone(loaded, &topic_alone(&loaded.connector, &loaded.worker)).map(Some),
+            (topic, _) => Ok(topic.clone()),
+        }
+    }
+
+    /// Opens the store of a connector that delivers exactly once, and the transactions that it shares with the producer.
+    fn open_in_transactions(&self, loaded: &Loaded) -> Result<(ConnectorStore, Transactions), Failure> {
+        let config = &loaded.connector;
+        let partition = partition(config);
+        let log = match &self.topic {
+            Some(_) => {
+                // Refuses what is refused at least once, too.
+                self.open(partition.clone(), config.offsets_topic.as_deref())?;
+                self.topic_of(loaded)?
+            }
+            None => {
+                // Whether the folder can be used, and is not in use.
+                FileStore::open_when_possible(&self.data_dir, partition.clone())?;
+                self.topic_of(loaded)?
+            }
+        };
+        let Some(log) = log else {
+            return Err(Failure::retry(Kind::Configuration, "there is no topic for the offset"));
+        };
+        let group = loaded
+            .worker
+            .group_id
+            .as_deref()
+            .map(str::trim)
+            .filter(|group| !group.is_empty());
+        let transactions = Transactions::new(
+            log.clone(),
+            partition.key(),
+            group.unwrap_or(GROUP_WITHOUT_A_NAME),
+            &config.name,
+        );
+        let store = TopicStore::open(log, partition, &self.data_dir);
+        let store = store.in_transactions(transactions.clone(), self.topic.is_none());
+        Ok((ConnectorStore::Topic(store), transactions))
+    }
+}
+
+/// The group of workers in `transactional.id`, if the worker has no `group.id`.
+const GROUP_WITHOUT_A_NAME: &str = "walferry";
+
+/// The topic of the offset of a connector that delivers exactly once, if everything else is kept in files.
+fn topic_alone(connector: &Connector, worker: &Worker) -> String {
+    let of_worker = worker.offset_storage.get("topic").map(str::trim);
+    let of_worker = of_worker.filter(|topic| !topic.is_empty());
+    let own = connector.offsets_topic.as_deref();
+    own.or(of_worker).unwrap_or("walferry-offsets").to_owned()
+}
+
+fn open_alone(loaded: &Loaded, topic: &str) -> Result<OffsetLog, Failure> {
+    OffsetLog::open_alone(&loaded.worker, &loaded.bootstrap_servers, topic)
+}
+
+/// Transactions do not reach over two clusters.
+fn refuse_two_clusters(loaded: &Loaded, kafka: &walferry_kafka::ClientSettings) -> Result<(), Failure> {
+    let (records, offsets) = (kafka.bootstrap_servers(), &loaded.bootstrap_servers);
+    if records == offsets {
+        return Ok(());
+    }
+    Err(Failure::stop(
+        Kind::Configuration,
+        format!(
+            "records go to {records} and offsets to {offsets}, but with exactly-once delivery both must go to one cluster, because a \
+             transaction cannot reach over two"
+        ),
+        "remove bootstrap.servers from the producer's properties, or write it exactly as the worker's",
+    ))
 }
 
 /// Puts a connector together, which shares the memory in flight with others: `sharers` is how many they are. Nothing is connected
@@ -203,16 +278,6 @@ pub(crate) fn connector(
     status: Arc<Status>,
 ) -> Result<Assembled, Failure> {
     let config = &loaded.connector;
-    let own_topic = loaded
-        .configuration
-        .iter()
-        .find(|(name, _)| name == "offsets.storage.topic");
-    let own_topic = own_topic
-        .map(|(_, topic)| topic.trim())
-        .filter(|topic| !topic.is_empty());
-    let store = offsets.open(partition(config), own_topic)?;
-    take_over_standalone(&store, loaded)?;
-    let folder = store.path();
     let kafka = kafka(loaded).map_err(|error| {
         Failure::of(
             Disposition::stop(Kind::Configuration),
@@ -220,10 +285,29 @@ pub(crate) fn connector(
             error.causes(),
         )
     })?;
+    let (store, transactions) = match config.exactly_once {
+        Some(_) => {
+            refuse_two_clusters(loaded, &kafka)?;
+            let (store, transactions) = offsets.open_in_transactions(loaded)?;
+            (store, Some(transactions))
+        }
+        None => (
+            returning(
+                offsets.open(partition(config), config.offsets_topic.as_deref())?,
+                loaded,
+            )?,
+            None,
+        ),
+    };
+    take_over_standalone(&store, loaded)?;
+    let folder = store.path();
     kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
     let mut sinks = Producers::new(kafka);
     if let Some(log) = &offsets.topic {
         sinks = sinks.within(log.tenure());
+    }
+    if let Some(transactions) = transactions {
+        sinks = sinks.in_transactions(transactions);
     }
     Ok(ConnectorRun {
         settings: settings(loaded, sharers),
@@ -233,6 +317,20 @@ pub(crate) fn connector(
         pipelines: pipelines(loaded, &status, folder, Some(registries(config)), from_postgres(config)),
         status,
     })
+}
+
+/// The store of a connector that has delivered exactly once before: its offset comes back from the topic.
+fn returning(store: ConnectorStore, loaded: &Loaded) -> Result<ConnectorStore, Failure> {
+    let ConnectorStore::File(file) = store else {
+        return Ok(store);
+    };
+    let note = TopicNote::of(&file);
+    let Some(topic) = note.read()? else {
+        return Ok(ConnectorStore::File(file));
+    };
+    let log = open_alone(loaded, &topic)?;
+    let key = partition(&loaded.connector).key();
+    Ok(ConnectorStore::Returning(file, ReturningOffset { log, key, note }))
 }
 
 /// The same with a temporary slot and an offset in memory, of which nothing is left. The pipeline has a witness for each session.
@@ -248,6 +346,7 @@ pub(crate) fn passing<K>(
         settings: ConnectorSettings {
             // When the connection is lost, the slot is gone, and with it the way to go on.
             max_retries: Some(0),
+            boundary: None,
             confirm: true,
             snapshot_delay: Duration::ZERO,
             streaming_delay: Duration::ZERO,
@@ -277,6 +376,7 @@ pub(crate) fn replaying<K, O>(
         settings: ConnectorSettings {
             snapshot_tables: Arc::new(move |of, name| of == schema && name == table),
             confirm: false,
+            boundary: None,
             ..settings(loaded, watch::Sender::new(1).subscribe())
         },
         source,
@@ -403,6 +503,9 @@ pub(crate) fn snapshot_policy(config: &Connector) -> SnapshotPolicy {
     }
 }
 
+/// With `transaction.boundary=poll`, the longest time that records wait for the commit of their transaction.
+const LONGEST_TRANSACTION: Duration = Duration::from_millis(100);
+
 fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettings {
     let config = &loaded.connector;
     ConnectorSettings {
@@ -428,6 +531,10 @@ fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettin
         heartbeat: config.heartbeat.interval,
         snapshot_delay: config.snapshot.delay,
         streaming_delay: config.snapshot.streaming_delay,
+        boundary: config.exactly_once.map(|boundary| match boundary {
+            TransactionBoundary::Poll => connector::TransactionBoundary::WhenIdle(LONGEST_TRANSACTION),
+            TransactionBoundary::Interval(interval) => connector::TransactionBoundary::Every(interval),
+        }),
         limits: IncrementalLimits {
             rows_per_second: config.signals.max_rows_per_second,
             lag_bytes: config.signals.max_lag_bytes,

@@ -18,6 +18,7 @@ use crate::{
     error::Error,
     load::{data_dir, load_connector},
     say::say,
+    worker::store::TopicNote,
 };
 
 /// Shows, exports, imports or removes what is stored.
@@ -35,6 +36,7 @@ pub(crate) fn offsets(command: OffsetsCommand) -> Result<(), Error> {
 fn show(which: &OffsetArgs) -> Result<(), Error> {
     let connector = load_connector(&which.config)?;
     let partition = partition(&connector);
+    refuse_topic(&connector, which)?;
     let Some(stored) =
         FileStore::peek(&data_dir(&which.data), &partition).map_err(|error| unusable(&connector, error))?
     else {
@@ -148,6 +150,7 @@ fn accept_history(which: &OffsetArgs) -> Result<(), Error> {
 fn export(which: &OffsetArgs) -> Result<(), Error> {
     let connector = load_connector(&which.config)?;
     let partition = partition(&connector);
+    refuse_topic(&connector, which)?;
     let stored = FileStore::peek(&data_dir(&which.data), &partition).map_err(|error| unusable(&connector, error))?;
     say!(
         "{}",
@@ -210,7 +213,24 @@ fn reset(which: &OffsetArgs) -> Result<(), Error> {
 }
 
 fn open(connector: &Connector, which: &OffsetArgs) -> Result<FileStore, Error> {
+    refuse_topic(connector, which)?;
     FileStore::open(&data_dir(&which.data), partition(connector)).map_err(|error| unusable(connector, error))
+}
+
+/// With exactly-once delivery the offset is in a topic, and a file would have no effect.
+fn refuse_topic(connector: &Connector, which: &OffsetArgs) -> Result<(), Error> {
+    let note = TopicNote::at(&data_dir(&which.data), &partition(connector));
+    let what = || format!("the offset of connector {:?} is not in a file", connector.name);
+    let Some(topic) = note.read().map_err(|failure| Error::failure(what(), failure))? else {
+        return Ok(());
+    };
+    let cause = format!("with exactly-once delivery it is in the Kafka topic {topic}");
+    let hint = format!(
+        "use GET, PATCH or DELETE /connectors/{0}/offsets, the last two while the connector is stopped (PUT /connectors/{0}/stop); to have it \
+         in a file again, start the connector once without exactly.once.support=required",
+        connector.name
+    );
+    Err(Error::new(Kind::OffsetUnchanged, what()).cause(cause, Some(hint)))
 }
 
 fn unusable(connector: &Connector, error: walferry_offset::Error) -> Error {

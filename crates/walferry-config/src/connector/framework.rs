@@ -1,6 +1,7 @@
 //! What Kafka Connect itself gives every connector: its name, converters, transforms, predicates, client overrides.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use walferry_diagnosis::Kind;
 
@@ -65,6 +66,15 @@ pub struct PredicatePlugin {
     pub options: Options,
 }
 
+/// Where the Kafka transactions of exactly-once delivery end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionBoundary {
+    /// `poll`: as soon as nothing more waits to be sent.
+    Poll,
+    /// `interval`: after this time.
+    Interval(Duration),
+}
+
 choices! {
     /// What `exactly.once.support` asks for.
     pub(super) enum ExactlyOnce {
@@ -77,8 +87,8 @@ choices! {
 }
 
 choices! {
-    /// Where transactions end.
-    pub(super) enum TransactionBoundary {
+    /// What `transaction.boundary` says.
+    pub(super) enum BoundaryChoice {
         /// After each batch.
         #[default]
         Poll = "poll",
@@ -165,17 +175,19 @@ properties! {
         .text("What Connect does when a config provider reports a new value.")
         .support(Support::Accepted { why: "the providers env, file and dir never report new values, in Connect either" });
     const EXACTLY_ONCE: Property<ExactlyOnce> = Property::new("exactly.once.support").default("requested")
-        .text("Whether records must arrive exactly once.")
-        .support(Support::Except { values: &["required"], hint: "Walferry delivers at least once; remove the property" });
-    const BOUNDARY: Property<TransactionBoundary> = Property::new("transaction.boundary").default("poll")
-        .text("Where a Kafka transaction ends.")
-        .support(Support::Accepted { why: "Kafka transactions are used only with exactly.once.support=required" });
-    const BOUNDARY_INTERVAL: Property<Option<u64>> = Property::new("transaction.boundary.interval.ms")
-        .text("Duration of a Kafka transaction.")
-        .support(Support::Accepted { why: "Kafka transactions are used only with exactly.once.support=required" });
+        .text("`required`: changes arrive exactly once, in Kafka transactions. `requested`: they do if the worker sets \
+               `exactly.once.source.support=enabled`, and otherwise at least once.");
+    const BOUNDARY: Property<BoundaryChoice> = Property::new("transaction.boundary").default("poll")
+        .text("With exactly-once delivery, when a Kafka transaction is committed: `poll` as soon as nothing more waits to be sent, and \
+               after about 100 ms at the latest; `interval` after `transaction.boundary.interval.ms`. `connector` is refused, as Debezium's \
+               connector does not define transactions either.");
+    const BOUNDARY_INTERVAL: Property<Option<Duration>> = Property::new("transaction.boundary.interval.ms").example("500")
+        .text("Time after which a Kafka transaction is committed with `transaction.boundary=interval`. Without it, the worker's \
+               `offset.flush.interval.ms`.");
     const OFFSETS_TOPIC: Property<Option<String>> = Property::new("offsets.storage.topic")
-        .text("Topic for the offsets of this connector.")
-        .support(Support::Accepted { why: "offsets are kept in the data directory; `walferry offsets` exports and imports them" });
+        .text("Topic for the offset of this connector with exactly-once delivery, if the worker keeps its state in files. Without it, the \
+               worker's `offset.storage.topic`, or `walferry-offsets`. Without exactly-once delivery it has no effect: the offset is in the \
+               data directory.");
 }
 
 pub(super) const GROUP: Group = Group {
@@ -187,7 +199,6 @@ pub(super) const GROUP: Group = Group {
 
 pub(super) fn read(reader: &mut Reader<'_>, worker: &Worker) -> Plugins {
     reader.get(&CLASS);
-    reader.get(&EXACTLY_ONCE);
     let plugins = Plugins {
         key_converter: converter(reader, &KEY_CONVERTER, &worker.key_converter),
         value_converter: converter(reader, &VALUE_CONVERTER, &worker.value_converter),
@@ -200,6 +211,34 @@ pub(super) fn read(reader: &mut Reader<'_>, worker: &Worker) -> Plugins {
     check_overrides(reader, &plugins.producer_overrides, &worker.override_policy);
     check_overrides(reader, &plugins.admin_overrides, &worker.override_policy);
     plugins
+}
+
+/// Whether changes are to arrive exactly once, and where transactions end then.
+pub(super) fn exactly_once(reader: &mut Reader<'_>, worker: &Worker) -> Option<TransactionBoundary> {
+    let is_on = reader.get(&EXACTLY_ONCE) == ExactlyOnce::Required || worker.exactly_once;
+    let interval = reader.get(&BOUNDARY_INTERVAL);
+    let boundary = match reader.get(&BOUNDARY) {
+        BoundaryChoice::Poll => TransactionBoundary::Poll,
+        BoundaryChoice::Interval => TransactionBoundary::Interval(interval.unwrap_or(worker.offset_flush_interval)),
+        BoundaryChoice::Connector => {
+            if is_on {
+                reader
+                    .problem(
+                        BOUNDARY.name(),
+                        "is \"connector\", but the connector does not define transactions of its own",
+                    )
+                    .hint("set it to poll or interval, or remove it");
+            }
+            TransactionBoundary::Poll
+        }
+    };
+    is_on.then_some(boundary)
+}
+
+/// `offsets.storage.topic`
+pub(super) fn offsets_topic(reader: &mut Reader<'_>) -> Option<String> {
+    let topic = reader.get(&OFFSETS_TOPIC)?;
+    Some(topic.trim().to_owned()).filter(|topic| !topic.is_empty())
 }
 
 /// A class of the connector's own has only the connector's options; the worker's has only the worker's.

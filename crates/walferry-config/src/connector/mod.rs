@@ -24,7 +24,7 @@ pub use events::{
     Placeholder, SkippedOperations, TimePrecision,
 };
 pub use filters::{Filter, FilterSection};
-pub use framework::{Plugin, Plugins, PredicatePlugin, TransformPlugin};
+pub use framework::{Plugin, Plugins, PredicatePlugin, TransactionBoundary, TransformPlugin};
 pub use post_processors::{ReselectColumns, ReselectFailure};
 pub use postgres::{ChannelBinding, PostgresSection, SslMode};
 pub use signals::{NotificationChannel, SignalChannel, SignalSection, SignalTable, Watermarking};
@@ -81,6 +81,10 @@ pub struct Connector {
     pub topic_creation: Option<TopicCreation>,
     /// Converters, transforms, predicates and client overrides.
     pub plugins: Plugins,
+    /// Where transactions end. `None`: changes arrive at least once.
+    pub exactly_once: Option<TransactionBoundary>,
+    /// `offsets.storage.topic`
+    pub offsets_topic: Option<String>,
     /// What is hidden when the configuration is shown.
     pub sanitizer: Sanitizer,
 }
@@ -144,6 +148,8 @@ impl Connector {
             errors,
             topic_creation: topic_creation::read(&mut reader, worker.topic_creation),
             plugins,
+            exactly_once: framework::exactly_once(&mut reader, worker),
+            offsets_topic: framework::offsets_topic(&mut reader),
             sanitizer: elsewhere::sanitizer(&mut reader),
         };
         streaming::check_dead_letters(

@@ -228,7 +228,11 @@ impl Log {
     /// # Errors
     /// The clients cannot be made.
     pub(super) fn open(topics: &ConnectTopics, topic: &str) -> Result<Self, Failure> {
-        let (client, tenure) = (&topics.client, &topics.tenure);
+        Self::open_with(&topics.client, &topics.tenure, topic)
+    }
+
+    /// The same, with the properties of any client.
+    pub(super) fn open_with(client: &Properties, tenure: &Tenure, topic: &str) -> Result<Self, Failure> {
         let mut config = client.config();
         for (name, value) in [
             ("acks", "all"),
@@ -254,6 +258,10 @@ impl Log {
             reader: Mutex::default(),
             begun: AtomicU64::new(0),
         })
+    }
+
+    pub(super) fn topic(&self) -> &str {
+        &self.topic
     }
 
     pub(super) fn tenure(&self) -> Tenure {

@@ -105,20 +105,7 @@ impl ConnectTopics {
                 "use a different topic for each",
             ));
         }
-        let (mut client, findings) = client::internal(worker);
-        if let Some(problem) = findings.problems().next() {
-            let hint = problem
-                .hint
-                .clone()
-                .unwrap_or_else(|| "correct it in the worker file".into());
-            return Err(wrong(format!("{} {}", problem.place, problem.text), hint));
-        }
-        for (name, value) in [
-            ("bootstrap.servers", bootstrap_servers),
-            ("client.id", &format!("walferry-{group}")),
-        ] {
-            client.values.entry(name.into()).or_insert_with(|| value.to_owned());
-        }
+        let client = internal_client(worker, bootstrap_servers, &group)?;
         Ok(Some(Self {
             client,
             group,
@@ -139,6 +126,25 @@ impl ConnectTopics {
         }
         Ok(())
     }
+}
+
+/// How the clients of a worker's own topics connect. `role` tells them apart in the broker's log.
+fn internal_client(worker: &Worker, bootstrap_servers: &str, role: &str) -> Result<Properties, Failure> {
+    let (mut client, findings) = client::internal(worker);
+    if let Some(problem) = findings.problems().next() {
+        let hint = problem
+            .hint
+            .clone()
+            .unwrap_or_else(|| "correct it in the worker file".into());
+        return Err(wrong(format!("{} {}", problem.place, problem.text), hint));
+    }
+    for (name, value) in [
+        ("bootstrap.servers", bootstrap_servers),
+        ("client.id", &format!("walferry-{role}")),
+    ] {
+        client.values.entry(name.into()).or_insert_with(|| value.to_owned());
+    }
+    Ok(client)
 }
 
 /// The id of a worker's Kafka cluster. `None` if no broker answers in time. Blocks.

@@ -2,25 +2,29 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use walferry_config::Worker;
 use walferry_engine::Failure;
 use walferry_record::java::json::quoted;
 
 use super::{
-    ConnectTopics, Tenure,
+    ConnectTopics, Tenure, Topic,
     log::{Log, LogRecord},
 };
+use crate::client::Properties;
 
 /// `offset.storage.topic`: the last offset of each connector. Clones share it.
 #[derive(Debug, Clone)]
 pub struct OffsetLog(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     log: Log,
     latest: Mutex<HashMap<Vec<u8>, OffsetRecord>>,
+    /// The topic is not one of a worker that keeps all its state in topics, so it is created, if need be, before it is first used.
+    unchecked: Mutex<Option<(Topic, Properties)>>,
 }
 
 /// An offset in the topic.
@@ -33,8 +37,17 @@ pub struct OffsetRecord {
     pub additions: Option<String>,
 }
 
-/// The header of Walferry's additions. Connect ignores headers in its own topics.
-const ADDITIONS: &str = "walferry.offset";
+/// Its topic alone: the properties of the client may be secrets.
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.log.fmt(f)
+    }
+}
+
+impl OffsetRecord {
+    /// The header of Walferry's additions. Connect ignores headers in its own topics.
+    pub(crate) const ADDITIONS: &str = "walferry.offset";
+}
 
 impl OffsetLog {
     /// Opens the topic. Blocks.
@@ -46,7 +59,54 @@ impl OffsetLog {
         Ok(Self(Arc::new(Inner {
             log,
             latest: Mutex::default(),
+            unchecked: Mutex::default(),
         })))
+    }
+
+    /// Opens a topic for a worker that keeps everything else in files. It is created when it is first used, as `offset.storage.*` says if it
+    /// is the worker's topic, else with one partition. Blocks no longer than the clients take to be made.
+    ///
+    /// # Errors
+    /// The clients cannot be made, or a property of the worker is wrong.
+    pub fn open_alone(worker: &Worker, bootstrap_servers: &str, name: &str) -> Result<Self, Failure> {
+        let client = super::internal_client(worker, bootstrap_servers, "offsets")?;
+        let of_worker = worker.offset_storage.get("topic").map(str::trim) == Some(name);
+        let topic = match of_worker {
+            true => super::topic(
+                &worker.offset_storage,
+                "offset.storage",
+                "source connector offsets",
+                Some(25),
+            )?,
+            false => Topic {
+                property: "offsets.storage",
+                purpose: "source connector offsets",
+                name: name.to_owned(),
+                partitions: 1,
+                replication: -1,
+                settings: Vec::new(),
+            },
+        };
+        let log = Log::open_with(&client, &Tenure::default(), name)?;
+        Ok(Self(Arc::new(Inner {
+            log,
+            latest: Mutex::default(),
+            unchecked: Mutex::new(Some((topic, client))),
+        })))
+    }
+
+    /// Name of the topic.
+    pub fn topic(&self) -> &str {
+        self.0.log.topic()
+    }
+
+    fn ensure(&self) -> Result<(), Failure> {
+        let mut unchecked = self.0.unchecked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((topic, client)) = &*unchecked {
+            topic.ensure(client)?;
+            *unchecked = None;
+        }
+        Ok(())
     }
 
     /// Whether this process may work for the connectors whose offsets are in the topic.
@@ -85,11 +145,12 @@ impl OffsetLog {
     }
 
     fn catch_up(&self) -> Result<(), Failure> {
+        self.ensure()?;
         self.0.log.read_to_end(|entry| {
             let additions = entry
                 .headers
                 .into_iter()
-                .find(|(name, _)| name == ADDITIONS)
+                .find(|(name, _)| name == OffsetRecord::ADDITIONS)
                 .map(|(_, value)| value);
             // Apply it at once: if the reading fails later, the record is not passed on again.
             let mut latest = self.latest();
@@ -113,7 +174,7 @@ impl OffsetLog {
             value: record.map(|record| record.value.into_bytes()),
             headers: additions
                 .into_iter()
-                .map(|text| (ADDITIONS.to_owned(), text.into_bytes()))
+                .map(|text| (OffsetRecord::ADDITIONS.to_owned(), text.into_bytes()))
                 .collect(),
         }
     }
@@ -135,6 +196,7 @@ impl OffsetLog {
         &self,
         records: impl IntoIterator<Item = (String, Option<OffsetRecord>)>,
     ) -> Result<(), Failure> {
+        self.ensure()?;
         let records = records.into_iter();
         let sent: Vec<_> = records
             .map(|(key, record)| self.0.log.send(&Self::entry(&key, record)))

@@ -14,35 +14,46 @@ use walferry_offset::{FileStore, Import, export_rest, import};
 use walferry_record::{SourcePartition, java::json::quoted};
 
 use super::{Clerk, ClerkCommand, Herd, keeper, refusal};
-use crate::assemble::{self, Offsets};
+use crate::{assemble, load::Loaded};
 
 /// Time limit for a connector to stop before its offset is written.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Herd {
-    /// The connector that the offset belongs to.
-    async fn partition(&self, name: &str) -> Result<SourcePartition, Refused> {
+    /// The connector that the offset belongs to, and where its offset is.
+    async fn place(&self, name: &str) -> Result<OffsetPlace, Refused> {
         let connector = self.find(name).ok_or_else(|| Refused::not_found(name))?;
-        if let super::ConnectorOrigin::File(_, loaded) = &connector.origin {
-            return Ok(assemble::partition(&loaded.connector));
-        }
         let (herd, name) = (self.clone(), name.to_owned());
         blocking(move || {
-            let (loaded, _) = keeper::load(&herd.0, &name, &connector.configuration);
-            let loaded = loaded.map_err(|failure| refusal(&failure))?;
-            Ok(assemble::partition(&loaded.connector))
+            let loaded = match &connector.origin {
+                super::ConnectorOrigin::File(_, loaded) => Loaded::clone(loaded),
+                super::ConnectorOrigin::Book => {
+                    let (loaded, _) = keeper::load(&herd.0, &name, &connector.configuration);
+                    loaded.map_err(|failure| refusal(&failure))?
+                }
+            };
+            let topic = herd.0.offsets.topic_of(&loaded);
+            Ok(OffsetPlace {
+                partition: assemble::partition(&loaded.connector),
+                topic: topic.map_err(|failure| refusal(&failure))?,
+            })
         })
         .await
     }
 
     pub(super) async fn show_offsets(&self, name: &str) -> Result<Json, Refused> {
+        // All of the worker's connectors have theirs in its topic, also one whose configuration cannot be read.
         if let Some(log) = self.0.offsets.topic.clone() {
             let name = name.to_owned();
             return blocking(move || show_topic(&log, &name)).await;
         }
-        let (partition, data_dir) = (self.partition(name).await?, self.0.offsets.data_dir.clone());
+        let (place, data_dir) = (self.place(name).await?, self.0.offsets.data_dir.clone());
         blocking(move || {
+            let OffsetPlace { partition, topic } = place;
+            if let Some(log) = topic {
+                return show_topic(&log, &partition.connector);
+            }
             let stored = FileStore::peek(&data_dir, &partition);
             let stored = stored.map_err(|error| refusal(&error.for_good()))?;
             Ok(export_rest(&partition, stored.as_ref().map(|stored| &stored.connect)))
@@ -53,7 +64,7 @@ impl Herd {
     /// Writes or removes the offset, once the connector has ended.
     pub(super) async fn write_offsets(&self, name: &str, offsets: Option<Json>) -> Result<(), Refused> {
         let version = self.find(name).map(|connector| connector.version);
-        let partition = self.partition(name).await?;
+        let place = self.place(name).await?;
         let begun = Instant::now();
         while self.supervisor().runs(name) {
             if begun.elapsed() > PATIENCE {
@@ -65,7 +76,7 @@ impl Herd {
             sleep(PAUSE).await;
         }
         let change = OffsetChange {
-            partition,
+            place,
             version,
             offsets,
         };
@@ -73,9 +84,16 @@ impl Herd {
     }
 }
 
+/// Where the offset of a connector is.
+struct OffsetPlace {
+    partition: SourcePartition,
+    /// `None`: a file.
+    topic: Option<OffsetLog>,
+}
+
 /// What to write for a connector.
 pub(super) struct OffsetChange {
-    partition: SourcePartition,
+    place: OffsetPlace,
     /// The version of the configuration from which the partition was read.
     version: Option<u64>,
     /// The offsets to write. `None`: remove all.
@@ -86,7 +104,7 @@ impl Clerk {
     /// Writes offsets. Wanted states also go through the clerk, so nobody resumes the connector meanwhile.
     pub(super) async fn alter_offsets(&mut self, change: OffsetChange) -> Result<(), Refused> {
         let OffsetChange {
-            partition,
+            place: OffsetPlace { partition, topic },
             version,
             offsets,
         } = change;
@@ -99,7 +117,7 @@ impl Clerk {
             let message = format!("Another request has changed connector {name} meanwhile. Send the request again.");
             return Err(Refused::new(409, message));
         }
-        let Offsets { data_dir, topic } = self.herd.0.offsets.clone();
+        let data_dir = self.herd.0.offsets.data_dir.clone();
         blocking(move || match topic {
             Some(log) => write_topic(&log, &data_dir, &partition, offsets),
             None => write(&data_dir, partition, offsets),

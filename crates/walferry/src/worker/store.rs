@@ -1,16 +1,24 @@
 //! Where the offset of a connector is kept: in a file, or in Connect's offset topic.
 
-use std::{path::Path, time::Duration};
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::Value as Json;
 use tokio::task::spawn_blocking;
-use tracing::warn;
+use tracing::{info, warn};
 use walferry_engine::{
     Failure, Kind,
     gap::{Gap, GapChoice},
     store::{OffsetStore, StoredOffset},
 };
-use walferry_kafka::connect::{ConnectTopics, OffsetLog, OffsetRecord};
+use walferry_kafka::{
+    Transactions,
+    connect::{ConnectTopics, OffsetLog, OffsetRecord},
+};
 use walferry_offset::{FileStore, additions, with_additions};
 use walferry_record::SourcePartition;
 
@@ -18,16 +26,93 @@ use walferry_record::SourcePartition;
 pub(crate) enum ConnectorStore {
     /// A file in the connector's folder of the data directory.
     File(FileStore),
+    /// A file, into which the offset comes back from a topic: the connector delivers exactly once no more.
+    Returning(FileStore, ReturningOffset),
     /// The offset topic.
     Topic(TopicStore),
 }
 
+/// An offset that is in a topic and goes on in a file.
+#[derive(Clone)]
+pub(crate) struct ReturningOffset {
+    pub(crate) log: OffsetLog,
+    pub(crate) key: String,
+    pub(crate) note: TopicNote,
+}
+
 /// An offset in Connect's offset topic.
+#[derive(Clone)]
 pub(crate) struct TopicStore {
     log: OffsetLog,
     partition: SourcePartition,
     /// The folder in which a gap is reported and a person's choice is expected. `walferry offsets skip-gap` uses it.
     folder: Option<FileStore>,
+    /// With exactly-once delivery.
+    transactions: Option<OffsetInTransactions>,
+}
+
+/// How an offset is stored with exactly-once delivery.
+#[derive(Clone)]
+struct OffsetInTransactions {
+    transactions: Transactions,
+    /// Where it is noted that the offset is in a topic, if everything else is kept in files.
+    note: Option<TopicNote>,
+}
+
+/// A file beside the place of the offset file, with the name of the topic that has the offset instead.
+#[derive(Clone)]
+pub(crate) struct TopicNote(PathBuf);
+
+impl TopicNote {
+    const FILE: &str = "offset-topic";
+
+    /// The note of a connector with this store.
+    pub(crate) fn of(store: &FileStore) -> Self {
+        Self(store.path().with_file_name(Self::FILE))
+    }
+
+    /// The note of a connector, whose folder need not exist.
+    pub(crate) fn at(data_dir: &Path, partition: &SourcePartition) -> Self {
+        Self(FileStore::folder_of(data_dir, partition).join(Self::FILE))
+    }
+
+    /// The name of the topic. `None`: there is no note.
+    pub(crate) fn read(&self) -> Result<Option<String>, Failure> {
+        match fs::read_to_string(&self.0) {
+            Ok(text) => Ok(Some(text.trim().to_owned()).filter(|topic| !topic.is_empty())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.unusable("read", &error)),
+        }
+    }
+
+    fn write(&self, topic: &str) -> Result<(), Failure> {
+        if self.read()?.as_deref() == Some(topic) {
+            return Ok(());
+        }
+        let write = || {
+            let mut file = fs::File::create(&self.0)?;
+            writeln!(file, "{topic}")?;
+            file.sync_all()?;
+            self.0
+                .parent()
+                .map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
+        };
+        write().map_err(|error| self.unusable("written", &error))
+    }
+
+    fn remove(&self) -> Result<(), Failure> {
+        match fs::remove_file(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.unusable("removed", &error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn unusable(&self, what: &str, error: &io::Error) -> Failure {
+        Failure::retry(
+            Kind::OffsetDamaged,
+            format!("{} cannot be {what}: {error}", self.0.display()),
+        )
+    }
 }
 
 impl TopicStore {
@@ -45,16 +130,82 @@ impl TopicStore {
             log,
             partition,
             folder: folder.ok(),
+            transactions: None,
+        }
+    }
+
+    /// An offset that is stored in the transactions of the records that it covers. With `only_offset`, everything else is kept in files.
+    pub(crate) fn in_transactions(self, transactions: Transactions, only_offset: bool) -> Self {
+        let note = self.folder.as_ref().filter(|_| only_offset).map(TopicNote::of);
+        Self {
+            transactions: Some(OffsetInTransactions { transactions, note }),
+            ..self
         }
     }
 
     fn read(&self) -> Result<Option<StoredOffset>, Failure> {
         let key = self.partition.key();
-        let found = self.log.read(&key)?.map(|record| offset(&key, &record)).transpose()?;
+        let record = self.log.read(&key)?;
+        let found = record.as_ref().map(|record| offset(&key, record)).transpose()?;
         let in_file = self.folder.as_ref().map(FileStore::read).transpose()?.flatten();
+        if let Some(OffsetInTransactions { transactions, note }) = &self.transactions {
+            transactions.goes_on_after(record);
+            if let Some(note) = note {
+                return self.take_over_file(found, in_file, note);
+            }
+        }
         let path = self.folder.as_ref().map(FileStore::path).unwrap_or_default();
         refuse_newer_file(&self.partition, found.as_ref(), in_file.as_ref(), &path)?;
         Ok(found)
+    }
+}
+
+impl TopicStore {
+    /// Moves the offset of a connector that has delivered at least once until now from its file into the topic.
+    fn take_over_file(
+        &self,
+        in_topic: Option<StoredOffset>,
+        in_file: Option<StoredOffset>,
+        note: &TopicNote,
+    ) -> Result<Option<StoredOffset>, Failure> {
+        let Some(folder) = &self.folder else {
+            return Ok(in_topic);
+        };
+        let is_noted = note.read()?.as_deref() == Some(self.log.topic());
+        let Some(in_file) = in_file.filter(|_| !is_noted) else {
+            note.write(self.log.topic())?;
+            return Ok(in_topic);
+        };
+        // The file is the only one that counts: an offset in the topic is from an earlier time.
+        let found = Some(record(&in_file));
+        self.log.write_all_blocking([(self.partition.key(), found.clone())])?;
+        if let Some(of) = &self.transactions {
+            of.transactions.goes_on_after(found);
+        }
+        note.write(self.log.topic())?;
+        folder.remove()?;
+        info!(
+            topic = self.log.topic(),
+            lsn.stored = %in_file.start().unwrap_or_default(),
+            "the offset is moved from its file into the topic, where it is stored together with the records"
+        );
+        Ok(Some(in_file))
+    }
+}
+
+impl ReturningOffset {
+    /// Moves the offset from the topic into the file.
+    fn take_back(&self, store: &FileStore) -> Result<(), Failure> {
+        if let Some(record) = self.log.read(&self.key)? {
+            let offset = offset(&self.key, &record)?;
+            store.replace(&offset).map_err(|error| error.for_good())?;
+            info!(
+                topic = self.log.topic(),
+                lsn.stored = %offset.start().unwrap_or_default(),
+                "the offset is moved from the topic into a file: the connector does not deliver exactly once any more"
+            );
+        }
+        self.note.remove()
     }
 }
 
@@ -129,13 +280,24 @@ pub(super) fn record(offset: &StoredOffset) -> OffsetRecord {
     }
 }
 
+/// Runs work on a thread of its own, because Kafka may be slow.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    let done = spawn_blocking(work).await;
+    done.map_err(|error| {
+        Failure::retry(
+            Kind::NoThread,
+            format!("the offset could not be read or written: {error}"),
+        )
+    })?
+}
+
 /// The minimum time between two records of one connector in the offset topic, because brokers keep each record until they compact it.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl OffsetStore for ConnectorStore {
     fn least_pause(&self) -> Duration {
         match self {
-            Self::File(store) => store.least_pause(),
+            Self::File(store) | Self::Returning(store, _) => store.least_pause(),
             Self::Topic(_) => PAUSE,
         }
     }
@@ -143,21 +305,27 @@ impl OffsetStore for ConnectorStore {
     async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
         match self {
             Self::File(store) => store.load().await,
+            Self::Returning(file, returning) => {
+                let (store, returning) = (file.clone(), returning.clone());
+                blocking(move || returning.take_back(&store)).await?;
+                file.load().await
+            }
             Self::Topic(store) => {
-                let store = TopicStore {
-                    log: store.log.clone(),
-                    partition: store.partition.clone(),
-                    folder: store.folder.clone(),
-                };
-                let read = spawn_blocking(move || store.read()).await;
-                read.map_err(|error| Failure::retry(Kind::NoThread, format!("the offset could not be read: {error}")))?
+                let store = store.clone();
+                blocking(move || store.read()).await
             }
         }
     }
 
     async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
         match self {
-            Self::File(store) => store.write(offset).await,
+            Self::File(store) | Self::Returning(store, _) => store.write(offset).await,
+            Self::Topic(TopicStore {
+                transactions: Some(of), ..
+            }) => {
+                let (transactions, record) = (of.transactions.clone(), record(offset));
+                blocking(move || transactions.commit(record)).await
+            }
             Self::Topic(store) => store.log.write(&store.partition.key(), Some(record(offset))).await,
         }
     }
@@ -194,7 +362,7 @@ impl OffsetStore for ConnectorStore {
 impl ConnectorStore {
     fn folder(&mut self) -> Option<&mut FileStore> {
         match self {
-            Self::File(store) => Some(store),
+            Self::File(store) | Self::Returning(store, _) => Some(store),
             Self::Topic(store) => store.folder.as_mut(),
         }
     }
@@ -202,7 +370,7 @@ impl ConnectorStore {
     /// The connector's folder, if it has one.
     pub(crate) fn path(&self) -> Option<std::path::PathBuf> {
         let store = match self {
-            Self::File(store) => Some(store),
+            Self::File(store) | Self::Returning(store, _) => Some(store),
             Self::Topic(store) => store.folder.as_ref(),
         };
         store.and_then(|store| store.path().parent().map(Path::to_owned))

@@ -1,0 +1,367 @@
+//! Transactions: records become visible together with the offset that covers them, or not at all.
+//!
+//! The producer of a session begins a transaction with the first record. The store adds the offset and commits it, at a point where
+//! everything before is delivered and nothing after it is sent (the engine's commit points). Whatever is not committed is aborted: by the
+//! producer when it is closed, or by the next one with the same `transactional.id`, which also fences a producer of a process that is
+//! no more wanted. Names are Connect's (KIP-618), so a connector fences its task on Connect too.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Acquire, Ordering::Release},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rdkafka::{
+    error::{KafkaError, RDKafkaErrorCode as Code},
+    producer::Producer as _,
+};
+use tracing::{debug, info};
+use walferry_engine::{
+    Disposition, Failure, Kind,
+    sink::{Acks, Headers, Outgoing, RecordOrigin},
+};
+
+use crate::{
+    connect::{OffsetLog, OffsetRecord},
+    failure,
+    native::{Client, Topic, TransactionError},
+    origin::DeliveryTag,
+};
+
+/// The transactions of one connector. Its producers and its store share them. Cheap to clone.
+#[derive(Clone)]
+pub struct Transactions(Arc<Shared>);
+
+struct Shared {
+    /// Where the offset is.
+    log: OffsetLog,
+    /// The key of the offset.
+    key: String,
+    /// `transactional.id`
+    id: String,
+    /// Whether records may be sent: there is a transaction.
+    is_open: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    attached: Option<Attached>,
+    step: Step,
+    /// The last offset in the topic, as this process has read or written it.
+    known: Option<OffsetRecord>,
+}
+
+/// The producer of the present session.
+struct Attached {
+    client: Arc<Client>,
+    topic: Topic,
+    acks: Acks,
+}
+
+/// How far the producer is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Step {
+    /// Kafka does not know it yet. An earlier producer may have left a transaction open.
+    #[default]
+    New,
+    /// There is no transaction.
+    Ready,
+    /// There is a transaction.
+    Open,
+    /// A transaction could not be committed, or nobody knows whether it was. Only another producer can go on.
+    Lost,
+}
+
+/// How long one call waits: how late a stop is noticed.
+const CALL: Duration = Duration::from_secs(2);
+/// How long a commit is waited for when the session is to end.
+const LAST_CALL: Duration = Duration::from_secs(5);
+/// Pause while the producer's queue is full.
+const FULL_WAIT: Duration = Duration::from_millis(2);
+
+impl Transactions {
+    /// Transactions of the connector `connector` of the group `group`, with its offset under `key` in a topic.
+    pub fn new(log: OffsetLog, key: String, group: &str, connector: &str) -> Self {
+        Self(Arc::new(Shared {
+            log,
+            key,
+            id: format!("{group}-{connector}-0"),
+            is_open: AtomicBool::new(false),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// `transactional.id`
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connector goes on after this offset, which was read from the topic.
+    pub fn goes_on_after(&self, record: Option<OffsetRecord>) {
+        self.lock().known = record;
+    }
+
+    /// A producer is opened. It sends and commits from here on.
+    pub(crate) fn attach(&self, client: &Arc<Client>, acks: &Acks) -> Result<(), Failure> {
+        let topic = Topic::with_javas_partitions(client, self.0.log.topic())
+            .map_err(|code| failure::of_topic(self.0.log.topic(), code))?;
+        let mut state = self.lock();
+        self.0.is_open.store(false, Release);
+        state.step = Step::New;
+        state.attached = Some(Attached {
+            client: Arc::clone(client),
+            topic,
+            acks: acks.clone(),
+        });
+        Ok(())
+    }
+
+    /// A producer is closed. Its transaction is aborted, so that consumers need not wait for it.
+    pub(crate) fn detach(&self, client: &Arc<Client>) {
+        let mut state = self.lock();
+        let is_ours = |attached: &Attached| Arc::ptr_eq(&attached.client, client);
+        if !state.attached.as_ref().is_some_and(is_ours) {
+            return;
+        }
+        self.0.is_open.store(false, Release);
+        state.attached = None;
+        if matches!(state.step, Step::Open | Step::Lost)
+            && let Err(error) = client.producer().abort_transaction(CALL)
+        {
+            debug!(id = self.0.id, %error, "the transaction is left to be aborted by the next producer, or by the broker in time");
+        }
+    }
+
+    /// Whether a transaction is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_open.load(Acquire)
+    }
+
+    /// Sees to it that there is a transaction. Returns whether there is: `false` when the producer is to stop.
+    pub(crate) fn begin(&self) -> Result<bool, Failure> {
+        if self.is_open() {
+            return Ok(true);
+        }
+        self.open(&mut self.lock())
+    }
+
+    fn open(&self, state: &mut State) -> Result<bool, Failure> {
+        let Some(attached) = &state.attached else {
+            return Err(self.lost());
+        };
+        if state.step == Step::Lost {
+            return Err(self.lost());
+        }
+        if state.step == Step::New {
+            if !self.init(attached)? {
+                return Ok(false);
+            }
+            // Only now it is certain whether the last transaction was committed.
+            if self.0.log.read(&self.0.key)? != state.known {
+                return Err(Failure::new(
+                    Disposition::Replay,
+                    Kind::KafkaProducer,
+                    format!(
+                        "topic {} has another offset than the one that the connector went on from: an earlier transaction was committed \
+                         after all, or another process has stored it; going on from there",
+                        self.0.log.topic()
+                    ),
+                    None,
+                ));
+            }
+            state.step = Step::Ready;
+        }
+        if state.step == Step::Ready {
+            let begun = attached.client.producer().begin_transaction();
+            begun.map_err(|error| self.failure(&TransactionError::from(error)))?;
+            state.step = Step::Open;
+            self.0.is_open.store(true, Release);
+        }
+        Ok(true)
+    }
+
+    /// Makes the producer known to Kafka, which ends what earlier producers with this id have left. Returns whether it is known:
+    /// `false` when it is to stop.
+    fn init(&self, attached: &Attached) -> Result<bool, Failure> {
+        while !attached.acks.is_stopping() {
+            match attached.client.producer().init_transactions(CALL) {
+                Ok(()) => {
+                    info!(
+                        transactional.id = self.0.id,
+                        "records and offsets are sent in transactions"
+                    );
+                    return Ok(true);
+                }
+                Err(error) => {
+                    let error = TransactionError::from(error);
+                    if !error.is_retriable {
+                        return Err(self.failure(&error));
+                    }
+                    debug!(%error, "the producer is not ready for transactions yet");
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Commits what was sent, together with an offset. Without a producer, only the offset is stored. Blocks.
+    ///
+    /// # Errors
+    /// The transaction is not committed, or nobody knows whether it is. A failure with [`Disposition::Replay`] means that the records
+    /// must be sent again, by another producer.
+    pub fn commit(&self, record: OffsetRecord) -> Result<(), Failure> {
+        let mut state = self.lock();
+        if state.attached.is_none() {
+            self.0
+                .log
+                .write_all_blocking([(self.0.key.clone(), Some(record.clone()))])?;
+            state.known = Some(record);
+            return Ok(());
+        }
+        if !self.open(&mut state)? {
+            return Err(self.lost());
+        }
+        let Some(attached) = &state.attached else {
+            return Err(self.lost());
+        };
+        self.0.is_open.store(false, Release);
+        let committed = self
+            .add_offset(attached, &record)
+            .and_then(|()| self.commit_transaction(attached));
+        match committed {
+            Ok(()) => {
+                (state.step, state.known) = (Step::Ready, Some(record));
+                Ok(())
+            }
+            Err(failure) => {
+                state.step = Step::Lost;
+                Err(failure)
+            }
+        }
+    }
+
+    fn add_offset(&self, attached: &Attached, record: &OffsetRecord) -> Result<(), Failure> {
+        let additions = record.additions.as_ref().map(|text| text.as_bytes());
+        let header = [(OffsetRecord::ADDITIONS, additions)];
+        let headers: Headers<'_> = match additions {
+            Some(_) => &header,
+            None => &[],
+        };
+        let record = Outgoing {
+            topic: self.0.log.topic(),
+            partition: None,
+            timestamp_ms: None,
+            key: Some(self.0.key.as_bytes()),
+            value: Some(record.value.as_bytes()),
+            headers,
+            origin: RecordOrigin {
+                table: "",
+                position: &"",
+            },
+        };
+        loop {
+            match attached
+                .client
+                .produce(&attached.topic, &record, DeliveryTag::OFFSET.into())
+            {
+                Ok(()) => return Ok(()),
+                Err(Code::QueueFull) if !attached.acks.is_stopping() => thread::sleep(FULL_WAIT),
+                Err(code) => {
+                    return Err(self.replay(format!(
+                        "topic {} does not accept the offset: {code}",
+                        self.0.log.topic()
+                    )));
+                }
+            }
+        }
+    }
+
+    fn commit_transaction(&self, attached: &Attached) -> Result<(), Failure> {
+        let mut stopping = None;
+        loop {
+            let Err(error) = attached.client.commit_transaction(CALL) else {
+                return Ok(());
+            };
+            if attached.acks.is_stopping() {
+                stopping.get_or_insert_with(Instant::now);
+            }
+            let is_late = stopping.is_some_and(|since: Instant| since.elapsed() > LAST_CALL);
+            if !error.is_retriable || is_late {
+                return Err(self.failure(&error));
+            }
+            debug!(%error, "the transaction is not committed yet");
+        }
+    }
+
+    fn lost(&self) -> Failure {
+        self.replay("the transaction of the producer was not committed".to_owned())
+    }
+
+    fn replay(&self, what: String) -> Failure {
+        Failure::new(
+            Disposition::Replay,
+            Kind::KafkaProducer,
+            format!("{what}; its records are sent again in another transaction"),
+            None,
+        )
+    }
+
+    fn failure(&self, error: &TransactionError) -> Failure {
+        let id = &self.0.id;
+        match error.code {
+            Code::TransactionalIdAuthorizationFailed
+            | Code::ClusterAuthorizationFailed
+            | Code::TopicAuthorizationFailed
+            | Code::UnsupportedFeature
+            | Code::UnsupportedVersion
+            | Code::InvalidTransactionTimeout => failure::of_producer(error.code, &error.text),
+            Code::Fenced | Code::ProducerFenced | Code::InvalidProducerEpoch => Failure::new(
+                Disposition::Replay,
+                Kind::KafkaProducer,
+                format!(
+                    "another producer with transactional.id {id} has taken over, or the transaction has lasted longer than \
+                     transaction.timeout.ms: {}",
+                    error.text
+                ),
+                Some(
+                    "if this comes again and again, look for another process that runs the connector: Kafka Connect, or a second Walferry \
+                     with the same group.id"
+                        .into(),
+                ),
+            ),
+            _ => self.replay(format!("the transaction of {id} was not committed: {}", error.text)),
+        }
+    }
+}
+
+impl fmt::Debug for Transactions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transactions").field("id", &self.0.id).finish()
+    }
+}
+
+impl From<KafkaError> for TransactionError {
+    fn from(error: KafkaError) -> Self {
+        match error {
+            KafkaError::Transaction(error) => Self {
+                code: error.code(),
+                text: error.string(),
+                is_retriable: error.is_retriable(),
+            },
+            error => Self {
+                code: error.rdkafka_error_code().unwrap_or(Code::Fail),
+                text: error.to_string(),
+                is_retriable: false,
+            },
+        }
+    }
+}
