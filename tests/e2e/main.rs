@@ -6,6 +6,7 @@ mod crash;
 mod crowd;
 mod delivery;
 mod demo;
+mod exactly_once;
 mod fix;
 mod hangs;
 mod history;

@@ -134,7 +134,7 @@ impl Sinks for Producers {
             batching: self.batching.clone(),
             step,
             idempotent: self.settings.is_idempotent() || self.transactions.is_some(),
-            transactional: self.transactions.is_some(),
+            transactions: self.transactions.clone(),
         };
         let thread = {
             let stop = Arc::clone(&stop);

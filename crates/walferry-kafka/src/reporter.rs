@@ -26,6 +26,7 @@ use crate::{
     producer::size,
     set_aside::{DeadLetters, RefusedRecord},
     settings::ClientSettings,
+    transactions::Transactions,
 };
 
 pub(crate) struct Reporter {
@@ -40,8 +41,8 @@ pub(crate) struct Reporter {
     pub(crate) step: Step,
     /// Whether the producer is idempotent.
     pub(crate) idempotent: bool,
-    /// Whether it sends in transactions.
-    pub(crate) transactional: bool,
+    /// If it sends in transactions.
+    pub(crate) transactions: Option<Transactions>,
 }
 
 /// How long a wait for events lasts at most: how late a change from outside is noticed.
@@ -100,6 +101,9 @@ impl Reporter {
                         message,
                     } => {
                         debug!(level, facility, text = message, "librdkafka");
+                        if facility == "TXNERR" {
+                            self.transaction_failed(message);
+                        }
                         // A connection that the broker closes is told of here only.
                         if facility == "FAIL" {
                             let reason = message.split_once("]: ").map_or(message, |(_thread, reason)| reason);
@@ -197,10 +201,21 @@ impl Reporter {
             timestamp_ms: report.timestamp_ms(),
             headers: &headers,
         };
-        match self.transactional {
+        match self.transactions {
             // The transaction can only be aborted, so the connector cannot go on without the record.
-            true => Err(self.dead_letters.verdict(code, &refused)),
-            false => self.dead_letters.judge(code, &refused, opaque),
+            Some(_) => Err(self.dead_letters.verdict(code, &refused)),
+            None => self.dead_letters.judge(code, &refused, opaque),
+        }
+    }
+
+    /// The transaction cannot be committed any more. This is told nowhere else until the commit, which may wait for records that are not
+    /// sent any more.
+    fn transaction_failed(&self, message: &str) {
+        if let Some(transactions) = &self.transactions {
+            let message = message.split_once("]: ").map_or(message, |(_thread, message)| message);
+            let fatal = self.client.producer().client().fatal_error();
+            let (code, text) = fatal.unwrap_or((Code::Fail, message.to_owned()));
+            self.acks.failed(transactions.failure(code, &text));
         }
     }
 

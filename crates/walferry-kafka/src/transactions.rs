@@ -182,7 +182,7 @@ impl Transactions {
         }
         if state.step == Step::Ready {
             let begun = attached.client.producer().begin_transaction();
-            begun.map_err(|error| self.failure(&TransactionError::from(error)))?;
+            begun.map_err(|error| self.failed(&TransactionError::from(error)))?;
             state.step = Step::Open;
             self.0.is_open.store(true, Release);
         }
@@ -204,7 +204,7 @@ impl Transactions {
                 Err(error) => {
                     let error = TransactionError::from(error);
                     if !error.is_retriable {
-                        return Err(self.failure(&error));
+                        return Err(self.failed(&error));
                     }
                     debug!(%error, "the producer is not ready for transactions yet");
                 }
@@ -296,10 +296,14 @@ impl Transactions {
             }
             let is_late = stopping.is_some_and(|since: Instant| since.elapsed() > LAST_CALL);
             if !error.is_retriable || is_late {
-                return Err(self.failure(&error));
+                return Err(self.failed(&error));
             }
             debug!(%error, "the transaction is not committed yet");
         }
+    }
+
+    fn failed(&self, error: &TransactionError) -> Failure {
+        self.failure(error.code, &error.text)
     }
 
     fn lost(&self) -> Failure {
@@ -315,22 +319,22 @@ impl Transactions {
         )
     }
 
-    fn failure(&self, error: &TransactionError) -> Failure {
+    /// Why a transaction was not committed.
+    pub(crate) fn failure(&self, code: Code, text: &str) -> Failure {
         let id = &self.0.id;
-        match error.code {
+        match code {
             Code::TransactionalIdAuthorizationFailed
             | Code::ClusterAuthorizationFailed
             | Code::TopicAuthorizationFailed
             | Code::UnsupportedFeature
             | Code::UnsupportedVersion
-            | Code::InvalidTransactionTimeout => failure::of_producer(error.code, &error.text),
+            | Code::InvalidTransactionTimeout => failure::of_producer(code, text),
             Code::Fenced | Code::ProducerFenced | Code::InvalidProducerEpoch => Failure::new(
                 Disposition::Replay,
                 Kind::KafkaProducer,
                 format!(
                     "another producer with transactional.id {id} has taken over, or the transaction has lasted longer than \
-                     transaction.timeout.ms: {}",
-                    error.text
+                     transaction.timeout.ms: {text}"
                 ),
                 Some(
                     "if this comes again and again, look for another process that runs the connector: Kafka Connect, or a second Walferry \
@@ -338,7 +342,7 @@ impl Transactions {
                         .into(),
                 ),
             ),
-            _ => self.replay(format!("the transaction of {id} was not committed: {}", error.text)),
+            _ => self.replay(format!("the transaction of {id} was not committed: {text}")),
         }
     }
 }

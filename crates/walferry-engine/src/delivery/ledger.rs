@@ -49,6 +49,8 @@ pub(crate) struct Ledger<A: Account> {
     records: VecDeque<Pending<A::Change>>,
     /// Sequence of the first record in `records`.
     head: u64,
+    /// Whether a change ended with the record before it.
+    ended: bool,
     /// A mark counts once all records before its sequence are settled.
     marks: VecDeque<(u64, A::Mark)>,
     /// Like `marks`, but at most one for each sequence.
@@ -71,6 +73,7 @@ impl<A: Account> Ledger<A> {
         Self {
             records: VecDeque::new(),
             head: 0,
+            ended: true,
             marks: VecDeque::new(),
             tallies: VecDeque::new(),
             in_flight: 0,
@@ -87,6 +90,11 @@ impl<A: Account> Ledger<A> {
     /// Sequence that the next pushed record gets.
     pub(crate) fn next(&self) -> u64 {
         self.head + self.records.len() as u64
+    }
+
+    /// Whether the last record is a part of a change whose other records are not there.
+    pub(crate) fn is_within_change(&self) -> bool {
+        !self.records.back().map_or(self.ended, |last| last.last)
     }
 
     /// Number of records that are not acknowledged.
@@ -218,6 +226,7 @@ impl<A: Account> Ledger<A> {
                     if pending.last {
                         self.account.reach_change(&pending.change);
                     }
+                    self.ended = pending.last;
                     self.in_flight_bytes -= pending.bytes;
                     self.records.pop_front();
                     self.head += 1;

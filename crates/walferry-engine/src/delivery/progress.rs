@@ -13,7 +13,7 @@ use crate::{
     delivery::{
         contract::{Mark as _, OffsetAccount, Unstored},
         in_flight::InFlightLimit,
-        ledger::{EntryOf, Ledger, LedgerEntry},
+        ledger::{EntryOf, Ledger},
         sink::ReportTarget,
         store::Store,
     },
@@ -132,8 +132,6 @@ struct State<A: OffsetAccount> {
 struct Transaction {
     /// Records were pushed since the last commit.
     has_records: bool,
-    /// The last of them is not the last one of its change, or it was withdrawn. An offset cannot name this place.
-    in_change: bool,
     /// The pipeline waits at a commit point.
     at_commit_point: bool,
     /// The session ends: the pipeline is to go to a commit point soon.
@@ -189,11 +187,7 @@ impl<A: OffsetAccount> Progress<A> {
         let mut state = self.lock();
         let first = state.ledger.next();
         let was_empty = state.ledger.in_flight() == 0;
-        let mut in_change = None;
         for entry in entries {
-            if let LedgerEntry::Record { last, .. } = &entry {
-                in_change = Some(!last);
-            }
             state.ledger.push(entry);
         }
         if was_empty && state.ledger.in_flight() > 0 {
@@ -202,9 +196,9 @@ impl<A: OffsetAccount> Progress<A> {
         let next = state.ledger.next();
         if next > first {
             state.window.sent(next, now_us);
-        }
-        if let (Some(transaction), Some(in_change)) = (&mut state.transaction, in_change) {
-            (transaction.has_records, transaction.in_change) = (true, in_change);
+            if let Some(transaction) = &mut state.transaction {
+                transaction.has_records = true;
+            }
         }
         self.advance(&mut state);
         first
@@ -257,9 +251,9 @@ impl<A: OffsetAccount> Progress<A> {
             return false;
         }
         let mut state = self.lock();
-        let is_over = state.is_over();
+        let may_end = !state.ledger.is_within_change() && !state.is_over();
         match &mut state.transaction {
-            Some(transaction) if !transaction.in_change && !is_over => transaction.at_commit_point = true,
+            Some(transaction) if may_end => transaction.at_commit_point = true,
             _ => return false,
         }
         self.changed.notify_one();
@@ -353,9 +347,6 @@ impl<A: OffsetAccount> Progress<A> {
         let mut state = self.lock();
         state.ledger.withdraw(sequence);
         state.window.withdrawn(sequence);
-        if let Some(transaction) = &mut state.transaction {
-            transaction.in_change = true;
-        }
         self.room.notify_one();
         self.tell_emptied(&state);
     }

@@ -58,7 +58,7 @@ const LOGIN: Rule = Rule::Accepted("tokens are renewed when four fifths of their
 const KERBEROS: Rule = Rule::Accepted("`kinit` runs as often as `sasl.kerberos.min.time.before.relogin` says");
 const BROKER_CHECKS: Rule = Rule::Accepted("the broker checks the token");
 const ASSERTION: Rule = Rule::Refused("only a client id with a secret can ask for a token");
-const NO_TRANSACTIONS: Rule = Rule::Accepted("there are no transactions");
+const ONE_PHASE: Rule = Rule::Accepted("no other system takes part in the transactions");
 
 /// In alphabetical order.
 pub(super) static TABLE: &[KnownProperty] = &[
@@ -331,11 +331,13 @@ pub(super) static TABLE: &[KnownProperty] = &[
         Rule::Together,
         "the file tells by itself what it is",
     ),
-    entry("transaction.timeout.ms", NO_TRANSACTIONS, ""),
-    entry("transaction.two.phase.commit.enable", NO_TRANSACTIONS, ""),
+    same("transaction.timeout.ms"),
+    entry("transaction.two.phase.commit.enable", ONE_PHASE, ""),
     entry(
         "transactional.id",
-        Rule::Refused("Walferry delivers at least once; remove the property"),
+        Rule::Refused(
+            "remove the property: with exactly-once delivery (`exactly.once.support=required`), Walferry sets it as Connect does",
+        ),
         "",
     ),
     entry("value.serializer", Rule::Accepted("the converter makes the bytes"), ""),

@@ -125,6 +125,7 @@ fn is_for_producers(name: &str) -> bool {
         "delivery.",
         "enable.idempotence",
         "max.in.flight",
+        "transaction.",
     ]
     .iter()
     .any(|p| name.starts_with(p))

@@ -95,7 +95,7 @@ fn every_name_is_told_of_that_is_not_translated() {
             "transactional.id",
             "x",
             &[
-                "Error: producer.override.transactional.id is not supported by Walferry (Walferry delivers at least once; remove the property)",
+                "Error: producer.override.transactional.id is not supported by Walferry (remove the property: with exactly-once delivery (`exactly.once.support=required`), Walferry sets it as Connect does)",
             ],
         ),
         (

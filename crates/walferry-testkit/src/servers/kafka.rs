@@ -356,6 +356,19 @@ impl Kafka {
         .expect("the broker ends the transaction");
     }
 
+    /// Begins as a producer with this transactional id, so that any earlier one is fenced.
+    #[track_caller]
+    pub fn fence(&self, id: &str) {
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", self.bootstrap())
+            .set("transactional.id", id)
+            .create()
+            .expect("the configuration is valid");
+        producer
+            .init_transactions(Duration::from_secs(60))
+            .expect("the broker answers");
+    }
+
     #[track_caller]
     fn extents(&self, topics: &[String]) -> Vec<Extent> {
         let reader = self.reader();
