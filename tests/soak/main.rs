@@ -35,6 +35,8 @@ struct Args {
     #[arg(long)]
     network: bool,
     #[arg(long)]
+    exactly_once: bool,
+    #[arg(long)]
     full_disk: bool,
     #[arg(long)]
     promotion: bool,
@@ -87,7 +89,7 @@ fn main() -> ExitCode {
     } else if args.publication {
         publication::run(args.rows, args.kills, args.seed)
     } else {
-        troubles::run(args.rows, args.kills, args.seed, args.network)
+        troubles::run(args.rows, args.kills, args.seed, args.network, args.exactly_once)
     };
     for problem in &problems {
         eprintln!("broken: {problem}");

@@ -54,10 +54,11 @@ struct Counts {
     most_resident_kib: u64,
 }
 
-/// Runs it all; returns what was broken. With `networks`, most troubles are ones of the network.
-pub(crate) fn run(rows: u64, kills: u32, seed: u64, networks: bool) -> Vec<String> {
+/// Runs it all; returns what was broken. With `networks`, most troubles are ones of the network. With `exactly_once`, nothing may be
+/// repeated.
+pub(crate) fn run(rows: u64, kills: u32, seed: u64, networks: bool, exactly_once: bool) -> Vec<String> {
     let begun = Instant::now();
-    let mut world = if networks { World::with_networks() } else { World::new() };
+    let mut world = World::with_outbox(networks, exactly_once);
     println!(
         "soak: {rows} rows, {kills} kills, seed {seed}; servers are up after {:.0?}",
         begun.elapsed()
@@ -145,6 +146,9 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, networks: bool) -> Vec<Strin
     println!("problems                    {:>9}", verdict.problem_count);
     println!("time                        {:>9.0?}", begun.elapsed());
     verdict.repeats.tell(&driver.kills);
+    if exactly_once && (verdict.records != verdict.rows || verdict.late > 0) {
+        problems.push("rows have arrived more than once".to_owned());
+    }
     problems.extend(verdict.problems);
     problems
 }

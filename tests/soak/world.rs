@@ -35,16 +35,16 @@ pub(crate) struct Networks {
 impl World {
     /// Starts all three, with an empty outbox.
     pub(crate) fn new() -> Self {
-        Self::with_outbox(false)
+        Self::with_outbox(false, false)
     }
 
-    /// The same with networks that can be made to fail.
-    pub(crate) fn with_networks() -> Self {
-        Self::with_outbox(true)
-    }
-
-    fn with_outbox(networks: bool) -> Self {
-        let mut world = Self::start(|sql| sql.run(&create_outbox()), outbox(), networks);
+    /// The same, with networks that can be made to fail, and with exactly-once delivery, if that is wanted.
+    pub(crate) fn with_outbox(networks: bool, exactly_once: bool) -> Self {
+        let mut properties = outbox();
+        if exactly_once {
+            properties.insert("exactly.once.support".into(), json!("required"));
+        }
+        let mut world = Self::start(|sql| sql.run(&create_outbox()), properties, networks);
         world.walferry.wait_until_ready();
         world
     }

@@ -217,6 +217,12 @@ impl Providers {
                     ));
                     resolved.push_str(written);
                 }
+                Err(Unresolved::NoPath(hint)) => {
+                    let message = format!("keeps the text {shown}: a reference to a file needs a path and a key");
+                    let hint = format!("{hint}; Kafka Connect would keep the text, too");
+                    findings.warning(name, message).kind(Kind::ConfigProvider).hint(hint);
+                    resolved.push_str(written);
+                }
                 Err(Unresolved::Failed(reason, hint)) => {
                     findings
                         .problem(name, format!("cannot resolve {shown}: {reason}"))
@@ -277,7 +283,7 @@ impl Providers {
                     }
                     _ => wanted,
                 };
-                failed("it needs a path and a key of the file".to_owned(), hint)
+                Err(Unresolved::NoPath(hint))
             }
             Some(found @ (Provider::File { allowed } | Provider::Dir { allowed })) => {
                 match (allowed.path(Path::new(path)), found) {
@@ -459,6 +465,8 @@ fn provider(options: &Options) -> Result<Provider, ProviderMistake> {
 enum Unresolved {
     /// The reference stays as it is.
     NoProvider,
+    /// The reference stays as it is, because it has no path: what to write instead.
+    NoPath(String),
     /// The connector does not start: why, and what to do.
     Failed(String, String),
 }
@@ -691,16 +699,16 @@ pub(crate) mod tests {
                 "Warning: keeps the text ${vault:…}: there is no config provider vault",
             ),
             (
+                "${file:/run/secrets/password}",
+                "Warning: keeps the text ${file:/run/secrets/password}: a reference to a file needs a path and a key",
+            ),
+            (
                 "${env:NOPE}",
                 "Error: cannot resolve ${env:NOPE}: there is no environment variable NOPE",
             ),
             (
                 "${file:/secrets/pg.properties:x}",
                 "Error: cannot resolve ${file:/secrets/pg.properties:x}: /secrets/pg.properties has no key x",
-            ),
-            (
-                "${file:x}",
-                "Error: cannot resolve ${file:x}: it needs a path and a key of the file",
             ),
             (
                 "${env:PGPASSWORD:-p}",
@@ -743,8 +751,8 @@ pub(crate) mod tests {
         let text = "${file:/secrets/postgres/password}";
         Providers::default().resolve("x", text, &World, &mut findings, &mut Vec::new());
         let hints: Vec<_> = findings.iter().filter_map(|finding| finding.hint.as_deref()).collect();
-        let expected =
-            "write ${file:PATH:KEY}, or ${dir:/secrets/postgres:password} if the file contains nothing but the value";
+        let expected = "write ${file:PATH:KEY}, or ${dir:/secrets/postgres:password} if the file contains nothing but the value; \
+                        Kafka Connect would keep the text, too";
         assert_eq!(hints, [expected]);
     }
 

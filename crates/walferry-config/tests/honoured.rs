@@ -68,6 +68,11 @@ fn context(name: &str) -> &'static [(&'static str, &'static str)] {
         "snapshot.select.statement.overrides.public.items" => {
             &[("snapshot.select.statement.overrides", "public.items")]
         }
+        "transaction.boundary" => &[("exactly.once.support", "required")],
+        "transaction.boundary.interval.ms" => &[
+            ("exactly.once.support", "required"),
+            ("transaction.boundary", "interval"),
+        ],
         "guardrail.collections.limit.action" => &[("guardrail.collections.max", "3")],
         "database.sslcert" => &[("database.sslkey", "/key")],
         "database.sslkey" => &[("database.sslcert", "/certificate")],

@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Let the networks to Postgres and Kafka fail too: connections are reset, frozen, slowed down and refused
     #[arg(long, conflicts_with_all = ["memory", "snapshot"])]
     network: bool,
+    /// Deliver exactly once: nothing may be repeated
+    #[arg(long, conflicts_with_all = ["memory", "snapshot", "full_disk", "promotion", "publication", "tables", "topics", "again", "cleanup", "replay", "latency"])]
+    exactly_once: bool,
     /// Fill the disk of the offsets at random instead, and free it again
     #[arg(long, conflicts_with_all = ["memory", "snapshot", "network"])]
     full_disk: bool,
@@ -96,6 +99,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("--replay", args.replay),
         ("--latency", args.latency),
         ("--network", args.network),
+        ("--exactly-once", args.exactly_once),
         ("--full-disk", args.full_disk),
         ("--promotion", args.promotion),
         ("--publication", args.publication),

@@ -465,6 +465,24 @@ mod with_a_registry {
         assert_eq!(settings(Family::Confluent, &entries).auth, basic());
     }
 
+    /// The text is not told: somebody wrote a name and a password there.
+    #[test]
+    fn a_source_of_logins_that_the_java_client_does_not_know_means_no_login() {
+        use crate::registry::Auth;
+        let entries = [
+            ("schema.registry.url", "http://me:s3cret@r:8081"),
+            ("basic.auth.credentials.source", "me:s3cret"),
+            ("schema.registry.basic.auth.user.info", "me:s3cret"),
+        ];
+        let entries = entries.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let options = Options::new("value.converter.", entries.into());
+        let (converter, findings) = AvroConverter::from_options(Family::Confluent, ConverterType::Value, &options);
+        assert_eq!(converter.expect("it is taken").link.settings.auth, Auth::None);
+        let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert!(told.len() == 1 && told[0].contains("have no log-in"), "{told:?}");
+        assert!(!told[0].contains("s3cret"), "{told:?}");
+    }
+
     #[test]
     fn certificates_may_have_the_names_of_apicurio_3() {
         use crate::registry::CertificateStore;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use walferry_config::{Jaas, Property, Reader, Secret, Support, Value, properties};
+use walferry_config::{Jaas, Property, Reader, Secret, Support, Value, ValueError, properties};
 
 use super::naming::{Naming, SubjectNaming};
 use super::{
@@ -197,16 +197,29 @@ walferry_config::choices! {
     }
 }
 
-walferry_config::choices! {
-    /// `basic.auth.credentials.source`.
-    pub(super) enum BasicSource {
-        /// The URL holds them.
-        #[default]
-        Url = "URL",
-        /// `basic.auth.user.info`.
-        UserInfo = "USER_INFO",
-        /// `sasl.jaas.config`.
-        Sasl = "SASL_INHERIT",
+/// `basic.auth.credentials.source`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum BasicSource {
+    /// The URL holds them.
+    #[default]
+    Url,
+    /// `basic.auth.user.info`.
+    UserInfo,
+    /// `sasl.jaas.config`.
+    Sasl,
+    /// The Java client has no source of this name, and sends requests without log-in.
+    Unknown,
+}
+
+impl Value for BasicSource {
+    const TYPE: &'static str = "enum";
+    const VALUES: &'static [&'static str] = &["URL", "USER_INFO", "SASL_INHERIT"];
+
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let known = [Self::Url, Self::UserInfo, Self::Sasl];
+        let named = Self::VALUES.iter().zip(known);
+        let found = named.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+        Ok(found.map_or(Self::Unknown, |(_, source)| source))
     }
 }
 
@@ -309,6 +322,18 @@ fn auth(reader: &mut Reader<'_>, in_urls: Auth) -> Auth {
             }
         },
         BasicSource::Url => in_urls,
+        BasicSource::Unknown => {
+            // The value may be what should stand elsewhere: a name and a password.
+            let finding = reader.warning(
+                BASIC_SOURCE.name(),
+                "is none of URL, USER_INFO and SASL_INHERIT: as with the Java converter, requests to the registry have no log-in",
+            );
+            finding.hint = Some(format!(
+                "set it to USER_INFO, and {} to NAME:PASSWORD, or remove it if the registry needs no log-in",
+                USER_INFO.name()
+            ));
+            Auth::None
+        }
     }
 }
 
