@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -247,6 +247,21 @@ fn topic_alone(connector: &Connector, worker: &Worker) -> String {
     let of_worker = of_worker.filter(|topic| !topic.is_empty());
     let own = connector.offsets_topic.as_deref();
     own.or(of_worker).unwrap_or("walferry-offsets").to_owned()
+}
+
+/// The topic that has the offset of a connector whose other state is in files. `None`: it is in a file.
+pub(crate) fn place_of_offset(loaded: &Loaded, data_dir: &Path) -> Result<Option<String>, Failure> {
+    let partition = partition(&loaded.connector);
+    let noted = TopicNote::at(data_dir, &partition).read()?;
+    if loaded.connector.exactly_once.is_none() {
+        return Ok(noted);
+    }
+    let topic = topic_alone(&loaded.connector, &loaded.worker);
+    let in_file = FileStore::peek(data_dir, &partition).map_err(|error| error.for_good())?;
+    Ok(match in_file.is_some() && noted.as_deref() != Some(&topic) {
+        true => None,
+        false => Some(topic),
+    })
 }
 
 fn open_alone(loaded: &Loaded, topic: &str) -> Result<OffsetLog, Failure> {

@@ -15,7 +15,7 @@ use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 
 use crate::{
-    assemble::{captured, from_postgres, kafka, partition, pipelines, snapshot_policy, snapshot_tables},
+    assemble::{self, captured, from_postgres, kafka, partition, pipelines, snapshot_policy, snapshot_tables},
     cli::CheckArgs,
     error::Error,
     fix, listen,
@@ -197,20 +197,24 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> StoredState {
         }
     };
     let mut remarks = Vec::new();
+    let mut unless_later = |topic: &str, failure: Failure| match failure.disposition {
+        Disposition::Retry => {
+            let what = format!("the stored offset is not known, and a start would wait for it: {failure}");
+            let hint = format!("nothing has to be done if topic {topic} does not exist yet: a start creates it");
+            remarks.push(Diagnosis::warning(failure.kind, what).with_hint(hint));
+            Ok(None)
+        }
+        _ => Err(failure),
+    };
     let found = match &topics {
-        None => FileStore::peek(&dir, &partition).map_err(|error| error.for_good()),
-        Some(topics) => store::peek(topics, &partition, &dir).or_else(|failure| match failure.disposition {
-            Disposition::Retry => {
-                let what = format!("the stored offset is not known, and a start would wait for it: {failure}");
-                let hint = format!(
-                    "nothing has to be done if topic {} does not exist yet: a start creates it",
-                    topics.offset.name
-                );
-                remarks.push(Diagnosis::warning(failure.kind, what).with_hint(hint));
-                Ok(None)
-            }
-            _ => Err(failure),
-        }),
+        None => match assemble::place_of_offset(loaded, &dir) {
+            Err(failure) => Err(failure),
+            Ok(None) => FileStore::peek(&dir, &partition).map_err(|error| error.for_good()),
+            Ok(Some(topic)) => store::peek_topic(loaded, &topic).or_else(|failure| unless_later(&topic, failure)),
+        },
+        Some(topics) => {
+            store::peek(topics, &partition, &dir).or_else(|failure| unless_later(&topics.offset.name, failure))
+        }
     };
     let is_known = remarks.is_empty();
     let tables_read = found

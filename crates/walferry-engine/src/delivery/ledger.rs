@@ -92,9 +92,9 @@ impl<A: Account> Ledger<A> {
         self.head + self.records.len() as u64
     }
 
-    /// Whether the last record is a part of a change whose other records are not there.
-    pub(crate) fn is_within_change(&self) -> bool {
-        !self.records.back().map_or(self.ended, |last| last.last)
+    /// Whether the last record is known to be the last one of its change. Some records, such as heartbeats, belong to no change.
+    pub(crate) fn ends_with_a_change(&self) -> bool {
+        self.records.back().map_or(self.ended, |last| last.last)
     }
 
     /// Number of records that are not acknowledged.

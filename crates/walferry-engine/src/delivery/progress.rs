@@ -134,8 +134,17 @@ struct Transaction {
     has_records: bool,
     /// The pipeline waits at a commit point.
     at_commit_point: bool,
-    /// The session ends: the pipeline is to go to a commit point soon.
-    ending: bool,
+    /// The pipeline is to go to a commit point as soon as it can.
+    is_due: bool,
+}
+
+/// What was pushed last before a commit point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PushedLast {
+    /// All records of a change, or something that belongs to no change.
+    WholeChange,
+    /// Perhaps some records of a change only. An offset cannot name a place inside a change.
+    Anything,
 }
 
 impl<A: OffsetAccount> Progress<A> {
@@ -245,13 +254,17 @@ impl<A: OffsetAccount> Progress<A> {
     }
 
     /// Waits until Kafka has acknowledged every record. Then lets the keeper commit their transaction with their offset. Returns whether
-    /// it may: not inside a change, and not if waiting is over for another reason.
-    pub(crate) fn reach_commit_point(&self) -> bool {
+    /// it may: not if waiting is over for another reason, and not where `after` says that a change may have been pushed in part.
+    pub(crate) fn reach_commit_point(&self, after: PushedLast) -> bool {
         if !self.wait_until_empty() {
             return false;
         }
         let mut state = self.lock();
-        let may_end = !state.ledger.is_within_change() && !state.is_over();
+        let is_whole = match after {
+            PushedLast::WholeChange => true,
+            PushedLast::Anything => state.ledger.ends_with_a_change(),
+        };
+        let may_end = is_whole && !state.is_over();
         match &mut state.transaction {
             Some(transaction) if may_end => transaction.at_commit_point = true,
             _ => return false,
@@ -273,7 +286,7 @@ impl<A: OffsetAccount> Progress<A> {
     pub(crate) fn committed(&self) {
         let mut state = self.lock();
         if let Some(transaction) = &mut state.transaction {
-            (transaction.has_records, transaction.at_commit_point) = (false, false);
+            *transaction = Transaction::default();
             self.room.notify_one();
             self.emptied.notify_one();
         }
@@ -284,24 +297,21 @@ impl<A: OffsetAccount> Progress<A> {
         self.lock().is_at_commit_point()
     }
 
-    /// What the pipeline is to commit, and whether it is to do so at once.
+    /// What the pipeline is to commit, and whether it is to do so as soon as it can.
     pub(crate) fn uncommitted(&self) -> (Unstored, bool) {
         let state = self.lock();
         match &state.transaction {
             None => (Unstored::Nothing, false),
-            Some(transaction) if transaction.has_records => (Unstored::Delivered, transaction.ending),
-            Some(transaction) => (state.ledger.behind().unstored(), transaction.ending),
+            Some(transaction) if transaction.has_records => (Unstored::Delivered, transaction.is_due),
+            Some(transaction) => (state.ledger.behind().unstored(), transaction.is_due),
         }
     }
 
-    /// Whether records are in a transaction that is not committed. The pipeline commits it without waiting for more.
-    pub(crate) fn end_transaction(&self) -> bool {
-        let mut state = self.lock();
-        let Some(transaction) = &mut state.transaction else {
-            return false;
-        };
-        transaction.ending = true;
-        transaction.has_records
+    /// Tells the pipeline to commit as soon as it can. It has to be woken if it waits.
+    pub(crate) fn demand_commit(&self) {
+        if let Some(transaction) = &mut self.lock().transaction {
+            transaction.is_due = true;
+        }
     }
 
     /// Notes that Kafka has acknowledged the record with this sequence, or that it was set aside. A second call changes
@@ -512,7 +522,10 @@ impl<A: OffsetAccount> State<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::numbers::{Numbers, record};
+    use crate::delivery::{
+        ledger::LedgerEntry,
+        numbers::{Numbers, record},
+    };
 
     #[test]
     fn acknowledged_records_behind_one_that_is_stuck_take_room() {
@@ -548,6 +561,69 @@ mod tests {
             progress.stop();
             assert!(!waiting.join().unwrap());
         });
+    }
+
+    #[test]
+    fn in_transactions_there_is_an_offset_only_at_a_commit_point() {
+        let progress = Progress::<Numbers>::new(0, 100_000).in_transactions();
+        assert_eq!(progress.uncommitted(), (Unstored::Nothing, false));
+        progress.settle(progress.push([record(1, 300)]));
+        assert!(progress.delivered().is_none());
+        assert_eq!(progress.unstored(), Unstored::Nothing);
+        progress.demand_commit();
+        assert_eq!(progress.uncommitted(), (Unstored::Delivered, true));
+
+        assert!(progress.reach_commit_point(PushedLast::WholeChange));
+        assert_eq!(progress.unstored(), Unstored::Delivered);
+        assert_eq!(progress.delivered().map(|delivered| *delivered.offset()), Some(1));
+        // The write may have failed: the same is to be stored again.
+        progress.not_stored();
+        assert_eq!(progress.delivered().map(|delivered| *delivered.offset()), Some(1));
+        progress.committed();
+        assert_eq!(progress.uncommitted(), (Unstored::Nothing, false));
+        assert!(progress.delivered().is_none());
+    }
+
+    #[test]
+    fn there_is_no_commit_point_inside_a_change() {
+        let progress = Progress::<Numbers>::new(0, 100_000).in_transactions();
+        let part = LedgerEntry::Record {
+            change: 1,
+            last: false,
+            bytes: 300,
+        };
+        progress.settle(progress.push([part]));
+        assert!(!progress.reach_commit_point(PushedLast::Anything));
+        let sequence = progress.push([record(1, 300)]);
+        progress.settle(sequence);
+        assert!(progress.reach_commit_point(PushedLast::Anything));
+        progress.committed();
+        // What is withdrawn was never there.
+        progress.withdraw(progress.push([LedgerEntry::Record {
+            change: 2,
+            last: false,
+            bytes: 300,
+        }]));
+        assert!(progress.reach_commit_point(PushedLast::Anything));
+    }
+
+    #[test]
+    fn a_wait_for_the_commit_ends_with_it_or_with_the_session() {
+        for commits in [true, false] {
+            let progress = Progress::<Numbers>::new(0, 100_000).in_transactions();
+            progress.settle(progress.push([record(1, 300)]));
+            assert!(progress.reach_commit_point(PushedLast::WholeChange));
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| progress.wait_for_commit());
+                match commits {
+                    true => progress.committed(),
+                    false => progress.stop(),
+                }
+                waiting.join().unwrap();
+            });
+            // The last write of the session may still commit it.
+            assert_eq!(progress.is_at_commit_point(), !commits);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use walferry_record::{Wait, WaitNeed};
 
 use crate::{
     account::{Batch, Progress},
-    delivery::{contract::Unstored, sink::Sink},
+    delivery::{contract::Unstored, progress::PushedLast, sink::Sink},
     failure::{Disposition, Failure},
     life::connector::TransactionBoundary,
     path::pipeline::Pipeline,
@@ -32,36 +32,7 @@ pub(crate) struct PipelineThreadParts<K> {
     pub(crate) progress: Arc<Progress>,
     pub(crate) status: Arc<Status>,
     /// Where transactions end, if there are some.
-    pub(crate) commits: Option<CommitPoints>,
-}
-
-/// Where transactions end.
-pub(crate) struct CommitPoints {
-    boundary: TransactionBoundary,
-    /// When the last one was committed.
-    last: Instant,
-}
-
-impl CommitPoints {
-    pub(crate) fn new(boundary: TransactionBoundary) -> Self {
-        Self {
-            boundary,
-            last: Instant::now(),
-        }
-    }
-
-    /// Whether the transaction is to be committed. `is_idle` is whether nothing more waits to be sent.
-    fn is_due(&self, progress: &Progress, is_idle: bool) -> bool {
-        match progress.uncommitted() {
-            (Unstored::Nothing, _) => false,
-            (_, true) => true,
-            (Unstored::Passed, false) => self.last.elapsed() >= QUIET,
-            (Unstored::Delivered, false) => {
-                let by_then = matches!(self.boundary, TransactionBoundary::WhenIdle(_)) && is_idle;
-                by_then || self.last.elapsed() >= self.boundary.longest()
-            }
-        }
-    }
+    pub(crate) boundary: Option<TransactionBoundary>,
 }
 
 /// The session's handle of the thread.
@@ -142,36 +113,40 @@ impl<K: Sink> PipelineThreadParts<K> {
                 Ok(false) => break,
                 Err(failure) => {
                     // The rows before the one that failed must arrive.
-                    self.commit();
+                    self.commit(PushedLast::Anything);
                     return Err(failure);
                 }
             }
-            if !self.commit_when_due(self.chunks.is_empty()) {
+            if !self.commit_when_due(self.chunks.is_empty(), PushedLast::WholeChange) {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Commits the transaction if it is time. Returns whether to continue.
-    fn commit_when_due(&mut self, is_idle: bool) -> bool {
-        match &self.commits {
-            Some(commits) if commits.is_due(&self.progress, is_idle) => self.commit(),
+    /// Commits the transaction if it is time. `is_idle` is whether nothing more waits to be sent. Returns whether to continue.
+    fn commit_when_due(&mut self, is_idle: bool, after: PushedLast) -> bool {
+        let ends_when_idle = matches!(self.boundary, Some(TransactionBoundary::WhenIdle(_)));
+        match self.progress.uncommitted() {
+            (Unstored::Nothing, _) => true,
+            (_, true) => self.commit(after),
+            (Unstored::Delivered, _) if is_idle && ends_when_idle => self.commit(after),
             _ => true,
         }
     }
 
     /// Waits until everything is delivered and committed with its offset. Returns whether to continue.
-    fn commit(&mut self) -> bool {
-        let Some(commits) = &mut self.commits else { return true };
+    fn commit(&mut self, after: PushedLast) -> bool {
+        if self.boundary.is_none() {
+            return true;
+        }
         let progress = &self.progress;
         self.sink
             .before_waiting(&mut || progress.in_flight().0 == 0 || progress.is_over());
-        if progress.reach_commit_point() {
+        if progress.reach_commit_point(after) {
             self.sink
                 .before_waiting(&mut || !progress.is_at_commit_point() || progress.is_over());
             progress.wait_for_commit();
-            commits.last = Instant::now();
         }
         !progress.is_over()
     }
@@ -241,7 +216,7 @@ impl<K: Sink> PipelineThreadParts<K> {
         };
         while !wait.wait_for(look) {
             // Consumers must not wait for what was sent before, and Kafka aborts a transaction that lasts too long.
-            if progress.is_over() || !self.commit_when_due(true) {
+            if progress.is_over() || !self.commit_when_due(true, PushedLast::Anything) {
                 return WaitOutcome::InVain;
             }
             let trouble = wait.trouble();
@@ -280,9 +255,6 @@ impl<K: Sink> PipelineThreadParts<K> {
         Ok(true)
     }
 }
-
-/// Time between two commits if nothing was sent meanwhile.
-const QUIET: Duration = Duration::from_secs(1);
 
 /// How often to check whether waiting is over for another reason, and what is in the way.
 const LOOK: Duration = Duration::from_millis(250);

@@ -25,7 +25,7 @@ use tokio::{
         mpsc::{UnboundedSender, unbounded_channel},
         watch,
     },
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use walferry_pgoutput::Lsn;
 
@@ -42,7 +42,7 @@ use crate::{
         connector::{ConnectorRun, ConnectorSettings, SessionCarryover, is_abandoned, stopped, until},
         gap::Gaps,
         new_slot::UnusedSlot,
-        pipeline_thread::{CommitPoints, PipelineThread, PipelineThreadParts},
+        pipeline_thread::{PipelineThread, PipelineThreadParts},
         prepare::SessionStart,
         reader::{HeldRequests, SourceReader},
         retries::DeliveredReach,
@@ -237,7 +237,7 @@ where
             sink: self.sinks.open(Acks::new(wires.progress.clone()))?,
             progress: wires.progress.clone(),
             status: self.status.clone(),
-            commits: self.settings.boundary.map(CommitPoints::new),
+            boundary: self.settings.boundary,
         })
     }
 }
@@ -357,22 +357,31 @@ async fn share_anew(settings: &ConnectorSettings, progress: &Progress, status: &
     pending().await
 }
 
-/// Wakes the pipeline, for ever, while something is to be committed. It looks for itself only when something is read.
+/// Tells the pipeline, for ever, when it is time to commit: it looks for itself only when something is read.
 async fn remind(settings: &ConnectorSettings, progress: &Progress, chunks: &FrameSender) -> Infallible {
     let Some(boundary) = settings.boundary else {
         return pending().await;
     };
+    let mut last = Instant::now();
     loop {
-        sleep(boundary.longest().clamp(LEAST_REMINDER, LONGEST_REMINDER)).await;
-        if progress.uncommitted().0 > Unstored::Nothing {
+        sleep(boundary.longest().clamp(LEAST_REMINDER, QUIET)).await;
+        let pause = match progress.uncommitted().0 {
+            Unstored::Nothing => continue,
+            Unstored::Passed => QUIET,
+            Unstored::Delivered => boundary.longest(),
+        };
+        if last.elapsed() >= pause {
+            last = Instant::now();
+            progress.demand_commit();
             chunks.wake();
         }
     }
 }
 
-/// Shortest and longest time between two looks at what is to be committed.
+/// Shortest time between two looks at what is to be committed.
 const LEAST_REMINDER: Duration = Duration::from_millis(10);
-const LONGEST_REMINDER: Duration = Duration::from_secs(1);
+/// Time between two commits if nothing was sent meanwhile.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Tells the keeper what is known of the server, and passes on what deliveries and stored offsets mean for the life of
 /// the connector.
@@ -487,8 +496,9 @@ async fn drained(progress: &Progress, chunks: &FrameSender) {
 
 /// Whether a transaction is open. The pipeline is told to commit it.
 fn is_uncommitted(progress: &Progress, chunks: &FrameSender) -> bool {
-    let is_open = progress.end_transaction();
+    let is_open = progress.uncommitted().0 == Unstored::Delivered;
     if is_open {
+        progress.demand_commit();
         chunks.wake();
     }
     is_open

@@ -93,6 +93,25 @@ fn many_crashes_in_a_row_lose_nothing_and_keep_the_order_of_each_key() {
     any().each(0..200, async |world, _| world.steps(600).await);
 }
 
+/// Kafka aborts what is not committed together with its offset. Consumers see each change of the stream once.
+#[test]
+fn with_transactions_crashes_neither_lose_nor_repeat_a_change() {
+    let runs = Runs {
+        plan: Box::new(|random| Plan::of(random).exactly_once()),
+        moments: 1,
+    };
+    runs.each(0..80, async |world, _| world.steps(600).await);
+    const STEPS: u64 = 200;
+    let runs = Runs {
+        plan: Box::new(|_| Plan::quiet("t", "", true).exactly_once()),
+        moments: STEPS,
+    };
+    runs.each(0..STEPS, async |world, step| {
+        world.steps(step).await;
+        world.kill();
+    });
+}
+
 /// Where rows change and move while nobody reads, those of chunks that are left may come to lie in chunks that are done.
 #[test]
 fn a_snapshot_that_is_interrupted_again_and_again_misses_no_row() {

@@ -32,7 +32,7 @@ use walferry_diagnosis::Kind;
 use tokio::sync::watch;
 use walferry_engine::{
     Disposition, Failure, Pipeline, SignalSettings, TargetState,
-    connector::{ConnectorRun, ConnectorSettings},
+    connector::{ConnectorRun, ConnectorSettings, TransactionBoundary},
     gap::GapResolution,
     life::IncrementalLimits,
     start::HistoryMismatch,
@@ -258,6 +258,13 @@ impl World {
         let state = self.shared.lock();
         let mut faults = state.faults.clone();
         faults.extend(checks::order(&state));
+        let repeated = match state.plan.exactly_once {
+            true => state.kafka.repeated(),
+            false => Vec::new(),
+        };
+        if !repeated.is_empty() {
+            faults.push(format!("committed more than once: {repeated:?}"));
+        }
         faults
     }
 
@@ -646,13 +653,18 @@ impl World {
         let turns = {
             let state = &mut *self.shared.lock();
             let turns = state.kafka.producer.as_ref().map(|open| open.turns.clone());
-            state.kafka.lose_producer(&mut state.random);
+            if !state.plan.exactly_once {
+                state.kafka.lose_producer(&mut state.random, false);
+            }
             // A write that was under way is durable, or it is not.
             if let Some(offset) = state.disk.writing.take()
                 && !state.disk.is_full
                 && state.random.once_in(2)
             {
                 state.store(offset);
+            }
+            if state.plan.exactly_once {
+                state.kafka.lose_producer(&mut state.random, true);
             }
             turns
         };
@@ -896,6 +908,9 @@ impl Drop for World {
     }
 }
 
+/// How long transactions last at most.
+const LONGEST: Duration = Duration::from_millis(50);
+
 /// The connector of a process.
 fn connector(
     shared: &Shared,
@@ -920,7 +935,10 @@ fn connector(
         heartbeat: beat,
         snapshot_delay: Duration::ZERO,
         streaming_delay: Duration::ZERO,
-        boundary: None,
+        boundary: state
+            .plan
+            .exactly_once
+            .then_some(TransactionBoundary::WhenIdle(LONGEST)),
         limits: IncrementalLimits {
             reads_chunks: reads_beside,
             ..IncrementalLimits::default()

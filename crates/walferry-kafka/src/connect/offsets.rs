@@ -95,6 +95,13 @@ impl OffsetLog {
         })))
     }
 
+    /// The same, which fails if there is no topic.
+    #[must_use]
+    pub fn never_created(self) -> Self {
+        *self.0.unchecked.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self
+    }
+
     /// Name of the topic.
     pub fn topic(&self) -> &str {
         self.0.log.topic()

@@ -22,6 +22,8 @@ use walferry_kafka::{
 use walferry_offset::{FileStore, additions, with_additions};
 use walferry_record::SourcePartition;
 
+use crate::{assemble, load::Loaded};
+
 /// The store of one connector.
 pub(crate) enum ConnectorStore {
     /// A file in the connector's folder of the data directory.
@@ -225,6 +227,14 @@ pub(crate) fn peek(
     };
     refuse_newer_file(partition, found.as_ref(), in_file.as_ref(), data_dir)?;
     Ok(found)
+}
+
+/// The same for a connector whose offset alone is in a topic. Blocks.
+pub(crate) fn peek_topic(loaded: &Loaded, topic: &str) -> Result<Option<StoredOffset>, Failure> {
+    let key = assemble::partition(&loaded.connector).key();
+    let log = OffsetLog::open_alone(&loaded.worker, &loaded.bootstrap_servers, topic)?;
+    let found = log.never_created().read(&key)?;
+    found.map(|record| offset(&key, &record)).transpose()
 }
 
 /// The offset in a record of the offset topic.

@@ -1,7 +1,7 @@
 //! Where the simulated connector stores its offset.
 
 use walferry_engine::{
-    Failure,
+    Disposition, Failure,
     gap::{Gap, GapChoice},
     store::{OffsetStore, StoredOffset},
 };
@@ -40,6 +40,14 @@ impl OffsetStore for Store {
         self.0.turn(Who::Store).await;
         let mut state = self.0.lock();
         let offset = state.disk.writing.take().expect("one write at a time");
+        if state.disk.is_full && state.plan.exactly_once {
+            return Err(Failure::new(
+                Disposition::Replay,
+                FULL,
+                "the transaction is aborted",
+                None,
+            ));
+        }
         if state.disk.is_full {
             return Err(Failure::retry(FULL, "no space left on device"));
         }
@@ -79,6 +87,11 @@ impl super::State {
     pub(crate) fn store(&mut self, offset: StoredOffset) {
         let faults = checks::offset(self, &offset);
         self.faults.extend(faults);
+        if self.plan.exactly_once
+            && let Err(fault) = self.kafka.commit()
+        {
+            self.faults.push(fault);
+        }
         self.tell(|| {
             format!(
                 "stored {:?} {:?} {:?}",

@@ -10,7 +10,7 @@ use walferry_engine::{
 
 use super::{
     Shared,
-    record::{Entry, Record},
+    record::{Entry, Record, What},
     turns::Turns,
 };
 use crate::random::Random;
@@ -23,6 +23,8 @@ pub(crate) const LANES: usize = 4;
 pub(crate) struct Kafka {
     /// Everything that was written, in that order.
     pub(crate) log: Vec<Entry>,
+    /// How much of the log is committed, with exactly-once delivery. The rest is in a transaction.
+    committed: usize,
     /// Records that are in the log, but those that came late.
     pub(crate) written: BTreeSet<Record>,
     pub(crate) is_down: bool,
@@ -108,12 +110,42 @@ impl Kafka {
         self.log.push(entry);
     }
 
+    /// The transaction is committed.
+    pub(crate) fn commit(&mut self) -> Result<(), String> {
+        self.committed = self.log.len();
+        match &self.producer {
+            Some(open) if open.is_busy() => Err("an offset is committed before all records of its transaction".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The transaction is aborted: consumers never see its records.
+    fn abort(&mut self) {
+        for entry in self.log.drain(self.committed..) {
+            self.written.remove(&entry.record);
+            self.acknowledged.remove(&entry.record);
+        }
+    }
+
+    /// The changes that consumers see more than once.
+    pub(crate) fn repeated(&self) -> Vec<Record> {
+        let mut seen = BTreeSet::new();
+        let changes = self.log.iter().map(|entry| entry.record);
+        let changes = changes.filter(|record| matches!(record.what, What::Change(..)));
+        changes.filter(|record| !seen.insert(*record)).collect()
+    }
+
     /// The process of a producer is killed. Of what it had queued some is written, some may be written later, in order.
-    pub(crate) fn lose_producer(&mut self, random: &mut Random) {
+    pub(crate) fn lose_producer(&mut self, random: &mut Random, exactly_once: bool) {
         for lane in 0..LANES {
             while random.once_in(2) && self.write(lane) {}
         }
         let Some(open) = self.producer.take() else { return };
+        if exactly_once {
+            // The next producer fences this one, too.
+            self.abort();
+            return;
+        }
         for (lane, queued) in open.queued.into_iter().enumerate() {
             let most = random.below(4) as usize;
             self.late[lane] = queued.into_iter().map(|(_, entry)| entry).take(most).collect();
@@ -215,6 +247,9 @@ impl Drop for Producer {
             .is_some_and(|open| open.number == self.number)
         {
             state.kafka.producer = None;
+            if state.plan.exactly_once {
+                state.kafka.abort();
+            }
         }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) skips_empty_transactions: bool,
     /// Whether messages are written outside of transactions.
     pub(crate) messages: bool,
+    /// Whether records and offsets are committed together.
+    pub(crate) exactly_once: bool,
     /// Whether a person accepts a server that has another history.
     pub(crate) accepts_history: bool,
     /// `offset.flush.interval.ms`
@@ -135,6 +137,7 @@ impl Plan {
             skips_empty_transactions: true,
             flush_interval: Duration::from_millis(10),
             messages: true,
+            exactly_once: false,
             accepts_history: false,
             actions: 60,
             faults: Vec::new(),
@@ -145,6 +148,14 @@ impl Plan {
     pub(crate) fn without_snapshot(self) -> Self {
         Self {
             policy: NO_SNAPSHOT,
+            ..self
+        }
+    }
+
+    /// The same with exactly-once delivery.
+    pub(crate) fn exactly_once(self) -> Self {
+        Self {
+            exactly_once: true,
             ..self
         }
     }
