@@ -182,9 +182,11 @@ impl<L: KeeperObserver> Keeper<'_, L> {
         };
         if failure.disposition == Disposition::Replay {
             // The transaction is lost, and with it records that were delivered.
+            self.progress.commit_failed(failure.clone());
             return Err(failure);
         }
-        let (pause, failure) = tries.backoff.after(failure)?;
+        let after = tries.backoff.after(failure);
+        let (pause, failure) = after.inspect_err(|failure| self.progress.commit_failed(failure.clone()))?;
         tries.not_before = Instant::now() + pause;
         warn!(
             code = failure.code(),

@@ -136,6 +136,8 @@ struct Transaction {
     at_commit_point: bool,
     /// The pipeline is to go to a commit point as soon as it can.
     is_due: bool,
+    /// The pipeline goes to no commit point any more.
+    is_last: bool,
 }
 
 /// What was pushed last before a commit point.
@@ -286,7 +288,10 @@ impl<A: OffsetAccount> Progress<A> {
     pub(crate) fn committed(&self) {
         let mut state = self.lock();
         if let Some(transaction) = &mut state.transaction {
-            *transaction = Transaction::default();
+            *transaction = Transaction {
+                is_last: transaction.is_last,
+                ..Transaction::default()
+            };
             self.room.notify_one();
             self.emptied.notify_one();
         }
@@ -305,6 +310,35 @@ impl<A: OffsetAccount> Progress<A> {
             Some(transaction) if transaction.has_records => (Unstored::Delivered, transaction.is_due),
             Some(transaction) => (state.ledger.behind().unstored(), transaction.is_due),
         }
+    }
+
+    /// The transaction could not be committed. Only another producer can go on.
+    pub(crate) fn commit_failed(&self, failure: Failure) {
+        let mut state = self.lock();
+        if let Some(transaction) = &mut state.transaction {
+            (transaction.at_commit_point, transaction.is_last) = (false, true);
+        } else {
+            return;
+        }
+        drop(state);
+        self.fail(failure);
+    }
+
+    /// The pipeline goes to no commit point any more.
+    pub(crate) fn pipeline_ended(&self) {
+        if let Some(transaction) = &mut self.lock().transaction {
+            transaction.is_last = true;
+            self.emptied.notify_one();
+        }
+    }
+
+    /// Whether there is something that the pipeline and the keeper are still going to commit.
+    pub(crate) fn awaits_commit(&self) -> bool {
+        let state = self.lock();
+        state.transaction.as_ref().is_some_and(|transaction| {
+            let is_open = transaction.has_records || state.ledger.behind().unstored() > Unstored::Nothing;
+            transaction.at_commit_point || is_open && !transaction.is_last
+        })
     }
 
     /// Tells the pipeline to commit as soon as it can. It has to be woken if it waits.

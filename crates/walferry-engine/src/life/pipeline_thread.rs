@@ -95,7 +95,14 @@ impl Drop for PipelineThread {
 
 impl<K: Sink> PipelineThreadParts<K> {
     fn run(mut self, end: oneshot::Sender<Result<(), Failure>>) {
-        let _ = end.send(self.work());
+        let worked = self.work();
+        let has_failed = worked.is_err();
+        let _ = end.send(worked);
+        if has_failed {
+            // The rows before the one that failed must arrive.
+            self.commit(PushedLast::Anything);
+        }
+        self.progress.pipeline_ended();
         drop(self.chunks);
         let progress = &self.progress;
         self.sink.before_waiting(&mut || progress.is_over());
@@ -108,16 +115,11 @@ impl<K: Sink> PipelineThreadParts<K> {
         self.status.set_awaited(None);
         let mut batch = Batch::default();
         while let Some(chunk) = self.next() {
-            match self.pipe(chunk, &mut batch) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(failure) => {
-                    // The rows before the one that failed must arrive.
-                    self.commit(PushedLast::Anything);
-                    return Err(failure);
-                }
+            if !self.pipe(chunk, &mut batch)? {
+                break;
             }
-            if !self.commit_when_due(self.chunks.is_empty(), PushedLast::WholeChange) {
+            let is_idle = self.chunks.is_empty();
+            if !self.commit_when_due(is_idle, PushedLast::WholeChange) {
                 break;
             }
         }

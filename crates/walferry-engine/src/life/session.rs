@@ -494,12 +494,12 @@ async fn drained(progress: &Progress, chunks: &FrameSender) {
     }
 }
 
-/// Whether a transaction is open. The pipeline is told to commit it.
+/// Whether something is still to be committed. The pipeline is told to do so.
 fn is_uncommitted(progress: &Progress, chunks: &FrameSender) -> bool {
-    let is_open = progress.uncommitted().0 == Unstored::Delivered;
-    if is_open {
+    let awaits = progress.awaits_commit();
+    if awaits {
         progress.demand_commit();
         chunks.wake();
     }
-    is_open
+    awaits
 }
