@@ -184,7 +184,7 @@ properties! {
     const BOUNDARY_INTERVAL: Property<Option<Duration>> = Property::new("transaction.boundary.interval.ms").example("500")
         .text("Time after which a Kafka transaction is committed with `transaction.boundary=interval`. Without it, the worker's \
                `offset.flush.interval.ms`.");
-    const OFFSETS_TOPIC: Property<Option<String>> = Property::new("offsets.storage.topic")
+    const OFFSETS_TOPIC: Property<Option<String>> = Property::new("offsets.storage.topic").example("orders-offsets")
         .text("Topic for the offset of this connector with exactly-once delivery, if the worker keeps its state in files. Without it, the \
                worker's `offset.storage.topic`, or `walferry-offsets`. Without exactly-once delivery it has no effect: the offset is in the \
                data directory.");
