@@ -231,6 +231,30 @@ fn another_producer_with_the_same_id_is_fenced_or_fences_and_nothing_is_repeated
     assert!(walferry.runs(), "{}", walferry.output());
 }
 
+/// Connectors share a partition of the topic of offsets. What is committed behind an open transaction is not shown to readers.
+#[test]
+fn a_transaction_that_somebody_else_leaves_open_hides_no_offset() {
+    let world = world::alone();
+    let outbox = Outbox::new(&world, "once_hidden");
+    let topic = outbox.topic("order");
+    let mut walferry = start(&outbox);
+    outbox.insert("k", 1, 100);
+    wait_for_committed(&world.kafka, &topic, 100);
+    let open = world.kafka.leave_open(OFFSETS, "[\"other\",{\"server\":\"other\"}]");
+    outbox.insert("k", 101, 200);
+    wait_for_committed(&world.kafka, &topic, 200);
+    walferry.kill();
+    outbox.insert("k", 201, 300);
+    walferry.start_again();
+    // It waits: what it could read is not what was committed last.
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(outbox.database.streams(), 0);
+    open.abort();
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.wait_until_confirmed();
+    assert_once(&world.kafka.read(&[topic]), &["k"], 300);
+}
+
 #[test]
 fn rows_before_one_that_cannot_be_sent_are_committed() {
     let world = world::shared();

@@ -17,7 +17,7 @@ use std::{
 
 use rdkafka::{
     error::{KafkaError, RDKafkaErrorCode as Code},
-    producer::Producer as _,
+    producer::{BaseProducer, Producer as _},
 };
 use tracing::{debug, info};
 use walferry_engine::{
@@ -30,6 +30,7 @@ use crate::{
     failure,
     native::{Client, Topic, TransactionError},
     origin::DeliveryTag,
+    settings::ClientSettings,
 };
 
 /// The transactions of one connector. Its producers and its store share them. Cheap to clone.
@@ -37,6 +38,7 @@ use crate::{
 pub struct Transactions(Arc<Shared>);
 
 struct Shared {
+    settings: ClientSettings,
     /// Where the offset is.
     log: OffsetLog,
     /// The key of the offset.
@@ -81,13 +83,16 @@ enum Step {
 const CALL: Duration = Duration::from_secs(2);
 /// How long a commit is waited for when the session is to end.
 const LAST_CALL: Duration = Duration::from_secs(5);
+/// How long an answer to a new producer may take.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// Pause while the producer's queue is full.
 const FULL_WAIT: Duration = Duration::from_millis(2);
 
 impl Transactions {
     /// Transactions of the connector `connector` of the group `group`, with its offset under `key` in a topic.
-    pub fn new(log: OffsetLog, key: String, group: &str, connector: &str) -> Self {
+    pub fn new(settings: ClientSettings, log: OffsetLog, key: String, group: &str, connector: &str) -> Self {
         Self(Arc::new(Shared {
+            settings,
             log,
             key,
             id: format!("{group}-{connector}-0"),
@@ -103,6 +108,36 @@ impl Transactions {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends what earlier producers with this id have left, and fences them. An offset that is read afterwards is the last one: nobody can
+    /// commit another, and no transaction of the connector hides it. Blocks.
+    ///
+    /// # Errors
+    /// Kafka does not answer, or does not allow it.
+    pub fn fence(&self) -> Result<(), Failure> {
+        let properties = self.0.settings.transactional_properties(&self.0.id);
+        let producer: BaseProducer = properties
+            .config()
+            .create()
+            .map_err(|error| failure::of_settings(&error))?;
+        properties.provide_token(producer.client());
+        let begun = Instant::now();
+        loop {
+            let Err(error) = producer.init_transactions(CALL) else {
+                return Ok(());
+            };
+            let error = TransactionError::from(error);
+            if !error.is_retriable {
+                return Err(self.failed(&error));
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(Failure::retry(
+                    Kind::KafkaProducer,
+                    format!("Kafka does not end the earlier transactions of {}: {error}", self.0.id),
+                ));
+            }
+        }
     }
 
     /// The connector goes on after this offset, which was read from the topic.

@@ -202,7 +202,11 @@ impl Offsets {
     }
 
     /// Opens the store of a connector that delivers exactly once, and the transactions that it shares with the producer.
-    fn open_in_transactions(&self, loaded: &Loaded) -> Result<(ConnectorStore, Transactions), Failure> {
+    fn open_in_transactions(
+        &self,
+        loaded: &Loaded,
+        kafka: &walferry_kafka::ClientSettings,
+    ) -> Result<(ConnectorStore, Transactions), Failure> {
         let config = &loaded.connector;
         let partition = partition(config);
         let log = match &self.topic {
@@ -227,6 +231,7 @@ impl Offsets {
             .map(str::trim)
             .filter(|group| !group.is_empty());
         let transactions = Transactions::new(
+            kafka.clone(),
             log.clone(),
             partition.key(),
             group.unwrap_or(GROUP_WITHOUT_A_NAME),
@@ -303,7 +308,7 @@ pub(crate) fn connector(
     let (store, transactions) = match config.exactly_once {
         Some(_) => {
             refuse_two_clusters(loaded, &kafka)?;
-            let (store, transactions) = offsets.open_in_transactions(loaded)?;
+            let (store, transactions) = offsets.open_in_transactions(loaded, &kafka)?;
             (store, Some(transactions))
         }
         None => (

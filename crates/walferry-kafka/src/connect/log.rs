@@ -30,6 +30,9 @@ const REQUEST: Duration = Duration::from_secs(15);
 /// How long a record may take to be written.
 const WRITE_MS: &str = "20000";
 const POLL: Duration = Duration::from_millis(200);
+const COMMITTED: &str = "read_committed";
+/// Pause between looks at a transaction that is open.
+const LOOK: Duration = Duration::from_millis(20);
 /// How long a topic may take until all brokers show it.
 const APPEARS: Duration = Duration::from_secs(20);
 
@@ -268,15 +271,14 @@ impl Log {
         self.tenure.clone()
     }
 
-    fn consumer(&self) -> Result<BaseConsumer, Failure> {
+    fn consumer(&self, isolation: &str) -> Result<BaseConsumer, Failure> {
         let mut config = self.client.config();
         for (name, value) in [
             // The consumer is in no group, but the client requires this setting.
             ("group.id", "walferry"),
             ("enable.auto.commit", "false"),
             ("auto.offset.reset", "earliest"),
-            // With `exactly.once.source.support`, Connect writes in transactions. Aborted records do not count.
-            ("isolation.level", "read_committed"),
+            ("isolation.level", isolation),
             ("enable.partition.eof", "true"),
             ("fetch.wait.max.ms", "50"),
             ("queued.max.messages.kbytes", "1024"),
@@ -301,13 +303,59 @@ impl Log {
         let Reader { consumer, next, .. } = &mut *reader;
         let consumer = match consumer {
             Some(consumer) => consumer,
-            None => consumer.insert(self.consumer()?),
+            // With `exactly.once.source.support`, Connect writes in transactions. Aborted records do not count.
+            None => consumer.insert(self.consumer(COMMITTED)?),
         };
         let read = self.read_with(consumer, next, take);
         // Fetch nothing until the next reading.
         let _ = consumer.unassign();
         read?;
         reader.complete = number;
+        Ok(())
+    }
+
+    /// Waits until all transactions that are open now have ended. A reading of committed records ends before the first one that is open,
+    /// whoever has opened it, and does not show what was committed behind it. Blocks.
+    pub(super) fn wait_for_open_transactions(&self) -> Result<(), Failure> {
+        let unread = |error: KafkaError| {
+            Failure::retry(
+                Kind::ConnectTopic,
+                format!("topic {} cannot be read: {error}", self.topic),
+            )
+        };
+        // A client asks for the end of a partition as it would read it.
+        let (all, committed) = (self.consumer("read_uncommitted")?, self.consumer(COMMITTED)?);
+        let metadata = all.fetch_metadata(Some(&self.topic), REQUEST).map_err(unread)?;
+        let described = metadata.topics().iter().find(|topic| topic.name() == self.topic);
+        let begun = Instant::now();
+        for partition in described.map_or(&[][..], |topic| topic.partitions()) {
+            let (_, end) = all
+                .fetch_watermarks(&self.topic, partition.id(), REQUEST)
+                .map_err(unread)?;
+            while committed
+                .fetch_watermarks(&self.topic, partition.id(), REQUEST)
+                .map_err(unread)?
+                .1
+                < end
+            {
+                if begun.elapsed() > REQUEST {
+                    return Err(Failure::new(
+                        walferry_engine::Disposition::Retry,
+                        Kind::ConnectTopic,
+                        format!(
+                            "in topic {}, another producer has a transaction open, so it is not known which offset was committed last",
+                            self.topic
+                        ),
+                        Some(
+                            "nothing has to be done as a rule: when its process is gone, Kafka ends the transaction after its \
+                             transaction.timeout.ms; `kafka-transactions.sh find-hanging` finds one that stays"
+                                .into(),
+                        ),
+                    ));
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
         Ok(())
     }
 

@@ -134,6 +134,16 @@ impl OffsetLog {
         Ok(self.latest().get(key.as_bytes()).cloned())
     }
 
+    /// The same, with everything that is committed by now, also behind transactions that others have open: waits until they have ended.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// The topic cannot be read, or a transaction stays open.
+    pub fn read_all_committed(&self, key: &str) -> Result<Option<OffsetRecord>, Failure> {
+        self.0.log.wait_for_open_transactions()?;
+        self.read(key)
+    }
+
     /// All keys of a connector with their offsets, after the topic was read to its end. Blocks.
     ///
     /// # Errors

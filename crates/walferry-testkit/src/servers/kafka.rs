@@ -356,6 +356,24 @@ impl Kafka {
         .expect("the broker ends the transaction");
     }
 
+    /// Begins a transaction as another program would, writes a record, and leaves the transaction open.
+    #[track_caller]
+    pub fn leave_open(&self, topic: &str, key: &str) -> OpenTransaction {
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", self.bootstrap())
+            .set("transactional.id", format!("walferry-test-{topic}"))
+            .set("partitioner", "murmur2_random")
+            .create()
+            .expect("the configuration is valid");
+        let patience = Duration::from_secs(60);
+        producer.init_transactions(patience).expect("the broker answers");
+        producer.begin_transaction().expect("there is no other one");
+        let sent = producer.send(BaseRecord::to(topic).key(key).payload("{}"));
+        sent.map_err(|(error, _)| error).expect("there is room for it");
+        producer.flush(patience).expect("the broker takes it");
+        OpenTransaction(producer)
+    }
+
     /// Begins as a producer with this transactional id, so that any earlier one is fenced.
     #[track_caller]
     pub fn fence(&self, id: &str) {
@@ -396,6 +414,19 @@ impl Kafka {
         self.process.wait_until_it_listens(self.port);
         let reader = self.reader();
         self.process.wait_until("answer", || reader.topics().ok());
+    }
+}
+
+/// A transaction that is open.
+pub struct OpenTransaction(BaseProducer);
+
+impl OpenTransaction {
+    /// Aborts it.
+    #[track_caller]
+    pub fn abort(self) {
+        self.0
+            .abort_transaction(Duration::from_secs(60))
+            .expect("the broker ends it");
     }
 }
 

@@ -25,7 +25,7 @@ pub use connect::{Connect, Task};
 pub use disk::SmallDisk;
 pub use failover::{DataDirectory, SlotCopy};
 pub use http::{Answer, request};
-pub use kafka::{Kafka, Paused};
+pub use kafka::{Kafka, OpenTransaction, Paused};
 pub use network::{Network, Weather};
 pub use postgres::{Database, Hanging, Postgres, PostgresOptions};
 pub use process::{free_port, wait_for, wait_while_it_grows};

@@ -147,7 +147,10 @@ impl TopicStore {
 
     fn read(&self) -> Result<Option<StoredOffset>, Failure> {
         let key = self.partition.key();
-        let record = self.log.read(&key)?;
+        if let Some(of) = &self.transactions {
+            of.transactions.fence()?;
+        }
+        let record = self.log.read_all_committed(&key)?;
         let found = record.as_ref().map(|record| offset(&key, record)).transpose()?;
         let in_file = self.folder.as_ref().map(FileStore::read).transpose()?.flatten();
         if let Some(OffsetInTransactions { transactions, note }) = &self.transactions {
