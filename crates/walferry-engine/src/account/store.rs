@@ -31,6 +31,12 @@ pub trait OffsetStore: Send + 'static {
     /// never `None`.
     fn load(&mut self) -> impl Future<Output = Result<Option<StoredOffset>, Failure>> + Send;
 
+    /// Called once no other process reads the slot, before the session begins: from here on, nobody else stores an offset. Returns whether
+    /// the offset has to be loaded again, because only now it is certain.
+    fn claim(&mut self) -> impl Future<Output = Result<bool, Failure>> + Send {
+        ready(Ok(false))
+    }
+
     /// Replaces the stored offset. The new one is durable when this returns.
     fn write(&mut self, offset: &StoredOffset) -> impl Future<Output = Result<(), Failure>> + Send;
 

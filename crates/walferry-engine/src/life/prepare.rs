@@ -168,7 +168,8 @@ where
         // Another process may have read the slot until a moment ago. It stores an offset before it confirms it. So an
         // offset that is loaded after the look at the slot is not behind the slot, but the one loaded before may be.
         let confirmed = found.slot.as_ref().and_then(|slot| slot.confirmed);
-        let stored = match confirmed > stored.as_ref().and_then(StoredOffset::start) {
+        let is_uncertain = self.store.claim().await?;
+        let stored = match is_uncertain || confirmed > stored.as_ref().and_then(StoredOffset::start) {
             true => self.store.load().await?,
             false => stored,
         };

@@ -134,14 +134,14 @@ impl OffsetLog {
         Ok(self.latest().get(key.as_bytes()).cloned())
     }
 
-    /// The same, with everything that is committed by now, also behind transactions that others have open: waits until they have ended.
+    /// Waits until all transactions that are open now have ended. Whoever has opened one, it hides from readers what was committed behind it.
     /// Blocks.
     ///
     /// # Errors
     /// The topic cannot be read, or a transaction stays open.
-    pub fn read_all_committed(&self, key: &str) -> Result<Option<OffsetRecord>, Failure> {
-        self.0.log.wait_for_open_transactions()?;
-        self.read(key)
+    pub fn wait_for_open_transactions(&self) -> Result<(), Failure> {
+        self.ensure()?;
+        self.0.log.wait_for_open_transactions()
     }
 
     /// All keys of a connector with their offsets, after the topic was read to its end. Blocks.

@@ -147,10 +147,7 @@ impl TopicStore {
 
     fn read(&self) -> Result<Option<StoredOffset>, Failure> {
         let key = self.partition.key();
-        if let Some(of) = &self.transactions {
-            of.transactions.fence()?;
-        }
-        let record = self.log.read_all_committed(&key)?;
+        let record = self.log.read(&key)?;
         let found = record.as_ref().map(|record| offset(&key, record)).transpose()?;
         let in_file = self.folder.as_ref().map(FileStore::read).transpose()?.flatten();
         if let Some(OffsetInTransactions { transactions, note }) = &self.transactions {
@@ -201,6 +198,7 @@ impl TopicStore {
 impl ReturningOffset {
     /// Moves the offset from the topic into the file.
     fn take_back(&self, store: &FileStore) -> Result<(), Failure> {
+        self.log.wait_for_open_transactions()?;
         if let Some(record) = self.log.read(&self.key)? {
             let offset = offset(&self.key, &record)?;
             store.replace(&offset).map_err(|error| error.for_good())?;
@@ -328,6 +326,19 @@ impl OffsetStore for ConnectorStore {
                 blocking(move || store.read()).await
             }
         }
+    }
+
+    async fn claim(&mut self) -> Result<bool, Failure> {
+        let Self::Topic(store) = self else { return Ok(false) };
+        let store = store.clone();
+        // A process that still runs the connector must not be fenced by one that waits for its end. So this is not done earlier.
+        let claim = move || {
+            if let Some(of) = &store.transactions {
+                of.transactions.fence()?;
+            }
+            store.log.wait_for_open_transactions()
+        };
+        blocking(claim).await.map(|()| true)
     }
 
     async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
