@@ -248,7 +248,7 @@ properties! {
         .text("`topic` is Connect's topic for configurations. The rules are those of `offset.storage`, but it has one partition.");
     const STATUS_STORAGE: Property<Option<String>> = Property::new("status.storage.<property>").example("status.storage.topic=connect-status")
         .text("`topic` is Connect's topic for states. The rules are those of `offset.storage`, but it has 5 partitions by default.");
-    const EXACTLY_ONCE: Property<ExactlyOnceSupport> = Property::new("exactly.once.source.support").default("disabled")
+    const EXACTLY_ONCE: Property<ExactlyOnceSupport> = Property::new("exactly.once.source.support").default("disabled").example("enabled")
         .text("`enabled`: the changes of all connectors arrive exactly once, in Kafka transactions. `preparing` is the same as `disabled`: \
                Walferry needs no preparation. A connector can also ask for it alone, with `exactly.once.support=required`.");
     const TRACKING: Property<bool> = Property::new("topic.tracking.enable").default("true")

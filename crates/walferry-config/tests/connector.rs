@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use walferry_config::connector::{
     Filter, LsnFlushMode, NameAdjustment, PublicationAutocreate, ReselectColumns, ReselectFailure, SnapshotMode,
-    SslMode, TopicNaming,
+    SslMode, TopicNaming, TransactionBoundary,
 };
 use walferry_config::{Connector, Findings, Lookup, Submitted, Worker};
 use walferry_diagnosis::Severity;
@@ -192,6 +192,14 @@ fn each_finding_names_the_property_and_the_remedy() {
         ),
         ("exactly.once.support", "required", &[]),
         ("exactly.once.support", "REQUESTED", &[]),
+        (
+            "transaction.boundary",
+            "connector",
+            &[
+                "Error: transaction.boundary is \"connector\", but the connector does not support connector-defined transaction boundaries (set it to poll or interval, or remove it)",
+            ],
+        ),
+        ("transaction.boundary", "INTERVAL", &[]),
         ("signal.data.collection", "public.s", &[]),
         ("signal.enabled.channels", "source", &[]),
         ("read.only", "false", &[]),
@@ -351,6 +359,52 @@ fn each_finding_names_the_property_and_the_remedy() {
         assert_eq!(findings, *expected, "{name}={value}");
         let has_problem = expected.iter().any(|finding| finding.starts_with("Error"));
         assert_eq!(connector.is_none(), has_problem, "{name}={value}");
+    }
+}
+
+#[test]
+fn the_connector_or_the_worker_asks_for_exactly_once_delivery() {
+    let poll = Some(TransactionBoundary::Poll);
+    let every = |ms| Some(TransactionBoundary::Interval(Duration::from_millis(ms)));
+    let worker_says = "exactly.once.source.support";
+    let (required, interval) = (
+        ("exactly.once.support", "Required"),
+        ("transaction.boundary", "INTERVAL"),
+    );
+    let cases: [(&[(&str, &str)], &[(&str, &str)], _); 8] = [
+        (&[], &[], None),
+        (&[required], &[], poll),
+        (&[], &[(worker_says, "ENABLED")], poll),
+        (&[], &[(worker_says, "preparing")], None),
+        (
+            &[("exactly.once.support", "requested")],
+            &[(worker_says, "enabled")],
+            poll,
+        ),
+        (
+            &[required, interval],
+            &[("offset.flush.interval.ms", "700")],
+            every(700),
+        ),
+        (
+            &[required, interval, ("transaction.boundary.interval.ms", "20")],
+            &[("offset.flush.interval.ms", "700")],
+            every(20),
+        ),
+        (&[interval], &[], None),
+    ];
+    for (of_connector, of_worker, expected) in cases {
+        let (connector, findings) = read_with(of_connector, &worker(of_worker));
+        let connector = connector.unwrap_or_else(|| panic!("{findings:?}"));
+        assert_eq!(connector.exactly_once, expected, "{of_connector:?} with {of_worker:?}");
+    }
+}
+
+#[test]
+fn an_empty_name_of_a_topic_for_offsets_is_none() {
+    for (text, expected) in [(" orders-offsets ", Some("orders-offsets")), ("  ", None)] {
+        let connector = read(&[("offsets.storage.topic", text)]).0.expect("it is valid");
+        assert_eq!(connector.offsets_topic.as_deref(), expected, "{text:?}");
     }
 }
 

@@ -220,15 +220,14 @@ pub(super) fn exactly_once(reader: &mut Reader<'_>, worker: &Worker) -> Option<T
     let boundary = match reader.get(&BOUNDARY) {
         BoundaryChoice::Poll => TransactionBoundary::Poll,
         BoundaryChoice::Interval => TransactionBoundary::Interval(interval.unwrap_or(worker.offset_flush_interval)),
+        // Connect refuses it whether or not delivery is exactly once.
         BoundaryChoice::Connector => {
-            if is_on {
-                reader
-                    .problem(
-                        BOUNDARY.name(),
-                        "is \"connector\", but the connector does not define transactions of its own",
-                    )
-                    .hint("set it to poll or interval, or remove it");
-            }
+            reader
+                .problem(
+                    BOUNDARY.name(),
+                    "is \"connector\", but the connector does not support connector-defined transaction boundaries",
+                )
+                .hint("set it to poll or interval, or remove it");
             TransactionBoundary::Poll
         }
     };
