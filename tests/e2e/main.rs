@@ -7,6 +7,7 @@ mod crowd;
 mod delivery;
 mod demo;
 mod exactly_once;
+mod exactly_once_edges;
 mod fix;
 mod hangs;
 mod history;

@@ -1,0 +1,225 @@
+//! Exactly-once delivery where a configuration changes, where something is missing, or where a second process is about.
+
+use std::{thread, time::Duration};
+
+use serde_json::{Map, Value, json};
+use walferry_testkit::servers::{Answer, Surroundings, Walferry, wait_for};
+
+use crate::{
+    outbox::Outbox,
+    world::{self, World},
+};
+
+const REQUIRED: (&str, &str) = ("exactly.once.support", "required");
+
+/// The usual connector as a plain one: it sends the rows of the table, and reads existing ones if it has no offset.
+fn plain<const N: usize>(outbox: &Outbox, changes: [(&str, &str); N]) -> Map<String, Value> {
+    let mut config = outbox.config_with([
+        ("snapshot.mode", "initial"),
+        ("key.converter", "org.apache.kafka.connect.json.JsonConverter"),
+        ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
+    ]);
+    config.retain(|name, _| !name.starts_with("transforms"));
+    config.extend(changes.map(|(name, value)| (name.into(), value.into())));
+    config
+}
+
+/// How many records there are of the rows of a plain connector.
+fn rows_sent(world: &World, outbox: &Outbox) -> usize {
+    let topic = outbox.topic("public.outbox");
+    match world.kafka.topics().contains(&topic) {
+        true => world.kafka.read(&[topic]).len(),
+        false => 0,
+    }
+}
+
+#[track_caller]
+fn wait_for_rows(world: &World, outbox: &Outbox, count: usize) {
+    wait_for(&format!("{count} records"), || {
+        (rows_sent(world, outbox) >= count).then_some(())
+    });
+}
+
+/// A worker that keeps its state in files.
+fn start_worker(outbox: &Outbox) -> Walferry {
+    let surroundings = Surroundings {
+        is_worker: true,
+        ..Surroundings::default()
+    };
+    let mut walferry = Walferry::start_in(outbox.options(Map::new()), surroundings);
+    walferry.wait_until_ready();
+    walferry
+}
+
+#[track_caller]
+fn send(walferry: &Walferry, method: &str, path: &str, body: &Value) -> Answer {
+    let answer = walferry.send(method, path, body).expect("it answers");
+    assert!(
+        answer.status < 300,
+        "{method} {path}: {} {}",
+        answer.status,
+        answer.body
+    );
+    answer
+}
+
+/// An offset that was removed while the connector was stopped does not come back, even if the connector's place for it has changed since
+/// it ran.
+#[test]
+fn an_offset_that_was_removed_stays_removed_when_its_place_changes() {
+    let world = world::shared();
+    for (name, before, after) in [
+        ("once_removed", "requested", "required"),
+        ("once_removed_back", "required", "requested"),
+    ] {
+        let outbox = Outbox::new(&world, name);
+        let walferry = &mut start_worker(&outbox);
+        let path = |rest: &str| format!("/connectors/{name}{rest}");
+        let config = |support| Value::Object(plain(&outbox, [("exactly.once.support", support)]));
+        send(walferry, "PUT", &path("/config"), &config(before));
+        outbox.wait_until_streaming(walferry);
+        outbox.insert("k", 1, 10);
+        wait_for_rows(&world, &outbox, 10);
+        outbox.wait_until_confirmed();
+
+        send(walferry, "PUT", &path("/stop"), &Value::Null);
+        send(walferry, "PUT", &path("/config"), &config(after));
+        wait_for("the connector to stop", || {
+            let removed = walferry.ask("DELETE", &path("/offsets"))?;
+            (removed.status == 200).then_some(())
+        });
+        let shown = walferry.get(&path("/offsets")).expect("it answers").json();
+        assert_eq!(shown, json!({ "offsets": [] }), "{name}");
+        send(walferry, "PUT", &path("/resume"), &Value::Null);
+        // Without an offset, all rows are read again.
+        outbox.insert("k", 11, 11);
+        wait_for_rows(&world, &outbox, 11);
+        wait_for_rows(&world, &outbox, 21);
+    }
+}
+
+/// The offset goes along when the connector's topic for it changes.
+#[test]
+fn an_offset_goes_on_in_another_topic() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "once_topics");
+    let own = |topic| plain(&outbox, [REQUIRED, ("offsets.storage.topic", topic)]);
+    let mut walferry = outbox.start_with(own("once_topics-1"));
+    outbox.insert("k", 1, 10);
+    wait_for_rows(&world, &outbox, 10);
+    outbox.wait_until_confirmed();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    walferry.options().config = own("once_topics-2");
+    walferry.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.insert("k", 11, 11);
+    wait_for_rows(&world, &outbox, 11);
+    outbox.wait_until_confirmed();
+    assert_eq!(rows_sent(&world, &outbox), 11, "rows were sent again");
+}
+
+/// A transaction is committed before Kafka aborts it, however long the interval is.
+#[test]
+fn an_interval_that_is_longer_than_transactions_may_last_holds_up_nothing_for_ever() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "once_too_long");
+    let _walferry = outbox.start_with(plain(
+        &outbox,
+        [
+            REQUIRED,
+            ("transaction.boundary", "interval"),
+            ("transaction.boundary.interval.ms", "20000"),
+            ("producer.override.transaction.timeout.ms", "5000"),
+        ],
+    ));
+    outbox.insert("k", 1, 10);
+    wait_for_rows(&world, &outbox, 10);
+}
+
+/// What was sent before a record whose topic is missing does not wait for the topic.
+#[test]
+fn rows_before_one_whose_topic_is_missing_are_committed() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "once_no_topic");
+    let topic = outbox.topic("order");
+    world.kafka.create_topic(&topic, 1);
+    let _walferry = outbox.start_with(outbox.config_with([
+        REQUIRED,
+        ("producer.override.allow.auto.create.topics", "false"),
+        ("producer.override.transaction.timeout.ms", "5000"),
+    ]));
+    outbox.database.sql().run(
+        "begin;
+         insert into outbox values (1, 'order', 'k', 'Created', '1');
+         insert into outbox values (2, 'missing', 'k', 'Created', '2');
+         commit",
+    );
+    let is_there = || !world.kafka.read(std::slice::from_ref(&topic)).is_empty();
+    wait_for("the row before the one whose topic is missing", || {
+        is_there().then_some(())
+    });
+}
+
+/// Java's client takes these two together.
+#[test]
+fn requests_may_be_given_more_time_than_transactions() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "once_patient");
+    let _walferry = outbox.start_with(plain(
+        &outbox,
+        [REQUIRED, ("producer.override.request.timeout.ms", "120000")],
+    ));
+    outbox.insert("k", 1, 10);
+    wait_for_rows(&world, &outbox, 10);
+}
+
+/// During a rolling restart, or where somebody starts the connector twice, the second process waits for the slot. The first one goes on.
+#[test]
+fn a_second_process_that_waits_for_the_slot_does_not_disturb_the_first() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "once_twice");
+    let mut first = outbox.start_with(plain(&outbox, [REQUIRED]));
+    outbox.insert("k", 1, 1);
+    wait_for_rows(&world, &outbox, 1);
+    let mut second = Walferry::start(outbox.options(plain(&outbox, [REQUIRED])));
+    for event in 2..=60 {
+        outbox.insert("k", event, event);
+        thread::sleep(Duration::from_millis(100));
+    }
+    wait_for_rows(&world, &outbox, 60);
+    assert!(second.runs(), "{}", second.output());
+    let restarts = |walferry: &Walferry| {
+        let metrics = walferry.get("/metrics").expect("it answers").body;
+        let line = metrics.lines().find(|line| line.starts_with("walferry_restarts_total"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+    };
+    assert_eq!(restarts(&first), Some(0.0), "{}", first.output());
+    // It takes over at once.
+    first.kill();
+    outbox.insert("k", 61, 70);
+    outbox.wait_until_confirmed();
+    assert_eq!(rows_sent(&world, &outbox), 70, "rows were sent again");
+}
+
+#[test]
+fn commands_for_a_file_refuse_an_offset_that_is_in_a_topic() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "once_commands");
+    let mut walferry = outbox.start_with(plain(&outbox, [REQUIRED]));
+    outbox.insert("k", 1, 1);
+    wait_for_rows(&world, &outbox, 1);
+    walferry.terminate();
+    let config = walferry.config_file().display().to_string();
+    for command in ["show", "export", "reset", "accept-history"] {
+        let refused = walferry.command(["offsets", command, "--config", &config]);
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success(), "{command}: {told}");
+        assert!(told.contains("/connectors/once_commands/offsets"), "{command}: {told}");
+    }
+    walferry.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.insert("k", 2, 2);
+    wait_for_rows(&world, &outbox, 2);
+    outbox.wait_until_confirmed();
+    assert_eq!(rows_sent(&world, &outbox), 2, "rows were sent again");
+}
