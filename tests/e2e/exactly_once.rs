@@ -231,30 +231,6 @@ fn another_producer_with_the_same_id_is_fenced_or_fences_and_nothing_is_repeated
     assert!(walferry.runs(), "{}", walferry.output());
 }
 
-/// As in a rolling update: the new process waits for the slot, and must not take the transactions from the one that has it.
-#[test]
-fn a_process_that_waits_for_the_slot_does_not_disturb_the_one_that_has_it() {
-    let world = world::shared();
-    let outbox = Outbox::new(&world, "once_twice");
-    let topic = outbox.topic("order");
-    let mut first = start(&outbox);
-    let mut second = Walferry::start(outbox.options(outbox.config_with([REQUIRED])));
-    wait_for("the second one to wait for the slot", || {
-        assert!(second.runs(), "{}", second.output());
-        second.output().contains("is read by process").then_some(())
-    });
-    for event in 1..=30 {
-        outbox.insert("k", event, event);
-        wait_for_committed(&world.kafka, &topic, event as usize);
-        thread::sleep(Duration::from_millis(100));
-    }
-    assert!(!first.output().contains("retrying"), "{}", first.output());
-    assert_eq!(first.terminate(), Some(0), "{}", first.output());
-    outbox.insert("k", 31, 60);
-    assert_once(&wait_for_committed(&world.kafka, &topic, 60), &["k"], 60);
-    assert!(second.runs(), "{}", second.output());
-}
-
 /// Connectors share a partition of the topic of offsets. What is committed behind an open transaction is not shown to readers.
 #[test]
 fn a_transaction_that_somebody_else_leaves_open_hides_no_offset() {

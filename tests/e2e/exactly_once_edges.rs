@@ -136,30 +136,6 @@ fn an_interval_that_is_longer_than_transactions_may_last_holds_up_nothing_for_ev
     wait_for_rows(&world, &outbox, 10);
 }
 
-/// What was sent before a record whose topic is missing does not wait for the topic.
-#[test]
-fn rows_before_one_whose_topic_is_missing_are_committed() {
-    let world = world::shared();
-    let outbox = Outbox::new(&world, "once_no_topic");
-    let topic = outbox.topic("order");
-    world.kafka.create_topic(&topic, 1);
-    let _walferry = outbox.start_with(outbox.config_with([
-        REQUIRED,
-        ("producer.override.allow.auto.create.topics", "false"),
-        ("producer.override.transaction.timeout.ms", "5000"),
-    ]));
-    outbox.database.sql().run(
-        "begin;
-         insert into outbox values (1, 'order', 'k', 'Created', '1');
-         insert into outbox values (2, 'missing', 'k', 'Created', '2');
-         commit",
-    );
-    let is_there = || !world.kafka.read(std::slice::from_ref(&topic)).is_empty();
-    wait_for("the row before the one whose topic is missing", || {
-        is_there().then_some(())
-    });
-}
-
 /// Java's client takes these two together.
 #[test]
 fn requests_may_be_given_more_time_than_transactions() {

@@ -197,7 +197,21 @@ impl ClientSettings {
         ] {
             values.insert(name.to_owned(), value.to_owned());
         }
+        // Java's client takes a longer one, librdkafka does not.
+        let most: u64 = timeout.parse().unwrap_or(u64::MAX);
+        if let Some(patience) = values.get_mut("socket.timeout.ms")
+            && patience.parse().is_ok_and(|ms: u64| ms > most)
+        {
+            *patience = timeout;
+        }
         properties
+    }
+
+    /// How long a transaction may last before Kafka aborts it.
+    pub fn transaction_timeout(&self) -> std::time::Duration {
+        let given = self.producer.values.get("transaction.timeout.ms").map(String::as_str);
+        let ms = given.unwrap_or(TRANSACTION_TIMEOUT_MS).parse();
+        std::time::Duration::from_millis(ms.unwrap_or(60_000))
     }
 
     /// Whether a record counts as delivered only when a broker has it: not with `acks=0`.

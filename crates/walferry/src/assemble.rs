@@ -193,11 +193,14 @@ impl Offsets {
         }
     }
 
-    /// The topic that has the offset of a connector: with exactly-once delivery it is in one even if everything else is kept in files.
+    /// The topic in which a start of the connector would look for its offset. `None`: it would look into a file.
     pub(crate) fn topic_of(&self, loaded: &Loaded) -> Result<Option<OffsetLog>, Failure> {
-        match (&self.topic, loaded.connector.exactly_once) {
-            (None, Some(_)) => open_alone(loaded, &topic_alone(&loaded.connector, &loaded.worker)).map(Some),
-            (topic, _) => Ok(topic.clone()),
+        match &self.topic {
+            Some(topic) => Ok(Some(topic.clone())),
+            None => {
+                let place = place_of_offset(loaded, &self.data_dir)?;
+                place.map(|topic| open_alone(loaded, &topic)).transpose()
+            }
         }
     }
 
@@ -209,20 +212,12 @@ impl Offsets {
     ) -> Result<(ConnectorStore, Transactions), Failure> {
         let config = &loaded.connector;
         let partition = partition(config);
+        // Refuses what is refused at least once, too: a folder that cannot be used, or that is in use.
+        let own_topic = config.offsets_topic.as_deref();
+        drop(self.open(partition.clone(), own_topic)?);
         let log = match &self.topic {
-            Some(_) => {
-                // Refuses what is refused at least once, too.
-                self.open(partition.clone(), config.offsets_topic.as_deref())?;
-                self.topic_of(loaded)?
-            }
-            None => {
-                // Whether the folder can be used, and is not in use.
-                FileStore::open_when_possible(&self.data_dir, partition.clone())?;
-                self.topic_of(loaded)?
-            }
-        };
-        let Some(log) = log else {
-            return Err(Failure::retry(Kind::Configuration, "there is no topic for the offset"));
+            Some(topic) => topic.clone(),
+            None => open_alone(loaded, &topic_alone(config, &loaded.worker))?,
         };
         let group = loaded
             .worker
@@ -237,8 +232,11 @@ impl Offsets {
             group.unwrap_or(GROUP_WITHOUT_A_NAME),
             &config.name,
         );
+        let noted = TopicNote::at(&self.data_dir, &partition).read()?;
+        let earlier = noted.filter(|topic| self.topic.is_none() && topic != log.topic());
+        let earlier = earlier.map(|topic| open_alone(loaded, &topic)).transpose()?;
         let store = TopicStore::open(log, partition, &self.data_dir);
-        let store = store.in_transactions(transactions.clone(), self.topic.is_none());
+        let store = store.in_transactions(transactions.clone(), self.topic.is_none(), earlier);
         Ok((ConnectorStore::Topic(store), transactions))
     }
 }
@@ -263,9 +261,10 @@ pub(crate) fn place_of_offset(loaded: &Loaded, data_dir: &Path) -> Result<Option
     }
     let topic = topic_alone(&loaded.connector, &loaded.worker);
     let in_file = FileStore::peek(data_dir, &partition).map_err(|error| error.for_good())?;
-    Ok(match in_file.is_some() && noted.as_deref() != Some(&topic) {
-        true => None,
-        false => Some(topic),
+    Ok(match noted {
+        Some(noted) if noted == topic => Some(topic),
+        _ if in_file.is_some() => None,
+        noted => noted.or(Some(topic)),
     })
 }
 
@@ -322,6 +321,7 @@ pub(crate) fn connector(
     take_over_standalone(&store, loaded)?;
     let folder = store.path();
     kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
+    let longest = kafka.transaction_timeout() / 2;
     let mut sinks = Producers::new(kafka);
     if let Some(log) = &offsets.topic {
         sinks = sinks.within(log.tenure());
@@ -329,8 +329,13 @@ pub(crate) fn connector(
     if let Some(transactions) = transactions {
         sinks = sinks.in_transactions(transactions);
     }
+    let mut settings = settings(loaded, sharers);
+    if let Some(connector::TransactionBoundary::Every(interval)) = &mut settings.boundary {
+        // Else Kafka would abort each transaction before it is committed.
+        *interval = longest.min(*interval);
+    }
     Ok(ConnectorRun {
-        settings: settings(loaded, sharers),
+        settings,
         source: Postgres::new(config, status.clone()),
         sinks,
         store,

@@ -59,6 +59,8 @@ struct OffsetInTransactions {
     transactions: Transactions,
     /// Where it is noted that the offset is in a topic, if everything else is kept in files.
     note: Option<TopicNote>,
+    /// The topic that is noted, if it is another one.
+    earlier: Option<OffsetLog>,
 }
 
 /// A file beside the place of the offset file, with the name of the topic that has the offset instead.
@@ -137,10 +139,20 @@ impl TopicStore {
     }
 
     /// An offset that is stored in the transactions of the records that it covers. With `only_offset`, everything else is kept in files.
-    pub(crate) fn in_transactions(self, transactions: Transactions, only_offset: bool) -> Self {
+    /// The offset moves there from the topic `earlier`, if it is in that one.
+    pub(crate) fn in_transactions(
+        self,
+        transactions: Transactions,
+        only_offset: bool,
+        earlier: Option<OffsetLog>,
+    ) -> Self {
         let note = self.folder.as_ref().filter(|_| only_offset).map(TopicNote::of);
         Self {
-            transactions: Some(OffsetInTransactions { transactions, note }),
+            transactions: Some(OffsetInTransactions {
+                transactions,
+                note,
+                earlier,
+            }),
             ..self
         }
     }
@@ -150,10 +162,10 @@ impl TopicStore {
         let record = self.log.read(&key)?;
         let found = record.as_ref().map(|record| offset(&key, record)).transpose()?;
         let in_file = self.folder.as_ref().map(FileStore::read).transpose()?.flatten();
-        if let Some(OffsetInTransactions { transactions, note }) = &self.transactions {
-            transactions.goes_on_after(record);
-            if let Some(note) = note {
-                return self.take_over_file(found, in_file, note);
+        if let Some(of) = &self.transactions {
+            of.transactions.goes_on_after(record);
+            if let Some(note) = &of.note {
+                return self.take_over(found, in_file, of, note);
             }
         }
         let path = self.folder.as_ref().map(FileStore::path).unwrap_or_default();
@@ -163,35 +175,50 @@ impl TopicStore {
 }
 
 impl TopicStore {
-    /// Moves the offset of a connector that has delivered at least once until now from its file into the topic.
-    fn take_over_file(
+    /// Moves the offset into the topic from where it was: from a file, because the connector has delivered at least once until now, or from
+    /// another topic.
+    fn take_over(
         &self,
         in_topic: Option<StoredOffset>,
         in_file: Option<StoredOffset>,
+        of: &OffsetInTransactions,
         note: &TopicNote,
     ) -> Result<Option<StoredOffset>, Failure> {
         let Some(folder) = &self.folder else {
             return Ok(in_topic);
         };
-        let is_noted = note.read()?.as_deref() == Some(self.log.topic());
-        let Some(in_file) = in_file.filter(|_| !is_noted) else {
-            note.write(self.log.topic())?;
+        let (noted, key) = (note.read()?, self.partition.key());
+        if noted.as_deref() == Some(self.log.topic()) {
             return Ok(in_topic);
-        };
-        // The file is the only one that counts: an offset in the topic is from an earlier time.
-        let found = Some(record(&in_file));
-        self.log.write_all_blocking([(self.partition.key(), found.clone())])?;
-        if let Some(of) = &self.transactions {
-            of.transactions.goes_on_after(found);
         }
+        let in_earlier = match &of.earlier {
+            Some(log) if in_file.is_none() => {
+                log.wait_for_open_transactions()?;
+                log.read(&key)?.map(|record| offset(&key, &record)).transpose()?
+            }
+            _ => None,
+        };
+        // It is the only one that counts: what is in the topic is from an earlier time, unless Kafka Connect has left it there. Then there
+        // is neither a file nor a note here.
+        let Some(moved) = in_file.or(in_earlier) else {
+            if noted.is_some() && in_topic.is_some() {
+                self.log.write_all_blocking([(key, None)])?;
+                of.transactions.goes_on_after(None);
+            }
+            note.write(self.log.topic())?;
+            return Ok(in_topic.filter(|_| noted.is_none()));
+        };
+        let record = Some(record(&moved));
+        self.log.write_all_blocking([(key, record.clone())])?;
+        of.transactions.goes_on_after(record);
         note.write(self.log.topic())?;
         folder.remove()?;
         info!(
             topic = self.log.topic(),
-            lsn.stored = %in_file.start().unwrap_or_default(),
-            "the offset is moved from its file into the topic, where it is stored together with the records"
+            lsn.stored = %moved.start().unwrap_or_default(),
+            "the offset is moved into the topic, where it is stored together with the records"
         );
-        Ok(Some(in_file))
+        Ok(Some(moved))
     }
 }
 
@@ -207,6 +234,8 @@ impl ReturningOffset {
                 lsn.stored = %offset.start().unwrap_or_default(),
                 "the offset is moved from the topic into a file: the connector does not deliver exactly once any more"
             );
+            // It must not come back when the connector delivers exactly once again.
+            self.log.write_all_blocking([(self.key.clone(), None)])?;
         }
         self.note.remove()
     }
