@@ -366,32 +366,27 @@ fn each_finding_names_the_property_and_the_remedy() {
 fn the_connector_or_the_worker_asks_for_exactly_once_delivery() {
     let poll = Some(TransactionBoundary::Poll);
     let every = |ms| Some(TransactionBoundary::Interval(Duration::from_millis(ms)));
-    let worker_says = "exactly.once.source.support";
-    let (required, interval) = (
-        ("exactly.once.support", "Required"),
-        ("transaction.boundary", "INTERVAL"),
-    );
-    let cases: [(&[(&str, &str)], &[(&str, &str)], _); 8] = [
+    const WORKER: &str = "exactly.once.source.support";
+    const REQUIRED: (&str, &str) = ("exactly.once.support", "Required");
+    const INTERVAL: (&str, &str) = ("transaction.boundary", "INTERVAL");
+    type Properties = &'static [(&'static str, &'static str)];
+    let cases: [(Properties, Properties, _); 8] = [
         (&[], &[], None),
-        (&[required], &[], poll),
-        (&[], &[(worker_says, "ENABLED")], poll),
-        (&[], &[(worker_says, "preparing")], None),
+        (&[REQUIRED], &[], poll),
+        (&[], &[(WORKER, "ENABLED")], poll),
+        (&[], &[(WORKER, "preparing")], None),
+        (&[("exactly.once.support", "requested")], &[(WORKER, "enabled")], poll),
         (
-            &[("exactly.once.support", "requested")],
-            &[(worker_says, "enabled")],
-            poll,
-        ),
-        (
-            &[required, interval],
+            &[REQUIRED, INTERVAL],
             &[("offset.flush.interval.ms", "700")],
             every(700),
         ),
         (
-            &[required, interval, ("transaction.boundary.interval.ms", "20")],
+            &[REQUIRED, INTERVAL, ("transaction.boundary.interval.ms", "20")],
             &[("offset.flush.interval.ms", "700")],
             every(20),
         ),
-        (&[interval], &[], None),
+        (&[INTERVAL], &[], None),
     ];
     for (of_connector, of_worker, expected) in cases {
         let (connector, findings) = read_with(of_connector, &worker(of_worker));
