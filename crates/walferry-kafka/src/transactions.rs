@@ -71,6 +71,8 @@ enum Step {
     /// Kafka does not know it yet. An earlier producer may have left a transaction open.
     #[default]
     New,
+    /// Kafka knows it. Nobody has looked yet whether the last transaction was committed.
+    Known,
     /// There is no transaction.
     Ready,
     /// There is a transaction.
@@ -200,6 +202,9 @@ impl Transactions {
             if !self.init(attached)? {
                 return Ok(false);
             }
+            state.step = Step::Known;
+        }
+        if state.step == Step::Known {
             // Only now it is certain whether the last transaction was committed.
             if self.0.log.read(&self.0.key)? != state.known {
                 return Err(Failure::new(

@@ -76,11 +76,11 @@ pub(crate) struct SliceSize {
 }
 
 impl Default for SliceSize {
-    /// Takes about half a millisecond.
+    /// Takes about a quarter of a millisecond. With twice as many rows, the stream's p99 beside a snapshot was up to 2.5 times that without.
     fn default() -> Self {
         Self {
-            rows: 128,
-            bytes: 128 * 1024,
+            rows: 64,
+            bytes: 64 * 1024,
         }
     }
 }
