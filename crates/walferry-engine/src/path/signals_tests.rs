@@ -242,7 +242,8 @@ fn slices_grow_with_the_changes_that_the_stream_brings_of_any_table() {
     assert_eq!(driven.out.records(), 0);
     driven.answer(Some(&chunk), ChunkAnswer::CloseAt(driven.lsn), None);
     let mut sent = vec![driven.out.records()];
-    for changes in [2048, 1, 4096] {
+    let usual = SliceSize::default().rows;
+    for changes in [16 * usual, 1, 32 * usual] {
         driven.transaction(changes);
         assert_eq!(
             driven.out.records(),
@@ -253,7 +254,7 @@ fn slices_grow_with_the_changes_that_the_stream_brings_of_any_table() {
         sent.push(driven.out.records());
     }
     assert_eq!(sent, [1, 17, 18, 50]);
-    driven.transaction(4096);
+    driven.transaction(32 * usual);
     driven.delivered();
     assert_eq!(driven.out.records(), 60);
     // What came beside this window makes no room in the next one.
