@@ -20,7 +20,10 @@ use ureq::{
 };
 use walferry_config::shown_address;
 
-use crate::cli::{AddressArgs, EndpointArgs};
+use crate::{
+    cli::{AddressArgs, EndpointArgs},
+    http,
+};
 
 /// How long the endpoint may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -72,10 +75,7 @@ impl Endpoint {
             Some(url) => base(url)?,
             None => format!("http://{}", args.admin),
         };
-        let mut agent = Agent::config_builder()
-            .timeout_global(Some(limit))
-            .http_status_as_error(false)
-            .proxy(None);
+        let mut agent = http::client(limit);
         if base.starts_with("https:") {
             let mut tls = TlsConfig::builder().root_certs(roots(args.ca.as_deref())?);
             if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
@@ -247,9 +247,7 @@ fn is_loopback(rest: &str) -> bool {
 /// The authorities whose certificates are trusted.
 fn roots(ca: Option<&Path>) -> Result<RootCerts, EndpointError> {
     let Some(file) = ca else {
-        let system = rustls_native_certs::load_native_certs().certs;
-        let roots = system.iter().map(|root| Certificate::from_der(root).to_owned());
-        return Ok(RootCerts::Specific(Arc::new(roots.collect())));
+        return Ok(http::system_roots());
     };
     Ok(RootCerts::Specific(Arc::new(certificates("--ca", file)?)))
 }

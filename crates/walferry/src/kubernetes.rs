@@ -15,6 +15,8 @@ use ureq::{
 };
 use walferry_config::KubernetesKind;
 
+use crate::http;
+
 /// Where a pod finds its service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -96,10 +98,7 @@ impl Cluster {
                 _ => None,
             });
         let certificates: Vec<Certificate<'static>> = certificates.collect();
-        let agent: Agent = Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(false)
-            .proxy(None)
+        let agent: Agent = http::client(TIMEOUT)
             .tls_config(
                 TlsConfig::builder()
                     .root_certs(RootCerts::Specific(Arc::new(certificates)))

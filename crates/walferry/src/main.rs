@@ -15,6 +15,7 @@ mod explain;
 mod fix;
 mod folder;
 mod health;
+mod http;
 mod inbox;
 mod init;
 mod kubernetes;

@@ -13,16 +13,13 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tracing::{info, warn};
-use ureq::{
-    Agent,
-    tls::{Certificate, RootCerts, TlsConfig},
-};
+use ureq::{Agent, tls::TlsConfig};
 use walferry_admin::{Admin, otlp, otlp_metrics};
 use walferry_config::{OtlpSection, Secret, parse_otlp_headers, shown_answer, shown_text};
 use walferry_diagnosis::Kind;
 use walferry_telemetry::otlp::{self as export, Export};
 
-use crate::error::Error;
+use crate::{error::Error, http};
 
 /// How often spans are sent.
 const SPANS: Duration = Duration::from_secs(5);
@@ -215,22 +212,10 @@ fn partial_success(answer: &str) -> Option<Partial> {
 }
 
 fn agent() -> Agent {
-    let authorities = rustls_native_certs::load_native_certs().certs;
-    let authorities = authorities
-        .into_iter()
-        .map(|der| Certificate::from_der(&der).to_owned());
-    let config = Agent::config_builder()
-        .timeout_global(Some(LIMIT))
-        .http_status_as_error(false)
+    let config = http::client(LIMIT)
         // A redirect would become a GET, and take the headers to another host.
         .max_redirects(0)
-        // Like Java's agent for OpenTelemetry, ignore the proxy variables of the environment.
-        .proxy(None)
-        .tls_config(
-            TlsConfig::builder()
-                .root_certs(RootCerts::new_with_certs(&authorities.collect::<Vec<_>>()))
-                .build(),
-        );
+        .tls_config(TlsConfig::builder().root_certs(http::system_roots()).build());
     config.build().into()
 }
 

@@ -5,7 +5,6 @@
 
 use std::{
     path::Path,
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -13,10 +12,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value as Json, json};
 use tracing::{info, warn};
-use ureq::{
-    Agent,
-    tls::{Certificate, RootCerts, TlsConfig},
-};
+use ureq::{Agent, tls::TlsConfig};
 use walferry_config::{Connector, shown_address};
 use walferry_diagnosis::Kind;
 use walferry_engine::{
@@ -33,6 +29,7 @@ use crate::{
     cli::RunArgs,
     endpoint,
     error::Error,
+    http,
     load::{Configuration, load_configuration},
     process,
 };
@@ -411,17 +408,9 @@ impl Cluster {
             }
             None => (None, rest),
         };
-        let mut agent = Agent::config_builder()
-            .timeout_global(Some(REQUEST))
-            .http_status_as_error(false)
-            .proxy(None);
+        let mut agent = http::client(REQUEST);
         if scheme == "https" {
-            let system = rustls_native_certs::load_native_certs().certs;
-            let roots = system
-                .iter()
-                .map(|certificate| Certificate::from_der(certificate).to_owned());
-            let roots = RootCerts::Specific(Arc::new(roots.collect()));
-            agent = agent.tls_config(TlsConfig::builder().root_certs(roots).build());
+            agent = agent.tls_config(TlsConfig::builder().root_certs(http::system_roots()).build());
         }
         Ok(Self {
             agent: agent.build().into(),
