@@ -271,27 +271,7 @@ impl Verdict {
             return verdict;
         }
         if observed.course.phase == Phase::Snapshot {
-            if observed.stream.connection == Some(StreamConnection::CatchingUp) {
-                let what = "a snapshot was interrupted: reading changes up to the position where it continues";
-                let verdict = Self::new(true, Level::Good, what.into());
-                return match observed.lag.bytes {
-                    Some(bytes @ 1..) => verdict.and(&format!("{} behind.", human::bytes(bytes))),
-                    _ => verdict,
-                };
-            }
-            let snapshot = observed.snapshot();
-            let rows = human::count(snapshot.rows);
-            let rows = match snapshot.rows_estimate {
-                Some(estimate) => format!("{rows} of about {} rows", human::count(estimate.max(snapshot.rows))),
-                None => format!("{rows} rows"),
-            };
-            let (tables, done) = (snapshot.tables, snapshot.tables.saturating_sub(snapshot.tables_left));
-            let what = format!("reading existing rows: {rows}, {done} of {tables} tables done");
-            let verdict = Self::new(true, Level::Good, what);
-            return match snapshot.seconds_left {
-                Some(seconds) => verdict.and(&format!("About {} left.", human::duration(seconds))),
-                None => verdict,
-            };
+            return Self::while_reading_rows(observed);
         }
         let verdict = match observed.lag.bytes {
             Some(bytes @ 1..) if observed.lag.seconds >= LAG_NOISE_SECONDS => {
@@ -312,6 +292,31 @@ impl Verdict {
         match (observed.beside(), observed.beside_seconds()) {
             (Some(beside), Some(seconds)) => verdict.and(&beside_the_stream(beside, seconds)),
             _ => verdict,
+        }
+    }
+
+    /// While a snapshot reads existing rows, or the changes before it continues.
+    fn while_reading_rows(observed: &Observation<'_>) -> Self {
+        if observed.stream.connection == Some(StreamConnection::CatchingUp) {
+            let what = "a snapshot was interrupted: reading changes up to the position where it continues";
+            let verdict = Self::new(true, Level::Good, what.into());
+            return match observed.lag.bytes {
+                Some(bytes @ 1..) => verdict.and(&format!("{} behind.", human::bytes(bytes))),
+                _ => verdict,
+            };
+        }
+        let snapshot = observed.snapshot();
+        let rows = human::count(snapshot.rows);
+        let rows = match snapshot.rows_estimate {
+            Some(estimate) => format!("{rows} of about {} rows", human::count(estimate.max(snapshot.rows))),
+            None => format!("{rows} rows"),
+        };
+        let (tables, done) = (snapshot.tables, snapshot.tables.saturating_sub(snapshot.tables_left));
+        let what = format!("reading existing rows: {rows}, {done} of {tables} tables done");
+        let verdict = Self::new(true, Level::Good, what);
+        match snapshot.seconds_left {
+            Some(seconds) => verdict.and(&format!("About {} left.", human::duration(seconds))),
+            None => verdict,
         }
     }
 

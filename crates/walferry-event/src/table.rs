@@ -125,21 +125,15 @@ impl TablePlan {
         let source = source::schema();
         let name = format!("{schema}.{table}");
         let signals = settings.filters.is_signals(schema, table);
-        let reselect = match stage {
-            // Rows of a snapshot are what the table has. Debezium leaves the rows of the signal table as they came.
-            RowOrigin::Snapshot => Vec::new(),
-            _ if signals || settings.reselect.is_empty() => Vec::new(),
-            _ => {
+        // Rows of a snapshot are what the table has. Debezium leaves the rows of the signal table as they came.
+        let is_reselected = !matches!(stage, RowOrigin::Snapshot) && !signals && !settings.reselect.is_empty();
+        let reselect = match is_reselected {
+            true => {
                 let primary = primary_columns(relation, facts);
-                reselect::plans(
-                    &settings.reselect,
-                    &settings.events,
-                    &name,
-                    &columns,
-                    &primary,
-                    &key_places,
-                )
+                let (processors, events) = (&settings.reselect, &settings.events);
+                reselect::plans(processors, events, &name, &columns, &primary, &key_places)
             }
+            false => Vec::new(),
         };
         Ok(Self {
             settings: settings.clone(),

@@ -75,23 +75,7 @@ impl Reporter {
                 heard = true;
                 match event {
                     Event::Reports(reports) => {
-                        let mut refused = Vec::new();
-                        for report in reports {
-                            if DeliveryTag::from(report.opaque()) == DeliveryTag::OFFSET {
-                                continue;
-                            }
-                            match report.error() {
-                                None if self.idempotent && report.offset().is_none() => self.unproven(report),
-                                None => {
-                                    delivered.push(DeliveryTag::from(report.opaque()).sequence());
-                                    if export.is_some() {
-                                        spans.extend(span(report));
-                                    }
-                                }
-                                Some(code) => refused.push((code, report)),
-                            }
-                        }
-                        self.undelivered(&refused);
+                        self.on_reports(reports, &mut delivered, export.is_some().then_some(&mut spans));
                     }
                     Event::Error { code, reason } => self.on_error(code, reason, &mut refusals),
                     Event::TokenWanted => self.settings.producer.provide_token(self.client.producer().client()),
@@ -101,14 +85,7 @@ impl Reporter {
                         message,
                     } => {
                         debug!(level, facility, text = message, "librdkafka");
-                        if facility == "TXNERR" {
-                            self.transaction_failed(message);
-                        }
-                        // A connection that the broker closes is told of here only.
-                        if facility == "FAIL" {
-                            let reason = message.split_once("]: ").map_or(message, |(_thread, reason)| reason);
-                            refusals.last_reason = Some(reason.to_owned());
-                        }
+                        self.on_log(facility, message, &mut refusals);
                     }
                 }
             });
@@ -128,16 +105,60 @@ impl Reporter {
                 }
                 probe_at = Instant::now() + PROBE_INTERVAL;
             }
-            if let Some((since, failure)) = &refusals.refused {
-                if self.health.was_connected() {
-                    refusals.refused = None;
-                } else if since.elapsed() > REFUSAL_PATIENCE {
-                    self.acks.failed(Failure {
-                        disposition: Disposition::Stop(Exit::Setup),
-                        ..failure.clone()
-                    });
-                }
+            self.give_up_if_refused(&mut refusals);
+        }
+    }
+
+    /// What became of records: adds the sequences of those that were delivered, and their spans if they are exported.
+    fn on_reports<'a>(
+        &self,
+        reports: impl IntoIterator<Item = Report<'a>>,
+        delivered: &mut Vec<u64>,
+        mut spans: Option<&mut Vec<DeliverySpan>>,
+    ) {
+        let mut refused = Vec::new();
+        for report in reports {
+            if DeliveryTag::from(report.opaque()) == DeliveryTag::OFFSET {
+                continue;
             }
+            match report.error() {
+                None if self.idempotent && report.offset().is_none() => self.unproven(report),
+                None => {
+                    delivered.push(DeliveryTag::from(report.opaque()).sequence());
+                    if let Some(spans) = &mut spans {
+                        spans.extend(span(report));
+                    }
+                }
+                Some(code) => refused.push((code, report)),
+            }
+        }
+        self.undelivered(&refused);
+    }
+
+    /// Some failures are only in librdkafka's log.
+    fn on_log(&self, facility: &str, message: &str, refusals: &mut Refusals) {
+        if facility == "TXNERR" {
+            self.transaction_failed(message);
+        }
+        // The broker has closed a connection.
+        if facility == "FAIL" {
+            let reason = message.split_once("]: ").map_or(message, |(_thread, reason)| reason);
+            refusals.last_reason = Some(reason.to_owned());
+        }
+    }
+
+    /// If no broker has ever answered, and they have refused for long enough, the credentials are wrong.
+    fn give_up_if_refused(&self, refusals: &mut Refusals) {
+        let Some((since, failure)) = &refusals.refused else {
+            return;
+        };
+        if self.health.was_connected() {
+            refusals.refused = None;
+        } else if since.elapsed() > REFUSAL_PATIENCE {
+            self.acks.failed(Failure {
+                disposition: Disposition::Stop(Exit::Setup),
+                ..failure.clone()
+            });
         }
     }
 

@@ -1,6 +1,6 @@
 //! `walferry check`: what a start would find, in sentences, and nothing changed.
 
-use std::{collections::BTreeSet, io, sync::Arc, thread};
+use std::{collections::BTreeSet, io, path::Path, sync::Arc, thread};
 use walferry_diagnosis::Kind;
 
 use tokio::runtime::{Builder, Runtime};
@@ -13,6 +13,7 @@ use walferry_engine::{
 };
 use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
+use walferry_record::SourcePartition;
 
 use crate::{
     assemble::{self, captured, from_postgres, kafka, partition, pipelines, snapshot_policy, snapshot_tables},
@@ -49,7 +50,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     }
 }
 
-/// What is to be mended for a connector, as the database is now.
+/// What must be fixed before a connector can start on the database as it is now.
 pub(crate) async fn fixable(args: &CheckArgs, loaded: &Loaded) -> Vec<Diagnosis> {
     let found = offset(args, loaded);
     let mut remarks = postgres(loaded, found.first_start, found.tables_read.as_deref()).await;
@@ -221,9 +222,20 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> StoredState {
         .as_ref()
         .ok()
         .and_then(|stored| stored.as_ref()?.tables_read.clone());
-    let (stored, first_start) = match found {
+    let (stored, first_start) = how_it_starts(found, is_known);
+    remarks.extend(stored);
+    remarks.extend(whether_it_can_be_stored(&dir, &partition, topics.is_some()));
+    StoredState {
+        remarks,
+        first_start,
+        tables_read,
+    }
+}
+
+/// What a start makes of the stored offset, and whether it reads existing rows as a first start does.
+fn how_it_starts(found: Result<Option<StoredOffset>, Failure>, is_known: bool) -> (Vec<Diagnosis>, bool) {
+    match found {
         Err(failure) => (obstacles(failure), false),
-        // It reads existing rows, as a first start does.
         Ok(Some(stored)) if stored.connect.is_unfinished_snapshot() => {
             let text = "a snapshot was interrupted; a start continues it";
             (vec![Diagnosis::change(text)], true)
@@ -239,27 +251,25 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> StoredState {
                 (vec![Diagnosis::change(text)], true)
             }
         },
-    };
-    remarks.extend(stored);
-    match FileStore::probe(&dir, &partition) {
-        Ok(()) => {}
+    }
+}
+
+/// Whether this process could store an offset in the data directory. With Connect's topics, only `offsets skip-gap` needs it.
+fn whether_it_can_be_stored(dir: &Path, partition: &SourcePartition, has_topics: bool) -> Vec<Diagnosis> {
+    match FileStore::probe(dir, partition) {
+        Ok(()) => Vec::new(),
         // As with the slot: whoever looks at a connector that runs has no obstacle to remove.
-        Err(error @ walferry_offset::Error::Locked { .. }) => remarks.push(
+        Err(error @ walferry_offset::Error::Locked { .. }) => vec![
             Diagnosis::warning(Kind::DataDirLocked, format!("{error}, perhaps by this connector"))
                 .with_hint("stop that process before the start, or use another `--data-dir` for this one"),
-        ),
+        ],
         // Its offset is in Connect's topics, so it can start.
-        Err(error) if topics.is_some() => {
+        Err(error) if has_topics => {
             let what = format!("{error}, so `walferry offsets skip-gap` cannot reach the connector");
             let hint = error.hint();
-            remarks.push(Diagnosis::warning(error.for_good().kind, what).with_hint(hint));
+            vec![Diagnosis::warning(error.for_good().kind, what).with_hint(hint)]
         }
-        Err(error) => remarks.extend(obstacles(error.for_good())),
-    }
-    StoredState {
-        remarks,
-        first_start,
-        tables_read,
+        Err(error) => obstacles(error.for_good()),
     }
 }
 

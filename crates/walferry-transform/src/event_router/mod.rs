@@ -225,15 +225,15 @@ impl Transform for EventRouter {
         if let Some(expansion) = &mut self.expansion {
             payload = expansion.expand(payload);
         }
-        record.value = if self.settings.tombstone && is_blank(&payload.value) {
-            if let Some(schema) = &mut plan.envelope {
-                schema.name_schema(&payload, &plan.payload.schema, &row, &mut self.schema_names);
+        let is_tombstone = self.settings.tombstone && is_blank(&payload.value);
+        record.value = match (&mut plan.envelope, is_tombstone) {
+            (None, false) => payload,
+            (None, true) => SchemaAndValue::NULL,
+            (Some(envelope), false) => envelope.wrap(payload, &plan.payload.schema, &mut row, &mut self.schema_names),
+            (Some(envelope), true) => {
+                envelope.name_schema(&payload, &plan.payload.schema, &row, &mut self.schema_names);
+                SchemaAndValue::NULL
             }
-            SchemaAndValue::NULL
-        } else if let Some(envelope) = &mut plan.envelope {
-            envelope.wrap(payload, &plan.payload.schema, &mut row, &mut self.schema_names)
-        } else {
-            payload
         };
         record.key = plan.take_key(&mut row);
         Ok(match aside {
