@@ -1,7 +1,7 @@
 //! `replica.identity.autoset.values`: which columns of the old row UPDATE and DELETE contain.
 
 use tracing::{error, info};
-use walferry_config::connector::{ReplicaIdentity, ReplicaIdentityRule};
+use walferry_config::connector::{AutosetIdentity, ReplicaIdentityRule};
 use walferry_config::limited;
 use walferry_engine::source::TableFilter;
 
@@ -43,13 +43,13 @@ pub(crate) async fn set(sql: &Sql, rules: &[ReplicaIdentityRule], wanted: &Table
 }
 
 /// The statement, unless the table already has this identity.
-fn change(table: &Captured, wanted: &ReplicaIdentity) -> Option<String> {
+fn change(table: &Captured, wanted: &AutosetIdentity) -> Option<String> {
     let (letter, words) = match wanted {
-        ReplicaIdentity::Default => ('d', "DEFAULT".to_owned()),
-        ReplicaIdentity::Full => ('f', "FULL".to_owned()),
-        ReplicaIdentity::Nothing => ('n', "NOTHING".to_owned()),
+        AutosetIdentity::Default => ('d', "DEFAULT".to_owned()),
+        AutosetIdentity::Full => ('f', "FULL".to_owned()),
+        AutosetIdentity::Nothing => ('n', "NOTHING".to_owned()),
         // The present index is not queried. Setting the same index again changes nothing.
-        ReplicaIdentity::Index(index) => ('i', format!("USING INDEX {}", identifier(index))),
+        AutosetIdentity::Index(index) => ('i', format!("USING INDEX {}", identifier(index))),
     };
     (letter == 'i' || table.identity != letter)
         .then(|| format!("ALTER TABLE {} REPLICA IDENTITY {words}", table.name.quoted()))

@@ -28,7 +28,7 @@ pub use framework::{Plugin, Plugins, PredicatePlugin, TransactionBoundary, Trans
 pub use post_processors::{ReselectColumns, ReselectFailure};
 pub use postgres::{ChannelBinding, PostgresSection, SslMode};
 pub use signals::{NotificationChannel, SignalChannel, SignalSection, SignalTable, Watermarking};
-pub use slot::{PublicationAutocreate, PublicationSection, ReplicaIdentity, ReplicaIdentityRule, SlotSection};
+pub use slot::{AutosetIdentity, PublicationAutocreate, PublicationSection, ReplicaIdentityRule, SlotSection};
 pub use snapshot::{ConfigurationBased, SnapshotIsolation, SnapshotLocking, SnapshotMode, SnapshotSection};
 pub use streaming::{
     ErrorSection, GuardrailAction, LsnFlushMode, OffsetMismatch, StreamingSection, TableChanges, Tolerance,

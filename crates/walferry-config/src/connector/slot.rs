@@ -59,12 +59,12 @@ pub struct ReplicaIdentityRule {
     /// Which tables, as `schema.table`.
     pub tables: JavaRegex,
     /// What they get.
-    pub identity: ReplicaIdentity,
+    pub identity: AutosetIdentity,
 }
 
 /// What `ALTER TABLE … REPLICA IDENTITY` takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReplicaIdentity {
+pub enum AutosetIdentity {
     /// The primary key.
     Default,
     /// All columns.
@@ -143,10 +143,10 @@ fn replica_identity_rule(entry: &str) -> Result<ReplicaIdentityRule, ValueError>
     let (tables, identity) = entry.split_once(':').ok_or_else(malformed)?;
     let (word, index) = identity.trim().split_once(' ').unwrap_or((identity.trim(), ""));
     let identity = match (word.to_ascii_uppercase().as_str(), index.trim()) {
-        ("DEFAULT", "") => ReplicaIdentity::Default,
-        ("FULL", "") => ReplicaIdentity::Full,
-        ("NOTHING", "") => ReplicaIdentity::Nothing,
-        ("INDEX", index) if !index.is_empty() => ReplicaIdentity::Index(index.to_owned()),
+        ("DEFAULT", "") => AutosetIdentity::Default,
+        ("FULL", "") => AutosetIdentity::Full,
+        ("NOTHING", "") => AutosetIdentity::Nothing,
+        ("INDEX", index) if !index.is_empty() => AutosetIdentity::Index(index.to_owned()),
         _ => return Err(malformed()),
     };
     let tables = JavaRegex::ignoring_case(tables.trim())
@@ -260,9 +260,9 @@ mod tests {
             .map(|rule| (rule.tables.as_str().to_owned(), rule.identity))
             .collect();
         let expected = [
-            ("public\\.a".to_owned(), ReplicaIdentity::Full),
-            ("public.b.*".to_owned(), ReplicaIdentity::Index("b_idx".to_owned())),
-            ("c".to_owned(), ReplicaIdentity::Default),
+            ("public\\.a".to_owned(), AutosetIdentity::Full),
+            ("public.b.*".to_owned(), AutosetIdentity::Index("b_idx".to_owned())),
+            ("c".to_owned(), AutosetIdentity::Default),
         ];
         assert_eq!(read, expected);
         for text in ["a", "a:SOME", "a:INDEX", "a:FULL x", "(:FULL"] {
