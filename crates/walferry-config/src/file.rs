@@ -149,7 +149,7 @@ impl Submitted {
             if signs || looks_like_a_property(&name) {
                 submitted.set(name, value, &mut findings);
             } else {
-                // To Java it is a name. It may be a password that was pasted, so it is not repeated.
+                // Java takes it for a name. It may be a pasted password, so the message does not repeat it.
                 let finding = findings.warning(
                     format!("line {line}"),
                     "contains no = and is ignored: it is neither a property nor a comment",

@@ -209,7 +209,7 @@ impl Declaration {
         self.name.contains('<')
     }
 
-    /// The variable parts of `name` if this declaration is meant by it; empty for a plain name.
+    /// The variable parts of `name` if it matches this declaration; empty for a plain name.
     pub fn captures<'n>(&self, name: &'n str) -> Option<Vec<&'n str>> {
         captures(self.name, name)
     }

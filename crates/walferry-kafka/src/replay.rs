@@ -18,7 +18,7 @@ use crate::{ClientSettings, client, failure};
 /// How long a broker may take for an answer.
 const REQUEST: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(200);
-/// How long nothing may come before the reading is given up.
+/// How long to wait for another record before giving up.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// A part of a partition.

@@ -576,7 +576,7 @@ impl Signals {
         }
     }
 
-    /// Whether the stream has changed rows of which nobody knows whether they are in the window.
+    /// Whether the stream has changed rows that may or may not be in the window.
     fn is_unclear(&self) -> bool {
         let unknown = |seen: &VisibleTransactions| self.unknown.iter().any(|xid| !seen.shows(*xid));
         // A row that was read with such a transaction may have been set back since, by an earlier change without TOAST values.

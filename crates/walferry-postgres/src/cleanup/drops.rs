@@ -65,7 +65,7 @@ pub(super) enum Obstacle {
     Lock,
     /// A lock of `DROP TABLE` was not to be had: on the partition, or on the whole table.
     TableLock,
-    /// It is not the partition any more that was looked at, or is about to be detached.
+    /// The partition was replaced after the last look, or is about to be detached.
     Changed,
     Other,
 }

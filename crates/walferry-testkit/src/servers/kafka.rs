@@ -55,7 +55,7 @@ impl Kafka {
         Self::start_on(free_port(), free_port(), properties, &[])
     }
 
-    /// Like `start_with`, on ports that the lines name again, such as in `listeners`, and with options for its JVM.
+    /// Like `start_with`, with options for the JVM. The ports must be those that the lines name, for example in `listeners`.
     #[track_caller]
     pub fn start_on(port: u16, controller: u16, properties: &[&str], java_options: &[&str]) -> Self {
         let java_options: Vec<String> = java_options.iter().map(|&option| option.to_owned()).collect();

@@ -205,7 +205,7 @@ fn mismatch(text: String) -> Error {
     }
 }
 
-/// Of a payload with more bytes, only the first mistake is told.
+/// Only the first mistake of a payload with more bytes is reported.
 const LARGE: usize = 64 * 1024;
 
 /// What is wrong with a payload, without any of its values. `None` if it matches.

@@ -29,7 +29,7 @@ type Parsed = Result<Option<SchemaAndValue<'static>>, NotEmbedded>;
 /// Cuts a text at colons, commas, brackets, braces and quotes that no backslash protects.
 struct Parser<'t> {
     text: &'t str,
-    /// Where the next token begins that has not been cut.
+    /// Where the text begins that is not split into tokens yet.
     at: usize,
     /// A token that was cut and not yet taken.
     next: Option<&'t str>,

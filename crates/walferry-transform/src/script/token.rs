@@ -9,7 +9,7 @@ const LONGEST: usize = 16 * 1024;
 pub(super) enum Token {
     /// A name or a word of the language.
     Word(String),
-    /// Digits as written, with what tells the type behind them.
+    /// Digits as written, and behind them the letter of their type.
     Number(String),
     /// Text without anything to fill in.
     Text(String),

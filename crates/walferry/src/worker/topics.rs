@@ -104,7 +104,7 @@ pub(crate) async fn open(
     Ok(opened)
 }
 
-/// A process looks at the topics before it takes part in the group.
+/// A process reads the topics before it joins the group.
 pub(crate) fn preparing(topics: &ConnectTopics) -> StandbyStage {
     StandbyStage::Starting(format!(
         "This process is starting: it looks at Connect's topics of group {:?}. If this takes long, the log says why.",

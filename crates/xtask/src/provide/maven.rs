@@ -58,7 +58,7 @@ pub(crate) fn unpack(artifact: &str, folder: &Path) -> Outcome {
     )
 }
 
-/// Makes a folder appear only when `write` has filled all of it; one that is there already is kept.
+/// Fills a folder, which appears only when `write` has filled it completely. An existing folder is kept as it is.
 pub(crate) fn fill(folder: &Path, write: impl FnOnce(&Path) -> Outcome) -> Outcome {
     if folder.is_dir() {
         return Ok(());

@@ -73,7 +73,7 @@ pub(super) fn build(target: &str, machine: &str, variant: Variant) -> Outcome<Pa
     if variant == Variant::Package {
         let sasl = sasl(&folder, machine)?;
         let (headers, library) = (sasl.join("include"), sasl.join("lib"));
-        // libsasl2 may have been built for a newer glibc than the program, as its package brings the fitting one.
+        // libsasl2 may need a newer glibc than the program: the package of libsasl2 depends on that one.
         command.env(
             "RUSTFLAGS",
             format!(
