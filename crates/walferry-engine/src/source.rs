@@ -547,7 +547,7 @@ pub struct FrameSender {
 pub type FrameReceiver = mpsc::Receiver<FrameBatch>;
 
 /// A channel that holds at most `bytes` of frames, but always at least one batch.
-pub fn chunks(bytes: usize) -> (FrameSender, FrameReceiver) {
+pub fn frame_channel(bytes: usize) -> (FrameSender, FrameReceiver) {
     let most = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
     // The number of batches is bounded too, since small ones cost more than their bytes.
     let (sender, receiver) = mpsc::channel(64);
@@ -643,7 +643,7 @@ pub struct PipelineEnded;
 #[derive(Debug)]
 pub struct StreamPort {
     /// Where frames go.
-    pub chunks: FrameSender,
+    pub frames: FrameSender,
     /// The position that may be confirmed to the server.
     pub confirmable: watch::Receiver<Option<Stored>>,
     /// What the stream is to do.

@@ -35,11 +35,12 @@ use crate::{
     floors::{Floors, KeptFloors},
     gap::Gap,
     history::MissingPositions,
+    life::TargetState,
 };
 
 use by_name::ByName;
 pub use by_name::OTHERS;
-pub use inbox::{Inbox, InboxFull, Origin, Signal};
+pub use inbox::{Inbox, InboxFull, Signal, SignalOrigin};
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 use mismatches::Mismatches;
@@ -356,6 +357,8 @@ pub struct ConnectorCourse {
     pub trouble: Option<OngoingFailure>,
     /// What it waits for at the moment without having failed, for example a Postgres that does not answer.
     pub wait: Option<OngoingFailure>,
+    /// Whether its run is ending because another one follows.
+    is_restarting: bool,
 }
 
 /// A problem that may resolve itself.
@@ -559,10 +562,36 @@ impl Status {
     pub fn course(&self) -> ConnectorCourse {
         lock(&self.course).clone()
     }
-    /// Sets the phase. A failure in it is counted and kept as an incident.
+    /// Sets what the run is doing. Only the run calls it. A failure in it is counted and kept as an incident.
     pub fn set_phase(&self, phase: Phase) {
         self.set_phase_at(phase, now_us());
     }
+
+    /// A run begins, or is about to: it begins paused, or starts. Only the supervisor calls this, [`restarts`](Self::restarts) and
+    /// [`has_ended`](Self::has_ended), because only it knows whether another run follows.
+    pub(crate) fn begins(&self, target: TargetState) {
+        lock(&self.course).is_restarting = false;
+        self.set_phase(match target {
+            TargetState::Paused => Phase::Paused,
+            TargetState::Running | TargetState::Stopped => Phase::Starting,
+        });
+    }
+
+    /// The run is told to end, and another one follows. What the run does until then is no longer shown.
+    pub(crate) fn restarts(&self) {
+        self.set_phase(Phase::Restarting);
+        lock(&self.course).is_restarting = true;
+    }
+
+    /// The run has ended, and no other one follows.
+    pub(crate) fn has_ended(&self, result: &Result<(), Failure>) {
+        lock(&self.course).is_restarting = false;
+        self.set_phase(match result {
+            Ok(()) => Phase::Stopped,
+            Err(failure) => Phase::Failed(failure.clone()),
+        });
+    }
+
     fn set_phase_at(&self, mut phase: Phase, at_us: i64) {
         if let Phase::Waiting(failure) | Phase::Failed(failure) = &mut phase {
             self.show(failure);
@@ -837,6 +866,9 @@ impl Status {
 
 impl ConnectorCourse {
     fn enter(&mut self, phase: Phase, at_us: i64) {
+        if self.is_restarting {
+            return;
+        }
         let wait = self.wait.take();
         match &phase {
             Phase::Snapshot | Phase::Streaming => (self.has_run, self.trouble) = (true, None),
@@ -957,6 +989,32 @@ mod tests {
             assert_eq!(status.course().since_us, at_us);
         }
         assert_eq!(status.errors()["unreachable"], 4);
+    }
+
+    #[test]
+    fn a_run_that_ends_for_a_restart_shows_nothing_of_its_own_any_more() {
+        let status = Status::new("c", "s");
+        status.set_phase(Phase::Streaming);
+        status.restarts();
+        for phase in [
+            Phase::Streaming,
+            Phase::Waiting(refused()),
+            Phase::Starting,
+            Phase::Failed(refused()),
+        ] {
+            status.set_phase(phase);
+            assert_eq!(status.phase(), Phase::Restarting);
+        }
+        assert_eq!(status.errors()["unreachable"], 2, "its failures count");
+        status.begins(TargetState::Running);
+        assert_eq!(status.phase(), Phase::Starting);
+        status.restarts();
+        status.has_ended(&Err(refused()));
+        assert_eq!(status.phase(), Phase::Failed(refused()));
+        status.begins(TargetState::Paused);
+        assert_eq!(status.phase(), Phase::Paused);
+        status.has_ended(&Ok(()));
+        assert_eq!(status.phase(), Phase::Stopped);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use walferry_config::{Connector, Findings, Lookup, Submitted, Worker};
 use walferry_engine::source::{
     Control as _, Frame, FrameBatch, Rows as _, SnapshotPlan, Source, Stream as _, StreamPhase, StreamPort,
-    TableFilter, chunks,
+    TableFilter, frame_channel,
 };
 use walferry_pgoutput::Lsn;
 use walferry_postgres::Postgres;
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{found:?}");
     source.control().ensure_publication(captured.clone()).await?;
 
-    let (sender, mut receiver) = chunks(16 * 1024 * 1024);
+    let (sender, mut receiver) = frame_channel(16 * 1024 * 1024);
     tokio::spawn(async move {
         while let Some(chunk) = receiver.recv().await {
             print(&chunk);
@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (_stored, confirmable) = watch::channel(None);
     let (server_end, _) = watch::channel(Lsn::INVALID);
     let mut port = StreamPort {
-        chunks: sender,
+        frames: sender,
         confirmable,
         phase: phases,
         server_end,

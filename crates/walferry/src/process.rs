@@ -15,11 +15,7 @@ use tokio::{
     task::{JoinHandle, LocalSet, spawn_local},
 };
 use tracing::{Instrument, error_span, info};
-use walferry_engine::{
-    Failure, TargetState,
-    status::{Phase, Status},
-    supervisor::RunBody,
-};
+use walferry_engine::{Failure, TargetState, status::Status, supervisor::RunBody};
 use walferry_telemetry::BESIDE;
 
 use crate::{
@@ -124,7 +120,6 @@ impl RunSettings {
             let name = &self.status.name;
             let share = self.share.subscribe();
             let Some(loaded) = self.loaded(target.clone()) else {
-                self.status.set_phase(Phase::Stopped);
                 info!("connector stopped while its configuration was being read");
                 return Ok(());
             };
@@ -138,10 +133,7 @@ impl RunSettings {
                     let ended = self.live(&loaded, connector, target);
                     (format!("connector {name:?} has stopped"), ended)
                 }
-                Err(failure) => {
-                    self.status.set_phase(Phase::Failed(failure.clone()));
-                    (format!("connector {name:?} did not start"), Err(failure))
-                }
+                Err(failure) => (format!("connector {name:?} did not start"), Err(failure)),
             };
             match &ended {
                 // The supervisor is gone, so no command can arrive any more.

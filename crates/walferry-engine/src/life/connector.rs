@@ -163,10 +163,6 @@ where
                 .leave_none(&self.settings.slot, self.source.control(), failure)
                 .await);
         }
-        self.status.set_phase(match &ended {
-            Ok(()) => status::Phase::Stopped,
-            Err(failure) => status::Phase::Failed(failure.clone()),
-        });
         ended
     }
 

@@ -393,10 +393,10 @@ async fn works(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, 
 }
 
 async fn attempt(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, Failure> {
-    let (chunks, mut receiver) = source::chunks(TRY_BYTES);
+    let (frames, mut receiver) = source::frame_channel(TRY_BYTES);
     let (phase, confirmable) = (watch::Sender::new(StreamPhase::Run), watch::Sender::new(None));
     let mut port = StreamPort {
-        chunks,
+        frames,
         // A try confirms nothing.
         confirmable: confirmable.subscribe(),
         phase: phase.subscribe(),
@@ -483,14 +483,14 @@ mod tests {
                     lsn: Lsn(commit),
                     payload: at..at + 1,
                 };
-                port.chunks
+                port.frames
                     .send(FrameBatch::new(bytes.clone(), vec![frame(0), frame(1)]))
                     .await
                     .unwrap();
                 if self.gaps.iter().any(|&(from, to)| (from..to).contains(&commit)) {
                     return Err(Failure::retry(GAP, "no publication"));
                 }
-                port.chunks.send(FrameBatch::new(bytes, vec![frame(2)])).await.unwrap();
+                port.frames.send(FrameBatch::new(bytes, vec![frame(2)])).await.unwrap();
             }
             Ok(())
         }

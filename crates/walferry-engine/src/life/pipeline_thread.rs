@@ -1,4 +1,4 @@
-//! The pipeline's thread: chunks → pipeline → producer.
+//! The pipeline's thread: frames → pipeline → producer.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -27,7 +27,7 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// What the thread needs.
 pub(crate) struct PipelineThreadParts<K> {
     pub(crate) pipeline: Pipeline,
-    pub(crate) chunks: FrameReceiver,
+    pub(crate) frames: FrameReceiver,
     pub(crate) sink: K,
     pub(crate) progress: Arc<Progress>,
     pub(crate) status: Arc<Status>,
@@ -103,7 +103,7 @@ impl<K: Sink> PipelineThreadParts<K> {
             self.commit(PushedLast::Anything);
         }
         self.progress.pipeline_ended();
-        drop(self.chunks);
+        drop(self.frames);
         let progress = &self.progress;
         self.sink.before_waiting(&mut || progress.is_over());
         // The producer may still deliver what it has queued. It is closed, and gives up the rest, when nobody waits for
@@ -118,7 +118,7 @@ impl<K: Sink> PipelineThreadParts<K> {
             if !self.pipe(chunk, &mut batch)? {
                 break;
             }
-            let is_idle = self.chunks.is_empty();
+            let is_idle = self.frames.is_empty();
             if !self.commit_when_due(is_idle, PushedLast::WholeChange) {
                 break;
             }
@@ -154,10 +154,10 @@ impl<K: Sink> PipelineThreadParts<K> {
     }
 
     fn next(&mut self) -> Option<FrameBatch> {
-        let chunks = &self.chunks;
+        let frames = &self.frames;
         self.sink
-            .before_waiting(&mut || !chunks.is_empty() || chunks.is_closed());
-        self.chunks.blocking_recv()
+            .before_waiting(&mut || !frames.is_empty() || frames.is_closed());
+        self.frames.blocking_recv()
     }
 
     /// Sends one chunk through the pipeline. Returns whether to continue.

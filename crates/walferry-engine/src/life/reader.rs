@@ -111,7 +111,7 @@ impl<S: Source> SourceReader<'_, S> {
     /// Reads until the session is to end (`Ok`) or the reader fails.
     pub(crate) async fn read(mut self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
         let mut phase = self.port.phase.clone();
-        let begun = self.port.chunks.begun();
+        let begun = self.port.frames.begun();
         let nothing_read = snapshot.is_none();
         if let Some(gap) = self.gap.take() {
             return self.end_at(gap).await;
@@ -124,7 +124,7 @@ impl<S: Source> SourceReader<'_, S> {
         let mut streamed = self.follow_if(checked).await;
         while let Err(failure) = streamed {
             self.status.stream.disconnect();
-            if self.port.chunks.is_closed() {
+            if self.port.frames.is_closed() {
                 // The pipeline has ended, which is reported elsewhere. Another connection would have nobody to read
                 // for.
                 over(&mut phase).await;
@@ -267,7 +267,7 @@ impl<S: Source> SourceReader<'_, S> {
     async fn ask_what_to_read_again(&mut self) -> Result<(), Failure> {
         let mark = FrameBatch::new(Bytes::new(), vec![Frame::Watermark]);
         // If the pipeline has ended, it has left its answer in the channel.
-        let _ = self.port.chunks.send(mark).await;
+        let _ = self.port.frames.send(mark).await;
         loop {
             match self.requests.recv().await {
                 Some(SourceRequest::ReadAgain(again)) => {
@@ -312,7 +312,7 @@ impl<S: Source> SourceReader<'_, S> {
     /// Reads what is to be read while the stream stands still.
     async fn read_held(&mut self) -> Result<(), Failure> {
         // What came before the signal is sent before it.
-        self.port.chunks.emptied().await;
+        self.port.frames.emptied().await;
         if let Some(execute) = self.held.blocking.front().cloned() {
             let read = self.read_blocking(&execute).await;
             self.held.is_interrupted = read.is_err();
@@ -339,7 +339,7 @@ impl<S: Source> SourceReader<'_, S> {
                 tables = execute.tables.join(", "),
                 "the blocking snapshot reads nothing: no captured table matches"
             );
-            let _ = self.port.chunks.send(end(true)).await;
+            let _ = self.port.frames.send(end(true)).await;
             return Ok(());
         }
         let select = |table: &TableFacts| {
@@ -363,7 +363,7 @@ impl<S: Source> SourceReader<'_, S> {
             Err(failure) => {
                 let hint = failure.causes.iter().find_map(|cause| cause.hint.as_deref());
                 warn!(error = %failure, hint, "the blocking snapshot was cancelled; streaming continues");
-                let _ = self.port.chunks.send(end(true)).await;
+                let _ = self.port.frames.send(end(true)).await;
                 Ok(())
             }
         }
@@ -390,13 +390,13 @@ impl<S: Source> SourceReader<'_, S> {
             Err(failure) => return Err(failure),
         };
         let end = Frame::WholeEnd { failed: Some(failed) };
-        let _ = self.port.chunks.send(FrameBatch::new(Bytes::new(), vec![end])).await;
+        let _ = self.port.frames.send(FrameBatch::new(Bytes::new(), vec![end])).await;
         Ok(())
     }
 
     async fn read_whole_at(&mut self, watermark: Lsn, asked: &WholeTable) -> Result<(), Failure> {
         let WholeTable { table, left_out } = asked;
-        self.port.chunks.emptied().await;
+        self.port.frames.emptied().await;
         let listed = self.control.tables(self.settings.tables.clone(), &[]).await?;
         let Some(facts) = listed.into_iter().find(|facts| dotted(facts) == table.id) else {
             return Err(Failure::stop(
@@ -427,12 +427,12 @@ impl<S: Source> SourceReader<'_, S> {
         counters.snapshot_begins(tables, left);
         tokio::select! {
             biased;
-            read = self.rows.read(plan, &self.port.chunks) => read?,
+            read = self.rows.read(plan, &self.port.frames) => read?,
             never = tell_progress(self.status) => match never {},
-            never = tell_of_silence(self.status, &self.port.chunks) => match never {},
+            never = tell_of_silence(self.status, &self.port.frames) => match never {},
         }
         self.status.set_wait(None);
-        self.port.chunks.emptied().await;
+        self.port.frames.emptied().await;
         counters.snapshot_ends();
         info!(
             rows = counters.snapshot_rows.load(Relaxed),
@@ -446,15 +446,15 @@ impl<S: Source> SourceReader<'_, S> {
         let stored = self.wires.stored.borrow().as_ref().map(Stored::stream_start);
         let from = self.origin.from.max(stored.unwrap_or_default());
         // Until the pipeline knows that this is still the same server, nothing may move its slot.
-        self.wires.gate.close_until(self.port.chunks.connections() + 1);
+        self.wires.gate.close_until(self.port.frames.connections() + 1);
         self.wires.confirmable.send_replace(None);
         let connection = match self.port.until {
             Some(_) => StreamConnection::CatchingUp,
             None => StreamConnection::Streaming,
         };
-        let (chunks, begun, phase) = (
-            self.port.chunks.clone(),
-            self.port.chunks.begun(),
+        let (frames, begun, phase) = (
+            self.port.frames.clone(),
+            self.port.frames.begun(),
             self.port.phase.clone(),
         );
         let is_news = self.port.is_news;
@@ -472,8 +472,8 @@ impl<S: Source> SourceReader<'_, S> {
                 Ok(())
             }
             gap = looks_at_publication => Err(gap),
-            never = show_connections(begun, connection, self.status) => match never {},
-            never = tick(&chunks, self.settings.heartbeat, phase) => match never {},
+            never = show_connections(begun, connection, &self.wires.phase, self.status) => match never {},
+            never = tick(&frames, self.settings.heartbeat, phase) => match never {},
         }
     }
 
@@ -491,7 +491,7 @@ impl<S: Source> SourceReader<'_, S> {
             if let Err(failure) = ended {
                 debug!(error = %failure, "changes committed before the gap have not arrived yet");
             } else {
-                self.port.chunks.emptied().await;
+                self.port.frames.emptied().await;
             }
         }
         gap
@@ -585,15 +585,15 @@ async fn tell_progress(status: &Status) -> Infallible {
 }
 
 /// Reports, for ever, when the source sends none of the rows that it is asked for.
-async fn tell_of_silence(status: &Status, chunks: &FrameSender) -> Infallible {
+async fn tell_of_silence(status: &Status, frames: &FrameSender) -> Infallible {
     let mut looks = interval(SILENCE_LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut received, mut silent_looks) = (0, 0);
     loop {
         looks.tick().await;
-        let now = chunks.handed_over_bytes();
-        // While chunks wait, the source is not the one that is slow.
-        if now != received || !chunks.is_empty() {
+        let now = frames.handed_over_bytes();
+        // While frames wait, the source is not the one that is slow.
+        if now != received || !frames.is_empty() {
             if silent_looks >= SILENT_LOOKS {
                 status.set_wait(None);
             }
@@ -610,7 +610,7 @@ async fn tell_of_silence(status: &Status, chunks: &FrameSender) -> Infallible {
 
 /// Looks at the publication, once the stream has begun, until changes of captured tables may be missing.
 async fn watch_publication(control: &mut impl Control, wires: &SessionChannels, wanted: &TableFilter) -> Failure {
-    let mut begun = wires.chunks.begun();
+    let mut begun = wires.frames.begun();
     if begun.changed().await.is_err() {
         return pending().await;
     }
@@ -638,9 +638,15 @@ async fn over(phase: &mut watch::Receiver<StreamPhase>) {
 async fn show_connections(
     mut begun: watch::Receiver<u64>,
     connection: StreamConnection,
+    phase: &watch::Sender<StreamPhase>,
     status: &Status,
 ) -> Infallible {
     while begun.changed().await.is_ok() {
+        if *phase.borrow() != StreamPhase::Run {
+            // It was being opened when the connector was paused, or told to end. The session has shown that.
+            status.stream.connect(StreamConnection::Paused);
+            continue;
+        }
         status.stream.connect(connection);
         status.set_phase(match connection {
             StreamConnection::CatchingUp => status::Phase::Snapshot,
@@ -651,7 +657,7 @@ async fn show_connections(
 }
 
 /// Sends the pipeline a tick at intervals until the session is to end, then waits for ever.
-async fn tick(chunks: &FrameSender, period: Option<Duration>, mut phase: watch::Receiver<StreamPhase>) -> Infallible {
+async fn tick(frames: &FrameSender, period: Option<Duration>, mut phase: watch::Receiver<StreamPhase>) -> Infallible {
     let Some(period) = period else { return pending().await };
     let mut ticks = interval(period.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -661,7 +667,7 @@ async fn tick(chunks: &FrameSender, period: Option<Duration>, mut phase: watch::
             _ = ticks.tick() => {}
             () = over(&mut phase) => return pending().await,
         }
-        if chunks
+        if frames
             .send(FrameBatch::new(Bytes::new(), vec![Frame::Tick]))
             .await
             .is_err()

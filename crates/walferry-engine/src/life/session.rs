@@ -67,7 +67,7 @@ pub(super) struct SessionChannels {
     /// The records under way to Kafka.
     pub(super) progress: Arc<Progress>,
     /// Frames on their way to the pipeline.
-    pub(super) chunks: FrameSender,
+    pub(super) frames: FrameSender,
     /// The last stored offset. A new connection continues from it.
     pub(super) stored: watch::Sender<Option<Stored>>,
     /// The position that the server may be told.
@@ -141,9 +141,9 @@ where
         let mut worker = spawned.inspect_err(|_| carried.take(&mut requested))?;
         let (settings, status) = (&self.settings, &*self.status);
         let parts = self.source.parts();
-        let signals = windows::feed(status, wires.chunks.clone());
+        let signals = windows::feed(status, wires.frames.clone());
         let due = wires.progress.deliveries();
-        let windows = windows::serve(parts.windows, (&mut asked, due), wires.chunks.clone(), settings, status);
+        let windows = windows::serve(parts.windows, (&mut asked, due), wires.frames.clone(), settings, status);
         let reader: SourceReader<'_, S> = SourceReader {
             control: parts.control,
             stream: parts.stream,
@@ -182,7 +182,7 @@ where
             never = windows => match never {},
             never = signals => match never {},
             never = share_anew(settings, &wires.progress, status) => match never {},
-            never = remind(settings, &wires.progress, &wires.chunks) => match never {},
+            never = remind(settings, &wires.progress, &wires.frames) => match never {},
             () = wires.told_to_end(target, status) => Ok(()),
         };
         let by = wires.progress.failure().map_or(ended, Err);
@@ -220,7 +220,7 @@ where
         prepared: &SessionStart,
         carried: &mut SessionCarryover,
         wires: &SessionChannels,
-        chunks: FrameReceiver,
+        frames: FrameReceiver,
         requests: UnboundedSender<SourceRequest>,
         asks: UnboundedSender<NumberedAsk>,
     ) -> Result<PipelineThread, Failure> {
@@ -233,7 +233,7 @@ where
         }
         PipelineThread::spawn(PipelineThreadParts {
             pipeline,
-            chunks,
+            frames,
             sink: self.sinks.open(Acks::new(wires.progress.clone()))?,
             progress: wires.progress.clone(),
             status: self.status.clone(),
@@ -251,10 +251,10 @@ impl SessionChannels {
         if settings.boundary.is_some() {
             progress = progress.in_transactions();
         }
-        let (chunks, receiver) = source::chunks(share.frames);
+        let (frames, receiver) = source::frame_channel(share.frames);
         let wires = Self {
             progress: Arc::new(progress),
-            chunks,
+            frames,
             stored: watch::Sender::new(None),
             confirmable: watch::Sender::new(None),
             phase: watch::Sender::new(StreamPhase::Run),
@@ -288,14 +288,14 @@ impl SessionChannels {
         self.end();
         self.confirmable.send_replace(None);
         // The other process may read the slot as soon as the stream is closed. By then, this one must have nothing queued for Kafka.
-        self.chunks.wake();
+        self.frames.wake();
         let _ = timeout(CLOSE, worker.gone()).await;
     }
 
     /// The source's ends of the channels.
     fn port(&self) -> StreamPort {
         StreamPort {
-            chunks: self.chunks.clone(),
+            frames: self.frames.clone(),
             confirmable: self.confirmable.subscribe(),
             phase: self.phase.subscribe(),
             server_end: self.server_end.clone(),
@@ -325,7 +325,7 @@ impl SessionChannels {
         };
         tokio::select! {
             biased;
-            _ = timeout(DRAIN, drained(&self.progress, &self.chunks)) => {}
+            _ = timeout(DRAIN, drained(&self.progress, &self.frames)) => {}
             () = others => {}
         }
         self.end();
@@ -358,7 +358,7 @@ async fn share_anew(settings: &ConnectorSettings, progress: &Progress, status: &
 }
 
 /// Tells the pipeline, for ever, when it is time to commit: it looks for itself only when something is read.
-async fn remind(settings: &ConnectorSettings, progress: &Progress, chunks: &FrameSender) -> Infallible {
+async fn remind(settings: &ConnectorSettings, progress: &Progress, frames: &FrameSender) -> Infallible {
     let Some(boundary) = settings.boundary else {
         return pending().await;
     };
@@ -373,7 +373,7 @@ async fn remind(settings: &ConnectorSettings, progress: &Progress, chunks: &Fram
         if last.elapsed() >= pause {
             last = Instant::now();
             progress.demand_commit();
-            chunks.wake();
+            frames.wake();
         }
     }
 }
@@ -482,24 +482,24 @@ impl<F: Future> Task<F> {
 }
 
 /// Waits until everything that was read is delivered and, in transactions, committed, or until waiting is over.
-async fn drained(progress: &Progress, chunks: &FrameSender) {
-    while !progress.is_over() && (progress.in_flight().0 > 0 || !chunks.is_empty() || is_uncommitted(progress, chunks))
+async fn drained(progress: &Progress, frames: &FrameSender) {
+    while !progress.is_over() && (progress.in_flight().0 > 0 || !frames.is_empty() || is_uncommitted(progress, frames))
     {
         // A notification may be an old one, so both are looked at again. A chunk's records are under way before the
         // chunk is dropped.
         tokio::select! {
             () = progress.emptied.notified() => {}
-            () = chunks.freed() => {}
+            () = frames.freed() => {}
         }
     }
 }
 
 /// Whether something is still to be committed. The pipeline is told to do so.
-fn is_uncommitted(progress: &Progress, chunks: &FrameSender) -> bool {
+fn is_uncommitted(progress: &Progress, frames: &FrameSender) -> bool {
     let awaits = progress.awaits_commit();
     if awaits {
         progress.demand_commit();
-        chunks.wake();
+        frames.wake();
     }
     awaits
 }

@@ -22,7 +22,7 @@ use tracing::{error, error_span};
 
 use crate::{
     failure::{Disposition, Exit, Failure},
-    life::target::{Action, ConnectorMachine, TargetState},
+    life::target::{ConnectorMachine, RunAction, TargetState},
     status::{Phase, Status},
 };
 
@@ -132,15 +132,16 @@ impl Supervisor {
         };
         (connector.status, connector.body) = (status, body);
         if connector.machine.target() == TargetState::Stopped {
-            connector.status.set_phase(Phase::Stopped);
+            connector.status.has_ended(&Ok(()));
             return Ok(());
         }
+        // The new status shows a connector that begins, also while the old run ends.
+        connector.status.begins(connector.machine.target());
         if self.is_closed() {
             return Ok(());
         }
         match connector.machine.restart() {
-            // The new status shows a connector that starts, not one that ends.
-            Action::Restart => drop(connector.target.send_replace(TargetState::Stopped)),
+            RunAction::Restart => drop(connector.target.send_replace(TargetState::Stopped)),
             action => self.act(connector, action),
         }
         Ok(())
@@ -250,7 +251,11 @@ impl Supervisor {
     }
 
     /// Changes the state of a connector, and carries out the resulting action.
-    fn change(&self, name: &str, change: impl FnOnce(&mut ConnectorMachine) -> Action) -> Result<(), UnknownConnector> {
+    fn change(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut ConnectorMachine) -> RunAction,
+    ) -> Result<(), UnknownConnector> {
         let mut connectors = self.lock();
         let Some(connector) = connectors.iter_mut().find(|connector| connector.status.name == name) else {
             return Err(UnknownConnector(name.to_owned()));
@@ -264,7 +269,7 @@ impl Supervisor {
     fn want(&self, name: &str, target: TargetState) -> Result<(), UnknownConnector> {
         self.change(name, |machine| {
             match self.is_closed() && target != TargetState::Stopped {
-                true => Action::Nothing,
+                true => RunAction::Nothing,
                 false => machine.want(target),
             }
         })
@@ -275,14 +280,14 @@ impl Supervisor {
         self.0.closed.load(Relaxed)
     }
 
-    fn act(&self, connector: &mut Supervised, action: Action) {
+    fn act(&self, connector: &mut Supervised, action: RunAction) {
         match action {
-            Action::Nothing => {}
-            Action::Begin => self.begin(connector),
-            Action::Tell(target) => drop(connector.target.send_replace(target)),
-            Action::ShowStopped => connector.status.set_phase(Phase::Stopped),
-            Action::Restart => {
-                connector.status.set_phase(Phase::Restarting);
+            RunAction::Nothing => {}
+            RunAction::Begin => self.begin(connector),
+            RunAction::Tell(target) => drop(connector.target.send_replace(target)),
+            RunAction::ShowStopped => connector.status.has_ended(&Ok(())),
+            RunAction::Restart => {
+                connector.status.restarts();
                 connector.target.send_replace(TargetState::Stopped);
             }
         }
@@ -291,6 +296,7 @@ impl Supervisor {
     /// Starts a run on its own thread.
     fn begin(&self, connector: &mut Supervised) {
         connector.target = watch::Sender::new(connector.machine.target());
+        connector.status.begins(connector.machine.target());
         let (supervisor, target) = (self.clone(), connector.target.subscribe());
         let (status, body) = (connector.status.clone(), connector.body.clone());
         let run = move || {
@@ -299,7 +305,6 @@ impl Supervisor {
             let result = catch_unwind(AssertUnwindSafe(|| body(target))).unwrap_or_else(|_| {
                 let failure = panicked();
                 error!(code = failure.code(), error.kind = failure.kind.as_str(), error = %failure, hint = failure.hint(), "the connector has failed");
-                status.set_phase(Phase::Failed(failure.clone()));
                 Err(failure)
             });
             drop(body);
@@ -313,8 +318,9 @@ impl Supervisor {
             let what = format!("the connector's thread could not be started: {error}");
             let hint = "raise the limit of threads (`ulimit -u`, or the container's limit of processes)";
             let failure = Failure::stop(Kind::NoThread, what, hint);
-            connector.status.set_phase(Phase::Failed(failure.clone()));
-            let _ = connector.machine.ended(Err(failure));
+            let result = Err(failure);
+            connector.status.has_ended(&result);
+            let _ = connector.machine.ended(result);
             self.0.ends.send_modify(|ends| *ends += 1);
         }
     }
@@ -330,12 +336,13 @@ impl Supervisor {
         else {
             return;
         };
-        let action = connector.machine.ended(result);
-        // The configuration was changed while the run ended. What the run has shown of its end is no longer seen.
-        if !connector.machine.runs() && !Arc::ptr_eq(&connector.status, status) {
-            let failure = connector.machine.failure();
-            let phase = failure.map_or(Phase::Stopped, |failure| Phase::Failed(failure.clone()));
-            connector.status.set_phase(phase);
+        let action = connector.machine.ended(result.clone());
+        match (&result, action) {
+            // Another run follows. The failure counts nevertheless.
+            (Err(failure), RunAction::Begin) => status.set_phase(Phase::Failed(failure.clone())),
+            (Ok(()), RunAction::Begin) => {}
+            // The connector has another status than the run if its configuration was changed meanwhile.
+            _ => connector.status.has_ended(&result),
         }
         self.act(connector, action);
     }
@@ -360,8 +367,8 @@ impl Connectors for Supervisor {
 
     fn restart(&self, name: &str, only_failed: bool) -> Result<(), UnknownConnector> {
         self.change(name, |machine| match machine.failure() {
-            _ if self.is_closed() => Action::Nothing,
-            None if only_failed => Action::Nothing,
+            _ if self.is_closed() => RunAction::Nothing,
+            None if only_failed => RunAction::Nothing,
             _ => machine.restart(),
         })
     }
@@ -451,16 +458,12 @@ mod tests {
                         }
                         Some(what) => {
                             let failure = Failure::stop(Kind::SlotLost, what, "mend it");
-                            work.status.set_phase(Phase::Failed(failure.clone()));
                             break Err(failure);
                         }
                         None => thread::sleep(Duration::from_millis(1)),
                     }
                 };
                 work.now.fetch_sub(1, Relaxed);
-                if ended.is_ok() && work.status.phase() != Phase::Restarting {
-                    work.status.set_phase(Phase::Stopped);
-                }
                 ended
             })
         }

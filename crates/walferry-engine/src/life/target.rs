@@ -16,7 +16,7 @@ pub enum TargetState {
 
 /// The state of a connector: its target, and its run.
 ///
-/// It is pure: it returns an [`Action`] for the caller to carry out. At most one run is under way at any time.
+/// It is pure: it returns an [`RunAction`] for the caller to carry out. At most one run is under way at any time.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectorMachine {
     target: TargetState,
@@ -39,7 +39,7 @@ enum Run {
 
 /// What the caller has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum RunAction {
     /// Nothing.
     Nothing,
     /// Start a run with the present target.
@@ -71,67 +71,67 @@ impl ConnectorMachine {
     }
 
     /// Sets the target. As in Connect, a connector that has failed stays so until it is restarted or stopped.
-    pub(crate) fn want(&mut self, target: TargetState) -> Action {
+    pub(crate) fn want(&mut self, target: TargetState) -> RunAction {
         let before = std::mem::replace(&mut self.target, target);
         match (&mut self.run, target) {
-            (Run::None, TargetState::Stopped) if before == TargetState::Stopped => Action::Nothing,
+            (Run::None, TargetState::Stopped) if before == TargetState::Stopped => RunAction::Nothing,
             (Run::None | Run::Failed(_), TargetState::Stopped) => {
                 self.run = Run::None;
-                Action::ShowStopped
+                RunAction::ShowStopped
             }
             (Run::None, _) => self.begin(),
             (Run::UnderWay, TargetState::Stopped) => {
                 self.run = Run::Ending { restart: false };
-                Action::Tell(target)
+                RunAction::Tell(target)
             }
-            (Run::UnderWay, _) if before != target => Action::Tell(target),
+            (Run::UnderWay, _) if before != target => RunAction::Tell(target),
             // A stop overrides a restart that was requested before.
             (Run::Ending { restart }, TargetState::Stopped) => {
                 *restart = false;
-                Action::Nothing
+                RunAction::Nothing
             }
-            _ => Action::Nothing,
+            _ => RunAction::Nothing,
         }
     }
 
     /// Restarts the connector. A connector whose target is to be stopped stays so.
-    pub(crate) fn restart(&mut self) -> Action {
+    pub(crate) fn restart(&mut self) -> RunAction {
         if self.target == TargetState::Stopped {
-            return Action::Nothing;
+            return RunAction::Nothing;
         }
         match &mut self.run {
             Run::None | Run::Failed(_) => self.begin(),
             Run::UnderWay => {
                 self.run = Run::Ending { restart: true };
-                Action::Restart
+                RunAction::Restart
             }
             Run::Ending { restart } => {
                 *restart = true;
-                Action::Nothing
+                RunAction::Nothing
             }
         }
     }
 
     /// The run has ended, in order or because it has failed for good.
-    pub(crate) fn ended(&mut self, result: Result<(), Failure>) -> Action {
+    pub(crate) fn ended(&mut self, result: Result<(), Failure>) -> RunAction {
         let restart = matches!(self.run, Run::Ending { restart: true }) && self.target != TargetState::Stopped;
         let wanted_again = matches!(self.run, Run::Ending { .. }) && self.target != TargetState::Stopped;
         match result {
             Err(failure) if !restart => {
                 self.run = Run::Failed(failure);
-                Action::Nothing
+                RunAction::Nothing
             }
             _ if wanted_again => self.begin(),
             _ => {
                 self.run = Run::None;
-                Action::Nothing
+                RunAction::Nothing
             }
         }
     }
 
-    fn begin(&mut self) -> Action {
+    fn begin(&mut self) -> RunAction {
         self.run = Run::UnderWay;
-        Action::Begin
+        RunAction::Begin
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
         Failure::retry(walferry_diagnosis::Kind::SlotLost, "lost")
     }
 
-    fn apply(machine: &mut ConnectorMachine, event: &Event) -> Action {
+    fn apply(machine: &mut ConnectorMachine, event: &Event) -> RunAction {
         match event {
             Want(target) => machine.want(*target),
             Restart => machine.restart(),
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn a_connector_goes_through_connects_states() {
-        use Action::{Begin, Nothing, ShowStopped, Tell};
-        let cases: &[(&str, &[(Event, Action)])] = &[
+        use RunAction::{Begin, Nothing, ShowStopped, Tell};
+        let cases: &[(&str, &[(Event, RunAction)])] = &[
             (
                 "paused and resumed",
                 &[
@@ -197,17 +197,17 @@ mod tests {
             ),
             (
                 "restarted",
-                &[(Want(Running), Begin), (Restart, Action::Restart), (End, Begin)],
+                &[(Want(Running), Begin), (Restart, RunAction::Restart), (End, Begin)],
             ),
             (
                 "restarted, though its end fails",
-                &[(Want(Running), Begin), (Restart, Action::Restart), (Fail, Begin)],
+                &[(Want(Running), Begin), (Restart, RunAction::Restart), (Fail, Begin)],
             ),
             (
                 "restarted, then stopped",
                 &[
                     (Want(Running), Begin),
-                    (Restart, Action::Restart),
+                    (Restart, RunAction::Restart),
                     (Want(Stopped), Nothing),
                     (End, Nothing),
                     (Restart, Nothing),
@@ -264,18 +264,18 @@ mod tests {
                     runs = false;
                 }
                 match apply(&mut machine, event) {
-                    Action::Begin => {
+                    RunAction::Begin => {
                         assert!(!runs, "two runs at once: {number}");
                         (runs, told) = (true, machine.target());
                     }
-                    Action::Tell(target) => told = target,
-                    Action::Restart => told = Stopped,
-                    Action::ShowStopped | Action::Nothing => {}
+                    RunAction::Tell(target) => told = target,
+                    RunAction::Restart => told = Stopped,
+                    RunAction::ShowStopped | RunAction::Nothing => {}
                 }
                 assert_eq!(runs, machine.runs(), "{number}");
             }
             // Every run that was told to stop ends.
-            if runs && told == Stopped && apply(&mut machine, &End) == Action::Begin {
+            if runs && told == Stopped && apply(&mut machine, &End) == RunAction::Begin {
                 told = machine.target();
             }
             let is_stopped = machine.target() == Stopped;

@@ -136,7 +136,7 @@ impl ChunkQueue<'_> {
         &mut self,
         closed: &mut Option<Closed>,
         windows: &mut impl Windows,
-        chunks: &FrameSender,
+        frames: &FrameSender,
     ) -> Option<NumberedAsk> {
         while let Some(Closed { chunk, until }) = closed.take() {
             match timeout_at(until, self.next()).await {
@@ -156,7 +156,7 @@ impl ChunkQueue<'_> {
                             answer: ChunkAnswer::ClosedBefore(position.0),
                             rows: None,
                         };
-                        let _ = chunks.send(FrameBatch::new(Bytes::new(), vec![answer])).await;
+                        let _ = frames.send(FrameBatch::new(Bytes::new(), vec![answer])).await;
                         self.patience = (self.patience * 2).min(LONGEST_CLOSE_LOOK);
                     }
                     Err(error) => {
@@ -306,7 +306,7 @@ fn lag_above(most: u64, slots: &Slots) -> Option<(u64, &'static str)> {
 pub(super) async fn serve(
     windows: &mut impl Windows,
     (receiver, delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
-    chunks: FrameSender,
+    frames: FrameSender,
     settings: &ConnectorSettings,
     status: &Status,
 ) -> Infallible {
@@ -314,8 +314,8 @@ pub(super) async fn serve(
     let asks = (&mut in_order, delivered.clone());
     tokio::select! {
         biased;
-        never = pass_on(receiver, &to_server, delivered, &chunks) => never,
-        never = serve_in_order(windows, asks, &chunks, settings, status) => never,
+        never = pass_on(receiver, &to_server, delivered, &frames) => never,
+        never = serve_in_order(windows, asks, &frames, settings, status) => never,
     }
 }
 
@@ -325,7 +325,7 @@ async fn pass_on(
     receiver: &mut UnboundedReceiver<NumberedAsk>,
     to_server: &UnboundedSender<NumberedAsk>,
     mut delivered: watch::Receiver<u64>,
-    chunks: &FrameSender,
+    frames: &FrameSender,
 ) -> Infallible {
     // Only the last of them is waited for: the pipeline gave up what it awaited before.
     let mut awaited = None;
@@ -358,7 +358,7 @@ async fn pass_on(
                     answer: ChunkAnswer::Delivered,
                     rows: None,
                 };
-                let _ = chunks.send(FrameBatch::new(Bytes::new(), vec![answer])).await;
+                let _ = frames.send(FrameBatch::new(Bytes::new(), vec![answer])).await;
             }
         }
     }
@@ -368,7 +368,7 @@ async fn pass_on(
 async fn serve_in_order(
     windows: &mut impl Windows,
     (receiver, mut delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
-    chunks: &FrameSender,
+    frames: &FrameSender,
     settings: &ConnectorSettings,
     status: &Status,
 ) -> Infallible {
@@ -380,11 +380,11 @@ async fn serve_in_order(
         gives_way: false,
         patience: CLOSE_LOOK,
     };
-    look_at_signal_table(windows, chunks).await;
+    look_at_signal_table(windows, frames).await;
     let (mut due, mut repeats) = (None, RepeatedReads::default());
     let mut are_standbys_told = limits.lag_bytes.is_none();
     let mut closed = None;
-    while let Some(mut asked) = asks.next_after(&mut closed, windows, chunks).await {
+    while let Some(mut asked) = asks.next_after(&mut closed, windows, frames).await {
         match asked.ask {
             Ask::Delivery => {
                 // The row that closes the window has come.
@@ -393,7 +393,7 @@ async fn serve_in_order(
                 continue;
             }
             Ask::Visible => {
-                tell_visible(windows, chunks).await;
+                tell_visible(windows, frames).await;
                 continue;
             }
             _ => {}
@@ -401,13 +401,7 @@ async fn serve_in_order(
         if let Ask::Chunk(chunk) = &mut asked.ask {
             chunk.bytes = settings.share().chunk;
             due = due.max(repeats.until(chunk));
-            if !are_standbys_told && slots.borrow().as_ref().is_some_and(|slots| slots.standbys_are_hidden) {
-                are_standbys_told = true;
-                warn!(
-                    hint = "grant the role `pg_monitor`",
-                    "`walferry.snapshot.max.lag.bytes` does not count the server's standbys, because the role may not see how far they are"
-                );
-            }
+            are_standbys_told = are_standbys_told || tell_of_hidden_standbys(&slots);
         }
         let waited = match &asked.ask {
             Ask::Chunk(_) => {
@@ -436,7 +430,7 @@ async fn serve_in_order(
         }
         let of = ask.chunk().map(str::to_owned);
         let answer = Frame::Answer { of, answer, rows };
-        if chunks.send(FrameBatch::new(Bytes::new(), vec![answer])).await.is_err() {
+        if frames.send(FrameBatch::new(Bytes::new(), vec![answer])).await.is_err() {
             break;
         }
         if let Some(pause) = limits.pause(count, begun.elapsed()) {
@@ -447,12 +441,24 @@ async fn serve_in_order(
     pending().await
 }
 
+/// Warns if `walferry.snapshot.max.lag.bytes` cannot count the standbys. Returns whether it did.
+fn tell_of_hidden_standbys(slots: &watch::Receiver<Option<Slots>>) -> bool {
+    let are_hidden = slots.borrow().as_ref().is_some_and(|slots| slots.standbys_are_hidden);
+    if are_hidden {
+        warn!(
+            hint = "grant the role `pg_monitor`",
+            "`walferry.snapshot.max.lag.bytes` does not count the server's standbys, because the role may not see how far they are"
+        );
+    }
+    are_hidden
+}
+
 /// Tells the pipeline which transactions have become visible.
-async fn tell_visible(windows: &mut impl Windows, chunks: &FrameSender) {
+async fn tell_visible(windows: &mut impl Windows, frames: &FrameSender) {
     match windows.visible().await {
         Ok(None) => {}
         Ok(Some(seen)) => {
-            let _ = chunks
+            let _ = frames
                 .send(FrameBatch::new(Bytes::new(), vec![Frame::Visible(seen)]))
                 .await;
         }
@@ -462,8 +468,8 @@ async fn tell_visible(windows: &mut impl Windows, chunks: &FrameSender) {
 }
 
 /// Once there is a stream, warns if it does not bring what is written to the signal table.
-async fn look_at_signal_table(windows: &mut impl Windows, chunks: &FrameSender) {
-    if chunks.begun().wait_for(|begun| *begun > 0).await.is_err() {
+async fn look_at_signal_table(windows: &mut impl Windows, frames: &FrameSender) {
+    if frames.begun().wait_for(|begun| *begun > 0).await.is_err() {
         return pending().await;
     }
     match windows.look().await {
@@ -480,8 +486,8 @@ async fn look_at_signal_table(windows: &mut impl Windows, chunks: &FrameSender) 
 }
 
 /// Once there is a stream, passes on signals that come from elsewhere than the stream, for ever.
-pub(super) async fn feed(status: &Status, chunks: FrameSender) -> Infallible {
-    let mut begun = chunks.begun();
+pub(super) async fn feed(status: &Status, frames: FrameSender) -> Infallible {
+    let mut begun = frames.begun();
     if begun.changed().await.is_err() {
         return pending().await;
     }
@@ -489,7 +495,7 @@ pub(super) async fn feed(status: &Status, chunks: FrameSender) -> Infallible {
     loop {
         let (ticket, signal) = status.signals.next().await;
         let frame = Frame::Signal(ticket, Box::new(signal));
-        if chunks.send(FrameBatch::new(Bytes::new(), vec![frame])).await.is_err() {
+        if frames.send(FrameBatch::new(Bytes::new(), vec![frame])).await.is_err() {
             return pending().await;
         }
         status.signals.taken(ticket);
@@ -661,7 +667,7 @@ mod tests {
         let (sender, mut receiver) = unbounded_channel();
         let (to_server, mut in_order) = unbounded_channel();
         let (reached, delivered) = watch::channel(1);
-        let (chunks, mut frames) = crate::source::chunks(1 << 20);
+        let (to_pipeline, mut frames) = crate::source::frame_channel(1 << 20);
         let close = || Ask::Close { chunk: "a".to_owned() };
         for asked in [ask(close(), 1), ask(Ask::Delivery, 2), ask(Ask::Delivery, 3)] {
             sender.send(asked).unwrap();
@@ -677,7 +683,7 @@ mod tests {
             frames.recv().await
         };
         let told = tokio::select! {
-            never = pass_on(&mut receiver, &to_server, delivered, &chunks) => match never {},
+            never = pass_on(&mut receiver, &to_server, delivered, &to_pipeline) => match never {},
             told = answers => told.unwrap(),
         };
         assert!(
@@ -730,7 +736,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_pipeline_is_told_where_a_closing_row_must_have_come() {
         let (sender, mut receiver) = unbounded_channel();
-        let (chunks, mut frames) = crate::source::chunks(1 << 20);
+        let (to_pipeline, mut frames) = crate::source::frame_channel(1 << 20);
         let mut asks = ChunkQueue {
             receiver: &mut receiver,
             next: VecDeque::new(),
@@ -739,7 +745,7 @@ mod tests {
         };
         let mut closed = Some(asks.closed("a".to_owned()));
         sender.send(chunk("b", 1)).unwrap();
-        let next = asks.next_after(&mut closed, &mut At70, &chunks).await.unwrap();
+        let next = asks.next_after(&mut closed, &mut At70, &to_pipeline).await.unwrap();
         assert_eq!(next.ask.chunk(), Some("b"));
         assert!(frames.try_recv().is_err(), "the next chunk has come in time");
 
@@ -751,10 +757,10 @@ mod tests {
                 number: 1,
             })
             .unwrap();
-        let next = asks.next_after(&mut closed, &mut server, &chunks).await.unwrap();
+        let next = asks.next_after(&mut closed, &mut server, &to_pipeline).await.unwrap();
         let waits = closed.as_ref().map(|closed| &*closed.chunk);
         assert_eq!((next.ask.chunk(), waits), (None, Some("b")));
-        let (next, told) = tokio::join!(asks.next_after(&mut closed, &mut server, &chunks), async {
+        let (next, told) = tokio::join!(asks.next_after(&mut closed, &mut server, &to_pipeline), async {
             let told = frames.recv().await;
             sender.send(chunk("c", 2)).unwrap();
             told

@@ -26,7 +26,7 @@ pub struct Inbox {
 }
 
 /// Where a signal was read: the name of a topic or a file, and a place in it.
-pub type Origin = (String, i64);
+pub type SignalOrigin = (String, i64);
 
 #[derive(Debug, Default)]
 struct PendingSignals {
@@ -42,7 +42,7 @@ struct PendingSignals {
 struct PendingSignal {
     ticket: u64,
     signal: Signal,
-    origin: Option<Origin>,
+    origin: Option<SignalOrigin>,
 }
 
 /// A session takes signals as long as this lives.
@@ -78,11 +78,11 @@ impl Inbox {
     ///
     /// # Errors
     /// Too many signals wait.
-    pub fn put_once(&self, origin: Origin, signal: Signal) -> Result<u64, InboxFull> {
+    pub fn put_once(&self, origin: SignalOrigin, signal: Signal) -> Result<u64, InboxFull> {
         self.put_from(Some(origin), signal)
     }
 
-    fn put_from(&self, origin: Option<Origin>, signal: Signal) -> Result<u64, InboxFull> {
+    fn put_from(&self, origin: Option<SignalOrigin>, signal: Signal) -> Result<u64, InboxFull> {
         let mut waiting = self.lock();
         let is_same = |entry: &&PendingSignal| origin.is_some() && entry.origin == origin && entry.signal == signal;
         if let Some(same) = waiting.signals.iter().find(is_same) {

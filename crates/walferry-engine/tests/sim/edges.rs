@@ -296,7 +296,7 @@ impl Stream for Edges {
                 under_way: Vec::new(),
             }],
         );
-        port.chunks.send(begin).await.map_err(ended)?;
+        port.frames.send(begin).await.map_err(ended)?;
         let units = self.lock().units.clone();
         let sent = script::relations().into_iter();
         let until = port.until;
@@ -313,7 +313,7 @@ impl Stream for Edges {
                 lsn,
                 payload: 0..payload.len(),
             };
-            port.chunks
+            port.frames
                 .send(FrameBatch::new(payload.into(), vec![frame]))
                 .await
                 .map_err(ended)?;
@@ -329,7 +329,7 @@ impl Stream for Edges {
             return Ok(());
         }
         let keepalive = Frame::Keepalive { wal_end: WAL_END };
-        port.chunks
+        port.frames
             .send(FrameBatch::new(Bytes::new(), vec![keepalive]))
             .await
             .map_err(ended)?;

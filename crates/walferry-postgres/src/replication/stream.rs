@@ -61,7 +61,7 @@ pub(crate) async fn stream(
     let (stream, rest) = wire.into_parts();
     let (reader, writer) = tokio::io::split(stream);
     let StreamPort {
-        chunks,
+        frames,
         confirmable,
         phase,
         server_end,
@@ -78,9 +78,9 @@ pub(crate) async fn stream(
     };
     session.reporter.report(true).await?;
     let begin = FrameBatch::new(bytes::Bytes::new(), vec![begin]);
-    if let AttendOutcome::Done(sent) = session.reporter.attend(StreamPhase::Run, chunks.send(begin)).await? {
+    if let AttendOutcome::Done(sent) = session.reporter.attend(StreamPhase::Run, frames.send(begin)).await? {
         sent.map_err(|_| Error::PipelineEnded)?;
-        if session.run(catalog, chunks, server_end, *until).await? == ReadEnd::Reached {
+        if session.run(catalog, frames, server_end, *until).await? == ReadEnd::Reached {
             return session.close().await;
         }
     }
@@ -109,7 +109,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     async fn run(
         &mut self,
         catalog: &mut CatalogLookup,
-        chunks: &FrameSender,
+        frames: &FrameSender,
         server_end: &watch::Sender<Lsn>,
         until: Option<Lsn>,
     ) -> Result<ReadEnd, Error> {
@@ -138,7 +138,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             let end = piece.end.take();
             if !piece.frames.is_empty() {
                 let chunk = FrameBatch::new(piece.bytes, piece.frames);
-                let handed_over = hand_over(chunks.send(chunk), catalog);
+                let handed_over = hand_over(frames.send(chunk), catalog);
                 match self.reporter.attend(StreamPhase::Run, handed_over).await? {
                     AttendOutcome::Done(sent) => sent?,
                     AttendOutcome::GivenUp => return Ok(ReadEnd::GivenUp),
@@ -266,7 +266,7 @@ mod tests {
     use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex};
     use walferry_engine::Failure;
     use walferry_engine::progress::{Progress, Stored, StreamEntry, StreamStep};
-    use walferry_engine::source::chunks;
+    use walferry_engine::source::frame_channel;
     use walferry_engine::store::{OffsetStore, StoredOffset};
     use walferry_pgoutput::{PgTimestamp, PrimaryKeepalive, ServerMessage, StandbyStatusUpdate, XLogData};
 
@@ -360,7 +360,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn status_goes_out_while_nobody_takes_the_chunks() {
         let mut setup = Setup::new();
-        let (sender, receiver) = chunks(1);
+        let (sender, receiver) = frame_channel(1);
         let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
         let mut session = setup.session(Duration::from_secs(10));
         let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
@@ -388,7 +388,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn keepalive_that_asks_is_answered_at_once() {
         let mut setup = Setup::new();
-        let (sender, _receiver) = chunks(1024);
+        let (sender, _receiver) = frame_channel(1024);
         let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
         let mut session = setup.session(Duration::from_secs(3600));
         let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
@@ -417,7 +417,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_sought_position_is_asked_for_at_once_and_until_it_is_reached() {
         let mut setup = Setup::new();
-        let (sender, _receiver) = chunks(1024);
+        let (sender, _receiver) = frame_channel(1024);
         let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
         let seek = setup.seek.clone();
         let mut session = setup.session(Duration::from_secs(10));
@@ -476,7 +476,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn server_that_asks_is_told_no_flush_position_while_something_is_not_stored() {
         let mut setup = Setup::new();
-        let (sender, _receiver) = chunks(1024);
+        let (sender, _receiver) = frame_channel(1024);
         let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
         let confirmable = setup.stored.clone();
         let mut session = setup.session(Duration::from_secs(3600));
@@ -508,7 +508,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn server_that_says_nothing_is_told_of_and_given_up() {
         let mut setup = Setup::new();
-        let (sender, mut receiver) = chunks(1024);
+        let (sender, mut receiver) = frame_channel(1024);
         let silent_for = |ended: Result<ReadEnd, Error>| match ended {
             Err(Error::Silent { seconds, .. }) => seconds,
             other => panic!("{other:?}"),
@@ -530,7 +530,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn server_that_answers_is_not_silent_nor_is_one_that_nobody_listens_to() {
         let mut setup = Setup::new();
-        let (sender, receiver) = chunks(1);
+        let (sender, receiver) = frame_channel(1);
         let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
         let mut session = setup.session(Duration::from_secs(10));
         let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
@@ -562,7 +562,7 @@ mod tests {
         let mut setup = Setup::new();
         let (ours, _server) = duplex(16);
         setup.ours = Some(ours);
-        let (sender, _receiver) = chunks(1024);
+        let (sender, _receiver) = frame_channel(1024);
         let mut session = setup.session(Duration::from_secs(10));
         let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
         let ended = session.run(&mut catalog, &sender, &server_end, None).await;
@@ -572,7 +572,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn drain_reads_no_more_and_close_says_goodbye() {
         let mut setup = Setup::new();
-        let (sender, mut receiver) = chunks(1024);
+        let (sender, mut receiver) = frame_channel(1024);
         let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
         let phase = setup.phase.clone();
         let mut session = setup.session(Duration::from_secs(10));

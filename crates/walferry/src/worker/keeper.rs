@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::{sync::watch, task::spawn_blocking};
 use walferry_config::Findings;
-use walferry_engine::{Disposition, Failure, Kind, TargetState, book::Configuration, status::Phase};
+use walferry_engine::{Disposition, Failure, Kind, book::Configuration};
 
 use super::{Connector, ConnectorOrigin, Herd, Inner};
 use crate::{
@@ -95,10 +95,6 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         status: status.clone(),
         tell: FailureOutput::AtOnce,
     };
-    // A paused connector reads nothing before it is resumed.
-    if target == TargetState::Paused {
-        status.set_phase(Phase::Paused);
-    }
     let body = run.body();
     if let Some(older) = older {
         herd.active_topics().look(&older);

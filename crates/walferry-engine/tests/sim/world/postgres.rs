@@ -291,7 +291,7 @@ impl Stream for Part {
                 under_way: self.shared.lock().under_way(),
             };
             let begin = FrameBatch::new(bytes::Bytes::new(), vec![begin]);
-            port.chunks.send(begin).await.map_err(ended)?;
+            port.frames.send(begin).await.map_err(ended)?;
             let patience = &mut self.patience;
             let mut heard = Instant::now();
             loop {
@@ -311,7 +311,7 @@ impl Stream for Part {
                     patience.heard(told);
                     port.server_end
                         .send_if_modified(|end| std::mem::replace(end, told.max(*end)) < told);
-                    port.chunks.send(wal::chunk(read)).await.map_err(ended)?;
+                    port.frames.send(wal::chunk(read)).await.map_err(ended)?;
                     heard = Instant::now();
                 } else if heard.elapsed() >= patience.limit() {
                     patience.in_a_row += 1;
