@@ -174,11 +174,15 @@ pub(super) static TABLE: &[KnownProperty] = &[
     entry("retries", WAITS, ""),
     same("retry.backoff.max.ms"),
     same("retry.backoff.ms"),
-    entry("sasl.client.callback.handler.class", Rule::Refused(JAVA_CLASS), ""),
+    entry(
+        "sasl.client.callback.handler.class",
+        Rule::Together,
+        "Amazon's for MSK with IAM; others are refused",
+    ),
     entry(
         "sasl.jaas.config",
         Rule::Together,
-        "`sasl.username` and `sasl.password`, or what OAUTHBEARER or GSSAPI needs",
+        "`sasl.username` and `sasl.password`, or what OAUTHBEARER, AWS_MSK_IAM or GSSAPI needs",
     ),
     entry(
         kerberos::KINIT,
@@ -192,7 +196,7 @@ pub(super) static TABLE: &[KnownProperty] = &[
     entry(
         "sasl.login.callback.handler.class",
         Rule::Together,
-        "Kafka's own for OAUTHBEARER, and Strimzi's; others are refused",
+        "Kafka's own for OAUTHBEARER, Strimzi's, and Amazon's for MSK with IAM; others are refused",
     ),
     entry("sasl.login.class", Rule::Refused(JAVA_CLASS), ""),
     entry("sasl.login.connect.timeout.ms", LOGIN, ""),
@@ -206,7 +210,7 @@ pub(super) static TABLE: &[KnownProperty] = &[
     entry(
         "sasl.mechanism",
         Rule::Together,
-        "`sasl.mechanism`: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, or GSSAPI in a build that contains Kerberos",
+        "`sasl.mechanism`: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM, or GSSAPI in a build that contains Kerberos",
     ),
     entry(
         "sasl.oauthbearer.assertion.algorithm",
