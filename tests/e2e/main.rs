@@ -17,6 +17,7 @@ mod init;
 mod life;
 mod mistakes;
 mod moved;
+mod msk;
 mod offsets;
 mod otlp;
 mod outbox;

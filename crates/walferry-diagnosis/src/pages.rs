@@ -540,6 +540,12 @@ kinds! {
          offsets for the same connector.",
         "Stop the Kafka Connect workers first, or take single connectors with `walferry run --take NAME`. To run beside them \
          with connectors of your own, keep the state in files with `--data-dir`.";
+    "WF0521" AwsCredentials "aws_credentials" GAVE_UP,
+        "There are no AWS credentials for Amazon MSK",
+        "The log-in to MSK with IAM needs a token, which is signed with AWS credentials. None were found, they have expired, or STS refuses the \
+         role. Walferry retries; records wait, and Postgres keeps the WAL. While an older token is valid, records are still sent.",
+        "Follow the hint. The credentials come from the environment, a web identity (IRSA), the profile, the container (ECS, EKS Pod Identity) or the EC2 \
+         machine, in this order. See [MSK with IAM](../how-to/kafka-services.md#iam).";
     "WF0550" NotTaken "not_taken" SETUP,
         "A connector could not be taken over from Kafka Connect",
         "`walferry run --take` asks the REST API of a Kafka Connect cluster for a connector, stops it there and reads its \

@@ -16,6 +16,7 @@ use crate::{
     failure,
     native::{Client, Event},
     settings::{ClientSettings, SetAside},
+    tokens::LoggedIn,
     topics::not_created,
 };
 
@@ -33,7 +34,7 @@ pub fn check(settings: &ClientSettings, topics: &[String]) -> Result<Vec<Diagnos
 }
 
 fn check_brokers(settings: &ClientSettings, topics: &[String], timeout: Duration) -> Result<Vec<Diagnosis>, Failure> {
-    let client = Client::new(&settings.producer.config()).map_err(|error| failure::of_settings(&error))?;
+    let client = Client::new(&settings.producer).map_err(|error| failure::of_settings(&error))?;
     let metadata = connect(&client, settings)?;
     let mut diagnoses = vec![brokers(&metadata)];
     let admin = settings.admin.admin().map_err(|error| failure::of_settings(&error))?;
@@ -72,7 +73,11 @@ fn connect(client: &Client, settings: &ClientSettings) -> Result<Metadata, Failu
                     code: Code::Authentication,
                     reason,
                 } => {
-                    refused = Some(failure::not_authenticated(reason));
+                    let of_token = client.token_trouble();
+                    refused = Some(
+                        of_token
+                            .unwrap_or_else(|| failure::not_authenticated(reason, settings.producer.token.as_ref())),
+                    );
                 }
                 Event::Error {
                     code: Code::SSL,
@@ -91,7 +96,6 @@ fn connect(client: &Client, settings: &ClientSettings) -> Result<Metadata, Failu
                     code: Code::AllBrokersDown,
                     ..
                 } => down = true,
-                Event::TokenWanted => settings.producer.provide_token(client.producer().client()),
                 _ => {}
             });
         }
@@ -130,7 +134,7 @@ fn brokers(metadata: &Metadata) -> Diagnosis {
 struct TopicCheck<'a> {
     settings: &'a ClientSettings,
     metadata: &'a Metadata,
-    admin: AdminClient<DefaultClientContext>,
+    admin: LoggedIn<AdminClient<DefaultClientContext>>,
     timeout: Duration,
 }
 

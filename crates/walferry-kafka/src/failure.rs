@@ -7,6 +7,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use walferry_config::{RegexLimit, shown_text};
 use walferry_engine::{Disposition, Failure};
 
+use crate::{aws::AwsError, client::TokenSource};
+
 /// A record as an error tells of it.
 #[derive(Clone, Copy)]
 pub(crate) struct FailedRecord<'a> {
@@ -172,11 +174,17 @@ pub(crate) fn unreachable(servers: &str, reason: &str) -> Failure {
 }
 
 /// Kafka refuses the credentials, or there are none to show it.
-pub(crate) fn not_authenticated(reason: &str) -> Failure {
+pub(crate) fn not_authenticated(reason: &str, login: Option<&TokenSource>) -> Failure {
     let (what, hint) = if is_without_token(reason) {
         (
             "Kafka login failed",
             "check `sasl.oauthbearer.token.endpoint.url`, the client id and the client secret",
+        )
+    } else if matches!(login, Some(TokenSource::Msk(_))) {
+        (
+            "Amazon MSK rejects the login",
+            "check that the keys are right, that the policy of the IAM identity allows kafka-cluster:Connect on the cluster, that the region is the \
+             cluster's, and the machine's clock",
         )
     } else if reason.contains("GSSAPI") {
         (
@@ -195,6 +203,21 @@ pub(crate) fn not_authenticated(reason: &str) -> Failure {
         Kind::KafkaAuthentication,
         format!("{what}: {}", gist(reason)),
         Some(hint.into()),
+    )
+}
+
+/// No token for the log-in comes from its endpoint.
+pub(crate) fn no_token(why: &str) -> Failure {
+    not_authenticated(&format!("Failed to acquire SASL OAUTHBEARER token: {why}"), None)
+}
+
+/// No token for MSK can be signed. Credentials come back as a rule: a role is given, an endpoint answers again.
+pub(crate) fn no_aws_token(error: &AwsError) -> Failure {
+    Failure::new(
+        Disposition::Retry,
+        Kind::AwsCredentials,
+        format!("no token for Amazon MSK: {error}"),
+        Some(error.hint.into()),
     )
 }
 

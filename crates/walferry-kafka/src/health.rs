@@ -27,7 +27,7 @@ struct State {
 fn is_of_connection(kind: Kind) -> bool {
     matches!(
         kind,
-        Kind::KafkaUnreachable | Kind::KafkaAuthentication | Kind::KafkaTls
+        Kind::KafkaUnreachable | Kind::KafkaAuthentication | Kind::KafkaTls | Kind::AwsCredentials
     )
 }
 

@@ -1,5 +1,6 @@
 //! The only crate that links a Kafka client: the producer behind the engine's sink.
 
+mod aws;
 mod batching;
 pub mod check;
 mod client;
@@ -18,6 +19,7 @@ mod settings;
 mod signals;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod topics;
 mod transactions;
 

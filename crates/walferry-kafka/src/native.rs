@@ -15,26 +15,27 @@ use std::{
 };
 
 use rdkafka::{
-    ClientConfig, ClientContext,
+    ClientContext,
     bindings::{
-        RD_KAFKA_EVENT_DR, RD_KAFKA_EVENT_ERROR, RD_KAFKA_EVENT_LOG, RD_KAFKA_EVENT_OAUTHBEARER_TOKEN_REFRESH,
-        RD_KAFKA_MSG_F_COPY, rd_kafka_commit_transaction, rd_kafka_error_code, rd_kafka_error_destroy,
-        rd_kafka_error_is_retriable, rd_kafka_error_string, rd_kafka_event_destroy, rd_kafka_event_error,
-        rd_kafka_event_error_string, rd_kafka_event_log, rd_kafka_event_message_next, rd_kafka_event_t,
-        rd_kafka_event_type, rd_kafka_header_add, rd_kafka_header_get, rd_kafka_header_get_all,
-        rd_kafka_headers_destroy, rd_kafka_headers_new, rd_kafka_headers_t, rd_kafka_last_error,
-        rd_kafka_message_headers, rd_kafka_message_t, rd_kafka_message_timestamp, rd_kafka_oauthbearer_set_token,
-        rd_kafka_oauthbearer_set_token_failure, rd_kafka_producev, rd_kafka_queue_destroy, rd_kafka_queue_get_main,
-        rd_kafka_queue_poll, rd_kafka_queue_t, rd_kafka_queue_yield, rd_kafka_topic_conf_destroy,
-        rd_kafka_topic_conf_new, rd_kafka_topic_conf_set, rd_kafka_topic_destroy, rd_kafka_topic_name,
-        rd_kafka_topic_new, rd_kafka_topic_t, rd_kafka_vtype_t,
+        RD_KAFKA_EVENT_DR, RD_KAFKA_EVENT_ERROR, RD_KAFKA_EVENT_LOG, RD_KAFKA_MSG_F_COPY, rd_kafka_commit_transaction,
+        rd_kafka_error_code, rd_kafka_error_destroy, rd_kafka_error_is_retriable, rd_kafka_error_string,
+        rd_kafka_event_destroy, rd_kafka_event_error, rd_kafka_event_error_string, rd_kafka_event_log,
+        rd_kafka_event_message_next, rd_kafka_event_t, rd_kafka_event_type, rd_kafka_header_add, rd_kafka_header_get,
+        rd_kafka_header_get_all, rd_kafka_headers_destroy, rd_kafka_headers_new, rd_kafka_headers_t,
+        rd_kafka_last_error, rd_kafka_message_headers, rd_kafka_message_t, rd_kafka_message_timestamp,
+        rd_kafka_oauthbearer_set_token, rd_kafka_oauthbearer_set_token_failure, rd_kafka_producev,
+        rd_kafka_queue_destroy, rd_kafka_queue_get_main, rd_kafka_queue_poll, rd_kafka_queue_t, rd_kafka_queue_yield,
+        rd_kafka_t, rd_kafka_topic_conf_destroy, rd_kafka_topic_conf_new, rd_kafka_topic_conf_set,
+        rd_kafka_topic_destroy, rd_kafka_topic_name, rd_kafka_topic_new, rd_kafka_topic_t, rd_kafka_vtype_t,
     },
     error::{KafkaError, RDKafkaErrorCode},
     message::DeliveryResult,
     producer::{BaseProducer, Producer, ProducerContext},
     types::RDKafkaRespErr,
 };
-use walferry_engine::sink::Outgoing;
+use walferry_engine::{Failure, sink::Outgoing};
+
+use crate::{client::Properties, tokens::LoggedIn};
 
 /// What the wrapper calls back: nothing. Events are polled from the queue below; what is still under way when the producer
 /// is dropped was not delivered.
@@ -52,7 +53,7 @@ impl ProducerContext for Context {
 pub(crate) struct Client {
     // Dropped in this order: the queue belongs to the producer.
     queue: Queue,
-    producer: BaseProducer<Context>,
+    producer: LoggedIn<BaseProducer<Context>>,
 }
 
 struct Queue(NonNull<rd_kafka_queue_t>);
@@ -79,8 +80,10 @@ pub(crate) struct Token {
 }
 
 /// Gives any client a token, or says why there is none.
-pub(crate) fn set_token<C: ClientContext>(client: &rdkafka::client::Client<C>, token: Result<Token, String>) {
-    let client = client.native_ptr();
+///
+/// # Safety
+/// The client is alive.
+pub(crate) unsafe fn set_token(client: *mut rd_kafka_t, token: Result<Token, String>) {
     let mut reason = [0 as c_char; 256];
     let set = token.map_err(|why| c_string(&why)).and_then(|token| {
         let (value, principal) = (c_string(&token.value), c_string(&token.principal));
@@ -90,7 +93,7 @@ pub(crate) fn set_token<C: ClientContext>(client: &rdkafka::client::Client<C>, t
             .flat_map(|(name, value)| [c_string(name), c_string(value)]);
         let extensions: Vec<CString> = extensions.collect();
         let mut pointers: Vec<*const c_char> = extensions.iter().map(|text| text.as_ptr()).collect();
-        // SAFETY: all strings end in a zero byte and live during the call; the buffer has the size that is given.
+        // SAFETY: the client is alive; all strings end in a zero byte and live during the call; the buffer has the size that is given.
         let error = unsafe {
             rd_kafka_oauthbearer_set_token(
                 client,
@@ -110,7 +113,7 @@ pub(crate) fn set_token<C: ClientContext>(client: &rdkafka::client::Client<C>, t
         }
     });
     if let Err(reason) = set {
-        // SAFETY: the text lives during the call.
+        // SAFETY: the client is alive, and the text lives during the call.
         unsafe { rd_kafka_oauthbearer_set_token_failure(client, reason.as_ptr()) };
     }
 }
@@ -136,8 +139,9 @@ impl Drop for Topic {
 
 impl Client {
     /// A producer with these settings. Connects by itself, later.
-    pub(crate) fn new(config: &ClientConfig) -> Result<Self, KafkaError> {
-        let producer: BaseProducer<Context> = config.create_with_context(Context)?;
+    pub(crate) fn new(properties: &Properties) -> Result<Self, KafkaError> {
+        let producer: BaseProducer<Context> = properties.config().create_with_context(Context)?;
+        let producer = LoggedIn::quiet(producer, properties);
         // SAFETY: the client is valid; the main queue of a client always exists.
         let queue = unsafe { rd_kafka_queue_get_main(producer.client().native_ptr()) };
         let queue = NonNull::new(queue).ok_or_else(|| KafkaError::ClientCreation("no main queue".into()))?;
@@ -150,6 +154,11 @@ impl Client {
     /// The wrapper, for everything that is not done for every record.
     pub(crate) fn producer(&self) -> &BaseProducer<Context> {
         &self.producer
+    }
+
+    /// Why there is no token for the log-in at the moment.
+    pub(crate) fn token_trouble(&self) -> Option<Failure> {
+        self.producer.trouble()
     }
 
     /// Hands a record over; it is copied. `opaque` comes back in its [`Report`].
@@ -238,7 +247,6 @@ impl Client {
                         message: text(message),
                     }
                 }
-                RD_KAFKA_EVENT_OAUTHBEARER_TOKEN_REFRESH => Event::TokenWanted,
                 _ => return,
             }
         };
@@ -375,8 +383,6 @@ pub(crate) enum Event<'a> {
         facility: &'a str,
         message: &'a str,
     },
-    /// SASL OAUTHBEARER needs a token, or soon a new one.
-    TokenWanted,
 }
 
 struct Polled(NonNull<rd_kafka_event_t>);

@@ -107,7 +107,7 @@ impl Sinks for Producers {
             None => self.settings.producer_properties(),
         };
         let step = self.batching.apply(&mut properties, Instant::now());
-        let client = Client::new(&properties.config()).map_err(|error| failure::of_settings(&error))?;
+        let client = Client::new(&properties).map_err(|error| failure::of_settings(&error))?;
         let client = Arc::new(client);
         let tables = TableNames::default();
         let topics = Topics {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use walferry_config::{Connector, Options, Worker};
 use walferry_engine::{Failure, Kind};
 
-use crate::{ClientSettings, client, failure};
+use crate::{ClientSettings, client, failure, tokens::LoggedIn};
 
 /// How long a broker may take for an answer.
 const REQUEST: Duration = Duration::from_secs(15);
@@ -116,7 +116,7 @@ pub trait RecordVisitor {
 /// Reads one topic. It is in no consumer group, and commits nothing.
 pub struct TopicReader {
     topic: String,
-    consumer: BaseConsumer,
+    consumer: LoggedIn<BaseConsumer>,
 }
 
 impl TopicReader {
@@ -150,7 +150,8 @@ impl TopicReader {
             .config()
             .create()
             .map_err(|error| failure::of_settings(&error))?;
-        properties.provide_token(consumer.client());
+        let consumer = LoggedIn::new(consumer, &properties);
+        consumer.ready()?;
         Ok(Self {
             topic: topic.to_owned(),
             consumer,

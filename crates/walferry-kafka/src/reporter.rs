@@ -12,7 +12,7 @@ use std::{
 use rdkafka::{error::RDKafkaErrorCode as Code, producer::Producer as _};
 use tracing::{debug, info, warn};
 use walferry_engine::{
-    Disposition, Exit, Failure,
+    Disposition, Exit, Failure, Kind,
     sink::{Acks, Headers},
 };
 use walferry_telemetry::otlp::{self, DeliverySpan, TRACEPARENT, TraceParent};
@@ -78,7 +78,6 @@ impl Reporter {
                         self.on_reports(reports, &mut delivered, export.is_some().then_some(&mut spans));
                     }
                     Event::Error { code, reason } => self.on_error(code, reason, &mut refusals),
-                    Event::TokenWanted => self.settings.producer.provide_token(self.client.producer().client()),
                     Event::Log {
                         level,
                         facility,
@@ -242,6 +241,13 @@ impl Reporter {
 
     /// The client as a whole, or one of its connections, is in trouble. What is under way waits in the client's queue.
     fn on_error(&self, code: Code, reason: &str, refusals: &mut Refusals) {
+        // With an old token, the brokers say what it is not about.
+        if code == Code::Authentication
+            && let Some(failure) = self.aws_trouble()
+        {
+            self.trouble(failure);
+            return;
+        }
         match code {
             Code::Fatal => {
                 let (code, reason) = self
@@ -256,9 +262,15 @@ impl Reporter {
                 let reason = refusals.last_reason.as_deref().unwrap_or(reason);
                 self.trouble(failure::unreachable(self.settings.bootstrap_servers(), reason));
             }
-            Code::Authentication if failure::may_pass(reason) => self.trouble(failure::not_authenticated(reason)),
+            Code::Authentication if failure::may_pass(reason) => self.trouble(failure::not_authenticated(
+                reason,
+                self.settings.producer.token.as_ref(),
+            )),
             Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism => {
-                self.refused(failure::not_authenticated(reason), refusals);
+                self.refused(
+                    failure::not_authenticated(reason, self.settings.producer.token.as_ref()),
+                    refusals,
+                );
             }
             Code::SSL if failure::is_certificate_fault(reason) => self.refused(failure::no_tls(reason), refusals),
             Code::SSL => self.trouble(failure::no_tls(reason)),
@@ -274,6 +286,12 @@ impl Reporter {
         self.trouble(failure.clone());
         let since = refusals.refused.take().map_or_else(Instant::now, |(since, _)| since);
         refusals.refused = Some((since, failure));
+    }
+
+    /// Why no token for MSK can be signed at the moment.
+    fn aws_trouble(&self) -> Option<Failure> {
+        let trouble = self.client.token_trouble();
+        trouble.filter(|failure| failure.kind == Kind::AwsCredentials)
     }
 
     fn trouble(&self, failure: Failure) {

@@ -1,9 +1,9 @@
 //! The settings of a connector's Kafka clients.
 
 use rdkafka::{
-    ClientConfig, ClientContext, admin::AdminClient, client::DefaultClientContext, config::RDKafkaLogLevel,
-    error::KafkaError, util::current_time_millis,
+    ClientConfig, admin::AdminClient, client::DefaultClientContext, config::RDKafkaLogLevel, error::KafkaError,
 };
+use tracing::debug;
 use walferry_config::{
     Connector, Findings, Worker,
     connector::{ErrorSection, Plugins, Tolerance, TopicCreation},
@@ -11,7 +11,7 @@ use walferry_config::{
 
 use crate::{
     client::{self, Properties},
-    native, oauth,
+    tokens::LoggedIn,
 };
 
 /// Everything that the Kafka clients of a connector need to know.
@@ -250,18 +250,13 @@ impl Properties {
 }
 
 impl Properties {
-    /// Gives a client a token where it logs in with one. The client itself reports a failure as an error event, and asks
-    /// again ten seconds later.
-    pub(crate) fn provide_token<C: ClientContext>(&self, client: &rdkafka::client::Client<C>) {
-        if let Some(oauth) = &self.oauth {
-            native::set_token(client, oauth::fetch(oauth, current_time_millis()));
-        }
-    }
-
-    /// A client for topics and settings, which is used at once and not for long: nobody hears it ask for another token.
-    pub(crate) fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {
+    /// A client for topics and settings. If it needs a token, it waits for its first one; without one, its requests end after their time.
+    pub(crate) fn admin(&self) -> Result<LoggedIn<AdminClient<DefaultClientContext>>, KafkaError> {
         let admin: AdminClient<DefaultClientContext> = self.config().create()?;
-        self.provide_token(admin.inner());
+        let admin = LoggedIn::new(admin, self);
+        if let Err(failure) = admin.ready() {
+            debug!("{failure}");
+        }
         Ok(admin)
     }
 }

@@ -24,7 +24,7 @@ use walferry_engine::{
     status::{Signal, Status},
 };
 
-use crate::{ClientSettings, client};
+use crate::{ClientSettings, client, tokens::LoggedIn};
 
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
@@ -140,7 +140,7 @@ impl Follower {
 
     fn read(&self, properties: &client::Properties, read: &mut UnstoredSignals) -> Result<(), KafkaError> {
         let consumer: BaseConsumer = properties.config().create()?;
-        properties.provide_token(consumer.client());
+        let consumer = LoggedIn::new(consumer, properties);
         let mut places = TopicPartitionList::new();
         // After a failure, the group's position may be behind what was read.
         let from = read.next.map_or(Offset::Stored, Offset::Offset);

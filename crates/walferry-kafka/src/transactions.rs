@@ -31,6 +31,7 @@ use crate::{
     native::{Client, Topic, TransactionError},
     origin::DeliveryTag,
     settings::ClientSettings,
+    tokens::LoggedIn,
 };
 
 /// The transactions of one connector. Its producers and its store share them. Cheap to clone.
@@ -123,7 +124,8 @@ impl Transactions {
             .config()
             .create()
             .map_err(|error| failure::of_settings(&error))?;
-        properties.provide_token(producer.client());
+        let producer = LoggedIn::new(producer, &properties);
+        producer.ready()?;
         let begun = Instant::now();
         loop {
             let Err(error) = producer.init_transactions(CALL) else {

@@ -54,7 +54,7 @@ const OPENSSL: Rule = Rule::Accepted("Walferry uses OpenSSL, with TLS 1.2 or lat
 const WAITS: Rule = Rule::Accepted("records wait until Kafka accepts them, without a time limit");
 const JMX: Rule = Rule::Accepted("metrics are at /metrics");
 const NULL_KEYS: Rule = Rule::Accepted("it applies only to records without a key, which go to any partition");
-const LOGIN: Rule = Rule::Accepted("tokens are renewed when four fifths of their time are over");
+const LOGIN: Rule = Rule::Accepted("tokens are renewed when three quarters of their time are over");
 const KERBEROS: Rule = Rule::Accepted("`kinit` runs as often as `sasl.kerberos.min.time.before.relogin` says");
 const BROKER_CHECKS: Rule = Rule::Accepted("the broker checks the token");
 const ASSERTION: Rule = Rule::Refused("only a client id with a secret can ask for a token");
@@ -174,11 +174,15 @@ pub(super) static TABLE: &[KnownProperty] = &[
     entry("retries", WAITS, ""),
     same("retry.backoff.max.ms"),
     same("retry.backoff.ms"),
-    entry("sasl.client.callback.handler.class", Rule::Refused(JAVA_CLASS), ""),
+    entry(
+        "sasl.client.callback.handler.class",
+        Rule::Together,
+        "Amazon's for MSK with IAM; others are refused",
+    ),
     entry(
         "sasl.jaas.config",
         Rule::Together,
-        "`sasl.username` and `sasl.password`, or what OAUTHBEARER or GSSAPI needs",
+        "`sasl.username` and `sasl.password`, or what OAUTHBEARER, AWS_MSK_IAM or GSSAPI needs",
     ),
     entry(
         kerberos::KINIT,
@@ -192,7 +196,7 @@ pub(super) static TABLE: &[KnownProperty] = &[
     entry(
         "sasl.login.callback.handler.class",
         Rule::Together,
-        "Kafka's own for OAUTHBEARER, and Strimzi's; others are refused",
+        "Kafka's own for OAUTHBEARER, Strimzi's, and Amazon's for MSK with IAM; others are refused",
     ),
     entry("sasl.login.class", Rule::Refused(JAVA_CLASS), ""),
     entry("sasl.login.connect.timeout.ms", LOGIN, ""),
@@ -206,7 +210,7 @@ pub(super) static TABLE: &[KnownProperty] = &[
     entry(
         "sasl.mechanism",
         Rule::Together,
-        "`sasl.mechanism`: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, or GSSAPI in a build that contains Kerberos",
+        "`sasl.mechanism`: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM, or GSSAPI in a build that contains Kerberos",
     ),
     entry(
         "sasl.oauthbearer.assertion.algorithm",

@@ -18,7 +18,7 @@ use walferry_diagnosis::Diagnosis;
 pub use reference::reference_markdown;
 
 use java::Rule;
-pub(crate) use sasl::OAuth;
+pub(crate) use sasl::{OAuth, TokenSource};
 
 /// A Kafka client, ready to be made.
 #[derive(Clone, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Properties {
     /// librdkafka's properties. Values may be secrets.
     pub(crate) values: BTreeMap<String, String>,
     /// Where tokens come from, with the mechanism OAUTHBEARER.
-    pub(crate) oauth: Option<OAuth>,
+    pub(crate) token: Option<TokenSource>,
     /// Settings that weaken a guarantee.
     pub(crate) warnings: Vec<String>,
 }
@@ -72,7 +72,7 @@ pub(crate) fn admin(worker: &Worker, overrides: &Options, producer: &Properties)
         admin
             .values
             .extend(security.map(|(name, value)| (name.clone(), value.clone())));
-        admin.oauth = producer.oauth.clone();
+        admin.token = producer.token.clone();
     }
     admin.warnings.clear();
     (admin, findings)
@@ -86,7 +86,7 @@ pub(crate) fn signals(worker: &Worker, overrides: &Options, producer: &Propertie
     let (mut consumer, _) = translate(&[], given);
     if !secures(&worker.client) && !secures(overrides) {
         consumer.values.extend(producer.values.clone());
-        consumer.oauth = producer.oauth.clone();
+        consumer.token = producer.token.clone();
     }
     let is_kept = |name: &String| secures_name(name) || name.starts_with("enable.ssl.");
     consumer.values.retain(|name, _| is_kept(name));

@@ -5,8 +5,17 @@ use std::collections::BTreeMap;
 use walferry_config::{Jaas, Secret, ValueError};
 
 use super::{Translation, kerberos, tls::Protocol};
+use crate::aws::{Msk, Role};
 
-/// Where tokens for OAUTHBEARER come from: OAuth's client credentials.
+/// Where tokens for OAUTHBEARER come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TokenSource {
+    OAuth(OAuth),
+    /// Amazon MSK with IAM
+    Msk(Msk),
+}
+
+/// A token endpoint: OAuth's client credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OAuth {
     pub(crate) token_endpoint: String,
@@ -24,6 +33,7 @@ pub(crate) struct OAuth {
 pub(super) const JAAS: &str = "sasl.jaas.config";
 pub(super) const MECHANISM: &str = "sasl.mechanism";
 const HANDLER: &str = "sasl.login.callback.handler.class";
+const CLIENT_HANDLER: &str = "sasl.client.callback.handler.class";
 
 pub(super) fn translate(t: &mut Translation, protocol: Protocol) {
     if !protocol.has_login() {
@@ -36,20 +46,29 @@ pub(super) fn translate(t: &mut Translation, protocol: Protocol) {
         return;
     }
     let mechanism = t.get_filled(MECHANISM).unwrap_or("GSSAPI").to_ascii_uppercase();
+    client_handler(t, &mechanism);
     match mechanism.as_str() {
         "PLAIN" => password(t, "PlainLoginModule"),
         "SCRAM-SHA-256" | "SCRAM-SHA-512" => password(t, "ScramLoginModule"),
         "OAUTHBEARER" => oauth(t),
         "GSSAPI" => kerberos::translate(t),
         "AWS_MSK_IAM" => {
-            t.problem(MECHANISM, "is AWS_MSK_IAM, which Walferry does not support")
-                .hint("enable SASL/SCRAM on the cluster");
+            msk(t, "IAMLoginModule");
+            // The brokers of MSK take the same signature in either mechanism.
+            t.set(MECHANISM, "OAUTHBEARER");
             return;
         }
         other => {
             let error = ValueError::not_one_of(
                 other,
-                &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"],
+                &[
+                    "PLAIN",
+                    "SCRAM-SHA-256",
+                    "SCRAM-SHA-512",
+                    "OAUTHBEARER",
+                    "AWS_MSK_IAM",
+                    "GSSAPI",
+                ],
             );
             t.wrong_value(MECHANISM, error);
             return;
@@ -116,6 +135,7 @@ fn oauth(t: &mut Translation) {
     let strimzi = match handler.as_deref() {
         None | Some("OAuthBearerLoginCallbackHandler") => false,
         Some("JaasClientOauthLoginCallbackHandler") => true,
+        Some("IAMOAuthBearerLoginCallbackHandler") => return msk(t, "OAuthBearerLoginModule"),
         Some(_) => {
             t.problem(HANDLER, "is not supported by Walferry").hint(
                 "obtain tokens with a client id and a secret: sasl.oauthbearer.token.endpoint.url, \
@@ -168,7 +188,7 @@ fn oauth(t: &mut Translation) {
         );
         return;
     };
-    t.out.oauth = Some(OAuth {
+    t.out.token = Some(TokenSource::OAuth(OAuth {
         token_endpoint,
         client_id,
         client_secret: Secret::new(client_secret),
@@ -176,5 +196,107 @@ fn oauth(t: &mut Translation) {
         escaped,
         extensions,
         trusted: t.out.values.get("ssl.ca.pem").cloned(),
-    });
+    }));
 }
+
+/// Amazon's library names a class that signs. Others would change the log-in.
+fn client_handler(t: &mut Translation, mechanism: &str) {
+    let Some(class) = t.get_filled(CLIENT_HANDLER) else {
+        return;
+    };
+    let is_amazons = match class.rsplit('.').next().unwrap_or_default() {
+        "IAMClientCallbackHandler" => mechanism == "AWS_MSK_IAM",
+        "IAMOAuthBearerLoginCallbackHandler" => mechanism == "OAUTHBEARER",
+        _ => false,
+    };
+    if !is_amazons {
+        t.problem(CLIENT_HANDLER, "is not supported by Walferry")
+            .hint("Walferry cannot load Java classes; remove it");
+    }
+}
+
+/// The options of Amazon's library.
+fn msk(t: &mut Translation, module: &str) {
+    let options = match (t.get_filled(JAAS).is_some(), jaas(t, module)) {
+        (true, None) => return,
+        (_, jaas) => jaas.map(|jaas| jaas.options).unwrap_or_default(),
+    };
+    let option = |name: &str| options.get(name).cloned().filter(|text| !text.is_empty());
+    let is_true = |name: &str| options.get(name).is_some_and(|text| text == "true");
+    if options.contains_key("awsMskRegionProvider") {
+        t.problem(JAAS, "contains awsMskRegionProvider, which refers to a Java class")
+            .hint("remove it, and set AWS_REGION");
+        return;
+    }
+    if is_true("awsDebugCreds") {
+        t.note(
+            JAAS,
+            "contains awsDebugCreds, which has no effect: `aws sts get-caller-identity` shows whose credentials they are",
+        );
+    }
+    for name in ["awsMaxRetries", "awsMaxBackOffTimeMs"] {
+        if options.contains_key(name) {
+            t.note(
+                JAAS,
+                format!("contains {name}, which has no effect: Walferry tries again without end"),
+            );
+        }
+    }
+    if is_true("awsAddDefaultProviders") {
+        t.note(
+            JAAS,
+            "contains awsAddDefaultProviders, which has no effect: no other credentials are taken than those that are named",
+        );
+    }
+    for name in options.keys().filter(|name| name.starts_with("aws")) {
+        if !OPTIONS.contains(&name.as_str()) {
+            let place = t.written_as(JAAS);
+            t.findings
+                .warning(
+                    place,
+                    format!("contains {name}, which Amazon's library does not have, so it has no effect"),
+                )
+                .hint("correct the name, or remove it");
+        }
+    }
+    let given = option("awsRoleAccessKeyId")
+        .zip(option("awsRoleSecretAccessKey"))
+        .map(|(id, secret)| (id, Secret::new(secret), option("awsRoleSessionToken").map(Secret::new)));
+    let role = option("awsRoleArn").map(|arn| Role {
+        arn,
+        session_name: option("awsRoleSessionName"),
+        external_id: option("awsRoleExternalId"),
+        duration_seconds: None,
+        given,
+    });
+    let sts_region = option("awsStsRegion");
+    if let Some(region) = &sts_region
+        && !crate::aws::is_region(region)
+    {
+        t.problem(JAAS, "contains an awsStsRegion that is no AWS region")
+            .hint("write a region such as eu-central-1");
+    }
+    t.out.token = Some(TokenSource::Msk(Msk {
+        profile: option("awsProfileName"),
+        role,
+        sts_region,
+        fips: is_true("awsShouldUseFips"),
+    }));
+}
+
+/// The options of Amazon's library.
+const OPTIONS: [&str; 13] = [
+    "awsProfileName",
+    "awsRoleArn",
+    "awsRoleExternalId",
+    "awsRoleAccessKeyId",
+    "awsRoleSecretAccessKey",
+    "awsRoleSessionName",
+    "awsRoleSessionToken",
+    "awsStsRegion",
+    "awsAddDefaultProviders",
+    "awsDebugCreds",
+    "awsShouldUseFips",
+    "awsMaxRetries",
+    "awsMaxBackOffTimeMs",
+];

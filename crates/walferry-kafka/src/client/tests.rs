@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use walferry_config::{Findings, Options, Worker};
 
 use super::*;
+use crate::aws::Msk;
+
+const SASL: (&str, &str) = ("security.protocol", "SASL_PLAINTEXT");
 
 fn options(prefix: &str, entries: &[(&str, &str)]) -> Options {
     let entries = entries.iter().map(|&(k, v)| (k.to_owned(), v.to_owned()));
@@ -228,7 +231,7 @@ fn a_client_with_tokens_knows_where_they_come_from() {
         ),
     ];
     let (properties, findings) = overrides(&kafka);
-    let oauth = properties.oauth.unwrap();
+    let oauth = oauth_of(properties);
     assert_eq!(
         (oauth.token_endpoint.as_str(), oauth.client_id.as_str()),
         ("https://idp/token", "me")
@@ -252,7 +255,7 @@ fn a_client_with_tokens_knows_where_they_come_from() {
             "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required oauth.client.id=\"me\" oauth.client.secret=\"s3\" oauth.token.endpoint.uri=\"http://idp\";",
         ),
     ];
-    let oauth = overrides(&strimzi).0.oauth.unwrap();
+    let oauth = oauth_of(overrides(&strimzi).0);
     assert_eq!(
         (oauth.token_endpoint.as_str(), oauth.client_id.as_str()),
         ("http://idp", "me")
@@ -261,11 +264,10 @@ fn a_client_with_tokens_knows_where_they_come_from() {
 
 #[test]
 fn a_login_that_cannot_work_is_a_problem_with_a_way_out_and_without_secrets() {
-    const SASL: (&str, &str) = ("security.protocol", "SASL_PLAINTEXT");
     let cases: &[&[(&str, &str)]] = &[
         &[SASL],
         &[SASL, ("sasl.mechanism", "GSSAPI")],
-        &[SASL, ("sasl.mechanism", "AWS_MSK_IAM")],
+        &[SASL, ("sasl.mechanism", "AWS_MSK_IAN")],
         &[SASL, ("sasl.mechanism", "PLAIN")],
         &[
             SASL,
@@ -303,6 +305,90 @@ fn a_login_that_cannot_work_is_a_problem_with_a_way_out_and_without_secrets() {
     }
 }
 
+/// Where a client of OAuth gets its tokens.
+fn oauth_of(properties: Properties) -> super::OAuth {
+    match properties.token {
+        Some(TokenSource::OAuth(oauth)) => oauth,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn both_forms_of_amazons_library_sign_tokens() {
+    let native = [
+        SASL,
+        ("sasl.mechanism", "AWS_MSK_IAM"),
+        (
+            "sasl.jaas.config",
+            "software.amazon.msk.auth.iam.IAMLoginModule required awsProfileName=\"shop\" awsRoleArn=\"arn:aws:iam::1:role/r\" \
+             awsRoleExternalId=\"e\" awsRoleSessionName=\"s\" awsStsRegion=\"eu-west-1\" awsDebugCreds=true awsMaxRetries=\"7\" \
+             awsRoleAccessKeyId=AK awsRoleSecretAccessKey=hunter2;",
+        ),
+        (
+            "sasl.client.callback.handler.class",
+            "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+        ),
+    ];
+    let (properties, findings) = overrides(&native);
+    assert!(!findings.has_problems(), "{findings:?}");
+    assert!(!format!("{findings:?}").contains("hunter2"), "{findings:?}");
+    assert_eq!(properties.values["sasl.mechanism"], "OAUTHBEARER");
+    let Some(TokenSource::Msk(msk)) = properties.token else {
+        panic!("{:?}", properties.token);
+    };
+    let role = msk.role.unwrap();
+    assert_eq!(
+        (msk.profile.as_deref(), msk.sts_region.as_deref()),
+        (Some("shop"), Some("eu-west-1"))
+    );
+    assert_eq!(
+        (
+            role.arn.as_str(),
+            role.external_id.as_deref(),
+            role.session_name.as_deref()
+        ),
+        ("arn:aws:iam::1:role/r", Some("e"), Some("s"))
+    );
+    assert_eq!(role.given.unwrap().1.expose(), "hunter2");
+
+    let handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler";
+    let (properties, findings) = overrides(&[
+        SASL,
+        ("sasl.mechanism", "OAUTHBEARER"),
+        (
+            "sasl.jaas.config",
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+        ),
+        ("sasl.login.callback.handler.class", handler),
+        ("sasl.client.callback.handler.class", handler),
+    ]);
+    assert!(!findings.has_problems(), "{findings:?}");
+    assert_eq!(properties.token, Some(TokenSource::Msk(Msk::default())));
+
+    for (name, value) in [
+        ("sasl.client.callback.handler.class", "com.example.Mine"),
+        (
+            "sasl.jaas.config",
+            "a.IAMLoginModule required awsMskRegionProvider=\"x.Y\";",
+        ),
+        (
+            "sasl.jaas.config",
+            "a.IAMLoginModule required awsStsRegion=\"Frankfurt\";",
+        ),
+        ("sasl.jaas.config", "a.PlainLoginModule required username=a password=b;"),
+    ] {
+        let mut wrong = native.to_vec();
+        wrong.push((name, value));
+        assert_eq!(overrides(&wrong).1.problems().count(), 1, "{value}");
+    }
+    let misspelt = [
+        SASL,
+        ("sasl.mechanism", "AWS_MSK_IAM"),
+        ("sasl.jaas.config", "a.IAMLoginModule required awsRoleARN=x;"),
+    ];
+    assert!(format!("{:?}", overrides(&misspelt).1).contains("awsRoleARN"));
+}
+
 #[test]
 fn java_stores_become_pem() {
     let file = |name: &str| format!("{}/../walferry-keystore/testdata/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -338,7 +424,7 @@ fn java_stores_become_pem() {
     assert_eq!((findings.problems().count(), findings.warnings().count()), (0, 1));
     // librdkafka takes them.
     properties.config().create_native_config().unwrap();
-    crate::native::Client::new(&properties.config()).map(drop).unwrap();
+    crate::native::Client::new(&properties).map(drop).unwrap();
 
     let (_, findings) = overrides(&[
         ("security.protocol", "SSL"),

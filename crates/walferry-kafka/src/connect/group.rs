@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 use walferry_engine::{Disposition, Failure, Kind};
 
 use super::ConnectTopics;
-use crate::failure;
+use crate::{failure, tokens::LoggedIn};
 
 const REQUEST: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(200);
@@ -210,7 +210,8 @@ impl Leadership {
         let consumer: BaseConsumer<Context> = config
             .create_with_context(context)
             .map_err(|error| failure::of_settings(&error))?;
-        topics.client.provide_token(consumer.client());
+        // The thread that waits for a turn tells of a missing token.
+        let consumer = LoggedIn::new(consumer, &topics.client);
         consumer
             .subscribe(&[&topics.config.name])
             .map_err(|error| failure::of_settings(&error))?;
@@ -350,7 +351,8 @@ impl ConnectTopics {
         let mut config = self.client.config();
         config.set("group.id", "walferry");
         let consumer: BaseConsumer = config.create().map_err(|error| failure::of_settings(&error))?;
-        self.client.provide_token(consumer.client());
+        let consumer = LoggedIn::new(consumer, &self.client);
+        consumer.ready()?;
         let groups = consumer.fetch_group_list(Some(&self.group), REQUEST).map_err(|error| {
             let servers = self.client.values.get("bootstrap.servers").map_or("", String::as_str);
             failure::unreachable(servers, &error.to_string())

@@ -23,7 +23,7 @@ use tracing::info;
 use walferry_engine::{Failure, Kind};
 
 use super::{ConnectTopics, Queue, Tenure, Topic};
-use crate::{client::Properties, failure};
+use crate::{client::Properties, failure, tokens::LoggedIn};
 
 /// How long a broker may take for an answer.
 const REQUEST: Duration = Duration::from_secs(15);
@@ -40,7 +40,7 @@ const APPEARS: Duration = Duration::from_secs(20);
 pub struct Log {
     topic: String,
     client: Properties,
-    producer: Arc<ThreadedProducer<Context>>,
+    producer: Arc<LoggedIn<ThreadedProducer<Context>>>,
     tenure: Tenure,
     reader: Mutex<Reader>,
     /// How many readings have begun.
@@ -50,7 +50,7 @@ pub struct Log {
 #[derive(Default)]
 struct Reader {
     /// Created for the first reading. A topic that is only written needs none.
-    consumer: Option<BaseConsumer>,
+    consumer: Option<LoggedIn<BaseConsumer>>,
     /// The offset behind the last record that was read, by partition.
     next: HashMap<i32, i64>,
     /// The number of the last reading that reached the end of the topic.
@@ -87,7 +87,7 @@ impl ProducerContext for Context {
     }
 }
 
-impl Queue for ThreadedProducer<Context> {
+impl Queue for LoggedIn<ThreadedProducer<Context>> {
     fn give_up(&self) {
         self.purge(PurgeConfig::default().queue().inflight());
     }
@@ -103,6 +103,7 @@ impl Topic {
     /// Checks the topic, and creates it if it is missing.
     pub(super) fn ensure(&self, client: &Properties) -> Result<(), Failure> {
         let admin = client.admin().map_err(|error| failure::of_settings(&error))?;
+        admin.ready()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .map_err(|error| Failure::retry(Kind::NoRuntime, error.to_string()))?;
@@ -249,9 +250,10 @@ impl Log {
         let producer: ThreadedProducer<Context> = config
             .create_with_context(Context)
             .map_err(|error| failure::of_settings(&error))?;
-        client.provide_token(producer.client());
+        let producer = LoggedIn::new(producer, client);
+        producer.ready()?;
         let producer = Arc::new(producer);
-        let queue: Weak<dyn Queue> = Arc::<ThreadedProducer<Context>>::downgrade(&producer);
+        let queue: Weak<dyn Queue> = Arc::<LoggedIn<ThreadedProducer<Context>>>::downgrade(&producer);
         tenure.include(queue);
         Ok(Self {
             topic: topic.to_owned(),
@@ -271,7 +273,7 @@ impl Log {
         self.tenure.clone()
     }
 
-    fn consumer(&self, isolation: &str) -> Result<BaseConsumer, Failure> {
+    fn consumer(&self, isolation: &str) -> Result<LoggedIn<BaseConsumer>, Failure> {
         let mut config = self.client.config();
         for (name, value) in [
             // The consumer is in no group, but the client requires this setting.
@@ -286,7 +288,8 @@ impl Log {
             config.set(name, value);
         }
         let consumer: BaseConsumer = config.create().map_err(|error| failure::of_settings(&error))?;
-        self.client.provide_token(consumer.client());
+        let consumer = LoggedIn::new(consumer, &self.client);
+        consumer.ready()?;
         Ok(consumer)
     }
 

@@ -1,0 +1,205 @@
+//! Amazon MSK with IAM: tokens that are signed with AWS credentials, for SASL OAUTHBEARER.
+//!
+//! This is a module of our own because no crate does what users of Amazon's Java library rely on without a second HTTP stack: `aws-config`
+//! brings hyper and a runtime; `reqsign-aws-core` knows neither profiles that assume a role (`role_arn` with `source_profile` or
+//! `credential_source`) nor `AWS_ENDPOINT_URL_STS`, and asks the sources in another order.
+
+mod credentials;
+mod http;
+mod profile;
+mod sign;
+mod sts;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, PoisonError};
+
+use walferry_config::Secret;
+
+pub(crate) use credentials::Credentials;
+use credentials::Sources;
+
+use crate::native::Token;
+
+/// How a client of MSK finds its credentials: the options of Amazon's log-in module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Msk {
+    /// `awsProfileName`
+    pub(crate) profile: Option<String>,
+    /// `awsRoleArn` and what belongs to it
+    pub(crate) role: Option<Role>,
+    /// `awsStsRegion`
+    pub(crate) sts_region: Option<String>,
+    /// `awsShouldUseFips`
+    pub(crate) fips: bool,
+}
+
+/// A role that is assumed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Role {
+    pub(crate) arn: String,
+    pub(crate) session_name: Option<String>,
+    pub(crate) external_id: Option<String>,
+    pub(crate) duration_seconds: Option<u32>,
+    /// Credentials that are written in the options: access key, secret key, session token.
+    pub(crate) given: Option<(String, Secret, Option<Secret>)>,
+}
+
+/// Why there is no token. Shows no secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub(crate) struct AwsError {
+    what: String,
+    pub(crate) hint: &'static str,
+}
+
+impl AwsError {
+    fn new(what: impl Into<String>, hint: &'static str) -> Self {
+        Self {
+            what: what.into(),
+            hint,
+        }
+    }
+}
+
+/// Where settings come from besides the properties: the environment.
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The environment of the process. An empty variable counts as none, as in AWS's tools.
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Credentials that expire are kept until shortly before that.
+static KEPT: Mutex<Vec<(Msk, String, Credentials)>> = Mutex::new(Vec::new());
+
+/// Temporary credentials are renewed when less than this is left of them. Amazon's SDKs do so five minutes before the end.
+const RENEWED_BEFORE_MS: i64 = 5 * 60 * 1_000;
+
+/// Makes a token. Blocks while credentials are asked for. The error never shows a secret.
+pub(crate) fn fetch(msk: &Msk, bootstrap_servers: &str, now_ms: i64) -> Result<Token, AwsError> {
+    fetch_with(msk, bootstrap_servers, now_ms, &environment)
+}
+
+fn fetch_with(msk: &Msk, bootstrap_servers: &str, now_ms: i64, env: Env<'_>) -> Result<Token, AwsError> {
+    let region = region(bootstrap_servers)
+        .or_else(|| env("AWS_REGION"))
+        .or_else(|| env("AWS_DEFAULT_REGION"))
+        .or_else(|| profile::region(msk.profile.as_deref(), env))
+        .ok_or_else(|| {
+            AwsError::new(
+                "the AWS region of the cluster is not known: bootstrap.servers does not name it",
+                "set AWS_REGION, or use the names of the brokers that MSK shows, such as \
+                 b-1.shop.abcdef.c2.kafka.eu-central-1.amazonaws.com:9098",
+            )
+        })?;
+    let credentials = credentials(msk, &region, now_ms, env)?;
+    if credentials.expires_ms.is_some_and(|at| at <= now_ms) {
+        return Err(AwsError::new(
+            "the AWS credentials have expired",
+            "renew them, and check the machine's clock",
+        ));
+    }
+    let at = jiff::Timestamp::from_millisecond(now_ms).unwrap_or_default();
+    let expires_ms = credentials
+        .expires_ms
+        .unwrap_or(i64::MAX)
+        .min(now_ms / 1_000 * 1_000 + sign::LIFETIME_SECONDS * 1_000);
+    Ok(Token {
+        value: sign::token(&credentials, &region, at, sign::USER_AGENT),
+        principal: sign::SERVICE.to_owned(),
+        expires_ms,
+        extensions: Vec::new(),
+    })
+}
+
+/// Kept credentials while they are good for a while, else new ones. If there are no new ones, kept ones are used to their end.
+fn credentials(msk: &Msk, region: &str, now_ms: i64, env: Env<'_>) -> Result<Credentials, AwsError> {
+    let is_ours = |(kept, of, _): &(Msk, String, Credentials)| kept == msk && of == region;
+    let left = |credentials: &Credentials| credentials.expires_ms.map_or(0, |at| at - now_ms);
+    let kept = {
+        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|kept| is_ours(kept)).map(|(.., kept)| kept.clone())
+    };
+    if let Some(kept) = kept.as_ref().filter(|kept| left(kept) > RENEWED_BEFORE_MS) {
+        return Ok(kept.clone());
+    }
+    let sources = Sources {
+        msk,
+        region,
+        now_ms,
+        env,
+    };
+    let (found, failed) = match sources.find() {
+        Ok(found) => (found, None),
+        Err(error) => match kept.filter(|kept| left(kept) > 0) {
+            Some(kept) => (kept, Some(error)),
+            None => return Err(error),
+        },
+    };
+    if let Some(error) = failed {
+        tracing::warn!(
+            hint = error.hint,
+            seconds.left = left(&found) / 1_000,
+            "AWS credentials are not renewed yet, the present ones are used: {error}"
+        );
+    }
+    if found.expires_ms.is_some() {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|kept| !is_ours(kept));
+        kept.push((msk.clone(), region.to_owned(), found.clone()));
+    }
+    Ok(found)
+}
+
+/// The region in a broker's name, such as `b-1.shop.abcdef.c2.kafka.eu-central-1.amazonaws.com`. Like Amazon's signer, it asks no more than that a
+/// part of the name looks like a region.
+fn region(bootstrap_servers: &str) -> Option<String> {
+    let hosts = bootstrap_servers.split(',').map(|server| {
+        let server = server.trim();
+        let host = server.rsplit_once("://").map_or(server, |(_, host)| host);
+        host.split(':').next().unwrap_or_default()
+    });
+    hosts
+        .flat_map(|host| host.split('.'))
+        .map(str::to_ascii_lowercase)
+        .find(|label| is_region(label))
+}
+
+/// Such as `us-east-1`, `cn-north-1`, `us-gov-west-1` and `eusc-de-east-1`.
+pub(crate) fn is_region(label: &str) -> bool {
+    const WHERE: [&str; 9] = [
+        "north",
+        "south",
+        "east",
+        "west",
+        "central",
+        "northeast",
+        "northwest",
+        "southeast",
+        "southwest",
+    ];
+    let parts: Vec<&str> = label.split('-').collect();
+    let [area, between @ .., direction, number] = &parts[..] else {
+        return false;
+    };
+    let is_word = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase());
+    (2..=4).contains(&area.len())
+        && is_word(area)
+        && between.len() <= 1
+        && between.iter().all(is_word)
+        && WHERE.contains(direction)
+        && (1..=2).contains(&number.len())
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The domain of AWS's services in a region.
+fn domain(region: &str) -> &'static str {
+    if region.starts_with("cn-") {
+        "amazonaws.com.cn"
+    } else if region.starts_with("eusc-") {
+        "amazonaws.eu"
+    } else {
+        "amazonaws.com"
+    }
+}
