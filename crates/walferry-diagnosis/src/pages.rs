@@ -545,7 +545,7 @@ kinds! {
         "The log-in to MSK with IAM needs a token, which is signed with AWS credentials. None were found, they have expired, or STS refuses the \
          role. Walferry retries; records wait, and Postgres keeps the WAL. While an older token is valid, records are still sent.",
         "Follow the hint. The credentials come from the environment, a web identity (IRSA), the profile, the container (ECS, EKS Pod Identity) or the EC2 \
-         machine, in this order. See [MSK with IAM](../how-to/kafka-services.md#iam).";
+         machine, in this order.";
     "WF0550" NotTaken "not_taken" SETUP,
         "A connector could not be taken over from Kafka Connect",
         "`walferry run --take` asks the REST API of a Kafka Connect cluster for a connector, stops it there and reads its \
