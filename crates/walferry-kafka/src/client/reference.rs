@@ -8,7 +8,7 @@ use crate::settings::DEFAULTS;
 const INTRODUCTION: &str = "\
 # Properties of the Kafka client
 
-<!-- Written by `cargo run -p walferry-kafka --example reference` from the declarations in the code; a test fails when it is stale. -->
+<!-- Written by `cargo xtask docs` from the declarations in the code; a test fails when it is stale. -->
 
 Walferry's Kafka client is librdkafka. Properties are written as for Kafka Connect, and translated:
 
@@ -52,7 +52,7 @@ mod tests {
         let page = include_str!("../../../../docs/reference/kafka-client.md");
         assert!(
             page == super::reference_markdown(),
-            "docs/reference/kafka-client.md is stale: cargo run -p walferry-kafka --example reference > docs/reference/kafka-client.md"
+            "docs/reference/kafka-client.md is stale: run `cargo xtask docs`"
         );
     }
 }
