@@ -12,7 +12,10 @@ mod sts;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
 
 use walferry_config::Secret;
 
@@ -113,6 +116,13 @@ fn fetch_with(msk: &Msk, bootstrap_servers: &str, now_ms: i64, env: Env<'_>) -> 
     })
 }
 
+/// Whether it is time to tell of a failed renewal. Each client tries, and the more often the less time is left, so a minute has one message.
+fn is_due(now_ms: i64) -> bool {
+    static TOLD_MS: AtomicI64 = AtomicI64::new(i64::MIN);
+    let due = |told: i64| (now_ms.saturating_sub(told) >= 60_000).then_some(now_ms);
+    TOLD_MS.fetch_update(Relaxed, Relaxed, due).is_ok()
+}
+
 /// Kept credentials while they are good for a while, else new ones. If there are no new ones, kept ones are used to their end.
 fn credentials(msk: &Msk, region: &str, now_ms: i64, env: Env<'_>) -> Result<Credentials, AwsError> {
     let is_ours = |(kept, of, _): &(Msk, String, Credentials)| kept == msk && of == region;
@@ -137,7 +147,9 @@ fn credentials(msk: &Msk, region: &str, now_ms: i64, env: Env<'_>) -> Result<Cre
             None => return Err(error),
         },
     };
-    if let Some(error) = failed {
+    if let Some(error) = failed
+        && is_due(now_ms)
+    {
         tracing::warn!(
             hint = error.hint,
             seconds.left = left(&found) / 1_000,

@@ -76,7 +76,14 @@ pub(crate) fn run() -> Outcome {
 /// Its declarations are in the crate that links the Kafka client, which this program does not.
 fn kafka_client_page() -> Outcome {
     const PATH: &str = "docs/reference/kafka-client.md";
-    let example = ["run", "--quiet", "--package", "walferry-kafka", "--example", "reference"];
+    let example = [
+        "run",
+        "--quiet",
+        "--package",
+        "walferry-kafka",
+        "--example",
+        "reference",
+    ];
     let text = shell::output(&mut shell::cargo(example))?;
     fs::write(shell::root().join(PATH), text).map_err(|e| format!("{PATH}: {e}"))?;
     println!("wrote {PATH}");
