@@ -83,7 +83,7 @@ impl Debezium {
             return;
         }
         if let Some(connect) = self.connect.take() {
-            connect.end(false);
+            connect.discard();
         }
         let path = format!("plugin.path={}", converters_folder().display());
         let lines: &[&str] = match needs_converters {

@@ -6,6 +6,8 @@ use super::{Answer, Kafka, request, scratch};
 use rustix::process::Signal;
 use serde_json::{Map, Value};
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A worker on a broker. Its defaults are Connect's own, with quick offset commits and large records allowed.
 #[derive(Debug)]
@@ -82,6 +84,20 @@ impl Connect {
     #[track_caller]
     pub fn end(mut self, hard: bool) {
         self.process.end(if hard { Signal::KILL } else { Signal::TERM });
+    }
+
+    /// Ends a worker whose connectors are gone. Sometimes Connect hangs while it ends in order, so it is killed after half a minute.
+    #[track_caller]
+    pub fn discard(mut self) {
+        self.process.signal(Signal::TERM);
+        let killed_at = Instant::now() + Duration::from_secs(30);
+        while self.process.ended().is_none() {
+            if Instant::now() >= killed_at {
+                self.process.end(Signal::KILL);
+                return;
+            }
+            thread::sleep(Duration::from_millis(30));
+        }
     }
 
     /// Processor time that the worker has used so far, in milliseconds.
