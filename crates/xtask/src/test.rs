@@ -3,6 +3,7 @@
 use crate::provide::{self, Servers};
 use crate::{Outcome, arrows, deploy, shell};
 use clap::ValueEnum;
+use std::env;
 use std::process::Command;
 
 #[derive(clap::Args)]
@@ -114,8 +115,17 @@ fn run_on_servers(suite: &str, servers: &Servers, twin: bool, rest: &[String]) -
     let mut command = shell::cargo(["test", "--workspace", "--test", suite]);
     servers.tell(&mut command);
     tell_twin(&mut command, twin);
+    if suite == "e2e" && env::var_os(TEST_THREADS).is_none() {
+        command.env(TEST_THREADS, E2E_TESTS_AT_A_TIME);
+    }
     shell::run(command.arg("--").args(rest))
 }
+
+/// How many tests the test program runs at the same time, unless `--test-threads` says it.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
+/// An end-to-end test mostly waits, for servers to start and for time to pass: it uses a quarter of a core. It takes up to 1 GiB.
+const E2E_TESTS_AT_A_TIME: &str = "6";
 
 /// One after another: each has servers of its own.
 fn run_examples(servers: &Servers, rest: &[String]) -> Outcome {
