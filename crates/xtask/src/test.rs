@@ -125,7 +125,7 @@ fn run_on_servers(suite: &str, servers: &Servers, twin: bool, rest: &[String]) -
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// An end-to-end test mostly waits, for servers to start and for time to pass: it uses a quarter of a core. It takes up to 1 GiB.
-const E2E_TESTS_AT_A_TIME: &str = "6";
+const E2E_TESTS_AT_A_TIME: &str = "4";
 
 /// One after another: each has servers of its own.
 fn run_examples(servers: &Servers, rest: &[String]) -> Outcome {
