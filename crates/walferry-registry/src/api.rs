@@ -519,7 +519,7 @@ fn message_of(reply: &Reply) -> String {
     words
 }
 
-fn odd(reply: &Reply) -> Diagnosis {
+pub(crate) fn odd(reply: &Reply) -> Diagnosis {
     http::trouble(
         format!(
             "the schema registry at {} answers {} {}",
@@ -543,7 +543,7 @@ fn no_id(request: &Request) -> RequestFailure {
     ))
 }
 
-fn get(path: String) -> http::Request {
+pub(crate) fn get(path: String) -> http::Request {
     http::Request {
         path,
         headers: vec![("accept", format!("{CONFLUENT_JSON}, application/json, */*;q=0.5"))],

@@ -102,6 +102,20 @@ impl Http {
         Ok(reply)
     }
 
+    /// Sends a request to each URL, in their order.
+    ///
+    /// # Errors
+    /// There is no token, so none of them is asked.
+    pub(crate) fn ask_each(&mut self, request: &Request) -> Result<Vec<Result<Reply, Diagnosis>>, Diagnosis> {
+        let shared = self.authorization()?;
+        let ask = |(index, url): (usize, &String)| {
+            let authorization = shared.clone().or_else(|| self.login_of(index));
+            let reply = self.send_to(url, request, authorization.as_ref());
+            reply.map_err(|error| unreachable_at(url, &error))
+        };
+        Ok(self.settings.urls.iter().enumerate().map(ask).collect())
+    }
+
     fn send_once(&mut self, request: &Request) -> Result<Reply, Diagnosis> {
         let shared = self.authorization()?;
         let urls = self.settings.urls.len();
