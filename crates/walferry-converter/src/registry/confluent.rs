@@ -40,7 +40,7 @@ properties! {
         .support(Support::Accepted { why: ALWAYS_COMPARED });
     pub(super) const NAMING_OF_SERIALIZER: Property<Option<String>> = Property::new("subject.name.strategy")
         .text("Not an option of the converter.")
-        .support(Support::Elsewhere { is: "is not an option of Confluent's converters, with the Java converter, too", hint: "to choose how subjects are \
+        .support(Support::Elsewhere { is: "is not an option of Confluent's converters: the Java converters ignore it, too", hint: "to choose how subjects are \
                                                                                               named, set `value.subject.name.strategy` on a \
                                                                                               value converter, or `key.subject.name.strategy` \
                                                                                               on a key converter" });
