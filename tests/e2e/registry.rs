@@ -2,8 +2,16 @@
 
 use crate::outbox::Outbox;
 use crate::world::{self, World};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use serde_json::{Map, Value, json};
-use walferry_testkit::servers::{Registry, Walferry, wait_for};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use walferry_testkit::servers::{Checked, Registry, Walferry, wait_for};
 
 /// The usual connector for all tables of a test's database, with plain changes as Avro.
 fn config(outbox: &Outbox, key: &[(&str, &str)]) -> Map<String, Value> {
@@ -99,6 +107,252 @@ fn every_interface_gives_the_ids_that_records_carry() {
         assert!(has("key") && has("value"), "{name}: {subjects}");
         assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     }
+}
+
+/// As a start would meet it: with the certificates and the log-in, and without registering anything.
+#[test]
+fn check_asks_the_registry_and_reads_its_keystores() {
+    let (world, mut registry) = (world::shared(), Registry::start());
+    let outbox = Outbox::new(&world, "avro_checked");
+    outbox.database.sql().run("create table t (id int primary key)");
+    let check = |more: &[(&str, &str)]| {
+        let mut all = vec![
+            ("", "io.confluent.connect.avro.AvroConverter".to_owned()),
+            ("schema.registry.url", registry.confluent()),
+        ];
+        all.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Checked::of(&outbox.options(config(&outbox, &all)), &[])
+    };
+    let told = |checked: &Checked, expected: &str| {
+        assert!(
+            checked.stdout.contains(expected),
+            "{expected:?} is missing in:\n{}{}",
+            checked.stdout,
+            checked.stderr
+        );
+    };
+    let url = registry.confluent();
+    let both = "key.converter and value.converter: ";
+    let checked = check(&[]);
+    told(
+        &checked,
+        &format!("  ok       {both}the schema registry at {url} answers\n"),
+    );
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+
+    let checked = check(&[("schema.registry.ssl.keystore.location", "/nowhere/client.p12")]);
+    told(
+        &checked,
+        &format!(
+            "  obstacle {both}/nowhere/client.p12 cannot be read: No such file or directory (os error 2) [WF0409]\n"
+        ),
+    );
+    told(&checked, "→ check the path and its permissions");
+    assert_eq!(checked.code, Some(2), "{}", checked.stdout);
+
+    let wrong = format!("{}/apis", registry.base());
+    let checked = check(&[("schema.registry.url", &wrong)]);
+    told(
+        &checked,
+        &format!("  obstacle {both}the schema registry at {wrong} answers 404"),
+    );
+    told(&checked, "→ check its URL");
+
+    assert_eq!(
+        registry.ask("GET", "/subjects", None),
+        json!([]),
+        "nothing is registered"
+    );
+    registry.stop();
+    let checked = Checked::of(
+        &outbox.options(config(
+            &outbox,
+            &[
+                ("", "io.confluent.connect.avro.AvroConverter"),
+                ("schema.registry.url", &url),
+            ],
+        )),
+        &[],
+    );
+    told(
+        &checked,
+        &format!("  obstacle {both}the schema registry at {url} does not answer"),
+    );
+    told(&checked, "→ start the schema registry, or check its URL");
+    assert_eq!(checked.code, Some(2), "{}", checked.stdout);
+}
+
+/// The registry asks for the client's certificate. Certificates are in stores as Java's `keytool` makes them.
+#[test]
+fn stores_of_java_hold_the_certificates_for_the_registry() {
+    let (world, registry) = (world::shared(), Registry::start());
+    let folder = walferry_testkit::servers::folder("stores");
+    let (tls, authority) = server_tls(&folder);
+    std::fs::write(folder.join("authority.pem"), authority).expect("the folder can be written");
+    let store = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    for kind in ["JKS", "PKCS12"] {
+        let trusted = format!("trust.{kind}");
+        keytool(
+            &folder,
+            &[
+                "-importcert",
+                "-noprompt",
+                "-alias",
+                "ca",
+                "-file",
+                "authority.pem",
+                "-keystore",
+                &trusted,
+                "-storetype",
+                kind,
+            ],
+        );
+    }
+    // Confluent's names of the options with one kind of store, and Apicurio's with the other.
+    let of_confluent = |url: String, password: &str| {
+        let mut options = confluent(&registry);
+        options[1].1 = url;
+        options.extend([
+            ("schema.registry.ssl.truststore.location", store("trust.JKS")),
+            ("schema.registry.ssl.truststore.password", STORE_PASSWORD.to_owned()),
+            ("schema.registry.ssl.keystore.location", store("client.JKS")),
+            ("schema.registry.ssl.keystore.password", password.to_owned()),
+        ]);
+        options
+    };
+    let mut of_apicurio = apicurio(&registry, 2);
+    of_apicurio[1].1 = Proxy::with_tls(&registry.apicurio(2), tls.clone());
+    of_apicurio.extend([
+        (
+            "apicurio.registry.request.ssl.truststore.location",
+            store("trust.PKCS12"),
+        ),
+        (
+            "apicurio.registry.request.ssl.truststore.password",
+            STORE_PASSWORD.to_owned(),
+        ),
+        (
+            "apicurio.registry.request.ssl.keystore.location",
+            store("client.PKCS12"),
+        ),
+        (
+            "apicurio.registry.request.ssl.keystore.password",
+            STORE_PASSWORD.to_owned(),
+        ),
+    ]);
+    let url = Proxy::with_tls(&registry.confluent(), tls);
+    for (name, options) in [
+        ("avro_jks", of_confluent(url.clone(), STORE_PASSWORD)),
+        ("avro_pkcs12", of_apicurio),
+    ] {
+        let outbox = Outbox::new(&world, name);
+        outbox.database.sql().run("create table t (id int primary key)");
+        let mut walferry = start(&outbox, &options);
+        outbox.database.sql().run("insert into t values (1)");
+        registered_as(&registry, &outbox, &one_row(&outbox, &world, "t"));
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    }
+
+    let outbox = Outbox::new(&world, "avro_wrong_password");
+    outbox.database.sql().run("create table t (id int primary key)");
+    let check = |options: &[(&str, String)]| {
+        let options: Vec<(&str, &str)> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Checked::of(&outbox.options(config(&outbox, &options)), &[])
+    };
+    let checked = check(&of_confluent(url.clone(), STORE_PASSWORD));
+    assert!(
+        checked
+            .stdout
+            .contains(&format!("the schema registry at {url} answers\n")),
+        "{}",
+        checked.stdout
+    );
+    let checked = check(&of_confluent(url.clone(), "not the password"));
+    assert!(
+        checked.stdout.contains(&format!(
+            "{} is a Java keystore that cannot be read",
+            store("client.JKS")
+        )),
+        "{}",
+        checked.stdout
+    );
+    assert_eq!(checked.code, Some(2), "{}", checked.stdout);
+    // Without a certificate of its own, the client is refused.
+    let mut options = of_confluent(url, STORE_PASSWORD);
+    options.retain(|(name, _)| !name.contains(".keystore."));
+    let checked = check(&options);
+    assert!(
+        checked.stdout.contains("check the keystore of the converter"),
+        "{}",
+        checked.stdout
+    );
+}
+
+const STORE_PASSWORD: &str = "store-pw";
+
+/// Runs the `keytool` of the Java that runs the servers.
+#[track_caller]
+fn keytool(folder: &Path, arguments: &[&str]) {
+    let program = walferry_testkit::servers::java_program().with_file_name("keytool");
+    let output = Command::new(program)
+        .args(arguments)
+        .args(["-storepass", STORE_PASSWORD])
+        .current_dir(folder)
+        .output()
+        .expect("Java has a keytool");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+}
+
+/// A server that is whom it says, and that lets in who has the key of a store of either kind. The second is the authority of its
+/// certificate, as PEM.
+fn server_tls(folder: &Path) -> (Arc<ServerConfig>, String) {
+    let mut clients = RootCertStore::empty();
+    for kind in ["JKS", "PKCS12"] {
+        let (store, certificate) = (format!("client.{kind}"), format!("client.{kind}.pem"));
+        let of_store = ["-alias", "client", "-keystore", &store, "-storetype", kind];
+        let named = [
+            "-genkeypair",
+            "-keyalg",
+            "EC",
+            "-dname",
+            "CN=walferry",
+            "-validity",
+            "3650",
+        ];
+        keytool(folder, &[&named[..], &of_store].concat());
+        keytool(
+            folder,
+            &[&["-exportcert", "-rfc", "-file", &certificate], &of_store[..]].concat(),
+        );
+        let certificate = CertificateDer::from_pem_file(folder.join(certificate)).expect("it was exported");
+        clients.add(certificate).expect("it is a certificate");
+    }
+    let mut params = CertificateParams::new(Vec::new()).expect("no names are right");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key can be made");
+    let authority = CertifiedIssuer::self_signed(params, key).expect("it can sign");
+    let key = KeyPair::generate().expect("a key can be made");
+    let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("it is an address");
+    let certificate = params.signed_by(&key, &authority).expect("it can sign");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), provider.clone());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_client_cert_verifier(verifier.build().expect("there are clients"))
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("it is a key"),
+        )
+        .expect("they belong together");
+    (Arc::new(config), authority.pem())
 }
 
 /// Somebody keeps the row type in a subject of its own and refers to it. Values are the same bytes.
@@ -317,6 +571,15 @@ fn away(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) 
     wait_for("it not to be ready any more", || {
         (walferry.get("/ready")?.status != 200).then_some(())
     });
+    let output = walferry.output();
+    let line = output
+        .lines()
+        .find(|line| line.contains("a record and everything after it are waiting"))
+        .unwrap_or_else(|| panic!("the log does not tell of the wait:\n{output}"));
+    assert!(
+        line.contains("u-key") && line.contains("does not answer") && line.contains("WF0409"),
+        "{line}"
+    );
     assert_eq!(
         world.kafka.read(&[topic(&outbox, "t")]).len(),
         3,
@@ -470,21 +733,62 @@ fn errors_retry_timeout_ends_the_wait_for_the_registry() {
 
 #[test]
 fn an_incompatible_schema_stops_the_connector_with_the_registrys_words() {
+    incompatible("avro_incompatible", confluent);
+}
+
+#[test]
+fn an_incompatible_schema_stops_the_connector_with_the_words_of_apicurios_second_interface() {
+    incompatible("avro_incompatible_2", |registry| apicurio(registry, 2));
+}
+
+#[test]
+fn an_incompatible_schema_stops_the_connector_with_the_words_of_apicurios_third_interface() {
+    incompatible("avro_incompatible_3", |registry| {
+        // By default, the row is an artifact of its own, with rules of its own.
+        let whole = ("apicurio.registry.dereference-schema", "true".to_owned());
+        let mut options = apicurio(registry, 3);
+        options.push(whole);
+        options
+    });
+}
+
+fn incompatible(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) {
     let (world, registry) = (world::shared(), Registry::start());
-    let outbox = Outbox::new(&world, "avro_incompatible");
+    let outbox = Outbox::new(&world, name);
     let sql = outbox.database.sql();
     sql.run("create table t (id int primary key)");
-    let mut walferry = start(&outbox, &confluent(&registry));
+    let mut walferry = start(&outbox, &options(&registry));
     sql.run("insert into t values (1)");
     one_row(&outbox, &world, "t");
     let subject = format!("{}-value", topic(&outbox, "t"));
     let level = json!({"compatibility": "BACKWARD"});
     registry.ask("PUT", &format!("/config/{subject}"), Some(&level));
-    sql.run("truncate t; alter table t add column needed int not null; insert into t values (2, 5)");
+    // A name that stands in no other text.
+    sql.run("truncate t; alter table t add column zimtstern int not null; insert into t values (2, 5)");
     assert_eq!(walferry.wait(), Some(3), "{}", walferry.output());
     let output = walferry.output();
-    assert!(output.contains(&subject) && output.contains("incompatible"), "{output}");
-    assert!(output.contains("needed"), "the field is named: {output}");
+    let cause = output
+        .lines()
+        .find(|line| line.trim_start().starts_with("cause:"))
+        .unwrap_or_else(|| panic!("there is no cause:\n{output}"));
+    let begins = format!("rejects the schema of {subject}: the schema is incompatible with an earlier one: ");
+    let (_, words) = cause
+        .split_once(&begins)
+        .unwrap_or_else(|| panic!("{begins:?} is missing in {cause}"));
+    // What the registry says, and what Walferry has found besides.
+    let (registrys, found) = words
+        .split_once("; beside the newest version, ")
+        .unwrap_or_else(|| panic!("the difference is missing in {words}"));
+    // They name the place, and Walferry names the column.
+    assert!(
+        registrys.contains("reader union lacking writer type: RECORD at /fields/1/type/1"),
+        "{registrys}"
+    );
+    assert!(found.contains("zimtstern"), "{found}");
+    assert!(
+        output.contains(&format!("relax the compatibility mode of {subject} in the registry")),
+        "{output}"
+    );
 }
 
 #[test]
@@ -620,6 +924,8 @@ mod proxy {
     use std::thread;
     use std::time::Duration;
 
+    use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
     pub(super) struct Proxy {
         port: u16,
         path: String,
@@ -646,6 +952,27 @@ mod proxy {
             }
         }
 
+        /// The same over TLS, and nothing is ill. The URL begins with `https://`.
+        pub(super) fn with_tls(url: &str, tls: Arc<ServerConfig>) -> String {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let port = listener.local_addr().expect("it is bound").port();
+            let (host, path) = url["http://".len()..].split_once('/').expect("a path");
+            let host = host.to_owned();
+            thread::spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let (host, tls) = (host.clone(), tls.clone());
+                    thread::spawn(move || {
+                        let connection = ServerConnection::new(tls).ok()?;
+                        let mut stream = StreamOwned::new(connection, stream);
+                        serve(&mut stream, &host, "nothing is ill", &AtomicBool::new(true))?;
+                        stream.conn.send_close_notify();
+                        stream.flush().ok()
+                    });
+                }
+            });
+            format!("https://127.0.0.1:{port}/{path}")
+        }
+
         pub(super) fn url(&self) -> String {
             format!("http://127.0.0.1:{}/{}", self.port, self.path)
         }
@@ -660,13 +987,13 @@ mod proxy {
     }
 
     /// One request a connection.
-    fn serve(mut stream: &TcpStream, host: &str, ill: &str, healed: &AtomicBool) {
+    fn serve(stream: impl Read + Write, host: &str, ill: &str, healed: &AtomicBool) -> Option<()> {
         let mut reader = BufReader::new(stream);
         let (mut head, mut length) = (String::new(), 0);
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
+                return None;
             }
             let lower = line.to_ascii_lowercase();
             if let Some(text) = lower.strip_prefix("content-length:") {
@@ -680,26 +1007,21 @@ mod proxy {
             }
         }
         let mut body = vec![0; length];
-        if reader.read_exact(&mut body).is_err() {
-            return;
-        }
+        reader.read_exact(&mut body).ok()?;
+        let mut stream = reader.into_inner();
         let is_ill = head.contains(ill) || String::from_utf8_lossy(&body).contains(ill);
         if is_ill && !healed.load(Relaxed) {
-            let _ = stream
-                .write_all(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-            return;
+            let answer = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            return stream.write_all(answer).ok();
         }
         thread::sleep(Duration::from_millis(500));
         let head = head.trim_end().to_owned() + &format!("\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-        let Ok(mut upstream) = TcpStream::connect(host) else {
-            return;
-        };
+        let mut upstream = TcpStream::connect(host).ok()?;
         let mut answer = Vec::new();
-        let sent = upstream
-            .write_all(head.as_bytes())
-            .and_then(|()| upstream.write_all(&body));
-        if sent.and_then(|()| upstream.read_to_end(&mut answer)).is_ok() {
-            let _ = stream.write_all(&answer);
-        }
+        upstream.write_all(head.as_bytes()).ok()?;
+        upstream.write_all(&body).ok()?;
+        upstream.read_to_end(&mut answer).ok()?;
+        stream.write_all(&answer).ok()?;
+        stream.flush().ok()
     }
 }

@@ -1,5 +1,10 @@
 //! `walferry check --show-records` on real servers: what it prints, and that it leaves nothing behind.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
 use serde_json::{Map, Value, json};
 use walferry_testkit::servers::{Checked, Database, Kafka, WalferryOptions};
 
@@ -335,16 +340,15 @@ fn a_row_that_would_stop_the_connector_is_shown_with_its_hint_and_is_an_obstacle
 }
 
 #[test]
-fn an_avro_record_is_shown_without_asking_the_registry() {
+fn an_avro_record_is_shown_without_asking_the_registry_for_an_id() {
     let world = world::alone();
     let database = world.postgres.database("show_avro");
     database.sql().run("create table items (id int primary key)");
     let avro = "io.confluent.connect.avro.AvroConverter";
-    // Nobody listens there.
-    let registry = "http://127.0.0.1:1";
+    let (registry, asked) = empty_registry();
     let properties = [
         ("value.converter", avro),
-        ("value.converter.schema.registry.url", registry),
+        ("value.converter.schema.registry.url", registry.as_str()),
         ("transforms", "unwrap"),
         ("transforms.unwrap.type", "io.debezium.transforms.ExtractNewRecordState"),
     ];
@@ -354,7 +358,13 @@ fn an_avro_record_is_shown_without_asking_the_registry() {
     let output = &checked.stdout;
     assert_has(
         output,
-        &["the schema registry is not asked, and nothing is registered: the id of each schema is shown as 0"],
+        &["the schema registry is asked for no id, and nothing is registered: the id of each schema is shown as 0"],
+    );
+    let asked = asked.lock().expect("nobody panics with the lock").clone();
+    assert_eq!(
+        asked,
+        ["GET /subjects?limit=1 HTTP/1.1"],
+        "the check asks whether it answers"
     );
     assert_has(
         section(output, "      insert"),
@@ -363,4 +373,23 @@ fn an_avro_record_is_shown_without_asking_the_registry() {
             "value schema struct show_avro.public.items.Value",
         ],
     );
+}
+
+/// A registry that has no subjects, and the requests that it has got.
+fn empty_registry() -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            seen.lock()
+                .expect("nobody panics with the lock")
+                .extend(head.into_iter().next());
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n[]");
+        }
+    });
+    (url, asked)
 }

@@ -1,7 +1,7 @@
 //! What carries a case's changes to Kafka: Debezium on Kafka Connect, or Walferry.
 
 use serde_json::{Map, Value};
-use walferry_testkit::servers::{Connect, Kafka, Task, Walferry, WalferryOptions, converters_folder};
+use walferry_testkit::servers::{Connect, Kafka, Task, Walferry, WalferryOptions, converters_folder, jars_folder};
 
 /// One that runs one connector at a time, on a broker of its own.
 pub(crate) trait Engine {
@@ -76,8 +76,9 @@ impl Debezium {
         self.connect.as_ref().expect("a worker runs")
     }
 
-    /// Starts another worker if a case needs the converters of `plugin.path`, or no longer needs them. A worker that has looked for
-    /// plugins draws other identity hashes, and with them Debezium orders the fields of expanded payloads differently.
+    /// Starts another worker if a case needs the converters of Apicurio, or no longer needs them. They lie on the class path of the
+    /// worker, because Debezium's CloudEventsConverter takes an Avro converter from its own class loader. A worker with more classes
+    /// draws other identity hashes, and with them Debezium orders the fields of expanded payloads differently.
     fn change_worker(&mut self, needs_converters: bool) {
         if needs_converters == self.has_converters {
             return;
@@ -85,12 +86,17 @@ impl Debezium {
         if let Some(connect) = self.connect.take() {
             connect.discard();
         }
-        let path = format!("plugin.path={}", converters_folder().display());
-        let lines: &[&str] = match needs_converters {
-            true => &[&path],
-            false => &[],
-        };
-        self.connect = Some(Connect::start_as(&self.kafka, lines, self.options));
+        // Of a class that both folders have, the worker's own is loaded.
+        let path = format!(
+            "{}/*:{}/apicurio/*",
+            jars_folder().display(),
+            converters_folder().display()
+        );
+        let mut options = self.options.to_vec();
+        if needs_converters {
+            options.extend(["-cp", &path]);
+        }
+        self.connect = Some(Connect::start_as(&self.kafka, &[], &options));
         self.has_converters = needs_converters;
     }
 }
@@ -105,8 +111,8 @@ impl Engine for Debezium {
     }
 
     fn start(&mut self, connector: &str, config: &Map<String, Value>) -> Result<(), String> {
-        let is_of_apicurio = |value: &Value| value.as_str().is_some_and(|class| class.starts_with("io.apicurio."));
-        self.change_worker(config.values().any(is_of_apicurio));
+        // CloudEventsConverter gets the options of a converter of Apicurio, and not its name.
+        self.change_worker(config.keys().any(|name| name.contains(".apicurio.")));
         self.connector = Some(connector.into());
         running(self.connect().create(connector, config))
     }

@@ -66,7 +66,7 @@ pub(crate) fn run(
             .iter_mut()
             .flat_map(|record| [&mut record.key, &mut record.value])
         {
-            *part = part.take().map(|bytes| schemas.shown(bytes));
+            *part = part.take().map(|bytes| without_url(schemas.shown(bytes), registry));
         }
         records.extend(registered(registry));
     }
@@ -84,6 +84,14 @@ pub(crate) fn run(
             .collect()
     };
     Ok(records.into_iter().map(masked).collect())
+}
+
+/// Bytes with the placeholder in place of the URL of the registry, which has a port of its own in each run.
+fn without_url(bytes: Vec<u8>, registry: &Registry) -> Vec<u8> {
+    String::from_utf8(bytes).map_or_else(
+        |error| error.into_bytes(),
+        |text| text.replace(&registry.base(), REGISTRY).into_bytes(),
+    )
 }
 
 /// The schemas of a registry as records of a topic of their own, so that they are compared, too. Ids in headers say nothing about them.

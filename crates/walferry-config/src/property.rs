@@ -114,8 +114,12 @@ impl<T> Property<T> {
     pub(crate) fn remedy(&self, full_name: &str) -> String {
         let first = self.text.split_once(". ").map_or(self.text, |(first, _)| first);
         let first = first.trim_end_matches('.');
-        match first.chars().next() {
-            Some(c) if c.is_ascii_alphabetic() && !first.starts_with("Java") => {
+        let mut letters = first.chars();
+        let (initial, second) = (letters.next(), letters.next());
+        // An abbreviation, such as URL, keeps its first letter.
+        let is_word = second.is_none_or(|c| !c.is_uppercase());
+        match initial {
+            Some(c) if c.is_ascii_alphabetic() && is_word && !first.starts_with("Java") => {
                 format!("set {full_name}: {}{}", c.to_ascii_lowercase(), &first[1..])
             }
             Some(c) if c.is_alphabetic() => format!("set {full_name}: {first}"),

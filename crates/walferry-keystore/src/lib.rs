@@ -5,9 +5,10 @@ mod jks;
 use std::{fs, io, path::Path};
 
 use openssl::{
+    ec::EcKey,
     error::ErrorStack,
     pkcs12::Pkcs12,
-    pkey::{PKey, Private},
+    pkey::{Id, PKey, Private},
     provider::Provider,
     x509::X509,
 };
@@ -151,13 +152,24 @@ pub fn private_key(key: &[u8], password: &str) -> Result<Vec<u8>, StoreError> {
 }
 
 fn make_identity(chain: &[X509], key: &PKey<Private>) -> Result<ClientIdentity, StoreError> {
-    let key = key
-        .private_key_to_pem_pkcs8()
+    let key = with_public_part(key)
+        .and_then(|key| key.private_key_to_pem_pkcs8())
         .map_err(|error| StoreError::BadKey(error.to_string()))?;
     Ok(ClientIdentity {
         chain: pem(chain)?,
         key: String::from_utf8_lossy(&key).into_owned(),
     })
+}
+
+/// The key with its public part. Java leaves that out of a key of an elliptic curve, OpenSSL writes a key as it was read, and Rustls
+/// takes no such key without it.
+fn with_public_part(key: &PKey<Private>) -> Result<PKey<Private>, ErrorStack> {
+    if key.id() != Id::EC {
+        return Ok(key.clone());
+    }
+    let curve = key.ec_key()?;
+    let whole = EcKey::from_private_components(curve.group(), curve.private_key(), curve.public_key())?;
+    PKey::from_ec_key(whole)
 }
 
 fn pkcs12(bytes: &[u8], password: Option<&str>) -> Result<openssl::pkcs12::ParsedPkcs12_2, StoreError> {
@@ -228,6 +240,23 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    /// Java writes the private number alone.
+    #[test]
+    fn a_key_of_an_elliptic_curve_has_its_public_part() {
+        let identity = identity(&file("java-ec.p12"), Some("store-pw"), None).unwrap();
+        let certificate = X509::from_pem(identity.chain.as_bytes()).unwrap();
+        let key = PKey::private_key_from_pem(identity.key.as_bytes()).unwrap();
+        assert!(certificate.public_key().unwrap().public_eq(&key));
+        // What follows its head is the point on the curve.
+        let public = key.public_key_to_der().unwrap();
+        let point = &public[public.len() - 65..];
+        let pkcs8 = key.private_key_to_pkcs8().unwrap();
+        assert!(
+            pkcs8.windows(65).any(|window| window == point),
+            "the key has no public part"
+        );
     }
 
     #[test]

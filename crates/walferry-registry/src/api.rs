@@ -464,7 +464,7 @@ fn taken(reply: Reply, request: &Request) -> Answer<Json> {
                 ),
             }))
         }
-        409 => Err(RequestFailure::Refused(RegistryRefusal {
+        _ if is_incompatible(&reply) => Err(RequestFailure::Refused(RegistryRefusal {
             what: format!("{INCOMPATIBLE}{}", message_of(&reply)),
             hint: Some(format!(
                 "change the table so that the schema is compatible, or relax the compatibility mode of {} in the registry",
@@ -480,6 +480,12 @@ fn taken(reply: Reply, request: &Request) -> Answer<Json> {
 
 const fn not_registered() -> &'static str {
     "register the schema, or let the converter do so: auto.register.schemas=true, with Apicurio apicurio.registry.auto-register=true"
+}
+
+/// Whether the registry's rules forbid the schema beside the earlier ones. Apicurio 3 answers 400 for that, unless it is told to keep the
+/// codes of Apicurio 2.
+fn is_incompatible(reply: &Reply) -> bool {
+    reply.status == 409 || reply.status == 400 && reply.json()["name"] == "RuleViolationException"
 }
 
 /// Whether a 404 means that the registry lacks a subject or a schema. A proxy may also answer 404, and so does the registry for an
@@ -519,7 +525,7 @@ fn message_of(reply: &Reply) -> String {
     words
 }
 
-fn odd(reply: &Reply) -> Diagnosis {
+pub(crate) fn odd(reply: &Reply) -> Diagnosis {
     http::trouble(
         format!(
             "the schema registry at {} answers {} {}",
@@ -543,7 +549,7 @@ fn no_id(request: &Request) -> RequestFailure {
     ))
 }
 
-fn get(path: String) -> http::Request {
+pub(crate) fn get(path: String) -> http::Request {
     http::Request {
         path,
         headers: vec![("accept", format!("{CONFLUENT_JSON}, application/json, */*;q=0.5"))],

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::sign::CertifiedKey;
 use serde_json::Value as Json;
 use ureq::http::Response;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
@@ -100,6 +104,20 @@ impl Http {
             return self.send_once(request);
         }
         Ok(reply)
+    }
+
+    /// Sends a request to each URL, in their order.
+    ///
+    /// # Errors
+    /// There is no token, so none of them is asked.
+    pub(crate) fn ask_each(&mut self, request: &Request) -> Result<Vec<Result<Reply, Diagnosis>>, Diagnosis> {
+        let shared = self.authorization()?;
+        let ask = |(index, url): (usize, &String)| {
+            let authorization = shared.clone().or_else(|| self.login_of(index));
+            let reply = self.send_to(url, request, authorization.as_ref());
+            reply.map_err(|error| unreachable_at(url, &error))
+        };
+        Ok(self.settings.urls.iter().enumerate().map(ask).collect())
     }
 
     fn send_once(&mut self, request: &Request) -> Result<Reply, Diagnosis> {
@@ -337,9 +355,30 @@ fn tls(tls: &Tls) -> Result<TlsConfig, Diagnosis> {
         };
         let key = PrivateKey::from_pem(identity.key.as_bytes())
             .map_err(|error| trouble(format!("the client's key cannot be used: {error}"), None))?;
-        config = config.client_cert(Some(ClientCert::new_with_certs(&certificates(&identity.chain), key)));
+        let chain = certificates(&identity.chain);
+        check_identity(&chain, &identity.key)?;
+        config = config.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
     }
     Ok(config.build())
+}
+
+/// The HTTP client takes it for granted that Rustls can use them.
+fn check_identity(chain: &[Certificate<'static>], key: &str) -> Result<(), Diagnosis> {
+    let der = chain.iter().map(|certificate| certificate.der().to_vec().into());
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
+    let whole = key
+        .map_err(|error| rustls::Error::General(error.to_string()))
+        .and_then(|key| CertifiedKey::from_der(der.collect(), key, &ring::default_provider()));
+    match whole {
+        Ok(_) => Ok(()),
+        Err(error) => Err(trouble(
+            format!("the client's certificate and its key cannot be used: {error}"),
+            Some(
+                "check that the key belongs to the certificate. It must be a key of RSA, of Ed25519, or of the curve P-256 or P-384"
+                    .to_owned(),
+            ),
+        )),
+    }
 }
 
 fn trusted(tls: &Tls) -> Result<Vec<Certificate<'static>>, Diagnosis> {

@@ -4,6 +4,7 @@
 //! that it knows. Requests go out on its own thread, so neither the pipeline nor the stream ever waits for a socket.
 
 mod api;
+mod check;
 mod client;
 mod http;
 
@@ -14,6 +15,7 @@ use std::{
 
 use walferry_converter::registry::{Registry, RegistrySettings};
 
+pub use check::check;
 pub use client::Client;
 
 /// The clients of a process: converters with the same settings share one, and its ids.

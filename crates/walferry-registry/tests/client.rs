@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use walferry_config::Secret;
 use walferry_converter::registry::{
-    Api, Auth, Id, IdLookup, Ids, OAuth, Proxy, Reference, Registry, RegistryAnswer, RegistryRefusal, RegistrySettings,
-    Request, SchemaKind, Subject, Tls,
+    Api, Auth, CertificateStore, Id, IdLookup, Ids, OAuth, Proxy, Reference, Registry, RegistryAnswer, RegistryRefusal,
+    RegistrySettings, Request, SchemaKind, Subject, Tls,
 };
+use walferry_diagnosis::Severity;
 use walferry_registry::Registries;
 
 /// A server: `METHOD path` to status and body. Unknown paths are 404 without a body.
@@ -1036,4 +1037,135 @@ fn types_of_other_subjects_are_followed_in_the_latest_version() {
     };
     wait_until("it is checked", || checked() > 1);
     assert_eq!(client.generation(), 0, "it is still the same");
+}
+
+/// What a check tells: how much it matters, and the text with its hint.
+fn checked(settings: &RegistrySettings) -> Vec<(Severity, String)> {
+    let found = walferry_registry::check(settings).into_iter();
+    found
+        .map(|found| {
+            (
+                found.severity,
+                format!("{} ({})", found.text, found.hint.unwrap_or_default()),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_check_asks_with_the_login_and_tells_what_is_in_the_way() {
+    use Severity::{Error, Good, Warning};
+    let cases = [
+        (200, "[]", Good, "answers ("),
+        (
+            401,
+            r#"{"error_code":401,"message":"Unauthorized"}"#,
+            Error,
+            "check the user name, password or token",
+        ),
+        (
+            403,
+            r#"{"error_code":40301,"message":"no"}"#,
+            Warning,
+            "the log-in may not list subjects",
+        ),
+        (404, "not here", Error, "check its URL"),
+        (500, "", Error, "check the registry's log"),
+        (
+            200,
+            "<html>Please log in</html>",
+            Error,
+            "is not a schema registry (check the URL",
+        ),
+    ];
+    for (status, body, severity, expected) in cases {
+        let (fake, url) = Fake::start();
+        fake.answer("GET /subjects?limit=1", status, body);
+        let settings = RegistrySettings {
+            auth: Auth::Basic {
+                user: "me".to_owned(),
+                password: Secret::new("pw"),
+            },
+            ..settings(Api::Confluent, vec![url.clone()])
+        };
+        let told = checked(&settings);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].0, severity, "{status}: {told:?}");
+        assert!(
+            told[0].1.contains(expected) && told[0].1.contains(&url),
+            "{status}: {told:?}"
+        );
+        // Nothing is registered.
+        let asked = fake.asked();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        assert_eq!(asked[0].1, "Basic bWU6cHc=", "{status}");
+    }
+    for api in [Api::ApicurioV2, Api::ApicurioV3] {
+        let (fake, url) = Fake::start();
+        fake.answer("GET /search/artifacts?limit=1", 200, r#"{"artifacts":[],"count":0}"#);
+        assert_eq!(checked(&settings(api, vec![url]))[0].0, Good, "{api:?}");
+    }
+}
+
+#[test]
+fn a_check_asks_each_url_and_one_that_answers_is_enough() {
+    let (fake, url) = Fake::start();
+    fake.answer("GET /subjects?limit=1", 200, "[]");
+    let nobody = "http://127.0.0.1:1".to_owned();
+    let told = checked(&settings(Api::Confluent, vec![nobody.clone(), url]));
+    let severities: Vec<Severity> = told.iter().map(|(severity, _)| *severity).collect();
+    assert_eq!(severities, [Severity::Warning, Severity::Good], "{told:?}");
+    assert!(told[0].1.contains("http://127.0.0.1:1 does not answer"), "{told:?}");
+    let told = checked(&settings(Api::Confluent, vec![nobody.clone(), nobody]));
+    assert!(
+        told.len() == 2 && told.iter().all(|told| told.0 == Severity::Error),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_check_tells_of_a_login_or_a_keystore_that_cannot_be_used() {
+    let (fake, url) = Fake::start();
+    fake.answer("GET /subjects?limit=1", 200, "[]");
+    fake.answer("POST /token", 401, r#"{"error":"invalid_client"}"#);
+    let login = RegistrySettings {
+        auth: Auth::OAuth(OAuth {
+            token_url: format!("{url}/token"),
+            client_id: "id".to_owned(),
+            client_secret: Secret::new("hunter2"),
+            scope: None,
+        }),
+        ..settings(Api::Confluent, vec![url.clone()])
+    };
+    let missing = || {
+        Some(CertificateStore::File {
+            path: "/nowhere/client.p12".to_owned(),
+            password: Some(Secret::new("hunter2")),
+        })
+    };
+    let keystore = |tls| RegistrySettings {
+        tls,
+        ..settings(Api::Confluent, vec![url.clone()])
+    };
+    let identity = Tls {
+        identity: missing(),
+        ..Tls::default()
+    };
+    let trusted = Tls {
+        trusted: missing(),
+        ..Tls::default()
+    };
+    for (settings, expected) in [
+        (login, "invalid_client"),
+        (keystore(identity), "/nowhere/client.p12 cannot be read"),
+        (keystore(trusted), "/nowhere/client.p12 cannot be read"),
+    ] {
+        let told = checked(&settings);
+        assert!(told.len() == 1 && told[0].0 == Severity::Error, "{told:?}");
+        assert!(
+            told[0].1.contains(expected) && told[0].1.contains("check the"),
+            "{told:?}"
+        );
+        assert!(!told[0].1.contains("hunter2"), "{told:?}");
+    }
 }

@@ -168,6 +168,23 @@ fn the_registry_and_the_client_show_certificates_to_each_other() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(found, Ok(7));
 
+    // A key of another certificate is told of, and asked for again: it may be a file that is being replaced.
+    let (_, foreign) = authority.issue("walferry");
+    let identity = Some(pem(certificate.clone(), Some(foreign)));
+    let told = outcome(
+        &url,
+        Tls {
+            identity,
+            ..as_text.clone()
+        },
+    )
+    .unwrap_err();
+    assert!(
+        told.contains("the client's certificate and its key cannot be used"),
+        "{told}"
+    );
+    assert!(told.contains("check that the key belongs to the certificate"), "{told}");
+
     // The registry refuses who shows no certificate, or one of a stranger.
     let stranger = Authority::new();
     let (certificate, key) = stranger.issue("walferry");

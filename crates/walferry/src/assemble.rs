@@ -20,7 +20,7 @@ use walferry_config::{
 };
 use walferry_converter::{
     ConverterType, converter,
-    registry::{PreviewRegistry, Registry},
+    registry::{PreviewRegistry, Registry, RegistrySettings},
 };
 use walferry_engine::{
     Converters, Disposition, ErrorNames, ErrorPolicy, Failure, Pipeline, SignalSettings, TableShapes,
@@ -114,14 +114,24 @@ impl Built {
 
     /// Whether a converter gets ids of schemas from a registry.
     pub(crate) fn asks_registry(&self) -> bool {
-        let mut asks = false;
-        for converter in self.lock().converters.clone().all_mut() {
-            converter.attach(&mut |_| {
-                asks = true;
+        !self.registries().is_empty()
+    }
+
+    /// The registries from which converters get ids, each with the properties of the converters that use it.
+    pub(crate) fn registries(&self) -> Vec<(RegistrySettings, Vec<&'static str>)> {
+        let mut found: Vec<(RegistrySettings, Vec<&'static str>)> = Vec::new();
+        let mut converters = self.lock().converters.clone();
+        let roles = ["key.converter", "value.converter", "header.converter"];
+        for (converter, role) in converters.all_mut().into_iter().zip(roles) {
+            converter.attach(&mut |settings| {
+                match found.iter_mut().find(|(known, _)| known == settings) {
+                    Some((_, roles)) => roles.push(role),
+                    None => found.push((settings.clone(), vec![role])),
+                }
                 Arc::new(PreviewRegistry)
             });
         }
-        asks
+        found
     }
 
     fn lock(&self) -> MutexGuard<'_, BuiltParts> {

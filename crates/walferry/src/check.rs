@@ -29,7 +29,7 @@ use crate::{
     worker::store,
 };
 
-/// Looks at both sides of every connector, and at what all of them share. An obstacle to a start is an error, after everything has
+/// Looks at both sides and the schema registries of every connector, and at what all of them share. An obstacle to a start is an error, after everything has
 /// been said.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     let mut configuration = load(&args.connector)?;
@@ -84,15 +84,29 @@ fn check_all(args: &CheckArgs, configuration: &Configuration) -> Result<(), Erro
             tables_read,
         } = offset(args, loaded);
         // Either side may keep silent for a while.
-        let (postgres, kafka) = thread::scope(|scope| {
+        let (postgres, kafka, registries) = thread::scope(|scope| {
             let kafka = scope.spawn(|| kafka_side(loaded));
+            let registries = scope.spawn(|| registries(loaded));
             let postgres = runtime.block_on(postgres(loaded, first_start, tables_read.as_deref()));
-            (postgres, kafka.join())
+            (postgres, kafka.join(), registries.join())
         });
-        let kafka =
-            kafka.map_err(|_| Error::new(Kind::Panic, "the check of Kafka failed because of a bug in Walferry"))??;
+        let bug = |what: &str| {
+            Error::new(
+                Kind::Panic,
+                format!("the check of {what} failed because of a bug in Walferry"),
+            )
+        };
+        let kafka = kafka.map_err(|_| bug("Kafka"))??;
+        let registries = registries.map_err(|_| bug("the schema registry"))?;
         let schemas = event_schemas(loaded);
-        obstacles += tell(offset.into_iter().chain(postgres).chain(schemas).chain(kafka));
+        obstacles += tell(
+            offset
+                .into_iter()
+                .chain(postgres)
+                .chain(schemas)
+                .chain(kafka)
+                .chain(registries),
+        );
         if args.show_records {
             let found = runtime.block_on(show(loaded, &args.table));
             obstacles += tell(found.remarks);
@@ -374,6 +388,22 @@ fn kafka_side(loaded: &Loaded) -> Result<Vec<Diagnosis>, Error> {
         .map(ToString::to_string)
         .collect();
     Ok(walferry_kafka::check::check(&settings, &dead_letters).unwrap_or_else(obstacles))
+}
+
+/// Whether the schema registries of the converters answer. Converters with the same settings are told of together.
+fn registries(loaded: &Loaded) -> Vec<Diagnosis> {
+    let found = loaded.built.registries().into_iter();
+    found
+        .flat_map(|(settings, roles)| {
+            let place = roles.join(" and ");
+            walferry_registry::check(&settings)
+                .into_iter()
+                .map(move |diagnosis| Diagnosis {
+                    text: format!("{place}: {}", diagnosis.text),
+                    ..diagnosis
+                })
+        })
+        .collect()
 }
 
 /// The addresses of the admin endpoint, whether they are free, and whether its users and certificates can be read.

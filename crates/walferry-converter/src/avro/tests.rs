@@ -323,7 +323,7 @@ mod with_a_registry {
         let cases = [
             (
                 refused(Family::Confluent, &[]),
-                "value.converter.schema.registry.url is required",
+                "value.converter.schema.registry.url is required (set value.converter.schema.registry.url: URL of the schema registry)",
             ),
             (
                 refused(Family::Confluent, &[("schema.registry.url", "registry:8081")]),
@@ -362,6 +362,44 @@ mod with_a_registry {
                 "value.converter.sasl.jaas.config has no password in the options of B",
             ),
             (
+                refused(
+                    Family::Confluent,
+                    &[
+                        url,
+                        ("bearer.auth.credentials.source", "SASL_OAUTHBEARER_INHERIT"),
+                        ("sasl.oauthbearer.token.endpoint.url", "http://l"),
+                        ("sasl.jaas.config", "a.B required clientId=\"secret\";"),
+                    ],
+                ),
+                "value.converter.sasl.jaas.config is required with the option clientSecret by \
+                 bearer.auth.credentials.source=SASL_OAUTHBEARER_INHERIT",
+            ),
+            (
+                refused(Family::Confluent, &[url, ("bearer.auth.credentials.source", "CUSTOM")]),
+                "set it to STATIC_TOKEN or OAUTHBEARER: Walferry cannot load custom classes",
+            ),
+            (
+                refused(
+                    Family::Apicurio,
+                    &[
+                        ("apicurio.registry.url", "http://r:8080/apis/registry/v3"),
+                        ("apicurio.registry.auth.username", "secret"),
+                    ],
+                ),
+                "value.converter.apicurio.auth.password is required together with apicurio.auth.username",
+            ),
+            (
+                refused(
+                    Family::Apicurio,
+                    &[
+                        ("apicurio.registry.url", "http://r:8080/apis/registry/v3"),
+                        ("apicurio.auth.service.token.endpoint", "http://l"),
+                        ("apicurio.auth.client.secret", "secret"),
+                    ],
+                ),
+                "value.converter.apicurio.auth.client.id is required to obtain tokens",
+            ),
+            (
                 refused(Family::Apicurio, &[("apicurio.registry.url", "http://r:8080/api")]),
                 "does not end with /apis/registry/v2",
             ),
@@ -370,6 +408,40 @@ mod with_a_registry {
             assert!(problems.contains(expected), "{problems:?} lacks {expected:?}");
             assert!(!problems.contains("secret"), "{problems}");
         }
+    }
+
+    #[test]
+    fn options_that_do_less_than_they_seem_to_are_told_of() {
+        let told = |entries: &[(&str, &str)]| {
+            let url = ("schema.registry.url", "http://r:8081");
+            let entries = entries.iter().chain([&url]);
+            let entries = entries.map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+            let options = Options::new("value.converter.", entries.collect());
+            let (_, findings) = AvroConverter::from_options(Family::Confluent, ConverterType::Value, &options);
+            let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            told.join("\n")
+        };
+        let never = "has no effect while auto.register.schemas is true";
+        let (latest, register) = (("use.latest.version", "true"), ("auto.register.schemas", "true"));
+        assert!(told(&[latest]).contains(never), "{}", told(&[latest]));
+        assert!(told(&[latest, register]).contains(never));
+        assert!(told(&[("use.schema.id", "7")]).contains("use.schema.id has no effect while"));
+        assert_eq!(told(&[latest, ("auto.register.schemas", "false")]), "");
+        assert_eq!(told(&[("use.latest.version", "false")]), "");
+        let strict = told(&[("latest.compatibility.strict", "false")]);
+        assert!(
+            strict.contains("Walferry always compares the registered schema"),
+            "{strict}"
+        );
+        let naming = told(&[("subject.name.strategy", "x.RecordNameStrategy")]);
+        assert!(
+            naming.contains("is not an option of Confluent's converters"),
+            "{naming}"
+        );
+        assert!(
+            naming.contains("set `value.subject.name.strategy` on a value converter"),
+            "{naming}"
+        );
     }
 
     /// What the options of a converter say of its registry. Nothing in them may be unknown or wrong.
@@ -385,17 +457,70 @@ mod with_a_registry {
         converter.expect("nothing is wrong").link.settings
     }
 
+    fn oauth(url: &str, id: &str, secret: &str, scope: Option<&str>) -> crate::registry::Auth {
+        crate::registry::Auth::OAuth(crate::registry::OAuth {
+            token_url: url.to_owned(),
+            client_id: id.to_owned(),
+            client_secret: walferry_config::Secret::new(secret),
+            scope: scope.map(str::to_owned),
+        })
+    }
+
+    /// In the names of Apicurio 2 and of Apicurio 3.
+    #[test]
+    fn the_login_of_apicurio_may_be_a_password_or_oauth_by_either_name() {
+        use crate::registry::Auth;
+        use walferry_config::Secret;
+        let basic = || Auth::Basic {
+            user: "me".to_owned(),
+            password: Secret::new("p:1"),
+        };
+        let endpoint = "http://login/realms/shop/protocol/openid-connect/token";
+        let client = [
+            ("client.id", "c"),
+            ("client.secret", "s"),
+            ("client.scope", "r"),
+            ("service.token.endpoint", endpoint),
+        ];
+        for prefix in ["apicurio.auth.", "apicurio.registry.auth."] {
+            let of = |entries: &[(&str, &str)]| {
+                let mut all = vec![("apicurio.registry.url".to_owned(), "http://u:w@r:8080/apis/registry/v2")];
+                all.extend(entries.iter().map(|(name, text)| (format!("{prefix}{name}"), *text)));
+                let all: Vec<(&str, &str)> = all.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+                settings(Family::Apicurio, &all).auth
+            };
+            let login = [("username", "me"), ("password", "p:1")];
+            // Each wins over the one that stands in the URL, and tokens over a password.
+            assert_eq!(of(&login), basic(), "{prefix}");
+            assert_eq!(of(&client), oauth(endpoint, "c", "s", Some("r")), "{prefix}");
+            let both: Vec<_> = login.into_iter().chain(client).collect();
+            assert_eq!(of(&both), oauth(endpoint, "c", "s", Some("r")), "{prefix}");
+            let Auth::Urls(logins) = of(&[]) else {
+                panic!("the URL has a log-in")
+            };
+            assert_eq!(logins, [Some(("u".to_owned(), Secret::new("w")))], "{prefix}");
+        }
+        let realm = [
+            ("apicurio.registry.url", "http://r:8080/apis/registry/v2"),
+            ("apicurio.auth.service.url", "http://login/"),
+            ("apicurio.auth.realm", "shop"),
+            ("apicurio.auth.client.id", "c"),
+            ("apicurio.auth.client.secret", "s"),
+        ];
+        assert_eq!(settings(Family::Apicurio, &realm).auth, oauth(endpoint, "c", "s", None));
+    }
+
     /// Confluent's client takes its options with a prefix, too.
     #[test]
     fn each_login_may_be_written_with_the_clients_prefix() {
-        use crate::registry::{Auth, OAuth};
+        use crate::registry::Auth;
         use walferry_config::Secret;
         let basic = || Auth::Basic {
             user: "me".to_owned(),
             password: Secret::new("s:1"),
         };
         let jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"me\" password=\"s:1\";";
-        let cases: [(&[(&str, &str)], Auth); 4] = [
+        let cases: [(&[(&str, &str)], Auth); 6] = [
             (
                 &[
                     ("basic.auth.credentials.source", "USER_INFO"),
@@ -425,12 +550,30 @@ mod with_a_registry {
                     ("bearer.auth.client.secret", "s"),
                     ("bearer.auth.scope", "r"),
                 ],
-                Auth::OAuth(OAuth {
-                    token_url: "http://l".to_owned(),
-                    client_id: "c".to_owned(),
-                    client_secret: Secret::new("s"),
-                    scope: Some("r".to_owned()),
-                }),
+                oauth("http://l", "c", "s", Some("r")),
+            ),
+            (
+                &[
+                    ("bearer.auth.credentials.source", "SASL_OAUTHBEARER_INHERIT"),
+                    ("sasl.oauthbearer.token.endpoint.url", "http://l"),
+                    (
+                        "sasl.jaas.config",
+                        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId=\"c\" \
+                         clientSecret=\"s\" scope=\"r\";",
+                    ),
+                ],
+                oauth("http://l", "c", "s", Some("r")),
+            ),
+            // What has an option of its own is not taken from the module.
+            (
+                &[
+                    ("bearer.auth.credentials.source", "SASL_OAUTHBEARER_INHERIT"),
+                    ("sasl.oauthbearer.token.endpoint.url", "http://other"),
+                    ("bearer.auth.issuer.endpoint.url", "http://l"),
+                    ("bearer.auth.client.secret", "s"),
+                    ("sasl.jaas.config", "a.B required clientId=c clientSecret=other;"),
+                ],
+                oauth("http://l", "c", "s", None),
             ),
         ];
         for (entries, expected) in cases {

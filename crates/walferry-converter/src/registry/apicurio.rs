@@ -263,6 +263,12 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: ConverterType, encoding: Optio
     let (group, id, version) = (reader.get(&GROUP), reader.get(&ARTIFACT), reader.get(&VERSION));
     let register = reader.get(&AUTO_REGISTER_OF_IMAGE).unwrap_or_default() || reader.get(&AUTO_REGISTER);
     let (find_latest, normalize) = (reader.get(&FIND_LATEST), reader.get(&CANONICALIZE));
+    if register && find_latest {
+        reader.note(
+            FIND_LATEST.name(),
+            "has no effect while apicurio.registry.auto-register is true, as with the Java converter",
+        );
+    }
     let lookup = match (register, find_latest || version.is_some()) {
         (true, _) => IdLookup::Register {
             normalize,

@@ -10,6 +10,11 @@ use super::{
 };
 use crate::ConverterType;
 
+const POOL_HEADER: &str = "Confluent-Identity-Pool-Id";
+const CUSTOM: &str = "set it to STATIC_TOKEN or OAUTHBEARER: Walferry cannot load custom classes";
+const ALWAYS_COMPARED: &str = "Walferry always compares the registered schema with the record's, and refuses the record if the registered one \
+                               would read other values from its bytes";
+
 properties! {
     pub(super) const URLS: Property<Vec<String>> = Property::new("schema.registry.url").example("http://registry:8081")
         .required()
@@ -24,7 +29,7 @@ properties! {
     pub(super) const LATEST_STRICT: Property<bool> = Property::new("latest.compatibility.strict")
         .default("true")
         .text("Whether the newest version is compared with the record's schema.")
-        .support(Support::Accepted { why: "they are always compared, because a record that its schema cannot read would be lost" });
+        .support(Support::Accepted { why: ALWAYS_COMPARED });
     pub(super) const USE_ID: Property<i32> = Property::new("use.schema.id")
         .default("-1")
         .text("Uses the schema with this id, if `auto.register.schemas` is false. As with `use.latest.version`, values must have the same \
@@ -32,7 +37,13 @@ properties! {
     pub(super) const ID_STRICT: Property<bool> = Property::new("id.compatibility.strict")
         .default("true")
         .text("Whether this schema is compared with the record's schema.")
-        .support(Support::Accepted { why: "they are always compared, because a record that its schema cannot read would be lost" });
+        .support(Support::Accepted { why: ALWAYS_COMPARED });
+    pub(super) const NAMING_OF_SERIALIZER: Property<Option<String>> = Property::new("subject.name.strategy")
+        .text("Not an option of the converter.")
+        .support(Support::Elsewhere { is: "is not an option of Confluent's converters: the Java converters ignore it, too", hint: "to choose how subjects are \
+                                                                                              named, set `value.subject.name.strategy` on a \
+                                                                                              value converter, or `key.subject.name.strategy` \
+                                                                                              on a key converter" });
     pub(super) const NORMALIZE: Property<bool> = Property::new("normalize.schemas")
         .default("false")
         .text("Lets the registry compare schemas in their normal form.");
@@ -46,13 +57,20 @@ properties! {
         .default("URL")
         .text("Where the user name and the password are given: in the URL, in `basic.auth.user.info`, or in `sasl.jaas.config`.");
     pub(super) const JAAS: Property<Option<Secret>> = Property::new("sasl.jaas.config").example("${env:REGISTRY_JAAS}")
-        .text("Log-in module with `username` and `password`, if `basic.auth.credentials.source` is SASL_INHERIT. It is an option of the \
+        .text("Log-in module with `username` and `password`, if `basic.auth.credentials.source` is SASL_INHERIT, or with `clientId`, \
+               `clientSecret` and `scope`, if `bearer.auth.credentials.source` is SASL_OAUTHBEARER_INHERIT. It is an option of the \
                converter: the worker's own is not read.");
+    pub(super) const SASL_TOKEN_URL: Property<Option<String>> = Property::new("sasl.oauthbearer.token.endpoint.url").example("https://login.example.com/oauth2/token")
+        .text("URL of the token endpoint, if `bearer.auth.credentials.source` is SASL_OAUTHBEARER_INHERIT. Of the converter, too.");
+    pub(super) const SASL_OTHER: Property<Option<String>> = Property::new("sasl.oauthbearer.<option>")
+        .text("Another option of the log-in, such as the name of a claim in the token.")
+        .support(Support::Accepted { why: "Walferry sends a token as it is; the registry checks its content" });
     pub(super) const USER_INFO: Property<Option<Secret>> = Property::new("basic.auth.user.info").example("${env:REGISTRY_LOGIN}")
         .text("User name and password, separated by a colon, if `basic.auth.credentials.source` is USER_INFO.");
     pub(super) const PREFIXED_USER_INFO: Property<Option<Secret>> = prefixed("schema.registry.basic.auth.user.info").example("${env:REGISTRY_LOGIN}");
     pub(super) const PREFIXED_BASIC_SOURCE: Property<BasicSource> = prefixed("schema.registry.basic.auth.credentials.source").example("USER_INFO");
-    pub(super) const PREFIXED_BEARER_SOURCE: Property<Option<BearerSource>> = prefixed("schema.registry.bearer.auth.credentials.source").example("STATIC_TOKEN");
+    pub(super) const PREFIXED_BEARER_SOURCE: Property<Option<BearerSource>> = prefixed("schema.registry.bearer.auth.credentials.source").example("STATIC_TOKEN")
+        .support(Support::Except { values: &["CUSTOM"], hint: CUSTOM });
     pub(super) const PREFIXED_BEARER_TOKEN: Property<Option<Secret>> = prefixed("schema.registry.bearer.auth.token").example("${env:REGISTRY_TOKEN}");
     pub(super) const PREFIXED_TOKEN_URL: Property<Option<String>> = prefixed("schema.registry.bearer.auth.issuer.endpoint.url").example("https://login.example.com/oauth2/token");
     pub(super) const PREFIXED_CLIENT_ID: Property<Option<String>> = prefixed("schema.registry.bearer.auth.client.id").example("walferry");
@@ -61,6 +79,7 @@ properties! {
     pub(super) const PREFIXED_CLUSTER: Property<Option<String>> = prefixed("schema.registry.bearer.auth.logical.cluster").example("lsrc-12345");
     pub(super) const PREFIXED_POOL: Property<Option<String>> = prefixed("schema.registry.bearer.auth.identity.pool.id").example("pool-12345");
     pub(super) const PREFIXED_JAAS: Property<Option<Secret>> = prefixed("schema.registry.sasl.jaas.config").example("${env:REGISTRY_JAAS}");
+    pub(super) const PREFIXED_SASL_TOKEN_URL: Property<Option<String>> = prefixed("schema.registry.sasl.oauthbearer.token.endpoint.url").example("https://login.example.com/oauth2/token");
     pub(super) const PREFIXED_PROXY_HOST: Property<Option<String>> = prefixed("schema.registry.proxy.host").example("proxy.example.com");
     pub(super) const PREFIXED_PROXY_PORT: Property<Option<u16>> = prefixed("schema.registry.proxy.port").example("3128");
     pub(super) const PREFIXED_CONNECT_TIMEOUT: Property<Duration> = prefixed("schema.registry.http.connect.timeout.ms").example("10000");
@@ -73,7 +92,9 @@ properties! {
     pub(super) const PREFIXED_HTTP_CLIENT: Property<Option<String>> = prefixed("schema.registry.use.apache.http.client")
         .support(Support::Accepted { why: "Walferry has one HTTP client" });
     pub(super) const BEARER_SOURCE: Property<Option<BearerSource>> = Property::new("bearer.auth.credentials.source")
-        .text("Where a token comes from: `bearer.auth.token`, or OAuth client credentials. If it is not set, no token is sent.");
+        .text("Where a token comes from: `bearer.auth.token`, OAuth client credentials, or OAuth client credentials in `sasl.jaas.config`. If it \
+               is not set, no token is sent.")
+        .support(Support::Except { values: &["CUSTOM"], hint: CUSTOM });
     pub(super) const BEARER_TOKEN: Property<Option<Secret>> = Property::new("bearer.auth.token").example("${env:REGISTRY_TOKEN}")
         .text("The token, if `bearer.auth.credentials.source` is STATIC_TOKEN.");
     pub(super) const TOKEN_URL: Property<Option<String>> = Property::new("bearer.auth.issuer.endpoint.url").example("https://login.example.com/oauth2/token")
@@ -231,6 +252,8 @@ walferry_config::choices! {
         Token = "STATIC_TOKEN",
         /// OAuth's client credentials.
         OAuth = "OAUTHBEARER",
+        /// The same, from the options of a log-in module.
+        Sasl = "SASL_OAUTHBEARER_INHERIT",
     }
 }
 
@@ -242,12 +265,13 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: ConverterType) -> RegistryLink
     let mut headers = options::headers(reader, &HEADER);
     for (property, prefixed, header) in [
         (&CLUSTER, &PREFIXED_CLUSTER, "target-sr-cluster"),
-        (&POOL, &PREFIXED_POOL, "Confluent-Identity-Pool-Id"),
+        (&POOL, &PREFIXED_POOL, POOL_HEADER),
     ] {
         if let Some(value) = either(reader, property, prefixed) {
             headers.push((header.to_owned(), Secret::new(value)));
         }
     }
+    headers.extend(pool_of_module(reader, &headers));
     let settings = RegistrySettings {
         api: Api::Confluent,
         urls,
@@ -271,11 +295,14 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: ConverterType) -> RegistryLink
         (false, _, true) => IdLookup::Latest,
         (false, _, false) => IdLookup::Find { normalize },
     };
-    if register && latest && reader.is_set(&AUTO_REGISTER) {
-        reader.note(
-            USE_LATEST.name(),
-            "has no effect while auto.register.schemas is true, as with the Java converter",
-        );
+    if register {
+        let told = [(latest, USE_LATEST.name()), (id >= 0, USE_ID.name())];
+        for (_, name) in told.into_iter().filter(|(is_chosen, _)| *is_chosen) {
+            reader.note(
+                name,
+                "has no effect while auto.register.schemas is true, which is its default, as with the Java converter",
+            );
+        }
     }
     let (key, value) = (reader.get(&KEY_NAMING), reader.get(&VALUE_NAMING));
     let is_key = role == ConverterType::Key;
@@ -339,8 +366,7 @@ fn auth(reader: &mut Reader<'_>, in_urls: Auth) -> Auth {
 
 /// The name and password of a log-in module. An error is what is wrong, without the text, which is a secret.
 fn sasl(jaas: Option<Secret>) -> Result<Auth, String> {
-    let jaas = jaas.ok_or("is required by basic.auth.credentials.source=SASL_INHERIT")?;
-    let jaas = Jaas::parse(jaas.expose()).map_err(|error| error.to_string())?;
+    let jaas = module(jaas)?.ok_or("is required by basic.auth.credentials.source=SASL_INHERIT")?;
     Ok(Auth::Basic {
         user: jaas.required("username")?.to_owned(),
         password: Secret::new(jaas.required("password")?),
@@ -356,35 +382,82 @@ fn proxy(reader: &mut Reader<'_>) -> Option<Proxy> {
 }
 
 fn bearer(reader: &mut Reader<'_>, source: BearerSource) -> Auth {
-    let required = |reader: &mut Reader<'_>, name: &str| {
-        reader.problem(name, "is required by bearer.auth.credentials.source");
-    };
     match source {
         BearerSource::Token => match either(reader, &BEARER_TOKEN, &PREFIXED_BEARER_TOKEN) {
-            Some(token) => return Auth::Bearer(token),
-            None => required(reader, BEARER_TOKEN.name()),
-        },
-        BearerSource::OAuth => {
-            let url = either(reader, &TOKEN_URL, &PREFIXED_TOKEN_URL);
-            let id = either(reader, &CLIENT_ID, &PREFIXED_CLIENT_ID);
-            let secret = either(reader, &CLIENT_SECRET, &PREFIXED_CLIENT_SECRET);
-            let scope = either(reader, &SCOPE, &PREFIXED_SCOPE);
-            match (url, id, secret) {
-                (Some(token_url), Some(client_id), Some(client_secret)) => {
-                    return Auth::OAuth(OAuth {
-                        token_url,
-                        client_id,
-                        client_secret,
-                        scope,
-                    });
-                }
-                (None, _, _) => required(reader, TOKEN_URL.name()),
-                (_, None, _) => required(reader, CLIENT_ID.name()),
-                (_, _, None) => required(reader, CLIENT_SECRET.name()),
+            Some(token) => Auth::Bearer(token),
+            None => {
+                reader.problem(BEARER_TOKEN.name(), "is required by bearer.auth.credentials.source");
+                Auth::None
             }
-        }
+        },
+        BearerSource::OAuth | BearerSource::Sasl => oauth(reader, source),
     }
+}
+
+/// The identity pool that stands in the log-in module, unless there is an option for it.
+fn pool_of_module(reader: &mut Reader<'_>, headers: &[(String, Secret)]) -> Option<(String, Secret)> {
+    let source = either(reader, &BEARER_SOURCE, &PREFIXED_BEARER_SOURCE);
+    let jaas = either(reader, &JAAS, &PREFIXED_JAAS);
+    if source != Some(BearerSource::Sasl) || headers.iter().any(|(name, _)| name == POOL_HEADER) {
+        return None;
+    }
+    // What is wrong with the module is told with the log-in.
+    let pool = module(jaas).ok()??.options.remove("extension_identityPoolId")?;
+    Some((POOL_HEADER.to_owned(), Secret::new(pool)))
+}
+
+/// OAuth's client credentials. With `SASL_OAUTHBEARER_INHERIT`, what has no option of its own stands in the log-in module.
+fn oauth(reader: &mut Reader<'_>, source: BearerSource) -> Auth {
+    let mut url = either(reader, &TOKEN_URL, &PREFIXED_TOKEN_URL);
+    let mut id = either(reader, &CLIENT_ID, &PREFIXED_CLIENT_ID);
+    let mut secret = either(reader, &CLIENT_SECRET, &PREFIXED_CLIENT_SECRET);
+    let mut scope = either(reader, &SCOPE, &PREFIXED_SCOPE);
+    let (sasl_url, jaas) = (
+        either(reader, &SASL_TOKEN_URL, &PREFIXED_SASL_TOKEN_URL),
+        either(reader, &JAAS, &PREFIXED_JAAS),
+    );
+    let mut names = [TOKEN_URL.name(), CLIENT_ID.name(), CLIENT_SECRET.name()];
+    if source == BearerSource::Sasl {
+        let module = match module(jaas) {
+            Ok(module) => module,
+            Err(what) => {
+                reader.problem(JAAS.name(), what);
+                return Auth::None;
+            }
+        };
+        let option = |name: &str| module.as_ref().and_then(|module| module.options.get(name).cloned());
+        url = url.or(sasl_url);
+        id = id.or_else(|| option("clientId"));
+        secret = secret.or_else(|| option("clientSecret").map(Secret::new));
+        scope = scope.or_else(|| option("scope"));
+        names = [SASL_TOKEN_URL.name(), JAAS.name(), JAAS.name()];
+    }
+    let missing = match (url, id, secret) {
+        (Some(token_url), Some(client_id), Some(client_secret)) => {
+            return Auth::OAuth(OAuth {
+                token_url,
+                client_id,
+                client_secret,
+                scope,
+            });
+        }
+        (None, _, _) => (names[0], ""),
+        (_, None, _) => (names[1], " with the option clientId"),
+        (_, _, None) => (names[2], " with the option clientSecret"),
+    };
+    let of_module = if missing.0 == JAAS.name() { missing.1 } else { "" };
+    let what = format!(
+        "is required{of_module} by bearer.auth.credentials.source={}",
+        source.as_str()
+    );
+    reader.problem(missing.0, what);
     Auth::None
+}
+
+/// The log-in module, if there is one. An error is what is wrong, without the text, which is a secret.
+fn module(jaas: Option<Secret>) -> Result<Option<Jaas>, String> {
+    jaas.map(|jaas| Jaas::parse(jaas.expose()).map_err(|error| error.to_string()))
+        .transpose()
 }
 
 fn tls(reader: &mut Reader<'_>) -> Tls {

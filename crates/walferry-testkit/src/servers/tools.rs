@@ -4,12 +4,12 @@ use std::env;
 use std::path::PathBuf;
 
 /// The `java` program that runs Kafka and Kafka Connect.
-pub(super) fn java() -> PathBuf {
+pub fn java() -> PathBuf {
     place("WALFERRY_TEST_JAVA")
 }
 
 /// The folder with the jars of Kafka, Kafka Connect and Debezium.
-pub(super) fn jars() -> PathBuf {
+pub fn jars() -> PathBuf {
     place("WALFERRY_TEST_JARS")
 }
 

@@ -107,7 +107,9 @@ async fn records(loaded: &Loaded, asked: &[String], found: &mut ShowResult) -> R
     };
     say!("  records, as the converters write them; nothing is sent");
     if loaded.built.asks_registry() {
-        say!("    the schema registry is not asked, and nothing is registered: the id of each schema is shown as 0");
+        say!(
+            "    the schema registry is asked for no id, and nothing is registered: the id of each schema is shown as 0"
+        );
     }
     let mut print = Print::new();
     let mut transaction = None;
