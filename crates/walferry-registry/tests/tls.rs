@@ -168,17 +168,16 @@ fn the_registry_and_the_client_show_certificates_to_each_other() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(found, Ok(7));
 
-    // A key of another certificate is told of, and asked for again: it may be a file that is being replaced.
-    let (_, foreign) = authority.issue("walferry");
-    let identity = Some(pem(certificate.clone(), Some(foreign)));
-    let told = outcome(
-        &url,
-        Tls {
+    let refusal_of = |identity: Option<CertificateStore>| {
+        let tls = Tls {
             identity,
             ..as_text.clone()
-        },
-    )
-    .unwrap_err();
+        };
+        outcome(&url, tls).unwrap_err()
+    };
+    // A key of another certificate is told of, and asked for again: it may be a file that is being replaced.
+    let (_, foreign) = authority.issue("walferry");
+    let told = refusal_of(Some(pem(certificate, Some(foreign))));
     assert!(
         told.contains("the client's certificate and its key cannot be used"),
         "{told}"
@@ -189,14 +188,7 @@ fn the_registry_and_the_client_show_certificates_to_each_other() {
     let stranger = Authority::new();
     let (certificate, key) = stranger.issue("walferry");
     for identity in [None, Some(pem(certificate, Some(key)))] {
-        let told = outcome(
-            &url,
-            Tls {
-                identity,
-                ..as_text.clone()
-            },
-        )
-        .unwrap_err();
+        let told = refusal_of(identity);
         assert!(told.contains(&url), "{told}");
         assert!(told.contains("keystore"), "{told}");
     }

@@ -29,8 +29,8 @@ use crate::{
     worker::store,
 };
 
-/// Looks at both sides and the schema registries of every connector, and at what all of them share. An obstacle to a start is an error, after everything has
-/// been said.
+/// Looks at both sides and the schema registries of every connector, and at what all of them share. An obstacle to a start is an
+/// error, after everything has been said.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     let mut configuration = load(&args.connector)?;
     let set_aside = topics_set_aside(&args.data, &configuration.worker);
