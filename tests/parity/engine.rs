@@ -1,7 +1,9 @@
 //! What carries a case's changes to Kafka: Debezium on Kafka Connect, or Walferry.
 
 use serde_json::{Map, Value};
-use walferry_testkit::servers::{Connect, Kafka, Task, Walferry, WalferryOptions, converters_folder, jars_folder};
+use walferry_testkit::servers::{
+    Connect, Kafka, Task, Walferry, WalferryOptions, converters_folder, jars_folder, scripting_folder,
+};
 
 /// One that runs one connector at a time, on a broker of its own.
 pub(crate) trait Engine {
@@ -25,11 +27,44 @@ pub(crate) trait Engine {
     fn highest_kib(&self) -> u64;
 }
 
+/// What a worker has on its class path beside Kafka Connect and Debezium.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Classes {
+    /// The converters of Apicurio: Debezium's `CloudEventsConverter` takes an Avro converter from its own class loader.
+    converters: bool,
+    /// Debezium's transforms with expressions, which must have the class loader of Debezium, and Groovy.
+    scripting: bool,
+}
+
+impl Classes {
+    /// Those that a connector needs.
+    fn of(config: &Map<String, Value>) -> Self {
+        let is_scripted = |(name, value): (&String, &Value)| name.ends_with(".language") && value == "jsr223.groovy";
+        Self {
+            // CloudEventsConverter gets the options of a converter of Apicurio, and not its name.
+            converters: config.keys().any(|name| name.contains(".apicurio.")),
+            scripting: config.iter().any(is_scripted),
+        }
+    }
+
+    /// The class path; `None` for the usual one. Of a class that two folders have, the worker's own is loaded.
+    fn path(self) -> Option<String> {
+        let mut path = format!("{}/*", jars_folder().display());
+        for folder in [
+            self.converters.then(|| converters_folder().join("apicurio")),
+            self.scripting.then(scripting_folder),
+        ] {
+            path.extend(folder.map(|folder| format!(":{}/*", folder.display())));
+        }
+        (self != Self::default()).then_some(path)
+    }
+}
+
 /// The original.
 pub(crate) struct Debezium {
     name: &'static str,
     connect: Option<Connect>,
-    has_converters: bool,
+    classes: Classes,
     /// Options for the JVM of its workers.
     options: &'static [&'static str],
     kafka: Kafka,
@@ -65,7 +100,7 @@ impl Debezium {
         Self {
             name,
             connect: Some(Connect::start_as(&kafka, &[], options)),
-            has_converters: false,
+            classes: Classes::default(),
             options,
             kafka,
             connector: None,
@@ -76,28 +111,20 @@ impl Debezium {
         self.connect.as_ref().expect("a worker runs")
     }
 
-    /// Starts another worker if a case needs the converters of Apicurio, or no longer needs them. They lie on the class path of the
-    /// worker, because Debezium's CloudEventsConverter takes an Avro converter from its own class loader. A worker with more classes
-    /// draws other identity hashes, and with them Debezium orders the fields of expanded payloads differently.
-    fn change_worker(&mut self, needs_converters: bool) {
-        if needs_converters == self.has_converters {
+    /// Starts another worker if a case needs more classes than the last one, or fewer. A worker with more classes draws other identity
+    /// hashes, and with them Debezium orders the fields of expanded payloads differently.
+    fn change_worker(&mut self, classes: Classes) {
+        if classes == self.classes {
             return;
         }
         if let Some(connect) = self.connect.take() {
             connect.discard();
         }
-        // Of a class that both folders have, the worker's own is loaded.
-        let path = format!(
-            "{}/*:{}/apicurio/*",
-            jars_folder().display(),
-            converters_folder().display()
-        );
+        let path = classes.path();
         let mut options = self.options.to_vec();
-        if needs_converters {
-            options.extend(["-cp", &path]);
-        }
+        options.extend(path.iter().flat_map(|path| ["-cp", path]));
         self.connect = Some(Connect::start_as(&self.kafka, &[], &options));
-        self.has_converters = needs_converters;
+        self.classes = classes;
     }
 }
 
@@ -111,8 +138,7 @@ impl Engine for Debezium {
     }
 
     fn start(&mut self, connector: &str, config: &Map<String, Value>) -> Result<(), String> {
-        // CloudEventsConverter gets the options of a converter of Apicurio, and not its name.
-        self.change_worker(config.keys().any(|name| name.contains(".apicurio.")));
+        self.change_worker(Classes::of(config));
         self.connector = Some(connector.into());
         running(self.connect().create(connector, config))
     }

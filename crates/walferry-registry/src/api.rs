@@ -471,6 +471,13 @@ fn taken(reply: Reply, request: &Request) -> Answer<Json> {
                 request.subject
             )),
         })),
+        _ if breaks_a_rule(&reply) => Err(RequestFailure::Refused(RegistryRefusal {
+            what: format!("a rule of the registry forbids the schema: {}", message_of(&reply)),
+            hint: Some(format!(
+                "look at the rules for validity and integrity, which {}, its group or the whole registry may have",
+                request.subject
+            )),
+        })),
         status => Err(RequestFailure::Refused(RegistryRefusal {
             what: format!("it answers {status} {}", message_of(&reply)),
             hint: None,
@@ -482,10 +489,18 @@ const fn not_registered() -> &'static str {
     "register the schema, or let the converter do so: auto.register.schemas=true, with Apicurio apicurio.registry.auto-register=true"
 }
 
-/// Whether the registry's rules forbid the schema beside the earlier ones. Apicurio 3 answers 400 for that, unless it is told to keep the
-/// codes of Apicurio 2.
+/// Whether the registry forbids the schema beside the earlier ones. Apicurio answers so for any of its rules, 3 with 400 unless it is told
+/// to keep the codes of Apicurio 2.
 fn is_incompatible(reply: &Reply) -> bool {
-    reply.status == 409 || reply.status == 400 && reply.json()["name"] == "RuleViolationException"
+    match breaks_a_rule(reply) {
+        true => message_of(reply).contains("ncompatible"),
+        false => reply.status == 409,
+    }
+}
+
+/// Whether Apicurio says so.
+fn breaks_a_rule(reply: &Reply) -> bool {
+    matches!(reply.status, 400 | 409) && reply.json()["name"] == "RuleViolationException"
 }
 
 /// Whether a 404 means that the registry lacks a subject or a schema. A proxy may also answer 404, and so does the registry for an
@@ -511,6 +526,10 @@ fn message_of(reply: &Reply) -> String {
     let mut words = text(&json["message"])
         .or_else(|| text(&json["title"]))
         .unwrap_or_else(|| reply.body.trim().to_owned());
+    // Apicurio's interface 2 gives an exception that is not in its message.
+    if let Some(detail) = text(&json["detail"]).filter(|detail| !detail.contains(&words)) {
+        words.push_str(&format!(" {detail}"));
+    }
     for cause in json["causes"].as_array().into_iter().flatten() {
         let parts = [text(&cause["description"]), text(&cause["context"])];
         let parts: Vec<String> = parts.into_iter().flatten().collect();

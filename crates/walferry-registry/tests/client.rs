@@ -266,6 +266,37 @@ fn a_refusal_has_the_registrys_words() {
     assert!(refusal.hint.unwrap().contains("auto.register.schemas=true"));
 }
 
+/// Answers of Apicurio Registry 3.3.3 under its rules for compatibility and for validity.
+#[test]
+fn a_rule_of_the_registry_that_forbids_a_schema_is_named() {
+    const REGISTER: &str = "POST /groups/default/artifacts?ifExists=RETURN_OR_UPDATE&canonical=false";
+    let (fake, url) = Fake::start();
+    let refusal = |answer: &str| {
+        fake.answer_once(REGISTER, 400, answer);
+        let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url.clone()]));
+        settled(&*client, &register()).unwrap_err()
+    };
+    let invalid = refusal(
+        r#"{"causes":[],"message":"Syntax violation for Avro artifact.","error_code":400,
+            "detail":"SchemaParseException: Illegal character in: x y","name":"RuleViolationException"}"#,
+    );
+    assert_eq!(
+        invalid.what,
+        "a rule of the registry forbids the schema: Syntax violation for Avro artifact. SchemaParseException: Illegal character in: x y"
+    );
+    assert!(invalid.hint.unwrap().contains("rules for validity"));
+    let incompatible = refusal(
+        r#"{"causes":[{"description":"f","context":"/fields/0"}],"error_code":400,"name":"RuleViolationException",
+            "message":"Incompatible artifact: g [AVRO], num of incompatible diffs: {1}, list of diff types: [f at /fields/0]",
+            "detail":"RuleViolationException: Incompatible artifact: g [AVRO], num of incompatible diffs: {1}, list of diff types: [f at /fields/0]"}"#,
+    );
+    assert_eq!(
+        incompatible.what,
+        "the schema is incompatible with an earlier one: Incompatible artifact: g [AVRO], num of incompatible diffs: {1}, list of diff \
+         types: [f at /fields/0]; f at /fields/0"
+    );
+}
+
 #[test]
 fn a_404_that_is_not_the_registrys_is_no_refusal() {
     let (fake, url) = Fake::start();

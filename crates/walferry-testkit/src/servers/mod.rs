@@ -38,6 +38,6 @@ pub use scratch::folder;
 pub use sql::{Sql, statements};
 pub use tools::{
     converters as converters_folder, jars as jars_folder, java as java_program, postgres as postgres_folder,
-    walferry as walferry_program,
+    scripting as scripting_folder, walferry as walferry_program,
 };
 pub use walferry::{Checked, Surroundings, Walferry, WalferryOptions};

@@ -23,6 +23,11 @@ pub fn converters() -> PathBuf {
     place("WALFERRY_TEST_CONVERTERS")
 }
 
+/// The folder with Debezium's transforms that evaluate expressions, and with Groovy.
+pub fn scripting() -> PathBuf {
+    place("WALFERRY_TEST_SCRIPTING")
+}
+
 /// The folder of `initdb` and `postgres`.
 pub fn postgres() -> PathBuf {
     place("WALFERRY_TEST_POSTGRES")

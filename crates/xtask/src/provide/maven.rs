@@ -20,6 +20,34 @@ pub(crate) fn converters() -> Outcome<PathBuf> {
     of_pom(CONVERTERS, "converters", "apicurio")
 }
 
+/// Debezium's transforms with expressions, and the Groovy that evaluates them. `debezium-scripting` is not on Maven Central in the other jars'
+/// version, and the parent that its description names is not there either, so each jar is named.
+const SCRIPTING: [&str; 4] = [
+    "io.debezium:debezium-scripting:3.5.0.Final",
+    "org.apache.groovy:groovy:4.0.17",
+    "org.apache.groovy:groovy-json:4.0.17",
+    "org.apache.groovy:groovy-jsr223:4.0.17",
+];
+
+/// The folder with the jars of [`SCRIPTING`].
+pub(crate) fn scripting() -> Outcome<PathBuf> {
+    let mut hash = DefaultHasher::new();
+    SCRIPTING.hash(&mut hash);
+    let folder = shell::cache()?.join(format!("scripting-{:016x}", hash.finish()));
+    fill(&folder, |partial| {
+        for artifact in SCRIPTING {
+            shell::run(
+                maven()?
+                    .arg("dependency:copy")
+                    .arg(format!("-Dartifact={artifact}"))
+                    .arg(format!("-DoutputDirectory={}", partial.display())),
+            )?;
+        }
+        Ok(())
+    })?;
+    Ok(folder)
+}
+
 fn of_pom(pom: &str, kind: &str, below: &str) -> Outcome<PathBuf> {
     let mut hash = DefaultHasher::new();
     fs::read_to_string(pom)?.hash(&mut hash);

@@ -21,6 +21,7 @@ pub(crate) struct Servers {
     jars: PathBuf,
     registry: PathBuf,
     converters: PathBuf,
+    scripting: PathBuf,
     postgres_bin: PathBuf,
 }
 
@@ -42,6 +43,7 @@ impl Servers {
             .env("WALFERRY_TEST_JARS", &self.jars)
             .env("WALFERRY_TEST_REGISTRY", &self.registry)
             .env("WALFERRY_TEST_CONVERTERS", &self.converters)
+            .env("WALFERRY_TEST_SCRIPTING", &self.scripting)
             .env("WALFERRY_TEST_POSTGRES", &self.postgres_bin);
     }
 }
@@ -54,6 +56,7 @@ pub(crate) fn servers(postgres: Option<u32>) -> Outcome<Servers> {
         jars: maven::jars()?,
         registry: maven::registry()?,
         converters: maven::converters()?,
+        scripting: maven::scripting()?,
     })
 }
 
