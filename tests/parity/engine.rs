@@ -51,21 +51,21 @@ const AS_SHIPPED: &[&str] = &[
 
 impl Debezium {
     /// A Connect worker on a broker, both new. Its JVM starts quickly, but does not compile well.
-    pub(crate) fn new(name: &'static str) -> Self {
-        Self::with(name, &[])
+    pub(crate) fn new(name: &'static str, has_converters: bool) -> Self {
+        Self::with(name, has_converters, &[])
     }
 
     /// The same with the JVM options that Connect's start script has.
     pub(crate) fn as_shipped(name: &'static str) -> Self {
-        Self::with(name, AS_SHIPPED)
+        Self::with(name, false, AS_SHIPPED)
     }
 
-    fn with(name: &'static str, options: &'static [&'static str]) -> Self {
+    fn with(name: &'static str, has_converters: bool, options: &'static [&'static str]) -> Self {
         let kafka = Kafka::start();
         Self {
             name,
-            connect: Some(Connect::start_as(&kafka, &[], options)),
-            has_converters: false,
+            connect: Some(worker(&kafka, has_converters, options)),
+            has_converters,
             options,
             kafka,
             connector: None,
@@ -76,9 +76,8 @@ impl Debezium {
         self.connect.as_ref().expect("a worker runs")
     }
 
-    /// Starts another worker if a case needs the converters of Apicurio, or no longer needs them. They lie on the class path of the
-    /// worker, because Debezium's CloudEventsConverter takes an Avro converter from its own class loader. A worker with more classes
-    /// draws other identity hashes, and with them Debezium orders the fields of expanded payloads differently.
+    /// Starts another worker if a case needs the converters of Apicurio, or no longer needs them. A worker with more classes draws other
+    /// identity hashes, and with them Debezium orders the fields of expanded payloads differently.
     fn change_worker(&mut self, needs_converters: bool) {
         if needs_converters == self.has_converters {
             return;
@@ -86,19 +85,25 @@ impl Debezium {
         if let Some(connect) = self.connect.take() {
             connect.discard();
         }
-        // Of a class that both folders have, the worker's own is loaded.
-        let path = format!(
-            "{}/*:{}/apicurio/*",
-            jars_folder().display(),
-            converters_folder().display()
-        );
-        let mut options = self.options.to_vec();
-        if needs_converters {
-            options.extend(["-cp", &path]);
-        }
-        self.connect = Some(Connect::start_as(&self.kafka, &[], &options));
+        self.connect = Some(worker(&self.kafka, needs_converters, self.options));
         self.has_converters = needs_converters;
     }
+}
+
+/// A worker, with Apicurio's converters on its class path if they are wanted: Debezium's CloudEventsConverter takes an Avro converter from
+/// its own class loader.
+fn worker(kafka: &Kafka, has_converters: bool, options: &[&str]) -> Connect {
+    // Of a class that both folders have, the worker's own is loaded.
+    let path = format!(
+        "{}/*:{}/apicurio/*",
+        jars_folder().display(),
+        converters_folder().display()
+    );
+    let mut options = options.to_vec();
+    if has_converters {
+        options.extend(["-cp", &path]);
+    }
+    Connect::start_as(kafka, &[], &options)
 }
 
 impl Engine for Debezium {
@@ -111,7 +116,6 @@ impl Engine for Debezium {
     }
 
     fn start(&mut self, connector: &str, config: &Map<String, Value>) -> Result<(), String> {
-        // CloudEventsConverter gets the options of a converter of Apicurio, and not its name.
         self.change_worker(config.keys().any(|name| name.contains(".apicurio.")));
         self.connector = Some(connector.into());
         running(self.connect().create(connector, config))

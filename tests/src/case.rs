@@ -85,6 +85,11 @@ impl Case {
         self.config.values().any(|value| value.contains(REGISTRY))
     }
 
+    /// Whether Debezium needs Apicurio's converters for it. CloudEventsConverter gets the options of one, and not its name.
+    pub fn has_apicurio(&self) -> bool {
+        self.config.keys().any(|name| name.contains(".apicurio."))
+    }
+
     /// Reads a file.
     pub fn load(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
