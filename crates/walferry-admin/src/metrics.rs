@@ -375,7 +375,8 @@ impl MetricsPage<'_> {
         });
         self.dbz(&dbz::SNAPSHOT_ABORTED, snapshot, |observed| {
             let ended = matches!(observed.course.phase, Phase::Failed(_) | Phase::Waiting(_));
-            let is_stopped = last_incremental(observed).is_some_and(|last| !last.is_complete) && !snapshot_runs(observed);
+            let is_stopped =
+                last_incremental(observed).is_some_and(|last| !last.is_complete) && !snapshot_runs(observed);
             let is_interrupted = ended && observed.snapshot().tables_left > 0;
             Some(u8::from(is_stopped || is_interrupted))
         });

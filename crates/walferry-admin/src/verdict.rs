@@ -718,7 +718,10 @@ mod tests {
             status.set_phase(Phase::Streaming);
             let mut observed = Observation::at(&status, NOW_US);
             if let Some(s) = silent_s {
-                observed.course.waits.set(WaitFor::Answer, Some(silent()), NOW_US - s * S);
+                observed
+                    .course
+                    .waits
+                    .set(WaitFor::Answer, Some(silent()), NOW_US - s * S);
             }
             observed.store = full_s.map(|s| trouble(full(), s));
             let verdict = Verdict::of(&observed);

@@ -10,12 +10,8 @@ use walferry_diagnosis::Kind;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 use walferry_config::{connector::GuardrailAction, limited};
-use walferry_event::{
-    Context, EventSettings, Messages, TransactionMetadata, catalog::TableFacts, reselect::RowReader,
-};
-use walferry_pgoutput::{
-    self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Origin, Relation, Truncate, Xid,
-};
+use walferry_event::{Context, EventSettings, Messages, TransactionMetadata, catalog::TableFacts, reselect::RowReader};
+use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Origin, Relation, Truncate, Xid};
 use walferry_record::Wait;
 use walferry_snapshot::{ChunksDone, RowsToReread, SnapshotStep};
 use walferry_transform::{Chain, OutboxUpkeep};
@@ -601,7 +597,12 @@ impl Pipeline {
         if let Some(signals) = &mut self.signals {
             if may_evict {
                 let is_sent = out.records() > before && after.set_aside == earlier.set_aside;
-                signals.handled(plan, change, xid, (after.undecided == earlier.undecided).then_some(is_sent));
+                signals.handled(
+                    plan,
+                    change,
+                    xid,
+                    (after.undecided == earlier.undecided).then_some(is_sent),
+                );
             }
             signals.keep(Some((met.position(), message)), &mut self.emit, out);
         }

@@ -145,7 +145,8 @@ impl<'a> Silence<'a> {
         if let Some(awaited) = self.awaited.as_mut().filter(|awaited| !awaited.told) {
             awaited.told = true;
             let what = format!("Postgres does not answer: {}", awaited.missing);
-            self.status.set_wait(WaitFor::Answer, Some(Failure::retry(Kind::Silent, what)));
+            self.status
+                .set_wait(WaitFor::Answer, Some(Failure::retry(Kind::Silent, what)));
         }
     }
 }
