@@ -21,7 +21,7 @@ fn traces(database: &Database, kafka: &Kafka) -> String {
           'tables', (select count(*) from pg_class where relkind in ('r', 'p', 'S')),
           'rows', (select coalesce(json_agg(query_to_xml(format('select count(*) from %I.%I', schemaname, tablename), true, true, '')::text
             order by tablename), '[]') from pg_tables where schemaname = 'public'))";
-    let records = kafka.record_count();
+    let records = kafka.counter().count();
     format!("{:?} {:?} {records}", database.sql().value(query), kafka.topics())
 }
 

@@ -5,7 +5,6 @@ use crate::world::{self, World};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::sync::RwLockReadGuard;
 use std::time::{Duration, Instant};
 use walferry_testkit::servers::{
     Connect, Database, Kafka, Postgres, Record, Sql, Walferry, WalferryOptions, folder, wait_for,
@@ -41,7 +40,7 @@ pub(crate) fn config(name: &str, database: &Database, properties: &[(&str, &str)
 }
 
 /// The servers, and a database of the test's own.
-pub(crate) fn begin(name: &str) -> (RwLockReadGuard<'static, World>, Database) {
+pub(crate) fn begin(name: &str) -> (&'static World, Database) {
     let world = world::shared();
     let database = world.postgres.database(name);
     (world, database)

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use walferry_testkit::servers::{
     Connect, Kafka, Task, Walferry, WalferryOptions, converters_folder, jars_folder, scripting_folder,
 };
+use walferry_tests::case::Classes;
 
 /// One that runs one connector at a time, on a broker of its own.
 pub(crate) trait Engine {
@@ -25,39 +26,6 @@ pub(crate) trait Engine {
     fn processor_ms(&self) -> u64;
     /// The most resident memory that its process has had, in KiB; 0 if it does not run.
     fn highest_kib(&self) -> u64;
-}
-
-/// What a worker has on its class path beside Kafka Connect and Debezium.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Classes {
-    /// The converters of Apicurio: Debezium's `CloudEventsConverter` takes an Avro converter from its own class loader.
-    converters: bool,
-    /// Debezium's transforms with expressions, which must have the class loader of Debezium, and Groovy.
-    scripting: bool,
-}
-
-impl Classes {
-    /// Those that a connector needs.
-    fn of(config: &Map<String, Value>) -> Self {
-        let is_scripted = |(name, value): (&String, &Value)| name.ends_with(".language") && value == "jsr223.groovy";
-        Self {
-            // CloudEventsConverter gets the options of a converter of Apicurio, and not its name.
-            converters: config.keys().any(|name| name.contains(".apicurio.")),
-            scripting: config.iter().any(is_scripted),
-        }
-    }
-
-    /// The class path; `None` for the usual one. Of a class that two folders have, the worker's own is loaded.
-    fn path(self) -> Option<String> {
-        let mut path = format!("{}/*", jars_folder().display());
-        for folder in [
-            self.converters.then(|| converters_folder().join("apicurio")),
-            self.scripting.then(scripting_folder),
-        ] {
-            path.extend(folder.map(|folder| format!(":{}/*", folder.display())));
-        }
-        (self != Self::default()).then_some(path)
-    }
 }
 
 /// The original.
@@ -86,21 +54,21 @@ const AS_SHIPPED: &[&str] = &[
 
 impl Debezium {
     /// A Connect worker on a broker, both new. Its JVM starts quickly, but does not compile well.
-    pub(crate) fn new(name: &'static str) -> Self {
-        Self::with(name, &[])
+    pub(crate) fn new(name: &'static str, classes: Classes) -> Self {
+        Self::with(name, classes, &[])
     }
 
     /// The same with the JVM options that Connect's start script has.
     pub(crate) fn as_shipped(name: &'static str) -> Self {
-        Self::with(name, AS_SHIPPED)
+        Self::with(name, Classes::default(), AS_SHIPPED)
     }
 
-    fn with(name: &'static str, options: &'static [&'static str]) -> Self {
+    fn with(name: &'static str, classes: Classes, options: &'static [&'static str]) -> Self {
         let kafka = Kafka::start();
         Self {
             name,
-            connect: Some(Connect::start_as(&kafka, &[], options)),
-            classes: Classes::default(),
+            connect: Some(worker(&kafka, classes, options)),
+            classes,
             options,
             kafka,
             connector: None,
@@ -120,12 +88,25 @@ impl Debezium {
         if let Some(connect) = self.connect.take() {
             connect.discard();
         }
-        let path = classes.path();
-        let mut options = self.options.to_vec();
-        options.extend(path.iter().flat_map(|path| ["-cp", path]));
-        self.connect = Some(Connect::start_as(&self.kafka, &[], &options));
+        self.connect = Some(worker(&self.kafka, classes, self.options));
         self.classes = classes;
     }
+}
+
+/// A worker with these classes on its class path. Of a class that two folders have, the worker's own is loaded.
+fn worker(kafka: &Kafka, classes: Classes, options: &[&str]) -> Connect {
+    let mut path = format!("{}/*", jars_folder().display());
+    for folder in [
+        classes.converters.then(|| converters_folder().join("apicurio")),
+        classes.scripting.then(scripting_folder),
+    ] {
+        path.extend(folder.map(|folder| format!(":{}/*", folder.display())));
+    }
+    let mut options = options.to_vec();
+    if classes != Classes::default() {
+        options.extend(["-cp", &path]);
+    }
+    Connect::start_as(kafka, &[], &options)
 }
 
 impl Engine for Debezium {
@@ -138,7 +119,11 @@ impl Engine for Debezium {
     }
 
     fn start(&mut self, connector: &str, config: &Map<String, Value>) -> Result<(), String> {
-        self.change_worker(Classes::of(config));
+        self.change_worker(Classes::of(
+            config
+                .iter()
+                .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))),
+        ));
         self.connector = Some(connector.into());
         running(self.connect().create(connector, config))
     }

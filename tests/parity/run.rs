@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use walferry_testkit::servers::{Database, Postgres, Record, Registry, wait_for};
+use walferry_testkit::servers::{Database, Postgres, Record, RecordCounter, Registry, wait_for};
 use walferry_tests::avro::Schemas;
 use walferry_tests::case::{Case, REGISTRY};
 use walferry_tests::mask::mask;
@@ -125,6 +125,8 @@ fn play(
         }
         engine.start(&case.name, &config)?;
     }
+    let counters: Vec<RecordCounter> = engines.iter().map(|engine| engine.kafka().counter()).collect();
+    let counts = || counters.iter().map(RecordCounter::count).collect::<Vec<usize>>();
     // A connector streams only after its snapshot.
     wait_until_all_stream(database, engines)?;
     observer.streaming(database);
@@ -136,12 +138,12 @@ fn play(
     let mut before = None;
     for step in &case.steps {
         if !step.sql.is_empty() {
-            before.get_or_insert_with(|| counts(engines));
+            before.get_or_insert_with(counts);
             database.sql().try_run(&step.sql)?;
             observer.changed(database);
         }
         if step.settle || step.stop {
-            settle(database, engines, before.take())?;
+            settle(database, engines, &counts, before.take())?;
         }
         if step.stop {
             engines.iter_mut().for_each(|engine| engine.stop());
@@ -151,7 +153,7 @@ fn play(
             wait_until_all_stream(database, engines)?;
         }
     }
-    settle(database, engines, before)?;
+    settle(database, engines, &counts, before)?;
     observer.finished(database);
     Ok(())
 }
@@ -167,14 +169,14 @@ fn wait_until_all_stream(database: &Database, engines: &mut Engines) -> Result<(
     })
 }
 
-/// How many records each engine has sent.
-fn counts(engines: &Engines) -> Vec<usize> {
-    engines.iter().map(|engine| engine.kafka().record_count()).collect()
-}
-
-/// Waits until the server has sent everything, and then until no record has arrived for a while. `before` is how many records there were
-/// before the SQL of which records are awaited, if there was some.
-fn settle(database: &Database, engines: &mut Engines, before: Option<Vec<usize>>) -> Result<(), String> {
+/// Waits until the server has sent everything, and then until no record has arrived for a while. `counts` says how many records each engine
+/// has sent, `before` how many there were before the SQL of which records are awaited, if there was some.
+fn settle(
+    database: &Database,
+    engines: &mut Engines,
+    counts: &dyn Fn() -> Vec<usize>,
+    before: Option<Vec<usize>>,
+) -> Result<(), String> {
     let sql = database.sql();
     let end = sql
         .value("select pg_current_wal_insert_lsn()")
@@ -193,7 +195,7 @@ fn settle(database: &Database, engines: &mut Engines, before: Option<Vec<usize>>
         if failure.is_some() {
             return failure.map(Err);
         }
-        let now = counts(engines);
+        let now = counts();
         if now != known || sql.value(&behind).as_deref() != Some("0") {
             (known, since) = (now, Instant::now());
         }

@@ -183,7 +183,8 @@ fn send(
 /// A slow machine may take minutes.
 fn wait_until_sent(engine: &mut Box<dyn Engine + Send>, rows: u32) {
     let end = Instant::now() + Duration::from_secs(1_200);
-    while engine.kafka().record_count() < rows as usize {
+    let counter = engine.kafka().counter();
+    while counter.count() < rows as usize {
         assert_eq!(engine.failure(), None);
         assert!(Instant::now() < end, "the rows do not arrive");
         std::thread::sleep(Duration::from_millis(20));

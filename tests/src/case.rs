@@ -63,6 +63,26 @@ pub struct Step {
     pub start: bool,
 }
 
+/// What a Connect worker needs on its class path for a connector, beside Kafka Connect and Debezium.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Classes {
+    /// The converters of Apicurio: Debezium's `CloudEventsConverter` takes an Avro converter from its own class loader.
+    pub converters: bool,
+    /// Debezium's transforms with expressions, which must have the class loader of Debezium, and Groovy.
+    pub scripting: bool,
+}
+
+impl Classes {
+    /// Those that a connector with these properties needs.
+    pub fn of<'a>(config: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        config.fold(Self::default(), |classes, (name, value)| Self {
+            // CloudEventsConverter gets the options of a converter of Apicurio, and not its name.
+            converters: classes.converters || name.contains(".apicurio."),
+            scripting: classes.scripting || name.ends_with(".language") && value == "jsr223.groovy",
+        })
+    }
+}
+
 /// Where the cases are.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("parity/cases")
@@ -83,6 +103,11 @@ impl Case {
     /// Whether its converters use a schema registry.
     pub fn has_registry(&self) -> bool {
         self.config.values().any(|value| value.contains(REGISTRY))
+    }
+
+    /// What Debezium needs for it.
+    pub fn classes(&self) -> Classes {
+        Classes::of(self.config.iter().map(|(name, value)| (name.as_str(), value.as_str())))
     }
 
     /// Reads a file.

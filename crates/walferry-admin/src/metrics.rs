@@ -173,7 +173,7 @@ impl MetricsPage<'_> {
         });
         self.value(&m::KAFKA_TROUBLE, |observed| Some(u8::from(observed.kafka.is_some())));
         self.value(&m::POSTGRES_WAIT, |observed| {
-            Some(u8::from(observed.course.wait.is_some()))
+            Some(u8::from(observed.course.waits.longest().is_some()))
         });
         self.value(&m::STORE_TROUBLE, |observed| Some(u8::from(observed.store.is_some())));
         self.value(&m::RECORD_WAITS, |observed| Some(u8::from(observed.awaited.is_some())));
@@ -303,6 +303,13 @@ impl MetricsPage<'_> {
 
     /// Metrics with the names that Debezium's dashboards read.
     fn debezium(&mut self) {
+        self.debezium_stream();
+        self.debezium_snapshot();
+        self.debezium_connectors();
+    }
+
+    /// What Debezium's bean of the stream has.
+    fn debezium_stream(&mut self) {
         let stream = dbz::STREAMING;
         self.dbz(&dbz::CONNECTED, stream, |observed| {
             Some(u8::from(observed.stream.connection.is_some()))
@@ -343,37 +350,33 @@ impl MetricsPage<'_> {
         self.dbz(&dbz::QUEUE, stream, |observed| {
             Some(load(&observed.counters().in_flight_bytes))
         });
+    }
 
+    /// What Debezium's bean of snapshots has.
+    fn debezium_snapshot(&mut self) {
         let snapshot = dbz::SNAPSHOT;
-        // As in Debezium, the snapshot that runs counts, of whichever kind it is.
-        let tables = |observed: &Observation<'_>| match observed.beside() {
-            Some(beside) => (beside.tables as u64, beside.tables_left as u64),
-            None => {
-                let snapshot = observed.snapshot();
-                (snapshot.tables, snapshot.tables_left)
-            }
-        };
-        let running =
-            |observed: &Observation<'_>| observed.course.phase == Phase::Snapshot || observed.beside().is_some();
-        self.dbz(&dbz::TABLES, snapshot, |observed| Some(tables(observed).0));
-        self.dbz(&dbz::TABLES_LEFT, snapshot, |observed| Some(tables(observed).1));
+        self.dbz(&dbz::TABLES, snapshot, |observed| Some(snapshot_tables(observed).0));
+        self.dbz(&dbz::TABLES_LEFT, snapshot, |observed| {
+            Some(snapshot_tables(observed).1)
+        });
         self.dbz(&dbz::SNAPSHOT_RUNNING, snapshot, |observed| {
-            Some(u8::from(running(observed)))
+            Some(u8::from(snapshot_runs(observed)))
         });
         self.dbz(&dbz::SNAPSHOT_PAUSED, snapshot, |observed| {
             Some(u8::from(observed.beside().is_some_and(|beside| beside.is_paused)))
         });
         self.dbz(&dbz::SNAPSHOT_COMPLETED, snapshot, |observed| {
-            let (all, left) = tables(observed);
+            let (all, left) = snapshot_tables(observed);
             let is_complete = match last_incremental(observed) {
                 Some(last) => last.is_complete,
                 None => all > 0 && left == 0,
             };
-            Some(u8::from(is_complete && !running(observed)))
+            Some(u8::from(is_complete && !snapshot_runs(observed)))
         });
         self.dbz(&dbz::SNAPSHOT_ABORTED, snapshot, |observed| {
             let ended = matches!(observed.course.phase, Phase::Failed(_) | Phase::Waiting(_));
-            let is_stopped = last_incremental(observed).is_some_and(|last| !last.is_complete) && !running(observed);
+            let is_stopped =
+                last_incremental(observed).is_some_and(|last| !last.is_complete) && !snapshot_runs(observed);
             let is_interrupted = ended && observed.snapshot().tables_left > 0;
             Some(u8::from(is_stopped || is_interrupted))
         });
@@ -390,7 +393,10 @@ impl MetricsPage<'_> {
                 samples.add(&["postgres", &observed.status.server, snapshot, table], rows);
             }
         });
+    }
 
+    /// How many connectors there are, and how many of them work.
+    fn debezium_connectors(&mut self) {
         let connectors = self.observations.len();
         let at_work = self
             .observations
@@ -436,6 +442,21 @@ fn last_incremental(observed: &Observation<'_>) -> Option<IncrementalEnd> {
         .status
         .last_incremental()
         .filter(|last| last.ended_us >= begun_us)
+}
+
+/// How many tables a snapshot has, and how many are left. As in Debezium, the snapshot that runs counts, of whichever kind it is.
+fn snapshot_tables(observed: &Observation<'_>) -> (u64, u64) {
+    match observed.beside() {
+        Some(beside) => (beside.tables as u64, beside.tables_left as u64),
+        None => {
+            let snapshot = observed.snapshot();
+            (snapshot.tables, snapshot.tables_left)
+        }
+    }
+}
+
+fn snapshot_runs(observed: &Observation<'_>) -> bool {
+    observed.course.phase == Phase::Snapshot || observed.beside().is_some()
 }
 
 fn limit(observed: &Observation<'_>) -> Option<u64> {

@@ -178,7 +178,7 @@ impl Verdict {
 
     /// In the middle of what it does, it may wait for Postgres.
     fn with_wait(self, observed: &Observation<'_>) -> Self {
-        match &observed.course.wait {
+        match observed.course.waits.longest() {
             Some(wait) if observed.now_us - wait.since_us >= LATE_US => {
                 let what = format!(
                     "{}, since {}",
@@ -500,7 +500,7 @@ mod tests {
 
     use walferry_engine::{
         history::MissingPositions,
-        status::{OutboxFigures, Status},
+        status::{OutboxFigures, Status, WaitFor},
     };
     use walferry_pgoutput::Lsn;
 
@@ -717,7 +717,12 @@ mod tests {
             let status = Status::new("orders", "shop");
             status.set_phase(Phase::Streaming);
             let mut observed = Observation::at(&status, NOW_US);
-            observed.course.wait = silent_s.map(|s| trouble(silent(), s));
+            if let Some(s) = silent_s {
+                observed
+                    .course
+                    .waits
+                    .set(WaitFor::Answer, Some(silent()), NOW_US - s * S);
+            }
             observed.store = full_s.map(|s| trouble(full(), s));
             let verdict = Verdict::of(&observed);
             assert_eq!(
@@ -784,10 +789,8 @@ mod tests {
         status.set_phase(Phase::Starting);
         let mut observed = Observation::at(&status, NOW_US);
         let what = "the new slot waits for a transaction of process 4711";
-        observed.course.wait = Some(OngoingFailure {
-            failure: Failure::new(Disposition::Retry, Kind::SlotWaits, what, Some("end it".into())),
-            since_us: NOW_US - 60 * S,
-        });
+        let failure = Failure::new(Disposition::Retry, Kind::SlotWaits, what, Some("end it".into()));
+        observed.course.waits.set(WaitFor::Slot, Some(failure), NOW_US - 60 * S);
         let verdict = Verdict::of(&observed);
         assert_eq!((verdict.ready, verdict.level), (false, Level::Bad));
         assert_eq!(

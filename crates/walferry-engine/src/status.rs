@@ -14,7 +14,7 @@ mod wal_clock;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    fmt,
+    fmt, mem,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
@@ -355,10 +355,47 @@ pub struct ConnectorCourse {
     pub has_run: bool,
     /// The failure since which it has not read again, however often it has tried.
     pub trouble: Option<OngoingFailure>,
-    /// What it waits for at the moment without having failed, for example a Postgres that does not answer.
-    pub wait: Option<OngoingFailure>,
+    /// What it waits for at the moment without having failed.
+    pub waits: Waits,
     /// Whether its run is ending because another one follows.
     is_restarting: bool,
+}
+
+/// What a connector waits for without having failed. Each fact has one writer, who also takes it back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Waits {
+    slot: Option<OngoingFailure>,
+    rows: Option<OngoingFailure>,
+    answer: Option<OngoingFailure>,
+}
+
+/// One of the [`Waits`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitFor {
+    /// The server creates a slot only after older transactions have ended. Written by who creates the slot.
+    Slot,
+    /// The source sends none of the existing rows. Written by who reads the snapshot.
+    Rows,
+    /// The server does not answer on the stream's connection. Written by who reads the stream.
+    Answer,
+}
+
+impl Waits {
+    /// The wait that has lasted longest.
+    pub fn longest(&self) -> Option<&OngoingFailure> {
+        let all = [&self.slot, &self.rows, &self.answer];
+        all.into_iter().flatten().min_by_key(|wait| wait.since_us)
+    }
+
+    /// Sets one of them; `None` when what is waited for has come. If both failures have the same kind, the wait goes on.
+    pub fn set(&mut self, what: WaitFor, failure: Option<Failure>, at_us: i64) {
+        let wait = match what {
+            WaitFor::Slot => &mut self.slot,
+            WaitFor::Rows => &mut self.rows,
+            WaitFor::Answer => &mut self.answer,
+        };
+        OngoingFailure::replace(wait, failure, at_us);
+    }
 }
 
 /// A problem that may resolve itself.
@@ -603,13 +640,13 @@ impl Status {
         lock(&self.course).enter(phase, at_us);
     }
 
-    /// Sets what the connector waits for; `None` when it has come. If the wait becomes a failure, the failure begins
-    /// with the wait.
-    pub fn set_wait(&self, failure: Option<Failure>) {
-        self.set_wait_at(failure, now_us());
+    /// Sets one of the things that the connector waits for; `None` when it has come. Only the writer that [`WaitFor`] names calls it. If
+    /// the wait becomes a failure, the failure begins with the wait.
+    pub fn set_wait(&self, what: WaitFor, failure: Option<Failure>) {
+        self.set_wait_at(what, failure, now_us());
     }
-    fn set_wait_at(&self, failure: Option<Failure>, at_us: i64) {
-        OngoingFailure::replace(&mut lock(&self.course).wait, failure, at_us);
+    fn set_wait_at(&self, what: WaitFor, failure: Option<Failure>, at_us: i64) {
+        lock(&self.course).waits.set(what, failure, at_us);
     }
 
     /// What a record and everything behind it wait for. `None` if nothing waits.
@@ -869,11 +906,12 @@ impl ConnectorCourse {
         if self.is_restarting {
             return;
         }
-        let wait = self.wait.take();
+        // Each phase has waits of its own.
+        let waits = mem::take(&mut self.waits);
         match &phase {
             Phase::Snapshot | Phase::Streaming => (self.has_run, self.trouble) = (true, None),
             Phase::Waiting(failure) => {
-                let began = self.trouble.as_ref().or(wait.as_ref());
+                let began = self.trouble.as_ref().or(waits.longest());
                 let since_us = began.map_or(at_us, |trouble| trouble.since_us);
                 self.trouble = Some(OngoingFailure {
                     failure: failure.clone(),
@@ -1021,18 +1059,34 @@ mod tests {
     fn a_failure_began_when_it_was_first_waited_for() {
         let status = Status::new("c", "s");
         let trouble = |status: &Status| status.course().trouble.map(|trouble| trouble.since_us);
-        let wait = |status: &Status| status.course().wait.map(|wait| wait.since_us);
+        let wait = |status: &Status| status.course().waits.longest().map(|wait| wait.since_us);
         status.set_phase_at(Phase::Streaming, 1);
-        status.set_wait_at(Some(refused()), 5);
-        status.set_wait_at(Some(refused()), 6);
+        status.set_wait_at(WaitFor::Answer, Some(refused()), 5);
+        status.set_wait_at(WaitFor::Answer, Some(refused()), 6);
         assert_eq!((wait(&status), trouble(&status)), (Some(5), None));
-        status.set_wait_at(None, 7);
+        status.set_wait_at(WaitFor::Answer, None, 7);
         assert_eq!(wait(&status), None);
-        status.set_wait_at(Some(refused()), 8);
+        status.set_wait_at(WaitFor::Answer, Some(refused()), 8);
         status.set_phase_at(Phase::Waiting(refused()), 70);
         assert_eq!((wait(&status), trouble(&status)), (None, Some(8)));
         status.set_phase_at(Phase::Streaming, 80);
         assert_eq!((wait(&status), trouble(&status)), (None, None));
+    }
+
+    #[test]
+    fn who_has_waited_longest_is_shown_and_nobody_ends_the_wait_of_another() {
+        let status = Status::new("c", "s");
+        let wait = |status: &Status| status.course().waits.longest().map(|wait| wait.since_us);
+        status.set_phase_at(Phase::Streaming, 1);
+        status.set_wait_at(WaitFor::Answer, Some(refused()), 5);
+        status.set_wait_at(WaitFor::Slot, Some(refused()), 6);
+        assert_eq!(wait(&status), Some(5));
+        status.set_wait_at(WaitFor::Rows, None, 7);
+        assert_eq!(wait(&status), Some(5));
+        status.set_wait_at(WaitFor::Answer, None, 8);
+        assert_eq!(wait(&status), Some(6));
+        status.set_wait_at(WaitFor::Slot, None, 9);
+        assert_eq!(wait(&status), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use walferry_diagnosis::Kind;
 use tokio::time::sleep;
 use tokio_postgres::types::Type;
 use tracing::{debug, warn};
-use walferry_engine::status::Status;
+use walferry_engine::status::{Status, WaitFor};
 use walferry_engine::{Disposition, Failure};
 
 use crate::catalog::CatalogLookup;
@@ -56,7 +56,7 @@ pub(crate) async fn tell(
                 {
                     warn!(slot.name = slot, hint = hint(&found), "{failure}");
                 }
-                status.set_wait(Some(failure));
+                status.set_wait(WaitFor::Slot, Some(failure));
                 *told = found;
             }
             // The slot may be created nevertheless.

@@ -419,33 +419,14 @@ impl Error {
                  query FROM pg_stat_activity WHERE application_name LIKE 'Walferry%'`), or a firewall may silently drop the connection"
                     .to_owned()
             }
-            Self::TlsNotOffered { .. } => {
-                "enable TLS on the server (`ALTER SYSTEM SET ssl = on`, with `ssl_cert_file` and `ssl_key_file`), or set \
-                 `database.sslmode` to `prefer` or `disable`"
-                    .to_owned()
-            }
-            Self::TlsHandshake { .. } => {
-                "compare the server's certificate with `database.sslrootcert` (which is used in every mode if it is set) and, with \
-                 `verify-full`, its names with `database.hostname`: `openssl s_client -starttls postgres -connect HOST:PORT`"
-                    .to_owned()
-            }
-            Self::TlsSetup { .. } => "check that `database.sslcert` and `database.sslkey` belong together".to_owned(),
-            Self::TlsFileUnreadable { property, .. } => {
-                format!("set `{property}` to a file that this process may read")
-            }
-            Self::TlsFile { property: "database.sslkey", .. } => {
-                "set `database.sslpassword` to the password of the key, or provide the key unencrypted, as PEM or as PKCS#8 DER: `openssl \
-                 pkcs8 -topk8 -nocrypt -in KEY -out client.key` (from PKCS#12: `openssl pkcs12 -in FILE -nodes -nocerts -out client.key`)"
-                    .to_owned()
-            }
-            Self::TlsFile { .. } => "provide certificates as PEM: `-----BEGIN CERTIFICATE-----`".to_owned(),
-            Self::RootCertificateMissing { .. } => {
-                "set `database.sslrootcert` to this certificate as PEM, or, with `verify-full`, to `system` to trust the system's \
-                 certificates"
-                    .to_owned()
-            }
-            Self::SystemRootsNeedVerifyFull { .. } => "set `database.sslmode` to `verify-full`".to_owned(),
-            Self::ClientKeyMissing { .. } => "set `database.sslkey`".to_owned(),
+            Self::TlsNotOffered { .. }
+            | Self::TlsHandshake { .. }
+            | Self::TlsSetup { .. }
+            | Self::TlsFileUnreadable { .. }
+            | Self::TlsFile { .. }
+            | Self::RootCertificateMissing { .. }
+            | Self::SystemRootsNeedVerifyFull { .. }
+            | Self::ClientKeyMissing { .. } => return self.tls_hint(),
             Self::PasswordMissing { .. } => "set `database.password`".to_owned(),
             Self::AuthenticationMethod { .. } => {
                 "change `pg_hba.conf` so that this user authenticates with `scram-sha-256`, `md5`, `password` or a client certificate".to_owned()
@@ -486,6 +467,40 @@ impl Error {
             | Self::TableChanged { .. }
             | Self::Protocol { .. }
             | Self::PipelineEnded => return None,
+        })
+    }
+
+    /// The hint of an error of TLS or its files.
+    fn tls_hint(&self) -> Option<String> {
+        Some(match self {
+            Self::TlsNotOffered { .. } => {
+                "enable TLS on the server (`ALTER SYSTEM SET ssl = on`, with `ssl_cert_file` and `ssl_key_file`), or set \
+                 `database.sslmode` to `prefer` or `disable`"
+                    .to_owned()
+            }
+            Self::TlsHandshake { .. } => {
+                "compare the server's certificate with `database.sslrootcert` (which is used in every mode if it is set) and, with \
+                 `verify-full`, its names with `database.hostname`: `openssl s_client -starttls postgres -connect HOST:PORT`"
+                    .to_owned()
+            }
+            Self::TlsSetup { .. } => "check that `database.sslcert` and `database.sslkey` belong together".to_owned(),
+            Self::TlsFileUnreadable { property, .. } => {
+                format!("set `{property}` to a file that this process may read")
+            }
+            Self::TlsFile { property: "database.sslkey", .. } => {
+                "set `database.sslpassword` to the password of the key, or provide the key unencrypted, as PEM or as PKCS#8 DER: `openssl \
+                 pkcs8 -topk8 -nocrypt -in KEY -out client.key` (from PKCS#12: `openssl pkcs12 -in FILE -nodes -nocerts -out client.key`)"
+                    .to_owned()
+            }
+            Self::TlsFile { .. } => "provide certificates as PEM: `-----BEGIN CERTIFICATE-----`".to_owned(),
+            Self::RootCertificateMissing { .. } => {
+                "set `database.sslrootcert` to this certificate as PEM, or, with `verify-full`, to `system` to trust the system's \
+                 certificates"
+                    .to_owned()
+            }
+            Self::SystemRootsNeedVerifyFull { .. } => "set `database.sslmode` to `verify-full`".to_owned(),
+            Self::ClientKeyMissing { .. } => "set `database.sslkey`".to_owned(),
+            _ => return None,
         })
     }
 }

@@ -226,44 +226,19 @@ impl SetupProblem {
                  never captured; to send only messages of pg_logical_emit_message, set `publication.autocreate.mode` to \"no_tables\""
                     .to_owned()
             }
-            Self::PublicationNotAllowed { role, statement, owners, superuser, no_create_in, .. } => {
-                let role = identifier(role);
-                let mut grants = Vec::new();
-                if let Some(database) = no_create_in {
-                    grants.push(format!("GRANT CREATE ON DATABASE {} TO {role};", identifier(database)));
-                }
-                grants.extend(owners.iter().map(|owner| format!("GRANT {} TO {role};", identifier(owner))));
-                let alternative = match (superuser, grants.is_empty()) {
-                    (true, _) => "; or set `publication.autocreate.mode` to \"filtered\"".to_owned(),
-                    (false, true) => String::new(),
-                    (false, false) => format!("; or: {}", grants.join(" ")),
-                };
-                let who = if *superuser { "a superuser" } else { "a superuser or the owner of the tables" };
-                format!("ask {who} to run it once: {statement}{alternative}")
+            Self::PublicationNotAllowed {
+                role,
+                statement,
+                owners,
+                superuser,
+                no_create_in,
+                ..
+            } => {
+                let grants = publication_grants(role, owners, no_create_in.as_deref());
+                ask_to_publish(statement, &grants, *superuser)
             }
-            Self::NoSelect { role, tables } => {
-                let role = identifier(role);
-                let mut schemas: Vec<&str> = tables.iter().map(|table| table.schema.as_str()).collect();
-                schemas.dedup();
-                let usage: Vec<String> = schemas.into_iter().map(identifier).collect();
-                format!(
-                    "GRANT USAGE ON SCHEMA {} TO {role}; GRANT SELECT ON {} TO {role};",
-                    usage.join(", "),
-                    list(tables)
-                )
-            }
-            Self::RowSecurity { role, tables } => {
-                let each: Vec<String> = tables
-                    .iter()
-                    .map(|table| format!("ALTER TABLE {} NO FORCE ROW LEVEL SECURITY;", table.quoted()))
-                    .collect();
-                format!(
-                    "a snapshot must see all rows. Ask a superuser to run: ALTER ROLE {} BYPASSRLS; or connect as the owner of the \
-                     tables, for whom policies hide nothing unless they are forced for the owner, too: {}",
-                    identifier(role),
-                    each.join(" ")
-                )
-            }
+            Self::NoSelect { role, tables } => grant_select(role, tables),
+            Self::RowSecurity { role, tables } => pass_row_security(role, tables),
         }
     }
 
@@ -332,6 +307,54 @@ fn version_text(number: u32) -> String {
     } else {
         format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100)
     }
+}
+
+/// What lets the role create or alter the publication itself.
+fn publication_grants(role: &str, owners: &[String], no_create_in: Option<&str>) -> Vec<String> {
+    let role = identifier(role);
+    let create = no_create_in.map(|database| format!("GRANT CREATE ON DATABASE {} TO {role};", identifier(database)));
+    let own = owners
+        .iter()
+        .map(|owner| format!("GRANT {} TO {role};", identifier(owner)));
+    create.into_iter().chain(own).collect()
+}
+
+fn ask_to_publish(statement: &str, grants: &[String], superuser: bool) -> String {
+    let alternative = match (superuser, grants.is_empty()) {
+        (true, _) => "; or set `publication.autocreate.mode` to \"filtered\"".to_owned(),
+        (false, true) => String::new(),
+        (false, false) => format!("; or: {}", grants.join(" ")),
+    };
+    let who = match superuser {
+        true => "a superuser",
+        false => "a superuser or the owner of the tables",
+    };
+    format!("ask {who} to run it once: {statement}{alternative}")
+}
+
+fn grant_select(role: &str, tables: &[TableName]) -> String {
+    let role = identifier(role);
+    let mut schemas: Vec<&str> = tables.iter().map(|table| table.schema.as_str()).collect();
+    schemas.dedup();
+    let usage: Vec<String> = schemas.into_iter().map(identifier).collect();
+    format!(
+        "GRANT USAGE ON SCHEMA {} TO {role}; GRANT SELECT ON {} TO {role};",
+        usage.join(", "),
+        list(tables)
+    )
+}
+
+fn pass_row_security(role: &str, tables: &[TableName]) -> String {
+    let each: Vec<String> = tables
+        .iter()
+        .map(|table| format!("ALTER TABLE {} NO FORCE ROW LEVEL SECURITY;", table.quoted()))
+        .collect();
+    format!(
+        "a snapshot must see all rows. Ask a superuser to run: ALTER ROLE {} BYPASSRLS; or connect as the owner of the tables, for whom \
+         policies hide nothing unless they are forced for the owner, too: {}",
+        identifier(role),
+        each.join(" ")
+    )
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use walferry_engine::source::{
     self, CreatedSlot, Frame, FrameSender, Inspection, SnapshotKind, SnapshotPlan, Source, SourceParts, StreamPort,
     TableFilter,
 };
-use walferry_engine::status::Status;
+use walferry_engine::status::{Status, WaitFor};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_transform::Hypertables;
@@ -387,7 +387,7 @@ impl Control {
                 blockers: blockers::list(&blockers),
             });
         };
-        self.status.set_wait(None);
+        self.status.set_wait(WaitFor::Slot, None);
         created
     }
 

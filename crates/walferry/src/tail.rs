@@ -181,7 +181,7 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
 /// Says once what the connector waits for.
 async fn show_wait(status: &Status) -> Infallible {
     loop {
-        if let Some(wait) = status.course().wait {
+        if let Some(wait) = status.course().waits.longest() {
             eprintln!("Not yet: {}", wait.failure);
             return pending().await;
         }

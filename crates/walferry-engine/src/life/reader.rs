@@ -32,7 +32,7 @@ use crate::{
         Control, Frame, FrameBatch, FrameSender, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest, Stream,
         StreamPhase, StreamPort, TableFilter, WholeTable,
     },
-    status::{self, Status, StreamConnection},
+    status::{self, Status, StreamConnection, WaitFor},
 };
 
 /// How often the log reports the progress of a snapshot.
@@ -431,7 +431,7 @@ impl<S: Source> SourceReader<'_, S> {
             never = tell_progress(self.status) => match never {},
             never = tell_of_silence(self.status, &self.port.frames) => match never {},
         }
-        self.status.set_wait(None);
+        self.status.set_wait(WaitFor::Rows, None);
         self.port.frames.emptied().await;
         counters.snapshot_ends();
         info!(
@@ -595,7 +595,7 @@ async fn tell_of_silence(status: &Status, frames: &FrameSender) -> Infallible {
         // While frames wait, the source is not the one that is slow.
         if now != received || !frames.is_empty() {
             if silent_looks >= SILENT_LOOKS {
-                status.set_wait(None);
+                status.set_wait(WaitFor::Rows, None);
             }
             (received, silent_looks) = (now, 0);
             continue;
@@ -603,7 +603,7 @@ async fn tell_of_silence(status: &Status, frames: &FrameSender) -> Infallible {
         silent_looks += 1;
         if silent_looks == SILENT_LOOKS {
             let what = "Postgres does not answer: it does not send the existing rows";
-            status.set_wait(Some(Failure::retry(Kind::Silent, what)));
+            status.set_wait(WaitFor::Rows, Some(Failure::retry(Kind::Silent, what)));
         }
     }
 }

@@ -6,6 +6,7 @@ use walferry_diagnosis::{Diagnosis, Kind};
 
 use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, RecordPart, WrittenHeaders};
+use walferry_event::Skipped;
 use walferry_event::reselect::{RowAnswer, RowLookup, RowReader};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Record, Wait};
@@ -641,6 +642,12 @@ impl RecordEmitter {
         begin_transaction(&mut self.cursor, out);
         self.counts.records += 1;
         out.record(checkpoint, parts, from.change());
+    }
+
+    /// Counts a change of a table that is not captured.
+    pub(crate) fn leave_out_table(&mut self, message: MessageType, lsn: Lsn, now_ns: i64) {
+        self.counts.change(message, lsn, now_ns);
+        self.skip(Skipped::Table.as_str());
     }
 
     /// Counts a row that yields no record.

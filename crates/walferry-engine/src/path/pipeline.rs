@@ -10,12 +10,8 @@ use walferry_diagnosis::Kind;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 use walferry_config::{connector::GuardrailAction, limited};
-use walferry_event::{
-    Context, EventSettings, Messages, Skipped, TransactionMetadata, catalog::TableFacts, reselect::RowReader,
-};
-use walferry_pgoutput::{
-    self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Relation, Truncate, Xid,
-};
+use walferry_event::{Context, EventSettings, Messages, TransactionMetadata, catalog::TableFacts, reselect::RowReader};
+use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Origin, Relation, Truncate, Xid};
 use walferry_record::Wait;
 use walferry_snapshot::{ChunksDone, RowsToReread, SnapshotStep};
 use walferry_transform::{Chain, OutboxUpkeep};
@@ -540,9 +536,7 @@ impl Pipeline {
             let met = self.emit.cursor.advance(lsn);
             if !met.is_delivered() {
                 self.emit
-                    .counts
-                    .change(MessageType::from(&change.operation), lsn, now_ns);
-                self.emit.skip(Skipped::Table.as_str());
+                    .leave_out_table(MessageType::from(&change.operation), lsn, now_ns);
             }
             return Ok(());
         };
@@ -601,12 +595,14 @@ impl Pipeline {
         out.end_change(before);
         let after = self.emit.totals();
         if let Some(signals) = &mut self.signals {
-            // The chunk still sends a row whose change was dropped or set aside, unless the row was deleted.
-            let is_sent = out.records() > before && after.set_aside == earlier.set_aside;
-            if may_evict && after.undecided > earlier.undecided {
-                signals.doubt_rows_of(plan.name(), xid);
-            } else if may_evict && (is_sent || matches!(change.operation, Operation::Delete { .. })) {
-                signals.evict(plan, change, xid);
+            if may_evict {
+                let is_sent = out.records() > before && after.set_aside == earlier.set_aside;
+                signals.handled(
+                    plan,
+                    change,
+                    xid,
+                    (after.undecided == earlier.undecided).then_some(is_sent),
+                );
             }
             signals.keep(Some((met.position(), message)), &mut self.emit, out);
         }
@@ -624,8 +620,7 @@ impl Pipeline {
             let met = self.emit.cursor.advance(lsn);
             let Some(plan) = plan else {
                 if !met.is_delivered() {
-                    self.emit.counts.change(MessageType::Truncate, lsn, now_ns);
-                    self.emit.skip(Skipped::Table.as_str());
+                    self.emit.leave_out_table(MessageType::Truncate, lsn, now_ns);
                 }
                 continue;
             };

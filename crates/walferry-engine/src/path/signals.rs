@@ -621,10 +621,17 @@ impl Signals {
         self.quiet_slices = 0;
     }
 
-    /// A change that is sent replaces its row.
-    pub(crate) fn evict(&mut self, plan: &TablePlan, change: &Change<'_>, xid: Option<u32>) {
-        if self.window.evict(plan, &change.operation) == Evicted::Unknown {
-            self.doubt(xid);
+    /// A change of a table that is [watched](Self::watches) has gone through the pipeline: it was sent, or dropped or set aside, or nobody
+    /// knows yet. One that is sent replaces its row. Otherwise the chunk still sends the row, unless it was deleted.
+    pub(crate) fn handled(&mut self, plan: &TablePlan, change: &Change<'_>, xid: Option<u32>, is_sent: Option<bool>) {
+        match is_sent {
+            None => self.doubt_rows_of(plan.name(), xid),
+            Some(false) if !matches!(change.operation, Operation::Delete { .. }) => {}
+            Some(_) => {
+                if self.window.evict(plan, &change.operation) == Evicted::Unknown {
+                    self.doubt(xid);
+                }
+            }
         }
     }
 

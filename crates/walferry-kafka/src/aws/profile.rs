@@ -24,6 +24,16 @@ pub(super) fn find(sources: &Sources<'_>, name: &str) -> Result<Option<Credentia
     resolve(sources, &read(sources.env)?, name, &mut Vec::new())
 }
 
+/// Credentials of a `credential_source`; `None` if there is no source of this name.
+fn of_source(sources: &Sources<'_>, source: &str) -> Option<Result<Option<Credentials>, AwsError>> {
+    Some(match source {
+        "Environment" => sources.environment(),
+        "EcsContainer" => sources.container(),
+        "Ec2InstanceMetadata" => sources.machine(),
+        _ => return None,
+    })
+}
+
 /// `region` of the profile that is in use.
 pub(super) fn region(profile: Option<&str>, env: Env<'_>) -> Option<String> {
     let name = profile.map(str::to_owned).or_else(|| env("AWS_PROFILE"));
@@ -82,16 +92,11 @@ fn resolve(
                 })?
             }
             (None, Some(source)) => {
-                let found = match source.as_str() {
-                    "Environment" => sources.environment()?,
-                    "EcsContainer" => sources.container()?,
-                    "Ec2InstanceMetadata" => sources.machine()?,
-                    _ => {
-                        return Err(wrong(
-                            "has a credential_source other than Environment, EcsContainer and Ec2InstanceMetadata",
-                        ));
-                    }
-                };
+                let found = of_source(sources, &source).unwrap_or_else(|| {
+                    Err(wrong(
+                        "has a credential_source other than Environment, EcsContainer and Ec2InstanceMetadata",
+                    ))
+                })?;
                 found.ok_or_else(|| wrong(&format!("has the credential_source {source}, which has no credentials")))?
             }
             (None, None) => {

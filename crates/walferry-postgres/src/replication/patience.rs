@@ -5,7 +5,7 @@ use walferry_diagnosis::Kind;
 
 use tokio::time::Instant;
 use walferry_engine::Failure;
-use walferry_engine::status::Status;
+use walferry_engine::status::{Status, WaitFor};
 use walferry_pgoutput::Lsn;
 
 use super::Identity;
@@ -115,7 +115,7 @@ impl<'a> Silence<'a> {
     /// The server has answered, or we no longer wait.
     pub(super) fn end(&mut self) {
         if self.awaited.take().is_some_and(|awaited| awaited.told) {
-            self.status.set_wait(None);
+            self.status.set_wait(WaitFor::Answer, None);
         }
     }
 
@@ -145,7 +145,8 @@ impl<'a> Silence<'a> {
         if let Some(awaited) = self.awaited.as_mut().filter(|awaited| !awaited.told) {
             awaited.told = true;
             let what = format!("Postgres does not answer: {}", awaited.missing);
-            self.status.set_wait(Some(Failure::retry(Kind::Silent, what)));
+            self.status
+                .set_wait(WaitFor::Answer, Some(Failure::retry(Kind::Silent, what)));
         }
     }
 }

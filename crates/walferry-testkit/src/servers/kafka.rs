@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
@@ -43,7 +44,7 @@ const LOG_CONFIG: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 "#;
 
 impl Kafka {
-    /// Formats a log directory and starts a broker on it.
+    /// Starts a broker on a new log directory.
     #[track_caller]
     pub fn start() -> Self {
         Self::start_with(&[])
@@ -61,6 +62,7 @@ impl Kafka {
         let java_options: Vec<String> = java_options.iter().map(|&option| option.to_owned()).collect();
         let folder = scratch::folder("kafka");
         let logs = folder.join("logs");
+        copy_folder(formatted(), &logs);
         // Records are kept for ever: those of some tests say that they are years old.
         // A broker gives itself up when it is slow to start, on a machine that has other things to do.
         let config = format!(
@@ -88,23 +90,6 @@ impl Kafka {
             properties.join("\n")
         );
         fs::write(folder.join("server.properties"), config).expect("the scratch folder can be written");
-        let mut format = jvm(&folder, "256m");
-        format.args([
-            "kafka.tools.StorageTool",
-            "format",
-            "--cluster-id",
-            "d2FsZmVycnktdGVzdC1pZA",
-            "--config",
-        ]);
-        let output = format
-            .arg(folder.join("server.properties"))
-            .output()
-            .expect("java can be run");
-        assert!(
-            output.status.success(),
-            "Kafka's log could not be made: {}",
-            String::from_utf8_lossy(&output.stdout)
-        );
         let mut kafka = Self {
             process: run(&folder, &java_options),
             folder,
@@ -253,10 +238,7 @@ impl Kafka {
     /// Names of all topics but Kafka's and Connect's own, sorted.
     #[track_caller]
     pub fn topics(&self) -> Vec<String> {
-        let reader = self.reader();
-        let mut topics = wait_for("the broker's topics", || reader.topics().ok());
-        topics.retain(|topic| !INTERNAL.iter().any(|internal| topic.starts_with(internal)));
-        topics
+        topics_of_tests(&self.reader())
     }
 
     /// Deletes all topics but Kafka's and Connect's own, and waits until they are gone.
@@ -273,10 +255,9 @@ impl Kafka {
         }
     }
 
-    /// How many records the topics of `topics` hold.
-    #[track_caller]
-    pub fn record_count(&self) -> usize {
-        self.extents(&self.topics()).iter().map(Extent::len).sum()
+    /// Counts what all topics but Kafka's and Connect's own hold.
+    pub fn counter(&self) -> RecordCounter {
+        RecordCounter(self.reader())
     }
 
     /// The offset behind the last record of each partition of some topics, by topic and partition.
@@ -417,6 +398,28 @@ impl Kafka {
     }
 }
 
+/// Counts the records of a broker again and again, over one connection.
+pub struct RecordCounter(Reader);
+
+impl RecordCounter {
+    /// How many records there are.
+    #[track_caller]
+    pub fn count(&self) -> usize {
+        let extents = topics_of_tests(&self.0)
+            .into_iter()
+            .flat_map(|topic| wait_for(&format!("the end of {topic}"), || self.0.extents(&topic).ok()));
+        extents.map(|extent| extent.len()).sum()
+    }
+}
+
+/// All topics but Kafka's and Connect's own, sorted.
+#[track_caller]
+fn topics_of_tests(reader: &Reader) -> Vec<String> {
+    let mut topics = wait_for("the broker's topics", || reader.topics().ok());
+    topics.retain(|topic| !INTERNAL.iter().any(|internal| topic.starts_with(internal)));
+    topics
+}
+
 /// A transaction that is open.
 pub struct OpenTransaction(BaseProducer);
 
@@ -437,6 +440,54 @@ pub struct Paused<'a>(&'a Kafka);
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
         self.0.resume();
+    }
+}
+
+/// A log directory that Kafka's own tool has formatted, once for all brokers of this process: a JVM takes a second. Their cluster and node
+/// have the same ids; nothing else is in it.
+#[track_caller]
+fn formatted() -> &'static Path {
+    static FORMATTED: OnceLock<PathBuf> = OnceLock::new();
+    FORMATTED.get_or_init(|| {
+        let folder = scratch::folder("kafka-format");
+        let (config, logs) = (folder.join("server.properties"), folder.join("logs"));
+        let text = format!(
+            "process.roles=broker,controller\n\
+             node.id=1\n\
+             controller.quorum.voters=1@127.0.0.1:9093\n\
+             listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093\n\
+             controller.listener.names=CONTROLLER\n\
+             log.dirs={}\n",
+            logs.display()
+        );
+        fs::write(&config, text).expect("the scratch folder can be written");
+        let mut format = jvm(&folder, "256m");
+        format.args([
+            "kafka.tools.StorageTool",
+            "format",
+            "--cluster-id",
+            "d2FsZmVycnktdGVzdC1pZA",
+            "--config",
+        ]);
+        let output = format.arg(config).output().expect("java can be run");
+        assert!(
+            output.status.success(),
+            "Kafka's log could not be made: {}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        logs
+    })
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("the scratch folder can be written");
+    for entry in fs::read_dir(from).expect("the folder is there") {
+        let entry = entry.expect("it can be listed");
+        let target = to.join(entry.file_name());
+        match entry.file_type().expect("it has a type").is_dir() {
+            true => copy_folder(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).expect("the scratch folder can be written")),
+        }
     }
 }
 

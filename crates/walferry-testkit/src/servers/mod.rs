@@ -26,7 +26,7 @@ pub use connect::{Connect, Task};
 pub use disk::SmallDisk;
 pub use failover::{DataDirectory, SlotCopy};
 pub use http::{Answer, request};
-pub use kafka::{Kafka, OpenTransaction, Paused};
+pub use kafka::{Kafka, OpenTransaction, Paused, RecordCounter};
 pub use msk::Msk;
 pub use network::{Network, Weather};
 pub use postgres::{Database, Hanging, Postgres, PostgresOptions};

@@ -38,7 +38,7 @@ pub(crate) use self::expand::Documents;
 use self::expand::Expansion;
 use self::json_headers::JsonColumn;
 use self::options::{ByType, InvalidOperation, RouterOptions, Unknown};
-use self::plan::{Operation, Tables};
+use self::plan::{Operation, OutboxPlan, Tables};
 use self::transaction_headers::TransactionHeaders;
 use crate::TransformFault as _;
 use crate::contract::{HeaderList, PluginRow, Requirement, Side, TransactionPlace};
@@ -133,11 +133,15 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl EventRouter {
-    /// Whether a tombstone passes: those of an outbox are dropped.
-    fn passes_tombstone(&self, record: &Record<'_>) -> bool {
-        match &self.settings.tables {
+    /// Tombstones of an outbox are dropped, all others pass.
+    fn tombstone<'a>(&self, record: Record<'a>) -> Outcome<'a> {
+        let passes = match &self.settings.tables {
             None => self.other_topics.contains(&record.topic),
             Some(_) => !self.own_topics.contains(&record.topic),
+        };
+        match passes {
+            true => Outcome::Record(record),
+            false => Outcome::Dropped(DropReason::Tombstone),
         }
     }
 }
@@ -150,10 +154,7 @@ impl Transform for EventRouter {
 
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, crate::Error> {
         if record.value.value.is_null() {
-            return Ok(match self.passes_tombstone(&record) {
-                true => Outcome::Record(record),
-                false => Outcome::Dropped(DropReason::Tombstone),
-            });
+            return Ok(self.tombstone(record));
         }
         let plan = match self.tables.of(&record, &self.settings) {
             Err(error @ Error::Envelope("after")) => {
@@ -184,22 +185,21 @@ impl Transform for EventRouter {
             Operation::Update => return Ok(drop_update(self.settings.invalid_operation, &mut self.updates)?),
         }
         let processed_ms = plan.processed_ms(&event);
-        let Value::Struct(mut row) = event.take_at(plan.after) else {
+        let Value::Struct(row) = event.take_at(plan.after) else {
             return Err(Error::Envelope("after").into());
         };
 
-        // What is only looked at comes first; then the values are moved out of the row, in the order of the plan.
+        // What is only looked at comes first; then the values are moved out of the row.
+        let destination = match &self.settings.by_type {
+            None => Destination::ByRoute,
+            Some(by_type) => destination(by_type, plan.event_type(&row), &mut self.types, &mut self.unknown_types)?,
+        };
         let (mut aside, mut is_failure) = (None, false);
-        match &self.settings.by_type {
-            None => record.topic = Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
-            Some(by_type) => {
-                match destination(by_type, plan.event_type(&row), &mut self.types, &mut self.unknown_types)? {
-                    Destination::Topic(topic) => record.topic = Cow::Borrowed(topic),
-                    Destination::ByRoute => record.topic = Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
-                    Destination::DeadLetter(why) => aside = Some(why),
-                    Destination::Failed(error) => (aside, is_failure) = (Some(error), true),
-                }
-            }
+        match destination {
+            Destination::Topic(topic) => record.topic = Cow::Borrowed(topic),
+            Destination::ByRoute => record.topic = Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
+            Destination::DeadLetter(why) => aside = Some(why),
+            Destination::Failed(error) => (aside, is_failure) = (Some(error), true),
         }
         if let (Some(conformance), None) = (&mut self.conformance, &aside)
             && let Some(event) = plan.event(&row)
@@ -209,43 +209,16 @@ impl Transform for EventRouter {
         }
         record.timestamp_ms = plan.timestamp_ms(&row)?.or(processed_ms);
         record.partition = plan.partition(&row)?;
-        record.headers.reserve_exact(plan.headers.len());
-        for (name, column) in &plan.headers {
-            record.headers.push(Header {
-                name: Cow::Borrowed(name),
-                value: column.take(&mut row),
-            });
-        }
-        if let Some(transaction) = &self.transaction {
-            transaction.add(&mut record.headers);
-        }
-        // Last, so that a member never has the name of another header.
-        add_members(&plan.json_headers, &row, &mut record)?;
-        let mut payload = plan.payload.take(&mut row);
-        if let Some(expansion) = &mut self.expansion {
-            payload = expansion.expand(payload);
-        }
-        let is_tombstone = self.settings.tombstone && is_blank(&payload.value);
-        record.value = match (&mut plan.envelope, is_tombstone) {
-            (None, false) => payload,
-            (None, true) => SchemaAndValue::NULL,
-            (Some(envelope), false) => envelope.wrap(payload, &plan.payload.schema, &mut row, &mut self.schema_names),
-            (Some(envelope), true) => {
-                envelope.name_schema(&payload, &plan.payload.schema, &row, &mut self.schema_names);
-                SchemaAndValue::NULL
-            }
+        let parts = EventParts {
+            transaction: self.transaction.as_ref(),
+            expansion: self.expansion.as_mut(),
+            schema_names: &mut self.schema_names,
+            has_tombstones: self.settings.tombstone,
         };
-        record.key = plan.take_key(&mut row);
+        parts.fill(&mut record, plan, row)?;
         Ok(match aside {
             None => Outcome::Record(record),
-            Some(why) => Outcome::SetAside(Box::new(SetAside {
-                record,
-                why: why.to_string(),
-                hint: why.hint(),
-                kind: why.kind(),
-                is_failure,
-                transform: String::new(),
-            })),
+            Some(why) => set_aside(record, &why, is_failure),
         })
     }
 
@@ -276,7 +249,61 @@ impl Transform for EventRouter {
     }
 }
 
-/// Where an event goes whose topic depends on its type.
+/// What else than the row makes an event.
+struct EventParts<'a> {
+    transaction: Option<&'a TransactionHeaders>,
+    expansion: Option<&'a mut Expansion>,
+    schema_names: &'a mut SchemaNames,
+    /// `route.tombstone.on.empty.payload`
+    has_tombstones: bool,
+}
+
+impl<'a> EventParts<'a> {
+    /// Moves the row's values into the record, in the order of the plan: headers, value, key.
+    fn fill(self, record: &mut Record<'a>, plan: &'a mut OutboxPlan, mut row: Struct<'a>) -> Result<(), Error> {
+        record.headers.reserve_exact(plan.headers.len());
+        for (name, column) in &plan.headers {
+            record.headers.push(Header {
+                name: Cow::Borrowed(name),
+                value: column.take(&mut row),
+            });
+        }
+        if let Some(transaction) = self.transaction {
+            transaction.add(&mut record.headers);
+        }
+        // Last, so that a member never has the name of another header.
+        add_members(&plan.json_headers, &row, record)?;
+        let mut payload = plan.payload.take(&mut row);
+        if let Some(expansion) = self.expansion {
+            payload = expansion.expand(payload);
+        }
+        let is_tombstone = self.has_tombstones && is_blank(&payload.value);
+        record.value = match (&mut plan.envelope, is_tombstone) {
+            (None, false) => payload,
+            (None, true) => SchemaAndValue::NULL,
+            (Some(envelope), false) => envelope.wrap(payload, &plan.payload.schema, &mut row, self.schema_names),
+            (Some(envelope), true) => {
+                envelope.name_schema(&payload, &plan.payload.schema, &row, self.schema_names);
+                SchemaAndValue::NULL
+            }
+        };
+        record.key = plan.take_key(&mut row);
+        Ok(())
+    }
+}
+
+fn set_aside<'a>(record: Record<'a>, why: &Error, is_failure: bool) -> Outcome<'a> {
+    Outcome::SetAside(Box::new(SetAside {
+        record,
+        why: why.to_string(),
+        hint: why.hint(),
+        kind: why.kind(),
+        is_failure,
+        transform: String::new(),
+    }))
+}
+
+/// Where an event goes.
 enum Destination<'a> {
     Topic(&'a str),
     /// To the topic that `route.by.field` says.

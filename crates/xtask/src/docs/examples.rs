@@ -9,7 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use walferry_config::{Connector, Findings, Nowhere, Options, Submitted, Worker, connector::Plugin, options_markdown};
+use walferry_config::{
+    Connector, Findings, Nowhere, Options, Submitted, Worker,
+    connector::{Plugin, Plugins},
+    options_markdown,
+};
 use walferry_converter::{
     Converter, ConverterType, Encoded, RecordPart, WrittenHeaders, classes, converter, registry::PreviewRegistry,
 };
@@ -337,44 +341,12 @@ fn page(class: &Class, stem: &str, file: &File, tables: &BTreeMap<String, Table>
 
 /// Runs an example: what comes in and what goes out, for each record of the change.
 fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> Result<String, String> {
-    let (submitted, _) = Submitted::read(&format!("{BASE}{}", example.config)).map_err(|error| error.to_string())?;
-    let check = |_: &walferry_config::connector::Plugins| Findings::default();
-    let (connector, findings) = Connector::read(&submitted, None, &Worker::default(), &Nowhere, &check);
-    let connector = connector.ok_or_else(|| told(&findings))?;
-    if findings.has_problems() || findings.warnings().next().is_some() {
-        return Err(told(&findings));
-    }
+    let connector = connector(example)?;
     let plugins = &connector.plugins;
-    // Before the transform that the page is about, or that has its predicate; before nothing for a converter.
-    let is_of = |written: &str| {
-        let bare = written.strip_suffix("$Key").or_else(|| written.strip_suffix("$Value"));
-        written == class.name || class.sides && bare == Some(class.name)
-    };
-    let at = match class.subject {
-        Subject::Transform => plugins.transforms.iter().rposition(|transform| is_of(&transform.class)),
-        Subject::Predicate => plugins.transforms.iter().rposition(|transform| {
-            let named = transform.predicate.as_ref();
-            plugins
-                .predicates
-                .iter()
-                .any(|predicate| named == Some(&predicate.name) && is_of(&predicate.class))
-        }),
-        Subject::Converter => Some(plugins.transforms.len()),
-    };
-    let at = at.ok_or("its configuration does not use the class")?;
-    let build = |length: usize| {
-        let (chain, findings) = Chain::new(&plugins.transforms[..length], &plugins.predicates);
-        let mut chain = chain.ok_or_else(|| told(&findings))?;
-        chain.attach(&mut || Arc::new(ReadBefore(hypertables())));
-        Ok::<_, String>((chain, findings))
-    };
+    let at = place_of(class, plugins).ok_or("its configuration does not use the class")?;
     let mut input = Chains {
-        chain: build(at)?.0,
-        converters: [
-            json(ConverterType::Key)?,
-            json(ConverterType::Value)?,
-            json(ConverterType::Header)?,
-        ],
+        chain: chain(plugins, at)?.0,
+        converters: all_json()?,
     };
     let length = match class.subject {
         _ if example.whole => plugins.transforms.len(),
@@ -387,13 +359,9 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
             configured(&plugins.value_converter, ConverterType::Value)?,
             configured(&plugins.header_converter, ConverterType::Header)?,
         ],
-        _ => [
-            json(ConverterType::Key)?,
-            json(ConverterType::Value)?,
-            json(ConverterType::Header)?,
-        ],
+        _ => all_json()?,
     };
-    let (chain, findings) = build(length)?;
+    let (chain, findings) = chain(plugins, length)?;
     let mut output = Chains { chain, converters };
     let mut text = String::new();
     for warning in findings.warnings() {
@@ -429,6 +397,53 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
         0 => Err("none of its records reaches the class".to_owned()),
         _ => Ok(text),
     }
+}
+
+/// The connector of an example, without a warning.
+fn connector(example: &Example) -> Result<Connector, String> {
+    let (submitted, _) = Submitted::read(&format!("{BASE}{}", example.config)).map_err(|error| error.to_string())?;
+    let check = |_: &Plugins| Findings::default();
+    let (connector, findings) = Connector::read(&submitted, None, &Worker::default(), &Nowhere, &check);
+    if findings.has_problems() || findings.warnings().next().is_some() {
+        return Err(told(&findings));
+    }
+    connector.ok_or_else(|| told(&findings))
+}
+
+/// How many transforms come before the class that the page is about.
+fn place_of(class: &Class, plugins: &Plugins) -> Option<usize> {
+    // Before the transform that the page is about, or that has its predicate; before nothing for a converter.
+    let is_of = |written: &str| {
+        let bare = written.strip_suffix("$Key").or_else(|| written.strip_suffix("$Value"));
+        written == class.name || class.sides && bare == Some(class.name)
+    };
+    match class.subject {
+        Subject::Transform => plugins.transforms.iter().rposition(|transform| is_of(&transform.class)),
+        Subject::Predicate => plugins.transforms.iter().rposition(|transform| {
+            let named = transform.predicate.as_ref();
+            plugins
+                .predicates
+                .iter()
+                .any(|predicate| named == Some(&predicate.name) && is_of(&predicate.class))
+        }),
+        Subject::Converter => Some(plugins.transforms.len()),
+    }
+}
+
+/// A chain of the first transforms.
+fn chain(plugins: &Plugins, length: usize) -> Result<(Chain, Findings), String> {
+    let (chain, findings) = Chain::new(&plugins.transforms[..length], &plugins.predicates);
+    let mut chain = chain.ok_or_else(|| told(&findings))?;
+    chain.attach(&mut || Arc::new(ReadBefore(hypertables())));
+    Ok((chain, findings))
+}
+
+fn all_json() -> Result<[Box<dyn Converter>; 3], String> {
+    Ok([
+        json(ConverterType::Key)?,
+        json(ConverterType::Value)?,
+        json(ConverterType::Header)?,
+    ])
 }
 
 /// What TimescaleDB's catalog says in the examples: a chunk of a hypertable, and one of a continuous aggregate's.

@@ -77,8 +77,44 @@ pub(super) fn write(release: &Release) -> Outcome<PathBuf> {
 
 /// Installs, removes and purges the package in a folder of its own, as dpkg does it on a machine.
 pub(super) fn check(release: &Release, package: &Path) -> Outcome {
-    use std::os::unix::fs::MetadataExt;
     let root = release.stage("installed")?;
+    prepare_dpkg(&root)?;
+    dpkg(&root, "--install", package)?;
+    is_installed(release, &root)?;
+    dpkg(&root, "--remove", Path::new("walferry"))?;
+    must(
+        !root.join("usr/bin/walferry").exists(),
+        "the program stays after a removal",
+    )?;
+    must(
+        root.join("etc/walferry/connector.json").exists(),
+        "the configuration is gone after a removal",
+    )?;
+    must(
+        root.join("var/lib/walferry").exists(),
+        "the offsets are gone after a removal",
+    )?;
+    dpkg(&root, "--purge", Path::new("walferry"))?;
+    must(
+        !root.join("etc/walferry").exists() && !root.join("var/lib/walferry").exists(),
+        "something stays after a purge",
+    )?;
+    println!(
+        "the Debian package was installed, removed and purged in {}",
+        root.display()
+    );
+    Ok(fs::remove_dir_all(root)?)
+}
+
+fn must(holds: bool, what: &str) -> Outcome {
+    match holds {
+        true => Ok(()),
+        false => Err(format!("the Debian package: {what}").into()),
+    }
+}
+
+/// What dpkg wants to find in the root of a system.
+fn prepare_dpkg(root: &Path) -> Outcome {
     for folder in [
         "var/lib/dpkg/info",
         "var/lib/dpkg/updates",
@@ -91,31 +127,28 @@ pub(super) fn check(release: &Release, package: &Path) -> Outcome {
         fs::write(root.join("var/lib/dpkg").join(file), "")?;
     }
     fs::write(root.join("etc/passwd"), "root:x:0:0::/root:/bin/sh\n")?;
-    fs::write(root.join("etc/group"), "root:x:0:\n")?;
-    let dpkg = |action: &str, what: &Path| {
-        let mut command = Command::new("dpkg");
-        command
-            .arg(format!("--root={}", root.display()))
-            // The folder has no shell and no libc6 of its own.
-            .args([
-                "--force-script-chrootless",
-                "--force-depends",
-                "--force-not-root",
-                "--force-architecture",
-                action,
-            ])
-            .arg(what);
-        shell::run(&mut command)
-    };
-    let must = |holds: bool, what: &str| {
-        if holds {
-            Ok(())
-        } else {
-            Err(format!("the Debian package: {what}"))
-        }
-    };
+    Ok(fs::write(root.join("etc/group"), "root:x:0:\n")?)
+}
 
-    dpkg("--install", package)?;
+fn dpkg(root: &Path, action: &str, what: &Path) -> Outcome {
+    let mut command = Command::new("dpkg");
+    command
+        .arg(format!("--root={}", root.display()))
+        // The folder has no shell and no libc6 of its own.
+        .args([
+            "--force-script-chrootless",
+            "--force-depends",
+            "--force-not-root",
+            "--force-architecture",
+            action,
+        ])
+        .arg(what);
+    shell::run(&mut command)
+}
+
+/// The user, who may read what, and a program that runs.
+fn is_installed(release: &Release, root: &Path) -> Outcome {
+    use std::os::unix::fs::MetadataExt;
     let passwd = fs::read_to_string(root.join("etc/passwd"))?;
     let user = passwd
         .lines()
@@ -146,29 +179,5 @@ pub(super) fn check(release: &Release, package: &Path) -> Outcome {
             .arg("--data-dir")
             .arg(root.join("var/lib/walferry"))
             .env("PGPASSWORD", "secret"),
-    )?;
-
-    dpkg("--remove", Path::new("walferry"))?;
-    must(
-        !root.join("usr/bin/walferry").exists(),
-        "the program stays after a removal",
-    )?;
-    must(
-        root.join("etc/walferry/connector.json").exists(),
-        "the configuration is gone after a removal",
-    )?;
-    must(
-        root.join("var/lib/walferry").exists(),
-        "the offsets are gone after a removal",
-    )?;
-    dpkg("--purge", Path::new("walferry"))?;
-    must(
-        !root.join("etc/walferry").exists() && !root.join("var/lib/walferry").exists(),
-        "something stays after a purge",
-    )?;
-    println!(
-        "the Debian package was installed, removed and purged in {}",
-        root.display()
-    );
-    Ok(fs::remove_dir_all(root)?)
+    )
 }

@@ -379,7 +379,7 @@ async fn watch(status: Arc<Status>, track: PartTracker, total: u64) {
     let (mut told, mut looks, mut last) = (None, 0, 0);
     loop {
         sleep(LOOK).await;
-        let waits = status.course().wait.or_else(|| status.kafka());
+        let waits = status.course().waits.longest().cloned().or_else(|| status.kafka());
         let waits = waits
             .or_else(|| status.awaited())
             .map(|trouble| trouble.failure.to_string());
