@@ -110,7 +110,7 @@ public class Expressions {
             }
             String asked = line.split(ARROW, 2)[0];
             SourceRecord record = asked.startsWith("T:") ? tombstone : asked.startsWith("P:") ? primitive : update;
-            String expression = asked.matches("(?s)[TP]:.*") ? asked.substring(2) : asked;
+            String expression = (asked.matches("(?s)[TP]:.*") ? asked.substring(2) : asked).replace("⏎", "\n");
             lines.add(asked + ARROW + answer(language, expression, record));
         }
         System.out.println(String.join("\n", lines));
