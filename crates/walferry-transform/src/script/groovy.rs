@@ -36,7 +36,12 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
             a.len() == b.len() && a.iter().all(holds)
         }
         (Object::Set(a), Object::Set(b)) => {
-            a.len() == b.len() && a.iter().all(|element| b.iter().any(|other| equal(element, other)))
+            // As a rule, equal sets have one order.
+            let is_there = |(place, element): (usize, &Object<'_>)| {
+                let same = b.get(place).is_some_and(|other| equal(element, other));
+                same || b.iter().any(|other| equal(element, other))
+            };
+            a.len() == b.len() && a.iter().enumerate().all(is_there)
         }
         _ => match (a.elements(), b.elements()) {
             (Some(a), Some(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| equal(a, b)),

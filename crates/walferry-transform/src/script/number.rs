@@ -19,10 +19,18 @@ pub(crate) enum Number {
     Decimal(Decimal),
 }
 
+/// Postgres keeps at most so many digits behind the point.
+const MOST_DIGITS: i32 = 16_383;
 /// Exponents that are written in an expression are smaller than this.
 const LARGEST_SCALE: i32 = 400;
 
 impl Number {
+    /// The decimal that a text is. `None` for one with an exponent that no number of a database has: to compare it would take long.
+    pub(super) fn decimal_of(text: &str) -> Option<Self> {
+        let decimal = Decimal::parse_java(text).filter(|decimal| decimal.scale().abs() <= MOST_DIGITS)?;
+        Some(Self::Decimal(decimal))
+    }
+
     /// Java's `intValue`.
     #[expect(clippy::cast_possible_truncation, reason = "as Java's intValue")]
     pub(super) fn int(&self) -> i32 {
@@ -257,8 +265,14 @@ const QUOTIENT_SCALE: i32 = 10;
 /// Digits that Groovy gives such a quotient beyond those of the operands.
 const EXTRA_DIGITS: usize = 10;
 
+/// Products of more digits are not worked out. No two numbers of a row have so many.
+const LONGEST_PRODUCT: usize = 1_000_000;
+
 fn decimal_arithmetic(a: &Decimal, b: &Decimal, operation: Arithmetic) -> Option<Decimal> {
     if operation == Arithmetic::Multiply {
+        if a.precision() + b.precision() > LONGEST_PRODUCT {
+            return None;
+        }
         return Some(Decimal::big(a.unscaled() * b.unscaled(), a.scale() + b.scale()));
     }
     let scale = a.scale().max(b.scale());

@@ -1,6 +1,7 @@
 //! What an expression works with.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use walferry_config::JavaRegex;
@@ -13,7 +14,7 @@ use super::range::Range;
 use super::{Language, groovy};
 
 /// Larger sets than this are not made.
-const LARGEST_SET: usize = 1_000;
+const LARGEST_SET: usize = 10_000;
 
 /// A value while an expression is evaluated. It borrows from the record and the expression.
 #[derive(Debug, Clone)]
@@ -135,9 +136,14 @@ impl<'r> Object<'r> {
         if elements.len() > LARGEST_SET {
             return Err(format!("a set is made of more than {LARGEST_SET} elements"));
         }
+        let mut texts = HashSet::new();
         let mut set: Vec<Self> = Vec::with_capacity(elements.len());
         for element in elements {
-            if !set.iter().any(|other| groovy::equals(other, &element)) {
+            let is_new = match &element {
+                Self::Text(text) => texts.insert(text.clone()),
+                _ => !set.iter().any(|other| groovy::equals(other, &element)),
+            };
+            if is_new {
                 set.push(element);
             }
         }

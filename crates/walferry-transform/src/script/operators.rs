@@ -8,6 +8,11 @@ use super::object::Object;
 use super::tree::Operator;
 use super::{Language, groovy, javascript};
 
+/// Longer lists than this are not made.
+pub(super) const LONGEST_LIST: usize = 1_000_000;
+/// More elements than these are not compared with each other.
+pub(super) const MOST_COMPARED: usize = 10_000_000;
+
 type Answer<'r> = Result<Object<'r>, String>;
 
 pub(super) fn binary<'r>(operator: Operator, a: &Object<'r>, b: &Object<'r>, language: Language) -> Answer<'r> {
@@ -115,6 +120,9 @@ fn added<'r>(a: &Object<'r>, b: &Object<'r>) -> Answer<'r> {
         Object::Array(others) => all.extend(others.iter().cloned()),
         other => all.push(other.clone()),
     }
+    if all.len() > LONGEST_LIST {
+        return Err(format!("a list of more than {LONGEST_LIST} elements is made"));
+    }
     Ok(match a {
         Object::Array(_) => Object::Array(all),
         _ => Object::List(all),
@@ -143,6 +151,9 @@ fn minus<'r>(a: &Object<'r>, b: &Object<'r>) -> Answer<'r> {
         other => vec![other.clone()],
     };
     let mut left = elements(a)?;
+    if left.len().saturating_mul(removed.len()) > MOST_COMPARED {
+        return Err("the lists are too long to be compared element by element".into());
+    }
     left.retain(|element| !removed.iter().any(|other| groovy::equal(element, other)));
     Ok(match a {
         Object::Array(_) => Object::Array(left),
@@ -184,7 +195,7 @@ fn of_numbers<'r>(operation: Arithmetic, a: &Object<'_>, b: &Object<'_>) -> Answ
     let result = first.arithmetic(&second, operation);
     result
         .map(Object::Number)
-        .ok_or_else(|| "a number is divided by zero".into())
+        .ok_or_else(|| "a number is divided by zero, or the result is too long".into())
 }
 
 /// Groovy's `-a`.

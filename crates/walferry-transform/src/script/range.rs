@@ -212,11 +212,11 @@ impl Range {
             Self::Texts { .. } => return None,
         };
         let length = i64::try_from(length).ok()?;
-        let counted = |at: i64| if at < 0 { at + length } else { at };
+        let counted = |at: i64| if at < 0 { at.saturating_add(length) } else { at };
         let (from, to) = (counted(from), counted(to));
         let (begin, end, reversed) = match from > to {
-            true => (to + i64::from(exclusive), from + 1, true),
-            false => (from, to + 1 - i64::from(exclusive), false),
+            true => (to.saturating_add(i64::from(exclusive)), from.saturating_add(1), true),
+            false => (from, to.saturating_add(i64::from(!exclusive)), false),
         };
         (0 <= begin && begin <= end && end <= length)
             .then(|| Some((usize::try_from(begin).ok()?, usize::try_from(end).ok()?, reversed)))?

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::{Call, LONGEST, MANY, Row, both, bounded, count, groovy, script, too_long};
 use crate::script::groovy as rules;
 use crate::script::object::Object;
+use crate::script::operators::{LONGEST_LIST, MOST_COMPARED};
 use crate::script::receiver::Receiver as R;
 use crate::script::tree::Operator;
 use crate::script::{Language, access, javascript, operators};
@@ -227,8 +228,18 @@ fn others<'a, 'r>(call: &Call<'a, 'r>) -> Result<Cow<'a, [Object<'r>]>, String> 
     }
 }
 
+/// Lists are not compared element by element if that would take too long.
+fn comparable(a: usize, b: usize) -> Result<(), String> {
+    match a.saturating_mul(b) > MOST_COMPARED {
+        true => Err("the lists are too long to be compared element by element".into()),
+        false => Ok(()),
+    }
+}
+
 fn contains_all<'r>(call: &Call<'_, 'r>) -> Called<'r> {
-    for other in others(call)?.iter() {
+    let others = others(call)?;
+    comparable(length(call.of), others.len())?;
+    for other in others.iter() {
         if !rules::contains(call.of, other)? {
             return Ok(Object::Boolean(false));
         }
@@ -238,6 +249,7 @@ fn contains_all<'r>(call: &Call<'_, 'r>) -> Called<'r> {
 
 fn disjoint<'r>(call: &Call<'_, 'r>) -> Called<'r> {
     let (elements, others) = (call.elements()?, others(call)?);
+    comparable(elements.len(), others.len())?;
     let is_shared = |element: &Object<'_>| others.iter().any(|other| rules::equal(element, other));
     Ok(Object::Boolean(!elements.iter().any(is_shared)))
 }
@@ -334,5 +346,8 @@ fn concat<'r>(call: &Call<'_, 'r>) -> Called<'r> {
             None => all.push(argument.clone()),
         }
     }
-    Ok(Object::Array(all))
+    match all.len() > LONGEST_LIST {
+        true => Err(format!("a list of more than {LONGEST_LIST} elements is made")),
+        false => Ok(Object::Array(all)),
+    }
 }

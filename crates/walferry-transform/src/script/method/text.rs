@@ -123,9 +123,7 @@ pub(super) const ROWS: &[Row] = &[
     groovy("toDouble", (0, 0), NUMBER, |call| {
         parsed(call, |text| parse_f64(text).map(Number::Double))
     }),
-    groovy("toBigDecimal", (0, 0), NUMBER, |call| {
-        parsed(call, |text| Decimal::parse_java(text).map(Number::Decimal))
-    }),
+    groovy("toBigDecimal", (0, 0), NUMBER, |call| parsed(call, Number::decimal_of)),
     groovy("toBoolean", (0, 0), BOOLEAN, to_boolean),
     groovy("isNumber", (0, 0), BOOLEAN, |call| {
         answer(Decimal::parse_java(call.text().trim()).is_some())
