@@ -65,8 +65,8 @@ const GROOVY: &[Row] = &[
         [Object::Null, other] => Ok(other.clone()),
         _ => java_text(&of[0]),
     }),
-    Row("List.of", (0, MANY), Some(Receiver::Fixed), |of| fixed(of)),
-    Row("Set.of", (0, MANY), Some(Receiver::Fixed), |of| fixed_set(of)),
+    Row("List.of", (0, MANY), Some(Receiver::Fixed), fixed),
+    Row("Set.of", (0, MANY), Some(Receiver::Fixed), fixed_set),
     Row("Arrays.asList", (0, MANY), Some(Receiver::List), as_list),
     Row("Math.floor", (1, 1), NUMBER, |of| {
         Ok(Object::Number(Number::Double(double(&of[0])?.floor())))

@@ -269,6 +269,9 @@ fn sum<'r>(call: &Call<'_, 'r>) -> Called<'r> {
     };
     let mut sum = first.clone();
     for other in others {
+        if sum.is_null() {
+            return Err("the list has null before another element".into());
+        }
         sum = operators::plus(&sum, other)?;
     }
     Ok(sum)

@@ -22,6 +22,7 @@ impl Parser<'_> {
             }
             Token::Regex { pattern, flags } => regex(at, &pattern, &flags)?,
             Token::Sign("(") => {
+                self.is_no_cast(at)?;
                 let inner = self.expression()?;
                 self.expect(")")?;
                 return Ok(inner);
@@ -32,6 +33,43 @@ impl Parser<'_> {
             _ => return Err(self.no_value(at)),
         };
         Ok(node(at, kind))
+    }
+
+    /// Refuses `(name) + …`: Groovy takes a name in brackets for a type, and what stands behind for what is cast. `at` is the bracket,
+    /// which has just been read.
+    fn is_no_cast(&self, at: usize) -> Result<(), ScriptRefusal> {
+        if self.language == Language::JavaScript {
+            return Ok(());
+        }
+        let begin = self.next;
+        let mut end = begin;
+        let token = |place: usize| self.tokens.get(place).map(|placed| &placed.token);
+        loop {
+            match token(end) {
+                Some(Token::Word(word)) if !matches!(word.as_str(), "true" | "false" | "null") => end += 1,
+                _ => return Ok(()),
+            }
+            match token(end) {
+                Some(Token::Sign(".")) => end += 1,
+                Some(Token::Sign(")")) => break,
+                _ => return Ok(()),
+            }
+        }
+        let is_cast = match token(end + 1) {
+            Some(Token::Sign(sign)) => matches!(*sign, "+" | "-" | "["),
+            Some(Token::Word(word)) => matches!(word.as_str(), "as" | "in"),
+            _ => false,
+        };
+        if !is_cast {
+            return Ok(());
+        }
+        let name = self
+            .text
+            .get(self.tokens[begin].at..self.tokens[end].at)
+            .unwrap_or_default()
+            .trim();
+        let what = format!("has ({name}) before something that Groovy would cast to that type");
+        Err(ScriptRefusal::new(at, what).hint(format!("write {name} without brackets")))
     }
 
     fn no_value(&mut self, at: usize) -> ScriptRefusal {

@@ -388,6 +388,11 @@ impl<'t> Parser<'t> {
         matches!(last, Some(Token::Number(digits)) if digits.bytes().all(|digit| digit.is_ascii_digit()))
     }
 
+    fn ends_with_word(&self) -> bool {
+        let last = self.next.checked_sub(1).map(|last| &self.tokens[last].token);
+        matches!(last, Some(Token::Word(_)))
+    }
+
     fn signed(&self, at: usize, sign: &str, operand: Node) -> Result<Node, ScriptRefusal> {
         let is_groovy = self.language == Language::Groovy;
         let kind = match (sign, operand.kind) {
@@ -397,7 +402,9 @@ impl<'t> Parser<'t> {
                 NodeKind::Number(Number::Int(i32::MIN))
             }
             ("-", NodeKind::Number(number)) if is_groovy => NodeKind::Number(number.negated()),
-            ("+", kind @ (NodeKind::Number(_) | NodeKind::Null | NodeKind::Boolean(_))) if is_groovy => kind,
+            ("+", kind @ NodeKind::Number(_)) if is_groovy => kind,
+            // Groovy leaves the sign away before these words, and fails before the same in brackets.
+            ("+", kind @ (NodeKind::Null | NodeKind::Boolean(_))) if is_groovy && self.ends_with_word() => kind,
             (sign, kind) => {
                 let operand = Box::new(node(operand.at, kind));
                 let receiver = self.receiver(&operand);
