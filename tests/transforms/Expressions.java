@@ -1,3 +1,4 @@
+import java.io.PrintStream;
 import java.math.BigDecimal;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
@@ -20,8 +21,9 @@ import io.debezium.transforms.scripting.Jsr223Engine;
 
 /**
  * Records what the real engines answer to the expressions in crates/walferry-transform/src/script/recorded: reads a file there, asks the
- * expression of each line anew, and prints the file. Beside the jars that the transforms' harness has, it needs from Maven
- * io.debezium:debezium-scripting:3.5.0.Final, org.apache.groovy:groovy-jsr223:4.0.17, and org.graalvm.polyglot:js and
+ * expression of each line anew, and prints the file. All are asked about the same records, so none may change them. ⏎ in an expression
+ * stands for the end of a line. Beside the jars that the transforms' harness has, it needs from Maven
+ * io.debezium:debezium-scripting:3.5.0.Final, org.apache.groovy:groovy-jsr223 and groovy-json 4.0.17, and org.graalvm.polyglot:js and
  * org.graalvm.js:js-scriptengine 25.0.1.
  *
  * java -cp ... Expressions.java groovy crates/walferry-transform/src/script/recorded/groovy.txt
@@ -94,6 +96,9 @@ public class Expressions {
 
     public static void main(String[] arguments) throws Exception {
         String language = arguments[0];
+        // What expressions print is no part of the file.
+        PrintStream file = System.out;
+        System.setOut(System.err);
         Struct source = new Struct(SOURCE).put("table", "t1").put("schema", "public").put("db", "dd").put("lsn", 99L);
         Struct change = new Struct(ENVELOPE).put("before", row(1, "old")).put("after", row(2, "new")).put("source", source)
                 .put("op", "u").put("ts_ms", 1234L);
@@ -110,10 +115,10 @@ public class Expressions {
             }
             String asked = line.split(ARROW, 2)[0];
             SourceRecord record = asked.startsWith("T:") ? tombstone : asked.startsWith("P:") ? primitive : update;
-            String expression = asked.matches("(?s)[TP]:.*") ? asked.substring(2) : asked;
+            String expression = (asked.matches("(?s)[TP]:.*") ? asked.substring(2) : asked).replace("⏎", "\n");
             lines.add(asked + ARROW + answer(language, expression, record));
         }
-        System.out.println(String.join("\n", lines));
+        file.println(String.join("\n", lines));
     }
 
     static String answer(String language, String expression, SourceRecord record) {

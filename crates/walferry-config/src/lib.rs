@@ -38,7 +38,7 @@ pub use property::{Declaration, Group, Property, Support};
 pub use provider::{KubernetesKind, LimitedLookup, Lookup, NotAllowed, Nowhere, Providers};
 pub use reader::{Options, Reader};
 pub use reference::{options_markdown, reference_markdown};
-pub use regex::{JavaRegex, RegexError, RegexLimit, RegexList, Replacement, limited};
+pub use regex::{Captures, JavaRegex, RegexError, RegexLimit, RegexList, Replacement, limited};
 pub use sanitize::{Sanitizer, shown_address, shown_answer, shown_class, shown_expression, shown_name, shown_text};
 pub use secret::Secret;
 pub use server::ServerFile;

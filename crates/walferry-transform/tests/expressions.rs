@@ -192,11 +192,68 @@ fn what_fits_no_record_or_answers_another_type_is_an_error_of_the_record() {
         assert!(error.hint().is_some(), "{condition}");
     }
     // Groovy's text with parts filled in is no String, and Debezium refuses it.
-    let error = router("\"${topic}_x\"").apply(record()).expect_err("no String").error;
+    let named = "def all = [topic]; all.size() > 1 ? topic : \"${topic}_x\"";
+    let error = router(named).apply(record()).expect_err("no String").error;
     assert_eq!(
         error.to_string(),
         "the expression returns a text with parts that are filled in, but must return a text or null"
     );
+}
+
+#[test]
+fn an_expression_that_never_returns_what_is_needed_is_refused_before_the_start() {
+    let (groovy, script) = ("jsr223.groovy", "jsr223.graal.js");
+    let conditions = [
+        (
+            "value.op =~ /u/",
+            groovy,
+            "returns a match",
+            "write (text =~ /pattern/).find()",
+        ),
+        ("def m = topic =~ /u/; m", groovy, "returns a match", "find()"),
+        ("topic.size()", groovy, "returns a number", "as boolean"),
+        ("value.op == 'u' ? topic : 'x'", groovy, "returns a text", "as boolean"),
+        (
+            "if (value.op == 'u') { return 1 }; 2",
+            groovy,
+            "returns a number",
+            "as boolean",
+        ),
+        ("topic.match(/x/)", script, "returns an array", "!!(…)"),
+    ];
+    for (condition, language, what, hint) in conditions {
+        let options = [("condition", condition), ("language", language)];
+        let (chain, told) = build("io.debezium.transforms.Filter", &options);
+        assert!(chain.is_none(), "{condition}");
+        assert!(
+            told.iter().any(|told| told.contains(what) && told.contains(hint)),
+            "{condition}: {told:?}"
+        );
+    }
+    let topics = [
+        ("\"${topic}_x\"", "parts that are filled in"),
+        ("value.op == 'u'", "returns a boolean"),
+    ];
+    for (expression, what) in topics {
+        let options = [("topic.expression", expression)];
+        let (chain, told) = build("io.debezium.transforms.ContentBasedRouter", &options);
+        assert!(chain.is_none(), "{expression}");
+        assert!(told.iter().any(|told| told.contains(what)), "{expression}: {told:?}");
+    }
+    // What may be right for some record is not refused.
+    for condition in [
+        "value.op",
+        "value.op == 'u' ? true : null",
+        "value.op == 'u' ? value.op : true",
+        "null",
+    ] {
+        assert!(
+            build("io.debezium.transforms.Filter", &[("condition", condition)])
+                .0
+                .is_some(),
+            "{condition}"
+        );
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod limit;
 mod list;
 mod replacement;
 
+pub use fancy_regex::Captures;
 pub use limit::{RegexLimit, limited};
 pub use list::RegexList;
 pub use replacement::Replacement;
@@ -88,13 +89,19 @@ impl JavaRegex {
         self.within_limits(text, || self.whole.captures(text)).flatten()
     }
 
+    /// The first match that begins at this byte or behind it, with its groups, as `Matcher.find` has it. A match that takes too long is none:
+    /// [`limited`] tells.
+    pub fn captures_from<'t>(&self, text: &'t str, from: usize) -> Option<fancy_regex::Captures<'t, str>> {
+        self.within_limits(text, || self.part.captures_from_pos(text, from))
+            .flatten()
+    }
+
     /// The match of this number, counted from 0, and its groups, as `Matcher.find` and `Matcher.group` give them. A match that takes too
     /// long is none: [`limited`] tells.
     pub fn found<'t>(&self, text: &'t str, number: usize) -> Option<Vec<Option<&'t str>>> {
         let (mut search, mut left) = (0, number);
         while search <= text.len() {
-            let found = self.within_limits(text, || self.part.captures_from_pos(text, search));
-            let captures = found.flatten()?;
+            let captures = self.captures_from(text, search)?;
             if left == 0 {
                 return Some(captures.iter().map(|group| group.map(|group| group.as_str())).collect());
             }
@@ -124,14 +131,22 @@ impl JavaRegex {
     /// The parts between matches as `String.split` gives them: none at the end that are empty. A search that takes too long ends the
     /// splitting: [`limited`] tells.
     pub fn split<'t>(&self, text: &'t str) -> Vec<&'t str> {
+        self.split_at_most(text, 0)
+    }
+
+    /// As [`split`](Self::split), with the limit of Java's: at most so many parts if it is above zero, and if it is not zero, also those
+    /// at the end that are empty.
+    pub fn split_at_most<'t>(&self, text: &'t str, limit: i32) -> Vec<&'t str> {
+        let most = usize::try_from(limit).ok().filter(|most| *most > 0);
         let mut parts = Vec::new();
         let (mut begin, mut search) = (0, 0);
-        while search <= text.len() {
+        while search <= text.len() && most.is_none_or(|most| parts.len() + 1 < most) {
             let found = self.within_limits(text, || self.part.find_from_pos(text, search));
             let Some(found) = found.flatten() else { break };
             let is_empty = found.start() == found.end();
-            // An empty match at the beginning or at the end splits nothing off.
-            let splits = !is_empty || (1..text.len()).contains(&found.start());
+            // An empty match at the beginning splits nothing off, and one at the end only where empty parts are kept.
+            let end = text.len() + usize::from(limit != 0);
+            let splits = !is_empty || (1..end).contains(&found.start());
             if splits {
                 parts.push(&text[begin..found.start()]);
                 begin = found.end();
@@ -142,7 +157,7 @@ impl JavaRegex {
             return vec![text];
         }
         parts.push(&text[begin..]);
-        while parts.last().is_some_and(|last| last.is_empty()) {
+        while limit == 0 && parts.last().is_some_and(|last| last.is_empty()) {
             parts.pop();
         }
         parts

@@ -3,6 +3,7 @@
 pub mod hash_map;
 pub mod logical;
 pub mod number;
+mod quotient;
 pub mod serial;
 pub mod text;
 

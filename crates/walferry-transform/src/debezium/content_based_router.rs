@@ -5,7 +5,7 @@ use walferry_record::Record;
 
 use super::scripting::{OPTIONS, ScriptVerdict, Scripting, Unanswered};
 use crate::contract::{HeaderList, PluginRow, Side};
-use crate::script::Object;
+use crate::script::{Object, Wanted};
 use crate::{DropReason, Error, Outcome, Transform};
 
 const EXPRESSION: Property<String> = Property::new("topic.expression").example("value.after.country == 'de' ? 'customers_de' : null").required().text(
@@ -31,7 +31,11 @@ pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
 struct ContentBasedRouter(Scripting);
 
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
-    Some(Box::new(ContentBasedRouter(Scripting::build(reader, &EXPRESSION)?)))
+    Some(Box::new(ContentBasedRouter(Scripting::build(
+        reader,
+        &EXPRESSION,
+        Wanted::Topic,
+    )?)))
 }
 
 impl Transform for ContentBasedRouter {

@@ -5,7 +5,7 @@ use walferry_record::Record;
 
 use super::scripting::{OPTIONS, ScriptVerdict, Scripting, Unanswered};
 use crate::contract::{HeaderList, PluginRow, Side};
-use crate::script::Object;
+use crate::script::{Object, Wanted};
 use crate::{DropReason, Error, Outcome, Transform};
 
 const CONDITION: Property<String> = Property::new("condition").example("value.op != 'd'").required().text(
@@ -32,7 +32,7 @@ pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
 struct Filter(Scripting);
 
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
-    Some(Box::new(Filter(Scripting::build(reader, &CONDITION)?)))
+    Some(Box::new(Filter(Scripting::build(reader, &CONDITION, Wanted::Truth)?)))
 }
 
 impl Transform for Filter {

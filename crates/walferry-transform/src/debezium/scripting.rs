@@ -5,7 +5,7 @@ use walferry_record::Record;
 
 use crate::Error;
 use crate::error::TransformFault;
-use crate::script::{Language, Object, Script, ScriptFailure};
+use crate::script::{Language, Object, Script, ScriptFailure, Wanted};
 
 properties! {
     const LANGUAGE: Property<String> = Property::new("language").example("jsr223.groovy").required()
@@ -77,7 +77,7 @@ impl Unanswered {
 }
 
 impl Scripting {
-    pub(super) fn build(reader: &mut Reader<'_>, expression: &Property<String>) -> Option<Self> {
+    pub(super) fn build(reader: &mut Reader<'_>, expression: &Property<String>, wanted: Wanted) -> Option<Self> {
         let (language, topics, nulls) = (reader.get(&LANGUAGE), reader.get(&TOPIC_REGEX), reader.get(&NULLS));
         let text = reader.get(expression);
         let nulls = match nulls.trim().to_ascii_lowercase().as_str() {
@@ -114,7 +114,8 @@ impl Scripting {
             let hint = "write value.source.get('schema') to get the name";
             reader.warning(expression.name(), message).hint(hint);
         }
-        let script = match Script::parse(language, &text) {
+        let parsed = Script::parse(language, &text).and_then(|script| script.must_give(wanted).map(|()| script));
+        let script = match parsed {
             Ok(script) => Some(script),
             Err(refusal) => {
                 let problem = reader.problem(expression.name(), refusal.message(&text));

@@ -1,11 +1,11 @@
-//! JavaScript's rules of truth, equality and order, for the values that a record has.
+//! JavaScript's rules of truth, equality, order and texts, for the values that a record has.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 
 use super::method::LONGEST;
 use super::number::Number;
 use super::object::Object;
+use super::tree::Operator;
 
 /// What counts as true: all but null, undefined, false, zero, NaN and the empty text.
 pub(super) fn is_true(object: &Object<'_>) -> bool {
@@ -30,9 +30,16 @@ pub(super) fn same(a: &Object<'_>, b: &Object<'_>) -> bool {
         (Object::Number(Number::Decimal(_)), _) | (_, Object::Number(Number::Decimal(_))) => false,
         // The other numbers of Java that are no numbers of JavaScript are objects to it, yet equal as numbers.
         (Object::Number(a), Object::Number(b)) => a.double() == b.double(),
+        (Object::Type(a), Object::Type(b)) => a == b,
         // Each look at a struct, a list or a map gives an object of its own.
         _ => a.as_text().zip(b.as_text()).is_some_and(|(a, b)| a == b),
     }
+}
+
+/// `===`, by which `includes` finds: what is no number is itself.
+pub(super) fn same_or_no_number(a: &Object<'_>, b: &Object<'_>) -> bool {
+    let is_no_number = |object: &Object<'_>| matches!(object, Object::Number(number) if number.double().is_nan());
+    same(a, b) || is_no_number(a) && is_no_number(b)
 }
 
 /// `==`: null and undefined are equal, numbers, texts and booleans are compared as numbers.
@@ -46,6 +53,11 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
     // Two objects, which `BigDecimal` is to it, are equal only if they are one.
     if let (Object::Number(Number::Decimal(_)), Object::Number(Number::Decimal(_))) = (a, b) {
         return false;
+    }
+    // The type of a schema is one of Java's constants, and compared as its text.
+    match (a, b) {
+        (Object::Type(name), other) | (other, Object::Type(name)) => return other.as_text() == Some(*name),
+        _ => {}
     }
     // A list beside a primitive is the text of its elements.
     if let Some(elements) = a.elements().filter(|_| b.elements().is_none()) {
@@ -64,13 +76,21 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
     number(a) == number(b)
 }
 
-/// The order of `<` and its like: that of two texts, or that of numbers. An array counts as its text. `None` where every comparison is false.
-pub(super) fn compare(a: &Object<'_>, b: &Object<'_>) -> Option<Ordering> {
-    let (a, b) = (primitive(a)?, primitive(b)?);
-    match (a.as_text(), b.as_text()) {
-        (Some(a), Some(b)) => Some(a.encode_utf16().cmp(b.encode_utf16())),
-        _ => number(&a).partial_cmp(&number(&b)),
-    }
+/// `<`, `<=`, `>` and `>=`: the order of two texts, or that of numbers. An array counts as its text. Nothing holds of what is no number.
+pub(super) fn holds(operator: Operator, a: &Object<'_>, b: &Object<'_>) -> bool {
+    let order = match (primitive(a), primitive(b)) {
+        (Some(a), Some(b)) => match (a.as_text(), b.as_text()) {
+            (Some(a), Some(b)) => Some(a.encode_utf16().cmp(b.encode_utf16())),
+            _ => number(&a).partial_cmp(&number(&b)),
+        },
+        _ => None,
+    };
+    order.is_some_and(|order| match operator {
+        Operator::Less => order.is_lt(),
+        Operator::LessOrEqual => order.is_le(),
+        Operator::Greater => order.is_gt(),
+        _ => order.is_ge(),
+    })
 }
 
 /// An array as its text, and everything else as it is. `None` as for [`push`].
@@ -92,10 +112,23 @@ pub(super) fn number(object: &Object<'_>) -> f64 {
         Object::Array(_) => text(object).map_or(f64::NAN, |text| number(&Object::text(text))),
         other => match other.as_text().map(str::trim) {
             Some("") => 0.0,
+            Some(text) if text.starts_with("0x") || text.starts_with("0X") => hexadecimal(&text[2..]),
+            Some("Infinity" | "+Infinity") => f64::INFINITY,
+            Some("-Infinity") => f64::NEG_INFINITY,
             Some(text) if text.contains(['n', 'N', '_']) => f64::NAN,
             Some(text) => text.parse().unwrap_or(f64::NAN),
             None => f64::NAN,
         },
+    }
+}
+
+fn hexadecimal(digits: &str) -> f64 {
+    match digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        true => f64::NAN,
+        false => digits
+            .chars()
+            .filter_map(|digit| digit.to_digit(16))
+            .fold(0.0, |number, digit| number * 16.0 + f64::from(digit)),
     }
 }
 
@@ -122,15 +155,82 @@ pub(super) fn text(object: &Object<'_>) -> Option<String> {
 /// Adds `String(object)`. `None` where the text would say nothing to a reader.
 pub(super) fn push(object: &Object<'_>, out: &mut String) -> Option<()> {
     match object {
-        Object::Number(Number::Double(number)) if *number == 0.0 => out.push('0'),
-        Object::Number(Number::Double(number)) if (1e-6..1e21).contains(&number.abs()) => {
-            out.push_str(&number.to_string())
-        }
-        Object::Struct(_) => out.push_str("[object Object]"),
+        Object::Number(Number::Double(number)) => push_number(*number, out),
+        Object::Struct(_) | Object::Literal(_) => out.push_str("[object Object]"),
         Object::Array(elements) => return join(elements, ",", out),
+        Object::Pattern(_) => return None,
         other => return other.push(out),
     }
     Some(())
+}
+
+/// `Number.prototype.toString`: with an exponent from 1e21 on and below 1e-6.
+fn push_number(number: f64, out: &mut String) {
+    if number == 0.0 {
+        out.push('0');
+    } else if number.is_nan() {
+        out.push_str("NaN");
+    } else if number.is_infinite() {
+        out.push_str(if number < 0.0 { "-Infinity" } else { "Infinity" });
+    } else if (1e-6..1e21).contains(&number.abs()) {
+        out.push_str(&number.to_string());
+    } else {
+        let text = format!("{number:e}");
+        match text.split_once('e') {
+            Some((digits, exponent)) if !exponent.starts_with('-') => {
+                out.push_str(digits);
+                out.push_str("e+");
+                out.push_str(exponent);
+            }
+            _ => out.push_str(&text),
+        }
+    }
+}
+
+/// A place that counts from the end where it is negative, between zero and the length.
+pub(super) fn wrapped(place: i64, length: i64) -> i64 {
+    match place < 0 {
+        true => length.saturating_add(place).max(0),
+        false => place.min(length),
+    }
+}
+
+/// A value of the record as JavaScript sees it: a float is a double.
+pub(super) fn seen(value: Object<'_>) -> Object<'_> {
+    match value {
+        Object::Number(Number::Float(number)) => Object::Number(Number::Double(number.into())),
+        value => value,
+    }
+}
+
+/// Whether every object of JavaScript has such a property.
+pub(super) fn is_inherited(name: &str) -> bool {
+    const NAMES: [&str; 7] = [
+        "constructor",
+        "hasOwnProperty",
+        "isPrototypeOf",
+        "propertyIsEnumerable",
+        "toLocaleString",
+        "toString",
+        "valueOf",
+    ];
+    NAMES.contains(&name)
+}
+
+/// A member of Java's map or of JavaScript's object.
+pub(super) fn member<'r>(of: &Object<'r>, name: &str) -> Object<'r> {
+    let found = match of {
+        Object::Map(entries) => {
+            let found = entries.iter().find(|(key, _)| key.as_text() == Some(name));
+            found.map(|(_, value)| value.clone())
+        }
+        Object::Literal(members) => {
+            let found = members.iter().find(|(key, _)| key == name);
+            found.map(|(_, value)| value.clone())
+        }
+        _ => None,
+    };
+    found.unwrap_or(Object::Undefined)
 }
 
 /// A number as the result of an expression: an `Integer` where it is one, as Java sees it.

@@ -19,10 +19,27 @@ pub(crate) enum Number {
     Decimal(Decimal),
 }
 
+/// Postgres keeps at most so many digits behind the point.
+const MOST_DIGITS: i32 = 16_383;
 /// Exponents that are written in an expression are smaller than this.
 const LARGEST_SCALE: i32 = 400;
 
 impl Number {
+    /// The decimal that a text is. `None` for one with an exponent that no number of a database has: to compare it would take long.
+    pub(super) fn decimal_of(text: &str) -> Option<Self> {
+        let decimal = Decimal::parse_java(text).filter(|decimal| decimal.scale().abs() <= MOST_DIGITS)?;
+        Some(Self::Decimal(decimal))
+    }
+
+    /// Java's `intValue`.
+    #[expect(clippy::cast_possible_truncation, reason = "as Java's intValue")]
+    pub(super) fn int(&self) -> i32 {
+        match self {
+            Self::Float(_) | Self::Double(_) => self.double() as i32,
+            other => other.long() as i32,
+        }
+    }
+
     /// A number as it is written in an expression; `None` for one that is too large or has a form that is not known.
     pub(super) fn literal(digits: &str, language: Language) -> Option<Self> {
         let plain = digits.replace('_', "");
@@ -98,7 +115,7 @@ impl Number {
         }
     }
 
-    fn decimal(&self) -> Decimal {
+    pub(super) fn decimal(&self) -> Decimal {
         match self {
             Self::Decimal(n) => n.clone(),
             other => Decimal::small(other.integer().unwrap_or_default(), 0),
@@ -113,11 +130,11 @@ impl Number {
         matches!(self, Self::Decimal(_))
     }
 
-    /// Groovy's truth: every number but zero.
+    /// Groovy's truth: every number but zero, and not what is no number.
     pub(super) fn is_true(&self) -> bool {
         match self {
             Self::Decimal(n) => n.unscaled() != 0.into(),
-            other => other.double() != 0.0,
+            other => other.double() != 0.0 && !other.double().is_nan(),
         }
     }
 
@@ -141,8 +158,9 @@ impl Number {
     pub(super) fn equals(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Decimal(a), Self::Decimal(b)) => a.scale() == b.scale() && a.unscaled() == b.unscaled(),
-            (Self::Float(a), Self::Float(b)) => a == b || a.is_nan() && b.is_nan(),
-            (Self::Double(a), Self::Double(b)) => a == b || a.is_nan() && b.is_nan(),
+            // To `equals`, both zeros differ and NaN is itself.
+            (Self::Float(a), Self::Float(b)) => a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
+            (Self::Double(a), Self::Double(b)) => a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b) && a.integer() == b.integer(),
         }
     }
@@ -232,21 +250,29 @@ pub(super) enum Arithmetic {
     Remainder,
 }
 
-/// NaN is above all others, and both zeros are equal.
+/// `Double.compare`: NaN is above all others, and -0.0 below 0.0.
 fn java_order(a: f64, b: f64) -> Ordering {
     match (a.is_nan(), b.is_nan()) {
         (true, true) => Ordering::Equal,
         (true, false) => Ordering::Greater,
         (false, true) => Ordering::Less,
-        (false, false) => a.partial_cmp(&b).unwrap_or(Ordering::Equal),
+        (false, false) => a.total_cmp(&b),
     }
 }
 
-/// Digits behind the point that Groovy keeps at least where a quotient does not end.
+/// Digits behind the point that Groovy may keep at least where a quotient does not end.
 const QUOTIENT_SCALE: i32 = 10;
+/// Digits that Groovy gives such a quotient beyond those of the operands.
+const EXTRA_DIGITS: usize = 10;
+
+/// Products of more digits are not worked out. No two numbers of a row have so many.
+const LONGEST_PRODUCT: usize = 1_000_000;
 
 fn decimal_arithmetic(a: &Decimal, b: &Decimal, operation: Arithmetic) -> Option<Decimal> {
     if operation == Arithmetic::Multiply {
+        if a.precision() + b.precision() > LONGEST_PRODUCT {
+            return None;
+        }
         return Some(Decimal::big(a.unscaled() * b.unscaled(), a.scale() + b.scale()));
     }
     let scale = a.scale().max(b.scale());
@@ -266,30 +292,21 @@ fn decimal_arithmetic(a: &Decimal, b: &Decimal, operation: Arithmetic) -> Option
             }
             Decimal::big(x % y, scale).rescale(a.scale().max(of_quotient + b.scale()))
         }
-        _ => Some(quotient(a, b)),
+        _ => quotient(a, b),
     }
 }
 
-/// `BigDecimalMath.divideImpl`: exact where the quotient ends, rounded otherwise.
-fn quotient(a: &Decimal, b: &Decimal) -> Decimal {
-    let preferred = a.scale() - b.scale();
-    let (mut x, y) = (a.unscaled(), b.unscaled());
-    // A quotient that ends has no more digits than the divisor has bits.
-    let most = i32::try_from(y.bits()).unwrap_or(i32::MAX).min(LARGEST_SCALE);
-    for more in 0..=most {
-        if &x % &y == 0.into() {
-            return Decimal::big(x / y, preferred + more);
-        }
-        x *= 10;
+/// `BigDecimalMath.divideImpl`: exact where the quotient ends. Otherwise it has ten digits more than the operands, of which only some may
+/// stand behind the point.
+fn quotient(a: &Decimal, b: &Decimal) -> Option<Decimal> {
+    if let Some(exact) = a.divided_by(b) {
+        return Some(exact);
     }
-    let wanted = a.scale().max(b.scale()).max(QUOTIENT_SCALE);
-    let (mut x, y) = (a.unscaled(), b.unscaled());
-    for _ in preferred..wanted {
-        x *= 10;
-    }
-    // Half up, away from zero.
-    let (whole, rest) = (&x / &y, &x % &y);
-    let is_up = rest.magnitude() * 2u32 >= *y.magnitude();
-    let away = if (x < 0.into()) == (y < 0.into()) { 1 } else { -1 };
-    Decimal::big(if is_up { whole + away } else { whole }, wanted)
+    let digits = a.precision().max(b.precision()) + EXTRA_DIGITS;
+    let most = a.scale().max(b.scale()).max(QUOTIENT_SCALE);
+    let rounded = a.divided_to(b, digits)?;
+    Some(match rounded.scale() > most {
+        true => rounded.rounded(most),
+        false => rounded,
+    })
 }

@@ -1,12 +1,20 @@
 //! What an expression works with.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::rc::Rc;
 
+use walferry_config::JavaRegex;
 use walferry_record::java::{self, logical::Logical};
 use walferry_record::{Field, Header, Schema, SchemaAndValue, Shape, Struct, Value};
 
-use super::Language;
+use super::matcher::Matcher;
 use super::number::Number;
+use super::range::Range;
+use super::{Language, groovy};
+
+/// Larger sets than this are not made.
+const LARGEST_SET: usize = 10_000;
 
 /// A value while an expression is evaluated. It borrows from the record and the expression.
 #[derive(Debug, Clone)]
@@ -24,18 +32,32 @@ pub(crate) enum Object<'r> {
     Bytes(&'r [u8]),
     /// Milliseconds since 1970: a Connect date, time or timestamp.
     Date(i64),
+    /// Java's list.
     List(Vec<Object<'r>>),
-    /// A list that JavaScript makes itself. Its text is that of its elements, without brackets.
+    /// An array, as Groovy's `split` gives it and JavaScript's `[…]`. In JavaScript, its text is that of its elements without brackets.
     Array(Vec<Object<'r>>),
+    /// Java's set: elements that differ, asked in no order.
+    Set(Vec<Object<'r>>),
+    /// What `List.of` and `Set.of` give: they know no null, and fail where they are asked for it.
+    Fixed(Vec<Object<'r>>),
+    /// Java's map.
     Map(Vec<(Object<'r>, Object<'r>)>),
+    /// JavaScript's `{…}`. Its keys are texts.
+    Literal(Vec<(String, Object<'r>)>),
     Struct(&'r Struct<'r>),
     /// What a null key or value is to JavaScript: an object that has nothing.
     NoStruct,
     Schema(&'r Schema),
+    /// The type of a schema, such as `STRUCT`.
+    Type(&'static str),
     Field(usize, &'r Field),
     Header(&'r SchemaAndValue<'r>),
     Headers(&'r [Header<'r>]),
-    Range(i64, i64),
+    Range(Range),
+    /// What `text =~ pattern` gives.
+    Matcher(Rc<Matcher<'r>>),
+    /// `~/…/`, or JavaScript's `/…/`.
+    Pattern(&'r JavaRegex),
 }
 
 impl<'r> Object<'r> {
@@ -109,6 +131,25 @@ impl<'r> Object<'r> {
         }
     }
 
+    /// A set of elements, each of which is in it once. `Err` where there are too many to be compared with each other.
+    pub(super) fn set(elements: Vec<Object<'r>>) -> Result<Self, String> {
+        if elements.len() > LARGEST_SET {
+            return Err(format!("a set is made of more than {LARGEST_SET} elements"));
+        }
+        let mut texts = HashSet::new();
+        let mut set: Vec<Self> = Vec::with_capacity(elements.len());
+        for element in elements {
+            let is_new = match &element {
+                Self::Text(text) => texts.insert(text.clone()),
+                _ => !set.iter().any(|other| groovy::equals(other, &element)),
+            };
+            if is_new {
+                set.push(element);
+            }
+        }
+        Ok(Self::Set(set))
+    }
+
     pub(super) const fn text(text: String) -> Self {
         Self::Text(Cow::Owned(text))
     }
@@ -126,19 +167,11 @@ impl<'r> Object<'r> {
         }
     }
 
-    /// The members of a list or a range.
+    /// The members of what has an order: a list, an array or a range. `None` for anything else, and for a range that is too long.
     pub(super) fn elements(&self) -> Option<Cow<'_, [Object<'r>]>> {
         match self {
-            Self::List(elements) | Self::Array(elements) => Some(Cow::Borrowed(elements)),
-            Self::Range(from, to) => {
-                let number = |n| Self::Number(i32::try_from(n).map_or(Number::Long(n), Number::Int));
-                let forward = from <= to;
-                let range: Vec<_> = match forward {
-                    true => (*from..=*to).map(number).collect(),
-                    false => (*to..=*from).rev().map(number).collect(),
-                };
-                Some(Cow::Owned(range))
-            }
+            Self::List(elements) | Self::Array(elements) | Self::Fixed(elements) => Some(Cow::Borrowed(elements)),
+            Self::Range(range) => Some(Cow::Owned(range.elements().ok()?)),
             _ => None,
         }
     }
@@ -155,10 +188,16 @@ impl<'r> Object<'r> {
             Self::Character(_) => "a character",
             Self::Bytes(_) => "bytes",
             Self::Date(_) => "a date",
-            Self::List(_) | Self::Array(_) | Self::Range(..) => "a list",
+            Self::List(_) | Self::Array(_) | Self::Fixed(_) => "a list",
+            Self::Set(_) => "a set",
+            Self::Range(_) => "a range",
             Self::Map(_) => "a map",
+            Self::Literal(_) => "an object",
+            Self::Matcher(_) => "a match",
+            Self::Pattern(_) => "a regular expression",
             Self::Struct(_) | Self::NoStruct => "a struct",
             Self::Schema(_) => "a schema",
+            Self::Type(_) => "the type of a schema",
             Self::Field(..) => "a field of a schema",
             Self::Header(_) => "a header",
             Self::Headers(_) => "the headers",
@@ -175,18 +214,39 @@ impl<'r> Object<'r> {
             Self::Text(text) => out.push_str(text),
             Self::Template(text) => out.push_str(text),
             Self::Character(unit) => out.push_str(&String::from_utf16_lossy(&[*unit])),
-            Self::List(elements) | Self::Array(elements) => {
-                out.push('[');
-                for (place, element) in elements.iter().enumerate() {
+            Self::Type(name) => out.push_str(name),
+            Self::Pattern(regex) => out.push_str(regex.as_str()),
+            Self::List(elements) | Self::Array(elements) | Self::Fixed(elements) => push_list(elements, out)?,
+            Self::Range(range) => out.push_str(&range.text()),
+            Self::Map(entries) => {
+                out.push('{');
+                for (place, (key, value)) in entries.iter().enumerate() {
                     out.push_str(if place == 0 { "" } else { ", " });
-                    element.push(out)?;
+                    key.push(out)?;
+                    out.push('=');
+                    value.push(out)?;
                 }
-                out.push(']');
+                out.push('}');
             }
             Self::Struct(of) => out.push_str(&java::text::of_struct(of)),
             Self::Bytes(bytes) => out.push_str(&java::text::of_bytes(bytes)),
+            Self::Date(millis) => {
+                let mut text = Vec::new();
+                java::date::push_date(&mut text, *millis);
+                out.push_str(&String::from_utf8_lossy(&text));
+            }
             _ => return None,
         }
         Some(())
     }
+}
+
+fn push_list(elements: &[Object<'_>], out: &mut String) -> Option<()> {
+    out.push('[');
+    for (place, element) in elements.iter().enumerate() {
+        out.push_str(if place == 0 { "" } else { ", " });
+        element.push(out)?;
+    }
+    out.push(']');
+    Some(())
 }

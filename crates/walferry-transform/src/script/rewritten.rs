@@ -10,7 +10,14 @@ use super::tree::{Node, NodeKind};
 ///
 /// `contains` and `includes` may find fewer elements than `==`. Groovy's `==` also says of two numbers of different types that they are
 /// equal, so there it is only for a text. JavaScript's also says so of a number and its text: the hint names that difference.
-pub(super) fn closure(text: &str, receiver: &str, dot: &str, name: &str, tokens: &[Placed]) -> Option<String> {
+pub(super) fn closure(
+    text: &str,
+    receiver: &str,
+    of: &Node,
+    dot: &str,
+    name: &str,
+    tokens: &[Placed],
+) -> Option<String> {
     let word = |place: usize| match &tokens.get(place)?.token {
         Token::Word(word) => Some(word.as_str()),
         _ => None,
@@ -27,6 +34,9 @@ pub(super) fn closure(text: &str, receiver: &str, dot: &str, name: &str, tokens:
         _ => return None,
     };
     let is_strict = name == "some" && is_sign(element, &["==="]);
+    // Texts that are written out equal nothing that is no text.
+    let has_texts = matches!(&of.kind, NodeKind::List(elements)
+        if name == "any" && elements.iter().all(|element| matches!(element.kind, NodeKind::Text(_))));
     // A single value: a text, or names and dots.
     let first = tokens.get(element + 1)?;
     let is_plain_text = match &first.token {
@@ -35,7 +45,7 @@ pub(super) fn closure(text: &str, receiver: &str, dot: &str, name: &str, tokens:
         _ => false,
     };
     let is_plain = is_sign(element, &["=="]) && is_plain_text && is_sign(element + 2, &[end]);
-    let difference = match is_strict || is_plain {
+    let difference = match is_strict || is_plain || has_texts && is_sign(element, &["=="]) {
         true => "",
         false if name == "some" && is_sign(element, &["=="]) => ", which does not convert numbers and texts",
         false => return None,
@@ -110,7 +120,7 @@ pub(super) fn doubled(text: &str, left: &Node, tokens: &[Placed], place: usize) 
     use super::tree::Operator as O;
     let is_boolean = match &left.kind {
         NodeKind::Boolean(_) | NodeKind::Not(_) | NodeKind::And(..) | NodeKind::Or(..) | NodeKind::In { .. } => true,
-        NodeKind::Find(..) | NodeKind::Match(..) => true,
+        NodeKind::Find(..) | NodeKind::Search(..) | NodeKind::Match(..) | NodeKind::InstanceOf { .. } => true,
         NodeKind::Binary(operator, ..) => !matches!(
             operator,
             O::Compare | O::Add | O::Subtract | O::Multiply | O::Divide | O::Remainder

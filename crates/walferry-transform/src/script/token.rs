@@ -58,6 +58,7 @@ pub(super) fn tokens(text: &str, language: Language) -> Result<Vec<Placed>, Scri
         language,
         found: Vec::new(),
         on_new_line: false,
+        open: Vec::new(),
     };
     while lexer.skip_blanks()? {
         lexer.token()?;
@@ -72,6 +73,8 @@ struct Lexer<'t> {
     language: Language,
     found: Vec<Placed>,
     on_new_line: bool,
+    /// The brackets that are open. A line that ends between `(` and `)` or `[` and `]` ends no statement.
+    open: Vec<&'static str>,
 }
 
 impl<'t> Lexer<'t> {
@@ -80,7 +83,15 @@ impl<'t> Lexer<'t> {
     }
 
     fn push(&mut self, at: usize, token: Token) {
-        let on_new_line = std::mem::take(&mut self.on_new_line);
+        let is_inside = matches!(self.open.last(), Some(&("(" | "[" | "?[" | "?.[")));
+        let on_new_line = std::mem::take(&mut self.on_new_line) && !is_inside;
+        match token {
+            Token::Sign(sign @ ("(" | "[" | "?[" | "?.[" | "{")) => self.open.push(sign),
+            Token::Sign(")" | "]" | "}") => {
+                self.open.pop();
+            }
+            _ => {}
+        }
         self.found.push(Placed { token, at, on_new_line });
     }
 
@@ -114,6 +125,9 @@ impl<'t> Lexer<'t> {
             '0'..='9' => self.number(),
             '\'' | '"' | '`' => self.text(next)?,
             '/' if self.expects_operand() => self.slashes()?,
+            '$' if self.language == Language::Groovy && rest.starts_with("$/") && self.expects_operand() => {
+                self.dollar_slashes()?
+            }
             _ if next.is_alphabetic() || matches!(next, '_' | '$') => {
                 let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
                 let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
@@ -212,11 +226,7 @@ impl<'t> Lexer<'t> {
                 }
             }
         }
-        if pieces.is_empty() {
-            return Ok(Token::Text(piece));
-        }
-        pieces.extend((!piece.is_empty()).then_some(Piece::Text(piece)));
-        Ok(Token::Template(pieces))
+        Ok(ended(pieces, piece))
     }
 
     /// What follows a backslash, the backslash included.
@@ -316,4 +326,47 @@ impl<'t> Lexer<'t> {
         }
         Err(ScriptRefusal::new(begin, "begins a text with / that does not end"))
     }
+
+    /// Groovy's text between `$/` and `/$`, where a dollar before a dollar or a slash stands for that.
+    fn dollar_slashes(&mut self) -> Result<Token, ScriptRefusal> {
+        let begin = self.at;
+        self.at += 2;
+        let mut pieces = Vec::new();
+        let mut piece = String::new();
+        loop {
+            let rest = self.unread();
+            let Some(next) = rest.chars().next() else {
+                return Err(ScriptRefusal::new(begin, "begins a text with $/ that does not end"));
+            };
+            if rest.starts_with("/$") {
+                self.at += 2;
+                return Ok(ended(pieces, piece));
+            }
+            if let Some(escaped @ ('$' | '/')) = rest.strip_prefix('$').and_then(|rest| rest.chars().next()) {
+                piece.push(escaped);
+                self.at += 2;
+                continue;
+            }
+            match (next, if next == '$' { self.source()? } else { None }) {
+                (_, Some(source)) => {
+                    pieces.extend((!piece.is_empty()).then(|| Piece::Text(std::mem::take(&mut piece))));
+                    pieces.push(source);
+                }
+                ('$', None) => piece.push('$'),
+                _ => {
+                    piece.push(next);
+                    self.at += next.len_utf8();
+                }
+            }
+        }
+    }
+}
+
+/// A text with what is to be filled in.
+fn ended(mut pieces: Vec<Piece>, piece: String) -> Token {
+    if pieces.is_empty() {
+        return Token::Text(piece);
+    }
+    pieces.extend((!piece.is_empty()).then_some(Piece::Text(piece)));
+    Token::Template(pieces)
 }

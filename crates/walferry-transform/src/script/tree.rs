@@ -5,8 +5,11 @@ use std::cell::Cell;
 use walferry_config::JavaRegex;
 use walferry_record::{Field, Schema};
 
-use super::method::{Function, Method};
+use super::cast::JavaType;
+use super::function::Function;
+use super::method::Method;
 use super::number::Number;
+use super::receiver::Receiver;
 
 /// A part of an expression, with the byte where it begins.
 #[derive(Debug, Clone)]
@@ -53,11 +56,13 @@ pub(super) enum NodeKind {
     /// Pieces to be joined, the fixed ones as `Text`.
     Template(Vec<Node>),
     Variable(Variable),
-    /// What `def` or `let` has named.
-    Local(usize),
+    /// What `def` or `let` has named, and what it gives beside null, where that is known.
+    Local(usize, Option<Receiver>),
     Property {
         of: Boxed,
         name: FieldName,
+        /// What values have under this name beside fields and members.
+        property: Option<Method>,
         safe: bool,
     },
     Index {
@@ -80,7 +85,10 @@ pub(super) enum NodeKind {
     },
     Function(Function, Vec<Node>),
     Not(Boxed),
+    /// `-a`.
     Negate(Boxed),
+    /// `+a`.
+    Plus(Boxed),
     Binary(Operator, Boxed, Boxed),
     And(Boxed, Boxed),
     Or(Boxed, Boxed),
@@ -96,21 +104,23 @@ pub(super) enum NodeKind {
         to: Boxed,
         exclusive: bool,
     },
-    /// JavaScript's `/…/`, until what it is for is known.
+    /// `~/…/`, or JavaScript's `/…/`.
     Regex {
         regex: JavaRegex,
         all: bool,
     },
-    /// `text =~ pattern`, or `pattern.test(text)`.
+    /// `(text =~ pattern).find()`, or `pattern.test(text)`.
     Find(Boxed, JavaRegex),
-    /// `(text =~ pattern)[0]`: the match of a number, with its groups if the pattern has any.
-    Found {
-        of: Boxed,
-        regex: JavaRegex,
-        number: Boxed,
-    },
+    /// `text =~ pattern`.
+    Search(Boxed, JavaRegex),
     /// `text ==~ pattern`.
     Match(Boxed, JavaRegex),
+    InstanceOf {
+        of: Boxed,
+        kind: JavaType,
+        negated: bool,
+    },
+    /// Whether a list has an element, or in JavaScript an object a property.
     In {
         of: Boxed,
         among: Boxed,
@@ -128,7 +138,14 @@ pub(super) enum Rewrite {
     },
     ReplaceFirst(walferry_config::Replacement),
     ReplaceAll(walferry_config::Replacement),
-    Split,
+    /// With Java's limit of parts, which is zero where there is none.
+    Split(i32),
+    /// Groovy's `find`: the text of the first match.
+    Find,
+    /// Groovy's `findAll`: the texts of all matches.
+    FindAll,
+    /// JavaScript's `search`: where the first match begins.
+    Place,
 }
 
 /// What the record offers.

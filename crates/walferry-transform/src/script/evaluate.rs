@@ -1,0 +1,366 @@
+//! The evaluation of an expression for one record.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use walferry_config::JavaRegex;
+use walferry_record::{Record, Value};
+
+use super::matcher::Matcher;
+use super::object::Object;
+use super::range::Range;
+use super::tree::{Block, Node, NodeKind, Rewrite, Statement, Variable};
+use super::{Language, access, groovy, javascript, method, operators};
+
+/// What does not fit, and the byte of the expression.
+pub(super) struct Unfit {
+    pub(super) at: usize,
+    pub(super) what: String,
+}
+
+enum Flow<'r> {
+    Value(Object<'r>),
+    Return(Object<'r>),
+}
+
+pub(super) struct Evaluation<'r> {
+    language: Language,
+    record: &'r Record<'r>,
+    locals: RefCell<Vec<Object<'r>>>,
+}
+
+type Evaluated<'r> = Result<Object<'r>, Unfit>;
+
+/// With the place of a part of the expression.
+trait At<T> {
+    fn at(self, at: usize) -> Result<T, Unfit>;
+}
+
+impl<T> At<T> for Result<T, String> {
+    fn at(self, at: usize) -> Result<T, Unfit> {
+        self.map_err(|what| Unfit { at, what })
+    }
+}
+
+impl<'r> Evaluation<'r> {
+    pub(super) fn new(language: Language, record: &'r Record<'r>, locals: usize) -> Self {
+        Self {
+            language,
+            record,
+            locals: RefCell::new(vec![Object::Null; locals]),
+        }
+    }
+
+    /// What a whole expression gives.
+    pub(super) fn result(&self, block: &'r Block) -> Evaluated<'r> {
+        match self.block(block)? {
+            Flow::Value(object) | Flow::Return(object) => Ok(object),
+        }
+    }
+
+    fn block(&self, block: &'r Block) -> Result<Flow<'r>, Unfit> {
+        let mut last = Object::Null;
+        for statement in &block.0 {
+            match statement {
+                Statement::Expression(node) => last = self.node(node)?,
+                Statement::Return(node) => {
+                    let value = node.as_ref().map_or(Ok(Object::Null), |node| self.node(node))?;
+                    return Ok(Flow::Return(value));
+                }
+                Statement::Let(place, node) => {
+                    let value = self.node(node)?;
+                    self.locals.borrow_mut()[*place] = value;
+                    last = Object::Null;
+                }
+                Statement::If {
+                    condition,
+                    then,
+                    otherwise,
+                } => {
+                    let branch = if self.truth(condition)? { then } else { otherwise };
+                    match self.block(branch)? {
+                        Flow::Value(value) => last = value,
+                        returned => return Ok(returned),
+                    }
+                }
+            }
+        }
+        Ok(Flow::Value(last))
+    }
+
+    fn is_true(&self, object: &Object<'_>) -> bool {
+        match self.language {
+            Language::Groovy => groovy::is_true(object),
+            Language::JavaScript => javascript::is_true(object),
+        }
+    }
+
+    fn truth(&self, node: &'r Node) -> Result<bool, Unfit> {
+        match &node.kind {
+            // Nobody asks this search for more.
+            NodeKind::Search(of, regex) => Ok(regex.is_found(&self.searched(of)?)),
+            _ => Ok(self.is_true(&self.node(node)?)),
+        }
+    }
+
+    fn node(&self, node: &'r Node) -> Evaluated<'r> {
+        let at = node.at;
+        Ok(match &node.kind {
+            NodeKind::Null => Object::Null,
+            NodeKind::Undefined => Object::Undefined,
+            NodeKind::Boolean(value) => Object::Boolean(*value),
+            NodeKind::Number(number) => Object::Number(number.clone()),
+            NodeKind::Text(text) => Object::Text(Cow::Borrowed(text)),
+            NodeKind::Template(pieces) => self.template(at, pieces)?,
+            NodeKind::Variable(variable) => self.variable(at, *variable)?,
+            NodeKind::Local(place, _) => self.locals.borrow()[*place].clone(),
+            NodeKind::Not(operand) => Object::Boolean(!self.truth(operand)?),
+            NodeKind::Binary(operator, a, b) => {
+                operators::binary(*operator, &self.node(a)?, &self.node(b)?, self.language).at(at)?
+            }
+            NodeKind::And(a, b) => self.and(a, b)?,
+            NodeKind::Or(a, b) => self.or(a, b)?,
+            NodeKind::Elvis(a, b) => match self.node(a)? {
+                a if self.is_true(&a) => a,
+                _ => self.node(b)?,
+            },
+            NodeKind::Coalesce(a, b) => match self.node(a)? {
+                a if a.is_null() => self.node(b)?,
+                a => a,
+            },
+            NodeKind::Conditional(condition, then, otherwise) => {
+                self.node(if self.truth(condition)? { then } else { otherwise })?
+            }
+            NodeKind::Negate(_) | NodeKind::Plus(_) => self.signed(node)?,
+            NodeKind::List(elements) => Object::list(self.nodes(elements)?, self.language),
+            NodeKind::Map(entries) => self.map(at, entries)?,
+            NodeKind::Range { from, to, exclusive } => {
+                Object::Range(Range::new(&self.node(from)?, &self.node(to)?, *exclusive).at(at)?)
+            }
+            NodeKind::Property { .. } | NodeKind::Index { .. } | NodeKind::Call { .. } | NodeKind::Rewrite { .. } => {
+                self.asked(node)?
+            }
+            NodeKind::Function(function, arguments) => function.call(&self.nodes(arguments)?).at(at)?,
+            NodeKind::Regex { regex, .. } => Object::Pattern(regex),
+            NodeKind::Find(of, regex) => Object::Boolean(regex.is_found(&self.searched(of)?)),
+            NodeKind::Search(of, regex) => Object::Matcher(Rc::new(Matcher::new(self.searched(of)?, regex))),
+            NodeKind::Match(of, regex) => Object::Boolean(match self.node(of)? {
+                Object::Null => false,
+                of => regex.matches(&self.text(at, &of)?),
+            }),
+            NodeKind::In { of, among, negated } => {
+                let (of, among) = (self.node(of)?, self.node(among)?);
+                let is_in = match self.language {
+                    Language::Groovy => groovy::is_in(&of, &among),
+                    Language::JavaScript => operators::has_property(&of, &among),
+                };
+                Object::Boolean(is_in.at(at)? != *negated)
+            }
+            NodeKind::InstanceOf { of, kind, negated } => Object::Boolean(kind.has(&self.node(of)?) != *negated),
+        })
+    }
+
+    /// What stands behind a dot, or in brackets behind a value.
+    fn asked(&self, node: &'r Node) -> Evaluated<'r> {
+        let at = node.at;
+        let (of, safe) = match &node.kind {
+            NodeKind::Property { of, safe, .. }
+            | NodeKind::Index { of, safe, .. }
+            | NodeKind::Call { of, safe, .. }
+            | NodeKind::Rewrite { of, safe, .. } => (of, *safe),
+            _ => return self.node(node),
+        };
+        let of = self.node(of)?;
+        if safe && of.is_null() {
+            return Ok(access::nothing(self.language));
+        }
+        match &node.kind {
+            NodeKind::Property { name, property, .. } => {
+                access::property(&of, name, property.as_ref(), self.language).at(at)
+            }
+            NodeKind::Index { index, .. } => access::element(&of, &self.node(index)?, self.language).at(at),
+            NodeKind::Call { method, arguments, .. } => method.call(&of, &self.nodes(arguments)?, self.language).at(at),
+            NodeKind::Rewrite { how, regex, .. } => match of.as_text() {
+                Some(text) => rewritten(text, how, regex, self.language).at(at),
+                None => Err(format!("{} is no text", of.kind())).at(at),
+            },
+            _ => Ok(of),
+        }
+    }
+
+    /// `-a` and `+a`.
+    fn signed(&self, node: &'r Node) -> Evaluated<'r> {
+        match (&node.kind, self.language) {
+            (NodeKind::Negate(operand), Language::Groovy) => operators::negated(&self.node(operand)?).at(node.at),
+            (NodeKind::Plus(operand), Language::Groovy) => operators::positive(&self.node(operand)?).at(node.at),
+            (NodeKind::Negate(operand), Language::JavaScript) => {
+                Ok(javascript::result(-javascript::number(&self.node(operand)?)))
+            }
+            (NodeKind::Plus(operand), Language::JavaScript) => {
+                Ok(javascript::result(javascript::number(&self.node(operand)?)))
+            }
+            _ => self.node(node),
+        }
+    }
+
+    /// A map, in which the last of two entries with one key stays.
+    fn map(&self, at: usize, entries: &'r [(Node, Node)]) -> Evaluated<'r> {
+        if self.language == Language::JavaScript {
+            let mut members: Vec<(String, Object<'r>)> = Vec::with_capacity(entries.len());
+            for (name, value) in entries {
+                let name = self.text(name.at, &self.node(name)?)?;
+                let value = self.node(value)?;
+                match members.iter_mut().find(|(other, _)| *other == name) {
+                    Some((_, old)) => *old = value,
+                    None => members.push((name, value)),
+                }
+            }
+            return Ok(Object::Literal(members));
+        }
+        let mut all: Vec<(Object<'r>, Object<'r>)> = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            let (key, value) = (self.node(key)?, self.node(value)?);
+            if matches!(key, Object::Matcher(_)) {
+                return Err("a match is no key of a map".to_owned()).at(at);
+            }
+            match all.iter_mut().find(|(other, _)| groovy::equals(other, &key)) {
+                Some((_, old)) => *old = value,
+                None => all.push((key, value)),
+            }
+        }
+        Ok(Object::Map(all))
+    }
+
+    /// In JavaScript, the result is one of the operands.
+    fn and(&self, a: &'r Node, b: &'r Node) -> Evaluated<'r> {
+        match self.language {
+            Language::Groovy => Ok(Object::Boolean(self.truth(a)? && self.truth(b)?)),
+            Language::JavaScript => match self.node(a)? {
+                a if javascript::is_true(&a) => self.node(b),
+                a => Ok(a),
+            },
+        }
+    }
+
+    /// In JavaScript, the result is one of the operands.
+    fn or(&self, a: &'r Node, b: &'r Node) -> Evaluated<'r> {
+        match self.language {
+            Language::Groovy => Ok(Object::Boolean(self.truth(a)? || self.truth(b)?)),
+            Language::JavaScript => match self.node(a)? {
+                a if javascript::is_true(&a) => Ok(a),
+                _ => self.node(b),
+            },
+        }
+    }
+
+    fn nodes(&self, nodes: &'r [Node]) -> Result<Vec<Object<'r>>, Unfit> {
+        nodes.iter().map(|node| self.node(node)).collect()
+    }
+
+    /// The text that `=~` searches: Groovy searches any value's text, and that of null.
+    fn searched(&self, of: &'r Node) -> Result<String, Unfit> {
+        self.text(of.at, &self.node(of)?)
+    }
+
+    fn text(&self, at: usize, object: &Object<'_>) -> Result<String, Unfit> {
+        let mut text = String::new();
+        let pushed = match self.language {
+            Language::Groovy => groovy::push(object, &mut text),
+            Language::JavaScript => javascript::push(object, &mut text),
+        };
+        match pushed {
+            Some(()) => Ok(text),
+            None => Err(format!("{} has no text of its own", object.kind())).at(at),
+        }
+    }
+
+    fn template(&self, at: usize, pieces: &'r [Node]) -> Evaluated<'r> {
+        let mut text = String::new();
+        for piece in pieces {
+            text.push_str(&self.text(piece.at, &self.node(piece)?)?);
+            if text.len() > method::LONGEST {
+                return Err(method::too_long()).at(at);
+            }
+        }
+        Ok(match self.language {
+            Language::Groovy => Object::Template(text),
+            Language::JavaScript => Object::text(text),
+        })
+    }
+
+    fn variable(&self, at: usize, variable: Variable) -> Evaluated<'r> {
+        let record = self.record;
+        let schema = |schema: &'r Option<_>| schema.as_deref().map_or(Object::Null, Object::Schema);
+        Ok(match variable {
+            Variable::Topic => Object::Text(Cow::Borrowed(&record.topic)),
+            Variable::Header => Object::Headers(&record.headers),
+            Variable::KeySchema => schema(&record.key.schema),
+            Variable::ValueSchema => schema(&record.value.schema),
+            Variable::Key | Variable::Value => {
+                let typed = if variable == Variable::Key {
+                    &record.key
+                } else {
+                    &record.value
+                };
+                match (&typed.value, self.language) {
+                    (_, Language::Groovy) => Object::of_typed(typed),
+                    (Value::Struct(of), Language::JavaScript) => Object::Struct(of),
+                    (Value::Null, Language::JavaScript) => Object::NoStruct,
+                    // Debezium casts to a struct before the expression is looked at.
+                    (_, Language::JavaScript) => {
+                        return Err("key or value is no struct, which JavaScript expressions need".to_owned()).at(at);
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// What JavaScript's `match` gives: a list, or null.
+fn groups(text: &str, regex: &JavaRegex, all: bool) -> Object<'static> {
+    let texts = |groups: Vec<Option<&str>>| {
+        let text = |group: Option<&str>| group.map_or(Object::Undefined, |group| Object::text(group.to_owned()));
+        groups.into_iter().map(text).collect::<Vec<_>>()
+    };
+    let found = match all {
+        true => texts(regex.all(text).into_iter().map(Some).collect()),
+        false => regex.found(text, 0).map(texts).unwrap_or_default(),
+    };
+    match found.is_empty() {
+        true => Object::Null,
+        false => Object::Array(found),
+    }
+}
+
+/// A method of a text that takes a regular expression.
+fn rewritten(text: &str, how: &Rewrite, regex: &JavaRegex, language: Language) -> Result<Object<'static>, String> {
+    let replaced = |replacement, most| {
+        let replaced = regex.replace_at_most(text, replacement, most, method::LONGEST);
+        replaced.map_or_else(|| Err(method::too_long()), |text| Ok(Object::text(text)))
+    };
+    let texts = |parts: Vec<&str>| parts.into_iter().map(|part| Object::text(part.to_owned())).collect();
+    Ok(match how {
+        Rewrite::Matches => Object::Boolean(regex.matches(text)),
+        Rewrite::Groups { all } => groups(text, regex, *all),
+        Rewrite::ReplaceFirst(replacement) => replaced(replacement, 1)?,
+        Rewrite::ReplaceAll(replacement) => replaced(replacement, usize::MAX)?,
+        Rewrite::Split(limit) => match language {
+            Language::Groovy => Object::Array(texts(regex.split_at_most(text, *limit))),
+            // JavaScript keeps the parts at the end that are empty.
+            Language::JavaScript => Object::Array(texts(regex.split_at_most(text, -1))),
+        },
+        Rewrite::Find => match regex.captures_from(text, 0).and_then(|found| found.get(0)) {
+            Some(found) => Object::text(found.as_str().to_owned()),
+            None => Object::Null,
+        },
+        Rewrite::FindAll => Object::List(texts(regex.all(text))),
+        Rewrite::Place => match regex.captures_from(text, 0).and_then(|found| found.get(0)) {
+            Some(found) => {
+                let place = text[..found.start()].encode_utf16().count();
+                Object::integer(i32::try_from(place).unwrap_or(i32::MAX))
+            }
+            None => Object::integer(-1),
+        },
+    })
+}

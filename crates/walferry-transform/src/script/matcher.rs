@@ -1,0 +1,136 @@
+//! What Groovy's `=~` gives: a search that remembers how far it is.
+
+use std::cell::{Cell, RefCell};
+
+use walferry_config::JavaRegex;
+
+use super::object::Object;
+
+/// Java's `Matcher`.
+#[derive(Debug)]
+pub(crate) struct Matcher<'r> {
+    text: String,
+    regex: &'r JavaRegex,
+    last: RefCell<Option<Found>>,
+    /// Where the last match ended, and the next search begins.
+    end: Cell<usize>,
+}
+
+/// A match: where it begins, and its groups. The first is the whole match.
+#[derive(Debug)]
+struct Found {
+    begin: usize,
+    groups: Vec<Option<String>>,
+}
+
+const NO_MATCH: &str = "the text has no such match";
+
+impl<'r> Matcher<'r> {
+    pub(super) const fn new(text: String, regex: &'r JavaRegex) -> Self {
+        Self {
+            text,
+            regex,
+            last: RefCell::new(None),
+            end: Cell::new(0),
+        }
+    }
+
+    /// What Groovy asks for the truth of a match: it begins anew, and stands at the first match.
+    pub(super) fn is_found(&self) -> bool {
+        self.reset();
+        self.find()
+    }
+
+    /// `find`: each time it goes on to the next match.
+    pub(super) fn find(&self) -> bool {
+        let mut from = self.end.get();
+        // Behind an empty match, the search goes on with the next character.
+        if self.last.borrow().as_ref().is_some_and(|last| last.begin == from) {
+            from += self
+                .text
+                .get(from..)
+                .and_then(|rest| rest.chars().next())
+                .map_or(1, char::len_utf8);
+        }
+        let found = match from <= self.text.len() {
+            true => self.regex.captures_from(&self.text, from),
+            false => None,
+        };
+        self.remember(found)
+    }
+
+    /// `matches`: whether the pattern matches the whole text.
+    pub(super) fn matches(&self) -> bool {
+        self.remember(self.regex.captures(&self.text))
+    }
+
+    fn remember(&self, found: Option<walferry_config::Captures<'_, str>>) -> bool {
+        let found = found.and_then(|found| {
+            let whole = found.get(0)?;
+            self.end.set(whole.end());
+            let groups = found
+                .iter()
+                .map(|group| group.map(|group| group.as_str().to_owned()))
+                .collect();
+            Some(Found {
+                begin: whole.start(),
+                groups,
+            })
+        });
+        let is_found = found.is_some();
+        *self.last.borrow_mut() = found;
+        is_found
+    }
+
+    /// `group(number)` of the last match.
+    pub(super) fn group(&self, number: i64) -> Result<Object<'static>, String> {
+        let last = self.last.borrow();
+        let last = last
+            .as_ref()
+            .ok_or("a group is asked for, and no match was found before")?;
+        let group = usize::try_from(number).ok().and_then(|number| last.groups.get(number));
+        let group = group.ok_or_else(|| format!("the pattern has no group {number}"))?;
+        Ok(group.clone().map_or(Object::Null, Object::text))
+    }
+
+    /// How many matches there are; behind them, none is left to find.
+    pub(super) fn count(&self) -> usize {
+        self.reset();
+        let mut count = 0;
+        while self.find() {
+            count += 1;
+        }
+        count
+    }
+
+    /// `matcher[number]`: the text of that match. With groups in the pattern, a list of that text and of each group.
+    pub(super) fn element(&self, number: i64) -> Result<Object<'static>, String> {
+        let number = match number < 0 {
+            true => i64::try_from(self.count()).unwrap_or(i64::MAX).saturating_add(number),
+            false => number,
+        };
+        let number = usize::try_from(number).map_err(|_| NO_MATCH)?;
+        self.reset();
+        for _ in 0..=number {
+            if !self.find() {
+                return Err(NO_MATCH.into());
+            }
+        }
+        let last = self.last.borrow();
+        Ok(matched(last.as_ref().map_or(&[], |last| &last.groups)))
+    }
+
+    fn reset(&self) {
+        self.end.set(0);
+        *self.last.borrow_mut() = None;
+    }
+}
+
+/// The text of a match. With groups in the pattern, a list of that text and of each group.
+fn matched(groups: &[Option<String>]) -> Object<'static> {
+    let text = |group: &Option<String>| group.clone().map_or(Object::Null, Object::text);
+    match groups {
+        [whole] => text(whole),
+        groups => Object::List(groups.iter().map(text).collect()),
+    }
+}
