@@ -741,6 +741,52 @@ fn a_walferry_that_stood_still_or_lost_kafka_writes_nothing_more_and_waits_for_i
     assert_eq!(first.terminate(), Some(0), "{}", first.output());
 }
 
+#[test]
+fn a_stop_while_the_turn_is_lost_says_that_the_offset_was_not_stored_and_one_that_waits_just_ends() {
+    let world = world::shared();
+    let kafka = Kafka::start();
+    let one = Outbox::on(&world.postgres, &kafka, "lost_turn_stop");
+    let mut walferry = start(&kafka, "stopped");
+    wait_for_turn(&mut walferry);
+    let answer = walferry.send("PUT", "/connectors/one/config", &Value::Object(one.config()));
+    assert_eq!(answer.expect("an answer").status, 201);
+    one.wait_until_streaming(&mut walferry);
+    one.insert("k", 1, 50);
+    kafka.wait_for_records(&one.topic("order"), 50);
+    one.wait_until_confirmed();
+
+    // It is told to stop, and the brokers do not answer until its turn is over.
+    kafka.hang();
+    one.insert("k", 51, 100);
+    assert_eq!(walferry.terminate(), Some(4), "{}", walferry.output());
+    let output = walferry.output();
+    for part in ["WF0712", "the last offsets could not be stored"] {
+        assert!(output.contains(part), "{part:?} is missing in:\n{output}");
+    }
+    kafka.resume();
+    walferry.start_again();
+    wait_for_turn(&mut walferry);
+    one.wait_until_streaming(&mut walferry);
+    let events = || {
+        let records = kafka.read(&[one.topic("order")]);
+        let events: std::collections::BTreeSet<_> = records.into_iter().map(|record| record.value).collect();
+        events.len()
+    };
+    wait_for("all events", || (events() == 100).then_some(()));
+
+    // It has lost its turn, has said so, and waits for it: there is nothing that it could store.
+    kafka.hang();
+    let told = walferry.output().matches("WF0712").count();
+    wait_for("the turn to be lost", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (walferry.output().matches("WF0712").count() > told).then_some(())
+    });
+    wait_for("it to wait for its turn", || {
+        walferry.get("/connectors").filter(|answer| answer.status == 503)
+    });
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
 /// The records of the status topic about a connector `name` that has sent records to one topic.
 fn keys_of(name: &str, topic: &str) -> [String; 3] {
     [

@@ -219,7 +219,7 @@ fn tuple(row: &Value) -> Vec<u8> {
 
 fn pipeline(connector: &Connector) -> Pipeline {
     let plugins = &connector.plugins;
-    let build = |plugin: &walferry_config::connector::Plugin, role| {
+    let build = |plugin: &walferry_config::connector::ConverterPlugin, role| {
         converter(&plugin.class, role, &plugin.options)
             .0
             .expect("the converter is known")

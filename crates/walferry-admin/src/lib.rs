@@ -46,7 +46,7 @@ pub use crate::{
     cluster::ClusterId,
     doors::{AccessList, Digested, User},
     settings::{HeaderRule, RestSettings, Standby, StandbyStage},
-    tls::{Tls, TlsError, without_effect},
+    tls::{ListenerTls, TlsError, without_effect},
 };
 use crate::{
     connections::Limits,
@@ -116,7 +116,7 @@ pub struct BoundListener {
     /// The socket.
     pub listener: TcpListener,
     /// TLS, if it is used.
-    pub tls: Option<Tls>,
+    pub tls: Option<ListenerTls>,
     /// What is answered there.
     pub resources: Resources,
 }
@@ -174,7 +174,7 @@ pub async fn serve(doors: Vec<BoundListener>, admin: Admin, stop: impl Future<Ou
     for (door, place) in doors.into_iter().zip(places) {
         let (router, tls) = (
             routes::router(shown.clone(), place),
-            door.tls.as_ref().map(Tls::acceptor),
+            door.tls.as_ref().map(ListenerTls::acceptor),
         );
         servers.spawn(connections::serve(door.listener, tls, router, limits, stopped.clone()));
     }

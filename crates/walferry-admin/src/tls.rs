@@ -16,14 +16,14 @@ use walferry_keystore::{self as keystore, ClientIdentity, StoreError};
 
 /// A listener's certificate, and whose certificates it takes.
 #[derive(Clone)]
-pub struct Tls {
+pub struct ListenerTls {
     acceptor: TlsAcceptor,
     asks_for_certificates: bool,
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for ListenerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tls")
+        f.write_str("ListenerTls")
     }
 }
 
@@ -49,7 +49,7 @@ const OF_JAVA: [&str; 7] = [
     "ssl.endpoint.identification.algorithm",
 ];
 
-impl Tls {
+impl ListenerTls {
     /// Reads certificates and keys. `options` has names such as `ssl.keystore.location`.
     ///
     /// # Errors
@@ -257,7 +257,7 @@ mod tests {
         ] {
             let (store, trust) = (file(store), file(trust));
             for clients in ["none", "requested", "required"] {
-                let read = Tls::read(&options(&[
+                let read = ListenerTls::read(&options(&[
                     ("ssl.keystore.location", &store),
                     ("ssl.keystore.password", "store-pw"),
                     ("ssl.key.password", "key-pw-1"),
@@ -302,7 +302,7 @@ mod tests {
             (options(&[("ssl.keystore.key", "hunter2")]), "ssl.keystore.key"),
         ];
         for (options, expected) in cases {
-            let error = Tls::read(&options).unwrap_err();
+            let error = ListenerTls::read(&options).unwrap_err();
             assert!(error.what.starts_with(expected), "{error:?}");
             assert!(
                 !error.hint.is_empty() && !format!("{error:?}").contains("hunter2"),

@@ -183,7 +183,7 @@ impl Providers {
         let mut resolved = String::new();
         let mut found = false;
         let mut rest = text;
-        while let Some(reference) = Reference::first_in(rest) {
+        while let Some(reference) = ProviderReference::first_in(rest) {
             resolved.push_str(&rest[..reference.start]);
             let written = &rest[reference.start..reference.end];
             // What a shell or Spring takes for a default may be the password.
@@ -244,8 +244,8 @@ impl Providers {
         }
     }
 
-    fn value(&self, reference: &Reference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
-        let Reference {
+    fn value(&self, reference: &ProviderReference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
+        let ProviderReference {
             provider, path, key, ..
         } = *reference;
         let failed = |reason: String, hint: String| Err(Unresolved::Failed(reason, hint));
@@ -315,8 +315,8 @@ impl Providers {
 }
 
 /// A value of a properties file.
-fn of_file(file: &Path, reference: &Reference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
-    let Reference { path, key, .. } = *reference;
+fn of_file(file: &Path, reference: &ProviderReference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
+    let ProviderReference { path, key, .. } = *reference;
     let text = lookup
         .file(file)
         .map_err(|error| Unresolved::unreadable(path, &error))?;
@@ -336,8 +336,8 @@ fn of_file(file: &Path, reference: &Reference<'_>, lookup: &dyn Lookup) -> Resul
 }
 
 /// The contents of a file of a folder.
-fn of_folder(folder: &Path, reference: &Reference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
-    let Reference {
+fn of_folder(folder: &Path, reference: &ProviderReference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
+    let ProviderReference {
         provider, path, key, ..
     } = *reference;
     // The key is the name of a file, never a way out of the directory.
@@ -486,7 +486,7 @@ impl Unresolved {
 }
 
 /// `${provider:key}` or `${provider:path:key}`.
-struct Reference<'t> {
+struct ProviderReference<'t> {
     start: usize,
     end: usize,
     provider: &'t str,
@@ -494,7 +494,7 @@ struct Reference<'t> {
     key: &'t str,
 }
 
-impl<'t> Reference<'t> {
+impl<'t> ProviderReference<'t> {
     /// `${env:NAME:-default}`, as a shell would have it.
     fn has_default(&self) -> bool {
         !self.path.is_empty() && self.key.starts_with(['-', '?', '+', '='])

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::connector::{Plugin, hide_values};
+use crate::connector::{ConverterPlugin, hide_values};
 use crate::file::Submitted;
 use crate::finding::Findings;
 use crate::otlp::{self, OtlpSection};
@@ -20,11 +20,11 @@ pub struct Worker {
     /// `group.id`
     pub group_id: Option<String>,
     /// `key.converter` and its options.
-    pub key_converter: Plugin,
+    pub key_converter: ConverterPlugin,
     /// `value.converter` and its options.
-    pub value_converter: Plugin,
+    pub value_converter: ConverterPlugin,
     /// `header.converter` and its options.
-    pub header_converter: Plugin,
+    pub header_converter: ConverterPlugin,
     /// `offset.flush.interval.ms`
     pub offset_flush_interval: Duration,
     /// `exactly.once.source.support=enabled`
@@ -419,7 +419,7 @@ impl Worker {
 
     fn from_reader(reader: &mut Reader<'_>, providers: Providers) -> Self {
         let options = reader.options();
-        let converter = |reader: &mut Reader<'_>, property: &Property<String>| Plugin {
+        let converter = |reader: &mut Reader<'_>, property: &Property<String>| ConverterPlugin {
             class: reader.get(property),
             options: options.below(&format!("{}.", property.name())),
         };

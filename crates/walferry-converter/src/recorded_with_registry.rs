@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use walferry_config::Options;
 use walferry_record::SchemaAndValue;
 
-use crate::registry::{Ids, Registry, RegistryAnswer, RegistryRefusal, Request};
+use crate::registry::{Ids, Registry, RegistryAnswer, RegistryRefusal, SchemaRequest};
 use crate::{ConverterType, Encoded, RecordPart, recorded};
 
 /// One case a line: `connect` is the JSON of JsonConverter, `bytes` what the converter made of it, and `subjects` what it had
@@ -29,7 +29,7 @@ const FAILS: [&str; 2] = [
 struct Known(HashMap<String, Json>);
 
 impl Registry for Known {
-    fn ids(&self, request: &Request) -> RegistryAnswer {
+    fn ids(&self, request: &SchemaRequest) -> RegistryAnswer {
         let refused = |what: String| RegistryAnswer::Refused(RegistryRefusal { what, hint: None });
         let id = &request.subject.id;
         let Some(known) = self.0.get(id) else {

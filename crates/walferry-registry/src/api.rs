@@ -4,8 +4,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value as Json, json};
 use walferry_config::shown_text;
 use walferry_converter::registry::{
-    Api, Guid, Id, IdLookup, Ids, Reference, RegistryRefusal, Request, Subject, difference, is_same, same_bytes,
-    with_references,
+    Api, Guid, Id, IdLookup, Ids, RegistryRefusal, SchemaReference, SchemaRequest, Subject, difference, is_same,
+    same_bytes, with_references,
 };
 use walferry_diagnosis::Diagnosis;
 
@@ -35,7 +35,7 @@ const CONFLUENT_JSON: &str = "application/vnd.schemaregistry.v1+json";
 const MOST_WORDS: usize = 1_500;
 
 /// Looks up the ids of a schema, or registers it.
-pub(crate) fn ids(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
+pub(crate) fn ids(http: &mut Http, api: Api, request: &SchemaRequest) -> Answer<Ids> {
     let mut answer = lookup(http, api, request);
     // Another client registered it at the same moment, or this client did, in a request whose answer was lost. So ask once more.
     if matches!(&answer, Err(RequestFailure::Refused(refusal)) if refusal.what.starts_with(EXISTS)) {
@@ -55,8 +55,13 @@ const INCOMPATIBLE: &str = "the schema is incompatible with an earlier one: ";
 const UNFIT: &str = "its version does not match the record: ";
 
 /// Names the first field in which a schema differs from the newest version, because a registry may refer to fields only by number.
-fn with_difference(http: &mut Http, api: Api, request: &Request, mut refusal: RegistryRefusal) -> RegistryRefusal {
-    let latest = Request {
+fn with_difference(
+    http: &mut Http,
+    api: Api,
+    request: &SchemaRequest,
+    mut refusal: RegistryRefusal,
+) -> RegistryRefusal {
+    let latest = SchemaRequest {
         lookup: IdLookup::Latest,
         schema: whole_of(request),
         references: Vec::new(),
@@ -79,8 +84,8 @@ fn with_difference(http: &mut Http, api: Api, request: &Request, mut refusal: Re
 }
 
 /// Name and text of each reference, and of what they refer to.
-fn all(references: &[Reference]) -> Vec<(String, String)> {
-    let of = |reference: &Reference| {
+fn all(references: &[SchemaReference]) -> Vec<(String, String)> {
+    let of = |reference: &SchemaReference| {
         let own = (reference.name.clone(), reference.schema.clone());
         std::iter::once(own)
             .chain(all(&reference.references))
@@ -89,7 +94,7 @@ fn all(references: &[Reference]) -> Vec<(String, String)> {
     references.iter().flat_map(of).collect()
 }
 
-fn lookup(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
+fn lookup(http: &mut Http, api: Api, request: &SchemaRequest) -> Answer<Ids> {
     match api {
         Api::Confluent => confluent(http, request),
         Api::ApicurioV2 => apicurio_v2(http, request),
@@ -110,7 +115,7 @@ pub(crate) fn still_has(
     http: &mut Http,
     api: Api,
     id: Id,
-    request: &Request,
+    request: &SchemaRequest,
     ids: Ids,
 ) -> Answer<Result<bool, Untold>> {
     let found = match text(http, api, id, request, ids)? {
@@ -127,7 +132,7 @@ pub(crate) fn still_has(
 }
 
 /// Whether the registry chooses the version. Then its text is not ours.
-fn is_chosen(request: &Request) -> bool {
+fn is_chosen(request: &SchemaRequest) -> bool {
     match request.lookup {
         IdLookup::Latest | IdLookup::Id(_) => true,
         IdLookup::Register { if_exists, .. } => if_exists == RETURN,
@@ -139,13 +144,19 @@ fn is_chosen(request: &Request) -> bool {
 const RETURN: &str = "RETURN";
 
 /// Our schema with the types that it refers to.
-fn whole_of(request: &Request) -> String {
+fn whole_of(request: &SchemaRequest) -> String {
     with_references(request.kind, &request.schema, &all(&request.references))
 }
 
 /// The text of a schema in the registry. `None` if it has none. In a version that the registry chose, the types of other subjects are
 /// written out.
-fn text(http: &mut Http, api: Api, id: Id, request: &Request, ids: Ids) -> Answer<Result<Option<String>, Untold>> {
+fn text(
+    http: &mut Http,
+    api: Api,
+    id: Id,
+    request: &SchemaRequest,
+    ids: Ids,
+) -> Answer<Result<Option<String>, Untold>> {
     let path = match (api, is_chosen(request), id) {
         (Api::Confluent, ..) => format!("/schemas/ids/{}?subject={}", ids.content, encoded(&request.subject.id)),
         (Api::ApicurioV2 | Api::ApicurioV3, false, Id::Content) => format!("/ids/contentIds/{}", ids.content),
@@ -166,7 +177,7 @@ fn text(http: &mut Http, api: Api, id: Id, request: &Request, ids: Ids) -> Answe
 }
 
 /// The schema of an answer of Confluent's interface, with the types of other subjects written out if the registry chose the version.
-fn whole(http: &mut Http, request: &Request, answer: &Json) -> Answer<String> {
+fn whole(http: &mut Http, request: &SchemaRequest, answer: &Json) -> Answer<String> {
     let schema = answer["schema"].as_str().unwrap_or_default();
     let mut found: Vec<(String, String)> = Vec::new();
     let mut open = match is_chosen(request) {
@@ -192,7 +203,7 @@ fn whole(http: &mut Http, request: &Request, answer: &Json) -> Answer<String> {
 /// Maximum number of types of other subjects that are fetched for one schema.
 const MOST_REFERENCES: usize = 1_000;
 
-fn confluent(http: &mut Http, request: &Request) -> Answer<Ids> {
+fn confluent(http: &mut Http, request: &SchemaRequest) -> Answer<Ids> {
     let subject = encoded(&request.subject.id);
     let ask = match &request.lookup {
         IdLookup::Register { normalize, .. } => {
@@ -231,7 +242,7 @@ fn guid(text: &str) -> Option<Guid> {
     Some(number.to_be_bytes())
 }
 
-fn confluent_body(request: &Request) -> String {
+fn confluent_body(request: &SchemaRequest) -> String {
     let mut body = json!({ "schema": request.schema });
     // Confluent's registry assumes Avro if no type is given, and older ones know only Avro.
     if request.kind.as_str() != "AVRO" {
@@ -244,7 +255,7 @@ fn normalized(normalize: bool) -> &'static str {
     if normalize { "?normalize=true" } else { "" }
 }
 
-fn apicurio_v2(http: &mut Http, request: &Request) -> Answer<Ids> {
+fn apicurio_v2(http: &mut Http, request: &SchemaRequest) -> Answer<Ids> {
     let json = apicurio_v2_meta(http, request)?;
     let ids = apicurio_ids(&json, request)?;
     compare_chosen(http, Api::ApicurioV2, request, ids)?;
@@ -252,7 +263,7 @@ fn apicurio_v2(http: &mut Http, request: &Request) -> Answer<Ids> {
 }
 
 /// What the second interface says of a version. It is registered first if that is asked for, after what it refers to.
-fn apicurio_v2_meta(http: &mut Http, request: &Request) -> Answer<Json> {
+fn apicurio_v2_meta(http: &mut Http, request: &SchemaRequest) -> Answer<Json> {
     let subject = &request.subject;
     let artifact = format!("{}/artifacts/{}", group(subject), encoded(&subject.id));
     let ask = match &request.lookup {
@@ -290,12 +301,12 @@ fn apicurio_v2_meta(http: &mut Http, request: &Request) -> Answer<Json> {
 /// Registers the types that a schema refers to, and returns the references to them.
 fn registered_references(
     http: &mut Http,
-    request: &Request,
-    register: fn(&mut Http, &Request) -> Answer<Json>,
+    request: &SchemaRequest,
+    register: fn(&mut Http, &SchemaRequest) -> Answer<Json>,
 ) -> Answer<Vec<Json>> {
     let mut references = Vec::new();
     for reference in &request.references {
-        let part = Request {
+        let part = SchemaRequest {
             subject: reference.subject.clone(),
             schema: reference.schema.clone(),
             references: reference.references.clone(),
@@ -319,7 +330,7 @@ fn registered_references(
     Ok(references)
 }
 
-fn apicurio_v3(http: &mut Http, request: &Request) -> Answer<Ids> {
+fn apicurio_v3(http: &mut Http, request: &SchemaRequest) -> Answer<Ids> {
     let json = apicurio_v3_meta(http, request)?;
     let ids = apicurio_ids(&json, request)?;
     compare_chosen(http, Api::ApicurioV3, request, ids)?;
@@ -327,7 +338,7 @@ fn apicurio_v3(http: &mut Http, request: &Request) -> Answer<Ids> {
 }
 
 /// The same with the third interface.
-fn apicurio_v3_meta(http: &mut Http, request: &Request) -> Answer<Json> {
+fn apicurio_v3_meta(http: &mut Http, request: &SchemaRequest) -> Answer<Json> {
     let subject = &request.subject;
     let artifact = format!("{}/artifacts/{}", group(subject), encoded(&subject.id));
     let ask = match &request.lookup {
@@ -375,7 +386,7 @@ fn apicurio_v3_meta(http: &mut Http, request: &Request) -> Answer<Json> {
 }
 
 /// The first version in the answer to a search. The newest comes first.
-fn newest(json: &Json, request: &Request) -> Answer<Json> {
+fn newest(json: &Json, request: &SchemaRequest) -> Answer<Json> {
     let versions = json["versions"].as_array().ok_or_else(|| no_id(request))?;
     versions.first().cloned().ok_or_else(|| {
         RequestFailure::Missing(RegistryRefusal {
@@ -389,7 +400,7 @@ fn group(subject: &Subject) -> String {
     format!("/groups/{}", encoded(subject.group.as_deref().unwrap_or("default")))
 }
 
-fn apicurio_ids(json: &Json, request: &Request) -> Answer<Ids> {
+fn apicurio_ids(json: &Json, request: &SchemaRequest) -> Answer<Ids> {
     let id = |name: &str| json[name].as_i64().ok_or_else(|| no_id(request));
     Ok(Ids {
         content: id("contentId")?,
@@ -399,7 +410,7 @@ fn apicurio_ids(json: &Json, request: &Request) -> Answer<Ids> {
 }
 
 /// Compares a schema that the registry has chosen with that of the record.
-fn compare_chosen(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<()> {
+fn compare_chosen(http: &mut Http, api: Api, request: &SchemaRequest, ids: Ids) -> Answer<()> {
     if !is_chosen(request) {
         return Ok(());
     }
@@ -424,7 +435,7 @@ fn compare_chosen(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Ans
 const MAY_NOT_READ: &str = "grant the converter's log-in the right to read schemas (GET /ids/globalIds/…), or let the converter add a version: \
                             remove apicurio.registry.auto-register.if-exists";
 
-fn compare(request: &Request, theirs: &str) -> Answer<()> {
+fn compare(request: &SchemaRequest, theirs: &str) -> Answer<()> {
     let hint = match request.lookup {
         IdLookup::Register { .. } => {
             "let the converter add a version: remove apicurio.registry.auto-register.if-exists, or set it to RETURN_OR_UPDATE"
@@ -440,7 +451,7 @@ fn compare(request: &Request, theirs: &str) -> Answer<()> {
 }
 
 /// The JSON of an answer that gives what was asked for.
-fn taken(reply: Reply, request: &Request) -> Answer<Json> {
+fn taken(reply: Reply, request: &SchemaRequest) -> Answer<Json> {
     match reply.status {
         200..=299 => Ok(reply.json()),
         404 if is_registrys_own(&reply) => Err(RequestFailure::Missing(RegistryRefusal {
@@ -561,7 +572,7 @@ pub(crate) fn odd(reply: &Reply) -> Diagnosis {
     )
 }
 
-fn no_id(request: &Request) -> RequestFailure {
+fn no_id(request: &SchemaRequest) -> RequestFailure {
     RequestFailure::Trouble(http::trouble(
         format!("the schema registry's answer has no id for {}", request.subject),
         Some("check its URL".to_owned()),

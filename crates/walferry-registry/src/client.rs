@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
-use walferry_converter::registry::{Ids, Registry, RegistryAnswer, RegistryRefusal, RegistrySettings, Request};
+use walferry_converter::registry::{Ids, Registry, RegistryAnswer, RegistryRefusal, RegistrySettings, SchemaRequest};
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::{Wait, WaitNeed};
 
@@ -42,19 +42,19 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    known: HashMap<Arc<Request>, Ids>,
+    known: HashMap<Arc<SchemaRequest>, Ids>,
     /// The same, in the order in which they became known.
-    order: Vec<(Arc<Request>, Ids)>,
+    order: Vec<(Arc<SchemaRequest>, Ids)>,
     /// Requests whose ids were known until the registry lost its schemas.
-    lost: HashSet<Arc<Request>>,
+    lost: HashSet<Arc<SchemaRequest>>,
     /// Requests for the thread.
-    waits: HashMap<Arc<Request>, Wait>,
-    refused: HashMap<Arc<Request>, (RegistryRefusal, Instant)>,
+    waits: HashMap<Arc<SchemaRequest>, Wait>,
+    refused: HashMap<Arc<SchemaRequest>, (RegistryRefusal, Instant)>,
 }
 
 /// A request on its way.
 struct Pending {
-    request: Arc<Request>,
+    request: Arc<SchemaRequest>,
     wait: Wait,
     next: Instant,
     pause: Duration,
@@ -65,7 +65,7 @@ struct Pending {
 }
 
 impl Pending {
-    fn new(request: Arc<Request>, wait: Wait) -> Self {
+    fn new(request: Arc<SchemaRequest>, wait: Wait) -> Self {
         Self {
             request,
             wait,
@@ -105,7 +105,7 @@ impl Client {
 }
 
 impl Registry for Client {
-    fn ids(&self, request: &Request) -> RegistryAnswer {
+    fn ids(&self, request: &SchemaRequest) -> RegistryAnswer {
         let mut state = self.shared.lock();
         if let Some(ids) = state.known.get(request) {
             return RegistryAnswer::Known(*ids);
@@ -362,7 +362,7 @@ impl RequestThread {
     ///
     /// # Errors
     /// None could be checked.
-    fn check(&mut self, samples: &[(Arc<Request>, Ids)]) -> Result<(), Diagnosis> {
+    fn check(&mut self, samples: &[(Arc<SchemaRequest>, Ids)]) -> Result<(), Diagnosis> {
         let (mut checked, mut trouble) = (0, None);
         for (place, (request, ids)) in samples.iter().enumerate() {
             if checked == CHECKED {
@@ -401,7 +401,7 @@ impl RequestThread {
     }
 
     /// The schemas to check this time: the newest, and others that are next.
-    fn samples(&self) -> Vec<(Arc<Request>, Ids)> {
+    fn samples(&self) -> Vec<(Arc<SchemaRequest>, Ids)> {
         let state = self.shared.lock();
         let Some((newest, others)) = state.order.split_last() else {
             return Vec::new();
@@ -411,7 +411,7 @@ impl RequestThread {
         std::iter::once(newest).chain(others).cloned().collect()
     }
 
-    fn on_untold(&mut self, request: &Request, untold: &Untold) {
+    fn on_untold(&mut self, request: &SchemaRequest, untold: &Untold) {
         if self.unread.insert(request.subject.id.clone()) {
             warn!(
                 code = untold.trouble.code(),
@@ -423,7 +423,7 @@ impl RequestThread {
         }
     }
 
-    fn on_loss(&mut self, request: &Request, ids: Ids) {
+    fn on_loss(&mut self, request: &SchemaRequest, ids: Ids) {
         warn!(
             subject = %request.subject,
             id.content = ids.content,
@@ -442,12 +442,12 @@ impl RequestThread {
         self.shared.generation.fetch_add(1, Ordering::Release);
     }
 
-    fn still_has(&mut self, request: &Request, ids: Ids) -> Result<Result<bool, Untold>, RequestFailure> {
+    fn still_has(&mut self, request: &SchemaRequest, ids: Ids) -> Result<Result<bool, Untold>, RequestFailure> {
         let (api, id) = (self.settings.api, self.settings.id);
         api::still_has(self.http()?, api, id, request, ids)
     }
 
-    fn ids(&mut self, request: &Request) -> Result<Ids, RequestFailure> {
+    fn ids(&mut self, request: &SchemaRequest) -> Result<Ids, RequestFailure> {
         let api = self.settings.api;
         let http = self.http()?;
         match api::ids(http, api, request) {
@@ -475,8 +475,8 @@ mod tests {
 
     use super::*;
 
-    fn request(subject: &str) -> Request {
-        Request {
+    fn request(subject: &str) -> SchemaRequest {
+        SchemaRequest {
             subject: Subject {
                 id: subject.to_owned(),
                 ..Subject::default()
@@ -546,7 +546,7 @@ mod tests {
             urls: vec!["http://127.0.0.1:1".to_owned()],
             auth: registry::Auth::None,
             headers: Vec::new(),
-            tls: registry::Tls::default(),
+            tls: registry::ClientTls::default(),
             connect_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(5),
             id: registry::Id::Content,

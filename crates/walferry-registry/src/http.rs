@@ -14,7 +14,9 @@ use ureq::http::Response;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, ProxyProtocol};
 use walferry_config::{Secret, shown_answer, shown_text};
-use walferry_converter::registry::{Auth, CertificateStore, OAuth, Proxy, Reference, RegistrySettings, Tls};
+use walferry_converter::registry::{
+    Auth, CertificateStore, ClientTls, OAuth, Proxy, RegistrySettings, SchemaReference,
+};
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_keystore::{self as keystore, StoreError};
 
@@ -33,7 +35,7 @@ pub(crate) struct Http {
     current: usize,
     token: Option<(Secret, Instant)>,
     /// What the registry has said of the types that schemas refer to. Many schemas refer to the same ones.
-    pub(crate) parts: HashMap<Reference, Json>,
+    pub(crate) parts: HashMap<SchemaReference, Json>,
 }
 
 /// One request.
@@ -337,7 +339,7 @@ fn proxy(proxy: &Proxy) -> Result<ureq::Proxy, Diagnosis> {
     })
 }
 
-fn tls(tls: &Tls) -> Result<TlsConfig, Diagnosis> {
+fn tls(tls: &ClientTls) -> Result<TlsConfig, Diagnosis> {
     let mut config = TlsConfig::builder().root_certs(RootCerts::Specific(Arc::new(trusted(tls)?)));
     if let Some(store) = &tls.identity {
         let identity = match store {
@@ -381,7 +383,7 @@ fn check_identity(chain: &[Certificate<'static>], key: &str) -> Result<(), Diagn
     }
 }
 
-fn trusted(tls: &Tls) -> Result<Vec<Certificate<'static>>, Diagnosis> {
+fn trusted(tls: &ClientTls) -> Result<Vec<Certificate<'static>>, Diagnosis> {
     let pem = match &tls.trusted {
         None => {
             let system = rustls_native_certs::load_native_certs().certs;

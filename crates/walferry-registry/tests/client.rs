@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use walferry_config::Secret;
 use walferry_converter::registry::{
-    Api, Auth, CertificateStore, Id, IdLookup, Ids, OAuth, Proxy, Reference, Registry, RegistryAnswer, RegistryRefusal,
-    RegistrySettings, Request, SchemaKind, Subject, Tls,
+    Api, Auth, CertificateStore, ClientTls, Id, IdLookup, Ids, OAuth, Proxy, Registry, RegistryAnswer, RegistryRefusal,
+    RegistrySettings, SchemaKind, SchemaReference, SchemaRequest, Subject,
 };
 use walferry_diagnosis::Severity;
 use walferry_registry::Registries;
@@ -96,7 +96,7 @@ fn settings(api: Api, urls: Vec<String>) -> RegistrySettings {
         urls,
         auth: Auth::None,
         headers: Vec::new(),
-        tls: Tls::default(),
+        tls: ClientTls::default(),
         connect_timeout: Duration::from_secs(5),
         read_timeout: Duration::from_secs(5),
         id: Id::Content,
@@ -104,8 +104,8 @@ fn settings(api: Api, urls: Vec<String>) -> RegistrySettings {
     }
 }
 
-fn request(lookup: IdLookup) -> Request {
-    Request {
+fn request(lookup: IdLookup) -> SchemaRequest {
+    SchemaRequest {
         subject: Subject {
             id: "shop.t-value".to_owned(),
             ..Subject::default()
@@ -117,7 +117,7 @@ fn request(lookup: IdLookup) -> Request {
     }
 }
 
-fn register() -> Request {
+fn register() -> SchemaRequest {
     request(IdLookup::Register {
         normalize: false,
         if_exists: "RETURN_OR_UPDATE",
@@ -126,7 +126,7 @@ fn register() -> Request {
 
 /// What the client says in the end.
 #[track_caller]
-fn settled(client: &dyn Registry, request: &Request) -> Result<Ids, RegistryRefusal> {
+fn settled(client: &dyn Registry, request: &SchemaRequest) -> Result<Ids, RegistryRefusal> {
     let until = Instant::now() + Duration::from_secs(60);
     while Instant::now() < until {
         match client.ids(request) {
@@ -578,7 +578,7 @@ fn a_silent_url_is_given_up_after_the_time_for_an_answer_however_long_connecting
 
 /// What the client tells of a request that does not succeed.
 #[track_caller]
-fn told(client: &dyn Registry, request: &Request) -> String {
+fn told(client: &dyn Registry, request: &SchemaRequest) -> String {
     let until = Instant::now() + Duration::from_secs(60);
     while Instant::now() < until {
         match client.ids(request) {
@@ -694,7 +694,7 @@ fn an_incompatible_json_schema_is_refused_with_the_first_property_that_differs()
     fake.answer("GET /subjects/shop.t-value/versions/latest", 200, theirs);
     fake.answer("GET /schemas/ids/7?subject=shop.t-value", 200, theirs);
     let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
-    let request = Request {
+    let request = SchemaRequest {
         kind: SchemaKind::Json,
         schema: r#"{"type":"object","properties":{"id":{"type":"integer"}}}"#.to_owned(),
         ..register()
@@ -775,7 +775,7 @@ fn a_search_that_finds_nothing_is_no_such_schema_and_no_other_answer_ends_the_th
 
 #[test]
 fn types_that_a_schema_only_names_are_registered_before_it() {
-    let reference = |name: &str, schema: &str, references| Reference {
+    let reference = |name: &str, schema: &str, references| SchemaReference {
         name: name.to_owned(),
         subject: Subject {
             id: name.to_owned(),
@@ -786,7 +786,7 @@ fn types_that_a_schema_only_names_are_registered_before_it() {
     };
     let point = reference("geo.Point", "POINT", Vec::new());
     let row = reference("a.t.Value", "ROW", vec![point]);
-    let request = Request {
+    let request = SchemaRequest {
         references: vec![row],
         ..register()
     };
@@ -831,7 +831,7 @@ fn ids_are_looked_at_again_after_a_failure_and_all_are_lost_where_one_is() {
     assert_eq!(client.generation(), 0);
 
     // Away, and back with nothing: another schema is the first to notice.
-    let other = Request {
+    let other = SchemaRequest {
         subject: Subject {
             id: "other".to_owned(),
             ..Subject::default()
@@ -855,8 +855,8 @@ fn ids_are_looked_at_again_after_a_failure_and_all_are_lost_where_one_is() {
     assert_eq!(settled(&*client, &register()).unwrap().content, 2);
 }
 
-fn of(subject: &str) -> Request {
-    Request {
+fn of(subject: &str) -> SchemaRequest {
+    SchemaRequest {
         subject: Subject {
             id: subject.to_owned(),
             ..Subject::default()
@@ -1055,7 +1055,7 @@ fn types_of_other_subjects_are_followed_in_the_latest_version() {
     let declared = r#"{"type":"fixed","name":"Item","namespace":"a","size":4}"#;
     fake.answer("GET /subjects/items/versions/4", 200, &answer(declared, ""));
     let client = Registries::checked_every(Duration::from_millis(100)).of(&settings(Api::Confluent, vec![url]));
-    let request = Request {
+    let request = SchemaRequest {
         schema: of_type(declared),
         ..request(IdLookup::Latest)
     };
@@ -1178,13 +1178,13 @@ fn a_check_tells_of_a_login_or_a_keystore_that_cannot_be_used() {
         tls,
         ..settings(Api::Confluent, vec![url.clone()])
     };
-    let identity = Tls {
+    let identity = ClientTls {
         identity: missing(),
-        ..Tls::default()
+        ..ClientTls::default()
     };
-    let trusted = Tls {
+    let trusted = ClientTls {
         trusted: missing(),
-        ..Tls::default()
+        ..ClientTls::default()
     };
     for (settings, expected) in [
         (login, "invalid_client"),

@@ -13,7 +13,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use walferry_config::Secret;
 use walferry_converter::registry::{
-    Api, Auth, CertificateStore, Id, IdLookup, RegistryAnswer, RegistrySettings, Request, SchemaKind, Subject, Tls,
+    Api, Auth, CertificateStore, ClientTls, Id, IdLookup, RegistryAnswer, RegistrySettings, SchemaKind, SchemaRequest,
+    Subject,
 };
 use walferry_registry::Registries;
 
@@ -91,7 +92,7 @@ fn answer(stream: StreamOwned<ServerConnection, std::net::TcpStream>) -> std::io
 }
 
 /// The id, or what is told to be in the way.
-fn outcome(url: &str, tls: Tls) -> Result<i64, String> {
+fn outcome(url: &str, tls: ClientTls) -> Result<i64, String> {
     let client = Registries::default().of(&RegistrySettings {
         api: Api::Confluent,
         urls: vec![url.to_owned()],
@@ -103,7 +104,7 @@ fn outcome(url: &str, tls: Tls) -> Result<i64, String> {
         id: Id::Content,
         proxy: None,
     });
-    let request = Request {
+    let request = SchemaRequest {
         subject: Subject {
             id: "t-value".to_owned(),
             ..Subject::default()
@@ -142,7 +143,7 @@ fn the_registry_and_the_client_show_certificates_to_each_other() {
     let authority = Authority::new();
     let url = serve(&authority);
     let (certificate, key) = authority.issue("walferry");
-    let as_text = Tls {
+    let as_text = ClientTls {
         trusted: Some(pem(authority.pem(), None)),
         identity: Some(pem(certificate.clone(), Some(key.clone()))),
         key_password: None,
@@ -159,7 +160,7 @@ fn the_registry_and_the_client_show_certificates_to_each_other() {
             password: None,
         })
     };
-    let as_files = Tls {
+    let as_files = ClientTls {
         trusted: file("authority.pem", authority.pem()),
         identity: file("client.pem", format!("{certificate}{key}")),
         key_password: None,
@@ -169,7 +170,7 @@ fn the_registry_and_the_client_show_certificates_to_each_other() {
     assert_eq!(found, Ok(7));
 
     let refusal_of = |identity: Option<CertificateStore>| {
-        let tls = Tls {
+        let tls = ClientTls {
             identity,
             ..as_text.clone()
         };
@@ -194,6 +195,6 @@ fn the_registry_and_the_client_show_certificates_to_each_other() {
     }
     // And the client refuses a registry that it has no reason to trust.
     let trusted = Some(pem(stranger.pem(), None));
-    let told = outcome(&url, Tls { trusted, ..as_text }).unwrap_err();
+    let told = outcome(&url, ClientTls { trusted, ..as_text }).unwrap_err();
     assert!(told.contains("truststore"), "{told}");
 }

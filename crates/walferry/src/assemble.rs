@@ -14,8 +14,8 @@ use uuid::Uuid;
 use walferry_config::{
     Connector, Findings, Lookup, Worker,
     connector::{
-        LsnFlushMode, NotificationChannel, OffsetMismatch, Plugin, Plugins, SignalChannel, SnapshotMode, TableChanges,
-        Tolerance, TransactionBoundary,
+        ConverterPlugin, LsnFlushMode, NotificationChannel, OffsetMismatch, Plugins, SignalChannel, SnapshotMode,
+        TableChanges, Tolerance, TransactionBoundary,
     },
 };
 use walferry_converter::{
@@ -64,7 +64,7 @@ impl Built {
     pub(crate) fn new(worker: &Worker, plugins: &Plugins, files: &dyn Lookup) -> (Option<Self>, Findings) {
         let (chain, mut findings) = Chain::with_files(&plugins.transforms, &plugins.predicates, files);
         findings.extend(walferry_kafka::ClientSettings::check(worker, plugins));
-        let mut build = |plugin: &Plugin, role| {
+        let mut build = |plugin: &ConverterPlugin, role| {
             let (converter, more) = converter(&plugin.class, role, &plugin.options);
             findings.extend(more);
             converter
@@ -340,7 +340,7 @@ pub(crate) fn connector(
         sinks = sinks.in_transactions(transactions);
     }
     let mut settings = settings(loaded, sharers);
-    if let Some(connector::TransactionBoundary::Every(interval)) = &mut settings.boundary {
+    if let Some(connector::CommitTiming::Every(interval)) = &mut settings.boundary {
         // Else Kafka would abort each transaction before it is committed.
         *interval = longest.min(*interval);
     }
@@ -567,8 +567,8 @@ fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettin
         snapshot_delay: config.snapshot.delay,
         streaming_delay: config.snapshot.streaming_delay,
         boundary: config.exactly_once.map(|boundary| match boundary {
-            TransactionBoundary::Poll => connector::TransactionBoundary::WhenIdle(LONGEST_TRANSACTION),
-            TransactionBoundary::Interval(interval) => connector::TransactionBoundary::Every(interval),
+            TransactionBoundary::Poll => connector::CommitTiming::WhenIdle(LONGEST_TRANSACTION),
+            TransactionBoundary::Interval(interval) => connector::CommitTiming::Every(interval),
         }),
         limits: IncrementalLimits {
             rows_per_second: config.signals.max_rows_per_second,

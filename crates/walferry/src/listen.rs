@@ -7,7 +7,7 @@ use tokio::{
     task::{JoinHandle, spawn_local},
 };
 use tracing::{info, warn};
-use walferry_admin::{Admin, BoundListener, Resources, RestSettings, Tls, without_effect};
+use walferry_admin::{Admin, BoundListener, ListenerTls, Resources, RestSettings, without_effect};
 use walferry_config::{Options, Worker, shown_address};
 use walferry_diagnosis::Kind;
 use walferry_engine::Failure;
@@ -25,7 +25,7 @@ pub(crate) struct ListenerSettings {
     pub(crate) address: SocketAddr,
     /// The host as it was written. `None` without one.
     pub(crate) host: Option<String>,
-    pub(crate) tls: Option<Tls>,
+    pub(crate) tls: Option<ListenerTls>,
     pub(crate) resources: Resources,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn wanted(
 struct LazyTls<'a> {
     property: &'static str,
     options: &'a Options,
-    read: Option<Tls>,
+    read: Option<ListenerTls>,
 }
 
 impl<'a> LazyTls<'a> {
@@ -104,7 +104,7 @@ impl<'a> LazyTls<'a> {
         }
     }
 
-    fn get(&mut self, is_tls: bool) -> Result<Option<Tls>, Error> {
+    fn get(&mut self, is_tls: bool) -> Result<Option<ListenerTls>, Error> {
         if !is_tls {
             return Ok(None);
         }
@@ -115,7 +115,7 @@ impl<'a> LazyTls<'a> {
                     "it means something to Java alone, and has no effect on the admin endpoint"
                 );
             }
-            let read = Tls::read(self.options).map_err(|error| {
+            let read = ListenerTls::read(self.options).map_err(|error| {
                 let what = format!("{} names an address with https://, and {}", self.property, error.what);
                 Error::new(Kind::Configuration, "the admin endpoint did not start").cause(what, Some(error.hint))
             })?;
@@ -186,7 +186,8 @@ pub(crate) async fn open(wanted: Vec<ListenerSettings>, settings: &RestSettings)
                 info!(%address, page = %format_args!("{url}/ui"), "admin endpoint listens");
             }
         }
-        let asks_who = settings.doors.are_closed() || wanted.tls.as_ref().is_some_and(Tls::asks_for_certificates);
+        let asks_who =
+            settings.doors.are_closed() || wanted.tls.as_ref().is_some_and(ListenerTls::asks_for_certificates);
         if !address.ip().to_canonical().is_loopback() && !asks_who {
             warn!(
                 %address,

@@ -223,7 +223,8 @@ fn worker(args: &ConnectorArgs, problems: &mut Problems) -> Result<Option<Worker
             of_debezium_server(&args.config, &read, problems).unwrap_or_default(),
         ));
     }
-    let Some(surrounded::Worker { submitted, overruled }) = surrounded::worker(surrounded::variables(env::vars_os()))
+    let Some(surrounded::EnvironmentWorker { submitted, overruled }) =
+        surrounded::worker(surrounded::variables(env::vars_os()))
     else {
         let hint = "specify a connector with `--config FILE`, or a worker with `--worker FILE`; the environment variables of Kafka \
                     Connect's images (BOOTSTRAP_SERVERS, CONFIG_STORAGE_TOPIC and OFFSET_STORAGE_TOPIC, or CONNECT_…) also define a \

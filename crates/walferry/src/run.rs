@@ -153,9 +153,10 @@ async fn end_connectors(ending: ProcessEnd, herd: &Herd, leadership: Option<&Lea
     // An orderly end takes its time, and the turn may be lost meanwhile.
     let stopped = tokio::select! {
         stopped = herd.supervisor().stop_all() => stopped,
-        failure = turn::is_lost(leadership) => {
+        _ = turn::is_lost(leadership) => {
             herd.supervisor().abandon_all().await;
-            Err(failure)
+            let error = Error::failure("the last offsets could not be stored", turn::lost_while_stopping());
+            return ProcessEnd::Over(outcome.and(Err(error)));
         }
     };
     let stopped = stopped.map_err(|failure| Error::failure("a connector has stopped", failure).already_told());

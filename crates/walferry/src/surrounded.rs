@@ -48,7 +48,7 @@ const FOR_THE_SHELL: [&str; 2] = ["CONNECT_LOG4J", "CONNECT_PLUGIN_PATH"];
 
 /// A worker of the environment.
 #[derive(Debug)]
-pub(crate) struct Worker {
+pub(crate) struct EnvironmentWorker {
     pub(crate) submitted: Submitted,
     /// Variables without effect, each with the one that counts.
     pub(crate) overruled: Vec<(String, &'static str)>,
@@ -72,7 +72,7 @@ impl Properties {
 }
 
 /// The worker that the environment defines. `None` if it names none of Connect's topics.
-pub(crate) fn worker(variables: impl Iterator<Item = (String, String)>) -> Option<Worker> {
+pub(crate) fn worker(variables: impl Iterator<Item = (String, String)>) -> Option<EnvironmentWorker> {
     let variables: Vec<(String, String)> = variables.collect();
     let get = |name: &str| {
         let found = variables
@@ -123,7 +123,7 @@ pub(crate) fn worker(variables: impl Iterator<Item = (String, String)>) -> Optio
             }
         }
     }
-    Some(Worker {
+    Some(EnvironmentWorker {
         submitted: Submitted {
             name: None,
             properties: properties.0,
@@ -165,7 +165,7 @@ fn linked(variables: &[(String, String)]) -> String {
 mod tests {
     use super::*;
 
-    fn found(variables: &[(&str, &str)]) -> Option<Worker> {
+    fn found(variables: &[(&str, &str)]) -> Option<EnvironmentWorker> {
         let variables = variables
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -219,7 +219,7 @@ mod tests {
     fn what_debeziums_image_overrules_has_no_effect_and_is_told() {
         let topics = [("CONFIG_STORAGE_TOPIC", "c"), ("OFFSET_STORAGE_TOPIC", "o")];
         let with = |more: &[(&str, &str)]| found(&[&topics, more].concat()).unwrap();
-        let value = |worker: &Worker, name: &str| {
+        let value = |worker: &EnvironmentWorker, name: &str| {
             let found = worker.submitted.properties.iter().find(|(known, _)| known == name);
             found.map(|(_, value)| value.clone()).unwrap_or_default()
         };

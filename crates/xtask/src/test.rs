@@ -124,8 +124,8 @@ fn run_on_servers(suite: &str, servers: &Servers, twin: bool, rest: &[String]) -
 /// How many tests the test program runs at the same time, unless `--test-threads` says it.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
-/// An end-to-end test mostly waits, for servers to start and for time to pass: it uses about a third of a core.
-const E2E_TESTS_AT_A_TIME: &str = "4";
+/// An end-to-end test mostly waits, for servers to start and for time to pass: six at a time use about half of two cores.
+const E2E_TESTS_AT_A_TIME: &str = "6";
 
 /// One after another: each has servers of its own.
 fn run_examples(servers: &Servers, rest: &[String]) -> Outcome {

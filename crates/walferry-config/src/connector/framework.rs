@@ -16,11 +16,11 @@ use crate::{choices, properties};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plugins {
     /// `key.converter`, or the worker's.
-    pub key_converter: Plugin,
+    pub key_converter: ConverterPlugin,
     /// `value.converter`, or the worker's.
-    pub value_converter: Plugin,
+    pub value_converter: ConverterPlugin,
     /// `header.converter`, or the worker's.
-    pub header_converter: Plugin,
+    pub header_converter: ConverterPlugin,
     /// `transforms`, in their order.
     pub transforms: Vec<TransformPlugin>,
     /// `predicates`, in their order.
@@ -33,7 +33,7 @@ pub struct Plugins {
 
 /// A class and its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plugin {
+pub struct ConverterPlugin {
     /// The class as written.
     pub class: String,
     /// Its options, without their prefix.
@@ -241,10 +241,14 @@ pub(super) fn offsets_topic(reader: &mut Reader<'_>) -> Option<String> {
 }
 
 /// A class of the connector's own has only the connector's options; the worker's has only the worker's.
-fn converter(reader: &mut Reader<'_>, property: &Property<Option<String>>, worker: &Plugin) -> Plugin {
+fn converter(
+    reader: &mut Reader<'_>,
+    property: &Property<Option<String>>,
+    worker: &ConverterPlugin,
+) -> ConverterPlugin {
     let options = reader.options().below(&format!("{}.", property.name()));
     if let Some(class) = reader.get(property) {
-        return Plugin { class, options };
+        return ConverterPlugin { class, options };
     }
     for (option, _) in options.iter().filter(|(option, _)| *option != "plugin.version") {
         let finding = reader

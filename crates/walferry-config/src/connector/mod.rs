@@ -24,7 +24,7 @@ pub use events::{
     Placeholder, SkippedOperations, TimePrecision,
 };
 pub use filters::{Filter, FilterSection};
-pub use framework::{Plugin, Plugins, PredicatePlugin, TransactionBoundary, TransformPlugin};
+pub use framework::{ConverterPlugin, Plugins, PredicatePlugin, TransactionBoundary, TransformPlugin};
 pub use post_processors::{ReselectColumns, ReselectFailure};
 pub use postgres::{ChannelBinding, PostgresSection, SslMode};
 pub use signals::{NotificationChannel, SignalChannel, SignalSection, SignalTable, Watermarking};

@@ -74,7 +74,7 @@ mod with_a_registry {
     use walferry_record::{Field, Schema, SchemaAndValue, SchemaRef, Struct, Value, Wait, WaitNeed};
 
     use super::super::Family;
-    use crate::registry::{Ids, Registry, RegistryAnswer, RegistryRefusal, Request};
+    use crate::registry::{Ids, Registry, RegistryAnswer, RegistryRefusal, SchemaRequest};
     use crate::{AvroConverter, Converter, ConverterType, Encoded, RecordPart};
 
     /// Knows the ids that the test gives it.
@@ -87,7 +87,7 @@ mod with_a_registry {
     }
 
     impl Registry for Fake {
-        fn ids(&self, request: &Request) -> RegistryAnswer {
+        fn ids(&self, request: &SchemaRequest) -> RegistryAnswer {
             let subject = request.subject.to_string();
             self.asked.lock().unwrap().push(subject.clone());
             if *self.refuses.lock().unwrap() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use walferry_config::{Property, Reader, Secret, Support, Value, properties};
 
 use super::naming::{ArtifactNaming, Naming};
-use super::{Api, Auth, Framing, Id, IdLookup, OAuth, Proxy, RegistryLink, RegistrySettings, Tls, options};
+use super::{Api, Auth, ClientTls, Framing, Id, IdLookup, OAuth, Proxy, RegistryLink, RegistrySettings, options};
 use crate::ConverterType;
 
 properties! {
@@ -289,7 +289,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: ConverterType, encoding: Optio
     RegistryLink::new(settings, naming, lookup, framing, is_key).splitting(!is_whole)
 }
 
-fn tls(reader: &mut Reader<'_>) -> Tls {
+fn tls(reader: &mut Reader<'_>) -> ClientTls {
     let new = options::stores(
         reader,
         (&NEW_TRUSTED, &NEW_TRUSTED_PASSWORD),
@@ -302,7 +302,7 @@ fn tls(reader: &mut Reader<'_>) -> Tls {
         (&IDENTITY, &IDENTITY_PASSWORD),
         &KEY_PASSWORD,
     );
-    Tls {
+    ClientTls {
         trusted: old.trusted.or(new.trusted),
         identity: old.identity.or(new.identity),
         key_password: old.key_password,

@@ -6,7 +6,8 @@ use walferry_config::{Jaas, Property, Reader, Secret, Support, Value, ValueError
 
 use super::naming::{Naming, SubjectNaming};
 use super::{
-    Api, Auth, CertificateStore, Framing, Id, IdLookup, OAuth, Proxy, RegistryLink, RegistrySettings, Tls, options,
+    Api, Auth, CertificateStore, ClientTls, Framing, Id, IdLookup, OAuth, Proxy, RegistryLink, RegistrySettings,
+    options,
 };
 use crate::ConverterType;
 
@@ -460,7 +461,7 @@ fn module(jaas: Option<Secret>) -> Result<Option<Jaas>, String> {
         .transpose()
 }
 
-fn tls(reader: &mut Reader<'_>) -> Tls {
+fn tls(reader: &mut Reader<'_>) -> ClientTls {
     let files = options::stores(
         reader,
         (&TRUSTED, &TRUSTED_PASSWORD),
@@ -471,7 +472,7 @@ fn tls(reader: &mut Reader<'_>) -> Tls {
     let pem = |certificates: Option<String>, key| {
         certificates.map(|certificates| CertificateStore::Pem { certificates, key })
     };
-    Tls {
+    ClientTls {
         trusted: files.trusted.or_else(|| pem(trusted, None)),
         identity: files.identity.or_else(|| pem(chain, key)),
         ..files

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::naming::Naming;
 use super::{
-    Framing, IdLookup, Ids, Reference, Registry, RegistryAnswer, RegistrySettings, Request, SchemaKind, TypeName,
+    Framing, IdLookup, Ids, Registry, RegistryAnswer, RegistrySettings, SchemaKind, SchemaReference, SchemaRequest,
+    TypeName,
 };
 use crate::error::ConversionProblem;
 use crate::{AddedHeaders, Encoded};
@@ -36,7 +37,7 @@ pub(crate) struct TopicIds {
 #[derive(Debug)]
 struct Slot {
     topic: Box<str>,
-    request: Request,
+    request: SchemaRequest,
     /// The ids, and the generation of the registry that they belong to.
     ids: Option<(Ids, u64)>,
 }
@@ -168,8 +169,8 @@ impl RegistryLink {
         }
     }
 
-    fn request(&self, topic: &str, schema: &Described<'_>) -> Result<Request, ConversionProblem> {
-        Ok(Request {
+    fn request(&self, topic: &str, schema: &Described<'_>) -> Result<SchemaRequest, ConversionProblem> {
+        Ok(SchemaRequest {
             subject: self.naming.subject(topic, self.is_key, schema.record)?,
             kind: schema.kind,
             schema: schema.text.to_owned(),
@@ -179,12 +180,12 @@ impl RegistryLink {
     }
 
     /// The group follows from the strategy, the artifact is named after the type.
-    fn references(&self, topic: &str, referenced: &[Referenced]) -> Result<Vec<Reference>, ConversionProblem> {
+    fn references(&self, topic: &str, referenced: &[Referenced]) -> Result<Vec<SchemaReference>, ConversionProblem> {
         let reference = |referenced: &Referenced| {
             let name = referenced.name.full();
             let mut subject = self.naming.subject(topic, self.is_key, Some(&referenced.name))?;
             subject.id.clone_from(&name);
-            Ok(Reference {
+            Ok(SchemaReference {
                 name,
                 subject,
                 schema: referenced.text.clone(),
@@ -199,7 +200,7 @@ impl TopicIds {
     fn of(
         &mut self,
         topic: &str,
-        request: impl FnOnce() -> Result<Request, ConversionProblem>,
+        request: impl FnOnce() -> Result<SchemaRequest, ConversionProblem>,
     ) -> Result<&mut Slot, ConversionProblem> {
         if self.slots.get(self.last).is_none_or(|slot| *slot.topic != *topic) {
             self.last = match self.places.get(topic) {
@@ -211,7 +212,7 @@ impl TopicIds {
     }
 
     #[cold]
-    fn add(&mut self, topic: &str, request: Request) -> usize {
+    fn add(&mut self, topic: &str, request: SchemaRequest) -> usize {
         let place = self.slots.len();
         self.slots.push(Slot {
             topic: topic.into(),

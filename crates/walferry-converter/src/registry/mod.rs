@@ -21,12 +21,12 @@ pub(crate) use framing::Framing;
 pub(crate) use link::{Described, Referenced, RegistryLink, TopicIds};
 pub(crate) use linked::RegistryConverter;
 pub(crate) use naming::TypeName;
-pub use settings::{Api, Auth, CertificateStore, Id, OAuth, Proxy, RegistrySettings, Tls};
+pub use settings::{Api, Auth, CertificateStore, ClientTls, Id, OAuth, Proxy, RegistrySettings};
 
 /// A schema registry, as converters see it. It answers at once.
 pub trait Registry: Send + Sync + fmt::Debug {
     /// The ids of a schema. If they are not known yet, requests them and returns a wait, which ends when they have arrived.
-    fn ids(&self, request: &Request) -> RegistryAnswer;
+    fn ids(&self, request: &SchemaRequest) -> RegistryAnswer;
 
     /// Changes when the registry has lost schemas, so that ids returned before may be wrong.
     fn generation(&self) -> u64;
@@ -37,7 +37,7 @@ pub trait Registry: Send + Sync + fmt::Debug {
 pub struct PreviewRegistry;
 
 impl Registry for PreviewRegistry {
-    fn ids(&self, _request: &Request) -> RegistryAnswer {
+    fn ids(&self, _request: &SchemaRequest) -> RegistryAnswer {
         RegistryAnswer::Known(Ids {
             content: 0,
             global: 0,
@@ -86,7 +86,7 @@ pub struct RegistryRefusal {
 
 /// A schema whose ids are wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Request {
+pub struct SchemaRequest {
     /// Where it belongs.
     pub subject: Subject,
     /// Of what kind it is.
@@ -96,12 +96,12 @@ pub struct Request {
     /// What to do if the registry does not have the schema, and which version to use.
     pub lookup: IdLookup,
     /// The types that the text only names. Each is a schema of its own, and belongs into the registry before this one.
-    pub references: Vec<Reference>,
+    pub references: Vec<SchemaReference>,
 }
 
 /// A type that a schema refers to by name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Reference {
+pub struct SchemaReference {
     /// Its full name, as it stands in the text that refers to it.
     pub name: String,
     /// Where it belongs.
@@ -109,7 +109,7 @@ pub struct Reference {
     /// Its text.
     pub schema: String,
     /// The types that this text only names.
-    pub references: Vec<Reference>,
+    pub references: Vec<SchemaReference>,
 }
 
 /// Where a schema belongs.

@@ -2,7 +2,7 @@
 
 use walferry_config::{Property, Reader, Secret, Support};
 
-use super::{CertificateStore, Proxy, Tls};
+use super::{CertificateStore, ClientTls, Proxy};
 
 const TUNING: &str =
     "Walferry requests the id of each schema once and keeps it, and retries until the registry answers";
@@ -104,13 +104,13 @@ pub(super) fn stores(
     trusted: (&Property<Option<String>>, &Property<Option<Secret>>),
     identity: (&Property<Option<String>>, &Property<Option<Secret>>),
     key_password: &Property<Option<Secret>>,
-) -> Tls {
+) -> ClientTls {
     let mut store = |(path, password): (&Property<Option<String>>, &Property<Option<Secret>>)| {
         let (path, password) = (reader.get(path), reader.get(password));
         path.map(|path| CertificateStore::File { path, password })
     };
     let (trusted, identity) = (store(trusted), store(identity));
-    Tls {
+    ClientTls {
         trusted,
         identity,
         key_password: reader.get(key_password),

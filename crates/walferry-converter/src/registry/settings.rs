@@ -27,7 +27,7 @@ pub struct RegistrySettings {
     /// Headers of each request. A value may be a secret.
     pub headers: Vec<(String, Secret)>,
     /// Certificates.
-    pub tls: Tls,
+    pub tls: ClientTls,
     /// How long a connection may take to be made.
     pub connect_timeout: Duration,
     /// How long an answer may take.
@@ -94,7 +94,7 @@ pub struct OAuth {
 
 /// Certificates of a TLS connection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Tls {
+pub struct ClientTls {
     /// Whom to trust; `None` is whom the system trusts.
     pub trusted: Option<CertificateStore>,
     /// Certificate and key of the client.

@@ -63,19 +63,19 @@ pub struct ConnectorSettings {
     /// Limits of incremental snapshots.
     pub limits: IncrementalLimits,
     /// With exactly-once delivery, where transactions end. The sink and the store must share the transactions.
-    pub boundary: Option<TransactionBoundary>,
+    pub boundary: Option<CommitTiming>,
 }
 
 /// When the transaction of records and their offset is committed (`transaction.boundary`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TransactionBoundary {
+pub enum CommitTiming {
     /// As soon as nothing more waits to be sent, and while there is always more, after this time.
     WhenIdle(Duration),
     /// After this time.
     Every(Duration),
 }
 
-impl TransactionBoundary {
+impl CommitTiming {
     /// The longest time that records wait for the commit of their transaction.
     pub(super) const fn longest(self) -> Duration {
         match self {

@@ -15,7 +15,7 @@ use crate::{
     account::{Batch, Progress},
     delivery::{contract::Unstored, progress::PushedLast, sink::Sink},
     failure::{Disposition, Failure},
-    life::connector::TransactionBoundary,
+    life::connector::CommitTiming,
     path::pipeline::Pipeline,
     source::{FrameBatch, FrameReceiver},
     status::{self, Status},
@@ -32,7 +32,7 @@ pub(crate) struct PipelineThreadParts<K> {
     pub(crate) progress: Arc<Progress>,
     pub(crate) status: Arc<Status>,
     /// Where transactions end, if there are some.
-    pub(crate) boundary: Option<TransactionBoundary>,
+    pub(crate) boundary: Option<CommitTiming>,
 }
 
 /// The session's handle of the thread.
@@ -128,7 +128,7 @@ impl<K: Sink> PipelineThreadParts<K> {
 
     /// Commits the transaction if it is time. `is_idle` is whether nothing more waits to be sent. Returns whether to continue.
     fn commit_when_due(&mut self, is_idle: bool, after: PushedLast) -> bool {
-        let ends_when_idle = matches!(self.boundary, Some(TransactionBoundary::WhenIdle(_)));
+        let ends_when_idle = matches!(self.boundary, Some(CommitTiming::WhenIdle(_)));
         match self.progress.uncommitted() {
             (Unstored::Nothing, _) => true,
             (_, true) => self.commit(after),

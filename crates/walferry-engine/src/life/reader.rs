@@ -677,3 +677,37 @@ async fn tick(frames: &FrameSender, period: Option<Duration>, mut phase: watch::
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection may come while the connector is paused, because it was being opened already.
+    #[tokio::test]
+    async fn a_connection_that_comes_after_a_pause_is_shown_as_paused_and_changes_no_phase() {
+        let cases = [
+            (StreamPhase::Run, StreamConnection::Streaming, status::Phase::Streaming),
+            (StreamPhase::Drain, StreamConnection::Paused, status::Phase::Paused),
+            (StreamPhase::Close, StreamConnection::Paused, status::Phase::Paused),
+        ];
+        for (phase, connection, shown) in cases {
+            let status = Status::new("orders", "shop");
+            status.set_phase(status::Phase::Paused);
+            let (begun, phase) = (watch::Sender::new(0), watch::Sender::new(phase));
+            let shows = show_connections(begun.subscribe(), StreamConnection::Streaming, &phase, &status);
+            begun.send_replace(1);
+            tokio::select! {
+                biased;
+                never = shows => match never {},
+                () = tokio::task::yield_now() => {}
+            }
+            assert_eq!(
+                status.stream.state().connection,
+                Some(connection),
+                "{:?}",
+                phase.borrow()
+            );
+            assert_eq!(status.phase(), shown, "{:?}", phase.borrow());
+        }
+    }
+}

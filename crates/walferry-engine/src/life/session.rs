@@ -142,8 +142,8 @@ where
         let (settings, status) = (&self.settings, &*self.status);
         let parts = self.source.parts();
         let signals = windows::feed(status, wires.frames.clone());
-        let due = wires.progress.deliveries();
-        let windows = windows::serve(parts.windows, (&mut asked, due), wires.frames.clone(), settings, status);
+        let asked = (&mut asked, wires.progress.deliveries());
+        let windows = windows::serve(parts.windows, asked, wires.frames.clone(), settings, status);
         let reader: SourceReader<'_, S> = SourceReader {
             control: parts.control,
             stream: parts.stream,
@@ -181,8 +181,7 @@ where
             ended = reading.ended() => ended,
             never = windows => match never {},
             never = signals => match never {},
-            never = share_anew(settings, &wires.progress, status) => match never {},
-            never = remind(settings, &wires.progress, &wires.frames) => match never {},
+            never = wires.look_after(settings, status) => match never {},
             () = wires.told_to_end(target, status) => Ok(()),
         };
         let by = wires.progress.failure().map_or(ended, Err);
@@ -204,12 +203,7 @@ where
         wires.close(reading).await;
         // The worker's channel ends when its last sender is dropped.
         drop(wires);
-        // Two producers at once would mix the records of this session with those of the next.
-        tokio::select! {
-            biased;
-            () = worker.gone() => {}
-            () = async { stopped(target).await; sleep(CLOSE).await } => {}
-        }
+        close_producer(&mut worker, target).await;
         carried.take(&mut requested);
         Ok(SessionEnd { by, saved })
     }
@@ -239,6 +233,16 @@ where
             status: self.status.clone(),
             boundary: self.settings.boundary,
         })
+    }
+}
+
+/// Waits until the session's producer is closed: two at once would mix the records of this session with those of the next. An orderly stop
+/// waits for it only so long.
+async fn close_producer(worker: &mut PipelineThread, target: &mut watch::Receiver<TargetState>) {
+    tokio::select! {
+        biased;
+        () = worker.gone() => {}
+        () = async { stopped(target).await; sleep(CLOSE).await } => {}
     }
 }
 
@@ -280,6 +284,14 @@ impl SessionChannels {
             confirmable: settings.confirm.then_some(&self.confirmable),
             listener,
             max_retries: settings.max_retries,
+        }
+    }
+
+    /// Does, for ever, what is to be done from time to time.
+    async fn look_after(&self, settings: &ConnectorSettings, status: &Status) -> Infallible {
+        tokio::select! {
+            never = share_anew(settings, &self.progress, status) => match never {},
+            never = remind(settings, &self.progress, &self.frames) => match never {},
         }
     }
 

@@ -915,7 +915,7 @@ mod tests {
     struct Silent;
 
     impl Registry for Silent {
-        fn ids(&self, request: &registry::Request) -> registry::RegistryAnswer {
+        fn ids(&self, request: &registry::SchemaRequest) -> registry::RegistryAnswer {
             let subject = request.subject.to_string();
             registry::RegistryAnswer::Wait(Wait::new(WaitNeed::SchemaId { subject }))
         }

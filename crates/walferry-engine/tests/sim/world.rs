@@ -32,7 +32,7 @@ use walferry_diagnosis::Kind;
 use tokio::sync::watch;
 use walferry_engine::{
     Disposition, Failure, Pipeline, SignalSettings, TargetState,
-    connector::{ConnectorRun, ConnectorSettings, TransactionBoundary},
+    connector::{CommitTiming, ConnectorRun, ConnectorSettings},
     gap::GapResolution,
     life::IncrementalLimits,
     start::HistoryMismatch,
@@ -935,10 +935,7 @@ fn connector(
         heartbeat: beat,
         snapshot_delay: Duration::ZERO,
         streaming_delay: Duration::ZERO,
-        boundary: state
-            .plan
-            .exactly_once
-            .then_some(TransactionBoundary::WhenIdle(LONGEST)),
+        boundary: state.plan.exactly_once.then_some(CommitTiming::WhenIdle(LONGEST)),
         limits: IncrementalLimits {
             reads_chunks: reads_beside,
             ..IncrementalLimits::default()

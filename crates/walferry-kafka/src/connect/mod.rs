@@ -19,7 +19,7 @@ pub(crate) use group::Queue;
 pub use group::{Leadership, Tenure, Turn};
 pub use log::Log;
 pub use offsets::{OffsetLog, OffsetRecord};
-pub use states::{PendingWrite, StateLog, Subject, first_seen_ms, state_record, topic_record};
+pub use states::{PendingWrite, StateLog, StatusKey, first_seen_ms, state_record, topic_record};
 
 use crate::client::{self, Properties};
 

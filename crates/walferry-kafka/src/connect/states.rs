@@ -17,7 +17,7 @@ pub struct StateLog(Log);
 
 /// The subject of a record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject {
+pub enum StatusKey {
     /// A connector.
     Connector(String),
     /// A task of a connector.
@@ -31,7 +31,7 @@ const TASK: &str = "status-task-";
 const TOPIC: &str = "status-topic-";
 const TOPIC_OF: &str = ":connector-";
 
-impl Subject {
+impl StatusKey {
     /// The connector that it belongs to.
     pub fn connector(&self) -> &str {
         match self {
@@ -92,10 +92,10 @@ impl StateLog {
     ///
     /// # Errors
     /// The topic cannot be read.
-    pub fn read(&self) -> Result<BTreeMap<Subject, Json>, Failure> {
+    pub fn read(&self) -> Result<BTreeMap<StatusKey, Json>, Failure> {
         let mut latest = BTreeMap::new();
         self.0.read_to_end(|entry| {
-            let Some(subject) = str::from_utf8(&entry.key).ok().and_then(Subject::parse) else {
+            let Some(subject) = str::from_utf8(&entry.key).ok().and_then(StatusKey::parse) else {
                 return;
             };
             match entry.value {
@@ -114,7 +114,7 @@ impl StateLog {
     ///
     /// # Errors
     /// The client does not accept it.
-    pub fn send(&self, subject: &Subject, record: Option<&Json>) -> Result<PendingWrite<'_>, Failure> {
+    pub fn send(&self, subject: &StatusKey, record: Option<&Json>) -> Result<PendingWrite<'_>, Failure> {
         let entry = LogRecord {
             key: subject.key().into_bytes(),
             value: record.map(|record| record.to_string().into_bytes()),
@@ -130,7 +130,7 @@ impl StateLog {
     /// # Errors
     /// The topic cannot be read.
     pub fn worker_of(&self, name: &str) -> Result<Option<String>, Failure> {
-        let key = Subject::Connector(name.to_owned()).key();
+        let key = StatusKey::Connector(name.to_owned()).key();
         let (mut worker, mut any) = (None, None);
         self.0.read_to_end(|entry| {
             if !entry.key.starts_with(CONNECTOR.as_bytes()) {
@@ -172,19 +172,19 @@ mod tests {
     #[test]
     fn keys_and_records_are_connects() {
         let cases = [
-            (Subject::Connector("my-shop".into()), "status-connector-my-shop"),
-            (Subject::Task("my-shop".into(), 0), "status-task-my-shop-0"),
+            (StatusKey::Connector("my-shop".into()), "status-connector-my-shop"),
+            (StatusKey::Task("my-shop".into(), 0), "status-task-my-shop-0"),
             (
-                Subject::Topic("my:connector-shop".into(), "shop.public.a-b".into()),
+                StatusKey::Topic("my:connector-shop".into(), "shop.public.a-b".into()),
                 "status-topic-shop.public.a-b:connector-my:connector-shop",
             ),
         ];
         for (subject, key) in cases {
             assert_eq!(subject.key(), key);
-            assert_eq!(Subject::parse(key), Some(subject), "{key}");
+            assert_eq!(StatusKey::parse(key), Some(subject), "{key}");
         }
         for key in ["status-task-a", "status-task-a-x", "status-topic-a", "session-key", ""] {
-            assert_eq!(Subject::parse(key), None, "{key}");
+            assert_eq!(StatusKey::parse(key), None, "{key}");
         }
         let state = json!({ "id": 0, "state": "RUNNING", "worker_id": "h:8083", "version": "1" });
         assert_eq!(

@@ -11,7 +11,9 @@ use serde_json::json;
 use walferry_config::{Options, Worker};
 use walferry_engine::Kind;
 
-use super::{ConnectTopics, Leadership, OffsetLog, OffsetRecord, StateLog, Subject, Turn, state_record, topic_record};
+use super::{
+    ConnectTopics, Leadership, OffsetLog, OffsetRecord, StateLog, StatusKey, Turn, state_record, topic_record,
+};
 use crate::demo::DemoCluster;
 
 /// Longer than anything here takes on the slowest machine. Only a failing test waits so long.
@@ -73,13 +75,13 @@ fn states_are_read_as_the_last_process_has_left_them() {
     let topics = topics(&cluster);
     let log = StateLog::open(&topics).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let write = |subject: &Subject, record: Option<&serde_json::Value>| {
+    let write = |subject: &StatusKey, record: Option<&serde_json::Value>| {
         let sent = log.send(subject, record);
         sent.and_then(|sent| runtime.block_on(sent.settled())).is_ok()
     };
-    let task = Subject::Task("shop".into(), 0);
-    let topic = Subject::Topic("shop".into(), "shop.orders".into());
-    let gone = Subject::Topic("shop".into(), "shop.gone".into());
+    let task = StatusKey::Task("shop".into(), 0);
+    let topic = StatusKey::Topic("shop".into(), "shop.orders".into());
+    let gone = StatusKey::Topic("shop".into(), "shop.gone".into());
     let state = state_record(&json!({ "state": "RUNNING", "worker_id": "h:8083", "version": "1" }));
     let used = topic_record("shop", "shop.orders", 7);
     wait_for("the first record to be written", || write(&task, Some(&state)));

@@ -522,7 +522,8 @@ mod tests {
             let ended = session.run(&mut catalog, &sender, &server_end, None).await;
             assert_eq!(silent_for(ended), expected, "from {position}");
             assert!(receiver.try_recv().is_ok());
-            let wait = setup.status.course().wait.expect("it is told of");
+            let course = setup.status.course();
+            let wait = course.waits.longest().expect("it is told of");
             assert_eq!(wait.failure.kind, walferry_diagnosis::Kind::Silent);
         }
     }
@@ -553,7 +554,7 @@ mod tests {
         }
         drop(receiver);
         drop(session);
-        assert_eq!(setup.status.course().wait, None);
+        assert_eq!(setup.status.course().waits.longest(), None);
     }
 
     /// The network's buffers are full, and the server reads nothing that we send.

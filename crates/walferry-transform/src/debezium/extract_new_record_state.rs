@@ -140,14 +140,14 @@ struct ExtractNewRecordState {
 struct Settings {
     deletes: Deletes,
     route: Option<String>,
-    fields: Vec<Reference>,
-    headers: Vec<Reference>,
+    fields: Vec<FieldReference>,
+    headers: Vec<FieldReference>,
     replace_null: bool,
 }
 
 /// A field of the change event that is added to the row or to the headers.
 #[derive(Clone)]
-struct Reference {
+struct FieldReference {
     /// The struct that it is in; none for the event itself.
     parent: Option<String>,
     field: String,
@@ -200,11 +200,11 @@ fn meant(drop_tombstones: bool, deletes: Option<&str>) -> &'static str {
     }
 }
 
-fn references(reader: &mut Reader<'_>, list: &Property<Vec<String>>, prefix: &Property<String>) -> Vec<Reference> {
+fn references(reader: &mut Reader<'_>, list: &Property<Vec<String>>, prefix: &Property<String>) -> Vec<FieldReference> {
     let prefix = reader.get(prefix);
     let mut references = Vec::new();
     for entry in reader.get(list).into_iter().filter(|entry| !entry.is_empty()) {
-        match Reference::parse(&prefix, &entry) {
+        match FieldReference::parse(&prefix, &entry) {
             Some(reference) => references.push(reference),
             None => {
                 reader
@@ -216,7 +216,7 @@ fn references(reader: &mut Reader<'_>, list: &Property<Vec<String>>, prefix: &Pr
     references
 }
 
-impl Reference {
+impl FieldReference {
     fn parse(prefix: &str, entry: &str) -> Option<Self> {
         // As Java's split: empty parts at the end do not count.
         let parts: Vec<&str> = entry.trim_end_matches(':').split(':').collect();
@@ -285,7 +285,7 @@ struct Added {
 
 impl Added {
     /// `None` where the change event has no such field, which is then left out.
-    fn of(reference: &Reference, event: &Schema, option: &'static str) -> Result<Option<Self>, Unextracted> {
+    fn of(reference: &FieldReference, event: &Schema, option: &'static str) -> Result<Option<Self>, Unextracted> {
         let parent = match &reference.parent {
             None => None,
             Some(name) => {
@@ -680,11 +680,11 @@ mod tests {
             ("before.name:old", Some("before"), "name", "__old"),
         ];
         for (entry, parent, field, name) in cases {
-            let reference = Reference::parse("__", entry).expect(entry);
+            let reference = FieldReference::parse("__", entry).expect(entry);
             let found = (reference.parent.as_deref(), &*reference.field, &*reference.name);
             assert_eq!(found, (parent, field, name), "{entry}");
         }
-        assert!(Reference::parse("__", "a:b:c").is_none());
+        assert!(FieldReference::parse("__", "a:b:c").is_none());
     }
 
     #[test]

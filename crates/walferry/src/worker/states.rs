@@ -14,7 +14,7 @@ use tokio::{
 use tracing::{info, warn};
 use walferry_admin::{connect_status, herder::Herder as _};
 use walferry_engine::{Failure, TargetState, status::Phase, supervisor::Connectors as _};
-use walferry_kafka::connect::{StateLog, Subject, first_seen_ms, state_record, topic_record};
+use walferry_kafka::connect::{StateLog, StatusKey, first_seen_ms, state_record, topic_record};
 
 use super::Herd;
 
@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LAST_STATES: Duration = Duration::from_secs(5);
 
 /// The records of the status topic that belong to this process's connectors.
-type Records = BTreeMap<Subject, Json>;
+type Records = BTreeMap<StatusKey, Json>;
 
 /// Writes each state that has changed.
 pub(crate) struct StateWriter {
@@ -60,12 +60,12 @@ impl StateWriter {
         read.retain(|subject, _| !others.contains(subject.connector()));
         if tracks_topics {
             for (subject, record) in &read {
-                if let Subject::Topic(name, topic) = subject {
+                if let StatusKey::Topic(name, topic) = subject {
                     herd.active_topics().remember(name, topic, first_seen_ms(record));
                 }
             }
         } else {
-            read.retain(|subject, _| !matches!(subject, Subject::Topic(..)));
+            read.retain(|subject, _| !matches!(subject, StatusKey::Topic(..)));
         }
         Self {
             herd,
@@ -108,19 +108,19 @@ impl StateWriter {
         for status in statuses.iter().filter(|status| names.contains(&status.name)) {
             let shown = connect_status(status, env!("CARGO_PKG_VERSION"), &self.worker_id);
             now.insert(
-                Subject::Connector(status.name.clone()),
+                StatusKey::Connector(status.name.clone()),
                 state_record(&shown["connector"]),
             );
             for task in shown["tasks"].as_array().into_iter().flatten() {
                 let number = task["id"].as_u64().unwrap_or_default();
-                now.insert(Subject::Task(status.name.clone(), number), state_record(task));
+                now.insert(StatusKey::Task(status.name.clone(), number), state_record(task));
             }
             self.herd.active_topics().look(status);
         }
         // A connector that is about to start keeps the states of the last process until then.
         for (subject, record) in &self.told {
             let name = subject.connector();
-            let is_state = !matches!(subject, Subject::Topic(..));
+            let is_state = !matches!(subject, StatusKey::Topic(..));
             if is_state && names.contains(name) && !statuses.iter().any(|status| status.name == name) {
                 now.insert(subject.clone(), record.clone());
             }
@@ -131,11 +131,11 @@ impl StateWriter {
         now
     }
 
-    fn topics_of(&self, name: &str) -> Vec<(Subject, Json)> {
+    fn topics_of(&self, name: &str) -> Vec<(StatusKey, Json)> {
         let topics = self.herd.active_topics().of(name).into_iter();
         let records = topics.map(|(topic, first_seen_ms)| {
             let record = topic_record(name, &topic, first_seen_ms);
-            (Subject::Topic(name.to_owned(), topic), record)
+            (StatusKey::Topic(name.to_owned(), topic), record)
         });
         records.collect()
     }
@@ -146,7 +146,7 @@ impl StateWriter {
             .iter()
             .filter(|(subject, record)| self.told.get(subject) != Some(record));
         let gone = self.told.keys().filter(|subject| !now.contains_key(subject));
-        let changes: Vec<(&Subject, Option<&Json>)> = changed
+        let changes: Vec<(&StatusKey, Option<&Json>)> = changed
             .map(|(subject, record)| (subject, Some(record)))
             .chain(gone.map(|subject| (subject, None)))
             .collect();
@@ -188,7 +188,7 @@ impl StateWriter {
         let statuses = self.herd.supervisor().statuses();
         for status in statuses.iter().filter(|status| names.contains(&status.name)) {
             let name = &status.name;
-            last.insert(Subject::Connector(name.clone()), unassigned.clone());
+            last.insert(StatusKey::Connector(name.clone()), unassigned.clone());
             let task = match status.phase() {
                 Phase::Failed(_) => {
                     let shown = connect_status(status, env!("CARGO_PKG_VERSION"), &self.worker_id);
@@ -198,7 +198,7 @@ impl StateWriter {
                 _ => Some(unassigned.clone()),
             };
             if let Some(task) = task {
-                last.insert(Subject::Task(name.clone(), 0), task);
+                last.insert(StatusKey::Task(name.clone(), 0), task);
             }
             self.herd.active_topics().look(status);
         }
@@ -206,7 +206,7 @@ impl StateWriter {
             last.extend(names.iter().flat_map(|name| self.topics_of(name)));
         }
         // The answer to what was sent last may still be missing, so both states are written, whatever was told.
-        self.told.retain(|subject, _| matches!(subject, Subject::Topic(..)));
+        self.told.retain(|subject, _| matches!(subject, StatusKey::Topic(..)));
         if timeout(LAST_STATES, self.write(last)).await.is_err() {
             warn!(
                 seconds = LAST_STATES.as_secs(),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde_json::Value as Json;
 use tokio::task::spawn_local;
 use walferry_engine::book::Book as _;
-use walferry_kafka::connect::{Leadership, OffsetLog, StateLog, Subject};
+use walferry_kafka::connect::{Leadership, OffsetLog, StateLog, StatusKey};
 use walferry_offset::FileBook;
 
 use super::{BookChoice, OpenBook, topics, turn::Turn};
@@ -15,7 +15,7 @@ use crate::error::Error;
 pub(crate) struct Storage {
     pub(crate) book: BookChoice,
     pub(crate) offsets: Option<OffsetLog>,
-    pub(crate) states: Option<(StateLog, BTreeMap<Subject, Json>)>,
+    pub(crate) states: Option<(StateLog, BTreeMap<StatusKey, Json>)>,
     pub(crate) leadership: Option<Leadership>,
 }
 

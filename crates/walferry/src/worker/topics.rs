@@ -10,7 +10,7 @@ use tokio::{sync::watch, task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 use walferry_admin::{Standby, StandbyStage};
 use walferry_engine::{Disposition, Failure, Kind, Pauses, book::Book as _};
-use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, Subject, TopicBook, Turn};
+use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, StatusKey, TopicBook, Turn};
 
 use super::OpenBook;
 
@@ -30,7 +30,7 @@ pub(crate) struct WorkerTopics {
     pub(crate) offsets: OffsetLog,
     pub(crate) states: StateLog,
     /// What the status topic has.
-    pub(crate) read_states: BTreeMap<Subject, Json>,
+    pub(crate) read_states: BTreeMap<StatusKey, Json>,
 }
 
 /// Inspects the topics, creates the missing ones, and makes sure that no Connect worker uses them. While Kafka does not answer, it waits and

@@ -51,6 +51,14 @@ impl Turn {
     }
 }
 
+/// The turn was lost while the process was being stopped.
+pub(crate) fn lost_while_stopping() -> Failure {
+    let what = "the process was stopped while the brokers and it had not heard from each other for more than 10 s, so another process may \
+                have taken over: the connectors have stopped at once, and nothing more of them was stored or confirmed";
+    let hint = "nothing is lost: the next process sends again what was under way";
+    Failure::stop(Kind::TurnLost, what, hint)
+}
+
 /// Waits until another process may work on the topics, and says so. Without topics, it waits for ever.
 pub(crate) async fn is_lost(leadership: Option<&Leadership>) -> Failure {
     match leadership {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use walferry_config::{
     Connector, Findings, Nowhere, Options, Submitted, Worker,
-    connector::{Plugin, Plugins},
+    connector::{ConverterPlugin, Plugins},
     options_markdown,
 };
 use walferry_converter::{
@@ -474,7 +474,7 @@ fn json(role: ConverterType) -> Result<Box<dyn Converter>, String> {
     converter.ok_or_else(|| told(&findings))
 }
 
-fn configured(plugin: &Plugin, role: ConverterType) -> Result<Box<dyn Converter>, String> {
+fn configured(plugin: &ConverterPlugin, role: ConverterType) -> Result<Box<dyn Converter>, String> {
     let (converter, findings) = converter(&plugin.class, role, &plugin.options);
     let mut converter = converter.ok_or_else(|| told(&findings))?;
     converter.attach(&mut |_| Arc::new(PreviewRegistry));
