@@ -87,7 +87,7 @@ pub(crate) fn dashboard_checker() -> Outcome<Option<PathBuf>> {
     Ok(Some(folder.join("checker")))
 }
 
-/// An OpenTelemetry Collector with the parts that the tests use: the OTLP receiver, and the exporters `debug` and `file`.
+/// An OpenTelemetry Collector with the parts that the tests use: the OTLP receiver, and the exporter `debug`.
 ///
 /// # Errors
 /// When there is no Go, or Go cannot fetch or build it.
@@ -110,22 +110,12 @@ pub(crate) fn collector() -> Outcome<PathBuf> {
 }
 
 fn collector_manifest() -> String {
-    let modules = |kind: &str, modules: &[&str]| {
-        let lines = modules
-            .iter()
-            .map(|module| format!("  - gomod: {module} {COLLECTOR}\n"));
-        format!("{kind}:\n{}", lines.collect::<String>())
-    };
-    let file = "github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter";
-    [
-        "dist: {name: collector, output_path: out}\n".to_owned(),
-        modules("receivers", &["go.opentelemetry.io/collector/receiver/otlpreceiver"]),
-        modules(
-            "exporters",
-            &["go.opentelemetry.io/collector/exporter/debugexporter", file],
-        ),
-    ]
-    .concat()
+    let module = "go.opentelemetry.io/collector";
+    format!(
+        "dist: {{name: collector, output_path: out}}\n\
+         receivers: [{{gomod: {module}/receiver/otlpreceiver {COLLECTOR}}}]\n\
+         exporters: [{{gomod: {module}/exporter/debugexporter {COLLECTOR}}}]\n"
+    )
 }
 
 /// The Python of a virtual environment that has the module `kubernetes_validate`; none where Python cannot make one.
