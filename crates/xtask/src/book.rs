@@ -478,6 +478,11 @@ mod tests {
             escaped(text),
             "a &lt;name> `<b>` <http://x> <!-- c -->\n```\n<d>\n```\n"
         );
+        let mark = told("<!-- not run: it changes <that> -->\n");
+        assert_eq!(
+            escaped(&mark),
+            "<span class=\"told\">Not run by a test: it changes &lt;that>.</span>\n\n"
+        );
     }
 
     /// The site would show an anchor that is taken for a placeholder as text.
