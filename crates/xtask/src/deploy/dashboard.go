@@ -12,15 +12,20 @@ import (
 func main() {
 	plugins.RegisterDefaultPlugins()
 	text, err := os.ReadFile(os.Args[1])
-	var board dashboard.Dashboard
-	if err == nil {
-		err = board.UnmarshalJSONStrict(text)
-	}
-	if err == nil {
-		err = board.Validate()
-	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		refuse(err)
 	}
+	var board dashboard.Dashboard
+	// What it gives back is a list of problems, which is never nil.
+	if err := board.UnmarshalJSONStrict(text); err != nil && err.Error() != "" {
+		refuse(err)
+	}
+	if err := board.Validate(); err != nil {
+		refuse(err)
+	}
+}
+
+func refuse(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
 }

@@ -3,6 +3,7 @@
 use super::maven::fill;
 use crate::{Outcome, shell};
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -14,6 +15,8 @@ const COLLECTOR: &str = "v0.165.0";
 
 /// The types of a dashboard that Grafana publishes as a module of Go.
 const GRAFANA_TYPES: &str = "v0.0.22";
+
+const CHECKER: &str = include_str!("../deploy/dashboard.go");
 
 /// The package of Python's that has the schemas of Kubernetes with it.
 const KUBERNETES_VALIDATE: &str = "1.37.0";
@@ -70,9 +73,11 @@ pub(crate) fn dashboard_checker() -> Outcome<Option<PathBuf>> {
     let Some(go) = shell::find("go") else {
         return Ok(None);
     };
-    let folder = shell::cache()?.join(format!("dashboard-checker-{GRAFANA_TYPES}"));
+    let mut hash = DefaultHasher::new();
+    (GRAFANA_TYPES, CHECKER).hash(&mut hash);
+    let folder = shell::cache()?.join(format!("dashboard-checker-{:016x}", hash.finish()));
     fill(&folder, |partial| {
-        fs::write(partial.join("main.go"), include_str!("../deploy/dashboard.go"))?;
+        fs::write(partial.join("main.go"), CHECKER)?;
         let module = format!("github.com/grafana/grafana-foundation-sdk/go@{GRAFANA_TYPES}");
         let steps: [&[&str]; 3] = [
             &["mod", "init", "checker"],
