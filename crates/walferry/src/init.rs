@@ -322,6 +322,8 @@ fn file(address: &Address, args: &InitArgs, name: &str, wish: &SetupRequest) -> 
         );
     } else {
         set("snapshot.mode", "initial");
+        // Debezium's default is bytes, which nobody can read without the schema that is left out below.
+        set("decimal.handling.mode", "string");
         for side in ["key", "value"] {
             set(&format!("{side}.converter"), json);
             set(&format!("{side}.converter.schemas.enable"), "false");

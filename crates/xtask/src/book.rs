@@ -210,6 +210,9 @@ fn with_links(text: &str, page: &Path, repository: &str, at_ref: &str, is_there:
     out
 }
 
+/// Opens what [`told`] says. docs/site.css makes it small.
+const TOLD: &str = "<span class=\"told\">";
+
 /// Comments such as `<!-- not run: why -->` become text, so that readers of the site know which commands no test runs.
 fn told(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -218,7 +221,7 @@ fn told(text: &str) -> String {
         match said.and_then(|rest| rest.strip_suffix(" -->")) {
             Some(why) => {
                 let indent = &line[..line.len() - line.trim_start().len()];
-                out.push_str(&format!("{indent}*Not run by a test: {why}.*\n\n"));
+                out.push_str(&format!("{indent}{TOLD}Not run by a test: {why}.</span>\n\n"));
             }
             None => out.push_str(line),
         }
@@ -226,7 +229,7 @@ fn told(text: &str) -> String {
     out
 }
 
-/// Placeholders such as `<name>` outside of code are text, not HTML. An anchor is HTML.
+/// Placeholders such as `<name>` outside of code are text, not HTML. An anchor is HTML, and so is [`TOLD`].
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_code = false;
@@ -243,8 +246,8 @@ fn escaped(text: &str) -> String {
             let mut rest = part;
             while let (true, Some(at)) = (is_text, rest.find('<')) {
                 let word: &str = rest[at + 1..].split('>').next().unwrap_or_default();
-                let is_anchor = word.starts_with("a id=\"");
-                let is_placeholder = word.starts_with(char::is_alphabetic) && !word.contains(':') && !is_anchor;
+                let is_html = word.starts_with("a id=\"") || rest[at..].starts_with(TOLD);
+                let is_placeholder = word.starts_with(char::is_alphabetic) && !word.contains(':') && !is_html;
                 out.push_str(&rest[..at]);
                 out.push_str(if is_placeholder { "&lt;" } else { "<" });
                 rest = &rest[at + 1..];
@@ -464,7 +467,7 @@ mod tests {
         let text = "a\n\n  <!-- not run: no `x` is here -->\n  ```sh\n<!-- run by: b -->\n";
         assert_eq!(
             told(text),
-            "a\n\n  *Not run by a test: no `x` is here.*\n\n  ```sh\n<!-- run by: b -->\n"
+            "a\n\n  <span class=\"told\">Not run by a test: no `x` is here.</span>\n\n  ```sh\n<!-- run by: b -->\n"
         );
     }
 
@@ -474,6 +477,11 @@ mod tests {
         assert_eq!(
             escaped(text),
             "a &lt;name> `<b>` <http://x> <!-- c -->\n```\n<d>\n```\n"
+        );
+        let mark = told("<!-- not run: it changes <that> -->\n");
+        assert_eq!(
+            escaped(&mark),
+            "<span class=\"told\">Not run by a test: it changes &lt;that>.</span>\n\n"
         );
     }
 

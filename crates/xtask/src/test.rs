@@ -40,7 +40,11 @@ enum What {
     Kerberos,
     /// The service of deploy/systemd, started by a real systemd in a container; needs root, systemd-nspawn and systemd
     Systemd,
-    /// What takes too long, or needs too much, for every change: all of `e2e` on Postgres 15 to 18, `examples`, `kerberos` and `systemd`
+    /// Debian's Prometheus asks the dashboard's queries and the alerts' expressions of a Walferry at work, and an OpenTelemetry Collector
+    /// takes what it sends; needs go, and root on Debian or prometheus in PATH
+    Watch,
+    /// What takes too long, or needs too much, for every change: all of `e2e` on Postgres 15 to 18, `examples`, `kerberos`, `systemd` and
+    /// `watch`
     Wide,
 }
 
@@ -78,6 +82,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let servers = provide::servers(args.pg)?;
         shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
         run_on_servers("systemd", &servers, false, &args.rest)?;
+    }
+    if args.what == What::Watch || args.what == What::Wide && args.rest.is_empty() {
+        run_watch(&provide::servers(args.pg)?, &args.rest)?;
     }
     if wanted(What::E2e) || wanted(What::Parity) {
         let servers = provide::servers(args.pg)?;
@@ -152,6 +159,18 @@ fn run_kerberos(args: &Args) -> Outcome {
     servers.tell(&mut command);
     command.env("WALFERRY_TEST_WALFERRY", folder.join("debug/walferry"));
     shell::run(command.arg("--").args(&args.rest))
+}
+
+/// With programs that only these tests run.
+fn run_watch(servers: &Servers, rest: &[String]) -> Outcome {
+    let (prometheus, collector) = (provide::prometheus()?, provide::collector()?);
+    shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
+    let mut command = shell::cargo(["test", "--workspace", "--test", "watch"]);
+    servers.tell(&mut command);
+    command
+        .env("WALFERRY_TEST_PROMETHEUS", prometheus)
+        .env("WALFERRY_TEST_COLLECTOR", collector);
+    shell::run(command.arg("--").args(rest))
 }
 
 /// What the READMEs of the examples call.

@@ -5,6 +5,7 @@
 //! server that is missing or does not come up fails the test: everything here panics with a message
 //! that shows the server's last words. Nothing outlives the test process, however it ends (`scratch`).
 
+mod collector;
 mod connect;
 mod disk;
 mod failover;
@@ -14,6 +15,7 @@ mod msk;
 mod network;
 mod postgres;
 mod process;
+mod prometheus;
 mod rebuilt;
 mod records;
 mod registry;
@@ -22,6 +24,7 @@ mod sql;
 mod tools;
 mod walferry;
 
+pub use collector::Collector;
 pub use connect::{Connect, Task};
 pub use disk::SmallDisk;
 pub use failover::{DataDirectory, SlotCopy};
@@ -31,6 +34,7 @@ pub use msk::Msk;
 pub use network::{Network, Weather};
 pub use postgres::{Database, Hanging, Postgres, PostgresOptions};
 pub use process::{free_port, wait_for, wait_while_it_grows};
+pub use prometheus::Prometheus;
 pub use rebuilt::Rebuilt;
 pub use records::Record;
 pub use registry::Registry;

@@ -33,6 +33,16 @@ pub fn postgres() -> PathBuf {
     place("WALFERRY_TEST_POSTGRES")
 }
 
+/// The program of Prometheus.
+pub(super) fn prometheus() -> PathBuf {
+    place("WALFERRY_TEST_PROMETHEUS")
+}
+
+/// The program of the OpenTelemetry Collector.
+pub(super) fn collector() -> PathBuf {
+    place("WALFERRY_TEST_COLLECTOR")
+}
+
 /// The Walferry program under test: the one built beside this test unless the environment names another.
 pub fn walferry() -> PathBuf {
     if let Some(program) = env::var_os("WALFERRY_TEST_WALFERRY") {
@@ -54,11 +64,12 @@ pub fn walferry() -> PathBuf {
 
 fn place(variable: &str) -> PathBuf {
     let place = env::var_os(variable).map(PathBuf::from);
-    let place =
-        place.unwrap_or_else(|| panic!("{variable} is not set: run `cargo xtask test e2e`, which brings the servers"));
+    let place = place.unwrap_or_else(|| {
+        panic!("{variable} is not set: run the test by `cargo xtask test`, which brings the servers")
+    });
     assert!(
         place.exists(),
-        "{variable} names {}, which is not there: run `cargo xtask test e2e`",
+        "{variable} names {}, which is not there: run the test by `cargo xtask test`",
         place.display()
     );
     place

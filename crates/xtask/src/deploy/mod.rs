@@ -14,20 +14,33 @@ pub(crate) fn run(helm: Helm) -> Outcome {
     alerts()?;
     unit()?;
     schemas::check(MANIFESTS, &fs::read_to_string(shell::root().join(MANIFESTS))?)?;
+    if helm == Helm::Build {
+        dashboard()?;
+    }
     chart(helm)
+}
+
+/// The dashboard has the fields that Grafana's types demand, and no others.
+fn dashboard() -> Outcome {
+    let Some(checker) = provide::dashboard_checker()? else {
+        eprintln!("not run: the check of the dashboard by Grafana's types, because there is no go in PATH");
+        return Ok(());
+    };
+    shell::run(Command::new(checker).arg(DASHBOARD).current_dir(shell::root()))
 }
 
 /// What is done where there is no Helm.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Helm {
-    /// Go builds it, which takes minutes.
+    /// Go builds it, which takes minutes, and what checks the dashboard.
     Build,
-    /// The chart is not rendered, which is said.
+    /// The chart is not rendered, which is said. The dashboard is not checked by Grafana's types.
     DoWithout,
 }
 
 const CHART: &str = "deploy/helm/walferry";
 const MANIFESTS: &str = "deploy/kubernetes/walferry.yaml";
+const DASHBOARD: &str = "deploy/grafana/walferry.json";
 const VALUES: &str = "deploy/kubernetes/values.yaml";
 
 /// Values that the plain manifests do not use, with commas between them: they must render, and show their effect.
@@ -187,7 +200,7 @@ fn queries(promtool: &Path) -> Outcome {
 }
 
 fn dashboard_queries() -> Outcome<Vec<String>> {
-    let text = fs::read_to_string(shell::root().join("deploy/grafana/walferry.json"))?;
+    let text = fs::read_to_string(shell::root().join(DASHBOARD))?;
     let dashboard: serde_json::Value = serde_json::from_str(&text)?;
     let panels = dashboard["panels"].as_array().ok_or("the dashboard has no panels")?;
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();

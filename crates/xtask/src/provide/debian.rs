@@ -14,6 +14,14 @@ pub(crate) fn promtool() -> Outcome<PathBuf> {
     program("promtool", "prometheus", "usr/bin/promtool")
 }
 
+/// `prometheus` of `PATH`, or Debian's.
+///
+/// # Errors
+/// When it is not in `PATH` and packages cannot be fetched.
+pub(crate) fn prometheus() -> Outcome<PathBuf> {
+    program("prometheus", "prometheus", "usr/bin/prometheus")
+}
+
 fn program(name: &str, package_name: &str, path: &str) -> Outcome<PathBuf> {
     match shell::find(name) {
         Some(found) => Ok(found),

@@ -8,8 +8,8 @@ mod maven;
 mod postgres;
 mod tools;
 
-pub(crate) use debian::{package as debian_package, promtool};
-pub(crate) use tools::{helm, kubernetes_validate, tool};
+pub(crate) use debian::{package as debian_package, prometheus, promtool};
+pub(crate) use tools::{collector, dashboard_checker, helm, kubernetes_validate, tool};
 
 use crate::{Outcome, shell};
 use std::path::{Path, PathBuf};

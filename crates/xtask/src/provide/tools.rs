@@ -2,11 +2,21 @@
 
 use super::maven::fill;
 use crate::{Outcome, shell};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::process::Command;
 
 /// The Helm that Go builds where `PATH` has none.
 const HELM: &str = "v4.2.4";
+
+/// The OpenTelemetry Collector that Go builds. docs/how-to/opentelemetry.md names this version.
+const COLLECTOR: &str = "v0.165.0";
+
+/// The types of a dashboard that Grafana publishes as a module of Go.
+const GRAFANA_TYPES: &str = "v0.0.22";
+
+const CHECKER: &str = include_str!("../deploy/dashboard.go");
 
 /// The package of Python's that has the schemas of Kubernetes with it.
 const KUBERNETES_VALIDATE: &str = "1.37.0";
@@ -53,6 +63,64 @@ pub(crate) fn helm(may_build: bool) -> Outcome<Option<PathBuf>> {
         )
     })?;
     Ok(Some(built))
+}
+
+/// A program that checks a dashboard, if Go is in `PATH`, which builds it.
+///
+/// # Errors
+/// When Go cannot fetch or build it.
+pub(crate) fn dashboard_checker() -> Outcome<Option<PathBuf>> {
+    let Some(go) = shell::find("go") else {
+        return Ok(None);
+    };
+    let mut hash = DefaultHasher::new();
+    (GRAFANA_TYPES, CHECKER).hash(&mut hash);
+    let folder = shell::cache()?.join(format!("dashboard-checker-{:016x}", hash.finish()));
+    fill(&folder, |partial| {
+        fs::write(partial.join("main.go"), CHECKER)?;
+        let module = format!("github.com/grafana/grafana-foundation-sdk/go@{GRAFANA_TYPES}");
+        let steps: [&[&str]; 3] = [
+            &["mod", "init", "checker"],
+            &["get", &module],
+            &["build", "-o", "checker", "."],
+        ];
+        for step in steps {
+            shell::run(Command::new(&go).args(step).current_dir(partial))?;
+        }
+        Ok(())
+    })?;
+    Ok(Some(folder.join("checker")))
+}
+
+/// An OpenTelemetry Collector with the parts that the tests use: the OTLP receiver, and the exporter `debug`.
+///
+/// # Errors
+/// When there is no Go, or Go cannot fetch or build it.
+pub(crate) fn collector() -> Outcome<PathBuf> {
+    let folder = shell::cache()?.join(format!("collector-{COLLECTOR}"));
+    fill(&folder, |partial| {
+        let go = shell::find("go").ok_or("building an OpenTelemetry Collector needs go, which is not in PATH")?;
+        let builder = format!("go.opentelemetry.io/collector/cmd/builder@{COLLECTOR}");
+        shell::run(Command::new(go).args(["install", &builder]).env("GOBIN", partial))?;
+        let manifest = partial.join("builder.yaml");
+        fs::write(&manifest, collector_manifest())?;
+        shell::run(
+            Command::new(partial.join("builder"))
+                .arg("--config=builder.yaml")
+                .env("CGO_ENABLED", "0")
+                .current_dir(partial),
+        )
+    })?;
+    Ok(folder.join("out/collector"))
+}
+
+fn collector_manifest() -> String {
+    let module = "go.opentelemetry.io/collector";
+    format!(
+        "dist: {{name: collector, output_path: out}}\n\
+         receivers: [{{gomod: {module}/receiver/otlpreceiver {COLLECTOR}}}]\n\
+         exporters: [{{gomod: {module}/exporter/debugexporter {COLLECTOR}}}]\n"
+    )
 }
 
 /// The Python of a virtual environment that has the module `kubernetes_validate`; none where Python cannot make one.
