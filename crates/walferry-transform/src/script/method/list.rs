@@ -26,13 +26,17 @@ pub(super) const ORDERED: &[Row] = &[
     groovy("init", (0, 0), None, |call| {
         part(call, |elements| elements.split_last().map(|(_, init)| init))
     }),
-    groovy("take", (1, 1), None, |call| taken(call, |elements, by| &elements[..by])),
-    groovy("drop", (1, 1), None, |call| taken(call, |elements, by| &elements[by..])),
+    groovy("take", (1, 1), None, |call| {
+        taken(call, false, |elements, by| &elements[..by])
+    }),
+    groovy("drop", (1, 1), None, |call| {
+        taken(call, false, |elements, by| &elements[by..])
+    }),
     groovy("takeRight", (1, 1), None, |call| {
-        taken(call, |elements, by| &elements[elements.len() - by..])
+        taken(call, true, |elements, by| &elements[elements.len() - by..])
     }),
     groovy("dropRight", (1, 1), None, |call| {
-        taken(call, |elements, by| &elements[..elements.len() - by])
+        taken(call, true, |elements, by| &elements[..elements.len() - by])
     }),
     groovy("reverse", (0, 0), None, reverse),
     groovy("getAt", (1, 1), None, |call| {
@@ -174,7 +178,14 @@ fn part<'r>(call: &Call<'_, 'r>, part: for<'e> fn(&'e [Object<'r>]) -> Option<&'
     alike(call, part)
 }
 
-fn taken<'r>(call: &Call<'_, 'r>, part: for<'e> fn(&'e [Object<'r>], usize) -> &'e [Object<'r>]) -> Called<'r> {
+fn taken<'r>(
+    call: &Call<'_, 'r>,
+    from_the_end: bool,
+    part: for<'e> fn(&'e [Object<'r>], usize) -> &'e [Object<'r>],
+) -> Called<'r> {
+    if from_the_end && matches!(call.of, Object::Range(_)) {
+        return Err("Groovy counts from the end of a range in a way of its own: write toList() before it".into());
+    }
     let elements = call.elements()?;
     let by = usize::try_from(call.int_argument(0)?).unwrap_or(0).min(elements.len());
     let part = part(&elements, by).to_vec();
@@ -248,6 +259,9 @@ fn contains_all<'r>(call: &Call<'_, 'r>) -> Called<'r> {
 }
 
 fn disjoint<'r>(call: &Call<'_, 'r>) -> Called<'r> {
+    if matches!(call.argument(0), Object::Array(_)) {
+        return Err("disjoint takes no array: write toList() behind it".into());
+    }
     let (elements, others) = (call.elements()?, others(call)?);
     comparable(elements.len(), others.len())?;
     let is_shared = |element: &Object<'_>| others.iter().any(|other| rules::equal(element, other));
