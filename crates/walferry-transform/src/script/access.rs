@@ -162,6 +162,7 @@ fn element_javascript<'r>(of: &Object<'r>, index: &Object<'r>) -> Answer<'r> {
                 _ => Ok(javascript::member(of, &name)),
             }
         }
+        Object::Number(_) | Object::Boolean(_) => Ok(Object::Undefined),
         _ => Err(format!("{} has no element at {}", of.kind(), index.kind())),
     }
 }

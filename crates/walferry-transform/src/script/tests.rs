@@ -282,6 +282,12 @@ fn random_groovy_expressions_answer_what_the_real_groovy_answers() {
     );
 }
 
+/// The same for JavaScript, above all its conversions.
+#[test]
+fn random_javascript_expressions_answer_what_the_real_graaljs_answers() {
+    compare(Language::JavaScript, include_str!("recorded/graaljs_random.txt"), "");
+}
+
 #[test]
 fn an_escape_with_u_needs_four_hexadecimal_digits() {
     for language in [Language::Groovy, Language::JavaScript] {

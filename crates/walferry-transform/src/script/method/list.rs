@@ -26,18 +26,8 @@ pub(super) const ORDERED: &[Row] = &[
     groovy("init", (0, 0), None, |call| {
         part(call, |elements| elements.split_last().map(|(_, init)| init))
     }),
-    groovy("take", (1, 1), None, |call| {
-        taken(call, false, |elements, by| &elements[..by])
-    }),
-    groovy("drop", (1, 1), None, |call| {
-        taken(call, false, |elements, by| &elements[by..])
-    }),
-    groovy("takeRight", (1, 1), None, |call| {
-        taken(call, true, |elements, by| &elements[elements.len() - by..])
-    }),
-    groovy("dropRight", (1, 1), None, |call| {
-        taken(call, true, |elements, by| &elements[..elements.len() - by])
-    }),
+    groovy("take", (1, 1), None, |call| taken(call, |elements, by| &elements[..by])),
+    groovy("drop", (1, 1), None, |call| taken(call, |elements, by| &elements[by..])),
     groovy("reverse", (0, 0), None, reverse),
     groovy("getAt", (1, 1), None, |call| {
         access::part_of_list(call.of, call.argument(0))
@@ -71,6 +61,16 @@ pub(super) const ORDERED: &[Row] = &[
     script("join", (0, 1), TEXT, join_javascript),
 ];
 
+/// Of lists and arrays. Groovy counts from the end of a range in ways of its own.
+pub(super) const COUNTED: &[Row] = &[
+    groovy("takeRight", (1, 1), None, |call| {
+        taken(call, |elements, by| &elements[elements.len() - by..])
+    }),
+    groovy("dropRight", (1, 1), None, |call| {
+        taken(call, |elements, by| &elements[..elements.len() - by])
+    }),
+];
+
 /// Of lists and ranges.
 pub(super) const LIST: &[Row] = &[
     both("isEmpty", (0, 0), BOOLEAN, is_empty),
@@ -95,6 +95,8 @@ pub(super) const ARRAY: &[Row] = &[
         Ok(call.elements()?.last().cloned().unwrap_or(Object::Undefined))
     }),
     script("reverse", (0, 0), Some(R::Array), reverse),
+    // That of Java's arrays says nothing.
+    script("toString", (0, 0), TEXT, |call| super::text_of(call.of, call.language)),
 ];
 
 /// Of sets, which are asked nothing about an order.
@@ -178,14 +180,7 @@ fn part<'r>(call: &Call<'_, 'r>, part: for<'e> fn(&'e [Object<'r>]) -> Option<&'
     alike(call, part)
 }
 
-fn taken<'r>(
-    call: &Call<'_, 'r>,
-    from_the_end: bool,
-    part: for<'e> fn(&'e [Object<'r>], usize) -> &'e [Object<'r>],
-) -> Called<'r> {
-    if from_the_end && matches!(call.of, Object::Range(_)) {
-        return Err("Groovy counts from the end of a range in a way of its own: write toList() before it".into());
-    }
+fn taken<'r>(call: &Call<'_, 'r>, part: for<'e> fn(&'e [Object<'r>], usize) -> &'e [Object<'r>]) -> Called<'r> {
     let elements = call.elements()?;
     let by = usize::try_from(call.int_argument(0)?).unwrap_or(0).min(elements.len());
     let part = part(&elements, by).to_vec();
