@@ -132,15 +132,36 @@ impl<'r> Evaluation<'r> {
             NodeKind::Conditional(condition, then, otherwise) => {
                 self.node(if self.truth(condition)? { then } else { otherwise })?
             }
-            NodeKind::Negate(_) | NodeKind::Plus(_) => self.signed(node)?,
+            NodeKind::Negate(operand) => self.negated(at, &self.node(operand)?)?,
+            NodeKind::Plus(operand) => self.positive(at, &self.node(operand)?)?,
             NodeKind::List(elements) => Object::list(self.nodes(elements)?, self.language),
             NodeKind::Map(entries) => self.map(at, entries)?,
             NodeKind::Range { from, to, exclusive } => {
                 Object::Range(Range::new(&self.node(from)?, &self.node(to)?, *exclusive).at(at)?)
             }
-            NodeKind::Property { .. } | NodeKind::Index { .. } | NodeKind::Call { .. } | NodeKind::Rewrite { .. } => {
-                self.asked(node)?
-            }
+            NodeKind::Property {
+                of,
+                name,
+                property,
+                safe,
+            } => self.asked(of, *safe, |of| {
+                access::property(of, name, property.as_ref(), self.language).at(at)
+            })?,
+            NodeKind::Index { of, index, safe } => self.asked(of, *safe, |of| {
+                access::element(of, &self.node(index)?, self.language).at(at)
+            })?,
+            NodeKind::Call {
+                of,
+                method,
+                arguments,
+                safe,
+            } => self.asked(of, *safe, |of| {
+                method.call(of, &self.nodes(arguments)?, self.language).at(at)
+            })?,
+            NodeKind::Rewrite { of, how, regex, safe } => self.asked(of, *safe, |of| match of.as_text() {
+                Some(text) => rewritten(text, how, regex, self.language).at(at),
+                None => Err(format!("{} is no text", of.kind())).at(at),
+            })?,
             NodeKind::Function(function, arguments) => function.call(&self.nodes(arguments)?).at(at)?,
             NodeKind::Regex { regex, .. } => Object::Pattern(regex),
             NodeKind::Find(of, regex) => Object::Boolean(regex.is_found(&self.searched(of)?)),
@@ -161,46 +182,28 @@ impl<'r> Evaluation<'r> {
         })
     }
 
-    /// What stands behind a dot, or in brackets behind a value.
-    fn asked(&self, node: &'r Node) -> Evaluated<'r> {
-        let at = node.at;
-        let (of, safe) = match &node.kind {
-            NodeKind::Property { of, safe, .. }
-            | NodeKind::Index { of, safe, .. }
-            | NodeKind::Call { of, safe, .. }
-            | NodeKind::Rewrite { of, safe, .. } => (of, *safe),
-            _ => return self.node(node),
-        };
+    /// What is asked of a value: null gives nothing where `?.` stands behind it.
+    fn asked(&self, of: &'r Node, safe: bool, answer: impl FnOnce(&Object<'r>) -> Evaluated<'r>) -> Evaluated<'r> {
         let of = self.node(of)?;
-        if safe && of.is_null() {
-            return Ok(access::nothing(self.language));
-        }
-        match &node.kind {
-            NodeKind::Property { name, property, .. } => {
-                access::property(&of, name, property.as_ref(), self.language).at(at)
-            }
-            NodeKind::Index { index, .. } => access::element(&of, &self.node(index)?, self.language).at(at),
-            NodeKind::Call { method, arguments, .. } => method.call(&of, &self.nodes(arguments)?, self.language).at(at),
-            NodeKind::Rewrite { how, regex, .. } => match of.as_text() {
-                Some(text) => rewritten(text, how, regex, self.language).at(at),
-                None => Err(format!("{} is no text", of.kind())).at(at),
-            },
-            _ => Ok(of),
+        match safe && of.is_null() {
+            true => Ok(access::nothing(self.language)),
+            false => answer(&of),
         }
     }
 
-    /// `-a` and `+a`.
-    fn signed(&self, node: &'r Node) -> Evaluated<'r> {
-        match (&node.kind, self.language) {
-            (NodeKind::Negate(operand), Language::Groovy) => operators::negated(&self.node(operand)?).at(node.at),
-            (NodeKind::Plus(operand), Language::Groovy) => operators::positive(&self.node(operand)?).at(node.at),
-            (NodeKind::Negate(operand), Language::JavaScript) => {
-                Ok(javascript::result(-javascript::number(&self.node(operand)?)))
-            }
-            (NodeKind::Plus(operand), Language::JavaScript) => {
-                Ok(javascript::result(javascript::number(&self.node(operand)?)))
-            }
-            _ => self.node(node),
+    /// `-a`
+    fn negated(&self, at: usize, operand: &Object<'r>) -> Evaluated<'r> {
+        match self.language {
+            Language::Groovy => operators::negated(operand).at(at),
+            Language::JavaScript => Ok(javascript::result(-javascript::number(operand))),
+        }
+    }
+
+    /// `+a`
+    fn positive(&self, at: usize, operand: &Object<'r>) -> Evaluated<'r> {
+        match self.language {
+            Language::Groovy => operators::positive(operand).at(at),
+            Language::JavaScript => Ok(javascript::result(javascript::number(operand))),
         }
     }
 
