@@ -491,6 +491,43 @@ fn no_expression_makes_a_text_without_end() {
     }
 }
 
+/// What stands in a row is a tree as deep as the row is long, and each step of its evaluation needs stack.
+#[test]
+fn a_long_row_is_evaluated_or_refused_and_never_overflows_the_stack() {
+    let row = |first: &str, more: &str, count: usize| first.to_owned() + &more.repeat(count);
+    let nested = |open: &str, close: &str| open.repeat(90) + "1" + &close.repeat(90);
+    let evaluated = [
+        row("1", "+1", 200),
+        row("topic", ".trim()", 200),
+        row("true", "&&true", 2_000),
+        row("false", "||false", 2_000),
+        nested("(", ")"),
+        nested("!", ""),
+        nested("[", "]"),
+        nested("true ? ", " : 2"),
+        nested("(", "+1)"),
+        nested("topic[", "]"),
+    ];
+    let refused = [
+        row("1", "+1", 8_000),
+        row("topic", ".trim()", 2_000),
+        row("1", "==1", 5_000),
+        row("topic", "[0]", 5_000),
+    ];
+    let update = update();
+    for language in [Language::Groovy, Language::JavaScript] {
+        for text in &evaluated {
+            let script = Script::parse(language, text).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
+            // Only that it comes to an end counts.
+            let _ = script.evaluate(&update);
+        }
+        for text in &refused {
+            let refusal = Script::parse(language, text).err().expect(text);
+            assert!(refusal.what.contains("in a row"), "{}", refusal.what);
+        }
+    }
+}
+
 /// Where the receiver is known, nothing needs a record to be refused.
 #[test]
 fn a_method_that_the_receiver_does_not_have_is_refused_at_the_start() {

@@ -29,6 +29,7 @@ impl Parser<'_> {
             } else {
                 return Ok(of);
             }
+            self.is_shallow(&of)?;
         }
     }
 
@@ -223,7 +224,7 @@ impl Parser<'_> {
     fn asked_regex(
         &self,
         at: usize,
-        regex: JavaRegex,
+        regex: Box<JavaRegex>,
         all: bool,
         of: &Node,
         name: &str,
@@ -234,7 +235,7 @@ impl Parser<'_> {
         match (name, arguments.pop(), arguments.is_empty() && !goes_on) {
             ("test", Some(text), true) => Ok(node(at, NodeKind::Find(text.into(), regex))),
             ("exec", Some(text), true) => {
-                let how = Rewrite::Groups { all: false };
+                let how = Rewrite::Groups { all: false }.into();
                 let (of, safe) = (text.into(), false);
                 Ok(node(at, NodeKind::Rewrite { of, how, regex, safe }))
             }
@@ -251,7 +252,7 @@ impl Parser<'_> {
         at: usize,
         name: &str,
         arguments: &mut Vec<Node>,
-    ) -> Result<Option<(Rewrite, JavaRegex)>, ScriptRefusal> {
+    ) -> Result<Option<(Box<Rewrite>, Box<JavaRegex>)>, ScriptRefusal> {
         let is_groovy = self.language == Language::Groovy;
         let Some(first) = arguments.first() else {
             return Ok(None);
@@ -288,7 +289,7 @@ impl Parser<'_> {
             }
             (_, Some(replacement)) => self.replacement(at, &replacement, &regex, name == "replaceAll" || all)?,
         };
-        Ok(Some((how, regex)))
+        Ok(Some((how.into(), regex)))
     }
 
     fn replacement(&self, at: usize, text: &Node, regex: &JavaRegex, all: bool) -> Result<Rewrite, ScriptRefusal> {
