@@ -54,7 +54,7 @@ fn same(a: &Object<'_>, b: &Object<'_>, language: Language) -> bool {
 fn compared<'r>(operator: Operator, a: &Object<'_>, b: &Object<'_>, language: Language) -> Answer<'r> {
     let holds = match language {
         Language::Groovy => groovy::holds(operator, a, b),
-        Language::JavaScript => Some(javascript::holds(operator, a, b)),
+        Language::JavaScript => javascript::holds(operator, a, b),
     };
     match holds {
         Some(holds) => Ok(Object::Boolean(holds)),

@@ -193,6 +193,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("NumberRange ", "(a range)"),
     ("ObjectRange ", "(a range)"),
     ("LinkedHashMap ", "(a map)"),
+    ("PolyglotMap io.debezium", "(a struct)"),
     ("PolyglotMap ", "(an object)"),
     ("HashSet ", "(a set)"),
     ("LinkedHashSet ", "(a set)"),

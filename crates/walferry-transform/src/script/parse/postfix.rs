@@ -280,6 +280,13 @@ impl Parser<'_> {
             ("find", _) => Rewrite::Find,
             ("findAll", _) => Rewrite::FindAll,
             ("search", _) => Rewrite::Place,
+            ("split", _) if !is_groovy && regex.groups() > 0 => {
+                let refusal = ScriptRefusal::new(
+                    at,
+                    "splits by a regular expression with groups, which JavaScript puts between the parts",
+                );
+                return Err(refusal.hint("begin the groups with (?:"));
+            }
             ("split", limit) => Rewrite::Split(split_limit(limit)?),
             ("match", _) => Rewrite::Groups { all },
             (_, None) => Rewrite::Matches,
