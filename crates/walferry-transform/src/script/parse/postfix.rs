@@ -8,6 +8,9 @@ use crate::script::number::Number;
 use crate::script::rewritten;
 use crate::script::tree::{FieldName, Rewrite};
 
+/// What is done with a regular expression, and the expression.
+type RegexCall = (Box<Rewrite>, Box<JavaRegex>);
+
 impl Parser<'_> {
     pub(super) fn postfix(&mut self) -> Result<Node, ScriptRefusal> {
         let begin = self.at();
@@ -187,7 +190,7 @@ impl Parser<'_> {
             let (text, regex) = (text.clone(), regex.clone());
             match name {
                 "find" | "asBoolean" => return Ok(node(at, NodeKind::Find(text, regex))),
-                "matches" => return Ok(node(at, NodeKind::Match(filled(text), regex))),
+                "matches" => return Ok(node(at, NodeKind::Match(filled(*text).into(), regex))),
                 _ => {}
             }
         }
@@ -247,12 +250,7 @@ impl Parser<'_> {
     }
 
     /// A method of a text that takes a regular expression.
-    fn rewrite(
-        &self,
-        at: usize,
-        name: &str,
-        arguments: &mut Vec<Node>,
-    ) -> Result<Option<(Box<Rewrite>, Box<JavaRegex>)>, ScriptRefusal> {
+    fn rewrite(&self, at: usize, name: &str, arguments: &mut Vec<Node>) -> Result<Option<RegexCall>, ScriptRefusal> {
         let is_groovy = self.language == Language::Groovy;
         let Some(first) = arguments.first() else {
             return Ok(None);
@@ -333,9 +331,8 @@ fn split_limit(limit: Option<Node>) -> Result<i32, ScriptRefusal> {
 }
 
 /// `=~` searches the text of null, where `==~` says at once that it does not match.
-fn filled(text: Box<Node>) -> Box<Node> {
-    let at = text.at;
-    Box::new(node(at, NodeKind::Template(vec![*text])))
+fn filled(text: Node) -> Node {
+    node(text.at, NodeKind::Template(vec![text]))
 }
 
 /// JavaScript's replacement in Java's notation.
