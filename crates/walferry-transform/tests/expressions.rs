@@ -208,7 +208,7 @@ fn an_expression_that_never_returns_what_is_needed_is_refused_before_the_start()
             "value.op =~ /u/",
             groovy,
             "returns a match",
-            "write (text =~ /pattern/).find()",
+            "write (value.op =~ /u/).find()",
         ),
         ("def m = topic =~ /u/; m", groovy, "returns a match", "find()"),
         ("topic.size()", groovy, "returns a number", "as boolean"),

@@ -177,6 +177,11 @@ impl JavaRegex {
         found
     }
 
+    /// How many groups the pattern has.
+    pub fn groups(&self) -> usize {
+        self.part.captures_len().saturating_sub(1)
+    }
+
     /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.pattern

@@ -162,6 +162,7 @@ fn element_javascript<'r>(of: &Object<'r>, index: &Object<'r>) -> Answer<'r> {
                 _ => Ok(javascript::member(of, &name)),
             }
         }
+        Object::Number(_) | Object::Boolean(_) => Ok(Object::Undefined),
         _ => Err(format!("{} has no element at {}", of.kind(), index.kind())),
     }
 }
@@ -175,6 +176,7 @@ fn counted(place: i64, length: usize) -> Option<usize> {
 }
 
 const SHORTER: &str = "the text is shorter";
+const BEFORE: &str = "an element is asked for that stands before the first one";
 
 /// Groovy's `text[place]`, `text[from..to]` and `text[place, place]`.
 pub(super) fn part_of_text<'r>(text: &str, index: &Object<'_>) -> Answer<'r> {
@@ -209,8 +211,8 @@ pub(super) fn part_of_list<'r>(of: &Object<'r>, index: &Object<'_>) -> Answer<'r
     let elements = match of {
         Object::Range(range) => {
             if let Object::Number(number) = index {
-                let place = counted(number.long(), range.length());
-                return Ok(place.and_then(|place| range.element(place)).unwrap_or(Object::Null));
+                let place = counted(number.long(), range.length()).ok_or(BEFORE)?;
+                return Ok(range.element(place).unwrap_or(Object::Null));
             }
             range.elements()?.into()
         }
@@ -218,8 +220,8 @@ pub(super) fn part_of_list<'r>(of: &Object<'r>, index: &Object<'_>) -> Answer<'r
     };
     let element = |index: &Object<'_>| match index {
         Object::Number(number) => {
-            let place = counted(number.long(), elements.len());
-            match (place.and_then(|place| elements.get(place)), of) {
+            let place = counted(number.long(), elements.len()).ok_or(BEFORE)?;
+            match (elements.get(place), of) {
                 (Some(element), _) => Ok(element.clone()),
                 (None, Object::Array(_)) => Err("the array is shorter".to_owned()),
                 (None, _) => Ok(Object::Null),

@@ -40,9 +40,9 @@ pub(super) fn of(node: &Node, constants: &Constants) -> Option<NodeKind> {
 }
 
 /// The regular expression that a part of an expression is for every record, and whether all matches are meant.
-pub(super) fn regex(node: &Node, constants: &Constants) -> Result<(JavaRegex, bool), ScriptRefusal> {
+pub(super) fn regex(node: &Node, constants: &Constants) -> Result<(Box<JavaRegex>, bool), ScriptRefusal> {
     match of(node, constants) {
-        Some(NodeKind::Text(pattern)) => Ok((compiled(node.at, &pattern)?, false)),
+        Some(NodeKind::Text(pattern)) => Ok((compiled(node.at, &pattern)?.into(), false)),
         Some(NodeKind::Regex { regex, all }) => Ok((regex, all)),
         _ => Err(ScriptRefusal::new(node.at, NOT_WRITTEN_OUT).hint("write it out as a text")),
     }

@@ -7,10 +7,12 @@ use std::rc::Rc;
 use walferry_config::JavaRegex;
 use walferry_record::{Record, Value};
 
+use super::cast::JavaType;
+use super::function::Function;
 use super::matcher::Matcher;
 use super::object::Object;
 use super::range::Range;
-use super::tree::{Block, Node, NodeKind, Rewrite, Statement, Variable};
+use super::tree::{Block, Node, NodeKind, Operator, Rewrite, Statement, Variable};
 use super::{Language, access, groovy, javascript, method, operators};
 
 /// What does not fit, and the byte of the expression.
@@ -104,103 +106,163 @@ impl<'r> Evaluation<'r> {
         }
     }
 
+    /// What a part of the expression gives. Each kind has a method of its own: so the part needs little of the stack, on which as many stand
+    /// as the expression is deep.
     fn node(&self, node: &'r Node) -> Evaluated<'r> {
         let at = node.at;
+        match &node.kind {
+            NodeKind::Template(pieces) => self.template(at, pieces),
+            NodeKind::Not(operand) => self.not(operand),
+            NodeKind::Binary(operator, a, b) => self.binary(at, *operator, a, b),
+            NodeKind::And(operands) => self.until(operands, false),
+            NodeKind::Or(operands) => self.until(operands, true),
+            NodeKind::Elvis(a, b) => self.elvis(a, b),
+            NodeKind::Coalesce(a, b) => self.coalesced(a, b),
+            NodeKind::Conditional(condition, then, otherwise) => self.conditional(condition, then, otherwise),
+            NodeKind::Negate(operand) => self.negated(at, operand),
+            NodeKind::Plus(operand) => self.positive(at, operand),
+            NodeKind::List(elements) => self.list(elements),
+            NodeKind::Map(entries) => self.map(at, entries),
+            NodeKind::Range { from, to, exclusive } => self.range(at, from, to, *exclusive),
+            NodeKind::Property {
+                of,
+                name,
+                property,
+                safe,
+            } => self.asked(of, *safe, |of| {
+                access::property(of, name, property.as_ref(), self.language).at(at)
+            }),
+            NodeKind::Index { of, index, safe } => self.asked(of, *safe, |of| {
+                access::element(of, &self.node(index)?, self.language).at(at)
+            }),
+            NodeKind::Call {
+                of,
+                method,
+                arguments,
+                safe,
+            } => self.asked(of, *safe, |of| {
+                method.call(of, &self.nodes(arguments)?, self.language).at(at)
+            }),
+            NodeKind::Rewrite { of, how, regex, safe } => self.asked(of, *safe, |of| match of.as_text() {
+                Some(text) => rewritten(text, how, regex, self.language).at(at),
+                None => Err(format!("{} is no text", of.kind())).at(at),
+            }),
+            NodeKind::Function(function, arguments) => self.function(at, *function, arguments),
+            NodeKind::Find(of, regex) => self.found(of, regex),
+            NodeKind::Search(of, regex) => self.search(of, regex),
+            NodeKind::Match(of, regex) => self.matched(of, regex),
+            NodeKind::In { of, among, negated } => self.membership(at, of, among, *negated),
+            NodeKind::InstanceOf { of, kind, negated } => self.instance(of, *kind, *negated),
+            _ => self.leaf(node),
+        }
+    }
+
+    /// What has no parts.
+    fn leaf(&self, node: &'r Node) -> Evaluated<'r> {
         Ok(match &node.kind {
-            NodeKind::Null => Object::Null,
             NodeKind::Undefined => Object::Undefined,
             NodeKind::Boolean(value) => Object::Boolean(*value),
             NodeKind::Number(number) => Object::Number(number.clone()),
             NodeKind::Text(text) => Object::Text(Cow::Borrowed(text)),
-            NodeKind::Template(pieces) => self.template(at, pieces)?,
-            NodeKind::Variable(variable) => self.variable(at, *variable)?,
+            NodeKind::Variable(variable) => return self.variable(node.at, *variable),
             NodeKind::Local(place, _) => self.locals.borrow()[*place].clone(),
-            NodeKind::Not(operand) => Object::Boolean(!self.truth(operand)?),
-            NodeKind::Binary(operator, a, b) => {
-                operators::binary(*operator, &self.node(a)?, &self.node(b)?, self.language).at(at)?
-            }
-            NodeKind::And(a, b) => self.and(a, b)?,
-            NodeKind::Or(a, b) => self.or(a, b)?,
-            NodeKind::Elvis(a, b) => match self.node(a)? {
-                a if self.is_true(&a) => a,
-                _ => self.node(b)?,
-            },
-            NodeKind::Coalesce(a, b) => match self.node(a)? {
-                a if a.is_null() => self.node(b)?,
-                a => a,
-            },
-            NodeKind::Conditional(condition, then, otherwise) => {
-                self.node(if self.truth(condition)? { then } else { otherwise })?
-            }
-            NodeKind::Negate(_) | NodeKind::Plus(_) => self.signed(node)?,
-            NodeKind::List(elements) => Object::list(self.nodes(elements)?, self.language),
-            NodeKind::Map(entries) => self.map(at, entries)?,
-            NodeKind::Range { from, to, exclusive } => {
-                Object::Range(Range::new(&self.node(from)?, &self.node(to)?, *exclusive).at(at)?)
-            }
-            NodeKind::Property { .. } | NodeKind::Index { .. } | NodeKind::Call { .. } | NodeKind::Rewrite { .. } => {
-                self.asked(node)?
-            }
-            NodeKind::Function(function, arguments) => function.call(&self.nodes(arguments)?).at(at)?,
             NodeKind::Regex { regex, .. } => Object::Pattern(regex),
-            NodeKind::Find(of, regex) => Object::Boolean(regex.is_found(&self.searched(of)?)),
-            NodeKind::Search(of, regex) => Object::Matcher(Rc::new(Matcher::new(self.searched(of)?, regex))),
-            NodeKind::Match(of, regex) => Object::Boolean(match self.node(of)? {
-                Object::Null => false,
-                of => regex.matches(&self.text(at, &of)?),
-            }),
-            NodeKind::In { of, among, negated } => {
-                let (of, among) = (self.node(of)?, self.node(among)?);
-                let is_in = match self.language {
-                    Language::Groovy => groovy::is_in(&of, &among),
-                    Language::JavaScript => operators::has_property(&of, &among),
-                };
-                Object::Boolean(is_in.at(at)? != *negated)
-            }
-            NodeKind::InstanceOf { of, kind, negated } => Object::Boolean(kind.has(&self.node(of)?) != *negated),
+            _ => Object::Null,
         })
     }
 
-    /// What stands behind a dot, or in brackets behind a value.
-    fn asked(&self, node: &'r Node) -> Evaluated<'r> {
-        let at = node.at;
-        let (of, safe) = match &node.kind {
-            NodeKind::Property { of, safe, .. }
-            | NodeKind::Index { of, safe, .. }
-            | NodeKind::Call { of, safe, .. }
-            | NodeKind::Rewrite { of, safe, .. } => (of, *safe),
-            _ => return self.node(node),
-        };
-        let of = self.node(of)?;
-        if safe && of.is_null() {
-            return Ok(access::nothing(self.language));
-        }
-        match &node.kind {
-            NodeKind::Property { name, property, .. } => {
-                access::property(&of, name, property.as_ref(), self.language).at(at)
-            }
-            NodeKind::Index { index, .. } => access::element(&of, &self.node(index)?, self.language).at(at),
-            NodeKind::Call { method, arguments, .. } => method.call(&of, &self.nodes(arguments)?, self.language).at(at),
-            NodeKind::Rewrite { how, regex, .. } => match of.as_text() {
-                Some(text) => rewritten(text, how, regex, self.language).at(at),
-                None => Err(format!("{} is no text", of.kind())).at(at),
-            },
-            _ => Ok(of),
+    fn not(&self, operand: &'r Node) -> Evaluated<'r> {
+        Ok(Object::Boolean(!self.truth(operand)?))
+    }
+
+    fn binary(&self, at: usize, operator: Operator, a: &'r Node, b: &'r Node) -> Evaluated<'r> {
+        operators::binary(operator, &self.node(a)?, &self.node(b)?, self.language).at(at)
+    }
+
+    fn elvis(&self, a: &'r Node, b: &'r Node) -> Evaluated<'r> {
+        match self.node(a)? {
+            a if self.is_true(&a) => Ok(a),
+            _ => self.node(b),
         }
     }
 
-    /// `-a` and `+a`.
-    fn signed(&self, node: &'r Node) -> Evaluated<'r> {
-        match (&node.kind, self.language) {
-            (NodeKind::Negate(operand), Language::Groovy) => operators::negated(&self.node(operand)?).at(node.at),
-            (NodeKind::Plus(operand), Language::Groovy) => operators::positive(&self.node(operand)?).at(node.at),
-            (NodeKind::Negate(operand), Language::JavaScript) => {
-                Ok(javascript::result(-javascript::number(&self.node(operand)?)))
-            }
-            (NodeKind::Plus(operand), Language::JavaScript) => {
-                Ok(javascript::result(javascript::number(&self.node(operand)?)))
-            }
-            _ => self.node(node),
+    fn coalesced(&self, a: &'r Node, b: &'r Node) -> Evaluated<'r> {
+        match self.node(a)? {
+            a if a.is_null() => self.node(b),
+            a => Ok(a),
+        }
+    }
+
+    fn conditional(&self, condition: &'r Node, then: &'r Node, otherwise: &'r Node) -> Evaluated<'r> {
+        self.node(if self.truth(condition)? { then } else { otherwise })
+    }
+
+    fn list(&self, elements: &'r [Node]) -> Evaluated<'r> {
+        Ok(Object::list(self.nodes(elements)?, self.language))
+    }
+
+    fn range(&self, at: usize, from: &'r Node, to: &'r Node, exclusive: bool) -> Evaluated<'r> {
+        let range = Range::new(&self.node(from)?, &self.node(to)?, exclusive);
+        range.map(Object::Range).at(at)
+    }
+
+    fn function(&self, at: usize, function: Function, arguments: &'r [Node]) -> Evaluated<'r> {
+        function.call(&self.nodes(arguments)?).at(at)
+    }
+
+    fn found(&self, of: &'r Node, regex: &'r JavaRegex) -> Evaluated<'r> {
+        Ok(Object::Boolean(regex.is_found(&self.searched(of)?)))
+    }
+
+    fn search(&self, of: &'r Node, regex: &'r JavaRegex) -> Evaluated<'r> {
+        Ok(Object::Matcher(Rc::new(Matcher::new(self.searched(of)?, regex))))
+    }
+
+    /// `==~`, which matches no null.
+    fn matched(&self, of: &'r Node, regex: &'r JavaRegex) -> Evaluated<'r> {
+        Ok(Object::Boolean(match self.node(of)? {
+            Object::Null => false,
+            object => regex.matches(&self.text(of.at, &object)?),
+        }))
+    }
+
+    fn membership(&self, at: usize, of: &'r Node, among: &'r Node, negated: bool) -> Evaluated<'r> {
+        let (of, among) = (self.node(of)?, self.node(among)?);
+        let is_in = match self.language {
+            Language::Groovy => groovy::is_in(&of, &among),
+            Language::JavaScript => operators::has_property(&of, &among),
+        };
+        Ok(Object::Boolean(is_in.at(at)? != negated))
+    }
+
+    fn instance(&self, of: &'r Node, kind: JavaType, negated: bool) -> Evaluated<'r> {
+        Ok(Object::Boolean(kind.has(&self.node(of)?) != negated))
+    }
+
+    /// What is asked of a value: null gives nothing where `?.` stands behind it.
+    fn asked(&self, of: &'r Node, safe: bool, answer: impl FnOnce(&Object<'r>) -> Evaluated<'r>) -> Evaluated<'r> {
+        let of = self.node(of)?;
+        match safe && of.is_null() {
+            true => Ok(access::nothing(self.language)),
+            false => answer(&of),
+        }
+    }
+
+    /// `-a`
+    fn negated(&self, at: usize, operand: &'r Node) -> Evaluated<'r> {
+        let operand = self.node(operand)?;
+        match self.language {
+            Language::Groovy => operators::negated(&operand).at(at),
+            Language::JavaScript => Ok(javascript::result(-javascript::number(&operand))),
+        }
+    }
+
+    /// `+a`
+    fn positive(&self, at: usize, operand: &'r Node) -> Evaluated<'r> {
+        let operand = self.node(operand)?;
+        match self.language {
+            Language::Groovy => operators::positive(&operand).at(at),
+            Language::JavaScript => Ok(javascript::result(javascript::number(&operand))),
         }
     }
 
@@ -232,26 +294,22 @@ impl<'r> Evaluation<'r> {
         Ok(Object::Map(all))
     }
 
-    /// In JavaScript, the result is one of the operands.
-    fn and(&self, a: &'r Node, b: &'r Node) -> Evaluated<'r> {
-        match self.language {
-            Language::Groovy => Ok(Object::Boolean(self.truth(a)? && self.truth(b)?)),
-            Language::JavaScript => match self.node(a)? {
-                a if javascript::is_true(&a) => self.node(b),
-                a => Ok(a),
-            },
+    /// `&&` and `||`: the operands up to the first one whose truth decides. In JavaScript, the result is that operand.
+    fn until(&self, operands: &'r [Node], decides: bool) -> Evaluated<'r> {
+        let mut last = Object::Boolean(!decides);
+        for operand in operands {
+            match self.language {
+                Language::Groovy if self.truth(operand)? == decides => return Ok(Object::Boolean(decides)),
+                Language::Groovy => {}
+                Language::JavaScript => {
+                    last = self.node(operand)?;
+                    if javascript::is_true(&last) == decides {
+                        break;
+                    }
+                }
+            }
         }
-    }
-
-    /// In JavaScript, the result is one of the operands.
-    fn or(&self, a: &'r Node, b: &'r Node) -> Evaluated<'r> {
-        match self.language {
-            Language::Groovy => Ok(Object::Boolean(self.truth(a)? || self.truth(b)?)),
-            Language::JavaScript => match self.node(a)? {
-                a if javascript::is_true(&a) => Ok(a),
-                _ => self.node(b),
-            },
-        }
+        Ok(last)
     }
 
     fn nodes(&self, nodes: &'r [Node]) -> Result<Vec<Object<'r>>, Unfit> {

@@ -364,7 +364,7 @@ fn absolute<'r>(arguments: &[Object<'r>]) -> Answer<'r> {
     }))
 }
 
-/// `Math.min` and `Math.max`, of the wider type of the two. Java has none of decimals.
+/// `Math.min` and `Math.max`, of the wider type of the two. Java has none of decimals, and takes two of them for doubles.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "one of the two is a float, and the other no double"
@@ -384,10 +384,12 @@ fn limit<'r>(arguments: &[Object<'r>], is_least: bool) -> Answer<'r> {
         chosen
     };
     Ok(Object::Number(match (a, b) {
-        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
-            return Err("Math.min and Math.max take no decimals: compare with < and >".into());
+        (Number::Decimal(_), other) | (other, Number::Decimal(_)) if other.integer().is_some() => {
+            return Err("Math.min and Math.max take no decimal beside a whole number: compare with < and >".into());
         }
-        (Number::Double(_), _) | (_, Number::Double(_)) => Number::Double(chosen.double()),
+        (Number::Decimal(_) | Number::Double(_), _) | (_, Number::Decimal(_) | Number::Double(_)) => {
+            Number::Double(chosen.double())
+        }
         (Number::Float(_), _) | (_, Number::Float(_)) => Number::Float(chosen.double() as f32),
         (Number::Long(_), _) | (_, Number::Long(_)) => Number::Long(chosen.long()),
         _ => Number::Int(chosen.int()),

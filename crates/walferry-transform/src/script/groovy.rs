@@ -35,14 +35,7 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
                 |(key, value): &(Object<'_>, Object<'_>)| b.iter().any(|(k, v)| equals(key, k) && equal(value, v));
             a.len() == b.len() && a.iter().all(holds)
         }
-        (Object::Set(a), Object::Set(b)) => {
-            // As a rule, equal sets have one order.
-            let is_there = |(place, element): (usize, &Object<'_>)| {
-                let same = b.get(place).is_some_and(|other| equal(element, other));
-                same || b.iter().any(|other| equal(element, other))
-            };
-            a.len() == b.len() && a.iter().enumerate().all(is_there)
-        }
+        (Object::Set(a), Object::Set(b)) => a.len() == b.len() && pairs_off(a, b),
         _ => match (a.elements(), b.elements()) {
             (Some(a), Some(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| equal(a, b)),
             _ => match order(a, b) {
@@ -51,6 +44,17 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
             },
         },
     }
+}
+
+/// Whether each element equals another one of as many.
+fn pairs_off(a: &[Object<'_>], b: &[Object<'_>]) -> bool {
+    let mut is_taken = vec![false; b.len()];
+    a.iter().enumerate().all(|(place, element)| {
+        let is_free = |at: &usize| !is_taken[*at] && equal(element, &b[*at]);
+        // As a rule, equal sets have one order.
+        let found = std::iter::once(place).chain(0..b.len()).find(is_free);
+        found.inspect(|at| is_taken[*at] = true).is_some()
+    })
 }
 
 /// The method `equals`. Lists, sets and maps compare their elements as `==` does, arrays not at all.

@@ -42,7 +42,8 @@ pub(super) fn same_or_no_number(a: &Object<'_>, b: &Object<'_>) -> bool {
     same(a, b) || is_no_number(a) && is_no_number(b)
 }
 
-/// `==`: null and undefined are equal, numbers, texts and booleans are compared as numbers.
+/// `==`: null and undefined are equal, an object beside a primitive is its text, and else numbers, texts and booleans are compared as
+/// numbers.
 pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
     if a.is_null() || b.is_null() {
         return a.is_null() && b.is_null();
@@ -50,54 +51,46 @@ pub(super) fn equal(a: &Object<'_>, b: &Object<'_>) -> bool {
     if same(a, b) {
         return true;
     }
-    // Two objects, which `BigDecimal` is to it, are equal only if they are one.
-    if let (Object::Number(Number::Decimal(_)), Object::Number(Number::Decimal(_))) = (a, b) {
-        return false;
+    match (is_object(a), is_object(b)) {
+        // Each look at one gives another object.
+        (true, true) => false,
+        (true, false) => text(a).is_some_and(|text| equal(&Object::text(text), b)),
+        (false, true) => equal(b, a),
+        (false, false) => (a.as_text().is_none() || b.as_text().is_none()) && number(a) == number(b),
     }
-    // The type of a schema is one of Java's constants, and compared as its text.
-    match (a, b) {
-        (Object::Type(name), other) | (other, Object::Type(name)) => return other.as_text() == Some(*name),
-        _ => {}
-    }
-    // A list beside a primitive is the text of its elements.
-    if let Some(elements) = a.elements().filter(|_| b.elements().is_none()) {
-        let mut text = String::new();
-        return join(&elements, ",", &mut text).is_some() && equal(&Object::text(text), b);
-    }
-    if b.elements().is_some() && a.elements().is_none() {
-        return equal(b, a);
-    }
-    let is_text = |object: &Object<'_>| object.as_text().is_some();
-    let is_primitive =
-        |object: &Object<'_>| is_text(object) || matches!(object, Object::Boolean(_) | Object::Number(_));
-    if !is_primitive(a) || !is_primitive(b) || is_text(a) && is_text(b) {
-        return false;
-    }
-    number(a) == number(b)
 }
 
-/// `<`, `<=`, `>` and `>=`: the order of two texts, or that of numbers. An array counts as its text. Nothing holds of what is no number.
-pub(super) fn holds(operator: Operator, a: &Object<'_>, b: &Object<'_>) -> bool {
-    let order = match (primitive(a), primitive(b)) {
-        (Some(a), Some(b)) => match (a.as_text(), b.as_text()) {
-            (Some(a), Some(b)) => Some(a.encode_utf16().cmp(b.encode_utf16())),
-            _ => number(&a).partial_cmp(&number(&b)),
-        },
-        _ => None,
+/// All but null, booleans, numbers and texts. A `BigDecimal` is one.
+const fn is_object(object: &Object<'_>) -> bool {
+    match object {
+        Object::Number(number) => matches!(number, Number::Decimal(_)),
+        Object::Undefined | Object::Null | Object::Boolean(_) | Object::Text(_) | Object::Template(_) => false,
+        _ => true,
+    }
+}
+
+/// `<`, `<=`, `>` and `>=`: the order of two texts, or that of numbers. An object counts as its text, so two `BigDecimal`s are ordered as
+/// texts. Nothing holds of what is no number. `None` where an object has no text that is known.
+pub(super) fn holds(operator: Operator, a: &Object<'_>, b: &Object<'_>) -> Option<bool> {
+    let (a, b) = (primitive(a)?, primitive(b)?);
+    let order = match (a.as_text(), b.as_text()) {
+        (Some(a), Some(b)) => Some(a.encode_utf16().cmp(b.encode_utf16())),
+        _ => number(&a).partial_cmp(&number(&b)),
     };
-    order.is_some_and(|order| match operator {
+    Some(order.is_some_and(|order| match operator {
         Operator::Less => order.is_lt(),
         Operator::LessOrEqual => order.is_le(),
         Operator::Greater => order.is_gt(),
         _ => order.is_ge(),
-    })
+    }))
 }
 
-/// An array as its text, and everything else as it is. `None` as for [`push`].
+/// An object as its text, and everything else as it is. A date counts as a number. `None` as for [`push`].
 fn primitive<'a, 'r>(object: &'a Object<'r>) -> Option<Cow<'a, Object<'r>>> {
     match object {
-        Object::Array(_) => text(object).map(|text| Cow::Owned(Object::text(text))),
-        other => Some(Cow::Borrowed(other)),
+        Object::Date(_) => Some(Cow::Borrowed(object)),
+        object if is_object(object) => text(object).map(|text| Cow::Owned(Object::text(text))),
+        object => Some(Cow::Borrowed(object)),
     }
 }
 

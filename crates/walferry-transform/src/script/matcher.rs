@@ -11,16 +11,12 @@ use super::object::Object;
 pub(crate) struct Matcher<'r> {
     text: String,
     regex: &'r JavaRegex,
-    last: RefCell<Option<Found>>,
+    /// Where the last match begins. `None` where the last search found none.
+    begin: Cell<Option<usize>>,
     /// Where the last match ended, and the next search begins.
     end: Cell<usize>,
-}
-
-/// A match: where it begins, and its groups. The first is the whole match.
-#[derive(Debug)]
-struct Found {
-    begin: usize,
-    groups: Vec<Option<String>>,
+    /// The groups of the last match, of which the first is the whole match.
+    groups: RefCell<Option<Vec<Option<String>>>>,
 }
 
 const NO_MATCH: &str = "the text has no such match";
@@ -30,8 +26,9 @@ impl<'r> Matcher<'r> {
         Self {
             text,
             regex,
-            last: RefCell::new(None),
+            begin: Cell::new(None),
             end: Cell::new(0),
+            groups: RefCell::new(None),
         }
     }
 
@@ -45,18 +42,19 @@ impl<'r> Matcher<'r> {
     pub(super) fn find(&self) -> bool {
         let mut from = self.end.get();
         // Behind an empty match, the search goes on with the next character.
-        if self.last.borrow().as_ref().is_some_and(|last| last.begin == from) {
+        if self.begin.get() == Some(from) {
             from += self
                 .text
                 .get(from..)
                 .and_then(|rest| rest.chars().next())
                 .map_or(1, char::len_utf8);
         }
-        let found = match from <= self.text.len() {
-            true => self.regex.captures_from(&self.text, from),
-            false => None,
-        };
-        self.remember(found)
+        if from > self.text.len() {
+            // As in Java, the place of the last match stays.
+            *self.groups.borrow_mut() = None;
+            return false;
+        }
+        self.remember(self.regex.captures_from(&self.text, from))
     }
 
     /// `matches`: whether the pattern matches the whole text.
@@ -65,30 +63,28 @@ impl<'r> Matcher<'r> {
     }
 
     fn remember(&self, found: Option<walferry_config::Captures<'_, str>>) -> bool {
-        let found = found.and_then(|found| {
-            let whole = found.get(0)?;
+        let whole = found.as_ref().and_then(|found| found.get(0));
+        self.begin.set(whole.map(|whole| whole.start()));
+        if let Some(whole) = whole {
             self.end.set(whole.end());
-            let groups = found
+        }
+        let groups = found.map(|found| {
+            found
                 .iter()
                 .map(|group| group.map(|group| group.as_str().to_owned()))
-                .collect();
-            Some(Found {
-                begin: whole.start(),
-                groups,
-            })
+                .collect()
         });
-        let is_found = found.is_some();
-        *self.last.borrow_mut() = found;
-        is_found
+        *self.groups.borrow_mut() = groups;
+        self.begin.get().is_some()
     }
 
     /// `group(number)` of the last match.
     pub(super) fn group(&self, number: i64) -> Result<Object<'static>, String> {
-        let last = self.last.borrow();
-        let last = last
+        let groups = self.groups.borrow();
+        let groups = groups
             .as_ref()
             .ok_or("a group is asked for, and no match was found before")?;
-        let group = usize::try_from(number).ok().and_then(|number| last.groups.get(number));
+        let group = usize::try_from(number).ok().and_then(|number| groups.get(number));
         let group = group.ok_or_else(|| format!("the pattern has no group {number}"))?;
         Ok(group.clone().map_or(Object::Null, Object::text))
     }
@@ -116,13 +112,14 @@ impl<'r> Matcher<'r> {
                 return Err(NO_MATCH.into());
             }
         }
-        let last = self.last.borrow();
-        Ok(matched(last.as_ref().map_or(&[], |last| &last.groups)))
+        let groups = self.groups.borrow();
+        Ok(matched(groups.as_deref().unwrap_or_default()))
     }
 
     fn reset(&self) {
+        self.begin.set(None);
         self.end.set(0);
-        *self.last.borrow_mut() = None;
+        *self.groups.borrow_mut() = None;
     }
 }
 

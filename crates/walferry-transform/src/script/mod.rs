@@ -2,8 +2,10 @@
 //!
 //! What people write there is one expression over the record: fields, comparisons, `&&`, `||`, `?:`, calls of methods of text. That is
 //! parsed once ([`Script::parse`]) and evaluated for each record. There are no loops, no closures and no Java classes: what is not known is
-//! refused at the start, with its place. No crate evaluates Groovy's rules of truth, null and equality, so these are ours; `recorded/`
-//! holds what the real Groovy and the real GraalJS answered.
+//! refused at the start, with its place. What a value may be asked stands in tables by the kind of the value (`method`). The parser and the
+//! evaluation read the same tables, so a method that a value does not have is refused at the start, too, where the kind is known without a
+//! record. No crate evaluates Groovy's rules of truth, null and equality, so these are ours; `recorded/` holds what the real Groovy and the
+//! real GraalJS answered.
 
 mod access;
 mod cast;
@@ -30,7 +32,7 @@ use walferry_record::Record;
 use evaluate::{Evaluation, Unfit};
 pub(crate) use object::Object;
 use receiver::Receiver;
-use tree::Block;
+use tree::{Block, NodeKind, Statement};
 
 /// Whose rules hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +152,7 @@ impl Script {
         }
         let refusal = ScriptRefusal::new(at, format!("returns {}, but must return {what},", found.kind()));
         Err(match (wanted, found, self.language) {
-            (Wanted::Truth, Receiver::Matcher, _) => refusal.hint("write (text =~ /pattern/).find()"),
+            (Wanted::Truth, Receiver::Matcher, _) => refusal.hint(self.found()),
             (Wanted::Topic, Receiver::Template, _) => {
                 refusal.hint("join the parts with +, such as topic + '_' + value.op")
             }
@@ -160,6 +162,17 @@ impl Script {
             }
             _ => refusal,
         })
+    }
+
+    /// What to write instead of a match alone.
+    fn found(&self) -> String {
+        let text = self.text.trim().trim_end_matches(';').trim();
+        match self.block.0.as_slice() {
+            [Statement::Expression(node)] if matches!(node.kind, NodeKind::Search(..)) => {
+                format!("write ({text}).find()")
+            }
+            _ => "write (text =~ /pattern/).find()".to_owned(),
+        }
     }
 
     /// Evaluates it for a record.

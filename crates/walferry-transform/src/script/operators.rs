@@ -54,7 +54,7 @@ fn same(a: &Object<'_>, b: &Object<'_>, language: Language) -> bool {
 fn compared<'r>(operator: Operator, a: &Object<'_>, b: &Object<'_>, language: Language) -> Answer<'r> {
     let holds = match language {
         Language::Groovy => groovy::holds(operator, a, b),
-        Language::JavaScript => Some(javascript::holds(operator, a, b)),
+        Language::JavaScript => javascript::holds(operator, a, b),
     };
     match holds {
         Some(holds) => Ok(Object::Boolean(holds)),
@@ -169,7 +169,8 @@ fn times<'r>(a: &Object<'r>, b: &Object<'r>) -> Answer<'r> {
         (Object::Text(_) | Object::Template(_), Object::Number(count)) => {
             repeated(a.as_text().unwrap_or_default(), count.long())
         }
-        (Object::List(elements), Object::Number(count)) => {
+        (Object::List(_) | Object::Range(_), Object::Number(count)) => {
+            let elements = elements(a)?;
             let count = usize::try_from(count.long()).map_err(|_| "a list is repeated a negative number of times")?;
             match elements.len().checked_mul(count) {
                 Some(length) if length <= MOST => {

@@ -162,9 +162,10 @@ pub(super) fn of_node(node: &Node, language: Language) -> Option<Receiver> {
         NodeKind::Plus(operand) => return of(operand),
         NodeKind::Binary(operator, a, b) => return of_binary(*operator, of(a), of(b), language),
         NodeKind::And(..) | NodeKind::Or(..) if is_groovy => Receiver::Boolean,
-        NodeKind::And(a, b) | NodeKind::Or(a, b) | NodeKind::Elvis(a, b) | NodeKind::Coalesce(a, b) => {
-            return either(of(a), of(b));
+        NodeKind::And(operands) | NodeKind::Or(operands) => {
+            return operands.iter().map(of).reduce(either).flatten();
         }
+        NodeKind::Elvis(a, b) | NodeKind::Coalesce(a, b) => return either(of(a), of(b)),
         NodeKind::Conditional(_, a, b) => return either(of(a), of(b)),
         NodeKind::List(_) if is_groovy => Receiver::List,
         NodeKind::List(_) => Receiver::Array,

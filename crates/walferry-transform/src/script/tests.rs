@@ -193,6 +193,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("NumberRange ", "(a range)"),
     ("ObjectRange ", "(a range)"),
     ("LinkedHashMap ", "(a map)"),
+    ("PolyglotMap io.debezium", "(a struct)"),
     ("PolyglotMap ", "(an object)"),
     ("HashSet ", "(a set)"),
     ("LinkedHashSet ", "(a set)"),
@@ -280,6 +281,12 @@ fn random_groovy_expressions_answer_what_the_real_groovy_answers() {
         include_str!("recorded/groovy_random.txt"),
         include_str!("recorded/groovy_random_refused.txt"),
     );
+}
+
+/// The same for JavaScript, above all its conversions.
+#[test]
+fn random_javascript_expressions_answer_what_the_real_graaljs_answers() {
+    compare(Language::JavaScript, include_str!("recorded/graaljs_random.txt"), "");
 }
 
 #[test]
@@ -482,6 +489,43 @@ fn no_expression_makes_a_text_without_end() {
         let script = Script::parse(language, &text).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
         let failure = script.evaluate(&update).expect_err(&text);
         assert!(failure.to_string().contains("bytes is made"), "{text}: {failure}");
+    }
+}
+
+/// What stands in a row is a tree as deep as the row is long, and each step of its evaluation needs stack.
+#[test]
+fn a_long_row_is_evaluated_or_refused_and_never_overflows_the_stack() {
+    let row = |first: &str, more: &str, count: usize| first.to_owned() + &more.repeat(count);
+    let nested = |open: &str, close: &str| open.repeat(90) + "1" + &close.repeat(90);
+    let evaluated = [
+        row("1", "+1", 200),
+        row("topic", ".trim()", 200),
+        row("true", "&&true", 2_000),
+        row("false", "||false", 2_000),
+        nested("(", ")"),
+        nested("!", ""),
+        nested("[", "]"),
+        nested("true ? ", " : 2"),
+        nested("(", "+1)"),
+        nested("topic[", "]"),
+    ];
+    let refused = [
+        row("1", "+1", 8_000),
+        row("topic", ".trim()", 2_000),
+        row("1", "==1", 5_000),
+        row("topic", "[0]", 5_000),
+    ];
+    let update = update();
+    for language in [Language::Groovy, Language::JavaScript] {
+        for text in &evaluated {
+            let script = Script::parse(language, text).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
+            // Only that it comes to an end counts.
+            let _ = script.evaluate(&update);
+        }
+        for text in &refused {
+            let refusal = Script::parse(language, text).err().expect(text);
+            assert!(refusal.what.contains("in a row"), "{}", refusal.what);
+        }
     }
 }
 

@@ -16,6 +16,16 @@ use super::receiver::Receiver;
 pub(super) struct Node {
     pub(super) at: usize,
     pub(super) kind: NodeKind,
+    /// How many parts stand in each other, with this one.
+    pub(super) depth: usize,
+}
+
+impl Node {
+    pub(super) fn new(at: usize, kind: NodeKind) -> Self {
+        let depth = kind.parts().into_iter().map(|part| part.depth).max();
+        let depth = depth.unwrap_or(0) + 1;
+        Self { at, kind, depth }
+    }
 }
 
 type Boxed = Box<Node>;
@@ -79,8 +89,8 @@ pub(super) enum NodeKind {
     /// A call of a method of text with a regular expression.
     Rewrite {
         of: Boxed,
-        how: Rewrite,
-        regex: JavaRegex,
+        how: Box<Rewrite>,
+        regex: Box<JavaRegex>,
         safe: bool,
     },
     Function(Function, Vec<Node>),
@@ -90,8 +100,10 @@ pub(super) enum NodeKind {
     /// `+a`.
     Plus(Boxed),
     Binary(Operator, Boxed, Boxed),
-    And(Boxed, Boxed),
-    Or(Boxed, Boxed),
+    /// `a && b && c`, which may be a long row.
+    And(Vec<Node>),
+    /// `a || b || c`.
+    Or(Vec<Node>),
     /// `a ?: b`: the first where it is true.
     Elvis(Boxed, Boxed),
     /// `a ?? b`: the first where it is not null.
@@ -106,15 +118,15 @@ pub(super) enum NodeKind {
     },
     /// `~/…/`, or JavaScript's `/…/`.
     Regex {
-        regex: JavaRegex,
+        regex: Box<JavaRegex>,
         all: bool,
     },
     /// `(text =~ pattern).find()`, or `pattern.test(text)`.
-    Find(Boxed, JavaRegex),
+    Find(Boxed, Box<JavaRegex>),
     /// `text =~ pattern`.
-    Search(Boxed, JavaRegex),
+    Search(Boxed, Box<JavaRegex>),
     /// `text ==~ pattern`.
-    Match(Boxed, JavaRegex),
+    Match(Boxed, Box<JavaRegex>),
     InstanceOf {
         of: Boxed,
         kind: JavaType,
@@ -126,6 +138,37 @@ pub(super) enum NodeKind {
         among: Boxed,
         negated: bool,
     },
+}
+
+impl NodeKind {
+    fn parts(&self) -> Vec<&Node> {
+        match self {
+            Self::Property { of, .. }
+            | Self::Rewrite { of, .. }
+            | Self::Not(of)
+            | Self::Negate(of)
+            | Self::Plus(of)
+            | Self::Find(of, _)
+            | Self::Search(of, _)
+            | Self::Match(of, _)
+            | Self::InstanceOf { of, .. } => vec![of],
+            Self::Index { of: a, index: b, .. }
+            | Self::Binary(_, a, b)
+            | Self::Elvis(a, b)
+            | Self::Coalesce(a, b)
+            | Self::Range { from: a, to: b, .. }
+            | Self::In { of: a, among: b, .. } => vec![a, b],
+            Self::Conditional(a, b, c) => vec![a, b, c],
+            Self::Template(parts)
+            | Self::Function(_, parts)
+            | Self::And(parts)
+            | Self::Or(parts)
+            | Self::List(parts) => parts.iter().collect(),
+            Self::Call { of, arguments, .. } => std::iter::once(&**of).chain(arguments).collect(),
+            Self::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// What is done with a regular expression that is written out.

@@ -80,7 +80,6 @@ fn to_text<'r>(call: &Call<'_, 'r>) -> Called<'r> {
     match call.of {
         // Its elements stand only in a text that is filled in.
         Object::Range(range) => Ok(Object::text(range.text())),
-        Object::Array(_) if call.is_groovy() => Err("an array has no text that says something".into()),
         of => text_of(of, call.language),
     }
 }

@@ -28,12 +28,6 @@ pub(super) const ORDERED: &[Row] = &[
     }),
     groovy("take", (1, 1), None, |call| taken(call, |elements, by| &elements[..by])),
     groovy("drop", (1, 1), None, |call| taken(call, |elements, by| &elements[by..])),
-    groovy("takeRight", (1, 1), None, |call| {
-        taken(call, |elements, by| &elements[elements.len() - by..])
-    }),
-    groovy("dropRight", (1, 1), None, |call| {
-        taken(call, |elements, by| &elements[..elements.len() - by])
-    }),
     groovy("reverse", (0, 0), None, reverse),
     groovy("getAt", (1, 1), None, |call| {
         access::part_of_list(call.of, call.argument(0))
@@ -67,6 +61,16 @@ pub(super) const ORDERED: &[Row] = &[
     script("join", (0, 1), TEXT, join_javascript),
 ];
 
+/// Of lists and arrays. Groovy counts from the end of a range in ways of its own.
+pub(super) const COUNTED: &[Row] = &[
+    groovy("takeRight", (1, 1), None, |call| {
+        taken(call, |elements, by| &elements[elements.len() - by..])
+    }),
+    groovy("dropRight", (1, 1), None, |call| {
+        taken(call, |elements, by| &elements[..elements.len() - by])
+    }),
+];
+
 /// Of lists and ranges.
 pub(super) const LIST: &[Row] = &[
     both("isEmpty", (0, 0), BOOLEAN, is_empty),
@@ -91,6 +95,8 @@ pub(super) const ARRAY: &[Row] = &[
         Ok(call.elements()?.last().cloned().unwrap_or(Object::Undefined))
     }),
     script("reverse", (0, 0), Some(R::Array), reverse),
+    // That of Java's arrays says nothing.
+    script("toString", (0, 0), TEXT, |call| super::text_of(call.of, call.language)),
 ];
 
 /// Of sets, which are asked nothing about an order.
@@ -248,6 +254,9 @@ fn contains_all<'r>(call: &Call<'_, 'r>) -> Called<'r> {
 }
 
 fn disjoint<'r>(call: &Call<'_, 'r>) -> Called<'r> {
+    if matches!(call.argument(0), Object::Array(_)) {
+        return Err("disjoint takes no array: write toList() behind it".into());
+    }
     let (elements, others) = (call.elements()?, others(call)?);
     comparable(elements.len(), others.len())?;
     let is_shared = |element: &Object<'_>| others.iter().any(|other| rules::equal(element, other));

@@ -84,8 +84,9 @@ fn methods(receiver: Receiver) -> &'static [&'static [Row]] {
         Receiver::Number => &[number::ROWS, any::ROWS],
         Receiver::Text | Receiver::Template => &[text::ROWS, text_javascript::ROWS, any::ROWS],
         Receiver::Character => &[character::ROWS, any::ROWS],
-        Receiver::List | Receiver::Range => &[list::ORDERED, list::LIST, any::ROWS],
-        Receiver::Array => &[list::ORDERED, list::ARRAY, any::ROWS],
+        Receiver::List => &[list::ORDERED, list::COUNTED, list::LIST, any::ROWS],
+        Receiver::Range => &[list::ORDERED, list::LIST, any::ROWS],
+        Receiver::Array => &[list::ORDERED, list::COUNTED, list::ARRAY, any::SILENT],
         Receiver::Set => &[list::SET, any::SILENT],
         Receiver::Fixed => &[list::FIXED, any::SILENT],
         Receiver::Map => &[map::ROWS, any::ROWS],
@@ -253,6 +254,7 @@ fn hint(receiver: Option<Receiver>, name: &str, language: Language, is_known: bo
         | "findIndexOf" => no_closures(language),
         "after" | "before" => "compare dates with < and >".into(),
         "get" if receiver == Some(Receiver::Array) => "ask with [0]".into(),
+        "takeRight" | "dropRight" if receiver == Some(Receiver::Range) => "write toList() before it".into(),
         "isEmpty" if receiver == Some(Receiver::Array) => "compare size() with 0".into(),
         "first" | "join" | "get" | "last" | "getAt" if matches!(receiver, Some(Receiver::Set)) => {
             "a set has no order to rely on: ask the list".into()
@@ -265,7 +267,6 @@ fn hint(receiver: Option<Receiver>, name: &str, language: Language, is_known: bo
         "size" if !is_groovy => "write length, without brackets".into(),
         "format" => "join the parts with +".into(),
         "getBytes" => "get(…) gives the bytes".into(),
-        "takeRight" | "right" => "write substring(from)".into(),
         "charCodeAt" | "codePointAt" => "compare charAt(…) with a text".into(),
         "toFixed" | "setScale" | "round" => format!(
             "write {}",

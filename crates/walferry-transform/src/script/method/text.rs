@@ -27,13 +27,13 @@ pub(super) const ROWS: &[Row] = &[
         answer(call.text().contains(&*call.text_argument(0)?))
     }),
     groovy("startsWithIgnoreCase", (1, 1), BOOLEAN, |call| {
-        ignoring_case(call, |a, b| a.starts_with(b))
+        ignoring_case(call, |a, b| !b.is_empty() && a.starts_with(b))
     }),
     groovy("endsWithIgnoreCase", (1, 1), BOOLEAN, |call| {
-        ignoring_case(call, |a, b| a.ends_with(b))
+        ignoring_case(call, |a, b| !b.is_empty() && a.ends_with(b))
     }),
     groovy("containsIgnoreCase", (1, 1), BOOLEAN, |call| {
-        ignoring_case(call, |a, b| a.contains(b))
+        ignoring_case(call, |a, b| !b.is_empty() && a.contains(b))
     }),
     groovy("equalsIgnoreCase", (1, 1), BOOLEAN, |call| {
         ignoring_case(call, |a, b| a == b)
@@ -175,6 +175,7 @@ fn length<'r>(call: &Call<'_, 'r>) -> Called<'r> {
     Ok(count(call.text().encode_utf16().count()))
 }
 
+/// Only `equalsIgnoreCase` finds an empty text.
 fn ignoring_case<'r>(call: &Call<'_, 'r>, holds: fn(&str, &str) -> bool) -> Called<'r> {
     let other = call.argument(0);
     answer(match other.as_text() {

@@ -254,8 +254,9 @@ fn regex(at: usize, pattern: &str, flags: &str) -> Result<NodeKind, ScriptRefusa
         true => JavaRegex::ignoring_case(pattern),
         false => JavaRegex::new(pattern),
     };
+    let built = built.map_err(|error| ScriptRefusal::new(at, format!("has a regular expression: {error}")))?;
     Ok(NodeKind::Regex {
-        regex: built.map_err(|error| ScriptRefusal::new(at, format!("has a regular expression: {error}")))?,
+        regex: built.into(),
         all: flags.contains('g'),
     })
 }

@@ -19,6 +19,8 @@ use super::{Language, ScriptRefusal};
 
 /// How deeply expressions may be nested.
 const DEEPEST: usize = 100;
+/// How deep a tree of operators and calls in a row may be. Those of `&&` and `||` count as one.
+const LONGEST_ROW: usize = 250;
 
 pub(super) struct Parsed {
     pub(super) block: Block,
@@ -211,10 +213,10 @@ impl<'t> Parser<'t> {
         ))
     }
 
-    /// The operator of a level that comes next, if one does.
-    fn operator(&self, level: usize) -> Option<&'static str> {
+    /// The operator that comes next, if it binds at least as tightly as this level, and its level.
+    fn operator(&self, least: usize) -> Option<(usize, &'static str)> {
         let place = &self.tokens[self.next];
-        let found = LEVELS[level].iter().copied().find(|operator| match &place.token {
+        let is_next = |operator: &&'static str| match &place.token {
             Token::Sign(sign) => match *operator {
                 "!in" | "!instanceof" => {
                     let next = &self.tokens[self.next + 1].token;
@@ -224,7 +226,11 @@ impl<'t> Parser<'t> {
             },
             Token::Word(word) => word == operator,
             _ => false,
-        })?;
+        };
+        let levels = LEVELS.iter().enumerate().skip(least);
+        let mut found = levels
+            .filter_map(|(level, operators)| Some((level, *operators.iter().find(|operator| is_next(operator))?)));
+        let (level, found) = found.next()?;
         let is_groovy = self.language == Language::Groovy;
         let fits = match found {
             "=~" | "==~" | "<=>" | "!in" | "!instanceof" | "as" | ".." | "..<" => is_groovy,
@@ -233,24 +239,24 @@ impl<'t> Parser<'t> {
             "+" | "-" => !place.on_new_line || !is_groovy,
             _ => true,
         };
-        fits.then_some(found)
+        fits.then_some((level, found))
     }
 
-    fn binary(&mut self, level: usize) -> Result<Node, ScriptRefusal> {
-        if level == LEVELS.len() {
-            return self.unary();
-        }
-        let mut left = self.binary(level + 1)?;
-        while let Some(operator) = self.operator(level) {
+    /// Operands and the operators between them that bind at least as tightly as this level.
+    fn binary(&mut self, least: usize) -> Result<Node, ScriptRefusal> {
+        let mut left = self.unary()?;
+        while let Some((level, operator)) = self.operator(least) {
             let at = self.at();
-            self.next += if matches!(operator, "!in" | "!instanceof") {
+            let words = if matches!(operator, "!in" | "!instanceof") {
                 2
             } else {
                 1
             };
+            self.next += words;
             left = self.joined(at, operator, left, level)?;
+            self.is_shallow(&left)?;
         }
-        if level == AND
+        if least <= AND
             && (self.is_sign("&") || self.is_sign("|"))
             && let Some(instead) = rewritten::doubled(self.text, &left, &self.tokens, self.next)
         {
@@ -278,8 +284,14 @@ impl<'t> Parser<'t> {
             "=~" => NodeKind::Search(left.into(), constant::regex(&right, &self.constants)?.0),
             "==~" => NodeKind::Match(left.into(), constant::regex(&right, &self.constants)?.0),
             "in" | "!in" => self.membership(at, left, right, operator == "!in")?,
-            "||" => NodeKind::Or(left.into(), right.into()),
-            "&&" => NodeKind::And(left.into(), right.into()),
+            "||" => match left.kind {
+                NodeKind::Or(operands) => NodeKind::Or(with(operands, right)),
+                _ => NodeKind::Or(vec![left, right]),
+            },
+            "&&" => match left.kind {
+                NodeKind::And(operands) => NodeKind::And(with(operands, right)),
+                _ => NodeKind::And(vec![left, right]),
+            },
             "??" => NodeKind::Coalesce(left.into(), right.into()),
             ".." | "..<" => NodeKind::Range {
                 from: left.into(),
@@ -297,8 +309,20 @@ impl<'t> Parser<'t> {
         Ok(joined)
     }
 
+    /// Refuses a row of operators or calls that is as long as to need too much of the stack.
+    fn is_shallow(&self, row: &Node) -> Result<(), ScriptRefusal> {
+        match row.depth > LONGEST_ROW {
+            true => Err(ScriptRefusal::new(
+                row.at,
+                format!("has more than {LONGEST_ROW} operators or calls in a row"),
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Refuses sums and the like of values of which it is known that they have none.
     fn has_operator(&self, joined: &Node) -> Result<(), ScriptRefusal> {
+        use Receiver as R;
         let NodeKind::Binary(operator, a, b) = &joined.kind else {
             return Ok(());
         };
@@ -308,7 +332,6 @@ impl<'t> Parser<'t> {
         let (Some(first), second) = (self.receiver(a), self.receiver(b)) else {
             return Ok(());
         };
-        use Receiver as R;
         let is_refused = match (operator, first) {
             (_, R::Boolean | R::Schema | R::Struct | R::Date | R::Bytes | R::Field | R::Type | R::Header) => true,
             (_, R::Matcher | R::Pattern | R::Set | R::Fixed) => true,
@@ -463,6 +486,12 @@ fn same_zeros(left: &mut Node, right: &mut Node) {
     }
 }
 
-const fn node(at: usize, kind: NodeKind) -> Node {
-    Node { at, kind }
+/// A row with one more operand.
+fn with(mut operands: Vec<Node>, operand: Node) -> Vec<Node> {
+    operands.push(operand);
+    operands
+}
+
+fn node(at: usize, kind: NodeKind) -> Node {
+    Node::new(at, kind)
 }

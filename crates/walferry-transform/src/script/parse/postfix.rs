@@ -8,6 +8,9 @@ use crate::script::number::Number;
 use crate::script::rewritten;
 use crate::script::tree::{FieldName, Rewrite};
 
+/// What is done with a regular expression, and the expression.
+type RegexCall = (Box<Rewrite>, Box<JavaRegex>);
+
 impl Parser<'_> {
     pub(super) fn postfix(&mut self) -> Result<Node, ScriptRefusal> {
         let begin = self.at();
@@ -29,6 +32,7 @@ impl Parser<'_> {
             } else {
                 return Ok(of);
             }
+            self.is_shallow(&of)?;
         }
     }
 
@@ -186,7 +190,7 @@ impl Parser<'_> {
             let (text, regex) = (text.clone(), regex.clone());
             match name {
                 "find" | "asBoolean" => return Ok(node(at, NodeKind::Find(text, regex))),
-                "matches" => return Ok(node(at, NodeKind::Match(filled(text), regex))),
+                "matches" => return Ok(node(at, NodeKind::Match(filled(*text).into(), regex))),
                 _ => {}
             }
         }
@@ -223,7 +227,7 @@ impl Parser<'_> {
     fn asked_regex(
         &self,
         at: usize,
-        regex: JavaRegex,
+        regex: Box<JavaRegex>,
         all: bool,
         of: &Node,
         name: &str,
@@ -234,7 +238,7 @@ impl Parser<'_> {
         match (name, arguments.pop(), arguments.is_empty() && !goes_on) {
             ("test", Some(text), true) => Ok(node(at, NodeKind::Find(text.into(), regex))),
             ("exec", Some(text), true) => {
-                let how = Rewrite::Groups { all: false };
+                let how = Rewrite::Groups { all: false }.into();
                 let (of, safe) = (text.into(), false);
                 Ok(node(at, NodeKind::Rewrite { of, how, regex, safe }))
             }
@@ -246,12 +250,7 @@ impl Parser<'_> {
     }
 
     /// A method of a text that takes a regular expression.
-    fn rewrite(
-        &self,
-        at: usize,
-        name: &str,
-        arguments: &mut Vec<Node>,
-    ) -> Result<Option<(Rewrite, JavaRegex)>, ScriptRefusal> {
+    fn rewrite(&self, at: usize, name: &str, arguments: &mut Vec<Node>) -> Result<Option<RegexCall>, ScriptRefusal> {
         let is_groovy = self.language == Language::Groovy;
         let Some(first) = arguments.first() else {
             return Ok(None);
@@ -279,6 +278,13 @@ impl Parser<'_> {
             ("find", _) => Rewrite::Find,
             ("findAll", _) => Rewrite::FindAll,
             ("search", _) => Rewrite::Place,
+            ("split", _) if !is_groovy && regex.groups() > 0 => {
+                let refusal = ScriptRefusal::new(
+                    at,
+                    "splits by a regular expression with groups, which JavaScript puts between the parts",
+                );
+                return Err(refusal.hint("begin the groups with (?:"));
+            }
             ("split", limit) => Rewrite::Split(split_limit(limit)?),
             ("match", _) => Rewrite::Groups { all },
             (_, None) => Rewrite::Matches,
@@ -288,7 +294,7 @@ impl Parser<'_> {
             }
             (_, Some(replacement)) => self.replacement(at, &replacement, &regex, name == "replaceAll" || all)?,
         };
-        Ok(Some((how, regex)))
+        Ok(Some((how.into(), regex)))
     }
 
     fn replacement(&self, at: usize, text: &Node, regex: &JavaRegex, all: bool) -> Result<Rewrite, ScriptRefusal> {
@@ -325,9 +331,8 @@ fn split_limit(limit: Option<Node>) -> Result<i32, ScriptRefusal> {
 }
 
 /// `=~` searches the text of null, where `==~` says at once that it does not match.
-fn filled(text: Box<Node>) -> Box<Node> {
-    let at = text.at;
-    Box::new(node(at, NodeKind::Template(vec![*text])))
+fn filled(text: Node) -> Node {
+    node(text.at, NodeKind::Template(vec![text]))
 }
 
 /// JavaScript's replacement in Java's notation.
