@@ -78,3 +78,63 @@ fn each_field_of_a_checked_configuration_is_read_by_another_crate() {
         "nobody reads these: honour the property, or declare it as it is"
     );
 }
+
+/// The constants of `properties!` in a source, each with the name of its property, and what is left of the source without them.
+fn declared(source: &str) -> (Vec<(&str, &str)>, String) {
+    let (mut found, mut rest) = (Vec::new(), String::new());
+    for (place, part) in source.split("properties! {\n").enumerate() {
+        let (block, code) = match place {
+            0 => ("", part),
+            _ => part.split_once("\n}").unwrap_or((part, "")),
+        };
+        found.extend(block.split("const ").skip(1).filter_map(|declaration| {
+            let name = declaration.split_once("(\"")?.1.split_once('"')?.0;
+            Some((declaration.split_once(':')?.0, name))
+        }));
+        rest.push_str(code);
+    }
+    (found, rest)
+}
+
+/// Families of options that a plug-in takes as they are, by their prefix.
+const TAKEN_WHOLE: &[&str] = &["json.<option>", "avro.<option>", "delegate.converter.type.<option>"];
+
+#[test]
+fn each_honoured_option_of_a_plug_in_is_read_by_its_crate() {
+    use walferry_config::Support;
+    let all = walferry_transform::all_transforms().chain(walferry_transform::all_predicates());
+    let groups = all
+        .map(|row| row.options)
+        .chain(walferry_converter::GROUPS.iter().copied());
+    let options: Vec<_> = groups.flat_map(|group| group.declarations).collect();
+    let crates = shell::root().join("crates");
+    let sources: Vec<String> = ["walferry-transform", "walferry-converter"]
+        .iter()
+        .flat_map(|name| sources(&crates.join(name).join("src"), &[]))
+        .collect();
+    let split: Vec<_> = sources.iter().map(|source| declared(source)).collect();
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let (mut unread, mut seen) = (Vec::new(), 0);
+    for (declarations, own) in &split {
+        for (constant, name) in declarations {
+            // Who reads it in another file names the module, too.
+            let reads = |text: &str, before: &str| {
+                text.match_indices(constant).any(|(at, _)| {
+                    text[..at].ends_with(before)
+                        && !text[..at].ends_with(is_word)
+                        && !text[at + constant.len()..].starts_with(is_word)
+                })
+            };
+            let is_read = reads(own, "") || split.iter().any(|(_, other)| reads(other, "::"));
+            seen += 1;
+            // Plug-ins may have options of one name that do not mean the same. What refuses certain values needs no reader.
+            let mut named = options.iter().filter(|option| option.name == *name).peekable();
+            let is_honoured = named.peek().is_some() && named.all(|option| matches!(option.support, Support::Honoured));
+            if is_honoured && !is_read && !TAKEN_WHOLE.contains(name) {
+                unread.push(*name);
+            }
+        }
+    }
+    assert!(seen > 300, "only {seen} options were found");
+    assert_eq!(unread, [""; 0], "declared as honoured, and nobody reads them");
+}
