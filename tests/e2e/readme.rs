@@ -123,7 +123,10 @@ fn the_lines_of_the_readme_send_the_rows_of_two_tables() {
         .run("insert into salaries values (3, 4713); insert into orders values (1, 9.90)");
     let orders = world.kafka.wait_for_records("shop.public.orders", 1);
     let order = orders[0].value_text().expect("a row has a value");
-    assert!(order.contains(r#""total":"9.90""#), "a person can read amounts: {order}");
+    assert!(
+        order.contains(r#""total":"9.90""#),
+        "a person can read amounts: {order}"
+    );
     walferry.terminate();
     let topics = world.kafka.topics();
     assert!(!topics.iter().any(|topic| topic.contains("salaries")), "{topics:?}");

@@ -14,6 +14,9 @@ const JOBS: [&str; 2] = ["walferry", "kafka-connect"];
 /// The alert that looks for missing metrics, of which nothing is to be had while there are some.
 const ABSENT: &str = "WalferryMetricsMissing";
 
+/// The alert that [`Shop`] gives a reason for, with rows in the way of partitions: on a slow machine it may become active.
+const PROVOKED: &str = "WalferryOutboxPartitionsMissing";
+
 /// A metric that is renamed, or loses a label that a query joins on, empties a panel or silences an alert. No alert fires meanwhile.
 #[test]
 fn each_panel_of_the_dashboard_shows_data_and_each_alert_looks_at_series_that_exist() {
@@ -31,7 +34,8 @@ fn each_panel_of_the_dashboard_shows_data_and_each_alert_looks_at_series_that_ex
 
     let alerts = wait_for("each alert to be evaluated, and none to be active", || {
         let alerts = prometheus.alerts();
-        let is_quiet = |alert: &Value| alert["health"] == "ok" && alert["state"] == "inactive";
+        let is_quiet =
+            |alert: &Value| alert["health"] == "ok" && (alert["state"] == "inactive" || alert["name"] == PROVOKED);
         alerts.iter().all(is_quiet).then_some(alerts)
     });
     assert_eq!(alerts.len(), rules.matches("- alert: ").count());
