@@ -37,10 +37,10 @@ pub(super) fn as_type(name: &str) -> Option<Function> {
         "String" | "boolean" | "Boolean" => return to_type(name),
         "int" => Function::new(number, |of| coerced(of, to_integer)),
         "long" => Function::new(number, |of| coerced(of, to_long)),
-        "double" => Function::new(number, |of| coerced(of, to_double)),
+        "double" => Function::new(number, |of| coerced(of, to_double_of_digits)),
         "Integer" => Function::new(number, |of| or_null(of, |of| coerced(of, to_integer))),
         "Long" => Function::new(number, |of| or_null(of, |of| coerced(of, to_long))),
-        "Double" => Function::new(number, |of| or_null(of, |of| coerced(of, to_double))),
+        "Double" => Function::new(number, |of| or_null(of, |of| coerced(of, to_double_of_digits))),
         "List" | "Collection" => Function::new(Some(Receiver::List), |of| or_null(of, to_list)),
         "Set" | "HashSet" | "LinkedHashSet" => Function::new(Some(Receiver::Set), |of| or_null(of, to_set)),
         _ => return None,
@@ -104,6 +104,19 @@ pub(super) fn to_long(object: &Object<'_>) -> Answer<'static> {
         |text| digits(text).parse().ok().map(Number::Long),
         |number| Number::Long(number.long()),
     )
+}
+
+/// `as double` and `toDouble()`: of a float the number that its digits say.
+pub(super) fn to_double_of_digits(object: &Object<'_>) -> Answer<'static> {
+    match object {
+        Object::Number(number @ Number::Float(_)) => {
+            let mut digits = String::new();
+            number.push(&mut digits);
+            let double = parse_f64(&digits).ok_or("the number has no digits")?;
+            Ok(Object::Number(Number::Double(double)))
+        }
+        other => to_double(other),
+    }
 }
 
 pub(super) fn to_double(object: &Object<'_>) -> Answer<'static> {

@@ -19,8 +19,8 @@ pub(super) fn binary<'r>(operator: Operator, a: &Object<'r>, b: &Object<'r>, lan
     match operator {
         Operator::Equal => Ok(Object::Boolean(equal(a, b, language))),
         Operator::NotEqual => Ok(Object::Boolean(!equal(a, b, language))),
-        Operator::Same => Ok(Object::Boolean(same(a, b, language))),
-        Operator::NotSame => Ok(Object::Boolean(!same(a, b, language))),
+        Operator::Same => Ok(Object::Boolean(same(a, b, language)?)),
+        Operator::NotSame => Ok(Object::Boolean(!same(a, b, language)?)),
         Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
             compared(operator, a, b, language)
         }
@@ -42,14 +42,29 @@ fn equal(a: &Object<'_>, b: &Object<'_>, language: Language) -> bool {
     }
 }
 
-/// Groovy's `===` asks whether two are one object, which for texts and small numbers is what `==` asks.
-fn same(a: &Object<'_>, b: &Object<'_>, language: Language) -> bool {
-    match (a, b, language) {
-        (Object::Bytes(a), Object::Bytes(b), Language::Groovy) => std::ptr::eq(*a, *b),
-        (_, _, Language::Groovy) => groovy::equals(a, b),
-        (_, _, Language::JavaScript) => javascript::same(a, b),
+/// Groovy's `===` asks whether two are one object. Of texts and small whole numbers that is taken to be so where they are equal. Other
+/// values that are equal may be one object or two, which is not known here.
+fn same(a: &Object<'_>, b: &Object<'_>, language: Language) -> Result<bool, String> {
+    if language == Language::JavaScript {
+        return Ok(javascript::same(a, b));
+    }
+    match (a, b) {
+        (Object::Bytes(a), Object::Bytes(b)) => Ok(std::ptr::eq(*a, *b)),
+        (Object::Struct(a), Object::Struct(b)) => Ok(std::ptr::eq(*a, *b)),
+        _ if !groovy::equals(a, b) => Ok(false),
+        (Object::Number(number), _) if !number.integer().is_some_and(|n| (-128..128).contains(&n)) => {
+            Err(ONE_OBJECT.into())
+        }
+        (
+            Object::Date(_) | Object::List(_) | Object::Array(_) | Object::Map(_) | Object::Set(_) | Object::Range(_),
+            _,
+        ) => Err(ONE_OBJECT.into()),
+        _ => Ok(true),
     }
 }
+
+const ONE_OBJECT: &str =
+    "it is not known whether two equal values are one object, which === asks (== asks whether they are equal)";
 
 fn compared<'r>(operator: Operator, a: &Object<'_>, b: &Object<'_>, language: Language) -> Answer<'r> {
     let holds = match language {

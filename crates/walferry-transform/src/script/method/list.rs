@@ -310,7 +310,10 @@ fn join<'r>(call: &Call<'_, 'r>) -> Called<'r> {
     let mut text = String::new();
     for (place, element) in call.elements()?.iter().enumerate() {
         text.push_str(if place == 0 { "" } else { &between });
-        rules::push(element, &mut text).ok_or(WITHOUT_TEXT)?;
+        match element {
+            Object::Range(range) => text.push_str(&range.text()),
+            element => rules::push(element, &mut text).ok_or(WITHOUT_TEXT)?,
+        }
         if text.len() > LONGEST {
             return Err(too_long());
         }

@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Row] = &[
     groovy("intValue", (0, 0), NUMBER, |call| cast::to_integer(call.of)),
     groovy("toLong", (0, 0), NUMBER, |call| cast::to_long(call.of)),
     groovy("longValue", (0, 0), NUMBER, |call| cast::to_long(call.of)),
-    groovy("toDouble", (0, 0), NUMBER, |call| cast::to_double(call.of)),
+    groovy("toDouble", (0, 0), NUMBER, |call| cast::to_double_of_digits(call.of)),
     both("doubleValue", (0, 0), NUMBER, double_value),
     groovy("toBigDecimal", (0, 0), NUMBER, to_big_decimal),
     groovy("abs", (0, 0), NUMBER, |call| {

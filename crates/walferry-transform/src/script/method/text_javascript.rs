@@ -77,7 +77,9 @@ fn index_of<'r>(call: &Call<'_, 'r>) -> Called<'r> {
 }
 
 fn last_index_of<'r>(call: &Call<'_, 'r>) -> Called<'r> {
-    let to = call.integer(1).unwrap_or(i64::MAX);
+    let is_no_number = call.arguments.get(1).is_some_and(|to| javascript::number(to).is_nan());
+    let to = if is_no_number { None } else { call.integer(1) };
+    let to = to.unwrap_or(i64::MAX);
     place(last_place_of(
         &units(call.text()),
         &part(call, 0)?,
