@@ -22,7 +22,7 @@ fn a_collector_shows_the_metrics_of_prometheus_and_the_span_of_an_event() {
     let span = wait_for("the span in the collector's log", || {
         let output = collector.output();
         let (_, span) = output.split_once("Span #0")?;
-        // What the exporter shows of a batch ends with a blank structure of fields.
+        // The offset is the last of its attributes.
         span.contains("messaging.kafka.offset").then(|| span.to_owned())
     });
     let field = |name: &str| {
