@@ -19,7 +19,7 @@ use crate::{
     message_type::MessageType,
     path::{
         counts::Counts,
-        cursor::Cursor,
+        cursor::{ChangeNovelty, Cursor},
         witness::{UnsentReason, Witness},
     },
     position::Position,
@@ -644,10 +644,12 @@ impl RecordEmitter {
         out.record(checkpoint, parts, from.change());
     }
 
-    /// Counts a change of a table that is not captured.
-    pub(crate) fn leave_out_table(&mut self, message: MessageType, lsn: Lsn, now_ns: i64) {
-        self.counts.change(message, lsn, now_ns);
-        self.skip(Skipped::Table.as_str());
+    /// Counts a change of a table that is not captured, unless it was counted when it came first.
+    pub(crate) fn leave_out_table(&mut self, message: MessageType, met: ChangeNovelty, lsn: Lsn, now_ns: i64) {
+        if !met.is_delivered() {
+            self.counts.change(message, lsn, now_ns);
+            self.skip(Skipped::Table.as_str());
+        }
     }
 
     /// Counts a row that yields no record.

@@ -534,10 +534,8 @@ impl Pipeline {
         }
         let Some(plan) = self.plans.of(change.relation)? else {
             let met = self.emit.cursor.advance(lsn);
-            if !met.is_delivered() {
-                self.emit
-                    .leave_out_table(MessageType::from(&change.operation), lsn, now_ns);
-            }
+            self.emit
+                .leave_out_table(MessageType::from(&change.operation), met, lsn, now_ns);
             return Ok(());
         };
         let met = self.emit.cursor.advance(lsn);
@@ -597,12 +595,8 @@ impl Pipeline {
         if let Some(signals) = &mut self.signals {
             if may_evict {
                 let is_sent = out.records() > before && after.set_aside == earlier.set_aside;
-                signals.handled(
-                    plan,
-                    change,
-                    xid,
-                    (after.undecided == earlier.undecided).then_some(is_sent),
-                );
+                let is_sent = (after.undecided == earlier.undecided).then_some(is_sent);
+                signals.handled(plan, change, xid, is_sent);
             }
             signals.keep(Some((met.position(), message)), &mut self.emit, out);
         }
@@ -619,9 +613,7 @@ impl Pipeline {
             // Each table is a change of its own: the first may have been delivered when the second was not.
             let met = self.emit.cursor.advance(lsn);
             let Some(plan) = plan else {
-                if !met.is_delivered() {
-                    self.emit.leave_out_table(MessageType::Truncate, lsn, now_ns);
-                }
+                self.emit.leave_out_table(MessageType::Truncate, met, lsn, now_ns);
                 continue;
             };
             if let Some(shapes) = &mut self.shapes {
