@@ -20,8 +20,8 @@ pub(crate) fn converters() -> Outcome<PathBuf> {
     of_pom(CONVERTERS, "converters", "apicurio")
 }
 
-/// Debezium's transforms with expressions, and the Groovy that evaluates them. `debezium-scripting` is not on Maven Central in the other jars'
-/// version, and the parent that its description names is not there either, so each jar is named.
+/// Debezium's transforms with expressions, and the Groovy that evaluates them. `debezium-scripting` was not to be had in the version of the other
+/// jars, and neither was the parent that its description names, so each jar is named.
 const SCRIPTING: [&str; 4] = [
     "io.debezium:debezium-scripting:3.5.0.Final",
     "org.apache.groovy:groovy:4.0.17",
