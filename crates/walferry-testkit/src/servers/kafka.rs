@@ -181,8 +181,9 @@ impl Kafka {
     }
 
     /// Makes the broker hang until `resume`, for where one scope does not see both.
+    #[track_caller]
     pub fn hang(&self) {
-        self.process.signal(Signal::STOP);
+        self.process.stand_still();
     }
 
     /// Lets a broker that hangs go on.

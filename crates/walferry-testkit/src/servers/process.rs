@@ -38,6 +38,19 @@ pub fn wait_while_it_grows<T>(what: &str, mut ask: impl FnMut() -> Result<T, usi
     }
 }
 
+/// Whether a process is stopped with all of its threads, or gone.
+fn stands_still(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state stands behind the name, which may have brackets of its own.
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        matches!(state, None | Some('T' | 'Z' | 'X'))
+    })
+}
+
 /// Ports that no kernel gives to a connection by itself: usually those begin at 32768.
 const PORTS: Range<u16> = 20_000..32_000;
 
@@ -98,6 +111,13 @@ impl Process {
     pub(super) fn signal(&self, signal: Signal) {
         // Gone already is as good.
         kill_process(Pid::from_child(&self.child), signal).ok();
+    }
+
+    /// Makes it stand still, and returns when none of its threads runs any more: on a busy machine the signal takes a while to reach them.
+    #[track_caller]
+    pub(super) fn stand_still(&self) {
+        self.signal(Signal::STOP);
+        wait_for("a process to stand still", || stands_still(self.id()).then_some(()));
     }
 
     /// How it ended, if it has.

@@ -177,8 +177,9 @@ impl Walferry {
     }
 
     /// Makes the process stand still without closing a connection, until `resume`.
+    #[track_caller]
     pub fn hang(&self) {
-        self.process.signal(Signal::STOP);
+        self.process.stand_still();
     }
 
     /// Lets a process that stands still go on.
