@@ -236,11 +236,11 @@ fn a_connector_goes_from_connect_to_walferry_and_back_three_times_while_rows_are
     let mut moves: Vec<Move> = Vec::new();
     for round in 0..rounds {
         let hard = round % 2 == 1;
-        connect.end(hard);
-        if !hard {
+        let in_order = connect.end(hard);
+        if in_order {
             assert_nobody_runs(&kafka, "Connect");
         }
-        moves.push(Move::now(&kafka, &one, "Connect", hard));
+        moves.push(Move::now(&kafka, &one, "Connect", !in_order));
         let mut walferry = start(&kafka, &format!("takeover{round}"));
         wait_for_turn(&mut walferry);
         let names = walferry.get("/connectors").expect("an answer").body;
@@ -283,7 +283,7 @@ fn a_connector_goes_from_connect_to_walferry_and_back_three_times_while_rows_are
             .collect()
     };
     wait_for("the last row", || values().contains(&written).then_some(()));
-    connect.end(false);
+    connect.discard();
     let records = kafka.read(&[one.topic("order")]);
     assert_runs(&records, &["k"], written);
     let values = values();
@@ -419,7 +419,7 @@ fn single_connectors_are_taken_from_a_cluster_that_runs_on_while_rows_are_writte
     );
     two.insert("k", 1, 3);
     kafka.wait_for_records(&two.topic("order"), 3);
-    connect.end(false);
+    connect.discard();
 }
 
 #[test]
@@ -484,7 +484,7 @@ fn a_connector_that_cannot_be_taken_after_it_was_stopped_goes_on_where_it_was() 
     });
     one.insert("k", 4, 6);
     assert_runs(&kafka.wait_for_records(&one.topic("order"), 6), &["k"], 6);
-    connect.end(false);
+    connect.discard();
 }
 
 #[test]
@@ -1056,7 +1056,7 @@ fn nobody_takes_the_topics_of_a_connect_that_still_runs() {
     for text in ["WF0520", "walferry-test", "with 1 worker(s)", "waiting until"] {
         assert!(output.contains(text), "{text}: {output}");
     }
-    connect.end(false);
+    connect.discard();
 }
 
 #[test]

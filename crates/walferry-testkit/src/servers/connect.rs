@@ -80,24 +80,34 @@ impl Connect {
         Self { process, port }
     }
 
-    /// Ends the worker: as a service manager does, or as `kill -9`.
+    /// Ends the worker: as a service manager does, or as `kill -9`. Returns whether it ended in order: sometimes Connect hangs while it
+    /// does so, and is killed after a minute.
     #[track_caller]
-    pub fn end(mut self, hard: bool) {
-        self.process.end(if hard { Signal::KILL } else { Signal::TERM });
+    pub fn end(self, hard: bool) -> bool {
+        let patience = Duration::from_secs(60);
+        self.end_within(if hard { Duration::ZERO } else { patience })
     }
 
-    /// Ends a worker whose connectors are gone. Sometimes Connect hangs while it ends in order, so it is killed after half a minute.
+    /// Ends a worker whose connectors are gone. It is killed after half a minute if it hangs.
     #[track_caller]
-    pub fn discard(mut self) {
-        self.process.signal(Signal::TERM);
-        let killed_at = Instant::now() + Duration::from_secs(30);
-        while self.process.ended().is_none() {
-            if Instant::now() >= killed_at {
-                self.process.end(Signal::KILL);
-                return;
+    pub fn discard(self) {
+        self.end_within(Duration::from_secs(30));
+    }
+
+    #[track_caller]
+    fn end_within(mut self, patience: Duration) -> bool {
+        let killed_at = Instant::now() + patience;
+        if !patience.is_zero() {
+            self.process.signal(Signal::TERM);
+        }
+        while Instant::now() < killed_at {
+            if self.process.ended().is_some() {
+                return true;
             }
             thread::sleep(Duration::from_millis(30));
         }
+        self.process.end(Signal::KILL);
+        false
     }
 
     /// Processor time that the worker has used so far, in milliseconds.
