@@ -1,7 +1,7 @@
 //! Values that a converter cannot write.
 
 use walferry_diagnosis::{Diagnosis, Kind};
-use walferry_record::{Schema, Shape, Value, Wait, WaitNeed};
+use walferry_record::{Schema, Value, Wait, WaitNeed};
 
 use crate::RecordPart;
 use crate::registry::RegistryRefusal;
@@ -402,24 +402,6 @@ pub(crate) fn java_class(value: &Value<'_>, schema: Option<&Schema>) -> &'static
         Value::Array(_) => "java.util.ArrayList",
         Value::Map(_) => "java.util.HashMap",
         Value::Struct(_) => "org.apache.kafka.connect.data.Struct",
-    }
-}
-
-/// The type of a schema as Connect's messages write it.
-pub(crate) const fn schema_type(schema: &Schema) -> &'static str {
-    match schema.shape {
-        Shape::Int8 => "INT8",
-        Shape::Int16 => "INT16",
-        Shape::Int32 => "INT32",
-        Shape::Int64 => "INT64",
-        Shape::Float32 => "FLOAT32",
-        Shape::Float64 => "FLOAT64",
-        Shape::Boolean => "BOOLEAN",
-        Shape::String => "STRING",
-        Shape::Bytes => "BYTES",
-        Shape::Array(_) => "ARRAY",
-        Shape::Map(..) => "MAP",
-        Shape::Struct(_) => "STRUCT",
     }
 }
 

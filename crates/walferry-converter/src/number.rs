@@ -2,7 +2,7 @@
 
 use walferry_record::{Schema, SchemaAndValue, Shape, Value};
 
-use crate::error::{ConversionProblem, LocatedProblem, java_class, schema_type};
+use crate::error::{ConversionProblem, LocatedProblem, java_class};
 use crate::{Converter, Encoded, Error, RecordPart};
 use walferry_record::java::logical::Logical;
 
@@ -80,7 +80,7 @@ impl Converter for BooleanConverter {
         let problem = match (typed.schema.as_deref(), &typed.value) {
             (Some(schema), _) if schema.shape != Shape::Boolean => ConversionProblem::SchemaType {
                 class: "BooleanConverter",
-                schema: schema_type(schema),
+                schema: schema.type_constant(),
             },
             (_, Value::Null) => return Ok(Encoded::Null),
             (_, Value::Boolean(flag)) => {

@@ -6,7 +6,7 @@ use walferry_config::{Findings, Options, Property, Reader, properties};
 use walferry_record::{SchemaAndValue, Shape, Value};
 
 use crate::class::converter;
-use crate::error::{ConversionProblem, LocatedProblem, java_class, schema_type};
+use crate::error::{ConversionProblem, LocatedProblem, java_class};
 use crate::others;
 use crate::{AddedHeaders, Converter, ConverterType, Encoded, Error, RecordPart, registry};
 
@@ -25,7 +25,7 @@ impl Converter for ByteArrayConverter {
         let problem = match (typed.schema.as_deref(), &typed.value) {
             (Some(schema), _) if schema.shape != Shape::Bytes => ConversionProblem::SchemaType {
                 class: "ByteArrayConverter",
-                schema: schema_type(schema),
+                schema: schema.type_constant(),
             },
             (_, Value::Null) => return Ok(Encoded::Null),
             (_, Value::Bytes(bytes)) => {

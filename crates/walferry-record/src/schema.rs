@@ -219,6 +219,24 @@ impl Schema {
         }
     }
 
+    /// The name of the type's constant in Connect's `Schema.Type`, as the messages of Connect write it.
+    pub const fn type_constant(&self) -> &'static str {
+        match self.shape {
+            Shape::Int8 => "INT8",
+            Shape::Int16 => "INT16",
+            Shape::Int32 => "INT32",
+            Shape::Int64 => "INT64",
+            Shape::Float32 => "FLOAT32",
+            Shape::Float64 => "FLOAT64",
+            Shape::Boolean => "BOOLEAN",
+            Shape::String => "STRING",
+            Shape::Bytes => "BYTES",
+            Shape::Array(_) => "ARRAY",
+            Shape::Map(..) => "MAP",
+            Shape::Struct(_) => "STRUCT",
+        }
+    }
+
     /// The fields of a struct. Empty for other types.
     pub fn fields(&self) -> &[Field] {
         match &self.shape {

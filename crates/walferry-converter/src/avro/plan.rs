@@ -8,7 +8,7 @@ use walferry_record::{Decimal, Schema, SchemaRef, Shape, Struct, Value};
 
 use super::derive::symbols;
 use super::style::{Style, fixed_size, is_union, parameter};
-use crate::error::{ConversionProblem, LocatedProblem, java_class, schema_type};
+use crate::error::{ConversionProblem, LocatedProblem, java_class};
 
 type Written = Result<(), Box<LocatedProblem>>;
 
@@ -200,7 +200,7 @@ impl Plan {
     #[cold]
     fn wrong_type(&self, value: &Value<'_>) -> Box<LocatedProblem> {
         let class = java_class(value, Some(&self.schema));
-        let expected = schema_type(&self.schema);
+        let expected = self.schema.type_constant();
         ConversionProblem::Type { expected, class }.into()
     }
 }

@@ -7,7 +7,7 @@ use walferry_record::{Decimal, Schema, SchemaRef, Shape, Struct, Value};
 
 use super::text::{push_bool, push_bytes, push_f32, push_f64, push_integer, push_string};
 use super::{DecimalFormat, Dialect, Style};
-use crate::error::{ConversionProblem, LocatedProblem, java_class, schema_type};
+use crate::error::{ConversionProblem, LocatedProblem, java_class};
 use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 
 /// A schema, made ready for writing its values.
@@ -223,7 +223,7 @@ impl Plan {
                 class,
             },
             None => ConversionProblem::Type {
-                expected: schema_type(&self.schema),
+                expected: self.schema.type_constant(),
                 class,
             },
         };

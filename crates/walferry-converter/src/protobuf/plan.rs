@@ -8,7 +8,7 @@ use walferry_record::{Decimal, Schema, SchemaRef, Struct, Value};
 
 use super::derive::{Known, Scalar, Style, Type};
 use super::wire::{WireType, key, push_bytes, push_framed, push_varint};
-use crate::error::{ConversionProblem, LocatedProblem, java_class, schema_type};
+use crate::error::{ConversionProblem, LocatedProblem, java_class};
 
 type Written = Result<(), Box<LocatedProblem>>;
 
@@ -166,7 +166,7 @@ impl Plan {
     #[cold]
     fn wrong_type(&self, value: &Value<'_>) -> Box<LocatedProblem> {
         let class = java_class(value, Some(&self.schema));
-        let expected = schema_type(&self.schema);
+        let expected = self.schema.type_constant();
         ConversionProblem::Type { expected, class }.into()
     }
 }

@@ -72,7 +72,7 @@ pub(super) const ROWS: &[Row] = &[
         Ok(optional(of_schema(call)?.name.as_deref()))
     }),
     both("type", (0, 0), Some(R::Type), |call| {
-        Ok(Object::Type(type_of(of_schema(call)?)))
+        Ok(Object::Type(of_schema(call)?.type_constant()))
     }),
     both("version", (0, 0), NUMBER, version),
     both("doc", (0, 0), TEXT, |call| {
@@ -91,7 +91,7 @@ pub(super) const PROPERTIES: &[Row] = &[
         Ok(optional(of_schema(call)?.name.as_deref()))
     }),
     groovy("type", (0, 0), Some(R::Type), |call| {
-        Ok(Object::Type(type_of(of_schema(call)?)))
+        Ok(Object::Type(of_schema(call)?.type_constant()))
     }),
     groovy("version", (0, 0), NUMBER, version),
     groovy("doc", (0, 0), TEXT, |call| {
@@ -189,7 +189,11 @@ fn typed<'r>(call: &Call<'_, 'r>, is_meant: fn(&Shape) -> bool) -> Called<'r> {
     let place = place(call, of)?;
     let field = &of.schema().fields()[place];
     if !is_meant(&field.schema.shape) {
-        return Err(format!("field {} is of type {}", field.name, type_of(&field.schema)));
+        return Err(format!(
+            "field {} is of type {}",
+            field.name,
+            field.schema.type_constant()
+        ));
     }
     if of.values()[place].is_null() {
         return Ok(Object::Null);
@@ -204,7 +208,7 @@ fn typed<'r>(call: &Call<'_, 'r>, is_meant: fn(&Shape) -> bool) -> Called<'r> {
 fn field<'r>(call: &Call<'_, 'r>) -> Called<'r> {
     let schema = of_schema(call)?;
     let Shape::Struct(fields) = &schema.shape else {
-        return Err(format!("a schema of type {} has no fields", type_of(schema)));
+        return Err(format!("a schema of type {} has no fields", schema.type_constant()));
     };
     let place = call.argument(0).as_text().and_then(|name| schema.field_index(name));
     Ok(place.map_or(Object::Null, |place| Object::Field(place, &fields[place])))
@@ -213,7 +217,7 @@ fn field<'r>(call: &Call<'_, 'r>) -> Called<'r> {
 fn fields<'r>(call: &Call<'_, 'r>) -> Called<'r> {
     let schema = of_schema(call)?;
     let Shape::Struct(fields) = &schema.shape else {
-        return Err(format!("a schema of type {} has no fields", type_of(schema)));
+        return Err(format!("a schema of type {} has no fields", schema.type_constant()));
     };
     let fields = fields.iter().enumerate();
     Ok(Object::List(
@@ -223,24 +227,6 @@ fn fields<'r>(call: &Call<'_, 'r>) -> Called<'r> {
 
 fn version<'r>(call: &Call<'_, 'r>) -> Called<'r> {
     Ok(of_schema(call)?.version.map_or(Object::Null, Object::integer))
-}
-
-/// The name of a constant of `Schema.Type`.
-const fn type_of(schema: &Schema) -> &'static str {
-    match schema.shape {
-        Shape::Int8 => "INT8",
-        Shape::Int16 => "INT16",
-        Shape::Int32 => "INT32",
-        Shape::Int64 => "INT64",
-        Shape::Float32 => "FLOAT32",
-        Shape::Float64 => "FLOAT64",
-        Shape::Boolean => "BOOLEAN",
-        Shape::String => "STRING",
-        Shape::Bytes => "BYTES",
-        Shape::Array(_) => "ARRAY",
-        Shape::Map(..) => "MAP",
-        Shape::Struct(_) => "STRUCT",
-    }
 }
 
 /// `Schema.Type.getName`.
