@@ -9,8 +9,6 @@ mod deploy;
 mod docs;
 mod golden;
 mod provide;
-#[cfg(test)]
-mod read;
 mod release;
 mod shell;
 mod soak;

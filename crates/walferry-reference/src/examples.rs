@@ -26,8 +26,7 @@ use walferry_pgoutput::{
 use walferry_record::{Record, SchemaAndValue, outline};
 use walferry_transform::{Chain, Hypertables, Outcome, ReadBefore, TableId, all_predicates, all_transforms};
 
-use super::Page;
-use crate::shell;
+use crate::{Page, root};
 
 const FOLDER: &str = "docs/examples";
 const WRITTEN: &str = "<!-- Written by `cargo xtask docs`, which runs the examples; a test fails when it is stale. -->";
@@ -156,7 +155,7 @@ fn all_classes() -> Vec<Class> {
 
 /// A page for each class, and one that lists them.
 pub(super) fn pages() -> Result<Vec<Page>, String> {
-    let folder = shell::root().join(FOLDER);
+    let folder = root().join(FOLDER);
     let tables: BTreeMap<String, Table> = read(&folder.join("tables.toml"))?;
     let mut files = Vec::new();
     let entries = fs::read_dir(&folder).map_err(|error| format!("{FOLDER}: {error}"))?;

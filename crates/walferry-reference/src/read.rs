@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::shell;
+use crate::root;
 
 /// Fields that `walferry-config` itself goes by, or that are kept for what comes, each with the reason.
 const NOT_READ_OUTSIDE: &[(&str, &str)] = &[
@@ -56,8 +56,8 @@ fn fields(source: &str) -> Vec<&str> {
 
 #[test]
 fn each_field_of_a_checked_configuration_is_read_by_another_crate() {
-    let crates = shell::root().join("crates");
-    let others = sources(&crates, &["walferry-config", "xtask"]);
+    let crates = root().join("crates");
+    let others = sources(&crates, &["walferry-config", "walferry-reference", "xtask"]);
     let is_read = |field: &str| {
         let access = format!(".{field}");
         others.iter().any(|text| {
@@ -107,7 +107,7 @@ fn each_honoured_option_of_a_plug_in_is_read_by_its_crate() {
         .map(|row| row.options)
         .chain(walferry_converter::GROUPS.iter().copied());
     let options: Vec<_> = groups.flat_map(|group| group.declarations).collect();
-    let crates = shell::root().join("crates");
+    let crates = root().join("crates");
     let sources: Vec<String> = ["walferry-transform", "walferry-converter"]
         .iter()
         .flat_map(|name| sources(&crates.join(name).join("src"), &[]))

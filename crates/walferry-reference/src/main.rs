@@ -1,12 +1,23 @@
-//! `cargo xtask docs`: the pages under `docs/reference`, written from the declarations in the code.
+//! Writes the pages under `docs/reference` from the declarations in the code. `cargo xtask docs` runs it; it is a program of its own so that
+//! `cargo xtask` itself is built without the product.
 
 mod examples;
+#[cfg(test)]
+mod read;
 mod records;
 
-use crate::{Outcome, shell};
 use std::borrow::Cow;
+use std::error::Error;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The top of the working tree.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("this crate lies two levels down")
+}
 
 /// A page: where it stands, and what it says.
 struct Page {
@@ -58,11 +69,11 @@ fn pages() -> Result<Vec<Page>, String> {
 
 impl Page {
     fn file(&self) -> PathBuf {
-        shell::root().join(&*self.path)
+        root().join(&*self.path)
     }
 }
 
-pub(crate) fn run() -> Outcome {
+fn main() -> Result<(), Box<dyn Error>> {
     for page in pages()? {
         if let Some(folder) = page.file().parent() {
             fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", page.path))?;
@@ -70,23 +81,6 @@ pub(crate) fn run() -> Outcome {
         fs::write(page.file(), &page.text).map_err(|e| format!("{}: {e}", page.path))?;
         println!("wrote {}", page.path);
     }
-    kafka_client_page()
-}
-
-/// Its declarations are in the crate that links the Kafka client, which this program does not.
-fn kafka_client_page() -> Outcome {
-    const PATH: &str = "docs/reference/kafka-client.md";
-    let example = [
-        "run",
-        "--quiet",
-        "--package",
-        "walferry-kafka",
-        "--example",
-        "reference",
-    ];
-    let text = shell::output(&mut shell::cargo(example))?;
-    fs::write(shell::root().join(PATH), text).map_err(|e| format!("{PATH}: {e}"))?;
-    println!("wrote {PATH}");
     Ok(())
 }
 
@@ -137,7 +131,7 @@ mod tests {
     /// A kind that nothing tells would be a page about nothing. That each kind has a page, its type sees to.
     #[test]
     fn each_code_is_told_by_some_crate() {
-        let told = crate::read::sources(&shell::root().join("crates"), &["walferry-diagnosis"]);
+        let told = crate::read::sources(&root().join("crates"), &["walferry-diagnosis"]);
         let untold: Vec<String> = walferry_diagnosis::Kind::all()
             .filter(|kind| {
                 let name = format!("Kind::{kind:?}");
@@ -156,7 +150,7 @@ mod tests {
         let pages = pages().unwrap_or_else(|problem| panic!("{problem}"));
         let files: Vec<PathBuf> = pages.iter().map(Page::file).collect();
         for folder in examples::folders() {
-            for entry in fs::read_dir(shell::root().join(folder)).expect("the folder is there") {
+            for entry in fs::read_dir(root().join(folder)).expect("the folder is there") {
                 let path = entry.expect("it can be listed").path();
                 assert!(files.contains(&path), "{} is about nothing: remove it", path.display());
             }

@@ -5,8 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::Page;
-use crate::shell;
+use crate::{Page, root};
 
 /// One record of the page.
 struct Sample {
@@ -235,7 +234,7 @@ pub(super) fn page() -> Result<Page, String> {
         let _ = writeln!(text, "{}", shown(&record)?);
         let _ = writeln!(text, "```");
     }
-    let recorded = fs::read_to_string(shell::root().join(RECORDED)).map_err(|e| format!("{RECORDED}: {e}"))?;
+    let recorded = fs::read_to_string(root().join(RECORDED)).map_err(|e| format!("{RECORDED}: {e}"))?;
     let recorded: Vec<Value> = serde_json::from_str(&recorded).map_err(|e| format!("{RECORDED}: {e}"))?;
     for (title, about, kind) in OWN {
         let record = recorded.iter().find(|record| record["kind"] == kind);
@@ -255,7 +254,7 @@ pub(super) fn page() -> Result<Page, String> {
 
 fn find(sample: &Sample) -> Result<Value, String> {
     let path = format!("tests/golden/{}/records.jsonl", sample.case);
-    let text = fs::read_to_string(shell::root().join(&path)).map_err(|e| format!("{path}: {e}"))?;
+    let text = fs::read_to_string(root().join(&path)).map_err(|e| format!("{path}: {e}"))?;
     for line in text.lines() {
         let record: Value = serde_json::from_str(line).map_err(|e| format!("{path}: {e}"))?;
         let key = record["key"].as_str().unwrap_or_default();
