@@ -65,10 +65,22 @@ const ROWS: [Row; 9] = [
 ];
 
 /// These see everything: the binary, and what serves development only.
-const UNRULED: &[&str] = &["walferry", "walferry-reference", "walferry-testkit", "walferry-tests", "xtask"];
+const UNRULED: &[&str] = &[
+    "walferry",
+    "walferry-reference",
+    "walferry-testkit",
+    "walferry-tests",
+    "xtask",
+];
 
 /// Development only: nobody's normal dependency but each other's.
-const DEVELOPMENT: &[&str] = &["walferry-reference", "walferry-testkit", "walferry-tests", "xtask"];
+const DEVELOPMENT: &[&str] = &[
+    "walferry-features",
+    "walferry-reference",
+    "walferry-testkit",
+    "walferry-tests",
+    "xtask",
+];
 
 /// Crates that open sockets, run tasks or link a driver.
 const IMPURE_CRATES: &[&str] = &[

@@ -1,6 +1,6 @@
 //! `cargo xtask check`: what must hold before a change is looked at.
 
-use crate::{Outcome, arrows, provide, shell};
+use crate::{Outcome, arrows, features, provide, shell};
 use clap::ValueEnum;
 use std::process::Command;
 
@@ -13,7 +13,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum What {
-    /// Formatting, lints and arrows
+    /// Formatting, lints, arrows, and one set of features for all tests
     Code,
     /// Licences, sources and versions of dependencies, and those that nothing uses; builds cargo-deny and
     /// cargo-machete the first time
@@ -53,6 +53,7 @@ fn code() -> Outcome {
         "-D",
         "warnings",
     ]))?;
+    features::check()?;
     arrows::run()
 }
 

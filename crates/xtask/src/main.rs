@@ -7,6 +7,7 @@ mod check;
 mod demo;
 mod deploy;
 mod docs;
+mod features;
 mod golden;
 mod provide;
 mod release;
