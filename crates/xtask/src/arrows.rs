@@ -67,6 +67,7 @@ const ROWS: [Row; 9] = [
 /// These see everything: the binary, and what serves development only.
 const UNRULED: &[&str] = &[
     "walferry",
+    "walferry-features",
     "walferry-reference",
     "walferry-testkit",
     "walferry-tests",
