@@ -91,7 +91,8 @@ fn others_may_enter(folder: &Path) -> bool {
     fs::metadata(folder).is_ok_and(|folder| folder.mode() & 0o001 != 0)
 }
 
-fn show(command: &Command) -> String {
+/// A command as it can be typed.
+pub(crate) fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

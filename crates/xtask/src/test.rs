@@ -1,10 +1,19 @@
-//! `cargo xtask test`: brings what the tests need, then runs them, quick ones first.
+//! `cargo xtask test`: brings what the tests need, builds them once, then runs them, quick ones first. A failure stops nothing.
+
+mod build;
+mod program;
+mod report;
+mod results;
 
 use crate::provide::{self, Servers};
 use crate::{Outcome, arrows, deploy, shell};
+use build::{Built, Target, Wanted};
 use clap::ValueEnum;
+use report::{Report, Suite};
+use results::{Programs, Results};
 use std::env;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -14,22 +23,31 @@ pub(crate) struct Args {
     /// Major version of Postgres; without it, one that is installed
     #[arg(long)]
     pg: Option<u32>,
+    /// Parity only: which cases run beside the real Debezium although its answer is recorded: `all`, `none`, or the number of a part.
+    /// Without it, a part that the commit chooses
+    #[arg(long, value_name = "PART")]
+    beside: Option<String>,
+    /// Parity only: record anew what Debezium answers
+    #[arg(long, conflicts_with = "beside")]
+    record: bool,
     /// Parity only: run a second Debezium in Walferry's place, which checks the comparison itself
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["beside", "record"])]
     twin: bool,
     /// Given to the test program: a part of a test's name, `--nocapture`, …
     #[arg(last = true)]
     rest: Vec<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum What {
     /// Need nothing but the compiler
     Pure,
     /// Walferry on a real Postgres and a real Kafka
     E2e,
-    /// Walferry beside Debezium on Kafka Connect
+    /// Walferry against what Debezium on Kafka Connect answered, and beside it
     Parity,
+    /// Transforms against the classes of Kafka Connect and Debezium in a JVM
+    Transforms,
     /// The files of deploy/ with the programs that read them, such as promtool; needs root on Debian, or these programs in PATH
     Deploy,
     /// All above. What differs between versions of Postgres is tested on several of them
@@ -43,68 +61,272 @@ enum What {
     /// Debian's Prometheus asks the dashboard's queries and the alerts' expressions of a Walferry at work, and an OpenTelemetry Collector
     /// takes what it sends; needs go, and root on Debian or prometheus in PATH
     Watch,
-    /// What takes too long, or needs too much, for every change: all of `e2e` on Postgres 15 to 18, `examples`, `kerberos`, `systemd` and
-    /// `watch`
+    /// What takes too long, or needs too much, for every change: all of `e2e` on Postgres 15 to 18, all of `parity` beside Debezium,
+    /// `examples`, `kerberos`, `systemd` and `watch`
     Wide,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let wanted = |what| args.what == what || args.what == What::All;
     provide::build_dependencies()?;
-    if wanted(What::Pure) {
-        arrows::run()?;
-        shell::run(shell::cargo(["test", "--workspace"]).arg("--").args(&args.rest))?;
+    let mut session = Session {
+        args,
+        report: Report::default(),
+        built: Built::new(args.what.wanted())?,
+    };
+    session.run();
+    if session.report.end() {
+        return Ok(());
     }
-    if args.what == What::Deploy {
-        return deploy::run(deploy::Helm::Build);
-    }
-    if args.what == What::All && args.rest.is_empty() {
-        if provide::has_packages() {
-            deploy::run(deploy::Helm::DoWithout)?;
-        } else {
-            eprintln!("not run: `cargo xtask test deploy`, because this is not root on Debian");
+    // The total is the last line.
+    process::exit(1)
+}
+
+impl What {
+    /// Whether this asks for a suite. Those that need much are not among `all`; a filter asks for no check without tests.
+    fn has(self, suite: Self) -> bool {
+        match self {
+            Self::All => matches!(
+                suite,
+                Self::Pure | Self::Deploy | Self::E2e | Self::Parity | Self::Transforms
+            ),
+            Self::Wide => !matches!(suite, Self::Pure | Self::Deploy | Self::Transforms),
+            _ => self == suite,
         }
     }
-    if args.what == What::Wide {
-        shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
-        for major in provide::postgres_versions() {
-            run_on_servers("e2e", &provide::servers(Some(major))?, false, &args.rest)?;
+
+    /// What has to be built for it.
+    fn wanted(self) -> Wanted<'static> {
+        let with_servers: &[&str] = match self {
+            Self::Pure | Self::Deploy => &[],
+            Self::E2e => &["e2e"],
+            Self::Parity => &["parity"],
+            Self::Transforms => &["transforms"],
+            Self::All => &["e2e", "parity", "transforms"],
+            Self::Examples => &["examples"],
+            Self::Kerberos => &["kerberos"],
+            Self::Systemd => &["systemd"],
+            Self::Watch => &["watch"],
+            Self::Wide => &["e2e", "parity", "examples", "kerberos", "systemd", "watch"],
+        };
+        Wanted {
+            pure: self.has(Self::Pure),
+            with_servers,
         }
     }
-    if args.what == What::Examples || args.what == What::Wide && args.rest.is_empty() {
-        run_examples(&provide::servers(args.pg)?, &args.rest)?;
-    }
-    if args.what == What::Kerberos || args.what == What::Wide && args.rest.is_empty() {
-        run_kerberos(args)?;
-    }
-    if args.what == What::Systemd || args.what == What::Wide && args.rest.is_empty() {
-        provide::systemd()?;
-        let servers = provide::servers(args.pg)?;
-        shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
-        run_on_servers("systemd", &servers, false, &args.rest)?;
-    }
-    if args.what == What::Watch || args.what == What::Wide && args.rest.is_empty() {
-        run_watch(&provide::servers(args.pg)?, &args.rest)?;
-    }
-    if wanted(What::E2e) || wanted(What::Parity) {
-        let servers = provide::servers(args.pg)?;
-        // Always the whole workspace: with other packages chosen, features and thus builds would differ.
-        shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
-        if wanted(What::E2e) {
-            run_on_servers("e2e", &servers, args.twin, &args.rest)?;
+}
+
+/// Where the output of each suite is kept, from the top of the working tree.
+const LOGS: &str = "target/test-logs";
+
+/// One call of `cargo xtask test`.
+struct Session<'a> {
+    args: &'a Args,
+    report: Report,
+    built: Built,
+}
+
+impl Session<'_> {
+    fn run(&mut self) {
+        let has = |suite| self.args.what.has(suite);
+        // A filter names tests, and what follows has none by name.
+        let is_whole = self.args.rest.is_empty();
+        let wide = self.args.what == What::Wide;
+        if has(What::Pure) {
+            self.pure();
         }
-        if args.what == What::All && args.pg.is_none() && args.rest.is_empty() {
-            let own = servers.postgres_major()?;
-            for major in versions_beside(own) {
-                run_on_servers("e2e", &provide::servers(Some(major))?, false, &[VERSIONS.into()])?;
+        if self.args.what == What::Deploy || has(What::Deploy) && is_whole {
+            self.deploy();
+        }
+        if has(What::E2e) && wide {
+            for major in provide::postgres_versions() {
+                self.e2e(Some(major), &format!("e2e-{major}"), &[]);
+            }
+        } else if has(What::E2e) {
+            self.e2e(self.args.pg, "e2e", &[]);
+        }
+        if self.args.what == What::All && self.args.pg.is_none() && is_whole {
+            self.versions();
+        }
+        if has(What::Parity) {
+            self.parity();
+        }
+        if has(What::Transforms) {
+            self.on_servers("transforms", |_| Ok(()));
+        }
+        if has(What::Examples) {
+            self.on_servers("examples", |command| {
+                // One after another: each has servers of its own.
+                command.arg("--test-threads=1");
+                example_programs()
+            });
+        }
+        if has(What::Kerberos) {
+            self.on_servers("kerberos", kerberos);
+        }
+        if has(What::Systemd) {
+            self.on_servers("systemd", |_| provide::systemd());
+        }
+        if has(What::Watch) {
+            self.on_servers("watch", watch);
+        }
+    }
+
+    fn pure(&mut self) {
+        let check = suite("arrows", "cargo xtask arrows");
+        self.report.add_check(&check, told(arrows::run()));
+        let mut suites: Vec<(Target, Option<PathBuf>)> = Vec::new();
+        for (target, program) in self.built.pure() {
+            suites.push((target.clone(), program.map(Path::to_owned)));
+        }
+        for (target, program) in suites {
+            let suite = suite(&target.shown(), "cargo xtask test pure");
+            match program {
+                Some(program) => {
+                    let mut command = in_folder(&program, &target.folder);
+                    self.run_program(&suite, command.args(&self.args.rest), Programs::One);
+                }
+                None => self.report.add_failure(&suite, NOT_BUILT),
             }
         }
-        if wanted(What::Parity) {
-            run_on_servers("parity", &servers, args.twin, &args.rest)?;
-            run_on_servers("transforms", &servers, false, &args.rest)?;
+        // The name of a test in a comment begins with its file's.
+        if self.args.rest.iter().all(|argument| argument.contains(".rs")) {
+            let mut command = shell::cargo(["test", "--workspace", "--doc", "--no-fail-fast", "--quiet"]);
+            let suite = suite("doc", "cargo test --workspace --doc");
+            self.run_program(&suite, command.arg("--").args(&self.args.rest), Programs::Several);
         }
     }
-    Ok(())
+
+    fn deploy(&mut self) {
+        let helm = match self.args.what {
+            What::Deploy => deploy::Helm::Build,
+            _ if !provide::has_packages() => {
+                return self
+                    .report
+                    .leave_out("`cargo xtask test deploy`, because this is not root on Debian");
+            }
+            _ => deploy::Helm::DoWithout,
+        };
+        let suite = suite("deploy", "cargo xtask test deploy");
+        self.report.add_check(&suite, told(deploy::run(helm)));
+    }
+
+    /// What versions of Postgres differ in, on those beside the machine's own.
+    fn versions(&mut self) {
+        let own = provide::servers(None).and_then(|servers| servers.postgres_major());
+        match own {
+            Ok(own) => {
+                for major in versions_beside(own) {
+                    self.e2e(Some(major), &format!("versions-{major}"), &[VERSIONS]);
+                }
+            }
+            Err(why) => {
+                let suite = suite("versions", "cargo xtask test e2e -- versions::");
+                self.report.add_failure(&suite, &why.to_string());
+            }
+        }
+    }
+
+    fn e2e(&mut self, major: Option<u32>, name: &str, filter: &[&str]) {
+        self.on_servers_as("e2e", name, major, |command| {
+            if env::var_os(TEST_THREADS).is_none() {
+                command.env(TEST_THREADS, E2E_TESTS_AT_A_TIME);
+            }
+            command.args(filter);
+            Ok(())
+        });
+    }
+
+    fn parity(&mut self) {
+        let (beside, wide) = (self.args.beside.clone(), self.args.what == What::Wide);
+        let mode = match (self.args.twin, self.args.record) {
+            (true, _) => Some("twin"),
+            (_, true) => Some("recordings"),
+            _ => None,
+        };
+        self.on_servers("parity", |command| {
+            command.envs(mode.map(|mode| ("WALFERRY_PARITY", mode)));
+            let beside = beside.or_else(|| wide.then(|| "all".into()));
+            command.env("WALFERRY_PARITY_BESIDE", beside.unwrap_or_else(part_of_commit));
+            Ok(())
+        });
+    }
+
+    fn on_servers(&mut self, test: &str, prepare: impl FnOnce(&mut Command) -> Outcome) {
+        self.on_servers_as(test, test, self.args.pg, prepare);
+    }
+
+    /// Runs the test program of this name on a major version of Postgres, after `prepare` has brought what else it needs.
+    fn on_servers_as(
+        &mut self,
+        test: &str,
+        name: &str,
+        major: Option<u32>,
+        prepare: impl FnOnce(&mut Command) -> Outcome,
+    ) {
+        let pg = major.map(|major| format!(" --pg {major}")).unwrap_or_default();
+        let suite = suite(name, &format!("cargo xtask test {test}{pg}"));
+        let Some((target, program)) = self.built.test(test) else {
+            return self.report.add_failure(&suite, NOT_BUILT);
+        };
+        let mut command = in_folder(program, &target.folder);
+        let ready = provide::servers(major).and_then(|servers: Servers| {
+            servers.tell(&mut command);
+            prepare(&mut command)
+        });
+        match ready {
+            Ok(()) => self.run_program(&suite, command.args(&self.args.rest), Programs::One),
+            Err(why) => self.report.add_failure(&suite, &why.to_string()),
+        }
+    }
+
+    fn run_program(&mut self, suite: &Suite, command: &mut Command, programs: Programs) {
+        println!("\n== {}", suite.name);
+        let log = Path::new(LOGS).join(format!("{}.log", suite.name));
+        match program::run(command, &shell::root().join(&log)) {
+            Ok(finished) => {
+                let results = results::read(&finished.output, programs);
+                // A program that was only asked for a list of its tests has no total.
+                let is_whole = results.is_some() || finished.status.success();
+                let results: Results = results.unwrap_or_else(|| results::read_so_far(&finished.output));
+                self.report.add(suite, &log, results, is_whole, finished.status);
+            }
+            Err(why) => self.report.add_failure(suite, &why.to_string()),
+        }
+    }
+}
+
+const NOT_BUILT: &str = "could not be built; the compiler says above why";
+
+fn suite(name: &str, again: &str) -> Suite {
+    Suite {
+        name: name.into(),
+        again: again.into(),
+    }
+}
+
+fn told(outcome: Outcome) -> Result<(), String> {
+    outcome.map_err(|why| why.to_string())
+}
+
+/// A test program as cargo would run it.
+fn in_folder(program: &Path, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+    command
+}
+
+/// Another part of the cases for each commit, as a number. Without a commit, each day has another one.
+fn part_of_commit() -> String {
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "HEAD"]).current_dir(shell::root());
+    let commit = git.output().ok().filter(|output| output.status.success());
+    let commit = commit.and_then(|output| String::from_utf8(output.stdout).ok());
+    let number = commit.and_then(|commit| u64::from_str_radix(commit.get(..12)?, 16).ok());
+    let day = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs() / 86_400)
+    };
+    number.unwrap_or_else(day).to_string()
 }
 
 /// The tests of what versions of Postgres differ in.
@@ -118,24 +340,13 @@ fn versions_beside(own: u32) -> impl Iterator<Item = u32> {
     VERSIONS_OF_POSTGRES.into_iter().filter(move |major| *major != own)
 }
 
-fn run_on_servers(suite: &str, servers: &Servers, twin: bool, rest: &[String]) -> Outcome {
-    let mut command = shell::cargo(["test", "--workspace", "--test", suite]);
-    servers.tell(&mut command);
-    tell_twin(&mut command, twin);
-    if suite == "e2e" && env::var_os(TEST_THREADS).is_none() {
-        command.env(TEST_THREADS, E2E_TESTS_AT_A_TIME);
-    }
-    shell::run(command.arg("--").args(rest))
-}
-
 /// How many tests the test program runs at the same time, unless `--test-threads` says it.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// An end-to-end test mostly waits, for servers to start and for time to pass: six at a time use about half of two cores.
 const E2E_TESTS_AT_A_TIME: &str = "6";
 
-/// One after another: each has servers of its own.
-fn run_examples(servers: &Servers, rest: &[String]) -> Outcome {
+fn example_programs() -> Outcome {
     let missing: Vec<&str> = EXAMPLE_PROGRAMS
         .into_iter()
         .filter(|program| shell::find(program).is_none())
@@ -143,43 +354,27 @@ fn run_examples(servers: &Servers, rest: &[String]) -> Outcome {
     if !missing.is_empty() {
         return Err(format!("the examples need {}, which is not in PATH", missing.join(", ")).into());
     }
-    shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
-    let mut command = shell::cargo(["test", "--workspace", "--test", "examples"]);
-    servers.tell(&mut command);
-    shell::run(command.args(["--", "--test-threads=1"]).args(rest))
-}
-
-/// With a program of its own, in a folder of its own: the others are built without Kerberos.
-fn run_kerberos(args: &Args) -> Outcome {
-    provide::kerberos()?;
-    let servers = provide::servers(args.pg)?;
-    let folder = shell::root().join("target/kerberos");
-    shell::run(shell::cargo(["build", "--package", "walferry", "--features", "gssapi", "--target-dir"]).arg(&folder))?;
-    let mut command = shell::cargo(["test", "--workspace", "--test", "kerberos"]);
-    servers.tell(&mut command);
-    command.env("WALFERRY_TEST_WALFERRY", folder.join("debug/walferry"));
-    shell::run(command.arg("--").args(&args.rest))
-}
-
-/// With programs that only these tests run.
-fn run_watch(servers: &Servers, rest: &[String]) -> Outcome {
-    let (prometheus, collector) = (provide::prometheus()?, provide::collector()?);
-    shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
-    let mut command = shell::cargo(["test", "--workspace", "--test", "watch"]);
-    servers.tell(&mut command);
-    command
-        .env("WALFERRY_TEST_PROMETHEUS", prometheus)
-        .env("WALFERRY_TEST_COLLECTOR", collector);
-    shell::run(command.arg("--").args(rest))
+    Ok(())
 }
 
 /// What the READMEs of the examples call.
 const EXAMPLE_PROGRAMS: [&str; 4] = ["python3", "node", "go", "mvn"];
 
-fn tell_twin(command: &mut Command, twin: bool) {
-    if twin {
-        command.env("WALFERRY_PARITY", "twin");
-    }
+/// With a program of its own, in a folder of its own: the others are built without Kerberos.
+fn kerberos(command: &mut Command) -> Outcome {
+    provide::kerberos()?;
+    let folder = shell::root().join("target/kerberos");
+    shell::run(shell::cargo(["build", "--package", "walferry", "--features", "gssapi", "--target-dir"]).arg(&folder))?;
+    command.env("WALFERRY_TEST_WALFERRY", folder.join("debug/walferry"));
+    Ok(())
+}
+
+/// With programs that only these tests run.
+fn watch(command: &mut Command) -> Outcome {
+    command
+        .env("WALFERRY_TEST_PROMETHEUS", provide::prometheus()?)
+        .env("WALFERRY_TEST_COLLECTOR", provide::collector()?);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -16,6 +16,24 @@ pub struct Connect {
     port: u16,
 }
 
+/// Lines that the worker files of all tests have.
+pub const SETTINGS: &str = "\
+key.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter=org.apache.kafka.connect.json.JsonConverter
+offset.storage.topic=connect-offsets
+offset.storage.replication.factor=1
+offset.storage.partitions=1
+config.storage.topic=connect-configs
+config.storage.replication.factor=1
+status.storage.topic=connect-status
+status.storage.replication.factor=1
+status.storage.partitions=1
+offset.flush.interval.ms=1000
+plugin.discovery=hybrid_warn
+connector.client.config.override.policy=All
+producer.max.request.size=33554432
+";
+
 /// State of a connector's only task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
@@ -47,21 +65,8 @@ impl Connect {
         let config = format!(
             "bootstrap.servers={}\n\
              group.id=walferry-test\n\
-             key.converter=org.apache.kafka.connect.json.JsonConverter\n\
-             value.converter=org.apache.kafka.connect.json.JsonConverter\n\
-             offset.storage.topic=connect-offsets\n\
-             offset.storage.replication.factor=1\n\
-             offset.storage.partitions=1\n\
-             config.storage.topic=connect-configs\n\
-             config.storage.replication.factor=1\n\
-             status.storage.topic=connect-status\n\
-             status.storage.replication.factor=1\n\
-             status.storage.partitions=1\n\
-             offset.flush.interval.ms=1000\n\
-             listeners=http://127.0.0.1:{port}\n\
-             plugin.discovery=hybrid_warn\n\
-             connector.client.config.override.policy=All\n\
-             producer.max.request.size=33554432\n{}\n",
+             {SETTINGS}\
+             listeners=http://127.0.0.1:{port}\n{}\n",
             kafka.bootstrap(),
             lines.join("\n")
         );

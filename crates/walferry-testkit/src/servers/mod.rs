@@ -25,7 +25,7 @@ mod tools;
 mod walferry;
 
 pub use collector::Collector;
-pub use connect::{Connect, Task};
+pub use connect::{Connect, SETTINGS as WORKER_SETTINGS, Task};
 pub use disk::SmallDisk;
 pub use failover::{DataDirectory, SlotCopy};
 pub use http::{Answer, request};

@@ -14,12 +14,23 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// What does not end by its own signal is killed: an immediate shutdown of Postgres may hang.
 const WATCH: &str = r#"
+trap '' INT TERM HUP
 cat >/dev/null
 for file in "$1"/running/*; do
   [ -e "$file" ] && kill -s "$(cat "$file")" "${file##*/}" 2>/dev/null
 done
+tries=0
+for file in "$1"/running/*; do
+  while [ -e "$file" ] && [ $tries -lt 50 ] && kill -s 0 "${file##*/}" 2>/dev/null; do
+    sleep 0.1
+    tries=$((tries + 1))
+  done
+  [ -e "$file" ] && kill -s KILL "${file##*/}" 2>/dev/null
+done
 [ -n "${WALFERRY_TEST_KEEP:-}" ] && exit
+# What they have started ends after them, and may still write.
 sleep 1
 rm -rf "$1"
 "#;
@@ -80,4 +91,60 @@ pub(super) fn unwatch(pid: u32) {
 
 fn running(pid: u32) -> PathBuf {
     Path::new(&scratch().folder).join("running").join(pid.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::process::{Process, wait_for};
+    use super::*;
+    use std::env;
+
+    const INNER: &str = "WALFERRY_TESTKIT_INNER";
+
+    fn runs(id: &str) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    }
+
+    /// Runs again in a process of its own, which is killed while its servers run.
+    #[test]
+    fn servers_end_and_their_files_go_when_the_test_program_is_killed() {
+        if let Some(file) = env::var_os(INNER) {
+            let start = |name: &str, signal, script: &str| {
+                let mut command = Command::new("sh");
+                Process::start(name, &folder(name), signal, command.args(["-c", script]))
+            };
+            let servers = [
+                start("ends", Signal::QUIT, "exec sleep 1000"),
+                start("hangs", Signal::QUIT, "trap '' QUIT; echo ready; exec sleep 1000"),
+            ];
+            wait_for("the second to hang", || {
+                (servers[1].output() == "ready\n").then_some(())
+            });
+            let ids = servers.each_ref().map(|server| server.id().to_string());
+            let new = Path::new(&file).with_extension("new");
+            fs::write(&new, format!("{} {}", ids.join(" "), scratch().folder.display())).expect("it can be written");
+            fs::rename(&new, &file).expect("it can be renamed");
+            loop {
+                std::thread::park();
+            }
+        }
+        let file = folder("inner").join("servers");
+        let mut inner = Command::new(env::current_exe().expect("it has a path"))
+            .args(["servers_end_and_their_files_go", "--nocapture"])
+            .env(INNER, &file)
+            .env_remove("WALFERRY_TEST_KEEP")
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it can be run");
+        let text = wait_for("its servers", || fs::read_to_string(&file).ok());
+        let words: Vec<&str> = text.split(' ').collect();
+        assert!(runs(words[0]) && runs(words[1]));
+        inner.kill().expect("it runs");
+        inner.wait().expect("it ends");
+        wait_for("its servers to end", || {
+            (!runs(words[0]) && !runs(words[1])).then_some(())
+        });
+        wait_for("its folder to go", || (!Path::new(words[2]).exists()).then_some(()));
+    }
 }
