@@ -1,6 +1,6 @@
 //! Keeps what Debezium sent, with what Postgres gave it, so that quick tests can play it again.
 
-use crate::run::{self, Engines, Observer, now_ms};
+use crate::run::{self, Engines, Observer, Settling, now_ms};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,8 @@ pub(crate) fn record(case: &Case, postgres: &Postgres, engines: &mut Engines) ->
         options: options(case),
         ..Tape::default()
     };
-    let records = run::run(case, postgres, engines, &mut tape)?.remove(0);
+    let run = run::run(case, postgres, engines, Settling::Quiet, &mut tape)?;
+    let records = run.masked().remove(0);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(&case.name);
     fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
     let lines = |lines: Vec<Value>| lines.iter().map(|line| format!("{line}\n")).collect::<String>();

@@ -6,11 +6,38 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use walferry_testkit::servers::{Database, Postgres, Record, RecordCounter, Registry, wait_for};
 use walferry_tests::avro::Schemas;
 use walferry_tests::case::{Case, REGISTRY};
-use walferry_tests::mask::mask;
 use walferry_tests::plain::PlainRecord;
+use walferry_tests::window::Window;
 
 /// Engines of a run, in the order of the results.
-pub(crate) type Engines = Vec<Box<dyn Engine + Send>>;
+pub(crate) type Engines = [Box<dyn Engine + Send>];
+
+/// What came of a case.
+pub(crate) struct Run {
+    /// The records of each engine as they were sent, in the order of the engines.
+    pub(crate) records: Vec<Vec<PlainRecord>>,
+    /// How many records each engine had sent each time that the case settled.
+    pub(crate) settled: Vec<Vec<usize>>,
+    /// When it was, and where in the WAL.
+    pub(crate) window: Window,
+}
+
+impl Run {
+    /// The records of each engine without what two honest runs on one database differ in.
+    pub(crate) fn masked(&self) -> Vec<Vec<PlainRecord>> {
+        self.records.iter().map(|records| self.window.mask(records)).collect()
+    }
+}
+
+/// When a case has settled.
+#[derive(Clone, Copy)]
+pub(crate) enum Settling<'a> {
+    /// When no record has arrived for a while.
+    Quiet,
+    /// When as many records are there as somebody else had sent each time that the case settled, and nothing more can come: the slot is
+    /// confirmed up to the end of the WAL.
+    Counts(&'a [usize]),
+}
 
 /// Someone who looks at the database at certain moments of a run.
 pub(crate) trait Observer {
@@ -27,13 +54,14 @@ pub(crate) trait Observer {
 /// Nobody looks.
 impl Observer for () {}
 
-/// Each engine's records, masked, in the order of the engines.
+/// Runs the case through these engines, all on one database.
 pub(crate) fn run(
     case: &Case,
     postgres: &Postgres,
     engines: &mut Engines,
+    settling: Settling<'_>,
     observer: &mut dyn Observer,
-) -> Result<Vec<Vec<PlainRecord>>, String> {
+) -> Result<Run, String> {
     for engine in &mut *engines {
         // The case before this one may have ended in the middle.
         engine.remove();
@@ -48,14 +76,22 @@ pub(crate) fn run(
         false => Vec::new(),
     };
     let database = postgres.database(&case.name);
+    let first = Window::ends(database.sql());
     database.sql().try_run(&case.setup)?;
     observer.set_up(&database);
     let begin = now_ms();
-    let outcome = play(case, &database, &registries, engines, observer);
+    let mut settled = Vec::new();
+    let outcome = play(case, &database, &registries, engines, settling, &mut settled, observer);
     let failures: Vec<String> = engines
         .iter_mut()
         .filter_map(|engine| engine.failure().map(|why| format!("{} failed: {why}", engine.name())))
         .collect();
+    if let Settling::Counts(_) = settling
+        && failures.is_empty()
+    {
+        // Whoever ends in order has sent everything.
+        engines.iter_mut().for_each(|engine| engine.stop());
+    }
     let mut records: Vec<Vec<Record>> = engines
         .iter()
         .map(|engine| engine.kafka().read(&engine.kafka().topics()))
@@ -75,15 +111,15 @@ pub(crate) fn run(
         return Err(failures.join("\n"));
     }
     outcome?;
-    // Engine, broker and this program read the same clock; the second is for rounding.
-    let run = begin - 1_000..=now_ms() + 1_000;
-    let masked = |records: Vec<_>| {
-        records
+    Ok(Run {
+        records: records
             .into_iter()
-            .map(|record| mask(PlainRecord::from(record), &run))
-            .collect()
-    };
-    Ok(records.into_iter().map(masked).collect())
+            .map(|records| records.into_iter().map(PlainRecord::from).collect())
+            .collect(),
+        settled,
+        // Engine, broker and this program read the same clock; the second is for rounding.
+        window: Window::new(begin - 1_000..=now_ms() + 1_000, first, Window::ends(database.sql())),
+    })
 }
 
 /// Bytes with the placeholder in place of the URL of the registry, which has a port of its own in each run.
@@ -113,6 +149,8 @@ fn play(
     database: &Database,
     registries: &[Registry],
     engines: &mut Engines,
+    settling: Settling<'_>,
+    settled: &mut Vec<Vec<usize>>,
     observer: &mut dyn Observer,
 ) -> Result<(), String> {
     for (index, engine) in engines.iter_mut().enumerate() {
@@ -143,7 +181,7 @@ fn play(
             observer.changed(database);
         }
         if step.settle || step.stop {
-            settle(database, engines, &counts, before.take())?;
+            settle(database, engines, &counts, before.take(), settling, settled)?;
         }
         if step.stop {
             engines.iter_mut().for_each(|engine| engine.stop());
@@ -153,7 +191,7 @@ fn play(
             wait_until_all_stream(database, engines)?;
         }
     }
-    settle(database, engines, &counts, before)?;
+    settle(database, engines, &counts, before, settling, settled)?;
     observer.finished(database);
     Ok(())
 }
@@ -169,23 +207,32 @@ fn wait_until_all_stream(database: &Database, engines: &mut Engines) -> Result<(
     })
 }
 
-/// Waits until the server has sent everything, and then until no record has arrived for a while. `counts` says how many records each engine
-/// has sent, `before` how many there were before the SQL of which records are awaited, if there was some.
+/// Waits until the server has sent everything, and then until all records are there. `counts` says how many records each engine
+/// has sent, `before` how many there were before the SQL of which records are awaited, if there was some. `settled` gets how many there are.
 fn settle(
     database: &Database,
     engines: &mut Engines,
     counts: &dyn Fn() -> Vec<usize>,
     before: Option<Vec<usize>>,
+    settling: Settling<'_>,
+    settled: &mut Vec<Vec<usize>>,
 ) -> Result<(), String> {
     let sql = database.sql();
     let end = sql
         .value("select pg_current_wal_insert_lsn()")
         .expect("a primary has a WAL position");
-    let behind = format!(
-        "select count(*) from pg_replication_slots s join pg_stat_replication r on r.pid = s.active_pid
-         where s.database = '{}' and r.sent_lsn < '{end}'",
-        database.name()
-    );
+    let behind = |column: &str| {
+        let behind = sql.value(&format!(
+            "select count(*) from pg_replication_slots s join pg_stat_replication r on r.pid = s.active_pid
+             where s.database = '{}' and {column} < '{end}'",
+            database.name()
+        ));
+        behind.as_deref() != Some("0")
+    };
+    let expected = match settling {
+        Settling::Quiet => None,
+        Settling::Counts(counts) => counts.get(settled.len()).copied(),
+    };
     let mut known = Vec::new();
     let mut since = Instant::now();
     wait_for("records to stop arriving", || {
@@ -196,15 +243,26 @@ fn settle(
             return failure.map(Err);
         }
         let now = counts();
-        if now != known || sql.value(&behind).as_deref() != Some("0") {
+        if now != known || behind("r.sent_lsn") {
             (known, since) = (now, Instant::now());
+        }
+        if let Some(expected) = expected {
+            let all = known.iter().all(|count| *count >= expected);
+            if all && !behind("s.confirmed_flush_lsn") {
+                return Some(Ok(()));
+            }
+            // Where the offset is not confirmed, or records are missing.
+            let quiet = if all { QUIET } else { QUIET_WHILE_UNEQUAL };
+            return (since.elapsed() > quiet).then_some(Ok(()));
         }
         // Where nothing has arrived, all may still be on its way: a registry that was just started takes its time.
         let arrived = known.iter().all(|count| *count > 0) && before.as_ref() != Some(&known);
         let equal = arrived && known.windows(2).all(|pair| pair[0] == pair[1]);
         thread::sleep(Duration::from_millis(100));
         (since.elapsed() > if equal { QUIET } else { QUIET_WHILE_UNEQUAL }).then_some(Ok(()))
-    })
+    })?;
+    settled.push(known);
+    Ok(())
 }
 
 /// How long no record may arrive until all are taken to be there.

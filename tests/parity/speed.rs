@@ -141,6 +141,7 @@ fn send(
     config.insert("snapshot.mode".to_owned(), "no_data".to_owned());
     config.insert("table.include.list".to_owned(), "public.t".to_owned());
     let case = Case {
+        text: String::new(),
         name: name.to_owned(),
         title: String::new(),
         setup: String::new(),

@@ -13,6 +13,9 @@ pub struct Case {
     /// The file's name without its end.
     #[serde(skip)]
     pub name: String,
+    /// The file's content.
+    #[serde(skip)]
+    pub text: String,
     /// What the case shows, as a sentence.
     pub title: String,
     /// SQL before any connector starts; its rows are a snapshot's.
@@ -119,7 +122,7 @@ impl Case {
             .expect("a file has a name")
             .to_string_lossy()
             .into_owned();
-        Self { name, ..case }
+        Self { name, text, ..case }
     }
 
     /// The connector's whole configuration. `engine` keeps the slots and publications of those who run it apart.

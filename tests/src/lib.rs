@@ -4,4 +4,6 @@ pub mod avro;
 pub mod case;
 pub mod mask;
 pub mod plain;
+pub mod recording;
 pub mod rest;
+pub mod window;
