@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -11,6 +10,7 @@ use std::{
 };
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use walferry_testkit::servers::{PATIENCE, free_port};
 
 /// Certificates of one authority, in files.
 struct Pki {
@@ -73,7 +73,7 @@ fn worker(folder: &Path, lines: &[String], answers: &dyn Fn() -> bool) -> Worker
         .spawn()
         .unwrap();
     let mut worker = Worker(child);
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + PATIENCE;
     while !answers() {
         let log = || fs::read_to_string(folder.join("log")).unwrap();
         assert!(worker.0.try_wait().unwrap().is_none(), "it has ended:\n{}", log());
@@ -103,8 +103,7 @@ fn curl(args: &[&str]) -> Option<u16> {
 }
 
 fn ports<const N: usize>() -> [u16; N] {
-    let sockets = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    sockets.map(|socket| socket.local_addr().unwrap().port())
+    [(); N].map(|()| free_port())
 }
 
 #[test]

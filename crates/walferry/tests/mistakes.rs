@@ -6,10 +6,11 @@ use std::{
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::atomic::{AtomicU16, Ordering},
     thread,
     time::{Duration, Instant},
 };
+
+use walferry_testkit::servers::{PATIENCE, free_port};
 
 const SECRET: &str = "hunter2";
 
@@ -155,7 +156,7 @@ impl Running {
     /// Asks the admin endpoint until the answer is as wanted.
     #[track_caller]
     fn get(&self, path: &str, wanted: impl Fn(&str) -> bool) -> String {
-        let until = Instant::now() + Duration::from_secs(120);
+        let until = Instant::now() + PATIENCE;
         loop {
             let answer = request(self.port, path).unwrap_or_default();
             if wanted(&answer) {
@@ -188,15 +189,6 @@ fn request(port: u16, path: &str) -> Option<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     Some(answer)
-}
-
-/// A port below those that the kernel gives to connections, and of this test alone.
-fn free_port() -> u16 {
-    static COUNT: AtomicU16 = AtomicU16::new(0);
-    let first = 10_000 + u16::try_from(std::process::id() % 900).expect("it is small") * 10;
-    let mut ports = std::iter::repeat_with(|| first + COUNT.fetch_add(1, Ordering::Relaxed)).take(1_000);
-    let port = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    port.expect("one of them is free")
 }
 
 #[test]

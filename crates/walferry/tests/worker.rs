@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -11,9 +11,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-
-/// Longer than anything here takes on the slowest machine. Only a failing test waits so long.
-const LONG: Duration = Duration::from_secs(120);
+use walferry_testkit::servers::{PATIENCE, free_port};
 
 /// A process that is killed at the end.
 struct Process {
@@ -46,7 +44,7 @@ impl Process {
     /// Waits until something holds. The process must not end before.
     #[track_caller]
     fn wait_for(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + PATIENCE;
         while !holds(self) {
             let ended = self.child.try_wait().expect("it is a child");
             assert!(ended.is_none(), "it ended before {what}:\n{}", self.log());
@@ -58,7 +56,7 @@ impl Process {
     /// Status code and body of an answer; `None` where there is none.
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
-        stream.set_read_timeout(Some(LONG)).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
         let body = body.map_or_else(String::new, Value::to_string);
         let host = format!("127.0.0.1:{}", self.port);
         write!(
@@ -80,7 +78,7 @@ impl Process {
         let id = self.child.id().to_string();
         let asked = Command::new("kill").args(["-TERM", &id]).status();
         assert!(asked.is_ok_and(|status| status.success()));
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("it is a child") {
                 return status.code();
@@ -96,11 +94,6 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("it is bound").port()
 }
 
 /// A connector whose Postgres does not answer, with some properties more.

@@ -1,6 +1,7 @@
 //! A throw-away OpenTelemetry Collector.
 
-use super::process::{Process, free_port};
+use super::ports::free_port;
+use super::process::Process;
 use super::{scratch, tools};
 use rustix::process::Signal;
 use std::fs;

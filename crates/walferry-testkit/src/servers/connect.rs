@@ -1,7 +1,8 @@
 //! Kafka Connect with Debezium: a distributed worker of one.
 
 use super::kafka::jvm;
-use super::process::{Process, free_port, wait_for};
+use super::ports::free_port;
+use super::process::{Process, wait_for};
 use super::{Answer, Kafka, request, scratch};
 use rustix::process::Signal;
 use serde_json::{Map, Value};

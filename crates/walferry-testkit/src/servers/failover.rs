@@ -1,7 +1,7 @@
 //! Copies of a Postgres server: standbys, backups, and data directories that somebody has copied.
 
 use super::postgres::{Postgres, give_away, write};
-use super::{process::free_port, scratch};
+use super::{ports::free_port, scratch};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

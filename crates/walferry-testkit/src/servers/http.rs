@@ -1,9 +1,9 @@
 //! Just enough HTTP to ask a REST API on loopback.
 
+use super::process::PATIENCE;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 /// What a server answered.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ impl Answer {
 /// Asks a server on a loopback port; nothing where it does not listen or ends the connection early.
 pub fn request(port: u16, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let body = body.map(Value::to_string).unwrap_or_default();
     // Version 1.0: the body is not chunked and ends with the connection.
     let head = format!("{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n");

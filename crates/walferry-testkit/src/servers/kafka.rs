@@ -1,6 +1,7 @@
 //! A throw-away Apache Kafka: one KRaft node, broker and controller in one JVM.
 
-use super::process::{Process, free_port, wait_for, wait_while_it_grows};
+use super::ports::free_port;
+use super::process::{PATIENCE, Process, wait_for, wait_while_it_grows};
 use super::records::{Extent, Reader, Record};
 use super::{Network, scratch, tools};
 use rdkafka::ClientConfig;
@@ -13,7 +14,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// A broker on a loopback port that takes records of up to 32 MiB and creates topics on demand.
@@ -307,7 +307,7 @@ impl Kafka {
                 .map_err(|(error, _)| error)
                 .expect("there is room for it");
         }
-        producer.flush(Duration::from_secs(60)).expect("the broker takes them");
+        producer.flush(PATIENCE).expect("the broker takes them");
     }
 
     /// Writes records in one transaction, as another program would, and commits it or takes it back: topics, keys and values. As with
@@ -320,8 +320,7 @@ impl Kafka {
             .set("partitioner", "murmur2_random")
             .create()
             .expect("the configuration is valid");
-        let patience = Duration::from_secs(60);
-        producer.init_transactions(patience).expect("the broker answers");
+        producer.init_transactions(PATIENCE).expect("the broker answers");
         producer.begin_transaction().expect("there is no other one");
         for (topic, key, value) in records {
             let record = BaseRecord::to(topic).key(*key).payload(*value);
@@ -330,10 +329,10 @@ impl Kafka {
                 .map_err(|(error, _)| error)
                 .expect("there is room for it");
         }
-        producer.flush(patience).expect("the broker takes them");
+        producer.flush(PATIENCE).expect("the broker takes them");
         match commit {
-            true => producer.commit_transaction(patience),
-            false => producer.abort_transaction(patience),
+            true => producer.commit_transaction(PATIENCE),
+            false => producer.abort_transaction(PATIENCE),
         }
         .expect("the broker ends the transaction");
     }
@@ -347,12 +346,11 @@ impl Kafka {
             .set("partitioner", "murmur2_random")
             .create()
             .expect("the configuration is valid");
-        let patience = Duration::from_secs(60);
-        producer.init_transactions(patience).expect("the broker answers");
+        producer.init_transactions(PATIENCE).expect("the broker answers");
         producer.begin_transaction().expect("there is no other one");
         let sent = producer.send(BaseRecord::to(topic).key(key).payload("{}"));
         sent.map_err(|(error, _)| error).expect("there is room for it");
-        producer.flush(patience).expect("the broker takes it");
+        producer.flush(PATIENCE).expect("the broker takes it");
         OpenTransaction(producer)
     }
 
@@ -364,9 +362,7 @@ impl Kafka {
             .set("transactional.id", id)
             .create()
             .expect("the configuration is valid");
-        producer
-            .init_transactions(Duration::from_secs(60))
-            .expect("the broker answers");
+        producer.init_transactions(PATIENCE).expect("the broker answers");
     }
 
     #[track_caller]
@@ -428,9 +424,7 @@ impl OpenTransaction {
     /// Aborts it.
     #[track_caller]
     pub fn abort(self) {
-        self.0
-            .abort_transaction(Duration::from_secs(60))
-            .expect("the broker ends it");
+        self.0.abort_transaction(PATIENCE).expect("the broker ends it");
     }
 }
 

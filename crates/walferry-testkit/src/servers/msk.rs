@@ -1,6 +1,6 @@
 //! A broker that takes the log-in of Amazon MSK with IAM.
 
-use super::process::free_port;
+use super::ports::free_port;
 use super::{Kafka, scratch, tools};
 use std::fs;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 //! A throw-away Postgres server.
 
-use super::process::{Process, free_port};
+use super::ports::free_port;
+use super::process::Process;
 use super::{Sql, scratch, tools};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;

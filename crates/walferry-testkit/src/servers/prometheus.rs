@@ -1,6 +1,7 @@
 //! A throw-away Prometheus.
 
-use super::process::{Process, free_port};
+use super::ports::free_port;
+use super::process::Process;
 use super::{request, scratch, tools};
 use rustix::process::Signal;
 use serde_json::Value;

@@ -1,6 +1,7 @@
 //! A throw-away schema registry: Apicurio, with its own interfaces and Confluent's.
 
-use super::process::{Process, free_port, wait_for};
+use super::ports::free_port;
+use super::process::{Process, wait_for};
 use super::{request, scratch, tools};
 use rustix::process::Signal;
 use serde_json::Value;

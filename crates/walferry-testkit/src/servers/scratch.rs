@@ -7,6 +7,7 @@
 
 use rustix::process::Signal;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -44,8 +45,8 @@ struct Scratch {
 fn scratch() -> &'static Scratch {
     static SCRATCH: OnceLock<Scratch> = OnceLock::new();
     SCRATCH.get_or_init(|| {
-        let folder = std::env::temp_dir().join(format!("walferry-test-{}", std::process::id()));
-        fs::create_dir_all(folder.join("running")).expect("the folder for temporary files can be written");
+        let folder = new_folder();
+        fs::create_dir(folder.join("running")).expect("the folder was just made");
         // Servers may run under another account than the test.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o711)).expect("the folder was just made");
         let watchdog = Command::new("sh")
@@ -63,6 +64,18 @@ fn scratch() -> &'static Scratch {
             _watchdog: watchdog,
         }
     })
+}
+
+/// Where there is a folder of this name, it is one that an earlier process with this id has left: in containers, they have the same ids.
+fn new_folder() -> PathBuf {
+    let id = std::process::id();
+    let mut names = (0_u32..).map(|number| std::env::temp_dir().join(format!("walferry-test-{id}-{number}")));
+    let made = names.find(|folder| match fs::create_dir(folder) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+        Err(error) => panic!("{} cannot be made: {error}", folder.display()),
+    });
+    made.expect("there is no end to numbers")
 }
 
 /// A new empty folder that goes when the test process ends. The name is only for who reads logs.

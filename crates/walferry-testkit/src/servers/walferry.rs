@@ -1,6 +1,7 @@
 //! The program under test, as a user runs it.
 
-use super::process::{Process, free_port};
+use super::ports::free_port;
+use super::process::Process;
 use super::{Answer, SmallDisk, request, scratch, tools};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::{Map, Value};
