@@ -1,7 +1,5 @@
 //! Exactly-once delivery where a configuration changes, where something is missing, or where a second process is about.
 
-use std::{thread, time::Duration};
-
 use serde_json::{Map, Value, json};
 use walferry_testkit::servers::{Answer, Surroundings, Walferry, wait_for};
 
@@ -158,11 +156,16 @@ fn a_second_process_that_waits_for_the_slot_does_not_disturb_the_first() {
     outbox.insert("k", 1, 1);
     wait_for_rows(&world, &outbox, 1);
     let mut second = Walferry::start(outbox.options(plain(&outbox, [REQUIRED])));
-    for event in 2..=60 {
+    let mut event: i64 = 1;
+    wait_for("the second process to have tried again", || {
+        event += 1;
         outbox.insert("k", event, event);
-        thread::sleep(Duration::from_millis(100));
-    }
-    wait_for_rows(&world, &outbox, 60);
+        let metrics = second.get("/metrics")?.body;
+        let is_tried = |line: &&str| line.starts_with("walferry_errors_total{") && line.contains("slot_in_use");
+        let line = metrics.lines().find(is_tried)?;
+        (line.rsplit(' ').next()?.parse::<f64>().ok()? >= 2.0).then_some(())
+    });
+    wait_for_rows(&world, &outbox, event as usize);
     assert!(second.runs(), "{}", second.output());
     let restarts = |walferry: &Walferry| {
         let metrics = walferry.get("/metrics").expect("it answers").body;
@@ -172,9 +175,9 @@ fn a_second_process_that_waits_for_the_slot_does_not_disturb_the_first() {
     assert_eq!(restarts(&first), Some(0.0), "{}", first.output());
     // It takes over at once.
     first.kill();
-    outbox.insert("k", 61, 70);
+    outbox.insert("k", event + 1, event + 10);
     outbox.wait_until_confirmed();
-    assert_eq!(rows_sent(&world, &outbox), 70, "rows were sent again");
+    assert_eq!(rows_sent(&world, &outbox), event as usize + 10, "rows were sent again");
 }
 
 #[test]

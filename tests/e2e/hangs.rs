@@ -96,14 +96,13 @@ pub(crate) fn shut_down_while_nothing_is_read(world: &mut World) {
     );
     let committed = outbox.wal_end();
     outbox.insert("k", 6, 10);
-    let sent = "select sent_lsn - '0/0' from pg_stat_replication where application_name like 'Walferry%'";
-    let mut last = None;
     wait_for("a walsender that can send no more", || {
-        // Each look takes longer than a walsender needs for what would still fit.
-        std::thread::sleep(std::time::Duration::from_secs(1));
-        let now = outbox.database.sql().value(sent);
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
-        (std::mem::replace(&mut last, now.clone()) == now).then_some(())
+        let waits = format!(
+            "select wait_event = 'WalSenderWriteData' from pg_stat_activity where pid = {}",
+            walsender(&outbox)
+        );
+        (outbox.database.sql().value(&waits).as_deref() == Some("t")).then_some(())
     });
     world.postgres.stop(false);
     world.postgres.start_again();

@@ -139,7 +139,7 @@ fn rows_are_sent_again_as_they_were_and_a_kill_in_the_middle_leaves_no_gap() {
     let (reader, wal) = (replayed.reader(), replayed.outbox.confirmed());
 
     let selected = ["--key", "a", "--key", "b", "--state", "replay.json", "--yes"];
-    replayed.run_and_kill(&[&selected[..], &["--rate", "60"]].concat(), |state| {
+    replayed.run_and_kill(&[&selected[..], &["--rate", "5"]].concat(), |state| {
         state["source"]["rows"]["place"]["rows"].as_u64() > Some(0)
     });
     // Another replay does not go on with the state of this one.
@@ -257,7 +257,7 @@ fn records_of_a_topic_are_sent_again_as_they_are_and_copies_are_not_copied() {
         "replay.json",
         "--yes",
     ];
-    replayed.run_and_kill(&[&selected[..], &["--rate", "60"]].concat(), |state| {
+    replayed.run_and_kill(&[&selected[..], &["--rate", "5"]].concat(), |state| {
         state["source"]["records"]["sent"].as_u64() > Some(0)
     });
     let (code, output, error) = replayed.run(&selected);

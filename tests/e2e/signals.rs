@@ -5,9 +5,9 @@ use crate::world::{self, World};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use walferry_testkit::servers::{
-    Connect, Database, Kafka, Postgres, Record, Sql, Walferry, WalferryOptions, folder, wait_for,
+    Connect, Database, Kafka, PATIENCE, Postgres, Record, Sql, Walferry, WalferryOptions, folder, wait_for,
 };
 
 pub(crate) fn config(name: &str, database: &Database, properties: &[(&str, &str)]) -> Map<String, Value> {
@@ -167,7 +167,7 @@ fn survives_kills(name: &str, kills: i64, strategy: &str) {
     let properties = [
         ("incremental.snapshot.chunk.size", &*chunk),
         ("incremental.snapshot.watermarking.strategy", strategy),
-        (brake, "1000"),
+        (brake, "200"),
     ];
     let mut walferry = start(&world, name, &database, &properties);
     let topic = format!("{name}.public.items");
@@ -180,7 +180,7 @@ fn survives_kills(name: &str, kills: i64, strategy: &str) {
     };
     sql.run(&execute("public.items"));
     for kill in 1..=kills {
-        let wanted = count() + 3 * CHUNK;
+        let wanted = count() + 2 * CHUNK;
         wait_for("some chunks to be read", || (count() >= wanted).then_some(()));
         walferry.kill();
         let printed = walferry.output();
@@ -511,7 +511,7 @@ fn a_table_without_a_key_is_read_at_one_position_of_the_stream() {
         "insert into signals values ('s', 'execute-snapshot', '{\"data-collections\": [\"public.items\", \"public.items_few\", \"public.items_key\"],
            \"additional-conditions\": [{\"data-collection\": \"public.items_few\", \"filter\": \"n > 4\"}]}')",
     );
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + PATIENCE;
     let mut round = 0;
     while !walferry.output().contains("the incremental snapshot is complete") {
         assert!(Instant::now() < deadline, "it does not end:\n{}", walferry.output());
@@ -937,7 +937,7 @@ fn a_table_without_a_key_is_read_by_a_column_while_it_changes() {
     sql.run(
         "insert into signals values ('s', 'execute-snapshot', '{\"data-collections\": [\"public.items\"], \"surrogate-key\": \"n\"}')",
     );
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + PATIENCE;
     let mut round = 0;
     while !walferry.output().contains("the incremental snapshot is complete") {
         assert!(Instant::now() < deadline, "it does not end:\n{}", walferry.output());

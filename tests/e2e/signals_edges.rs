@@ -7,9 +7,7 @@ use crate::signals::{
 use crate::world;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use walferry_testkit::servers::{
-    Checked, Kafka, Postgres, Record, Sql, Surroundings, Walferry, WalferryOptions, wait_for,
-};
+use walferry_testkit::servers::{Checked, Kafka, Record, Sql, Surroundings, Walferry, WalferryOptions, wait_for};
 
 /// While Kafka is away, an incremental snapshot waits, and so do the changes. Then both go on, and nothing is missing.
 #[test]
@@ -386,9 +384,8 @@ fn rows_of_a_chunk_leave_between_the_transactions_that_wait() {
 #[test]
 fn signals_come_from_a_broker_that_wants_a_login_and_outlast_a_kill() {
     let name = "signals_login";
-    // On a server of its own, nobody else moves the position.
-    let (world, postgres) = (world::shared(), Postgres::start());
-    let database = postgres.database(name);
+    let world = world::alone();
+    let database = world.postgres.database(name);
     let sql = database.sql();
     sql.run("create table items (id int primary key, v text)");
     let (kafka, login) = Kafka::start_with_login("ops", "s3cret");
@@ -428,32 +425,30 @@ fn signals_come_from_a_broker_that_wants_a_login_and_outlast_a_kill() {
     walferry.start_again();
     wait_for_log(&mut walferry, "by the topic with a login", 1);
 
-    // While the connector is paused, an offset is stored only where the server's position moves.
-    let paused = walferry.ask("PUT", &format!("/connectors/{name}/pause"));
-    assert_eq!(paused.map(|answer| answer.status), Some(202));
-    wait_for("the connector to pause", || {
-        let status = walferry.get(&format!("/connectors/{name}/status"))?.json();
-        (status["tasks"][0]["state"] == "PAUSED").then_some(())
+    // Offsets are stored in the order of the stream: while Kafka does not acknowledge the row, nothing that was read behind it is stored.
+    sql.run("insert into items values (1, 'makes the topic')");
+    world.kafka.wait_for_records(&format!("{name}.public.items"), 1);
+    let paused = world.kafka.pause();
+    sql.run("insert into items values (2, 'not acknowledged')");
+    wait_for("the row to be under way", || {
+        let metrics = walferry.get("/metrics")?.body;
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("walferry_in_flight_records{"))?;
+        (line.rsplit(' ').next()?.parse::<f64>().ok()? > 0.0).then_some(())
     });
-    let mut tries = 0;
-    let told = wait_for("a signal that is not stored", || {
-        tries += 1;
-        let told = format!("before the kill, try {tries}");
-        let signal = json!({"id": told, "type": "log", "data": {"message": told}});
-        kafka.produce(&topic, &[(name, &signal.to_string())]);
-        wait_for_log(&mut walferry, &told, 1);
-        let data = "{\"message\": \"by the command\"}";
-        let given = walferry.command_at(["signal", name, "log", "--data", data, "--admin", &walferry.admin()]);
-        let said = String::from_utf8_lossy(&given.stdout).into_owned();
-        said.contains("it is not in the stored offset yet").then_some(told)
-    });
+    let told = "before the kill";
+    let signal = json!({"id": "b", "type": "log", "data": {"message": told}});
+    kafka.produce(&topic, &[(name, &signal.to_string())]);
+    wait_for_log(&mut walferry, told, 1);
+    let data = "{\"message\": \"by the command\"}";
+    let given = walferry.command_at(["signal", name, "log", "--data", data, "--admin", &walferry.admin()]);
+    let said = String::from_utf8_lossy(&given.stdout).into_owned();
+    assert!(said.contains("it is not in the stored offset yet"), "{said}{given:?}");
     walferry.kill();
+    drop(paused);
     walferry.start_again();
-    wait_for("the connector to be there", || {
-        let answer = walferry.ask("PUT", &format!("/connectors/{name}/resume"))?;
-        (answer.status == 202).then_some(())
-    });
-    wait_for_log(&mut walferry, &told, 2);
+    wait_for_log(&mut walferry, told, 2);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     let output = walferry.output();
     assert!(!output.contains("s3cret") && !output.contains("wr0ng"), "{output}");

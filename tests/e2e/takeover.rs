@@ -1,13 +1,13 @@
 //! Kafka Connect's topics: Walferry takes over from Connect and hands back, and one Walferry from another.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering::SeqCst},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -1014,15 +1014,21 @@ fn the_slot_is_not_confirmed_before_the_offset_topic_has_acknowledged() {
     rows += 3;
     let end = one.wal_end();
     kafka.wait_for_records(&one.topic("order"), rows as usize);
-    // Several offsets and status updates would have been sent meanwhile.
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(3) {
+    // Several status updates come after that. Each could have moved the slot.
+    let reply = "select reply_time from pg_stat_replication where application_name like 'Walferry%' and pid in
+                 (select active_pid from pg_replication_slots where database = current_database())";
+    let mut replies = BTreeSet::new();
+    wait_for("status updates", || {
+        // Each commit asks for one.
+        rows += 1;
+        one.insert("k", rows, rows);
+        replies.extend(one.database.sql().value(reply));
         assert!(
             one.confirmed() < end,
             "the slot has moved, and the offset is not stored"
         );
-        thread::sleep(Duration::from_millis(50));
-    }
+        (replies.len() > 4).then_some(())
+    });
     kafka.configure_topic("connect-offsets", &[compact]);
     one.wait_until_confirmed();
     assert_runs(&kafka.read(&[one.topic("order")]), &["k"], rows);
