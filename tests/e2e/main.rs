@@ -28,6 +28,7 @@ mod outbox_replay;
 mod outbox_routing;
 mod outbox_schemas;
 mod outbox_table;
+mod output;
 mod postgres;
 mod readme;
 mod records;

@@ -9,14 +9,10 @@ mod screen;
 mod server;
 mod shop;
 
-use std::{io, thread};
+use std::io;
 
 use serde_json::json;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::watch,
-    task::LocalSet,
-};
+use tokio::task::LocalSet;
 use walferry_diagnosis::Kind;
 use walferry_kafka::demo::DemoCluster;
 
@@ -25,7 +21,7 @@ use crate::{
     cli::{ConnectorArgs, DemoArgs},
     error::Error,
     load::load,
-    process,
+    process, signals,
 };
 
 /// Partitions of each topic.
@@ -71,9 +67,10 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Error> {
     .remove(0);
     let offsets = scratch.folder().join("offsets");
 
-    let stop = stop_at_signals();
+    // What a second signal leaves, because it ends the process wherever it is, is swept up.
+    signals::catch_with_hangup();
     let runtime = process::runtime().map_err(|failure| Error::failure("the demo did not start", failure))?;
-    let mut play = Play::new(args, loaded, stop, screen);
+    let mut play = Play::new(args, loaded, screen);
     let outcome = LocalSet::new().block_on(&runtime, play.run(&server, &configuration, &offsets));
     drop((runtime, cluster, scratch));
     outcome?;
@@ -122,33 +119,6 @@ fn configuration(server: &Server, creates_topics: bool) -> String {
         configuration["config"]["topic.creation.default.partitions"] = json!(PARTITIONS.to_string());
     }
     serde_json::to_string_pretty(&configuration).unwrap_or_default()
-}
-
-/// The first signal asks for an orderly end. The second ends the process wherever it is; what it leaves is swept up.
-fn stop_at_signals() -> watch::Sender<bool> {
-    let stop = watch::Sender::new(false);
-    let asked = stop.clone();
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let Ok(runtime) = runtime else { return };
-        runtime.block_on(async {
-            let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-            let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = kinds.map(signal) else {
-                return;
-            };
-            for _ in 0..2 {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                    _ = hangup.recv() => {}
-                }
-                if asked.send_replace(true) {
-                    std::process::exit(130);
-                }
-            }
-        });
-    });
-    stop
 }
 
 /// The output cannot be written, to a disk that is full, say.

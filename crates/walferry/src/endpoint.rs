@@ -2,7 +2,7 @@
 
 use std::{
     env, fs,
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    io::{self, BufRead as _, IsTerminal as _},
     net::IpAddr,
     path::Path,
     sync::Arc,
@@ -23,6 +23,7 @@ use walferry_config::shown_address;
 use crate::{
     cli::{AddressArgs, EndpointArgs},
     http,
+    output::{self, note},
 };
 
 /// How long the endpoint may take to answer.
@@ -116,7 +117,7 @@ impl Endpoint {
     pub(crate) fn logging_in(mut self, secret: &str, authorization: String) -> Self {
         let base = &self.base;
         if base.strip_prefix("http://").is_some_and(|rest| !is_loopback(rest)) {
-            eprintln!(
+            note!(
                 "warning: the {secret} goes to {base} without encryption; use a listener with https, if there is one"
             );
         }
@@ -323,11 +324,10 @@ fn ask(user: &str) -> io::Result<String> {
     impl Drop for Hidden {
         fn drop(&mut self) {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
-            let _ = writeln!(io::stderr());
+            note!("");
         }
     }
-    write!(io::stderr(), "Password of {user}: ")?;
-    io::stderr().flush()?;
+    output::stderr().log(format!("Password of {user}: ").into_bytes());
     let shown = tcgetattr(io::stdin())?;
     let mut silent = shown.clone();
     silent.local_modes.remove(LocalModes::ECHO);

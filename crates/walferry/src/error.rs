@@ -4,7 +4,7 @@ use std::fmt;
 
 use walferry_engine::{Diagnosis, Disposition, Exit, Failure, Kind};
 
-use crate::logging;
+use crate::{logging, output::note};
 
 /// A failure with its headline.
 ///
@@ -82,9 +82,9 @@ impl Error {
         }
         self.told = true;
         if logging::is_json() {
-            eprintln!("{}", self.json());
+            note!("{}", self.json());
         } else {
-            eprintln!("{self}");
+            note!("{self}");
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::{
     env,
-    io::{self, BufRead, IsTerminal, Write as _},
+    io::{self, BufRead, IsTerminal},
 };
 
 use walferry_config::{Secret, connector::PostgresSection};
@@ -12,7 +12,7 @@ use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
 use walferry_engine::Failure;
 use walferry_postgres::connect::{Endpoint, Purpose};
 
-use crate::{check::fixable, cli::CheckArgs, error::Error, load::Loaded, process, say::say};
+use crate::{check::fixable, cli::CheckArgs, error::Error, load::Loaded, output, process, say::say};
 
 /// The password of the role that `--fix-as` names.
 const PASSWORD: &str = "WALFERRY_FIX_PASSWORD";
@@ -120,8 +120,8 @@ fn choose<'a>(args: &CheckArgs, role: &str, wanted: &[PlannedFix<'a>]) -> Result
 /// Asks a question. Returns whether the answer is yes; any other answer means no.
 pub(crate) fn confirm(question: &str) -> Result<bool, Error> {
     let unreadable = |error: io::Error| Error::new(Kind::Output, "nobody can be asked").cause(error.to_string(), None);
-    print!("{question} [y/N] ");
-    io::stdout().flush().map_err(unreadable)?;
+    let question = format!("{question} [y/N] ").into_bytes();
+    output::stdout().show(question).map_err(unreadable)?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).map_err(unreadable)?;
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))

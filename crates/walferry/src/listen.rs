@@ -2,17 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-use tokio::{
-    sync::watch,
-    task::{JoinHandle, spawn_local},
-};
+use tokio::{sync::watch, task::JoinHandle};
 use tracing::{info, warn};
 use walferry_admin::{Admin, BoundListener, ListenerTls, Resources, RestSettings, without_effect};
 use walferry_config::{Options, Worker, shown_address};
 use walferry_diagnosis::Kind;
 use walferry_engine::Failure;
 
-use crate::error::Error;
+use crate::{error::Error, output, panics::spawn_vital};
 
 /// The default without a flag and `listeners`. Only this machine can connect, because the endpoint has no password.
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
@@ -229,8 +226,14 @@ impl RunningEndpoint {
         let until = async move {
             let _ = stopped.wait_for(|stop| *stop).await;
         };
-        let task = spawn_local(async move {
-            let _ = walferry_admin::serve(doors, admin, until).await;
+        let task = spawn_vital(async move {
+            // A process that nobody can ask any more is not to look alive.
+            if let Err(error) = walferry_admin::serve(doors, admin, until).await {
+                let mut error =
+                    Error::new(Kind::AdminAddress, "the admin endpoint has ended").cause(error.to_string(), None);
+                error.tell();
+                output::exit(error.exit as u8);
+            }
         });
         Self { stop, task }
     }

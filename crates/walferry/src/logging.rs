@@ -16,6 +16,7 @@ use tracing_subscriber::{
     },
 };
 use walferry_admin::herder::Loggers;
+use walferry_diagnosis::Kind;
 
 use crate::progress::Bars;
 
@@ -34,7 +35,9 @@ pub(crate) fn init(filter: Option<&str>, json: bool, bars: &Bars) {
     let _ = JSON.set(json);
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(bars.lines());
+        .with_writer(bars.lines())
+        // It would go to standard error with `eprintln!`, which panics where nobody reads it.
+        .log_internal_errors(false);
     let reload: Box<dyn Fn(EnvFilter) + Send + Sync> = if json {
         let lines = lines.json().with_filter_reloading();
         let handle = lines.reload_handle();
@@ -183,6 +186,38 @@ fn targets(logger: &str) -> Vec<String> {
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
     if plain { vec![logger.to_owned()] } else { Vec::new() }
+}
+
+/// A line of the log about lines that are not in it.
+pub(crate) fn lost_lines(lines: u64, why: &str) -> String {
+    let are_missing = match lines {
+        1 => "1 line of the log is missing".to_owned(),
+        lines => format!("{lines} lines of the log are missing"),
+    };
+    line("WARN", &format!("{are_missing} before this one: {why}"), None, None)
+}
+
+/// A line of the log about a panic.
+pub(crate) fn panicked(thread: &str, place: &str, text: &str, backtrace: Option<&str>) -> String {
+    let message = format!("thread '{thread}' panicked at {place}: {text}");
+    line("ERROR", &message, Some(Kind::Panic.code()), backtrace)
+}
+
+/// A line that does not come through `tracing`, in the form of those that do.
+fn line(level: &str, message: &str, code: Option<&str>, backtrace: Option<&str>) -> String {
+    if is_json() {
+        let mut fields = serde_json::json!({ "message": message });
+        for (name, text) in [("code", code), ("backtrace", backtrace)] {
+            if let Some(text) = text {
+                fields[name] = text.into();
+            }
+        }
+        let line = serde_json::json!({ "timestamp": now(), "level": level, "fields": fields, "target": "walferry" });
+        return format!("{line}\n");
+    }
+    let code = code.map_or_else(String::new, |code| format!(" code={code:?}"));
+    let backtrace = backtrace.map_or_else(String::new, |backtrace| format!("\n{backtrace}"));
+    format!("{} {level:>5} {message}{code}{backtrace}\n", now())
 }
 
 static JSON: OnceLock<bool> = OnceLock::new();

@@ -25,6 +25,8 @@ mod logging;
 mod offsets;
 mod otlp;
 mod outbox;
+mod output;
+mod panics;
 mod process;
 mod progress;
 mod rest;
@@ -33,12 +35,13 @@ mod say;
 mod script;
 mod show;
 mod signal;
+mod signals;
 mod surrounded;
 mod tail;
 mod take;
 mod worker;
 
-use std::{io, process::ExitCode};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::{CommandFactory, Parser};
 use mimalloc::MiMalloc;
@@ -54,7 +57,8 @@ use crate::{
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-fn main() -> ExitCode {
+fn main() {
+    panics::report();
     let cli = Cli::parse();
     let quiet = match cli.command {
         // What these show is not to be cut up by log lines.
@@ -66,13 +70,16 @@ fn main() -> ExitCode {
     };
     let bars = Bars::new(!cli.log_json);
     logging::init(cli.log.as_deref().or(quiet), cli.log_json, &bars);
-    match dispatch(cli.command, &bars) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(mut error) => {
+    let ended = catch_unwind(AssertUnwindSafe(|| dispatch(cli.command, &bars)));
+    // Nothing is waited for any more: a thread may hang in a read or a write.
+    output::exit(match ended {
+        Ok(Ok(())) => output::code_of_success(),
+        Ok(Err(mut error)) => {
             error.tell();
-            ExitCode::from(error.exit as u8)
+            error.exit as u8
         }
-    }
+        Err(_) => panics::exit_code(),
+    })
 }
 
 fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
@@ -91,7 +98,9 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
         Command::Inbox(args) => inbox::inbox(&args.command),
         Command::Snapshot(args) => signal::snapshot(&args),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "walferry", &mut io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "walferry", &mut script);
+            say::text(script);
             Ok(())
         }
     }

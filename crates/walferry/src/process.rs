@@ -1,6 +1,7 @@
 //! The connectors of a process. Each run assembles its connector from the configuration, on its own thread.
 
 use std::{
+    any::Any,
     future::{Future, pending},
     panic::resume_unwind,
     sync::Arc,
@@ -10,9 +11,8 @@ use walferry_diagnosis::Kind;
 
 use tokio::{
     runtime::{self, Runtime},
-    signal::unix::{SignalKind, signal},
     sync::{oneshot, watch},
-    task::{JoinHandle, LocalSet, spawn_local},
+    task::{JoinError, JoinHandle, JoinSet, LocalSet},
 };
 use tracing::{Instrument, error_span, info};
 use walferry_engine::{Failure, TargetState, status::Status, supervisor::RunBody};
@@ -23,6 +23,7 @@ use crate::{
     beside::{self, SlotLooks},
     error::Error,
     load::Loaded,
+    panics::{POOL, spawn_vital},
 };
 
 /// Whether this process writes failures of connectors to standard error.
@@ -37,27 +38,14 @@ pub(crate) enum FailureOutput {
 
 /// A runtime for one thread.
 pub(crate) fn runtime() -> Result<Runtime, Failure> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name(POOL)
+        .build();
     runtime.map_err(|error| {
         let what = format!("the runtime does not start: {error}");
         Failure::stop(Kind::NoRuntime, what, "raise the limit of open files (`ulimit -n`)")
     })
-}
-
-/// Waits until the process is told to end.
-pub(crate) async fn signalled() {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return pending().await;
-    };
-    let name = tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    };
-    info!(
-        signal = name,
-        "stopping: delivering, storing and confirming what is in flight"
-    );
 }
 
 /// The status of a connector, whether its configuration can be read or not. Without one, `prefix` is taken for its topic prefix. Signals that
@@ -84,12 +72,12 @@ impl BackgroundTasks {
         let tables = beside::tell_tables(loaded.clone()).instrument(span.clone());
         // The slot's lag is shown even while the connector does not run.
         let slots = beside::watch_slots(loaded, slots, status.clone()).instrument(span);
-        Self(vec![spawn_local(tables), spawn_local(slots)])
+        Self(vec![spawn_vital(tables), spawn_vital(slots)])
     }
 
     /// Adds a task.
     pub(crate) fn add(&mut self, task: impl Future<Output = ()> + 'static) {
-        self.0.push(spawn_local(task));
+        self.0.push(spawn_vital(task));
     }
 }
 
@@ -200,13 +188,49 @@ impl RunSettings {
         let status = &self.status;
         LocalSet::new().block_on(&runtime()?, async {
             let (health, set_aside) = (connector.sinks.health(), connector.sinks.set_aside());
-            spawn_local(beside::watch_kafka(health, set_aside, status.clone()));
-            spawn_local(beside::run_heartbeat_query(loaded.clone(), status.clone()));
-            spawn_local(beside::care_for_outboxes(loaded.clone(), status.clone()));
-            spawn_local(beside::fetch_xmin(loaded.clone(), status.clone()));
-            spawn_local(beside::read_signal_file(loaded.clone(), status.clone()));
+            let mut beside = JoinSet::new();
+            beside.spawn_local(beside::watch_kafka(health, set_aside, status.clone()));
+            beside.spawn_local(beside::run_heartbeat_query(loaded.clone(), status.clone()));
+            beside.spawn_local(beside::care_for_outboxes(loaded.clone(), status.clone()));
+            beside.spawn_local(beside::fetch_xmin(loaded.clone(), status.clone()));
+            beside.spawn_local(beside::read_signal_file(loaded.clone(), status.clone()));
             let _signals = assemble::signals_of_topic(loaded, status);
-            connector.run(target).await
+            tokio::select! {
+                ended = connector.run(target) => ended,
+                // The connector fails with it: without the task it would not do all of its work.
+                panic = panic_of(beside) => resume_unwind(panic),
+            }
         })
+    }
+}
+
+/// Waits for a task that panics. Those that end are done.
+async fn panic_of(mut tasks: JoinSet<()>) -> Box<dyn Any + Send> {
+    loop {
+        match tasks
+            .join_next()
+            .await
+            .map(|ended| ended.map_err(JoinError::try_into_panic))
+        {
+            Some(Err(Ok(panic))) => return panic,
+            Some(_) => {}
+            None => pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_beside_a_connector_that_panics_is_noticed_and_one_that_ends_is_not() {
+        let panic = runtime().unwrap().block_on(async {
+            let mut tasks = JoinSet::new();
+            tasks.spawn(async {});
+            tasks.spawn(async { panic!("as it was told to") });
+            panic_of(tasks).await
+        });
+        assert_eq!(panic.downcast_ref(), Some(&"as it was told to"));
     }
 }

@@ -7,12 +7,16 @@ use std::{
     time::Duration,
 };
 
-use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
+use rustix::termios::tcgetwinsize;
 use tokio::time::sleep;
 use walferry_engine::status::{Phase, Status};
 
+use crate::output;
+
 /// How often a bar is drawn.
 const INTERVAL: Duration = Duration::from_millis(200);
+const DRAWN_PER_SECOND: u8 = 20;
 const WITH_ESTIMATE: &str = "{prefix}: {wide_bar} {human_pos} of about {human_len} rows, {pace}, {eta} left{msg}";
 const WITHOUT: &str = "{prefix}: {spinner} {human_pos} rows, {pace}{msg}";
 
@@ -24,7 +28,7 @@ impl Bars {
     /// If not `shown`, no bar is ever drawn.
     pub(crate) fn new(shown: bool) -> Self {
         let target = if shown && io::stderr().is_terminal() {
-            ProgressDrawTarget::stderr()
+            ProgressDrawTarget::term_like_with_hz(Box::new(Terminal), DRAWN_PER_SECOND)
         } else {
             ProgressDrawTarget::hidden()
         };
@@ -54,11 +58,78 @@ pub(crate) struct Lines(MultiProgress);
 
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.suspend(|| io::stderr().write(line))
+        self.0.suspend(|| output::stderr().log(line.to_vec()));
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
+    }
+}
+
+/// Standard error as the terminal on which bars are drawn. It may be one that takes nothing more: bars are left out like lines of the log.
+#[derive(Debug)]
+struct Terminal;
+
+impl Terminal {
+    fn put(&self, text: String) -> io::Result<()> {
+        output::stderr().draw(text.into_bytes());
+        Ok(())
+    }
+
+    fn moved(&self, count: usize, direction: char) -> io::Result<()> {
+        match count {
+            0 => Ok(()),
+            count => self.put(format!("\x1b[{count}{direction}")),
+        }
+    }
+
+    /// Columns and rows.
+    fn size(&self) -> Option<(u16, u16)> {
+        let size = tcgetwinsize(io::stderr()).ok()?;
+        (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+    }
+}
+
+impl TermLike for Terminal {
+    fn width(&self) -> u16 {
+        self.size().map_or(80, |(columns, _)| columns)
+    }
+
+    fn height(&self) -> u16 {
+        self.size().map_or(24, |(_, rows)| rows)
+    }
+
+    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+        self.moved(n, 'A')
+    }
+
+    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+        self.moved(n, 'B')
+    }
+
+    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+        self.moved(n, 'C')
+    }
+
+    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+        self.moved(n, 'D')
+    }
+
+    fn write_line(&self, s: &str) -> io::Result<()> {
+        self.put(format!("{s}\n"))
+    }
+
+    fn write_str(&self, s: &str) -> io::Result<()> {
+        self.put(s.to_owned())
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.put("\r\x1b[2K".to_owned())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -3,10 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use rustix::thread::disable_transparent_huge_pages;
-use tokio::{
-    sync::watch,
-    task::{LocalSet, spawn_local},
-};
+use tokio::{sync::watch, task::LocalSet};
 use tracing::warn;
 use walferry_admin::{Admin, BoundListener, ClusterId, RestSettings, Standby};
 use walferry_config::Worker;
@@ -26,9 +23,11 @@ use crate::{
     load::{Configuration, data_dir, load},
     logging,
     otlp::Exporter,
-    process::{self, signalled},
+    panics::{spawn_vital, vital},
+    process,
     progress::Bars,
     rest,
+    signals::{self, signalled},
     take::take,
     worker::{
         ClerkTask, Herd, HerdParts, cluster,
@@ -74,7 +73,7 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
         data_dir,
         is_to_end: watch::Sender::new(false),
     };
-    let served = LocalSet::new().block_on(&runtime, process.run(configuration));
+    let served = LocalSet::new().block_on(&runtime, vital(process.run(configuration)));
     // A read that hangs, for example of a file of a config provider, must not delay the end.
     runtime.shutdown_background();
     bars.clear();
@@ -166,13 +165,12 @@ async fn end_connectors(ending: ProcessEnd, herd: &Herd, leadership: Option<&Lea
 impl Process<'_> {
     async fn run(mut self, configuration: Configuration) -> Result<(), Error> {
         // From here on, no signal to end is missed, whatever the process does meanwhile.
+        signals::catch();
         let signal = self.is_to_end.clone();
-        spawn_local(async move {
+        spawn_vital(async move {
             signalled().await;
             signal.send_replace(true);
         });
-        // The handlers are installed when the task first runs.
-        tokio::task::yield_now().await;
         let wanted = std::mem::take(&mut self.wanted);
         let hosts: Vec<_> = wanted.iter().map(|wanted| wanted.host.clone()).collect();
         let mut doors = listen::open(wanted, &self.settings).await?;
@@ -180,7 +178,7 @@ impl Process<'_> {
         let did_not_start = |failure| Error::failure("Walferry did not start", failure);
         let topics = self.topics.take();
         let cluster = Arc::new(ClusterId::default());
-        spawn_local(cluster::ask(
+        spawn_vital(cluster::ask(
             configuration.worker.clone(),
             configuration.bootstrap_servers.clone(),
             cluster.clone(),
@@ -257,7 +255,7 @@ impl Process<'_> {
             ..Admin::read_only(Arc::new(herd.supervisor().clone()), env!("CARGO_PKG_VERSION"))
         };
         if let Some(exporter) = &self.exporter {
-            spawn_local(exporter.clone().run(admin.clone()));
+            spawn_vital(exporter.clone().run(admin.clone()));
         }
         Ok(RunningParts {
             herd,

@@ -1,16 +1,13 @@
 //! What commands say on standard output.
 
-use std::{
-    fmt,
-    io::{self, Write},
-    process,
-};
+use std::{fmt, io};
+
 use walferry_diagnosis::Kind;
 
-use crate::error::Error;
+use crate::{error::Error, output};
 
-/// Writes a line as `println!` does. That nobody reads it any more, as with `walferry check | head`, changes nothing; an output
-/// that cannot be written otherwise ends the program.
+/// Writes a line as `println!` does. If nobody reads it any more, as with `walferry check | head`, the command does its work in silence, and
+/// its exit code says so ([`output::code_of_success`]); an output that cannot be written otherwise ends the program.
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::say::line(format_args!($($text)*))
@@ -19,11 +16,19 @@ macro_rules! say {
 pub(crate) use say;
 
 /// As [`say!`].
-pub(crate) fn line(text: fmt::Arguments<'_>) {
-    match writeln!(io::stdout(), "{text}") {
+pub(crate) fn line(line: fmt::Arguments<'_>) {
+    text(format!("{line}\n").into_bytes());
+}
+
+/// The same for text that has its line ends already.
+pub(crate) fn text(text: Vec<u8>) {
+    match output::stdout().show(text) {
+        // The process was asked to end while nobody read.
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Error::new(Kind::Output, format!("the output cannot be written: {error}")).tell();
-            process::exit(2);
+            let mut error = Error::new(Kind::Output, format!("the output cannot be written: {error}"));
+            error.tell();
+            output::exit(error.exit as u8);
         }
         _ => {}
     }

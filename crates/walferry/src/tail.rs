@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     convert::Infallible,
     future::pending,
-    io::{self, IsTerminal, Write as _},
+    io::{self, IsTerminal},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -36,8 +36,10 @@ use crate::{
     cli::{ConnectorArgs, TailArgs},
     error::Error,
     load::{Loaded, load},
-    process::{self, signalled},
+    output::{self, note},
+    process,
     show::{reason, text},
+    signals::signalled,
 };
 
 /// Shows records until Ctrl-C, or until the requested number was shown.
@@ -94,7 +96,7 @@ async fn visible_tables(loaded: &Loaded, asked: &[String]) -> Result<Vec<String>
         ));
     }
     if !statements.is_empty() {
-        eprintln!(
+        note!(
             "Publication {name:?} is not as a start would make it. Until then, you see what it sends now: {statements};"
         );
     }
@@ -154,16 +156,13 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
             never = show_wait(&status) => match never {},
         }
         if ids {
-            eprintln!("The schema registry is not asked: the id of each schema is shown as 0.");
+            note!("The schema registry is not asked: the id of each schema is shown as 0.");
         }
-        eprintln!("Waiting for changes of {followed}. Nothing is sent, and nothing is left behind. Ctrl-C ends.");
+        note!("Waiting for changes of {followed}. Nothing is sent, and nothing is left behind. Ctrl-C ends.");
     });
     spawn_local(async move {
         signalled().await;
         target.send_replace(TargetState::Stopped);
-        // A second Ctrl-C does not wait for an orderly end. The slot ends with the connection.
-        signalled().await;
-        std::process::exit(130);
     });
     let ended = connector.run(told).await;
     let shown = shown.lock();
@@ -171,9 +170,9 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
         1 => "1 record".to_owned(),
         count => format!("{count} records"),
     };
-    eprintln!("{records} shown.");
+    note!("{records} shown.");
     for (why, count) in &shown.withheld {
-        eprintln!("Not sent: {count}, {why}.");
+        note!("Not sent: {count}, {why}.");
     }
     ended.map_err(|failure| Error::failure("no more records can be shown", failure))
 }
@@ -182,7 +181,7 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
 async fn show_wait(status: &Status) -> Infallible {
     loop {
         if let Some(wait) = status.course().waits.longest() {
-            eprintln!("Not yet: {}", wait.failure);
+            note!("Not yet: {}", wait.failure);
             return pending().await;
         }
         sleep(Duration::from_millis(20)).await;
@@ -251,10 +250,11 @@ impl Screen {
             part("headers", &headers);
         }
         part("value", &text::readable(record.value, self.is_terminal));
-        let is_closed = match writeln!(io::stdout(), "{lines}") {
+        lines.push('\n');
+        let is_closed = match output::stdout().show(lines.into_bytes()) {
             Ok(()) => false,
-            // Nobody reads any more, as with `walferry tail | head`.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => true,
+            // Nobody reads any more, as with `walferry tail | head`, or nobody has read until Ctrl-C.
+            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut) => true,
             Err(error) => {
                 let what = format!("the output cannot be written: {error}");
                 return Err(Failure::stop(

@@ -64,6 +64,18 @@ impl Process {
     /// Starts a program; what it prints is appended to `<folder>/<name>.log`.
     #[track_caller]
     pub(super) fn start(name: &str, folder: &Path, last_signal: Signal, command: &mut Command) -> Self {
+        Self::start_with(name, folder, last_signal, command, None)
+    }
+
+    /// The same with a standard error of its own, which then does not go to the log file.
+    #[track_caller]
+    pub(super) fn start_with(
+        name: &str,
+        folder: &Path,
+        last_signal: Signal,
+        command: &mut Command,
+        stderr: Option<Stdio>,
+    ) -> Self {
         let log = folder.join(format!("{name}.log"));
         let file = File::options()
             .create(true)
@@ -71,7 +83,8 @@ impl Process {
             .open(&log)
             .expect("the folder can be written");
         let copy = file.try_clone().expect("a file handle can be doubled");
-        let child = command.stdin(Stdio::null()).stdout(copy).stderr(file).spawn();
+        let stderr = stderr.unwrap_or_else(|| file.into());
+        let child = command.stdin(Stdio::null()).stdout(copy).stderr(stderr).spawn();
         let child = child.unwrap_or_else(|e| panic!("{:?} could not be run: {e}", command.get_program()));
         scratch::watch(child.id(), last_signal);
         Self {

@@ -8,9 +8,11 @@ use serde_json::{Map, Value};
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// How `walferry run` is called.
@@ -44,6 +46,8 @@ pub struct Surroundings {
     pub without_data_dir: bool,
     /// Further arguments.
     pub arguments: Vec<String>,
+    /// Where its standard error goes, instead of to what `output` shows.
+    pub stderr: Option<Arc<OwnedFd>>,
     /// The whole command line instead of everything else. `@PORT@` in it, or in a variable of the environment, stands for the port that
     /// the test asks.
     pub command_line: Option<Vec<String>>,
@@ -193,6 +197,18 @@ impl Walferry {
     pub fn terminate(&mut self) -> Option<i32> {
         self.process.signal(Signal::TERM);
         self.process.wait().code()
+    }
+
+    /// Asks the process to end, as Ctrl-C does, and returns its exit code.
+    #[track_caller]
+    pub fn interrupt(&mut self) -> Option<i32> {
+        self.process.signal(Signal::INT);
+        self.process.wait().code()
+    }
+
+    /// Asks the process to end, as `terminate` does, and does not wait for it.
+    pub fn ask_to_end(&self) {
+        self.process.signal(Signal::TERM);
     }
 
     /// Waits until the process ends by itself and returns its exit code.
@@ -421,7 +437,7 @@ fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, surroundings: 
     if let Some(line) = &surroundings.command_line {
         let words = line.iter().map(|word| word.replace("@PORT@", &port));
         command.args(words).env("XDG_STATE_HOME", folder.join("state"));
-        return Process::start("walferry", folder, Signal::KILL, &mut command);
+        return start(&mut command, folder, surroundings);
     }
     command
         .arg("run")
@@ -448,5 +464,14 @@ fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, surroundings: 
     } else {
         command.arg("--data-dir").arg(folder.join("data"));
     }
-    Process::start("walferry", folder, Signal::KILL, &mut command)
+    start(&mut command, folder, surroundings)
+}
+
+#[track_caller]
+fn start(command: &mut Command, folder: &Path, surroundings: &Surroundings) -> Process {
+    let stderr = surroundings.stderr.as_ref().map(|stderr| {
+        let stderr = stderr.try_clone().expect("a file handle can be doubled");
+        Stdio::from(stderr)
+    });
+    Process::start_with("walferry", folder, Signal::KILL, command, stderr)
 }

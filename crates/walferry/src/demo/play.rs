@@ -41,6 +41,7 @@ use crate::{
     listen::RunningEndpoint,
     load::Loaded,
     process::{self, BackgroundTasks, FailureOutput, RunSettings},
+    signals::signalled,
 };
 
 /// How often the line at the bottom is written again.
@@ -60,7 +61,6 @@ pub(super) struct Play<'a> {
     loaded: Loaded,
     /// The connector's, once it is started.
     status: Arc<Status>,
-    stop: watch::Sender<bool>,
     screen: Screen,
     /// Rows in the outbox.
     written: Rc<Cell<u64>>,
@@ -74,12 +74,11 @@ pub(super) struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    pub(super) fn new(args: &'a DemoArgs, loaded: Loaded, stop: watch::Sender<bool>, screen: Screen) -> Self {
+    pub(super) fn new(args: &'a DemoArgs, loaded: Loaded, screen: Screen) -> Self {
         Self {
             args,
             loaded,
             status: Arc::default(),
-            stop,
             screen,
             written: Rc::default(),
             received: 0,
@@ -118,11 +117,12 @@ impl<'a> Play<'a> {
 
         let mut ticks = interval(STATUS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut stop = self.stop.subscribe();
+        let stop = signalled();
+        tokio::pin!(stop);
         let mut is_writing = true;
         let outcome = loop {
             tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => break Ok(()),
+                () = &mut stop => break Ok(()),
                 Some(record) = received.recv() => shown(self.record(&record))?,
                 _ = ticks.tick() => shown(self.tell_status(&page))?,
                 failure = supervisor.failure(&self.loaded.connector.name) => break Err(ended_early(failure)),
@@ -139,7 +139,6 @@ impl<'a> Play<'a> {
         };
 
         writing.abort();
-        self.stop.send_replace(true);
         served.stop();
         if outcome.is_ok() {
             supervisor.stop_all().await.map_err(ended_early)?;

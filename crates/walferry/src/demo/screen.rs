@@ -2,29 +2,28 @@
 
 use std::{
     env,
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
 };
 
 use walferry_kafka::demo::Received;
 
+use crate::output;
+
 /// Where the demo is shown.
 pub(super) struct Screen {
-    out: io::Stdout,
     terminal: bool,
     paint: Paint,
     /// The line that stays; empty where there is no terminal.
     status: String,
-    /// Nobody reads any more, as with `walferry demo | head`.
+    /// Nobody reads any more, as with `walferry demo | head`, or nobody has read until Ctrl-C.
     closed: bool,
 }
 
 impl Screen {
     /// Standard output: in colour on a terminal, plain for a file.
     pub(super) fn new() -> Self {
-        let out = io::stdout();
-        let terminal = out.is_terminal() && env::var_os("TERM").is_some_and(|term| term != "dumb");
+        let terminal = io::stdout().is_terminal() && env::var_os("TERM").is_some_and(|term| term != "dumb");
         Self {
-            out,
             terminal,
             paint: Paint(terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())),
             status: String::new(),
@@ -90,7 +89,7 @@ impl Screen {
 
     fn text(&mut self, text: &str) -> io::Result<()> {
         match self.write(text) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut) => {
                 self.closed = true;
                 Ok(())
             }
@@ -99,21 +98,18 @@ impl Screen {
     }
 
     fn write(&self, text: &str) -> io::Result<()> {
-        let mut out = self.out.lock();
-        if self.terminal {
+        output::stdout().show(match self.terminal {
             // To the beginning of the line, which is then erased; the line that stays is written again below the text.
-            write!(out, "\r\x1b[2K{text}{}", self.status)?;
-        } else {
-            out.write_all(text.as_bytes())?;
-        }
-        out.flush()
+            true => format!("\r\x1b[2K{text}{}", self.status).into_bytes(),
+            false => text.as_bytes().to_vec(),
+        })
     }
 
     fn width(&self) -> Option<usize> {
         if !self.terminal {
             return None;
         }
-        let size = rustix::termios::tcgetwinsize(&self.out).ok();
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
         Some(size.map_or(80, |size| usize::from(size.ws_col)).max(20))
     }
 

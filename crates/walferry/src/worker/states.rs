@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value as Json, json};
 use tokio::{
     sync::watch,
-    task::{JoinHandle, spawn_local},
+    task::JoinHandle,
     time::{sleep, timeout},
 };
 use tracing::{info, warn};
@@ -17,6 +17,7 @@ use walferry_engine::{Failure, TargetState, status::Phase, supervisor::Connector
 use walferry_kafka::connect::{StateLog, StatusKey, first_seen_ms, state_record, topic_record};
 
 use super::Herd;
+use crate::panics::spawn_vital;
 
 /// How often states are compared.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -81,7 +82,7 @@ impl StateWriter {
     pub(crate) fn start(mut self) -> StateWriterTask {
         let stop = watch::Sender::new(false);
         let mut stopped = stop.subscribe();
-        let task = spawn_local(async move {
+        let task = spawn_vital(async move {
             loop {
                 let now = self.now();
                 tokio::select! {

@@ -3,13 +3,12 @@
 use std::{collections::BTreeMap, path::Path};
 
 use serde_json::Value as Json;
-use tokio::task::spawn_local;
 use walferry_engine::book::Book as _;
 use walferry_kafka::connect::{Leadership, OffsetLog, StateLog, StatusKey};
 use walferry_offset::FileBook;
 
 use super::{BookChoice, OpenBook, topics, turn::Turn};
-use crate::error::Error;
+use crate::{error::Error, panics::spawn_vital};
 
 /// Where a process keeps its state.
 pub(crate) struct Storage {
@@ -35,7 +34,7 @@ impl Storage {
                 leadership: None,
             });
         };
-        spawn_local(topics::tell_of_connect(topics));
+        spawn_vital(topics::tell_of_connect(topics));
         Ok(Self {
             book: Ok(opened.book),
             offsets: Some(opened.offsets),

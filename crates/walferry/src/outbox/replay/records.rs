@@ -31,13 +31,7 @@ use super::{
     state::{ReplayState, Source, VERSION},
     tell_topics,
 };
-use crate::{
-    assemble,
-    cli::OutboxReplayArgs,
-    error::Error,
-    process::{self, signalled},
-    say::say,
-};
+use crate::{assemble, cli::OutboxReplayArgs, error::Error, output::note, process, say::say, signals::signalled};
 
 /// The state is written after so many records, or after so long.
 const RECORDS_BETWEEN_WRITES: usize = 5000;
@@ -247,7 +241,7 @@ impl RecordVisitor for Counting<'_> {
         if self.told_at.elapsed() >= BETWEEN_NEWS {
             self.told_at = Instant::now();
             let Counted { read, wanted, .. } = self.counted;
-            eprintln!(
+            note!(
                 "{} read, {} found.",
                 count(read, "record was", "records were"),
                 count(wanted, "wanted record", "wanted records")
@@ -286,12 +280,7 @@ fn copy<S: Sink + Send + 'static>(
         loop {
             tokio::select! {
                 ended = &mut work => break ended,
-                () = signalled() => {
-                    // The second one does not wait for an orderly end.
-                    if stopped.swap(true, Relaxed) {
-                        std::process::exit(130);
-                    }
-                }
+                () = signalled(), if !stopped.load(Relaxed) => stopped.store(true, Relaxed),
             }
         }
     });
@@ -552,7 +541,7 @@ impl<S: Sink> RecordVisitor for Copying<S> {
         }
         if self.told_at.elapsed() >= BETWEEN_NEWS {
             self.told_at = Instant::now();
-            eprintln!("{} were sent.", count(self.sent, "record", "records"));
+            note!("{} were sent.", count(self.sent, "record", "records"));
         }
         if is_stopped {
             return Err(End::Stopped);

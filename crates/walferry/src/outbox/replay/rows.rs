@@ -44,9 +44,11 @@ use crate::{
         router::{columns, has_router, router},
         table,
     },
-    process::{self, signalled},
+    output::note,
+    process,
     say::say,
     show::reason,
+    signals::signalled,
 };
 
 /// Names of the column in which libraries keep the time of a row, if the connector does not say it.
@@ -363,13 +365,10 @@ async fn send(job: &Job<'_>, range: Range, place: ReplayPosition, total: u64) ->
     Ok(())
 }
 
-/// Ends the replay in order at the first signal, and at once at the second one.
+/// Ends the replay in order at a signal.
 async fn stop_at_signals(target: Arc<watch::Sender<TargetState>>) {
     signalled().await;
     target.send_replace(TargetState::Stopped);
-    // The second one does not wait for an orderly end. What was sent since the state was written is sent again.
-    signalled().await;
-    std::process::exit(130);
 }
 
 /// Says how far it is, and what it waits for.
@@ -385,7 +384,7 @@ async fn watch(status: Arc<Status>, track: PartTracker, total: u64) {
             .map(|trouble| trouble.failure.to_string());
         if waits != told {
             if let Some(waits) = &waits {
-                eprintln!("Waiting: {waits}");
+                note!("Waiting: {waits}");
             }
             told = waits;
         }
@@ -394,7 +393,7 @@ async fn watch(status: Arc<Status>, track: PartTracker, total: u64) {
         let rows = track.delivered(parts).rows;
         if looks % LOOKS_BETWEEN_NEWS == 0 && rows != last && status.phase() == Phase::Snapshot {
             last = rows;
-            eprintln!("{rows} of {} were sent.", count(total, "row", "rows"));
+            note!("{rows} of {} were sent.", count(total, "row", "rows"));
         }
     }
 }
