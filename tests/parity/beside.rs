@@ -1,6 +1,7 @@
 //! Which cases run beside the real Debezium although there is a recording.
 
 use std::env;
+use std::fmt;
 use walferry_tests::case::Case;
 use walferry_tests::recording::hash;
 
@@ -37,6 +38,21 @@ impl Beside {
             Self::All => true,
             Self::None => false,
             Self::Part(part) => hash(case.name.as_bytes()) % PARTS == part % PARTS,
+        }
+    }
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => out.write_str("all"),
+            Self::None => out.write_str("only what has no recording"),
+            Self::Part(part) => write!(
+                out,
+                "part {} of 0 to {}, and what has no recording",
+                part % PARTS,
+                PARTS - 1
+            ),
         }
     }
 }

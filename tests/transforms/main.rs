@@ -1,7 +1,7 @@
 //! Transforms beside the real ones: random chains over random records, and cases that were thought of, through the classes of
 //! Kafka Connect in a JVM and through Walferry.
 //!
-//! Run by `cargo xtask test parity`. `WALFERRY_TRANSFORMS_SEED` and `WALFERRY_TRANSFORMS_CASES` choose other chains,
+//! Run by `cargo xtask test transforms`. `WALFERRY_TRANSFORMS_SEED` and `WALFERRY_TRANSFORMS_CASES` choose other chains,
 //! `WALFERRY_TRANSFORMS_TELL` how many of the differences are told in full.
 //! `WALFERRY_TRANSFORMS_RECORD=1` keeps what Kafka Connect answered in `recorded.jsonl`, for the test that needs no JVM.
 
@@ -16,7 +16,8 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::{env, fs, thread};
+use std::sync::mpsc;
+use std::{env, fs, io, thread};
 
 use serde_json::Value as Json;
 
@@ -49,27 +50,22 @@ fn random_chains_over_geometries_and_vectors_do_what_debeziums_classes_do() {
     compare_random(shapes::case);
 }
 
-fn compare_random(case: impl Fn(&mut random::Random) -> Json) {
+/// One case after the other, so that memory holds a few of them, however many there are.
+fn compare_random(case: impl Fn(&mut random::Random) -> Json + Send) {
     let seed = number("WALFERRY_TRANSFORMS_SEED", 1);
     let count = number("WALFERRY_TRANSFORMS_CASES", 3000);
     let mut random = random::Random::new(seed);
-    let cases: Vec<Json> = (0..count).map(|_| case(&mut random)).collect();
-    let answers = ask(&cases);
-    let results = || {
-        answers
-            .iter()
-            .flat_map(|answer| answer["results"].as_array().into_iter().flatten())
-    };
-    let through = results().filter(|result| result.get("topic").is_some()).count();
-    println!(
-        "seed {seed}: {count} chains, {} records, {through} went through",
-        results().count()
-    );
-    assert!(
-        through * 3 > results().count(),
-        "most records fail: the chains make no sense"
-    );
-    compare(&cases, &answers);
+    let (mut comparison, mut results, mut through) = (Comparison::default(), 0, 0);
+    each_answer((0..count).map(move |_| case(&mut random)), |case, answer| {
+        for result in answer["results"].as_array().into_iter().flatten() {
+            results += 1;
+            through += usize::from(result.get("topic").is_some());
+        }
+        comparison.add(case, &answer);
+    });
+    println!("seed {seed}: {count} chains, {results} records, {through} went through");
+    assert!(through * 3 > results, "most records fail: the chains make no sense");
+    comparison.end();
 }
 
 #[test]
@@ -112,30 +108,47 @@ fn number(variable: &str, default: u64) -> u64 {
 
 /// What the real classes answer, in the order of the cases.
 fn ask(cases: &[Json]) -> Vec<Json> {
-    let mut jvm = start();
-    let mut input = jvm.stdin.take().expect("piped");
-    let lines: String = cases.iter().map(|case| format!("{case}\n")).collect();
-    let writer = thread::spawn(move || input.write_all(lines.as_bytes()));
-    let output = BufReader::new(jvm.stdout.take().expect("piped"));
-    let answers = output.lines().map(|line| {
-        let line = line.expect("UTF-8");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
-    });
-    let answers: Vec<Json> = answers.collect();
-    let written = writer.join().expect("the writer does not panic");
-    let status = jvm.wait().expect("the JVM ends");
-    assert!(
-        status.success() && written.is_ok(),
-        "the harness failed: {status}, {written:?}"
-    );
+    let mut answers = Vec::new();
+    each_answer(cases.iter().cloned(), |_, answer| answers.push(answer));
     assert_eq!(answers.len(), cases.len(), "an answer for each case");
     answers
+}
+
+/// Gives each case to the real classes, and takes their answer as soon as it is there.
+fn each_answer(cases: impl Iterator<Item = Json> + Send, mut take: impl FnMut(&Json, Json)) {
+    let mut jvm = start();
+    let mut input = jvm.stdin.take().expect("piped");
+    let output = BufReader::new(jvm.stdout.take().expect("piped"));
+    // The pipes hold back whoever writes, so few cases wait for their answers.
+    let (asked, waiting) = mpsc::channel();
+    thread::scope(|scope| {
+        let writer = scope.spawn(move || {
+            for case in cases {
+                let line = format!("{case}\n");
+                asked.send(case).ok();
+                input.write_all(line.as_bytes())?;
+            }
+            io::Result::Ok(())
+        });
+        for line in output.lines() {
+            let line = line.expect("UTF-8");
+            let answer = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            take(&waiting.recv().expect("it was asked"), answer);
+        }
+        let written = writer.join().expect("the writer does not panic");
+        let status = jvm.wait().expect("the JVM ends");
+        assert!(
+            status.success() && written.is_ok(),
+            "the harness failed: {status}, {written:?}"
+        );
+        assert!(waiting.recv().is_err(), "an answer for each case");
+    });
 }
 
 fn start() -> Child {
     let place = |variable: &str| {
         let place = env::var_os(variable).map(PathBuf::from);
-        place.unwrap_or_else(|| panic!("{variable} is not set: run `cargo xtask test parity`, which brings Java"))
+        place.unwrap_or_else(|| panic!("{variable} is not set: run `cargo xtask test transforms`, which brings Java"))
     };
     let jars = place("WALFERRY_TEST_JARS");
     Command::new(place("WALFERRY_TEST_JAVA"))
@@ -153,24 +166,52 @@ fn start() -> Child {
 
 /// Fails with the differences, the first ones in full.
 fn compare(cases: &[Json], answers: &[Json]) {
-    let mut report = String::new();
-    let mut wrong = 0;
-    let in_full = number("WALFERRY_TRANSFORMS_TELL", 3);
-    for (number, (case, theirs)) in cases.iter().zip(answers).enumerate() {
+    let mut comparison = Comparison::default();
+    for (case, theirs) in cases.iter().zip(answers) {
+        comparison.add(case, theirs);
+    }
+    comparison.end();
+}
+
+/// What differs so far.
+#[derive(Default)]
+struct Comparison {
+    report: String,
+    cases: usize,
+    wrong: u64,
+}
+
+impl Comparison {
+    fn add(&mut self, case: &Json, theirs: &Json) {
+        let in_full = number("WALFERRY_TRANSFORMS_TELL", 3);
+        let number_of_case = self.cases;
+        self.cases += 1;
         let ours = exchange::answer(case);
         if exchange::normalised(&ours) == exchange::normalised(theirs) {
-            continue;
+            return;
         }
-        wrong += 1;
-        match wrong {
-            _ if wrong <= in_full => tell(&mut report, number, case, theirs, &ours),
+        self.wrong += 1;
+        match self.wrong {
+            wrong if wrong <= in_full => {
+                tell(&mut self.report, number_of_case, case, theirs, &ours);
+            }
             ..=8 => {
-                let _ = writeln!(report, "\ncase {number}: {}", case["transforms"]);
+                let _ = writeln!(self.report, "\ncase {number_of_case}: {}", case["transforms"]);
             }
             _ => {}
         }
     }
-    assert!(wrong == 0, "{wrong} of {} cases differ\n{report}", cases.len());
+
+    /// Fails where something differed.
+    fn end(self) {
+        assert!(
+            self.wrong == 0,
+            "{} of {} cases differ\n{}",
+            self.wrong,
+            self.cases,
+            self.report
+        );
+    }
 }
 
 /// The chain, and for each record that differs where and how.
