@@ -204,10 +204,13 @@ impl RelationPlans {
     }
 
     fn remove(&mut self, oid: Oid) {
-        if let Some(known) = self.plans.remove(&oid) {
+        let in_memory = self.plans.remove(&oid).and_then(|known| {
             self.weight -= known.weight();
+            known.kept
+        });
+        for kept in in_memory.into_iter().chain(self.away.remove(&oid)) {
+            self.shelf.free(kept);
         }
-        self.away.remove(&oid);
         if self.others.remove(&oid) {
             self.note(NotCapturedChange::Left(oid.0));
         }
@@ -509,6 +512,31 @@ mod tests {
     const COLUMNS: &[&str] = &["id", "v"];
     /// More tables than have their plans in memory.
     const TABLES: u32 = 2000;
+
+    #[test]
+    fn descriptions_that_come_again_and_again_take_no_more_disk() {
+        let folder = std::env::temp_dir().join(format!("walferry-plans-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut plans = plans();
+        plans.put_away_in(folder.clone());
+        let mut once = 0;
+        for round in 0..10 {
+            for oid in 1..=TABLES {
+                let name = format!("t{oid}");
+                plans.facts(facts(oid, &name, COLUMNS));
+                plans.learn(relation(oid, &name, COLUMNS)).unwrap();
+            }
+            if round == 0 {
+                once = plans.shelf.size();
+            }
+            assert!(
+                once > 0 && plans.shelf.size() <= once * 2,
+                "{once} bytes, then {}",
+                plans.shelf.size()
+            );
+        }
+        std::fs::remove_dir(&folder).unwrap();
+    }
 
     fn learned() -> RelationPlans {
         let mut plans = plans();

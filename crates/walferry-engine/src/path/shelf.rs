@@ -1,6 +1,7 @@
 //! Storage for bytes that are seldom needed again: an unnamed file that disappears with the process.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::{FileExt, OpenOptionsExt},
@@ -16,6 +17,8 @@ pub(crate) struct SpillFile {
     folder: Option<PathBuf>,
     file: Option<File>,
     end: u64,
+    /// Places in the file that are not used any more, with their lengths. No two of them touch, and none touches the end.
+    free: BTreeMap<u64, u64>,
 }
 
 /// Bytes that were put away.
@@ -70,10 +73,43 @@ impl SpillFile {
                 self.file.insert(file)
             }
         };
-        let at = self.end;
+        let needed = u64::from(length);
+        let place = self.free.iter().find(|&(_, &free)| free >= needed);
+        let place = place.map(|(&at, &free)| (at, free));
+        let at = place.map_or(self.end, |(at, _)| at);
         file.write_all_at(bytes, at)?;
-        self.end += u64::from(length);
+        match place {
+            Some((at, free)) => {
+                self.free.remove(&at);
+                if free > needed {
+                    self.free.insert(at + needed, free - needed);
+                }
+            }
+            None => self.end += needed,
+        }
         Ok(Some(SpilledBytes::File { at, length }))
+    }
+
+    /// These bytes are not needed any more. Their place in the file is used again.
+    pub(crate) fn free(&mut self, kept: SpilledBytes) {
+        let SpilledBytes::File { at, length } = kept else {
+            return;
+        };
+        let (mut at, mut length) = (at, u64::from(length));
+        if let Some((&before, &free)) = self.free.range(..at).next_back()
+            && before + free == at
+        {
+            self.free.remove(&before);
+            (at, length) = (before, free + length);
+        }
+        if let Some(free) = self.free.remove(&(at + length)) {
+            length += free;
+        }
+        if at + length == self.end {
+            self.end = at;
+        } else if length > 0 {
+            self.free.insert(at, length);
+        }
     }
 
     /// Reads bytes that were put away since the last [`clear`](Self::clear).
@@ -89,9 +125,16 @@ impl SpillFile {
         }
     }
 
+    /// How long the file is.
+    #[cfg(test)]
+    pub(crate) const fn size(&self) -> u64 {
+        self.end
+    }
+
     /// Drops everything that was put away.
     pub(crate) fn clear(&mut self) {
         (self.file, self.end) = (None, 0);
+        self.free.clear();
     }
 }
 
@@ -118,6 +161,35 @@ mod tests {
             }
             assert!(fs::read_dir(&folder).unwrap().next().is_none());
         }
+        fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn the_place_of_what_is_not_needed_any_more_is_used_again() {
+        let folder = std::env::temp_dir().join(format!("walferry-shelf-again-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let mut shelf = SpillFile::in_folder(folder.clone());
+        let of_length = |n: usize, round: u8| vec![round; 50 + (n * 7 + usize::from(round) * 13) % 100];
+        let mut kept: Vec<_> = (0..40).map(|n| shelf.put(of_length(n, 0).into())).collect();
+        let most = shelf.end * 3;
+        for round in 1..=200 {
+            for n in 0..kept.len() {
+                let (again, n) = (shelf.put(of_length(n, round).into()), (n * 17) % kept.len());
+                // In another order than they were put away.
+                let old = std::mem::replace(&mut kept[n], again);
+                shelf.free(old);
+            }
+            assert!(shelf.end < most, "round {round}: {} bytes", shelf.end);
+        }
+        let mut found: Vec<_> = kept.iter().map(|kept| shelf.get(kept).unwrap()).collect();
+        let mut expected: Vec<_> = (0..40).map(|n| of_length(n, 200)).collect();
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+        for kept in kept {
+            shelf.free(kept);
+        }
+        assert_eq!((shelf.end, shelf.free.len()), (0, 0));
         fs::remove_dir(&folder).unwrap();
     }
 }
