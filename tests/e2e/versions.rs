@@ -1,6 +1,7 @@
 //! What differs between versions of Postgres: each test says what holds on the version it runs on.
 
 mod publication;
+mod publication_differences;
 
 use crate::outbox::Outbox;
 use crate::{hangs, world};

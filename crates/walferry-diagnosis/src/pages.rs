@@ -362,6 +362,18 @@ kinds! {
         "Signals and the windows of incremental snapshots arrive through the replication stream. The table of `signal.data.collection` does not \
          exist, or the publication does not include it, or the publication leaves out inserted rows, some rows or some columns of it.",
         "Run the statement in the hint, or remove `source` from `signal.enabled.channels`. Streaming continues meanwhile.";
+    "WF0322" PublicationUncertain "publication_uncertain" None,
+        "Nobody can tell whether the publication has left out changes",
+        "The publication differs from the last look in a way that may or may not have left out changes of captured tables. The message shows it \
+         before and now. Streaming continues. The how-to page \"When the publication was gone\" lists these differences.",
+        "Nothing, if whoever altered the publication left nothing out. Otherwise read the rows again: `walferry snapshot NAME --table \
+         SCHEMA.TABLE`. To stop at such a difference, set `walferry.publication.uncertain=gap`.";
+    "WF0323" TwoServers "two_servers" GAVE_UP,
+        "The address leads to two servers",
+        "Walferry opens several connections to the server. Two of them have reached servers that were started at different times: \
+         a proxy has moved from one server to another, or spreads connections over several, or the server was restarted in between. What one \
+         server says of its slot does not hold for the other. Walferry retries.",
+        "If this does not end, let `database.hostname` and `database.port` lead to one server, the primary.";
     "WF0401" RecordFailed "record_failed" RECORD,
         "A record cannot be sent",
         "A change could not be turned into a record. The message names the table and the position. Walferry sends nothing \

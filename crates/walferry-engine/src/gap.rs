@@ -1,5 +1,7 @@
 //! A gap: what is known about it, and what a person may choose. `life/gap.rs` waits at it.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use walferry_diagnosis::Kind;
 use walferry_pgoutput::Lsn;
@@ -49,6 +51,9 @@ pub struct Gap {
     /// The publication when the gap was last seen. `None` if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
+    /// The publication under its other name, if it was renamed and has not been altered otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renamed: Option<Published>,
 }
 
 /// What a person has decided about a gap.
@@ -100,6 +105,16 @@ impl Gap {
             compared_with: self.compared_with,
             published: self.published.clone(),
             way,
+        }
+    }
+
+    /// The look that the next one is compared with, where `known` is the stored one.
+    pub(crate) fn known(gap: Option<&Self>, known: Option<Arc<Published>>) -> Option<Arc<Published>> {
+        let known = known?;
+        let is_of_it = |gap: &&Self| gap.compared_with == Some(known.lsn);
+        match gap.filter(is_of_it).and_then(|gap| gap.renamed.as_ref()) {
+            Some(renamed) => Some(known.renamed(renamed)),
+            None => Some(known),
         }
     }
 

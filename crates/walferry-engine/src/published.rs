@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use walferry_diagnosis::Diagnosis;
 use walferry_pgoutput::Lsn;
 
 use crate::failure::Failure;
@@ -30,9 +31,54 @@ pub struct Published {
     /// Captured tables that it includes, by themselves or through a schema, each with the oid of that membership.
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<u32, u32>,
+    /// The transaction that wrote the publication's row in the catalog. Each `ALTER PUBLICATION … SET (…)` changes it,
+    /// and so do a new owner and a new name. 0 if it is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub xmin: u32,
+    /// Its name at the look.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Its owner.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub owner: String,
+    /// Its other options, as in `CREATE PUBLICATION … WITH (…)`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub options: String,
+    /// Column lists and row filters of captured tables that have one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub definitions: BTreeMap<u32, String>,
+    /// Captured partitions that it includes through a partitioned table, each with the transaction that attached it.
+    /// One that is detached stays here as long as the table exists.
+    #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
+    pub partitions: BTreeMap<u32, u32>,
+    /// Captured tables that it includes through their schema, each with the transaction that put the table there.
+    #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
+    pub homes: BTreeMap<u32, u32>,
+    /// Captured tables that it includes without naming them, each with the oid of what holds its rows: that of its TOAST table, or of
+    /// its file if it has none. Such a table may become `UNLOGGED`.
+    #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
+    pub storage: BTreeMap<u32, u32>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Published {
+    /// The same, once it was seen under another name, and is otherwise as it was. To rename it back writes its row in the
+    /// catalog again, and only the name says why.
+    pub(crate) fn renamed(self: Arc<Self>, renamed: &Self) -> Arc<Self> {
+        if renamed.oid != self.oid {
+            return self;
+        }
+        Arc::new(Self {
+            xmin: renamed.xmin,
+            name: renamed.name.clone(),
+            ..(*self).clone()
+        })
+    }
+
     /// The same at a position no later than `end`. A server with another history may be behind.
     pub(crate) fn up_to(self: Arc<Self>, end: Lsn) -> Arc<Self> {
         if self.lsn <= end {
@@ -50,10 +96,12 @@ impl Published {
 pub struct PublicationLook {
     /// The publication. `None` if there is none of that name.
     pub published: Option<Arc<Published>>,
-    /// Whether the publication of the last look has another name now.
-    pub is_renamed: bool,
+    /// The publication of the last look under its other name, if it was renamed since.
+    pub renamed: Option<Arc<Published>>,
     /// Why changes of captured tables may be missing since the last look. `None` if none can be.
     pub gap: Option<Failure>,
+    /// A difference from the last look of which nobody can tell whether changes are missing. The stream goes on.
+    pub doubt: Option<Diagnosis>,
     /// Where the server's log ended after the look.
     pub lsn: Lsn,
 }
@@ -61,7 +109,7 @@ pub struct PublicationLook {
 impl PublicationLook {
     /// Whether the publication of the last look is gone. One that was renamed must get its name back instead of being created again.
     pub(crate) const fn is_dropped(&self) -> bool {
-        self.published.is_none() && self.gap.is_some() && !self.is_renamed
+        self.published.is_none() && self.gap.is_some() && self.renamed.is_none()
     }
 }
 
@@ -143,8 +191,9 @@ mod tests {
         ] {
             let look = PublicationLook {
                 published: published.clone(),
-                is_renamed,
+                renamed: is_renamed.then(Arc::default),
                 gap: gap.clone(),
+                doubt: None,
                 lsn: Lsn(1),
             };
             assert_eq!(look.is_dropped(), expected, "{look:?}");

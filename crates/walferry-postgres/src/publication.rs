@@ -1,5 +1,6 @@
 //! The publication, created or altered as `publication.autocreate.mode` says, before the slot is created.
 
+mod differences;
 mod inspect;
 
 use std::collections::HashSet;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use tokio_postgres::types::Type;
 use tracing::{info, warn};
-use walferry_config::connector::{EventSection, PublicationAutocreate, PublicationSection};
+use walferry_config::connector::{EventSection, PublicationAutocreate, PublicationSection, UncertainPublication};
 use walferry_engine::source::TableFilter;
 
 use crate::connect::Sql;
@@ -32,6 +33,8 @@ pub(crate) struct Publication {
     publish: Option<String>,
     /// Operations that the connector does not capture, as letters (`i`, `u`, `d`, `t`).
     skipped: String,
+    /// Whether a difference that cannot be decided is a gap: `walferry.publication.uncertain`.
+    uncertain_is_gap: bool,
 }
 
 impl Publication {
@@ -55,6 +58,7 @@ impl Publication {
                 .filter(|(letter, _)| skipped.contains(*letter))
                 .map(|(_, name)| &name[..1])
                 .collect(),
+            uncertain_is_gap: section.uncertain == UncertainPublication::Gap,
         }
     }
 
@@ -295,6 +299,7 @@ mod tests {
             via_partition_root: false,
             publish: None,
             skipped: String::new(),
+            uncertain_is_gap: false,
         }
     }
 

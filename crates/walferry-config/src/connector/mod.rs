@@ -28,7 +28,9 @@ pub use framework::{ConverterPlugin, Plugins, PredicatePlugin, TransactionBounda
 pub use post_processors::{ReselectColumns, ReselectFailure};
 pub use postgres::{ChannelBinding, PostgresSection, SslMode};
 pub use signals::{NotificationChannel, SignalChannel, SignalSection, SignalTable, Watermarking};
-pub use slot::{AutosetIdentity, PublicationAutocreate, PublicationSection, ReplicaIdentityRule, SlotSection};
+pub use slot::{
+    AutosetIdentity, PublicationAutocreate, PublicationSection, ReplicaIdentityRule, SlotSection, UncertainPublication,
+};
 pub use snapshot::{ConfigurationBased, SnapshotIsolation, SnapshotLocking, SnapshotMode, SnapshotSection};
 pub use streaming::{
     ErrorSection, GuardrailAction, LsnFlushMode, OffsetMismatch, StreamingSection, TableChanges, Tolerance,

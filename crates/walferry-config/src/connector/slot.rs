@@ -34,6 +34,8 @@ pub struct PublicationSection {
     pub autocreate: PublicationAutocreate,
     /// `publish.via.partition.root`: when the publication is created.
     pub via_partition_root: bool,
+    /// `walferry.publication.uncertain`
+    pub uncertain: UncertainPublication,
     /// `replica.identity.autoset.values`: which tables get which replica identity at the start.
     pub replica_identities: Vec<ReplicaIdentityRule>,
 }
@@ -50,6 +52,17 @@ choices! {
         Filtered = "filtered",
         /// Made empty if it is missing.
         NoTables = "no_tables",
+    }
+}
+
+choices! {
+    /// What happens when nobody can tell whether the publication has left out changes.
+    pub enum UncertainPublication {
+        /// A warning: the connector goes on.
+        #[default]
+        Continue = "continue",
+        /// The connector waits at a gap.
+        Gap = "gap",
     }
 }
 
@@ -209,6 +222,11 @@ properties! {
     const VIA_PARTITION_ROOT: Property<bool> = Property::new("publish.via.partition.root").default("false")
         .text("Whether rows of partitions are sent as rows of the partitioned table. It has an effect only if Walferry creates the \
                publication.");
+    const UNCERTAIN: Property<UncertainPublication> = Property::new("walferry.publication.uncertain").default("continue")
+        .text("What happens when the publication differs from the last look in a way that may have left out changes, but need not, such as \
+               after `ALTER PUBLICATION … SET TABLE` with another column list. Walferry warns and continues (`continue`), or waits at a gap \
+               until somebody decides (`gap`). A difference that certainly left out changes, or that nothing explains, is a gap in any case. \
+               This property is Walferry's own.");
     const REPLICA_IDENTITIES: Property<ReplicaIdentityRules> = Property::new("replica.identity.autoset.values").example("public\\.orders:FULL")
         .text("Sets the replica identity of tables at the start: `table:FULL`, `table:DEFAULT`, `table:NOTHING` or `table:INDEX name`, \
                separated by commas. Each table is a regular expression that matches `schema.table`.");
@@ -241,6 +259,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (SlotSection, PublicationSection)
         name: reader.get(&PUBLICATION_NAME),
         autocreate: reader.get(&AUTOCREATE),
         via_partition_root: reader.get(&VIA_PARTITION_ROOT),
+        uncertain: reader.get(&UNCERTAIN),
         replica_identities: reader.get(&REPLICA_IDENTITIES).0,
     };
     (slot, publication)

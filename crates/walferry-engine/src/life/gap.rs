@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
     time::Duration,
 };
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Diagnosis, Kind};
 
 use tokio::{
     sync::watch,
@@ -56,6 +56,11 @@ impl Gaps {
         status.set_gap(gap.clone());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = gap;
     }
+}
+
+/// Logs a difference of the publication that cannot be decided.
+pub(crate) fn tell_doubt(doubt: &Diagnosis) {
+    warn!(code = doubt.kind.map(Kind::code), hint = doubt.hint, "{}", doubt.text);
 }
 
 /// How long to wait at a gap before the publication is looked at again; the pause doubles from the first to the
@@ -149,7 +154,11 @@ where
 
     async fn find_gap(&mut self, failure: &Failure, gaps: &Gaps) -> Result<GapFinding, Failure> {
         let stored = self.store.load().await?;
+        let after_commit = stored.as_ref().and_then(|offset| offset.connect.lsn_commit);
+        let told = gaps.told().filter(|gap| gap.after_commit == after_commit);
+        let told = told.as_ref();
         let known = stored.as_ref().and_then(|offset| offset.publication.clone());
+        let known = Gap::known(told, known);
         let tables = self.settings.tables.clone();
         let look = self.source.control().published(known, tables).await?;
         let gone = look.as_ref().is_some_and(|look| look.published.is_none());
@@ -166,9 +175,6 @@ where
                 .unwrap_or_default(),
             found.as_ref().map_or(0, |found| found.system_id),
         );
-        let after_commit = stored.as_ref().and_then(|offset| offset.connect.lsn_commit);
-        let told = gaps.told().filter(|gap| gap.after_commit == after_commit);
-        let told = told.as_ref();
         let seen = look.as_ref().map_or(from, |look| look.lsn);
         let mended = look.as_ref().and_then(|look| look.gap.as_ref());
         // The present problem says more than the one that ended the stream.
@@ -191,6 +197,10 @@ where
                 .as_ref()
                 .and_then(|offset| Some(offset.publication.as_ref()?.lsn)),
             published: look.as_ref().and_then(|look| look.published.as_deref().cloned()),
+            renamed: look
+                .as_ref()
+                .and_then(|look| look.renamed.as_deref().cloned())
+                .or_else(|| told?.renamed.clone()),
         };
         Ok(GapFinding {
             may_make: found.is_some() && look.as_ref().is_some_and(PublicationLook::is_dropped),

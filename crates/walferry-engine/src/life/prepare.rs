@@ -16,11 +16,11 @@ use walferry_snapshot::{ChunksDone, RowsToReread, incremental::tells_of_blocking
 use crate::{
     account::{OffsetStore, StoredOffset},
     failure::{Disposition, Failure},
-    gap::MISSING,
+    gap::{Gap, MISSING},
     history::{self, History, OffsetVerdict},
     life::{
         connector::{ConnectorRun, SessionCarryover},
-        gap::Gaps,
+        gap::{Gaps, tell_doubt},
         new_slot::UnusedSlot,
         reader::StartPoint,
         retries::Retries,
@@ -225,7 +225,11 @@ where
         let tables = self.settings.tables.clone();
         // Look before altering the publication: changes that it has left out stay missing.
         if goes_on {
+            let known = Gap::known(gaps.told().as_ref(), known);
             let look = self.source.control().published(known, tables.clone()).await?;
+            if let Some(doubt) = look.as_ref().and_then(|look| look.doubt.as_ref()) {
+                tell_doubt(doubt);
+            }
             let told = || gaps.told().and_then(|gap| gap.failure());
             publication.gap = look.and_then(|look| look.gap).or_else(told);
         }
@@ -479,7 +483,7 @@ where
             self.source.control().drop_slot().await?;
         }
         let from = self.source.control().create_slot(snapshot).await?.consistent_point;
-        new_slot.is_made();
+        new_slot.is_made(from);
         let plan = SnapshotPlan {
             lsn: Some(from),
             ..SnapshotPlan::default()

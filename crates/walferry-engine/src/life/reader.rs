@@ -23,6 +23,7 @@ use crate::{
     history::{History, Lineage, TimelineFork, went_back},
     life::{
         connector::ConnectorSettings,
+        gap::tell_doubt,
         retries::Retries,
         session::SessionChannels,
         start::{self, StartPlan},
@@ -622,7 +623,12 @@ async fn watch_publication(control: &mut impl Control, wires: &SessionChannels, 
             // The publication does not exist, and there is no earlier one to compare with. It may never have existed:
             // the stream will show.
             Ok(Some(PublicationLook { published: None, .. })) => {}
-            Ok(Some(PublicationLook { published, .. })) => drop(wires.published.send_replace(published)),
+            Ok(Some(PublicationLook { published, doubt, .. })) => {
+                if let Some(doubt) = &doubt {
+                    tell_doubt(doubt);
+                }
+                wires.published.send_replace(published);
+            }
             // The stream continues. The next look compares with the last successful one.
             Err(error) => debug!(error = %error, "the publication could not be read"),
         }

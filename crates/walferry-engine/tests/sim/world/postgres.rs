@@ -511,8 +511,9 @@ impl State {
         };
         PublicationLook {
             published,
-            is_renamed: false,
+            renamed: None,
             gap,
+            doubt: None,
             lsn,
         }
     }
