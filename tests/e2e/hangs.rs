@@ -282,3 +282,48 @@ fn a_first_start_that_fails_for_good_leaves_no_slot() {
     assert_eq!(records.len(), 8);
     assert_eq!(slots(&outbox), [outbox.slot()]);
 }
+
+#[test]
+fn a_first_start_that_fails_for_good_leaves_the_slot_to_a_process_that_has_adopted_it() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "adopted");
+    outbox.insert("k", 1, 5);
+    let sql = outbox.database.sql();
+    sql.run("select pg_advisory_lock(1); select pg_advisory_lock(2)");
+    let waiting = |lock: i32| {
+        let query =
+            format!("select count(*) from pg_locks where locktype = 'advisory' and objid = {lock} and not granted");
+        wait_for("rows to be read", || {
+            (sql.value(&query).as_deref() == Some("1")).then_some(())
+        });
+    };
+    // Each reads the rows only after its lock is free.
+    let reads = |lock: i32, condition: &str| {
+        let select = format!(
+            "select * from outbox where case when pg_advisory_lock_shared({lock}) is null then false else {condition} end"
+        );
+        outbox.config_with([
+            ("snapshot.mode", "initial"),
+            ("snapshot.select.statement.overrides", "public.outbox"),
+            ("snapshot.select.statement.overrides.public.outbox", select.as_str()),
+        ])
+    };
+    let mut failing = Walferry::start(outbox.options(reads(1, "1 / (id - id) = 1")));
+    waiting(1);
+    assert_eq!(slots(&outbox), [outbox.slot()]);
+    let mut adopting = Walferry::start(outbox.options(reads(2, "id <> 0")));
+    waiting(2);
+    sql.run("select pg_advisory_unlock(1)");
+    assert_eq!(failing.wait(), Some(2), "{}", failing.output());
+    let output = failing.output();
+    assert!(
+        output.contains("division by zero") && output.contains("another process uses it"),
+        "{output}"
+    );
+    assert!(slots(&outbox).contains(&outbox.slot()), "{output}");
+    sql.run("select pg_advisory_unlock(2)");
+    outbox.wait_until_streaming(&mut adopting);
+    outbox.insert("k", 6, 8);
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 8), &["k"], 8);
+    outbox.wait_until_confirmed();
+}

@@ -3,9 +3,13 @@
 //! In each test the server that is read in the end lacks rows that were delivered (those of key `old`), and has committed others at
 //! their positions (those of key `new`).
 
-use crate::outbox::{Outbox, insert_sql};
+use crate::outbox::{Outbox, assert_runs, insert_sql};
 use crate::world::{self, World};
 use std::collections::BTreeSet;
+use std::io;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use walferry_testkit::servers::{Postgres, Walferry, wait_for};
 
 /// A server of the test's own with the connector that reads it.
@@ -457,4 +461,71 @@ fn a_standby_that_is_promoted_while_it_is_read_is_still_the_same_server() {
         "{}",
         walferry.output()
     );
+}
+
+/// A proxy that gives its connections to several servers in turn.
+struct Balancer {
+    port: u16,
+    targets: Arc<Mutex<Vec<u16>>>,
+}
+
+impl Balancer {
+    fn over(targets: &[u16]) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let targets = Arc::new(Mutex::new(targets.to_vec()));
+        let turns = targets.clone();
+        thread::spawn(move || {
+            for (turn, client) in listener.incoming().enumerate() {
+                let Ok(client) = client else { return };
+                let targets = turns.lock().expect("nobody panics with it").clone();
+                if let Ok(server) = TcpStream::connect(("127.0.0.1", targets[turn % targets.len()])) {
+                    pass_on(client.try_clone(), server.try_clone());
+                    pass_on(Ok(server), Ok(client));
+                }
+            }
+        });
+        Self { port, targets }
+    }
+
+    fn lead_to(&self, port: u16) {
+        *self.targets.lock().expect("nobody panics with it") = vec![port];
+    }
+}
+
+fn pass_on(from: io::Result<TcpStream>, to: io::Result<TcpStream>) {
+    let (Ok(mut from), Ok(mut to)) = (from, to) else { return };
+    thread::spawn(move || {
+        let _ = io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
+
+#[test]
+fn answers_of_two_servers_behind_one_address_are_not_put_together() {
+    let world = world::shared();
+    let servers = [Postgres::start(), Postgres::start()];
+    let [outbox, other] = [0, 1].map(|n| Outbox::on(&servers[n], &world.kafka, "balanced"));
+    other.insert("other", 1, 3);
+    let balancer = Balancer::over(&[servers[0].port(), servers[1].port()]);
+    let port = balancer.port.to_string();
+    let config = outbox.config_with([("database.port", port.as_str()), ("snapshot.mode", "initial")]);
+    let mut walferry = Walferry::start(outbox.options(config));
+    wait_for("it to notice", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        walferry.output().contains("have reached two servers").then_some(())
+    });
+    assert_ne!(walferry.get("/ready").map(|answer| answer.status), Some(200));
+    for server in &servers {
+        assert_eq!(
+            server.sql().rows("select slot_name from pg_replication_slots"),
+            [[None::<String>; 0]; 0]
+        );
+    }
+    balancer.lead_to(servers[0].port());
+    outbox.insert("k", 1, 3);
+    walferry.wait_until_ready();
+    outbox.insert("k", 4, 5);
+    let records = outbox.wait_for_event(&world.kafka, 5);
+    assert_runs(&records, &["k"], 5);
 }

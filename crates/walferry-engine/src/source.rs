@@ -112,6 +112,13 @@ pub trait Control: Send {
     /// the watermark. It stays open until [`Rows::read`] has ended, even while the slot is streamed.
     fn watermark(&mut self) -> impl Future<Output = Result<Lsn, Failure>> + Send;
 
+    /// Whether the slot still stands where it was created, and no other process uses it: neither reads it, nor reads
+    /// existing rows before it does.
+    fn is_untouched(&mut self, created_at: Lsn) -> impl Future<Output = Result<bool, Failure>> + Send {
+        let _ = created_at;
+        ready(Ok(true))
+    }
+
     /// Drops the slot (`slot.drop.on.stop`, or a snapshot that starts again).
     fn drop_slot(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
 }

@@ -233,6 +233,18 @@ pub enum Error {
         /// What has changed.
         what: String,
     },
+    /// Connections to one address have reached different servers.
+    #[error(
+        "connections to {address} have reached two servers: one was started at {first} UTC, the other at {second} UTC"
+    )]
+    TwoServers {
+        /// Host and port.
+        address: String,
+        /// When the server of the first connection was started.
+        first: String,
+        /// When that of a later one was.
+        second: String,
+    },
     /// The pipeline has ended.
     #[error("the pipeline has ended")]
     PipelineEnded,
@@ -339,6 +351,7 @@ impl Error {
             Self::Server { source, .. } => source.kind(),
             Self::TlsRequestFailed { .. } | Self::Lost { .. } => Kind::ConnectionLost,
             Self::Silent { .. } => Kind::Silent,
+            Self::TwoServers { .. } => Kind::TwoServers,
             Self::SlotTimeout { .. } => Kind::Timeout,
             Self::SelectOverride { .. } => Kind::SelectOverride,
             Self::TableChanged { .. } => Kind::TableChanged,
@@ -370,6 +383,7 @@ impl Error {
             | Self::TlsRequestFailed { .. }
             | Self::Lost { .. }
             | Self::Silent { .. }
+            | Self::TwoServers { .. }
             | Self::SlotTimeout { .. }
             | Self::TableChanged { .. }
             | Self::SignalTableNotPublished { .. }
@@ -453,6 +467,11 @@ impl Error {
             Self::SelectOverride { table, .. } => format!("correct `snapshot.select.statement.overrides.{table}`"),
             Self::NoTimescale { .. } => {
                 "check that `database.dbname` is the database with the extension (`CREATE EXTENSION timescaledb`), or remove the transform"
+                    .to_owned()
+            }
+            Self::TwoServers { .. } => {
+                "if the server was restarted a moment ago, nothing has to be done; else let `database.hostname` and `database.port` lead to one \
+                 server: a load balancer over several servers must not stand there"
                     .to_owned()
             }
             Self::PublicationMissing { mend, .. } => mend.clone(),

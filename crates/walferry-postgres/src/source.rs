@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
+use tokio_postgres::types::Type;
 use tracing::{debug, info};
 use walferry_config::Connector;
 use walferry_config::connector::{Filter, ReplicaIdentityRule, SlotSection};
@@ -105,6 +106,18 @@ struct Prepared {
     version: u32,
     /// The position of the slot when it was last looked at.
     slot: Option<Lsn>,
+    /// The server's process that streams the slot to us, or did so last. 0 if there was none.
+    walsender: i32,
+}
+
+impl Prepared {
+    /// Nothing is prepared any more.
+    fn reset(&mut self) {
+        *self = Self {
+            walsender: self.walsender,
+            ..Self::default()
+        };
+    }
 }
 
 impl SharedPreparation {
@@ -162,7 +175,7 @@ impl ReplicationLink {
 impl Postgres {
     /// Does not connect yet. Reports to `status` what it waits for.
     pub fn new(connector: &Connector, status: Arc<Status>) -> Self {
-        let endpoint = Endpoint::new(connector.postgres.clone());
+        let endpoint = Endpoint::new(connector.postgres.clone()).of_one_server();
         let (ready, streams) = (SharedPreparation::default(), connector.snapshot.streams());
         let (seek, sought) = watch::channel(Lsn::INVALID);
         let control = Control {
@@ -231,7 +244,8 @@ impl Control {
     }
 
     async fn inspect_server(&mut self) -> Result<Inspection, Error> {
-        *self.ready.lock() = Prepared::default();
+        self.ready.lock().reset();
+        self.endpoint.forget_server();
         if !self.streams {
             return self.look_for_reading().await;
         }
@@ -300,12 +314,15 @@ impl Control {
     }
 
     fn look_is_over(&mut self, server: ServerState, link: Option<ReplicationLink>) {
-        *self.ready.lock() = Prepared {
+        let mut ready = self.ready.lock();
+        *ready = Prepared {
             link,
             version: server.version,
             slot: server.slot().and_then(|slot| slot.confirmed),
+            walsender: ready.walsender,
             ..Prepared::default()
         };
+        drop(ready);
         self.server = Some(server);
     }
 
@@ -423,6 +440,40 @@ impl Control {
         look.map(Some)
     }
 
+    /// Another process that has adopted the slot, and still reads existing rows, has a temporary slot for its watermark. The slot itself
+    /// is where it was until it streams.
+    async fn is_slot_untouched(&mut self, created_at: Lsn) -> Result<bool, Error> {
+        const QUERY: &str = "
+            SELECT s.confirmed_flush_lsn::text, (s.active_pid IS NOT NULL AND s.active_pid <> $4) OR EXISTS (
+              SELECT FROM pg_catalog.pg_replication_slots w
+              WHERE w.temporary AND pg_catalog.left(w.slot_name::text, pg_catalog.length($2)) = $2
+                AND w.active_pid IS NOT NULL AND w.active_pid <> $3)
+            FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1";
+        const DOING: &str = "reading the replication slot";
+        // The server may notice a little later that our own connections have ended.
+        let (watermark, walsender) = {
+            let mut ready = self.ready.lock();
+            (ready.watermark.take(), ready.walsender)
+        };
+        let own = watermark.map_or(0, |(link, _)| link.wire.cancel_key.0);
+        let (slot, prefix) = (self.slot.name.as_str(), watermark_prefix(self.slot.name.as_str()));
+        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 4] = [
+            (&slot, Type::TEXT),
+            (&prefix, Type::TEXT),
+            (&own, Type::INT4),
+            (&walsender, Type::INT4),
+        ];
+        let rows = self.sql.sql().await?.rows(DOING, QUERY, &parameters).await?;
+        let Some(row) = rows.first() else {
+            return Ok(false);
+        };
+        let read =
+            || -> Result<(Option<String>, bool), tokio_postgres::Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+        let (confirmed, is_used) = read().map_err(|error| Error::sql(DOING, error))?;
+        let stands = confirmed.and_then(|text| text.parse::<Lsn>().ok()) == Some(created_at);
+        Ok(stands && !is_used)
+    }
+
     async fn discard_slot(&mut self) -> Result<(), Error> {
         /// The walsender of a connection that was just closed may need a moment.
         const PATIENCE: Duration = Duration::from_secs(10);
@@ -447,7 +498,11 @@ impl Stream {
         let mut link = self.ready.link(&self.endpoint).await?;
         let slot = self.slot.name.as_str();
         // Otherwise Postgres would start there itself, and log it each time.
-        let stood = self.ready.lock().slot;
+        let stood = {
+            let mut ready = self.ready.lock();
+            ready.walsender = link.wire.cancel_key.0;
+            ready.slot
+        };
         // The address may lead to another server than last time.
         self.catalog.close();
         let from = from.max(stood.unwrap_or_default());
@@ -528,9 +583,15 @@ const UNTIL_INTERVAL: Duration = Duration::from_millis(200);
 /// 63 bytes, and the time.
 fn watermark_slot(slot: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let suffix = format!("_watermark_{:x}", now.as_micros());
-    let most = 63 - suffix.len();
-    format!("{}{suffix}", &slot[..slot.len().min(most)])
+    // In these digits, the time lasts for two thousand years.
+    format!("{}{:014x}", watermark_prefix(slot), now.as_micros())
+}
+
+/// What the names of all of them begin with.
+fn watermark_prefix(slot: &str) -> String {
+    const SUFFIX: &str = "_watermark_";
+    let most = 63 - SUFFIX.len() - 14;
+    format!("{}{SUFFIX}", &slot[..slot.len().min(most)])
 }
 
 impl Source for Postgres {
@@ -606,6 +667,10 @@ impl source::Control for Control {
 
     async fn watermark(&mut self) -> Result<Lsn, Failure> {
         self.mark().await.map_err(Failure::from)
+    }
+
+    async fn is_untouched(&mut self, created_at: Lsn) -> Result<bool, Failure> {
+        self.is_slot_untouched(created_at).await.map_err(Failure::from)
     }
 
     async fn drop_slot(&mut self) -> Result<(), Failure> {

@@ -1,46 +1,65 @@
 //! A slot that this process has created and that no stored offset refers to yet.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use tokio::time::timeout;
-use tracing::info;
+use tracing::{info, warn};
 
 use walferry_diagnosis::{Diagnosis, Kind};
+use walferry_pgoutput::Lsn;
 
 use crate::{failure::Failure, source::Control};
 
-/// Whether there is such a slot. If the connector fails for good, nobody would ever read the slot, and the server would
-/// keep its WAL for ever. So the slot is dropped.
+/// Where such a slot was created, if there is one. If the connector fails for good, nobody would ever read the slot, and the server
+/// would keep its WAL for ever. So the slot is dropped, unless another process has adopted it meanwhile.
 #[derive(Debug, Default)]
-pub(crate) struct UnusedSlot(AtomicBool);
+pub(crate) struct UnusedSlot(Mutex<Option<Lsn>>);
 
 /// How long to wait for the server to drop it.
 const DROP: Duration = Duration::from_secs(20);
 
 impl UnusedSlot {
-    /// A slot has been created.
-    pub(crate) fn is_made(&self) {
-        self.0.store(true, Relaxed);
+    fn with<T>(&self, change: impl FnOnce(&mut Option<Lsn>) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A slot has been created at this position.
+    pub(crate) fn is_made(&self, at: Lsn) {
+        self.with(|made| *made = Some(at));
     }
 
     /// An offset that depends on the slot is stored. The next start continues from it.
     pub(crate) fn is_in_use(&self) {
-        self.0.store(false, Relaxed);
+        self.with(|made| *made = None);
     }
 
-    /// Drops the slot, if there is one. If that fails, the returned failure says what is left to do.
+    /// Drops the slot, if there is one that nobody else uses. If that fails, the returned failure says what is left to do.
     pub(crate) async fn leave_none(&self, slot: &str, control: &mut impl Control, mut failure: Failure) -> Failure {
-        if !self.0.swap(false, Relaxed) {
+        let Some(made) = self.with(Option::take) else {
             return failure;
-        }
-        let why = match timeout(DROP, control.drop_slot()).await {
-            Ok(Ok(())) => {
+        };
+        let dropped = async {
+            let is_untouched = control.is_untouched(made).await?;
+            if is_untouched {
+                control.drop_slot().await?;
+            }
+            Ok::<_, Failure>(is_untouched)
+        };
+        let why = match timeout(DROP, dropped).await {
+            Ok(Ok(true)) => {
                 info!(
                     slot,
                     "dropped the replication slot that this start created, because no offset was stored for it"
+                );
+                return failure;
+            }
+            Ok(Ok(false)) => {
+                warn!(
+                    slot,
+                    "the replication slot that this start created stays, because another process uses it"
                 );
                 return failure;
             }

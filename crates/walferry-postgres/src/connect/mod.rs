@@ -2,6 +2,7 @@
 
 mod certificate;
 mod login;
+mod one_server;
 mod session;
 mod sql;
 mod sslmode;
@@ -20,11 +21,12 @@ pub(crate) use stream::Stream;
 
 use crate::error::Error;
 use crate::wire::Wire;
+use one_server::OneServer;
 use sslmode::Encryption;
 
 /// Where the server is and who we are.
 #[derive(Debug, Clone)]
-pub struct Endpoint(PostgresSection);
+pub struct Endpoint(PostgresSection, Option<OneServer>);
 
 /// What a connection is for, shown as its `application_name`. Debezium shows the same, with its own name in front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +80,19 @@ pub(crate) const ALL_ROWS: &str = "SET row_security = off";
 impl Endpoint {
     /// Does not connect yet.
     pub fn new(settings: PostgresSection) -> Self {
-        Self(settings)
+        Self(settings, None)
+    }
+
+    /// The same, whose connections must all reach one server. Clones share this.
+    pub(crate) fn of_one_server(self) -> Self {
+        Self(self.0, Some(OneServer::default()))
+    }
+
+    /// From the next connection on, it may be another server.
+    pub(crate) fn forget_server(&self) {
+        if let Some(server) = &self.1 {
+            server.forget();
+        }
     }
 
     /// Host and port, for messages.
@@ -96,12 +110,32 @@ impl Endpoint {
     /// # Errors
     /// The server cannot be reached, or refuses the connection.
     pub async fn sql(&self, purpose: Purpose) -> Result<Sql, Error> {
-        self.attempts(|stream| sql::login(&self.0, purpose, stream)).await
+        let sql = self.attempts(|stream| sql::login(&self.0, purpose, stream)).await?;
+        if let Some(server) = &self.1 {
+            let started = self.in_time(sql.texts(one_server::DOING, one_server::QUERY)).await?;
+            server.reached(&self.address(), started)?;
+        }
+        Ok(sql)
     }
 
     /// Opens a connection for replication commands.
     pub(crate) async fn replication(&self) -> Result<Wire, Error> {
-        self.attempts(|stream| login::replication(&self.0, stream)).await
+        let mut wire = self.attempts(|stream| login::replication(&self.0, stream)).await?;
+        if let Some(server) = &self.1 {
+            let started = self.in_time(wire.command(one_server::DOING, one_server::QUERY)).await?;
+            server.reached(&self.address(), started)?;
+        }
+        Ok(wire)
+    }
+
+    /// The result of what belongs to the login.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        within(self.0.connect_timeout, work).await.unwrap_or_else(|| {
+            Err(Error::LoginTimeout {
+                address: self.address(),
+                seconds: self.0.connect_timeout.as_secs(),
+            })
+        })
     }
 
     /// Asks the server to cancel the command of a connection.
@@ -156,12 +190,7 @@ impl Endpoint {
     {
         let socket = Stream::reach(self).await?;
         let login = async { login(Stream::open(self, socket, encryption).await?).await };
-        within(self.0.connect_timeout, login).await.unwrap_or_else(|| {
-            Err(Error::LoginTimeout {
-                address: self.address(),
-                seconds: self.0.connect_timeout.as_secs(),
-            })
-        })
+        self.in_time(login).await
     }
 }
 
@@ -171,24 +200,27 @@ impl Endpoint {
     pub(crate) fn nowhere() -> Self {
         use walferry_config::{HostName, Value};
 
-        Self(PostgresSection {
-            hostname: HostName::parse("localhost").unwrap(),
-            port: 1,
-            user: "u".to_owned(),
-            password: None,
-            dbname: "d".to_owned(),
-            sslmode: Default::default(),
-            sslrootcert: None,
-            sslcert: None,
-            sslkey: None,
-            sslpassword: None,
-            channel_binding: Default::default(),
-            tcp_keepalive: true,
-            connect_timeout: Duration::from_secs(1),
-            initial_statements: Vec::new(),
-            query_timeout: Duration::ZERO,
-            options: None,
-        })
+        Self(
+            PostgresSection {
+                hostname: HostName::parse("localhost").unwrap(),
+                port: 1,
+                user: "u".to_owned(),
+                password: None,
+                dbname: "d".to_owned(),
+                sslmode: Default::default(),
+                sslrootcert: None,
+                sslcert: None,
+                sslkey: None,
+                sslpassword: None,
+                channel_binding: Default::default(),
+                tcp_keepalive: true,
+                connect_timeout: Duration::from_secs(1),
+                initial_statements: Vec::new(),
+                query_timeout: Duration::ZERO,
+                options: None,
+            },
+            None,
+        )
     }
 }
 
