@@ -2,7 +2,8 @@
 
 use crate::outbox::{Outbox, assert_runs, insert_sql};
 use crate::world;
-use walferry_testkit::servers::{Walferry, wait_for};
+use std::collections::BTreeSet;
+use walferry_testkit::servers::{Record, Walferry, wait_for};
 
 #[test]
 fn rows_wait_for_a_broker_that_is_down_and_arrive_in_order() {
@@ -18,6 +19,45 @@ fn rows_wait_for_a_broker_that_is_down_and_arrive_in_order() {
     let records = world.kafka.wait_for_records(&outbox.topic("order"), 5_000);
     outbox.wait_until_confirmed();
     assert_runs(&records, &["k"], 5_000);
+    assert!(walferry.runs());
+}
+
+#[test]
+fn a_topic_that_is_deleted_or_given_partitions_meanwhile_loses_no_later_record() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "topic_again");
+    let mut walferry = outbox.start();
+    let topic = outbox.topic("order");
+    outbox.insert("k", 1, 5);
+    world.kafka.wait_for_records(&topic, 5);
+    outbox.wait_until_confirmed();
+    // What is in a topic goes with it. What comes later does not.
+    world.kafka.delete_topic(&topic);
+    for n in 6..=20 {
+        outbox.insert("k", n, n);
+    }
+    let records = outbox.wait_for_event(&world.kafka, 20);
+    let numbers = |records: &[Record]| -> BTreeSet<i64> {
+        let values = records.iter().filter_map(|record| record.value_text());
+        values.map(|text| text.parse().expect("a number")).collect()
+    };
+    assert!(
+        (6..=20).all(|n| numbers(&records).contains(&n)),
+        "{:?}",
+        numbers(&records)
+    );
+    outbox.wait_until_confirmed();
+    world.kafka.grow_topic(&topic, 5);
+    for n in 21..=40 {
+        outbox.insert(&format!("k{n}"), n, n);
+    }
+    outbox.wait_until_confirmed();
+    let records = world.kafka.read(std::slice::from_ref(&topic));
+    assert!(
+        (6..=40).all(|n| numbers(&records).contains(&n)),
+        "{:?}",
+        numbers(&records)
+    );
     assert!(walferry.runs());
 }
 

@@ -96,6 +96,44 @@ fn an_offset_that_was_removed_stays_removed_when_its_place_changes() {
     }
 }
 
+/// Without its offset, the connector would read all rows again, and leave out what was deleted meanwhile.
+#[test]
+fn an_offset_whose_topic_was_deleted_is_not_taken_for_a_first_start() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "once_lost");
+    let topic = "once_lost-offsets";
+    let mut walferry = outbox.start_with(plain(&outbox, [REQUIRED, ("offsets.storage.topic", topic)]));
+    outbox.insert("k", 1, 10);
+    wait_for_rows(&world, &outbox, 10);
+    outbox.wait_until_confirmed();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    outbox.insert("k", 11, 11);
+    let confirmed = outbox.confirmed();
+    world.kafka.delete_topic(topic);
+    for offsets in [topic, "once_lost-others"] {
+        // Neither in the same topic, which is made again, nor in another one to which it should move.
+        walferry.options().config = plain(&outbox, [REQUIRED, ("offsets.storage.topic", offsets)]);
+        walferry.start_again();
+        assert_eq!(walferry.wait(), Some(4), "{}", walferry.output());
+        let output = walferry.output();
+        assert!(output.contains(&format!("was stored in topic {topic}")), "{output}");
+    }
+    // Nor in a file.
+    walferry.options().config = plain(&outbox, []);
+    walferry.start_again();
+    assert_eq!(walferry.wait(), Some(4), "{}", walferry.output());
+    assert_eq!(rows_sent(&world, &outbox), 10, "rows were sent again");
+    assert_eq!(outbox.confirmed(), confirmed);
+    // Somebody decides to begin as new: the hint names the file.
+    let output = walferry.output();
+    let (_, hint) = output.rsplit_once("to begin as new, remove ").expect("it says how");
+    let note = hint.split_whitespace().next().expect("it names the file");
+    std::fs::remove_file(note).unwrap_or_else(|error| panic!("{note}: {error}"));
+    walferry.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    wait_for_rows(&world, &outbox, 21);
+}
+
 /// The offset goes along when the connector's topic for it changes.
 #[test]
 fn an_offset_goes_on_in_another_topic() {

@@ -364,8 +364,14 @@ fn returning(store: ConnectorStore, loaded: &Loaded) -> Result<ConnectorStore, F
         return Ok(ConnectorStore::File(file));
     };
     let log = open_alone(loaded, &topic)?;
-    let key = partition(&loaded.connector).key();
-    Ok(ConnectorStore::Returning(file, ReturningOffset { log, key, note }))
+    let partition = partition(&loaded.connector);
+    let returning = ReturningOffset {
+        log,
+        key: partition.key(),
+        partition,
+        note,
+    };
+    Ok(ConnectorStore::Returning(file, returning))
 }
 
 /// The same with a temporary slot and an offset in memory, of which nothing is left. The pipeline has a witness for each session.

@@ -51,7 +51,7 @@ impl TopicBook {
 
     fn read(&mut self) -> Result<(), Failure> {
         let known = &mut self.known;
-        self.log.read_to_end(|entry| {
+        self.log.read_to_end(|_, entry| {
             let key = String::from_utf8_lossy(&entry.key).into_owned();
             let Ok(value) = entry.value.as_deref().map(serde_json::from_slice::<Json>).transpose() else {
                 warn!(

@@ -8,12 +8,12 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rdkafka::{
-    ClientContext,
-    consumer::{BaseConsumer, Consumer as _, ConsumerContext, Rebalance},
+    ClientContext, Offset, TopicPartitionList,
+    consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance},
     error::{KafkaError, RDKafkaErrorCode as Code},
 };
 use tokio::sync::watch;
@@ -26,11 +26,30 @@ use crate::{failure, tokens::LoggedIn};
 const REQUEST: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(200);
 
-/// If the group's thread shows no sign of life for this long, this process stood still. Meanwhile, the brokers may have given its turn to
-/// another process.
+/// If the group's thread shows no sign of life for this long, this process or its machine stood still. Meanwhile, the brokers may have given
+/// its turn to another process.
 const STILL: Duration = Duration::from_secs(5);
-/// How long the client may take to notice this after the process continues.
-const NOTICES: Duration = Duration::from_secs(3);
+
+/// The time since the machine was started.
+pub(super) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// A clock that also counts the time in which the machine is suspended. The one of [`std::time::Instant`] stands still then, as if the
+/// brokers had waited, too.
+#[cfg(target_os = "linux")]
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or_default(),
+        u32::try_from(time.tv_nsec).unwrap_or_default(),
+    )
+}
+
+#[cfg(not(target_os = "linux"))]
+fn since_boot() -> Duration {
+    use std::{sync::OnceLock, time::Instant};
+    static BEGUN: OnceLock<Instant> = OnceLock::new();
+    BEGUN.get_or_init(Instant::now).elapsed()
+}
 
 /// Whether this process may write to Connect's topics. Clones share it.
 #[derive(Clone)]
@@ -45,18 +64,17 @@ pub(crate) trait Queue: Send + Sync {
 struct HeldTenure {
     over: bool,
     /// When the process was last known to be in its group. `None` if nobody checks.
-    seen: Option<Instant>,
+    seen: Option<Duration>,
+    clock: Clock,
+    /// How often the brokers were asked whether it is.
+    asked: u32,
     queues: Vec<Weak<dyn Queue>>,
 }
 
 impl Default for Tenure {
     /// A tenure that never ends.
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(HeldTenure {
-            over: false,
-            seen: None,
-            queues: Vec::new(),
-        })))
+        Self::by(Arc::new(since_boot))
     }
 }
 
@@ -64,6 +82,7 @@ impl fmt::Debug for Tenure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tenure")
             .field("over", &self.with(|held| held.over))
+            .field("asked", &self.asked())
             .finish()
     }
 }
@@ -73,8 +92,23 @@ impl Tenure {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// How often the brokers were asked whether the process is in its group.
+    pub(super) fn asked(&self) -> u32 {
+        self.with(|held| held.asked)
+    }
+
+    fn by(clock: Clock) -> Self {
+        Self(Arc::new(Mutex::new(HeldTenure {
+            over: false,
+            seen: None,
+            clock,
+            asked: 0,
+            queues: Vec::new(),
+        })))
+    }
+
     /// The process is in its group.
-    fn see(&self, now: Instant) {
+    fn see(&self, now: Duration) {
         self.with(|held| held.seen = Some(now));
     }
 
@@ -107,7 +141,7 @@ impl Tenure {
 
     /// Whether a record may be written now.
     pub(crate) fn holds(&self) -> bool {
-        self.with(|held| !held.over && held.seen.is_none_or(|seen| seen.elapsed() < STILL))
+        self.with(|held| !held.over && held.seen.is_none_or(|seen| (held.clock)().saturating_sub(seen) < STILL))
     }
 }
 
@@ -182,6 +216,11 @@ impl Leadership {
     /// # Errors
     /// The client cannot be made.
     pub fn seek(topics: &ConnectTopics) -> Result<Self, Failure> {
+        Self::seek_by(topics, Arc::new(since_boot))
+    }
+
+    /// The same by another clock.
+    pub(super) fn seek_by(topics: &ConnectTopics, clock: Clock) -> Result<Self, Failure> {
         let mut config = topics.client.config();
         let group = format!("walferry-{}", topics.group);
         for (name, value) in [
@@ -197,8 +236,8 @@ impl Leadership {
             config.set(name, value);
         }
         let told = watch::Sender::new(Turn::Another);
-        let (turn, tenure) = (told.subscribe(), Tenure::default());
-        tenure.see(Instant::now());
+        let (turn, tenure) = (told.subscribe(), Tenure::by(clock.clone()));
+        tenure.see(clock());
         let (denied, joined) = (watch::Sender::new(None), watch::Sender::new(false));
         let told_joined = joined.subscribe();
         let context = Context {
@@ -223,27 +262,35 @@ impl Leadership {
             denied,
             told: BTreeSet::new(),
         };
+        let topic = topics.config.name.clone();
         let thread = thread::Builder::new().name("turn".into()).spawn(move || {
-            let (mut last, mut doubtful_until) = (Instant::now(), Instant::now());
+            let (mut last, mut is_doubtful) = (clock(), false);
             while !stopping.load(Relaxed) {
                 // The records are read elsewhere. Polling shows that this process is alive.
                 if let Some(Err(error)) = consumer.poll(POLL) {
                     troubles.tell(&error);
                 }
-                let now = Instant::now();
-                if now - last > STILL {
+                let now = clock();
+                if now.saturating_sub(last) > STILL {
                     warn!(
                         seconds = (now - last).as_secs(),
-                        "this process has stood still: nothing is written to Connect's topics until it is known whether it is still its turn"
+                        "this process has stood still: nothing is written to Connect's topics until the brokers have confirmed that it is still \
+                         its turn"
                     );
                     // Queued records would be sent at once, but another process may be further by now.
                     seen.give_up();
-                    doubtful_until = now + NOTICES;
+                    is_doubtful = true;
                 }
-                last = now;
-                if now >= doubtful_until {
+                if is_doubtful {
+                    seen.with(|held| held.asked += 1);
+                    is_doubtful = !is_confirmed(&consumer, &topic);
+                }
+                if !is_doubtful {
+                    // The time before the brokers were asked.
                     seen.see(now);
                 }
+                // The answer may have taken long, but it was one.
+                last = clock();
             }
             // If this process leaves at once, the next one can begin at once.
             drop(consumer);
@@ -280,6 +327,32 @@ impl Leadership {
     /// The permission that this process lacks for its turn, if any. Reports each change.
     pub fn denied(&self) -> watch::Receiver<Option<Failure>> {
         self.denied.clone()
+    }
+}
+
+/// Asks the brokers whether this process is still a member of its group, in the generation that it knows. They accept an offset only from such
+/// a member. The client's own heartbeats are sent in the background, and nobody sees which one was answered after the pause.
+fn is_confirmed(consumer: &BaseConsumer<Context>, topic: &str) -> bool {
+    let position = consumer.position().ok();
+    let position = position.and_then(|list| list.find_partition(topic, 0).map(|found| found.offset()));
+    let position = match position {
+        Some(Offset::Offset(position)) => position,
+        _ => 0,
+    };
+    let mut list = TopicPartitionList::new();
+    let committed = list
+        .add_partition_offset(topic, 0, Offset::Offset(position))
+        .and_then(|()| consumer.commit(&list, CommitMode::Sync));
+    match committed {
+        Ok(()) => {
+            // If the client had lost its membership before, and has forgotten which one it was, it has queued the news of it.
+            let _ = consumer.poll(Duration::ZERO);
+            true
+        }
+        Err(error) => {
+            debug!(%error, "the brokers do not confirm that this process is in its group");
+            false
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},
     },
     time::{Duration, Instant},
 };
@@ -45,6 +45,8 @@ pub struct Log {
     reader: Mutex<Reader>,
     /// How many readings have begun.
     begun: AtomicU64,
+    /// How many partitions the topic had at the last reading.
+    partitions: AtomicI32,
 }
 
 #[derive(Default)]
@@ -262,6 +264,7 @@ impl Log {
             tenure: tenure.clone(),
             reader: Mutex::default(),
             begun: AtomicU64::new(0),
+            partitions: AtomicI32::new(0),
         })
     }
 
@@ -271,6 +274,11 @@ impl Log {
 
     pub(super) fn tenure(&self) -> Tenure {
         self.tenure.clone()
+    }
+
+    /// How many partitions the topic had at the last reading.
+    pub(super) fn partitions(&self) -> i32 {
+        self.partitions.load(SeqCst)
     }
 
     fn consumer(&self, isolation: &str) -> Result<LoggedIn<BaseConsumer>, Failure> {
@@ -293,9 +301,9 @@ impl Log {
         Ok(consumer)
     }
 
-    /// Passes on all records from the last position up to the end of the topic at the time of the call. Several callers share one reading:
+    /// Passes on all records from the last position up to the end of the topic at the time of the call, each with its partition. Several callers share one reading:
     /// one of them reads and passes on the records. Blocks.
-    pub(super) fn read_to_end(&self, take: impl FnMut(LogRecord)) -> Result<(), Failure> {
+    pub(super) fn read_to_end(&self, take: impl FnMut(i32, LogRecord)) -> Result<(), Failure> {
         let before = self.begun.load(SeqCst);
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         // Another caller's reading began after this call, and has reached the end.
@@ -366,7 +374,7 @@ impl Log {
         &self,
         consumer: &BaseConsumer,
         next: &mut HashMap<i32, i64>,
-        mut take: impl FnMut(LogRecord),
+        mut take: impl FnMut(i32, LogRecord),
     ) -> Result<(), Failure> {
         let unread = |error: &dyn fmt::Display| {
             Failure::retry(
@@ -383,6 +391,8 @@ impl Log {
         if partitions.is_empty() {
             return Err(unread(&"the brokers show no partition of it"));
         }
+        self.partitions
+            .store(i32::try_from(partitions.len()).unwrap_or(i32::MAX), SeqCst);
         let mut left: BTreeSet<i32> = partitions.iter().map(|partition| partition.id()).collect();
         let mut assignment = TopicPartitionList::new();
         for &partition in &left {
@@ -430,11 +440,12 @@ impl Log {
                     .filter_map(|header| Some((header.key.to_owned(), header.value?.to_vec())));
                 headers.collect()
             });
-            take(LogRecord {
+            let record = LogRecord {
                 key: key.to_vec(),
                 value: message.payload().map(<[u8]>::to_vec),
                 headers: headers.unwrap_or_default(),
-            });
+            };
+            take(message.partition(), record);
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! Offsets in Connect's offset topic.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use walferry_config::Worker;
-use walferry_engine::Failure;
+use walferry_engine::{Failure, Kind};
 use walferry_record::java::json::quoted;
 
 use super::{
@@ -22,10 +22,15 @@ pub struct OffsetLog(Arc<Inner>);
 
 struct Inner {
     log: Log,
-    latest: Mutex<HashMap<Vec<u8>, OffsetRecord>>,
+    latest: Mutex<Latest>,
     /// The topic is not one of a worker that keeps all its state in topics, so it is created, if need be, before it is first used.
     unchecked: Mutex<Option<(Topic, Properties)>>,
 }
+
+/// The last record of each key in each partition; `None` is a tombstone. A topic that was given more partitions may have records of a key
+/// in a partition to which the key does not belong any more. They are older than those in its present one, whatever order they are read in.
+#[derive(Default)]
+struct Latest(HashMap<Vec<u8>, BTreeMap<i32, Option<OffsetRecord>>>);
 
 /// An offset in the topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +47,65 @@ impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.log.fmt(f)
     }
+}
+
+impl Latest {
+    /// The offset of a key in a topic with so many partitions.
+    fn get(&self, key: &[u8], topic: &str, partitions: i32) -> Result<Option<OffsetRecord>, Failure> {
+        let Some(places) = self.0.get(key) else { return Ok(None) };
+        let home = partition_of(key, partitions);
+        if let Some(record) = places.get(&home) {
+            return Ok(record.clone());
+        }
+        let mut elsewhere = places.values();
+        match (elsewhere.next(), elsewhere.next()) {
+            (Some(record), None) => Ok(record.clone()),
+            (None, _) => Ok(None),
+            (Some(_), Some(_)) => {
+                let places: Vec<String> = places.keys().map(i32::to_string).collect();
+                Err(Failure::stop(
+                    Kind::TwoOffsets,
+                    format!(
+                        "topic {topic} has records of {} in partitions {}, and none in partition {home}, to which the key belongs since the \
+                         topic has {partitions} partitions: nobody can tell which one is the last",
+                        String::from_utf8_lossy(key),
+                        places.join(" and ")
+                    ),
+                    "write a known position with PATCH /connectors/NAME/offsets while the connector is stopped",
+                ))
+            }
+        }
+    }
+}
+
+/// The partition of a key, as Java's producers choose it.
+fn partition_of(key: &[u8], partitions: i32) -> i32 {
+    let hash = murmur2(key) & 0x7fff_ffff;
+    i32::try_from(hash).unwrap_or(0) % partitions.max(1)
+}
+
+/// MurmurHash 2 with the seed of Kafka's Java clients.
+fn murmur2(bytes: &[u8]) -> u32 {
+    const SEED: u32 = 0x9747_b28c;
+    const FACTOR: u32 = 0x5bd1_e995;
+    let mix = |word: u32| {
+        let word = word.wrapping_mul(FACTOR);
+        (word ^ (word >> 24)).wrapping_mul(FACTOR)
+    };
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let mut words = bytes.chunks_exact(4);
+    let mut hash = SEED ^ length;
+    for word in &mut words {
+        let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        hash = hash.wrapping_mul(FACTOR) ^ mix(word);
+    }
+    let rest = words.remainder();
+    if !rest.is_empty() {
+        let word = rest.iter().rev().fold(0, |word, &byte| (word << 8) | u32::from(byte));
+        hash = (hash ^ word).wrapping_mul(FACTOR);
+    }
+    hash = (hash ^ (hash >> 13)).wrapping_mul(FACTOR);
+    hash ^ (hash >> 15)
 }
 
 impl OffsetRecord {
@@ -121,17 +185,21 @@ impl OffsetLog {
         self.0.log.tenure()
     }
 
-    fn latest(&self) -> MutexGuard<'_, HashMap<Vec<u8>, OffsetRecord>> {
+    fn latest(&self) -> MutexGuard<'_, Latest> {
         self.0.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last offset of a key, after the topic was read to its end. Blocks.
     ///
     /// # Errors
-    /// The topic cannot be read.
+    /// The topic cannot be read, or several of its partitions have the key and none is the one it belongs to.
     pub fn read(&self, key: &str) -> Result<Option<OffsetRecord>, Failure> {
         self.catch_up()?;
-        Ok(self.latest().get(key.as_bytes()).cloned())
+        self.get(key.as_bytes())
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<OffsetRecord>, Failure> {
+        self.latest().get(key, self.topic(), self.0.log.partitions())
     }
 
     /// Waits until all transactions that are open now have ended. Whoever has opened one, it hides from readers what was committed behind it.
@@ -147,40 +215,49 @@ impl OffsetLog {
     /// All keys of a connector with their offsets, after the topic was read to its end. Blocks.
     ///
     /// # Errors
-    /// The topic cannot be read.
+    /// The topic cannot be read, or an offset cannot be told, as in [`read`](Self::read).
     pub fn of_connector(&self, name: &str) -> Result<Vec<(String, OffsetRecord)>, Failure> {
+        let mut ours = Vec::new();
+        for key in self.keys_of_connector(name)? {
+            if let Some(record) = self.get(key.as_bytes())? {
+                ours.push((key, record));
+            }
+        }
+        Ok(ours)
+    }
+
+    /// All keys of a connector, also those whose offset was removed or cannot be told, after the topic was read to its end. Blocks.
+    ///
+    /// # Errors
+    /// The topic cannot be read.
+    pub fn keys_of_connector(&self, name: &str) -> Result<Vec<String>, Failure> {
         self.catch_up()?;
         let beginning = format!("[{},", quoted(name));
         let latest = self.latest();
-        let ours = latest.iter().filter_map(|(key, record)| {
-            let key = str::from_utf8(key).ok()?;
-            key.starts_with(&beginning).then(|| (key.to_owned(), record.clone()))
-        });
-        let mut ours: Vec<_> = ours.collect();
-        ours.sort_by(|a, b| a.0.cmp(&b.0));
+        let keys = latest.0.keys().filter_map(|key| str::from_utf8(key).ok());
+        let mut ours: Vec<String> = keys
+            .filter(|key| key.starts_with(&beginning))
+            .map(str::to_owned)
+            .collect();
+        ours.sort();
         Ok(ours)
     }
 
     fn catch_up(&self) -> Result<(), Failure> {
         self.ensure()?;
-        self.0.log.read_to_end(|entry| {
+        self.0.log.read_to_end(|partition, entry| {
             let additions = entry
                 .headers
                 .into_iter()
                 .find(|(name, _)| name == OffsetRecord::ADDITIONS)
                 .map(|(_, value)| value);
             // Apply it at once: if the reading fails later, the record is not passed on again.
+            let record = entry.value.map(|value| OffsetRecord {
+                value: String::from_utf8_lossy(&value).into_owned(),
+                additions: additions.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+            });
             let mut latest = self.latest();
-            match entry.value {
-                Some(value) => {
-                    let record = OffsetRecord {
-                        value: String::from_utf8_lossy(&value).into_owned(),
-                        additions: additions.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
-                    };
-                    latest.insert(entry.key, record);
-                }
-                None => drop(latest.remove(&entry.key)),
-            }
+            latest.0.entry(entry.key).or_default().insert(partition, record);
         })
     }
 
@@ -223,5 +300,52 @@ impl OffsetLog {
             .map(|sent| sent.and_then(|delivered| self.0.log.settled(delivered.blocking_recv())));
         // Wait for all of them, so that nothing is under way when this returns.
         written.fold(Ok(()), Result::and)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_belong_to_the_partitions_of_java_clients() {
+        // From the tests of Kafka's `Utils.murmur2`.
+        for (text, hash) in [
+            ("21", -973_932_308),
+            ("foobar", -790_332_482),
+            ("a-little-bit-long-string", -985_981_536),
+            ("a-little-bit-longer-string", -1_486_304_829),
+            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
+            ("abc", 479_470_107),
+        ] {
+            assert_eq!(murmur2(text.as_bytes()).cast_signed(), hash, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_partition_that_a_key_belongs_to_now_decides_and_two_others_are_refused() {
+        let record = |value: &str| {
+            Some(OffsetRecord {
+                value: value.to_owned(),
+                additions: None,
+            })
+        };
+        let key = b"[\"shop\",{\"server\":\"orders\"}]";
+        let home = partition_of(key, 25);
+        let (one, other) = ((home + 1) % 25, (home + 2) % 25);
+        let told = |places: &[(i32, Option<OffsetRecord>)]| {
+            let latest = Latest([(key.to_vec(), places.iter().cloned().collect())].into());
+            latest.get(key, "offsets", 25)
+        };
+        assert_eq!(
+            told(&[(one, record("old")), (home, record("new")), (other, record("older"))]).unwrap(),
+            record("new")
+        );
+        assert_eq!(told(&[(one, record("old")), (home, None)]).unwrap(), None);
+        assert_eq!(told(&[(one, record("only"))]).unwrap(), record("only"));
+        assert_eq!(told(&[(one, None)]).unwrap(), None);
+        let refused = told(&[(one, record("a")), (other, record("b"))]).unwrap_err();
+        assert_eq!(refused.kind, Kind::TwoOffsets);
+        assert_eq!(Latest::default().get(key, "offsets", 25).unwrap(), None);
     }
 }

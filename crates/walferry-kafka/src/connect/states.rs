@@ -94,7 +94,7 @@ impl StateLog {
     /// The topic cannot be read.
     pub fn read(&self) -> Result<BTreeMap<StatusKey, Json>, Failure> {
         let mut latest = BTreeMap::new();
-        self.0.read_to_end(|entry| {
+        self.0.read_to_end(|_, entry| {
             let Some(subject) = str::from_utf8(&entry.key).ok().and_then(StatusKey::parse) else {
                 return;
             };
@@ -132,7 +132,7 @@ impl StateLog {
     pub fn worker_of(&self, name: &str) -> Result<Option<String>, Failure> {
         let key = StatusKey::Connector(name.to_owned()).key();
         let (mut worker, mut any) = (None, None);
-        self.0.read_to_end(|entry| {
+        self.0.read_to_end(|_, entry| {
             if !entry.key.starts_with(CONNECTOR.as_bytes()) {
                 return;
             }

@@ -2,6 +2,10 @@
 
 use std::{
     collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -106,4 +110,35 @@ fn a_process_that_may_not_join_its_group_says_which_permission_it_lacks_until_it
     assert!(hint.contains("--operation Read --group walferry-connect"), "{hint}");
     wait_for("its turn", || *turn.borrow() == Turn::Ours);
     assert_eq!(*told.borrow(), None);
+}
+
+#[test]
+fn after_the_machine_was_suspended_nothing_is_written_until_the_brokers_confirm_the_membership() {
+    let cluster = DemoCluster::start(1).unwrap();
+    let topics = topics(&cluster);
+    let (begun, suspended_s) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    let clock = {
+        let suspended_s = suspended_s.clone();
+        move || begun.elapsed() + Duration::from_secs(suspended_s.load(SeqCst))
+    };
+    let leadership = Leadership::seek_by(&topics, Arc::new(clock)).unwrap();
+    let turn = leadership.turn();
+    wait_for("its turn", || *turn.borrow() == Turn::Ours);
+    let topics = leadership.limit(&topics);
+    assert!(topics.tenure.holds());
+    let log = OffsetLog::open(&topics).unwrap();
+    let write = || log.write_all_blocking([("key".to_owned(), None)]);
+    wait_for("the first record", || write().is_ok());
+
+    // Nobody tells the writer: the client's heartbeats go on as before.
+    let refusals = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION; 2];
+    cluster.mock().request_errors(RDKafkaApiKey::OffsetCommit, &refusals);
+    suspended_s.store(3600, SeqCst);
+    assert!(!topics.tenure.holds());
+    assert_eq!(write().unwrap_err().kind, Kind::TurnLost);
+    wait_for("the brokers to be asked, and the membership to be decided", || {
+        topics.tenure.holds() || *turn.borrow() == Turn::Lost
+    });
+    // Both answers must have been used up: a third is the first that can confirm it.
+    assert_eq!(topics.tenure.asked(), 3);
 }

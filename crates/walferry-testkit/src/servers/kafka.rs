@@ -5,7 +5,9 @@ use super::process::{PATIENCE, Process, wait_for, wait_while_it_grows};
 use super::records::{Extent, Reader, Record};
 use super::{Network, scratch, tools};
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rustix::process::Signal;
@@ -217,6 +219,30 @@ impl Kafka {
             .expect("the broker answers");
         for outcome in created {
             outcome.unwrap_or_else(|(topic, code)| panic!("topic {topic} was not created: {code}"));
+        }
+    }
+
+    /// Deletes a topic.
+    #[track_caller]
+    pub fn delete_topic(&self, name: &str) {
+        let (runtime, admin) = self.admin();
+        let deleted = runtime
+            .block_on(admin.delete_topics(&[name], &AdminOptions::new()))
+            .expect("the broker answers");
+        for outcome in deleted {
+            outcome.unwrap_or_else(|(topic, code)| panic!("topic {topic} was not deleted: {code}"));
+        }
+    }
+
+    /// Gives a topic more partitions.
+    #[track_caller]
+    pub fn grow_topic(&self, name: &str, partitions: usize) {
+        let (runtime, admin) = self.admin();
+        let grown = runtime
+            .block_on(admin.create_partitions([&NewPartitions::new(name, partitions)], &AdminOptions::new()))
+            .expect("the broker answers");
+        for outcome in grown {
+            outcome.unwrap_or_else(|(topic, code)| panic!("topic {topic} was not given more partitions: {code}"));
         }
     }
 

@@ -13,7 +13,7 @@ use walferry_kafka::connect::{OffsetLog, OffsetRecord};
 use walferry_offset::{FileStore, Import, export_rest, import};
 use walferry_record::{SourcePartition, java::json::quoted};
 
-use super::{Clerk, ClerkCommand, Herd, keeper, refusal};
+use super::{Clerk, ClerkCommand, Herd, keeper, refusal, store::TopicNote};
 use crate::{assemble, load::Loaded};
 
 /// Time limit for a connector to stop before its offset is written.
@@ -146,14 +146,19 @@ fn write_topic(
     offsets: Option<Json>,
 ) -> Result<(), Refused> {
     let refused = |failure: walferry_engine::Failure| refusal(&failure);
-    let records = match offsets {
+    let records: BTreeMap<String, Option<OffsetRecord>> = match offsets {
         Some(offsets) => records(partition, &offsets)?,
         None => {
-            let known = log.of_connector(&partition.connector).map_err(refused)?;
-            known.into_iter().map(|(key, _)| (key, None)).collect()
+            let known = log.keys_of_connector(&partition.connector).map_err(refused)?;
+            known.into_iter().map(|key| (key, None)).collect()
         }
     };
+    let is_removed = matches!(records.get(&partition.key()), Some(None));
     log.write_all_blocking(records).map_err(refused)?;
+    if is_removed {
+        // A start that finds none must not take it for lost.
+        TopicNote::at(data_dir, partition).expect_none().map_err(refused)?;
+    }
     forget_gap(data_dir, partition)
 }
 

@@ -4,6 +4,10 @@ use std::{
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -39,6 +43,7 @@ pub(crate) enum ConnectorStore {
 pub(crate) struct ReturningOffset {
     pub(crate) log: OffsetLog,
     pub(crate) key: String,
+    pub(crate) partition: SourcePartition,
     pub(crate) note: TopicNote,
 }
 
@@ -61,14 +66,18 @@ struct OffsetInTransactions {
     note: Option<TopicNote>,
     /// The topic that is noted, if it is another one.
     earlier: Option<OffsetLog>,
+    /// Whether it is noted that the topic has an offset.
+    is_noted: Arc<AtomicBool>,
 }
 
-/// A file beside the place of the offset file, with the name of the topic that has the offset instead.
+/// A file beside the place of the offset file, with the name of the topic that has the offset instead. A second line says that an offset
+/// was stored there: if it is gone, the topic was deleted or emptied.
 #[derive(Clone)]
 pub(crate) struct TopicNote(PathBuf);
 
 impl TopicNote {
     const FILE: &str = "offset-topic";
+    const STORED: &str = "stored";
 
     /// The note of a connector with this store.
     pub(crate) fn of(store: &FileStore) -> Self {
@@ -82,26 +91,76 @@ impl TopicNote {
 
     /// The name of the topic. `None`: there is no note.
     pub(crate) fn read(&self) -> Result<Option<String>, Failure> {
+        let topic = self.lines()?.into_iter().next();
+        Ok(topic.filter(|topic| !topic.is_empty()))
+    }
+
+    fn lines(&self) -> Result<Vec<String>, Failure> {
         match fs::read_to_string(&self.0) {
-            Ok(text) => Ok(Some(text.trim().to_owned()).filter(|topic| !topic.is_empty())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Ok(text) => Ok(text.lines().map(|line| line.trim().to_owned()).collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(self.unusable("read", &error)),
         }
+    }
+
+    /// Whether an offset was stored in the topic.
+    fn expects_offset(&self) -> Result<bool, Failure> {
+        Ok(self.lines()?.get(1).is_some_and(|line| line == Self::STORED))
     }
 
     fn write(&self, topic: &str) -> Result<(), Failure> {
         if self.read()?.as_deref() == Some(topic) {
             return Ok(());
         }
+        self.replace(&format!("{topic}\n"))
+    }
+
+    /// An offset is stored in the topic.
+    fn expect_offset(&self, topic: &str) -> Result<(), Failure> {
+        let lines = [topic.to_owned(), Self::STORED.to_owned()];
+        if self.lines()? == lines {
+            return Ok(());
+        }
+        self.replace(&format!("{}\n", lines.join("\n")))
+    }
+
+    /// The offset was removed from the topic on purpose.
+    pub(crate) fn expect_none(&self) -> Result<(), Failure> {
+        match (self.expects_offset()?, self.read()?) {
+            (true, Some(topic)) => self.replace(&format!("{topic}\n")),
+            _ => Ok(()),
+        }
+    }
+
+    fn replace(&self, text: &str) -> Result<(), Failure> {
         let write = || {
             let mut file = fs::File::create(&self.0)?;
-            writeln!(file, "{topic}")?;
+            file.write_all(text.as_bytes())?;
             file.sync_all()?;
             self.0
                 .parent()
                 .map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
         };
         write().map_err(|error| self.unusable("written", &error))
+    }
+
+    /// Refuses to begin as new where an offset was stored before.
+    fn refuse_lost(&self, partition: &SourcePartition) -> Result<(), Failure> {
+        if !self.expects_offset()? {
+            return Ok(());
+        }
+        let (topic, name) = (self.read()?.unwrap_or_default(), &partition.connector);
+        Err(Failure::stop(
+            Kind::OffsetDamaged,
+            format!(
+                "the offset of connector {name:?} was stored in topic {topic}, and is not there any more: the topic was deleted or emptied"
+            ),
+            format!(
+                "restore the topic; or write a known position with PATCH /connectors/{name}/offsets while the connector is stopped; or, to begin \
+                 as new, remove {}",
+                self.0.display()
+            ),
+        ))
     }
 
     fn remove(&self) -> Result<(), Failure> {
@@ -152,6 +211,7 @@ impl TopicStore {
                 transactions,
                 note,
                 earlier,
+                is_noted: Arc::default(),
             }),
             ..self
         }
@@ -189,12 +249,19 @@ impl TopicStore {
         };
         let (noted, key) = (note.read()?, self.partition.key());
         if noted.as_deref() == Some(self.log.topic()) {
+            if in_topic.is_none() {
+                note.refuse_lost(&self.partition)?;
+            }
             return Ok(in_topic);
         }
         let in_earlier = match &of.earlier {
             Some(log) if in_file.is_none() => {
                 log.wait_for_open_transactions()?;
-                log.read(&key)?.map(|record| offset(&key, &record)).transpose()?
+                let record = log.read(&key)?;
+                if record.is_none() {
+                    note.refuse_lost(&self.partition)?;
+                }
+                record.map(|record| offset(&key, &record)).transpose()?
             }
             _ => None,
         };
@@ -235,7 +302,10 @@ impl ReturningOffset {
                 "the offset is moved from the topic into a file: the connector does not deliver exactly once any more"
             );
             // It must not come back when the connector delivers exactly once again.
+            self.note.expect_none()?;
             self.log.write_all_blocking([(self.key.clone(), None)])?;
+        } else if store.read().map_err(|error| error.for_good())?.is_none() {
+            self.note.refuse_lost(&self.partition)?;
         }
         self.note.remove()
     }
@@ -374,10 +444,20 @@ impl OffsetStore for ConnectorStore {
         match self {
             Self::File(store) | Self::Returning(store, _) => store.write(offset).await,
             Self::Topic(TopicStore {
-                transactions: Some(of), ..
+                transactions: Some(of),
+                log,
+                ..
             }) => {
-                let (transactions, record) = (of.transactions.clone(), record(offset));
-                blocking(move || transactions.commit(record)).await
+                let (of, record, topic) = (of.clone(), record(offset), log.topic().to_owned());
+                let commit = move || {
+                    of.transactions.commit(record)?;
+                    if let Some(note) = of.note.as_ref().filter(|_| !of.is_noted.load(Relaxed)) {
+                        note.expect_offset(&topic)?;
+                        of.is_noted.store(true, Relaxed);
+                    }
+                    Ok(())
+                };
+                blocking(commit).await
             }
             Self::Topic(store) => store.log.write(&store.partition.key(), Some(record(offset))).await,
         }
