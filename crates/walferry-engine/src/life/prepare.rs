@@ -223,6 +223,7 @@ where
             return Ok(publication);
         }
         let tables = self.settings.tables.clone();
+        let mut before = None;
         // Look before altering the publication: changes that it has left out stay missing.
         if goes_on {
             let known = Gap::known(gaps.told().as_ref(), known);
@@ -231,7 +232,9 @@ where
                 tell_doubt(doubt);
             }
             let told = || gaps.told().and_then(|gap| gap.failure());
-            publication.gap = look.and_then(|look| look.gap).or_else(told);
+            let look = look.map(|look| (look.published, look.gap)).unwrap_or_default();
+            before = look.0;
+            publication.gap = look.1.or_else(told);
         }
         let gap = publication.gap.as_ref();
         // While a person is asked to create it, Walferry must not create it behind their back.
@@ -240,7 +243,8 @@ where
             self.source.control().ensure_publication(tables.clone()).await?;
         }
         if publication.gap.is_none() {
-            let look = self.source.control().published(None, tables).await?;
+            // What has changed since the look before is Walferry's own doing.
+            let look = self.source.control().published(before, tables).await?;
             publication.published = look.and_then(|look| look.published);
         }
         Ok(publication)
