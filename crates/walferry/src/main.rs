@@ -68,12 +68,18 @@ fn main() {
         Command::Outbox(ref args) if matches!(args.command, OutboxCommand::Replay(_)) => Some("warn"),
         _ => None,
     };
+    // The demo goes on for as long as somebody looks at it: without a reader, it has done what it was asked to.
+    #[cfg(feature = "demo")]
+    let has_to_be_read = !matches!(cli.command, Command::Demo(_));
+    #[cfg(not(feature = "demo"))]
+    let has_to_be_read = true;
     let bars = Bars::new(!cli.log_json);
     logging::init(cli.log.as_deref().or(quiet), cli.log_json, &bars);
     let ended = catch_unwind(AssertUnwindSafe(|| dispatch(cli.command, &bars)));
     // Nothing is waited for any more: a thread may hang in a read or a write.
     output::exit(match ended {
-        Ok(Ok(())) => output::code_of_success(),
+        Ok(Ok(())) if has_to_be_read => output::code_of_success(),
+        Ok(Ok(())) => 0,
         Ok(Err(mut error)) => {
             error.tell();
             error.exit as u8
