@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// How long anything may take before a test gives up on it: a net below the tests, not a measure. Machines that have other things to do
 /// take long.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Asks again and again until there is an answer; panics with `what` when none comes.
 #[track_caller]
