@@ -291,6 +291,13 @@ impl Account for StreamAccount {
     type Mark = StreamStep;
     type Tally = Counted;
 
+    fn is_of_change(change: &StreamChange) -> bool {
+        !matches!(
+            change.message,
+            MessageType::Transaction | MessageType::Heartbeat | MessageType::Notification
+        )
+    }
+
     fn pushed(&mut self, step: &StreamStep) {
         if let StreamStep::Connected(from) = step {
             self.shown = self.shown.min(*from);

@@ -11,6 +11,9 @@ pub trait Account: Clone + fmt::Debug {
     /// A mark of which only the last one at each place between records counts.
     type Tally: Tally;
 
+    /// Whether a record belongs to a change, of which there may be more records. Some records, such as heartbeats, belong to none: each is
+    /// whole.
+    fn is_of_change(change: &Self::Change) -> bool;
     /// A mark was pushed. It has not been reached yet.
     fn pushed(&mut self, mark: &Self::Mark);
     /// Everything up to and including the last record of this change has been delivered.

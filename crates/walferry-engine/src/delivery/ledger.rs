@@ -92,9 +92,14 @@ impl<A: Account> Ledger<A> {
         self.head + self.records.len() as u64
     }
 
-    /// Whether the last record is known to be the last one of its change. Some records, such as heartbeats, belong to no change.
+    /// Whether the last record is the last one of its change, or belongs to no change. Then no change was pushed in part only: a record that
+    /// belongs to no change never comes between those of one.
     pub(crate) fn ends_with_a_change(&self) -> bool {
-        self.records.back().map_or(self.ended, |last| last.last)
+        self.records.back().map_or(self.ended, Self::is_whole_with)
+    }
+
+    fn is_whole_with(record: &Pending<A::Change>) -> bool {
+        record.last || !A::is_of_change(&record.change)
     }
 
     /// Number of records that are not acknowledged.
@@ -226,7 +231,7 @@ impl<A: Account> Ledger<A> {
                     if pending.last {
                         self.account.reach_change(&pending.change);
                     }
-                    self.ended = pending.last;
+                    self.ended = Self::is_whole_with(pending);
                     self.in_flight_bytes -= pending.bytes;
                     self.records.pop_front();
                     self.head += 1;
@@ -318,6 +323,9 @@ mod tests {
         type Mark = Number;
         type Tally = Last;
 
+        fn is_of_change(_: &Self::Change) -> bool {
+            true
+        }
         fn pushed(&mut self, _: &Number) {}
         fn reach_change(&mut self, change: &u64) {
             self.0.push(format!("change {change}"));

@@ -51,6 +51,10 @@ impl Account for Numbers {
     type Mark = u64;
     type Tally = u64;
 
+    /// 0 is the position of records that belong to no change.
+    fn is_of_change(change: &u64) -> bool {
+        *change > 0
+    }
     fn pushed(&mut self, _: &u64) {}
     fn reach_change(&mut self, change: &u64) {
         (self.last, self.unstored) = (*change, Unstored::Delivered);

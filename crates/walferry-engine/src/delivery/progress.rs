@@ -17,7 +17,7 @@ use crate::{
         sink::ReportTarget,
         store::Store,
     },
-    failure::Failure,
+    failure::{Disposition, Failure},
     status::{Latency, now_us},
 };
 
@@ -122,6 +122,8 @@ struct State<A: OffsetAccount> {
     acknowledged_us: i64,
     failure: Option<Failure>,
     stopping: bool,
+    /// Whether the producer may be closed: nothing more is stored in this session.
+    may_close: bool,
     /// `None` if offsets may be stored at any time.
     transaction: Option<Transaction>,
 }
@@ -160,6 +162,7 @@ impl<A: OffsetAccount> Progress<A> {
                 acknowledged_us: 0,
                 failure: None,
                 stopping: false,
+                may_close: false,
                 transaction: None,
             }),
             room: Condvar::new(),
@@ -215,12 +218,24 @@ impl<A: OffsetAccount> Progress<A> {
         first
     }
 
-    /// Waits until the session stops or fails.
-    pub(crate) fn wait_until_over(&self) {
+    /// Waits until the producer may be closed.
+    pub(crate) fn wait_until_closable(&self) {
         let mut state = self.lock();
-        while !state.is_over() {
+        while !state.may_close {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Whether the producer may be closed.
+    pub(crate) fn may_close(&self) -> bool {
+        self.lock().may_close
+    }
+
+    /// Ends all waiting, and lets the producer be closed. Call this when nothing more is stored in this session: in transactions, the last offset
+    /// is stored by the producer. Without it, an offset would be stored although its records are taken back.
+    pub(crate) fn close(&self) {
+        self.lock().may_close = true;
+        self.stop();
     }
 
     /// Whether there is room for more records. A caller that already `waits` continues only when enough room is free.
@@ -398,8 +413,15 @@ impl<A: OffsetAccount> Progress<A> {
     /// A record will not be delivered. This producer will not deliver the records behind it either.
     pub fn fail(&self, failure: Failure) {
         let mut state = self.lock();
-        // The first failure is the cause. Later ones are its consequences.
-        state.failure.get_or_insert(failure);
+        // The first failure is the cause. Later ones are its consequences. But a transaction may be lost before it is known of which record, and
+        // trying again does not help where only a person can.
+        let is_stop = |failure: &Failure| matches!(failure.disposition, Disposition::Stop(_));
+        match &mut state.failure {
+            Some(known) if is_stop(&failure) && !is_stop(known) => *known = failure,
+            known => {
+                known.get_or_insert(failure);
+            }
+        }
         self.room.notify_one();
         self.changed.notify_one();
         self.emptied.notify_one();
@@ -555,6 +577,8 @@ impl<A: OffsetAccount> State<A> {
 
 #[cfg(test)]
 mod tests {
+    use walferry_diagnosis::Kind;
+
     use super::*;
     use crate::delivery::{
         ledger::LedgerEntry,
@@ -639,6 +663,39 @@ mod tests {
             bytes: 300,
         }]));
         assert!(progress.reach_commit_point(PushedLast::Anything));
+    }
+
+    #[test]
+    fn records_that_belong_to_no_change_do_not_keep_a_transaction_open() {
+        for order in [[5, 0], [0, 0]] {
+            let progress = Progress::<Numbers>::new(0, 100_000).in_transactions();
+            for change in order {
+                let last = change > 0;
+                let entry = LedgerEntry::Record {
+                    change,
+                    last,
+                    bytes: 300,
+                };
+                progress.settle(progress.push([entry]));
+            }
+            assert!(progress.reach_commit_point(PushedLast::Anything));
+        }
+    }
+
+    #[test]
+    fn what_only_a_person_can_correct_is_not_tried_again_whatever_was_reported_first() {
+        let replay = || Failure::new(Disposition::Replay, Kind::KafkaProducer, "lost", None);
+        let stop = |what: &str| Failure::stop(Kind::RecordTooLarge, what, "raise the limit");
+        let progress = Progress::<Numbers>::new(0, 100_000);
+        for (reported, known) in [
+            (replay(), replay()),
+            (stop("first"), stop("first")),
+            (stop("second"), stop("first")),
+            (replay(), stop("first")),
+        ] {
+            progress.fail(reported);
+            assert_eq!(progress.failure(), Some(known));
+        }
     }
 
     #[test]

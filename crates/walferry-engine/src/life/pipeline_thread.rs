@@ -75,7 +75,7 @@ impl PipelineThread {
         (&mut self.end).await.unwrap_or_else(|_| Err(panicked()))
     }
 
-    /// Waits until its producer is closed. Call this only after [`Progress::stop`], and when no chunk can come any more
+    /// Waits until its producer is closed. Call this only after [`Progress::close`], and when no chunk can come any more
     /// or the thread was woken. May be called again.
     pub(crate) async fn gone(&mut self) {
         if let Some(gone) = &mut self.gone {
@@ -89,7 +89,7 @@ impl PipelineThread {
 impl Drop for PipelineThread {
     fn drop(&mut self) {
         // However the session ends, the thread ends too.
-        self.progress.stop();
+        self.progress.close();
     }
 }
 
@@ -105,10 +105,10 @@ impl<K: Sink> PipelineThreadParts<K> {
         self.progress.pipeline_ended();
         drop(self.frames);
         let progress = &self.progress;
-        self.sink.before_waiting(&mut || progress.is_over());
-        // The producer may still deliver what it has queued. It is closed, and gives up the rest, when nobody waits for
-        // that any more.
-        self.progress.wait_until_over();
+        self.sink.before_waiting(&mut || progress.may_close());
+        // The producer may still deliver what it has queued, and store the last offset. It is closed, and gives up the rest, when nobody
+        // waits for that any more.
+        self.progress.wait_until_closable();
     }
 
     fn work(&mut self) -> Result<(), Failure> {
@@ -297,4 +297,86 @@ fn panicked() -> Failure {
         "the pipeline's thread has panicked",
         Some("this is a bug: please report it with the last lines of the log".into()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use walferry_config::{Connector, Findings, Nowhere, Options, Submitted, Worker};
+    use walferry_converter::{ConverterType, converter};
+    use walferry_event::EventSettings;
+    use walferry_transform::Chain;
+
+    use super::*;
+    use crate::{
+        account::StoredOffset,
+        delivery::sink::Outgoing,
+        path::{Converters, ErrorPolicy},
+        source,
+    };
+
+    /// Notes at each wait whether it is over already, and when it is closed.
+    struct Producer {
+        waits: mpsc::Sender<bool>,
+    }
+
+    impl Sink for Producer {
+        fn send(&mut self, _: &Outgoing<'_>, _: u64) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn before_waiting(&mut self, ready: &mut dyn FnMut() -> bool) {
+            let _ = self.waits.send(ready());
+        }
+    }
+
+    fn pipeline() -> Pipeline {
+        let text = r#"{"name": "c", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "plugin.name": "pgoutput", "database.hostname": "db", "database.user": "u", "database.dbname": "db",
+            "topic.prefix": "s"}"#;
+        let (submitted, _) = Submitted::read(text).unwrap();
+        let (connector, findings) =
+            Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
+        let connector = connector.unwrap_or_else(|| panic!("{findings:?}"));
+        let json = |role| converter("JsonConverter", role, &Options::default()).0.unwrap();
+        Pipeline::new(
+            Arc::new(EventSettings::new(&connector, "0", "run")),
+            Chain::default(),
+            Converters {
+                key: json(ConverterType::Key),
+                value: json(ConverterType::Value),
+                header: json(ConverterType::Header),
+            },
+            ErrorPolicy::default(),
+            &StoredOffset::default(),
+        )
+    }
+
+    /// In transactions, the producer stores the last offset. If it is closed before, its transaction is aborted, and the offset would be stored
+    /// although the records that it covers are not there.
+    #[tokio::test]
+    async fn the_producer_stays_open_until_the_last_offset_of_the_session_is_stored() {
+        let progress = Arc::new(Progress::new(StoredOffset::default(), 1_000).in_transactions());
+        let (frames, receiver) = source::frame_channel(1_000);
+        let (waits, waited) = mpsc::channel();
+        // The session has ended, and its last offset is still to be stored.
+        progress.stop();
+        drop(frames);
+        let mut thread = PipelineThread::spawn(PipelineThreadParts {
+            pipeline: pipeline(),
+            frames: receiver,
+            sink: Producer { waits },
+            progress: Arc::clone(&progress),
+            status: Arc::new(Status::new("c", "s")),
+            boundary: Some(CommitTiming::WhenIdle(Duration::from_secs(1))),
+        })
+        .unwrap();
+        thread.ended().await.unwrap();
+        let for_frames = waited.recv().unwrap();
+        let for_end = waited.recv().unwrap();
+        assert_eq!((for_frames, for_end), (true, false), "the producer waits to be closed");
+        progress.close();
+        thread.gone().await;
+        assert!(waited.recv().is_err(), "it is closed");
+    }
 }

@@ -185,6 +185,7 @@ where
             () = wires.told_to_end(target, status) => Ok(()),
         };
         let by = wires.progress.failure().map_or(ended, Err);
+        let progress = Arc::clone(&wires.progress);
 
         let saved = match is_abandoned(target) {
             true => {
@@ -200,12 +201,16 @@ where
                 keeper.save(&mut self.store).await
             }
         };
+        progress.close();
         wires.close(reading).await;
         // The worker's channel ends when its last sender is dropped.
         drop(wires);
         close_producer(&mut worker, target).await;
         carried.take(&mut requested);
-        Ok(SessionEnd { by, saved })
+        Ok(SessionEnd {
+            by: by.map_err(|failure| worst(failure, progress.failure())),
+            saved,
+        })
     }
 
     /// Starts the pipeline's thread with its own producer.
@@ -233,6 +238,15 @@ where
             status: self.status.clone(),
             boundary: self.settings.boundary,
         })
+    }
+}
+
+/// What the session has failed of. While it ended, the producer may have reported what only a person can correct.
+fn worst(ended: Failure, reported: Option<Failure>) -> Failure {
+    let is_stop = |failure: &Failure| matches!(failure.disposition, Disposition::Stop(_));
+    match reported {
+        Some(reported) if is_stop(&reported) && !is_stop(&ended) => reported,
+        _ => ended,
     }
 }
 
@@ -298,6 +312,7 @@ impl SessionChannels {
     /// Another process goes on. It sends again whatever is under way, and may be about to begin.
     async fn abandon(&self, worker: &mut PipelineThread) {
         self.end();
+        self.progress.close();
         self.confirmable.send_replace(None);
         // The other process may read the slot as soon as the stream is closed. By then, this one must have nothing queued for Kafka.
         self.frames.wake();
