@@ -32,6 +32,7 @@ mod output;
 mod postgres;
 mod readme;
 mod records;
+mod refused;
 mod registry;
 mod reselect;
 mod rest;

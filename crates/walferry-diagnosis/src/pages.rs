@@ -504,7 +504,7 @@ kinds! {
     "WF0511" RecordRefused "record_refused" RECORD,
         "The broker rejects a record",
         "The record is not valid for its topic: a compacted topic does not accept records without a key, or the timestamp \
-         is outside the allowed range.",
+         is outside the allowed range. The other records of its batch are not at fault, and are sent again.",
         "Give the table a key, or change the settings of the topic, as the hint says.";
     "WF0512" PartitionMissing "partition_missing" RECORD,
         "A record is assigned to a partition that does not exist",

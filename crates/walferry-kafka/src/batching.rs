@@ -1,15 +1,16 @@
 //! How many bytes one request carries.
 //!
 //! A topic's `max.message.bytes` bounds a batch, not a record. Java's producer splits a batch that a broker refuses for its
-//! size; librdkafka gives all its records up. So they are sent again in smaller batches, and the record that is refused
-//! alone is the one that is too large.
+//! size; librdkafka gives all its records up. So they are sent again alone (`mend.rs`; in transactions, by a new producer). A record that is
+//! refused alone is too large. If none is, the batch was, and from then on smaller batches are sent.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
-use walferry_diagnosis::Kind;
 
+use rdkafka::error::RDKafkaErrorCode as Code;
+use walferry_diagnosis::Kind;
 use walferry_engine::{Disposition, Failure};
 
 use crate::client::Properties;
@@ -31,7 +32,9 @@ struct State {
 pub(crate) struct Step(usize);
 
 /// As configured, then Java's default, then each record alone.
-const STEPS: [Option<(&str, &str)>; 3] = [None, Some(("batch.size", "16384")), Some(("batch.num.messages", "1"))];
+const STEPS: [Option<(&str, &str)>; 3] = [None, Some(("batch.size", "16384")), Some(ALONE)];
+/// The setting that sends each record alone.
+pub(crate) const ALONE: (&str, &str) = ("batch.num.messages", "1");
 
 /// A producer that is opened this long after the last refusal tries the configured size again: the topic may have been
 /// altered, or its large records may be over.
@@ -61,9 +64,7 @@ impl Batching {
         if records < 2 || opened.0 + 1 == STEPS.len() {
             return None;
         }
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.step = state.step.max(opened.0 + 1);
-        state.refused = Some(now);
+        self.shrink(opened.0 + 1, now);
         Some(Failure::new(
             Disposition::Replay,
             Kind::BatchTooLarge,
@@ -72,6 +73,38 @@ impl Batching {
             ),
             Some("set `producer.override.batch.size` below the smallest `max.message.bytes` of the topics".into()),
         ))
+    }
+
+    /// A batch of several records was refused because of one of them, and the broker does not say which. The next producer sends each record
+    /// alone. `None` when this one has done so.
+    pub(crate) fn isolate(
+        &self,
+        opened: Step,
+        topic: &str,
+        records: usize,
+        code: Code,
+        now: Instant,
+    ) -> Option<Failure> {
+        let alone = STEPS.len() - 1;
+        if opened.0 == alone {
+            return None;
+        }
+        self.shrink(alone, now);
+        Some(Failure::new(
+            Disposition::Replay,
+            Kind::KafkaDelivery,
+            format!(
+                "the broker refuses a batch of {records} records for topic {topic} ({code}) and does not say because of which; each record \
+                 is sent alone to find it"
+            ),
+            None,
+        ))
+    }
+
+    fn shrink(&self, step: usize, now: Instant) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.step = state.step.max(step);
+        state.refused = Some(now);
     }
 }
 
@@ -99,6 +132,20 @@ mod tests {
         let (alone, setting) = open(&batching, now);
         assert_eq!(setting.as_deref(), Some("batch.num.messages"));
         assert_eq!(batching.refused(alone, "t", 9, now), None);
+    }
+
+    #[test]
+    fn records_are_sent_alone_to_find_the_one_that_a_broker_does_not_name() {
+        let (batching, now) = (Batching::default(), Instant::now());
+        let (configured, _) = open(&batching, now);
+        assert!(
+            batching
+                .isolate(configured, "t", 9, Code::InvalidTimestamp, now)
+                .is_some()
+        );
+        let (alone, setting) = open(&batching, now);
+        assert_eq!(setting.as_deref(), Some("batch.num.messages"));
+        assert_eq!(batching.isolate(alone, "t", 9, Code::InvalidTimestamp, now), None);
     }
 
     #[test]

@@ -68,36 +68,37 @@ fn connect(client: &Client, settings: &ClientSettings) -> Result<Metadata, Failu
     loop {
         // Why no broker answers is told among the events.
         for wait in [Duration::from_millis(20)].into_iter().chain([Duration::ZERO; 20]) {
-            client.poll(wait, |event| match event {
-                Event::Error {
+            let Some(polled) = client.poll(wait) else { continue };
+            match polled.event() {
+                Some(Event::Error {
                     code: Code::Authentication,
                     reason,
-                } => {
+                }) => {
                     let of_token = client.token_trouble();
                     refused = Some(
                         of_token
                             .unwrap_or_else(|| failure::not_authenticated(reason, settings.producer.token.as_ref())),
                     );
                 }
-                Event::Error {
+                Some(Event::Error {
                     code: Code::SSL,
                     reason,
-                } => refused = Some(failure::no_tls(reason)),
-                Event::Log {
+                }) => refused = Some(failure::no_tls(reason)),
+                Some(Event::Log {
                     facility: "FAIL",
                     message,
                     ..
-                } => {
+                }) => {
                     let text = message.split_once("]: ").map_or(message, |(_thread, text)| text);
                     reason = Some(text.to_owned());
                 }
                 // Each broker has refused or cannot be found: waiting on changes nothing that would be known in a moment.
-                Event::Error {
+                Some(Event::Error {
                     code: Code::AllBrokersDown,
                     ..
-                } => down = true,
+                }) => down = true,
                 _ => {}
-            });
+            }
         }
         if let Some(failure) = refused {
             return Err(failure);

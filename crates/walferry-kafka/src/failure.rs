@@ -72,6 +72,14 @@ pub(crate) fn of_record(code: Code, culprit: &FailedRecord<'_>) -> RefusalVerdic
              `errors.tolerance=all` and `errors.deadletterqueue.topic.name` to set such records aside"
                 .into(),
         ),
+        // If a broker refuses several records of a batch, its response gives this as the reason of each, also where it is the timestamp.
+        Code::InvalidRecord if culprit.key.is_some() => stop(
+            Kind::RecordRefused,
+            "was rejected by the broker as invalid",
+            "check the topic's `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`, and whether the brokers check records \
+             against schemas"
+                .into(),
+        ),
         Code::InvalidRecord => stop(
             Kind::RecordRefused,
             "was rejected by the broker as invalid",
@@ -138,6 +146,11 @@ pub(crate) fn of_producer(code: Code, reason: &str) -> Failure {
             format!("the Kafka user is not allowed to use the connector's transactional.id: {reason}"),
             "grant the user Write and Describe on it (`kafka-acls --add --operation Write --operation Describe --transactional-id …`); the \
              id is `<group.id>-<connector>-0`",
+        ),
+        Code::TopicAuthorizationFailed => Failure::stop(
+            Kind::KafkaDenied,
+            format!("the Kafka user is not allowed to write to a topic: {reason}"),
+            "grant the user Write and Describe on the topics (`kafka-acls --add --operation Write --operation Describe --topic …`)",
         ),
         Code::InvalidTransactionTimeout => Failure::stop(
             Kind::KafkaSettings,

@@ -8,7 +8,9 @@
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
+    marker::PhantomData,
     ptr::{self, NonNull},
+    rc::Rc,
     slice,
     sync::Arc,
     time::Duration,
@@ -23,10 +25,11 @@ use rdkafka::{
         rd_kafka_event_message_next, rd_kafka_event_t, rd_kafka_event_type, rd_kafka_header_add, rd_kafka_header_get,
         rd_kafka_header_get_all, rd_kafka_headers_destroy, rd_kafka_headers_new, rd_kafka_headers_t,
         rd_kafka_last_error, rd_kafka_message_headers, rd_kafka_message_t, rd_kafka_message_timestamp,
-        rd_kafka_oauthbearer_set_token, rd_kafka_oauthbearer_set_token_failure, rd_kafka_producev,
-        rd_kafka_queue_destroy, rd_kafka_queue_get_main, rd_kafka_queue_poll, rd_kafka_queue_t, rd_kafka_queue_yield,
-        rd_kafka_t, rd_kafka_topic_conf_destroy, rd_kafka_topic_conf_new, rd_kafka_topic_conf_set,
-        rd_kafka_topic_destroy, rd_kafka_topic_name, rd_kafka_topic_new, rd_kafka_topic_t, rd_kafka_vtype_t,
+        rd_kafka_msg_partitioner_murmur2_random, rd_kafka_oauthbearer_set_token,
+        rd_kafka_oauthbearer_set_token_failure, rd_kafka_producev, rd_kafka_queue_destroy, rd_kafka_queue_get_main,
+        rd_kafka_queue_poll, rd_kafka_queue_t, rd_kafka_queue_yield, rd_kafka_t, rd_kafka_topic_conf_destroy,
+        rd_kafka_topic_conf_new, rd_kafka_topic_conf_set, rd_kafka_topic_destroy, rd_kafka_topic_name,
+        rd_kafka_topic_new, rd_kafka_topic_t, rd_kafka_vtype_t,
     },
     error::{KafkaError, RDKafkaErrorCode},
     message::DeliveryResult,
@@ -222,35 +225,26 @@ impl Client {
         }
     }
 
-    /// Waits for something to have happened and tells of it.
-    pub(crate) fn poll(&self, wait: Duration, handle: impl FnOnce(Event<'_>)) {
+    /// Waits for something to happen.
+    pub(crate) fn poll(&self, wait: Duration) -> Option<Polled> {
         let wait = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX);
         // SAFETY: the queue is valid; the event is ours until `Polled` destroys it.
         let event = unsafe { rd_kafka_queue_poll(self.queue.0.as_ptr(), wait) };
-        let Some(event) = NonNull::new(event).map(Polled) else {
-            return;
-        };
-        // SAFETY: the event is valid in all of these; what is asked of it belongs to its type.
-        let event = unsafe {
-            match rd_kafka_event_type(event.0.as_ptr()) {
-                RD_KAFKA_EVENT_DR => Event::Reports(Reports(&event)),
-                RD_KAFKA_EVENT_ERROR => Event::Error {
-                    code: rd_kafka_event_error(event.0.as_ptr()).into(),
-                    reason: text(rd_kafka_event_error_string(event.0.as_ptr())),
-                },
-                RD_KAFKA_EVENT_LOG => {
-                    let (mut facility, mut message, mut level) = (ptr::null(), ptr::null(), 0);
-                    rd_kafka_event_log(event.0.as_ptr(), &mut facility, &mut message, &mut level);
-                    Event::Log {
-                        level,
-                        facility: text(facility),
-                        message: text(message),
-                    }
-                }
-                _ => return,
-            }
-        };
-        handle(event);
+        NonNull::new(event).map(Polled)
+    }
+
+    /// How many records and events have not been dealt with. Records count as long as the event that reports them exists.
+    pub(crate) fn outstanding(&self) -> usize {
+        usize::try_from(self.producer.in_flight_count()).unwrap_or_default()
+    }
+
+    /// Raises a fatal error, as librdkafka does itself if it has lost the order of records.
+    #[cfg(test)]
+    pub(crate) fn raise_fatal(&self, code: RDKafkaRespErr, reason: &CStr) {
+        // SAFETY: the client is valid, and the text lives during the call.
+        unsafe {
+            rdkafka::bindings::rd_kafka_test_fatal_error(self.producer.client().native_ptr(), code, reason.as_ptr());
+        }
     }
 
     /// Ends the [`poll`](Self::poll) that waits in another thread.
@@ -279,6 +273,21 @@ impl Topic {
 }
 
 impl Topic {
+    /// The partition of a key among `partitions`, as the partitioner `murmur2_random` chooses it.
+    pub(crate) fn partition_of(&self, key: &[u8], partitions: i32) -> i32 {
+        // SAFETY: handle and key are valid during the call; this partitioner looks at no opaque value.
+        unsafe {
+            rd_kafka_msg_partitioner_murmur2_random(
+                self.handle.as_ptr(),
+                key.as_ptr().cast(),
+                key.len(),
+                partitions,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        }
+    }
+
     /// A handle for a topic whose keys go to the partitions that Java's clients choose, whatever the client's settings say.
     pub(crate) fn with_javas_partitions(client: &Arc<Client>, name: &str) -> Result<Self, RDKafkaErrorCode> {
         let name = CString::new(name).map_err(|_| RDKafkaErrorCode::InvalidArgument)?;
@@ -385,7 +394,55 @@ pub(crate) enum Event<'a> {
     },
 }
 
-struct Polled(NonNull<rd_kafka_event_t>);
+/// An event, and the records that it reports.
+pub(crate) struct Polled(NonNull<rd_kafka_event_t>);
+
+impl Polled {
+    /// What it is. `None` for an event that is of no interest. Call this only once: the reports of an event can be read once.
+    pub(crate) fn event(&self) -> Option<Event<'_>> {
+        // SAFETY: the event is valid in all of these; what is asked of it belongs to its type.
+        unsafe {
+            match rd_kafka_event_type(self.0.as_ptr()) {
+                RD_KAFKA_EVENT_DR => Some(Event::Reports(Reports(self))),
+                RD_KAFKA_EVENT_ERROR => Some(Event::Error {
+                    code: rd_kafka_event_error(self.0.as_ptr()).into(),
+                    reason: text(rd_kafka_event_error_string(self.0.as_ptr())),
+                }),
+                RD_KAFKA_EVENT_LOG => {
+                    let (mut facility, mut message, mut level) = (ptr::null(), ptr::null(), 0);
+                    rd_kafka_event_log(self.0.as_ptr(), &mut facility, &mut message, &mut level);
+                    Some(Event::Log {
+                        level,
+                        facility: text(facility),
+                        message: text(message),
+                    })
+                }
+                _ => None,
+            }
+        }
+    }
+
+    /// Keeps a report for longer than the look at its event. It must be a report of this event.
+    pub(crate) fn keep(self: &Rc<Self>, report: Report<'_>) -> KeptReport {
+        KeptReport {
+            message: report.0,
+            _event: Rc::clone(self),
+        }
+    }
+}
+
+/// A report that keeps its event, and with it the record.
+pub(crate) struct KeptReport {
+    message: NonNull<rd_kafka_message_t>,
+    _event: Rc<Polled>,
+}
+
+impl KeptReport {
+    pub(crate) fn get(&self) -> Report<'_> {
+        // The message belongs to the event, which lives as long as this.
+        Report(self.message, PhantomData)
+    }
+}
 
 impl Drop for Polled {
     fn drop(&mut self) {
@@ -397,57 +454,83 @@ impl Drop for Polled {
 /// Delivery reports.
 pub(crate) struct Reports<'a>(&'a Polled);
 
+impl Reports<'_> {
+    /// The error of the batch as a whole. If several records are at fault, the errors in their own reports say less.
+    pub(crate) fn batch_error(&self) -> Option<RDKafkaErrorCode> {
+        // SAFETY: the event is valid.
+        let error = unsafe { rd_kafka_event_error(self.0.0.as_ptr()) };
+        (error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| error.into())
+    }
+}
+
 impl<'a> Iterator for Reports<'a> {
     type Item = Report<'a>;
 
     fn next(&mut self) -> Option<Report<'a>> {
-        // SAFETY: the event is a valid delivery report; its messages are valid until it is destroyed, which 'a outlives.
-        unsafe { rd_kafka_event_message_next(self.0.0.as_ptr()).as_ref() }.map(Report)
+        // SAFETY: the event is a valid delivery report.
+        let message = unsafe { rd_kafka_event_message_next(self.0.0.as_ptr()) };
+        NonNull::new(message.cast_mut()).map(|message| Report(message, PhantomData))
     }
 }
 
-/// What became of one record.
+/// What became of one record. Its message is valid until the event is destroyed, which `'a` outlives.
 #[derive(Clone, Copy)]
-pub(crate) struct Report<'a>(&'a rd_kafka_message_t);
+pub(crate) struct Report<'a>(NonNull<rd_kafka_message_t>, PhantomData<&'a rd_kafka_message_t>);
 
 impl<'a> Report<'a> {
-    /// What was given to [`Client::produce`].
-    pub(crate) fn opaque(self) -> usize {
-        self.0._private as usize
+    fn message(self) -> &'a rd_kafka_message_t {
+        // SAFETY: the message is valid for 'a, and nobody changes it while a reference exists (see `timestamp_ms`).
+        unsafe { self.0.as_ref() }
     }
 
-    /// Why it was not delivered.
+    /// What was given to [`Client::produce`].
+    pub(crate) fn opaque(self) -> usize {
+        self.message()._private as usize
+    }
+
+    /// Why it was not delivered. (librdkafka's text about it must not be read: `rd_kafka_message_produce_errstr` of 2.12 points to memory that
+    /// has been freed.)
     pub(crate) fn error(self) -> Option<RDKafkaErrorCode> {
-        (self.0.err != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| self.0.err.into())
+        (self.message().err != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| self.message().err.into())
     }
 
     /// Where the broker stored it; `None` where no broker has said so.
     pub(crate) fn offset(self) -> Option<i64> {
-        (self.0.offset >= 0).then_some(self.0.offset)
+        (self.message().offset >= 0).then_some(self.message().offset)
     }
 
     pub(crate) fn topic(self) -> &'a str {
         // SAFETY: the report holds a reference to its topic, whose name is a valid string.
-        unsafe { text(rd_kafka_topic_name(self.0.rkt)) }
+        unsafe { text(rd_kafka_topic_name(self.message().rkt)) }
     }
 
     pub(crate) fn partition(self) -> i32 {
-        self.0.partition
+        self.message().partition
     }
 
     pub(crate) fn key(self) -> Option<&'a [u8]> {
         // SAFETY: librdkafka's copy of the key, valid as long as the report.
-        unsafe { bytes(self.0.key, self.0.key_len) }
+        unsafe { bytes(self.message().key, self.message().key_len) }
     }
 
     pub(crate) fn value(self) -> Option<&'a [u8]> {
         // SAFETY: librdkafka's copy of the value, valid as long as the report.
-        unsafe { bytes(self.0.payload, self.0.len) }
+        unsafe { bytes(self.message().payload, self.message().len) }
     }
 
+    /// The timestamp that it was given, or the time at which it was given to the client.
     pub(crate) fn timestamp_ms(self) -> Option<i64> {
-        // SAFETY: the report is valid; the type of timestamp is not asked for.
-        let timestamp = unsafe { rd_kafka_message_timestamp(self.0, ptr::null_mut()) };
+        let message = self.0.as_ptr();
+        // SAFETY: the report is valid; the type of timestamp is not asked for. librdkafka tells no timestamp of a record that was not delivered,
+        // although it has it. So the error is taken away for the call. The message lies in memory that librdkafka has allocated and does not look
+        // at before the event is destroyed. A report stays in one thread, and no reference to the message exists during the call.
+        let timestamp = unsafe {
+            let error = (*message).err;
+            (*message).err = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
+            let timestamp = rd_kafka_message_timestamp(message, ptr::null_mut());
+            (*message).err = error;
+            timestamp
+        };
         (timestamp > 0).then_some(timestamp)
     }
 
@@ -455,7 +538,7 @@ impl<'a> Report<'a> {
     fn header_list(self) -> Option<*mut rd_kafka_headers_t> {
         let mut list = ptr::null_mut();
         // SAFETY: the report is valid; the list stays its own.
-        let error = unsafe { rd_kafka_message_headers(self.0, &mut list) };
+        let error = unsafe { rd_kafka_message_headers(self.0.as_ptr(), &mut list) };
         (error == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then_some(list)
     }
 

@@ -24,12 +24,13 @@ use walferry_engine::{
 use crate::{
     batching::Batching,
     connect::{Queue, Tenure},
-    failure::{self, FailedRecord},
+    failure::{self, FailedRecord, RefusalVerdict},
     health::Health,
+    line::Line,
     native::{Client, Topic},
     origin::{DeliveryTag, TableNames},
-    reporter::Reporter,
-    set_aside::{DeadLetters, RefusedRecord, SetAsideCount},
+    reporter::{Refusals, Reporter},
+    set_aside::{Aside, DeadLetters, Letter, RefusedRecord, SetAsideCount},
     settings::ClientSettings,
     topics::Topics,
     transactions::Transactions,
@@ -116,25 +117,28 @@ impl Sinks for Producers {
             health: self.health.clone(),
             acks: acks.clone(),
         };
-        let dead_letters = Arc::new(DeadLetters {
+        let dead_letters = DeadLetters {
             settings: Arc::clone(&self.settings),
-            client: Arc::clone(&client),
-            topics: topics.clone(),
-            acks: acks.clone(),
             count: self.set_aside.clone(),
-        });
+        };
+        let line = Arc::new(Line::new(Arc::clone(&client)));
         let stop = Arc::new(AtomicBool::new(false));
         let reporter = Reporter {
             client: Arc::clone(&client),
+            line: Arc::clone(&line),
+            topics: topics.clone(),
             acks: acks.clone(),
             tables: tables.clone(),
             health: self.health.clone(),
             settings: Arc::clone(&self.settings),
-            dead_letters: Arc::clone(&dead_letters),
+            dead_letters: dead_letters.clone(),
             batching: self.batching.clone(),
             step,
             idempotent: self.settings.is_idempotent() || self.transactions.is_some(),
             transactions: self.transactions.clone(),
+            refusals: Refusals::default(),
+            lost_transaction: None,
+            denied_topic: None,
         };
         let thread = {
             let stop = Arc::clone(&stop);
@@ -152,7 +156,7 @@ impl Sinks for Producers {
             transactions.attach(&client, &acks)?;
         }
         let queued = Arc::new(Queued {
-            client: Arc::clone(&client),
+            line: Arc::clone(&line),
             acks: acks.clone(),
         });
         let queue: Weak<dyn Queue> = Arc::<Queued>::downgrade(&queued);
@@ -164,6 +168,10 @@ impl Sinks for Producers {
             topics_kib: 0,
             producers: self.clone(),
             client,
+            line,
+            number: 0,
+            keeps_order: self.transactions.is_none() && self.settings.is_idempotent(),
+            hashes_keys: self.settings.hashes_keys(),
             acks,
             tables,
             topics,
@@ -185,10 +193,17 @@ pub struct Producer {
     topics_kib: usize,
     producers: Producers,
     client: Arc<Client>,
+    line: Arc<Line>,
+    /// Number of the client on the line.
+    number: u64,
+    /// Whether brokers refuse a batch if one before it is missing.
+    keeps_order: bool,
+    /// Whether a record's key decides its partition.
+    hashes_keys: bool,
     acks: Acks,
     tables: TableNames,
     topics: Topics,
-    dead_letters: Arc<DeadLetters>,
+    dead_letters: DeadLetters,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     /// While this lives, what is queued can be given up.
@@ -197,7 +212,7 @@ pub struct Producer {
 
 /// The records of one producer that Kafka has not acknowledged.
 struct Queued {
-    client: Arc<Client>,
+    line: Arc<Line>,
     acks: Acks,
 }
 
@@ -212,7 +227,10 @@ impl Queue for Queued {
              them",
             None,
         ));
-        self.client.producer().purge(PurgeConfig::default().queue().inflight());
+        let line = self.line.lock();
+        line.client()
+            .producer()
+            .purge(PurgeConfig::default().queue().inflight());
     }
 }
 
@@ -222,6 +240,20 @@ struct TopicHandle {
     topic: Topic,
     table: String,
     table_id: u16,
+    /// How far each partition is.
+    partitions: Vec<Opening>,
+}
+
+/// Whether a partition has accepted a record of the client.
+///
+/// A broker that has never seen an idempotent producer on a partition accepts any batch of it. So if it refuses the first one, it may accept the
+/// second, and the records of the first can only follow. Until it has accepted one, no second one is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    Unused,
+    /// The record with this sequence is under way, since then.
+    Begun(u64, Instant),
+    Open,
 }
 
 /// How long the pipeline sleeps before it looks again whether the producer has room, or whether everything is delivered.
@@ -231,6 +263,12 @@ struct TopicHandle {
 /// batches would go out. Both waits are rare: the queue of what is in flight is smaller than the client's as a rule, and a client is
 /// replaced only after thousands of topics.
 const FULL_WAIT: Duration = Duration::from_millis(2);
+/// How long it sleeps while the first record of a partition is under way: about a round trip.
+const OPENING_WAIT: Duration = Duration::from_micros(500);
+/// How long the first record of a partition is waited for: a partition without a leader must not hold up the others.
+const OPENING_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits at a time for the next client: how late a stop is noticed.
+const FOLLOW_WAIT: Duration = Duration::from_millis(50);
 
 impl Sink for Producer {
     fn may_send(&mut self) -> bool {
@@ -250,25 +288,21 @@ impl Sink for Producer {
             target.table_id = self.tables.id(record.origin.table);
         }
         let opaque = DeliveryTag::new(sequence, target.table_id);
-        let mut refreshed = false;
-        while !self.acks.is_stopping() {
-            match self.client.produce(&self.targets[index].topic, record, opaque.into()) {
-                Ok(()) => return Ok(()),
-                Err(Code::QueueFull) => thread::sleep(FULL_WAIT),
-                // It has been deleted: as if it had never been there.
-                Err(Code::UnknownTopic | Code::UnknownTopicOrPartition) => {
-                    self.topics.ensure(record.topic)?;
-                }
-                // Partitions may have been added since the client looked.
-                Err(Code::UnknownPartition) if !refreshed => {
-                    refreshed = true;
-                    self.topics.ensure(record.topic)?;
-                }
-                Err(code) => return self.refused(code, record, opaque),
-            }
+        match self.produce(index, record, opaque)? {
+            Produced::Taken | Produced::Stopping => Ok(()),
+            Produced::Refused(code) => self.refused(code, record, opaque),
         }
-        Ok(())
     }
+}
+
+/// What became of a record that was given to the client.
+enum Produced {
+    /// The client has it.
+    Taken,
+    /// The producer is to stop.
+    Stopping,
+    /// The client itself refuses it.
+    Refused(Code),
 }
 
 impl Producer {
@@ -288,6 +322,11 @@ impl Producer {
             .transactions
             .as_ref()
             .map_or(Ok(true), Transactions::begin)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn raise_fatal(&self, code: rdkafka::types::RDKafkaRespErr, reason: &std::ffi::CStr) {
+        self.client.raise_fatal(code, reason);
     }
 
     /// How many topics the client keeps.
@@ -323,6 +362,7 @@ impl Producer {
             topic,
             table: String::new(),
             table_id: 0,
+            partitions: vec![Opening::Unused; partitions],
         });
         self.by_topic.insert(name.to_owned(), self.last);
         Ok(Some(self.last))
@@ -331,8 +371,8 @@ impl Producer {
     /// Takes a new client, which knows no topics, once Kafka has everything that the old one was given: no record may overtake another.
     /// Returns whether it has; `false` when the producer is to stop.
     fn begin_anew(&mut self) -> Result<bool, Failure> {
-        while self.client.producer().in_flight_count() > 0 {
-            if self.acks.is_stopping() {
+        while !self.line.is_idle(self.number) {
+            if !self.follow(Duration::ZERO) && self.acks.is_stopping() {
                 return Ok(false);
             }
             thread::sleep(FULL_WAIT);
@@ -345,8 +385,98 @@ impl Producer {
         Ok(true)
     }
 
+    /// Gives a record to the client, as soon as it has room and its topic exists.
+    fn produce(&mut self, mut index: usize, record: &Outgoing<'_>, opaque: DeliveryTag) -> Result<Produced, Failure> {
+        let mut refreshed = false;
+        while !self.acks.is_stopping() {
+            let partition = match self.opening(index, record) {
+                Some((_, Opening::Begun(..))) => {
+                    thread::sleep(OPENING_WAIT);
+                    continue;
+                }
+                Some((partition, Opening::Unused)) => Some(partition),
+                Some((_, Opening::Open)) | None => None,
+            };
+            match self.produce_now(index, record, opaque) {
+                Ok(()) => {
+                    if let Some(partition) = partition {
+                        self.targets[index].partitions[partition] = Opening::Begun(opaque.sequence(), Instant::now());
+                    }
+                    return Ok(Produced::Taken);
+                }
+                Err(Code::QueueFull) => thread::sleep(FULL_WAIT),
+                // Records around a refused one are being sent again, or the session ends.
+                Err(Code::Fatal | Code::State) => {
+                    if self.follow(FOLLOW_WAIT) {
+                        let Some(again) = self.target(record.topic)? else {
+                            return Ok(Produced::Stopping);
+                        };
+                        index = again;
+                    }
+                }
+                // It has been deleted: as if it had never been there.
+                Err(Code::UnknownTopic | Code::UnknownTopicOrPartition) => {
+                    self.topics.ensure(record.topic)?;
+                }
+                // Partitions may have been added since the client looked.
+                Err(Code::UnknownPartition) if !refreshed => {
+                    refreshed = true;
+                    self.topics.ensure(record.topic)?;
+                }
+                Err(code) => return Ok(Produced::Refused(code)),
+            }
+        }
+        Ok(Produced::Stopping)
+    }
+
+    /// Gives a record to the client, unless another one takes its place.
+    fn produce_now(&self, index: usize, record: &Outgoing<'_>, opaque: DeliveryTag) -> Result<(), Code> {
+        let line = self.line.lock();
+        match line.is_open_for(self.number) {
+            true => self.client.produce(&self.targets[index].topic, record, opaque.into()),
+            false => Err(Code::Fatal),
+        }
+    }
+
+    /// The partition that a record goes to, and how far it is. `None` where nothing is to be waited for: it has accepted a record, it is not
+    /// known (records without a key have no order), or no order is kept.
+    fn opening(&mut self, index: usize, record: &Outgoing<'_>) -> Option<(usize, Opening)> {
+        if !self.keeps_order {
+            return None;
+        }
+        let target = &mut self.targets[index];
+        let count = i32::try_from(target.partitions.len()).ok()?;
+        let partition = match (record.partition, record.key) {
+            (Some(partition), _) => partition,
+            _ if count == 1 => 0,
+            (None, Some(key)) if self.hashes_keys => target.topic.partition_of(key, count),
+            (None, _) => return None,
+        };
+        let partition = usize::try_from(partition).ok()?;
+        let opening = target.partitions.get_mut(partition)?;
+        if let Opening::Begun(sequence, since) = *opening
+            && (self.acks.position(sequence).is_none() || since.elapsed() > OPENING_PATIENCE)
+        {
+            *opening = Opening::Open;
+        }
+        (*opening != Opening::Open).then_some((partition, *opening))
+    }
+
+    /// Takes the client that has come onto the line. Waits for it for a while. Returns whether there is one.
+    fn follow(&mut self, wait: Duration) -> bool {
+        let Some((client, number)) = self.line.next(self.number, wait) else {
+            return false;
+        };
+        self.targets.clear();
+        self.by_topic.clear();
+        (self.last, self.topics_kib) = (0, 0);
+        self.topics.client = Arc::clone(&client);
+        (self.client, self.number) = (client, number);
+        true
+    }
+
     /// The client itself refuses a record.
-    fn refused(&self, code: Code, record: &Outgoing<'_>, opaque: DeliveryTag) -> Result<(), Failure> {
+    fn refused(&mut self, code: Code, record: &Outgoing<'_>, opaque: DeliveryTag) -> Result<(), Failure> {
         let refused = RefusedRecord {
             culprit: FailedRecord {
                 topic: record.topic,
@@ -360,7 +490,52 @@ impl Producer {
             timestamp_ms: record.timestamp_ms,
             headers: record.headers,
         };
-        self.dead_letters.judge(code, &refused, opaque)
+        let RefusalVerdict::Record(failure) = failure::of_record(code, &refused.culprit) else {
+            let fatal = self.client.producer().client().fatal_error();
+            return Err(DeadLetters::verdict(code, &refused, fatal));
+        };
+        let dead_letters = self.dead_letters.clone();
+        match dead_letters.set_aside(&self.topics, &refused.culprit, &failure)? {
+            None => {}
+            Some(Aside::Dropped) => self.acks.delivered(opaque.sequence()),
+            Some(Aside::Topic(name)) => {
+                let letter = Letter::new(failure, code);
+                let sent = self.send_letter(&dead_letters, name, &refused, &letter, opaque)?;
+                sent.map_err(|code| letter.refused(name, code))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a dead letter. Its delivery settles the record.
+    fn send_letter(
+        &mut self,
+        dead_letters: &DeadLetters,
+        name: &str,
+        refused: &RefusedRecord<'_>,
+        letter: &Letter,
+        opaque: DeliveryTag,
+    ) -> Result<Result<(), Code>, Failure> {
+        let mut failed = None;
+        let sent = dead_letters.send(name, refused, letter, |outgoing| {
+            let index = match self.target(name) {
+                Ok(Some(index)) => index,
+                Ok(None) => return Ok(()),
+                Err(failure) => {
+                    failed = Some(failure);
+                    return Ok(());
+                }
+            };
+            match self.produce(index, outgoing, opaque) {
+                Ok(Produced::Taken | Produced::Stopping) => Ok(()),
+                Ok(Produced::Refused(code)) => Err(code),
+                Err(failure) => {
+                    failed = Some(failure);
+                    Ok(())
+                }
+            }
+        });
+        failed.map_or_else(|| Ok(sent.map(|_| ())), Err)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -21,21 +22,27 @@ use crate::{
     batching::{Batching, Step},
     failure::{self, FailedRecord},
     health::Health,
-    native::{Client, Event, Report},
+    line::Line,
+    native::{Client, Event, Polled, Report},
     origin::{DeliveryTag, TableNames},
     producer::size,
+    refusal::{Fate, fates, is_of_size},
     set_aside::{DeadLetters, RefusedRecord},
     settings::ClientSettings,
+    topics::Topics,
     transactions::Transactions,
 };
 
 pub(crate) struct Reporter {
+    /// The client that has the line.
     pub(crate) client: Arc<Client>,
+    pub(crate) line: Arc<Line>,
+    pub(crate) topics: Topics,
     pub(crate) acks: Acks,
     pub(crate) tables: TableNames,
     pub(crate) health: Health,
     pub(crate) settings: Arc<ClientSettings>,
-    pub(crate) dead_letters: Arc<DeadLetters>,
+    pub(crate) dead_letters: DeadLetters,
     pub(crate) batching: Batching,
     /// What this producer was opened with.
     pub(crate) step: Step,
@@ -43,6 +50,11 @@ pub(crate) struct Reporter {
     pub(crate) idempotent: bool,
     /// If it sends in transactions.
     pub(crate) transactions: Option<Transactions>,
+    pub(crate) refusals: Refusals,
+    /// The transaction cannot be committed. The report of the record that it failed of is still to come.
+    pub(crate) lost_transaction: Option<(Instant, Failure)>,
+    /// The topic that was last refused for a transaction because of a missing permission. The error of the transaction does not name it.
+    pub(crate) denied_topic: Option<String>,
 }
 
 /// How long a wait for events lasts at most: how late a change from outside is noticed.
@@ -53,9 +65,12 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 /// for good. A broker that has just started may refuse good credentials until it has read its own log.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the report of the record that a transaction failed of is waited for. It is in the queue a moment later.
+const CAUSE_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What is known of connections that do not come about.
 #[derive(Default)]
-struct Refusals {
+pub(crate) struct Refusals {
     /// Since when, and what Kafka said. librdkafka tells the same error only every half minute.
     refused: Option<(Instant, Failure)>,
     /// What the last connection broke of.
@@ -63,96 +78,133 @@ struct Refusals {
 }
 
 impl Reporter {
-    pub(crate) fn run(self, stop: &AtomicBool) {
-        let mut delivered = Vec::new();
-        let mut spans = Vec::new();
-        let mut refusals = Refusals::default();
+    pub(crate) fn run(mut self, stop: &AtomicBool) {
         let mut probe_at = Instant::now();
         while !stop.load(Relaxed) {
-            let mut heard = false;
-            let export = otlp::export();
-            self.client.poll(WAIT, |event| {
-                heard = true;
-                match event {
-                    Event::Reports(reports) => {
-                        self.on_reports(reports, &mut delivered, export.is_some().then_some(&mut spans));
-                    }
-                    Event::Error { code, reason } => self.on_error(code, reason, &mut refusals),
-                    Event::Log {
-                        level,
-                        facility,
-                        message,
-                    } => {
-                        debug!(level, facility, text = message, "librdkafka");
-                        self.on_log(facility, message, &mut refusals);
-                    }
-                }
-            });
-            if let Some(export) = export
-                && !spans.is_empty()
-            {
-                export.push_all(spans.drain(..));
+            let heard = self.client.poll(WAIT).map(Rc::new);
+            let was_heard = heard.is_some();
+            let has_delivered = heard.is_some_and(|polled| self.on_event(&polled));
+            if !was_heard {
+                self.look_for_fatal_error();
             }
-            if !delivered.is_empty() {
-                self.acks.delivered_all(&delivered);
-                delivered.clear();
-                self.connected();
-            } else if !heard && self.health.is_troubled() && Instant::now() >= probe_at {
+            if !has_delivered && !was_heard && self.health.is_troubled() && Instant::now() >= probe_at {
                 // Nothing may be under way that would tell that the trouble is over.
                 if self.client.producer().client().fetch_metadata(None, WAIT).is_ok() {
                     self.connected();
                 }
                 probe_at = Instant::now() + PROBE_INTERVAL;
             }
-            self.give_up_if_refused(&mut refusals);
+            self.give_up_lost_transaction();
+            self.give_up_if_refused();
         }
     }
 
-    /// What became of records: adds the sequences of those that were delivered, and their spans if they are exported.
-    fn on_reports<'a>(
-        &self,
-        reports: impl IntoIterator<Item = Report<'a>>,
-        delivered: &mut Vec<u64>,
-        mut spans: Option<&mut Vec<DeliverySpan>>,
-    ) {
-        let mut refused = Vec::new();
-        for report in reports {
-            if DeliveryTag::from(report.opaque()) == DeliveryTag::OFFSET {
-                continue;
+    /// Deals with an event. Returns whether records were delivered.
+    fn on_event(&mut self, polled: &Rc<Polled>) -> bool {
+        match polled.event() {
+            Some(Event::Reports(reports)) => {
+                let (of_all, reports): (_, Vec<_>) = (reports.batch_error(), reports.collect());
+                let (delivered, undelivered) = self.sort_out(of_all, &reports);
+                if !undelivered.is_empty() {
+                    match self.transactions {
+                        Some(_) => self.lose_transaction(&undelivered),
+                        None => self.mend(polled, &reports, &undelivered),
+                    }
+                }
+                !delivered.is_empty()
             }
-            match report.error() {
-                None if self.idempotent && report.offset().is_none() => self.unproven(report),
-                None => {
-                    delivered.push(DeliveryTag::from(report.opaque()).sequence());
-                    if let Some(spans) = &mut spans {
+            Some(other) => {
+                self.on_other(&other);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Deals with an event that is not about records.
+    pub(crate) fn on_other(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Reports(_) => {}
+            Event::Error { code, reason } => self.on_error(code, reason),
+            Event::Log {
+                level,
+                facility,
+                message,
+            } => {
+                debug!(level, facility, text = message, "librdkafka");
+                self.on_log(facility, message);
+            }
+        }
+    }
+
+    /// Settles the records of a batch that were delivered. Returns their sequences, and what became of the others.
+    pub(crate) fn sort_out<'a>(
+        &self,
+        of_all: Option<Code>,
+        reports: &[Report<'a>],
+    ) -> (Vec<u64>, Vec<(Fate, Report<'a>)>) {
+        let errors: Vec<_> = reports.iter().map(|report| report.error()).collect();
+        let (mut delivered, mut undelivered, mut spans) = (Vec::new(), Vec::new(), Vec::new());
+        let export = otlp::export();
+        for (fate, &report) in fates(of_all, &errors).into_iter().zip(reports) {
+            let tag = DeliveryTag::from(report.opaque());
+            match fate {
+                Fate::Delivered if tag == DeliveryTag::OFFSET => {}
+                Fate::Delivered if self.idempotent && report.offset().is_none() => self.unproven(report),
+                Fate::Delivered => {
+                    delivered.push(tag.sequence());
+                    if export.is_some() {
                         spans.extend(span(report));
                     }
                 }
-                Some(code) => refused.push((code, report)),
+                fate => undelivered.push((fate, report)),
             }
         }
-        self.undelivered(&refused);
+        if !delivered.is_empty() {
+            self.acks.delivered_all(&delivered);
+            self.connected();
+        }
+        if let Some(export) = export
+            && !spans.is_empty()
+        {
+            export.push_all(spans);
+        }
+        (delivered, undelivered)
+    }
+
+    /// Ends the session if the client has ended, unless a refused record is the cause: its report is still to come, or was heard already.
+    pub(crate) fn look_for_fatal_error(&self) {
+        match self.client.producer().client().fatal_error() {
+            None | Some((Code::GaplessGuarantee, _)) => {}
+            Some((code, reason)) => self.acks.failed(match &self.transactions {
+                Some(transactions) => transactions.failure(code, &reason),
+                None => failure::of_producer(code, &reason),
+            }),
+        }
     }
 
     /// Some failures are only in librdkafka's log.
-    fn on_log(&self, facility: &str, message: &str, refusals: &mut Refusals) {
+    fn on_log(&mut self, facility: &str, message: &str) {
         if facility == "TXNERR" {
             self.transaction_failed(message);
+        }
+        if facility == "ADDPARTS" && message.contains("authorization failed") {
+            self.denied_topic = message.split('"').nth(1).map(str::to_owned);
         }
         // The broker has closed a connection.
         if facility == "FAIL" {
             let reason = message.split_once("]: ").map_or(message, |(_thread, reason)| reason);
-            refusals.last_reason = Some(reason.to_owned());
+            self.refusals.last_reason = Some(reason.to_owned());
         }
     }
 
     /// If no broker has ever answered, and they have refused for long enough, the credentials are wrong.
-    fn give_up_if_refused(&self, refusals: &mut Refusals) {
-        let Some((since, failure)) = &refusals.refused else {
+    fn give_up_if_refused(&mut self) {
+        let Some((since, failure)) = &self.refusals.refused else {
             return;
         };
         if self.health.was_connected() {
-            refusals.refused = None;
+            self.refusals.refused = None;
         } else if since.elapsed() > REFUSAL_PATIENCE {
             self.acks.failed(Failure {
                 disposition: Disposition::Stop(Exit::Setup),
@@ -185,62 +237,87 @@ impl Reporter {
         self.acks.position(DeliveryTag::from(report.opaque()).sequence())
     }
 
-    /// Records of one batch that were not delivered.
-    fn undelivered(&self, refused: &[(Code, Report<'_>)]) {
-        let too_large =
-            |&&(code, _): &&(Code, Report<'_>)| matches!(code, Code::MessageSizeTooLarge | Code::MessageBatchTooLarge);
-        if let Some((_, report)) = refused.iter().find(too_large) {
-            let records = refused.iter().filter(too_large).count();
-            if let Some(failure) = self
-                .batching
-                .refused(self.step, report.topic(), records, Instant::now())
-            {
-                self.acks.failed(failure);
-                return;
+    /// Records of a transaction that were not delivered. It can only be aborted. If one of them is at fault itself, the connector cannot go on
+    /// without it.
+    fn lose_transaction(&mut self, undelivered: &[(Fate, Report<'_>)]) {
+        let of_record = |&&(fate, _): &&(Fate, Report<'_>)| matches!(fate, Fate::Refused(_));
+        let of_other = |&&(fate, _): &&(Fate, Report<'_>)| fate != Fate::Unsent;
+        // Records are purged because the transaction is lost, or because the producer is closed.
+        let mut causes = undelivered.iter();
+        let cause = causes.clone().find(of_record).or_else(|| causes.find(of_other));
+        let Some(&(fate, report)) = cause else { return };
+        let pending = self.lost_transaction.take().map(|(_, failure)| failure);
+        let failure = match fate {
+            // The offset itself.
+            _ if DeliveryTag::from(report.opaque()) == DeliveryTag::OFFSET => match pending {
+                Some(failure) => failure,
+                None => return,
+            },
+            Fate::Suspect(code) => {
+                let (topic, records, now) = (report.topic(), undelivered.len(), Instant::now());
+                let smaller = match is_of_size(code) {
+                    true => self.batching.refused(self.step, topic, records, now),
+                    false => self.batching.isolate(self.step, topic, records, code, now),
+                };
+                smaller.unwrap_or_else(|| self.verdict(code, report))
             }
-        }
-        for &(code, report) in refused {
-            // Purged records are those of a producer that is being closed, or that gives up because its turn may be over.
-            if !matches!(code, Code::PurgeQueue | Code::PurgeInflight)
-                && let Err(failure) = self.undelivered_record(code, report)
-            {
-                self.acks.failed(failure);
-                return;
-            }
-        }
+            Fate::Refused(code) | Fate::Failed(code) => self.verdict(code, report),
+            Fate::Unsent | Fate::Delivered => return,
+        };
+        self.acks.failed(failure);
     }
 
-    fn undelivered_record(&self, code: Code, report: Report<'_>) -> Result<(), Failure> {
-        let opaque = DeliveryTag::from(report.opaque());
+    /// Why a record was not delivered.
+    pub(crate) fn verdict(&self, code: Code, report: Report<'_>) -> Failure {
+        let fatal = self.client.producer().client().fatal_error();
+        self.with_refused(report, |refused| DeadLetters::verdict(code, refused, fatal))
+    }
+
+    /// Hands the record of a report to `look`.
+    pub(crate) fn with_refused<T>(&self, report: Report<'_>, look: impl FnOnce(&RefusedRecord<'_>) -> T) -> T {
         let headers = report.headers();
-        let table = self.tables.name(opaque.table());
+        let table = self.tables.name(DeliveryTag::from(report.opaque()).table());
         let position = self.position(report);
-        let refused = RefusedRecord {
+        look(&RefusedRecord {
             culprit: culprit(report, &table, position.as_ref(), &headers),
             value: report.value(),
             timestamp_ms: report.timestamp_ms(),
             headers: &headers,
-        };
-        match self.transactions {
-            // The transaction can only be aborted, so the connector cannot go on without the record.
-            Some(_) => Err(self.dead_letters.verdict(code, &refused)),
-            None => self.dead_letters.judge(code, &refused, opaque),
-        }
+        })
     }
 
     /// The transaction cannot be committed any more. This is told nowhere else until the commit, which may wait for records that are not
-    /// sent any more.
-    fn transaction_failed(&self, message: &str) {
+    /// sent any more. If it failed of a record, the client reports the record next, and only that report says whether to try again.
+    fn transaction_failed(&mut self, message: &str) {
         if let Some(transactions) = &self.transactions {
             let message = message.split_once("]: ").map_or(message, |(_thread, message)| message);
             let fatal = self.client.producer().client().fatal_error();
-            let (code, text) = fatal.unwrap_or((Code::Fail, message.to_owned()));
-            self.acks.failed(transactions.failure(code, &text));
+            let is_of_record = fatal.is_none() && message.contains("ProduceRequest for ");
+            let (code, text) = fatal.unwrap_or_else(|| (code_in(message), message.to_owned()));
+            let failure = match (&self.denied_topic, code) {
+                (Some(topic), Code::TopicAuthorizationFailed) => failure::topic_denied(topic),
+                _ => transactions.failure(code, &text),
+            };
+            match is_of_record {
+                true => self.lost_transaction = Some((Instant::now(), failure)),
+                false => self.acks.failed(failure),
+            }
+        }
+    }
+
+    /// Ends the session if no report has told of the record that a transaction failed of.
+    fn give_up_lost_transaction(&mut self) {
+        let is_late =
+            |(since, _): &mut (Instant, Failure)| since.elapsed() > CAUSE_PATIENCE || self.client.outstanding() == 0;
+        if let Some((_, failure)) = self.lost_transaction.take_if(is_late) {
+            self.acks.failed(failure);
         }
     }
 
     /// The client as a whole, or one of its connections, is in trouble. What is under way waits in the client's queue.
-    fn on_error(&self, code: Code, reason: &str, refusals: &mut Refusals) {
+    fn on_error(&mut self, code: Code, reason: &str) {
+        // The code of a fatal error may be that of its cause.
+        self.look_for_fatal_error();
         // With an old token, the brokers say what it is not about.
         if code == Code::Authentication
             && let Some(failure) = self.aws_trouble()
@@ -249,17 +326,10 @@ impl Reporter {
             return;
         }
         match code {
-            Code::Fatal => {
-                let (code, reason) = self
-                    .client
-                    .producer()
-                    .client()
-                    .fatal_error()
-                    .unwrap_or((code, reason.to_owned()));
-                self.acks.failed(failure::of_producer(code, &reason));
-            }
+            // See above.
+            Code::Fatal => {}
             Code::AllBrokersDown => {
-                let reason = refusals.last_reason.as_deref().unwrap_or(reason);
+                let reason = self.refusals.last_reason.as_deref().unwrap_or(reason);
                 self.trouble(failure::unreachable(self.settings.bootstrap_servers(), reason));
             }
             Code::Authentication if failure::may_pass(reason) => self.trouble(failure::not_authenticated(
@@ -267,25 +337,29 @@ impl Reporter {
                 self.settings.producer.token.as_ref(),
             )),
             Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism => {
-                self.refused(
-                    failure::not_authenticated(reason, self.settings.producer.token.as_ref()),
-                    refusals,
-                );
+                self.refused(failure::not_authenticated(
+                    reason,
+                    self.settings.producer.token.as_ref(),
+                ));
             }
-            Code::SSL if failure::is_certificate_fault(reason) => self.refused(failure::no_tls(reason), refusals),
+            Code::SSL if failure::is_certificate_fault(reason) => self.refused(failure::no_tls(reason)),
             Code::SSL => self.trouble(failure::no_tls(reason)),
             // One connection of several, perhaps only an idle one: news only if the others fail too.
             _ => {
                 debug!(%code, reason, "kafka connection");
-                refusals.last_reason = Some(reason.to_owned());
+                self.refusals.last_reason = Some(reason.to_owned());
             }
         }
     }
 
-    fn refused(&self, failure: Failure, refusals: &mut Refusals) {
+    fn refused(&mut self, failure: Failure) {
         self.trouble(failure.clone());
-        let since = refusals.refused.take().map_or_else(Instant::now, |(since, _)| since);
-        refusals.refused = Some((since, failure));
+        let since = self
+            .refusals
+            .refused
+            .take()
+            .map_or_else(Instant::now, |(since, _)| since);
+        self.refusals.refused = Some((since, failure));
     }
 
     /// Why no token for MSK can be signed at the moment.
@@ -304,6 +378,24 @@ impl Reporter {
             );
         }
     }
+}
+
+/// The error that a transaction has failed of. librdkafka gives only its name, in brackets at the end of the line.
+fn code_in(message: &str) -> Code {
+    const NAMES: [(&str, Code); 5] = [
+        ("TOPIC_AUTHORIZATION_FAILED", Code::TopicAuthorizationFailed),
+        ("CLUSTER_AUTHORIZATION_FAILED", Code::ClusterAuthorizationFailed),
+        (
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+            Code::TransactionalIdAuthorizationFailed,
+        ),
+        ("INVALID_PRODUCER_EPOCH", Code::InvalidProducerEpoch),
+        ("PRODUCER_FENCED", Code::ProducerFenced),
+    ];
+    let name = message.rsplit_once('(').map_or("", |(_, name)| name);
+    let name = name.split([',', ')']).next().unwrap_or_default();
+    let known = NAMES.iter().find(|(known, _)| *known == name);
+    known.map_or(Code::Fail, |(_, code)| *code)
 }
 
 /// The record of a report, as an error tells of it.
@@ -348,4 +440,29 @@ fn span(report: Report<'_>) -> Option<DeliverySpan> {
         begun_ns: begun_ns.unwrap_or(ended_ns).min(ended_ns),
         ended_ns,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_lost_transaction_is_in_librdkafkas_line() {
+        let cases = [
+            (
+                "Current transaction failed in state InTransaction: Failed to add partition(s) to transaction on broker b:1/1: Broker: Topic \
+                 authorization failed (after 3 ms) (TOPIC_AUTHORIZATION_FAILED)",
+                Code::TopicAuthorizationFailed,
+            ),
+            (
+                "Current transaction failed in state InTransaction: unknown producer id (INVALID_PRODUCER_EPOCH, requires epoch bump)",
+                Code::InvalidProducerEpoch,
+            ),
+            ("Current transaction failed (UNKNOWN)", Code::Fail),
+            ("", Code::Fail),
+        ];
+        for (message, code) in cases {
+            assert_eq!(code_in(message), code, "{message}");
+        }
+    }
 }

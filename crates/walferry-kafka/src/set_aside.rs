@@ -6,28 +6,25 @@ use std::sync::{
 };
 use walferry_diagnosis::Kind;
 
-use rdkafka::{error::RDKafkaErrorCode as Code, producer::Producer as _};
+use rdkafka::error::RDKafkaErrorCode as Code;
 use tracing::error;
 use walferry_config::connector::TopicSettings;
 use walferry_engine::{
-    Failure,
-    sink::{Acks, Outgoing, RecordOrigin},
+    Disposition, Failure,
+    sink::{Outgoing, RecordOrigin},
 };
 
 use crate::{
     failure::{self, FailedRecord, RefusalVerdict},
-    native::{Client, Topic},
-    origin::DeliveryTag,
+    refusal::is_of_size,
     settings::{ClientSettings, SetAside},
     topics::Topics,
 };
 
 /// Sets refused records aside as `errors.tolerance` says. One for a producer; both its threads use it.
+#[derive(Clone)]
 pub(crate) struct DeadLetters {
     pub(crate) settings: Arc<ClientSettings>,
-    pub(crate) client: Arc<Client>,
-    pub(crate) topics: Topics,
-    pub(crate) acks: Acks,
     pub(crate) count: SetAsideCount,
 }
 
@@ -51,35 +48,116 @@ pub(crate) struct RefusedRecord<'a> {
     pub(crate) headers: walferry_engine::sink::Headers<'a>,
 }
 
-impl DeadLetters {
-    /// Finds out why a record was refused: because of the record, or because of the producer. `Err` where the connector has to stop.
-    pub(crate) fn judge(&self, code: Code, refused: &RefusedRecord<'_>, opaque: DeliveryTag) -> Result<(), Failure> {
-        match failure::of_record(code, &refused.culprit) {
-            RefusalVerdict::Record(failure) => self.take(refused, opaque, failure),
-            RefusalVerdict::Producer(_) => Err(self.verdict(code, refused)),
+/// What becomes of a refused record.
+pub(crate) enum Aside<'a> {
+    /// Nothing is sent for it.
+    Dropped,
+    /// A dead letter goes to this topic. Its delivery settles the refused record.
+    Topic(&'a str),
+}
+
+/// How much of a record a dead letter has. What the dead-letter topic refuses as well is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LetterForm {
+    part: LetterPart,
+    has_timestamp: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LetterPart {
+    Whole,
+    WithoutValue,
+    /// Only the reason.
+    Bare,
+}
+
+impl LetterForm {
+    pub(crate) const WHOLE: Self = Self {
+        part: LetterPart::Whole,
+        has_timestamp: true,
+    };
+
+    /// The first form to try. A value that was too large, or a timestamp that was refused, would be refused again.
+    fn first(failure: &Failure, code: Code) -> Self {
+        let part = match failure.kind {
+            Kind::RecordTooLarge => LetterPart::WithoutValue,
+            _ => LetterPart::Whole,
+        };
+        Self {
+            part,
+            has_timestamp: code != Code::InvalidTimestamp,
         }
     }
 
-    /// Why a record was refused, where the connector does not go on without it.
-    pub(crate) fn verdict(&self, code: Code, refused: &RefusedRecord<'_>) -> Failure {
-        match failure::of_record(code, &refused.culprit) {
-            RefusalVerdict::Record(failure) => failure,
-            RefusalVerdict::Producer(failure) => match self.client.producer().client().fatal_error() {
-                Some((code, reason)) => failure::of_producer(code, &reason),
-                None => failure,
+    /// The form to try after this one was refused with an error. `None` if nothing that could be left out would help.
+    pub(crate) fn after(self, code: Code) -> Option<Self> {
+        let smaller = match self.part {
+            LetterPart::Whole => Some(LetterPart::WithoutValue),
+            LetterPart::WithoutValue => Some(LetterPart::Bare),
+            LetterPart::Bare => None,
+        };
+        match code {
+            _ if is_of_size(code) => smaller.map(|part| Self { part, ..self }),
+            // Of several records at fault, a broker's response says only that they are invalid.
+            Code::InvalidTimestamp | Code::InvalidRecord if self.has_timestamp => Some(Self {
+                has_timestamp: false,
+                ..self
+            }),
+            _ => None,
+        }
+    }
+
+    /// Leaves out of a record what this form does not have. `own` is the number of headers that the record itself had.
+    pub(crate) fn apply<'a>(self, whole: Outgoing<'a>, own: usize) -> Outgoing<'a> {
+        let timed = Outgoing {
+            timestamp_ms: whole.timestamp_ms.filter(|_| self.has_timestamp),
+            ..whole
+        };
+        match self.part {
+            LetterPart::Whole => timed,
+            LetterPart::WithoutValue => Outgoing { value: None, ..timed },
+            LetterPart::Bare => Outgoing {
+                value: None,
+                key: None,
+                headers: &timed.headers[own..],
+                ..timed
             },
         }
     }
+}
 
-    /// Deals with a record that cannot be delivered. `Err` where the connector has to stop.
-    pub(crate) fn take(
+/// A dead letter to be sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Letter {
+    /// Why the record was refused.
+    pub(crate) failure: Failure,
+    pub(crate) form: LetterForm,
+}
+
+impl DeadLetters {
+    /// Why a record was refused, where the connector does not go on without it. `fatal` is what the producer has ended of.
+    pub(crate) fn verdict(code: Code, refused: &RefusedRecord<'_>, fatal: Option<(Code, String)>) -> Failure {
+        match (failure::of_record(code, &refused.culprit), fatal) {
+            (RefusalVerdict::Record(failure), _) => failure,
+            // The refusal is the cause of this, and is told of itself.
+            (RefusalVerdict::Producer(failure), None | Some((Code::GaplessGuarantee, _))) => failure,
+            (RefusalVerdict::Producer(failure), _) if matches!(failure.disposition, Disposition::Stop(_)) => failure,
+            (RefusalVerdict::Producer(_), Some((code, reason))) => failure::of_producer(code, &reason),
+        }
+    }
+
+    /// Decides what becomes of a record that cannot be delivered, logs it, and counts it. `Ok(None)` when the producer is to stop, `Err` where
+    /// the connector has to.
+    pub(crate) fn set_aside(
         &self,
-        refused: &RefusedRecord<'_>,
-        opaque: DeliveryTag,
-        failure: Failure,
-    ) -> Result<(), Failure> {
-        match &self.settings.set_aside {
-            SetAside::No => return Err(failure),
+        topics: &Topics,
+        culprit: &FailedRecord<'_>,
+        failure: &Failure,
+    ) -> Result<Option<Aside<'_>>, Failure> {
+        let aside = match &self.settings.set_aside {
+            SetAside::No => return Err(failure.clone()),
+            // What the dead-letter topic refuses has nowhere else to go.
+            SetAside::Topic { name, .. } if name == culprit.topic => return Err(failure.clone()),
             SetAside::Drop => {
                 error!(
                     code = failure.code(),
@@ -88,10 +166,8 @@ impl DeadLetters {
                     "dropped by errors.tolerance=all: {}",
                     failure.for_log()
                 );
-                self.acks.delivered(opaque.sequence());
+                Aside::Dropped
             }
-            // What the dead-letter topic refuses has nowhere else to go.
-            SetAside::Topic { name, .. } if name == refused.culprit.topic => return Err(failure),
             SetAside::Topic {
                 name,
                 replication_factor,
@@ -101,8 +177,8 @@ impl DeadLetters {
                     replication_factor: replication_factor.unwrap_or(-1),
                     config: Default::default(),
                 };
-                if self.topics.ensure_with(name, Some(&rule))?.is_none() {
-                    return Ok(());
+                if topics.ensure_with(name, Some(&rule))?.is_none() {
+                    return Ok(None);
                 }
                 error!(
                     code = failure.code(),
@@ -112,26 +188,44 @@ impl DeadLetters {
                     "set aside by errors.tolerance=all: {}",
                     failure.for_log()
                 );
-                self.send(name, refused, opaque, &failure)?;
+                Aside::Topic(name)
             }
-        }
+        };
         self.count.0.fetch_add(1, Relaxed);
-        Ok(())
+        Ok(Some(aside))
     }
 
-    /// Its delivery settles the refused record.
-    fn send(
+    /// Whether records are set aside at all.
+    pub(crate) fn is_tolerant(&self) -> bool {
+        self.settings.set_aside != SetAside::No
+    }
+
+    /// The dead-letter topic; empty if there is none.
+    pub(crate) fn topic(&self) -> &str {
+        match &self.settings.set_aside {
+            SetAside::Topic { name, .. } => name,
+            SetAside::No | SetAside::Drop => "",
+        }
+    }
+
+    /// Whether this is the dead-letter topic.
+    pub(crate) fn is_their_topic(&self, topic: &str) -> bool {
+        matches!(&self.settings.set_aside, SetAside::Topic { name, .. } if name == topic)
+    }
+
+    /// Gives the dead letter of a record to `produce`, in smaller forms if it is too large for the client. Returns the form that was taken.
+    pub(crate) fn send(
         &self,
         name: &str,
         refused: &RefusedRecord<'_>,
-        opaque: DeliveryTag,
-        failure: &Failure,
-    ) -> Result<(), Failure> {
-        let topic = Topic::new(&self.client, name).map_err(|code| crate::failure::of_topic(name, code))?;
+        letter: &Letter,
+        mut produce: impl FnMut(&Outgoing<'_>) -> Result<(), Code>,
+    ) -> Result<LetterForm, Code> {
         let culprit = &refused.culprit;
-        let (message, size) = (failure.to_string(), culprit.size.to_string());
+        let (message, size) = (letter.failure.to_string(), culprit.size.to_string());
         let partition = culprit.partition.map(|partition| partition.to_string());
         let lsn = culprit.position.map(ToString::to_string);
+        let timestamp = refused.timestamp_ms.map(|ms| ms.to_string());
         let text = |text: &'static str| Some(text.as_bytes());
         let mut headers = refused.headers.to_vec();
         headers.extend([
@@ -151,6 +245,13 @@ impl DeadLetters {
             ("walferry.lsn", lsn.as_ref().map(|text| text.as_bytes())),
             ("walferry.size", Some(size.as_bytes())),
         ]);
+        if !letter.form.has_timestamp {
+            headers.extend(
+                timestamp
+                    .as_ref()
+                    .map(|text| ("walferry.timestamp", Some(text.as_bytes()))),
+            );
+        }
         let whole = Outgoing {
             topic: name,
             partition: None,
@@ -163,30 +264,36 @@ impl DeadLetters {
                 position: culprit.position.unwrap_or(&""),
             },
         };
-        // A value that was too large is so here as well; then without, and at last without all but the reason.
-        let without_value = Outgoing { value: None, ..whole };
-        let bare = Outgoing {
-            key: None,
-            headers: &headers[refused.headers.len()..],
-            ..without_value
-        };
-        let too_large = failure.kind == Kind::RecordTooLarge;
-        let attempts = [whole, without_value, bare];
-        let mut last = Code::MessageSizeTooLarge;
-        for attempt in &attempts[usize::from(too_large)..] {
-            match self.client.produce(&topic, attempt, opaque.into()) {
-                Ok(()) => return Ok(()),
-                Err(code) => last = code,
+        let mut form = letter.form;
+        loop {
+            match produce(&form.apply(whole, refused.headers.len())) {
+                Ok(()) => return Ok(form),
+                Err(code) if is_of_size(code) => form = form.after(code).ok_or(code)?,
+                Err(code) => return Err(code),
             }
         }
-        let mut failure = failure.clone();
+    }
+}
+
+impl Letter {
+    /// The dead letter of a record that was refused with `code`.
+    pub(crate) fn new(failure: Failure, code: Code) -> Self {
+        Self {
+            form: LetterForm::first(&failure, code),
+            failure,
+        }
+    }
+
+    /// The connector stops, because the dead-letter topic does not take it either.
+    pub(crate) fn refused(&self, name: &str, code: Code) -> Failure {
+        let mut failure = self.failure.clone();
         failure.causes.extend(
             Failure::retry(
                 Kind::DeadLetter,
-                format!("and it could not be sent to the dead-letter topic {name}: {last}"),
+                format!("and it could not be sent to the dead-letter topic {name}: {code}"),
             )
             .causes,
         );
-        Err(failure)
+        failure
     }
 }

@@ -170,8 +170,8 @@ impl ClientSettings {
             // Else a broker might create a topic in its own way before the rules do.
             preset("allow.auto.create.topics", "false");
         }
-        if self.set_aside == SetAside::No && self.is_idempotent() {
-            // What follows a refused record must not arrive before it has been dealt with.
+        if self.is_idempotent() {
+            // What follows a refused record must not arrive before it and its neighbours have been dealt with.
             preset("enable.gapless.guarantee", "true");
         }
         properties
@@ -225,6 +225,12 @@ impl ClientSettings {
             .values
             .get("enable.idempotence")
             .is_some_and(|on| on == "true")
+    }
+
+    /// Whether the key of a record decides its partition.
+    pub(crate) fn hashes_keys(&self) -> bool {
+        let partitioner = self.producer.values.get("partitioner");
+        partitioner.is_some_and(|name| name == "murmur2_random")
     }
 
     /// Settings that weaken a guarantee, to be shown as long as they are in force.

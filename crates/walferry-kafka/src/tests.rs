@@ -374,50 +374,222 @@ fn a_refused_record_is_dropped_where_no_topic_is_named() {
     assert_eq!(world.producers.set_aside().get(), 1);
 }
 
+/// Tells the mock broker how to answer the next requests with records.
+fn answer<const N: usize>(world: &World, errors: [RDKafkaRespErr; N]) {
+    world.cluster.mock().request_errors(RDKafkaApiKey::Produce, &errors);
+}
+
+const ACCEPT: RDKafkaRespErr = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR;
+const TOO_LARGE: RDKafkaRespErr = RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+const BAD_TIME: RDKafkaRespErr = RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP;
+
+/// A producer that waits for batches to fill, and that has sent a first record. All go to one topic with one partition.
+fn with_batches(change: impl FnOnce(&mut ClientSettings)) -> World {
+    let mut world = World::new(|settings| {
+        settings.set("linger.ms", "200");
+        change(settings);
+    });
+    world.cluster.create_topic("t", 1).unwrap();
+    world.cluster.create_topic("dead", 1).unwrap();
+    world.send(&record("t", Some(b"k0"), Some(b"first"))).unwrap();
+    world.settled().unwrap();
+    world
+}
+
+/// Sends a batch of records with the keys `k1` to `k9`.
+fn send_batch(world: &mut World) {
+    for n in 1..10 {
+        let key = format!("k{n}");
+        // The producer may have to stop before it has all.
+        if world.send(&record("t", Some(key.as_bytes()), Some(b"v"))).is_err() {
+            return;
+        }
+    }
+}
+
+fn keys_of(records: &[Received], topic: &str) -> Vec<String> {
+    let of_topic = records.iter().filter(|record| record.topic == topic);
+    of_topic
+        .map(|record| String::from_utf8(record.key.clone().unwrap()).unwrap())
+        .collect()
+}
+
+fn to_dead_letters(settings: &mut ClientSettings) {
+    settings.set_aside = SetAside::Topic {
+        name: "dead".into(),
+        replication_factor: None,
+    };
+}
+
 #[test]
 fn a_batch_that_is_too_large_is_sent_again_in_smaller_ones() {
-    let mut world = World::new(|settings| settings.set("linger.ms", "200"));
-    world.send(&record("t", Some(b"k"), Some(b"first"))).unwrap();
+    let mut world = with_batches(|_| ());
+    answer(&world, [TOO_LARGE]);
+    send_batch(&mut world);
     world.settled().unwrap();
-    let refuse = |world: &World| {
-        let errors = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE];
-        world.cluster.mock().request_errors(RDKafkaApiKey::Produce, &errors);
-    };
-    // Twice with several records in the batch, then each record is alone and the refused one is the one too large.
-    for _ in 0..2 {
-        refuse(&world);
-        for _ in 0..10 {
-            world.send(&record("t", Some(b"k"), Some(b"v"))).unwrap();
-        }
-        let failure = world.settled().unwrap_err();
-        assert_eq!(
-            (failure.kind, failure.disposition),
-            (Kind::BatchTooLarge, Disposition::Replay)
-        );
-        world.open();
-    }
-    let failure = loop {
-        refuse(&world);
-        for _ in 0..10 {
-            // The first may be refused before the others are queued.
-            if world.send(&record("t", Some(b"k"), Some(b"v"))).is_err() {
-                break;
-            }
-        }
-        let failure = world.settled().unwrap_err();
-        // If a later record was under way, the client may tell of the gap first. Then the next session tries again.
-        if failure.kind != Kind::KafkaProducer {
-            break failure;
-        }
-        world.open();
-    };
+    let expected: Vec<_> = (0..10).map(|n| format!("k{n}")).collect();
+    assert_eq!(keys_of(&world.received(10), "t"), expected);
+}
+
+#[test]
+fn a_record_that_is_too_large_alone_stops_with_its_own_name() {
+    let mut world = with_batches(|_| ());
+    // The batch, and of its records, which are alone then, the third.
+    answer(&world, [TOO_LARGE, ACCEPT, ACCEPT, TOO_LARGE]);
+    send_batch(&mut world);
+    let failure = world.settled().unwrap_err();
     assert_eq!(
         (failure.kind, failure.disposition),
         (Kind::RecordTooLarge, Disposition::Stop(Exit::Record))
     );
     let text = failure.for_log();
     assert!(text.contains("from table public.orders, LSN 1/1 is larger"), "{text}");
-    assert!(text.ends_with("the record's key is k"), "{text}");
+    assert!(text.ends_with("the record's key is k3"), "{text}");
+    assert_eq!(keys_of(&world.received(3), "t"), ["k0", "k1", "k2"]);
+}
+
+#[test]
+fn the_record_at_fault_is_found_where_the_broker_does_not_name_it() {
+    for (name, culprits) in [
+        ("the first", &[1][..]),
+        ("one in the middle", &[5]),
+        ("the last", &[9]),
+        ("several", &[2, 3, 9]),
+        ("all", &[1, 2, 3, 4, 5, 6, 7, 8, 9]),
+    ] {
+        let mut answers = [ACCEPT; 10];
+        answers[0] = BAD_TIME;
+        for &culprit in culprits {
+            answers[culprit] = BAD_TIME;
+        }
+        let good: Vec<_> = (0..10)
+            .filter(|n| !culprits.contains(n))
+            .map(|n| format!("k{n}"))
+            .collect();
+        let bad: Vec<_> = culprits.iter().map(|n| format!("k{n}")).collect();
+
+        let mut world = with_batches(to_dead_letters);
+        answer(&world, answers);
+        send_batch(&mut world);
+        world.settled().unwrap();
+        let records = world.received(10);
+        assert_eq!(keys_of(&records, "t"), good, "{name}");
+        assert_eq!(keys_of(&records, "dead"), bad, "{name}");
+        assert_eq!(world.producers.set_aside().get(), culprits.len() as u64, "{name}");
+
+        let mut world = with_batches(|settings| settings.set_aside = SetAside::Drop);
+        answer(&world, answers);
+        send_batch(&mut world);
+        world.settled().unwrap();
+        assert_eq!(keys_of(&world.received(good.len()), "t"), good, "{name}");
+
+        // Without tolerance, the first of them stops the connector, and those before it arrive.
+        let mut world = with_batches(|_| ());
+        answer(&world, answers);
+        send_batch(&mut world);
+        let failure = world.settled().unwrap_err();
+        assert_eq!(failure.kind, Kind::RecordRefused, "{name}");
+        let text = failure.for_log();
+        assert!(
+            text.ends_with(&format!("the record's key is k{}", culprits[0])),
+            "{name}: {text}"
+        );
+        let before = &good[..culprits[0]];
+        assert_eq!(keys_of(&world.received(before.len()), "t"), before, "{name}");
+    }
+}
+
+#[test]
+fn records_of_other_partitions_that_arrived_are_not_sent_again() {
+    let mut world = with_batches(to_dead_letters);
+    world.cluster.create_topic("u", 1).unwrap();
+    world.send(&record("u", Some(b"k0"), Some(b"first"))).unwrap();
+    world.settled().unwrap();
+    answer(&world, [BAD_TIME, ACCEPT, ACCEPT, ACCEPT, BAD_TIME]);
+    for n in 1..10 {
+        for topic in ["t", "u"] {
+            let key = format!("k{n}");
+            world.send(&record(topic, Some(key.as_bytes()), Some(b"v"))).unwrap();
+        }
+    }
+    world.settled().unwrap();
+    let records = world.received(20);
+    assert_eq!(records.len(), 20, "each record comes once, here or there");
+    let mut keys = [keys_of(&records, "t"), keys_of(&records, "u")];
+    for (key, topic) in [(keys_of(&records, "dead").remove(0), &mut keys)] {
+        let short = topic.iter_mut().min_by_key(|keys| keys.len()).unwrap();
+        short.push(key);
+        short.sort();
+    }
+    let expected: Vec<_> = (0..10).map(|n| format!("k{n}")).collect();
+    assert_eq!(keys, [expected.clone(), expected]);
+}
+
+#[test]
+fn a_dead_letter_whose_timestamp_is_refused_as_well_goes_without() {
+    let mut world = with_batches(to_dead_letters);
+    let timed = Outgoing {
+        timestamp_ms: Some(4_102_444_800_000),
+        ..record("t", Some(b"k1"), Some(b"v"))
+    };
+    answer(&world, [BAD_TIME]);
+    world.send(&timed).unwrap();
+    world.settled().unwrap();
+    let records = world.received(2);
+    let dead = records.iter().find(|record| record.topic == "dead").unwrap();
+    assert_ne!(dead.timestamp_ms, timed.timestamp_ms);
+    let header = dead
+        .headers
+        .iter()
+        .find(|(name, _)| name == "walferry.timestamp")
+        .unwrap();
+    assert_eq!(header.1.as_deref(), Some(&b"4102444800000"[..]));
+    assert_eq!(dead.value.as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn a_dead_letter_that_its_topic_refuses_goes_without_what_is_too_large() {
+    let mut world = with_batches(to_dead_letters);
+    // The record for its timestamp, and its dead letter for its size.
+    answer(&world, [BAD_TIME, TOO_LARGE]);
+    world.send(&record("t", Some(b"k1"), Some(b"v"))).unwrap();
+    world.settled().unwrap();
+    let records = world.received(2);
+    let dead = records.iter().find(|record| record.topic == "dead").unwrap();
+    assert_eq!((dead.key.as_deref(), dead.value.as_deref()), (Some(&b"k1"[..]), None));
+    assert_eq!(world.producers.set_aside().get(), 1);
+}
+
+#[test]
+fn a_fatal_error_of_the_client_ends_the_session_whatever_is_under_way() {
+    use RDKafkaRespErr::{
+        RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED as DENIED, RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID as LOST,
+    };
+    for (code, kind, disposition) in [
+        (LOST, Kind::KafkaProducer, Disposition::Replay),
+        (DENIED, Kind::KafkaDenied, Disposition::Stop(Exit::Setup)),
+    ] {
+        let mut world = with_batches(|_| ());
+        // All that may be under way is, and no more comes: only the fatal error itself tells.
+        world.cluster.mock().broker_down(1).unwrap();
+        send_batch(&mut world);
+        world.producer.as_ref().unwrap().raise_fatal(code, c"for a test");
+        let failure = world.settled().unwrap_err();
+        assert_eq!((failure.kind, failure.disposition), (kind, disposition), "{failure}");
+    }
+}
+
+#[test]
+fn lost_permission_to_write_stops_and_says_so() {
+    let mut world = with_batches(|_| ());
+    answer(&world, [RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED]);
+    send_batch(&mut world);
+    let failure = world.settled().unwrap_err();
+    assert_eq!(
+        (failure.kind, failure.disposition),
+        (Kind::KafkaDenied, Disposition::Stop(Exit::Setup)),
+        "{failure}"
+    );
 }
 
 #[test]

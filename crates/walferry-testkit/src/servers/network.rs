@@ -45,6 +45,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Now {
     weather: Weather,
+    alter: Option<fn(&mut [u8])>,
     connections: Vec<Arc<Connection>>,
 }
 
@@ -86,6 +87,11 @@ impl Network {
     pub fn set(&self, weather: Weather) {
         self.state.lock().weather = weather;
         self.state.changed.notify_all();
+    }
+
+    /// Lets a function change what the server answers, piece by piece as it is read. It holds for connections that are open and for those to come.
+    pub fn alter_answers(&self, alter: fn(&mut [u8])) {
+        self.state.lock().alter = Some(alter);
     }
 
     /// Resets all open connections: both ends get an RST. Returns how many there were.
@@ -135,6 +141,12 @@ impl State {
         let mut piece = vec![0; 64 * 1024];
         while let Ok(count @ 1..) = from.read(&mut piece) {
             self.wait_until_passable(direction, connection);
+            let alter = self.lock().alter;
+            if let Some(alter) = alter
+                && direction == Direction::Answer
+            {
+                alter(&mut piece[..count]);
+            }
             if !connection.write(to, &piece[..count]) {
                 break;
             }
