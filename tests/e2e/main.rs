@@ -13,6 +13,7 @@ mod hangs;
 mod history;
 mod image;
 mod inbox;
+mod incremental;
 mod init;
 mod life;
 mod mistakes;

@@ -220,7 +220,7 @@ fn a_table_is_added_by_its_configuration_and_one_signal() {
 }
 
 /// Waits until the row that closes a window waits for the lock of the test.
-fn wait_until_a_window_is_held(sql: &Sql) {
+pub(crate) fn wait_until_a_window_is_held(sql: &Sql) {
     wait_for("a chunk to be read", || {
         let waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted and objid = 7
             and database = (select oid from pg_database where datname = current_database())";

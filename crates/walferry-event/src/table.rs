@@ -38,6 +38,8 @@ pub struct TablePlan {
     /// What is read again of changed rows.
     pub(crate) reselect: Vec<Reselect>,
     left_out: Vec<LeftOut>,
+    /// The names of the columns of its replica identity.
+    replica_identity: Vec<String>,
 }
 
 impl TablePlan {
@@ -148,6 +150,10 @@ impl TablePlan {
             header: Schema::string().build(),
             skips: Op::skipped(&settings.events.skipped_operations),
             left_out,
+            replica_identity: (relation.columns.iter())
+                .filter(|column| column.part_of_key)
+                .map(|column| column.name.clone())
+                .collect(),
             schema: schema.to_owned(),
             table: table.to_owned(),
             topic,
@@ -164,46 +170,58 @@ impl TablePlan {
         self.signals
     }
 
-    /// The key of a row as text, which distinguishes rows. `None` if the table has no key, or if the stream left out a value of the
-    /// key. In the latter case, `old` may have the value.
-    pub fn raw_key(&self, row: Tuple<'_>, old: Option<OldTuple<'_>>) -> Option<Vec<u8>> {
-        self.raw_key_of(row, old.map(|old| old.tuple()), true)
+    /// A row's values of these columns as text, which distinguish rows. `None` if the table lacks one of the columns, or if the stream
+    /// left out a value of them. In the latter case, `old` may have the value.
+    pub fn raw_values(&self, columns: &[String], row: Tuple<'_>, old: Option<OldTuple<'_>>) -> Option<Vec<u8>> {
+        self.raw_values_of(columns, row, old, true)
     }
 
-    /// The key of a row before its change, in the same form.
-    pub fn raw_old_key(&self, old: OldTuple<'_>) -> Option<Vec<u8>> {
+    /// The values of a row before its change, in the same form.
+    pub fn raw_old_values(&self, columns: &[String], old: OldTuple<'_>) -> Option<Vec<u8>> {
         match old {
-            OldTuple::Full(old) => self.raw_key_of(old, None, true),
+            OldTuple::Full(old) => self.raw_values_of(columns, old, None, true),
             // Columns outside the replica identity are null here, and those of it never are.
-            OldTuple::Key(old) => self.raw_key_of(old, None, false),
+            OldTuple::Key(old) => self.raw_values_of(columns, old, None, false),
         }
     }
 
-    fn raw_key_of(&self, row: Tuple<'_>, old: Option<Tuple<'_>>, has_nulls: bool) -> Option<Vec<u8>> {
-        self.key.as_ref()?;
-        let mut old = old.map(|old| old.columns());
-        let mut key = Vec::new();
-        for (plan, column) in self.columns.iter().zip(row.columns()) {
-            let before = old.as_mut().and_then(Iterator::next);
-            if plan.in_key.is_none() {
-                continue;
-            }
-            let column = match (column, before) {
-                (Column::Unchanged, Some(before)) => before,
-                _ => column,
+    fn raw_values_of(
+        &self,
+        columns: &[String],
+        row: Tuple<'_>,
+        old: Option<OldTuple<'_>>,
+        has_nulls: bool,
+    ) -> Option<Vec<u8>> {
+        let mut raw = Vec::new();
+        for name in columns {
+            let place = self.place_of(name)?;
+            let (column, may_be_null) = match row.columns().nth(place)? {
+                Column::Unchanged => (
+                    old?.tuple().columns().nth(place)?,
+                    matches!(old, Some(OldTuple::Full(_))),
+                ),
+                column => (column, has_nulls),
             };
-            key.extend_from_slice(plan.name.as_bytes());
             match column {
-                Column::Null if has_nulls => key.extend_from_slice(&[0, 0]),
+                Column::Null if may_be_null => raw.push(0),
                 Column::Text(text) => {
-                    key.extend_from_slice(&[0, 1]);
-                    key.extend_from_slice(&(text.len() as u64).to_be_bytes());
-                    key.extend_from_slice(text);
+                    raw.push(1);
+                    raw.extend_from_slice(&(text.len() as u64).to_be_bytes());
+                    raw.extend_from_slice(text);
                 }
                 Column::Null | Column::Unchanged | Column::Binary(_) => return None,
             }
         }
-        (!key.is_empty()).then_some(key)
+        Some(raw)
+    }
+
+    fn place_of(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|plan| plan.name == column)
+    }
+
+    /// Whether the replica identity has these columns. If it has, an update that comes without the old row has not changed them.
+    pub fn is_identified_by(&self, columns: &[String]) -> bool {
+        columns.iter().all(|name| self.replica_identity.contains(name))
     }
 
     /// Whether the stream has left out a value of an updated row, as it is long and has not changed.

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_postgres::types::Type;
 use tracing::info;
 use walferry_config::connector::{SignalChannel, SignalTable, Watermarking};
-use walferry_config::{Connector, JavaRegex};
+use walferry_config::{Connector, JavaRegex, RegexList};
 use walferry_diagnosis::Diagnosis;
 use walferry_engine::Failure;
 use walferry_engine::source::{ChunkRead, ChunkRows, TableFilter, VisibleTransactions, Windows as Edge};
@@ -20,7 +20,7 @@ use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
 use walferry_pgoutput::{Column, Lsn, Oid, Tuple};
 use walferry_record::java::date::{calendar_date, time_of_day};
 use walferry_record::java::hash;
-use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key, WindowEnd};
+use walferry_snapshot::incremental::{self, Ask, ChunkAnswer, ChunkAsk, Key, KeyColumns, WindowEnd};
 
 use crate::catalog::catalogs;
 use crate::connect::{ALL_ROWS, Endpoint, Purpose, Sql, within};
@@ -28,7 +28,6 @@ use crate::copy::append_tuple;
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
 use crate::signal_table::{Written, is_in, obstacle};
-use crate::snapshot::wal_position;
 use crate::tables::listed;
 
 /// Reads chunks, and writes their watermarks.
@@ -41,12 +40,16 @@ pub struct Windows {
     /// Maximum number of rows of a chunk.
     rows: u32,
     captured: TableFilter,
+    /// `message.key.columns`.
+    message_keys: Vec<RegexList>,
     /// Whether signals in the signal table are followed.
     follows_table: bool,
     /// `read.only`: nothing is written.
     read_only: bool,
     /// Where the stream learns at which position a window closes.
     seek: watch::Sender<Lsn>,
+    /// With `read.only`, if the server is not a standby: all that the last chunk shows was committed before this position.
+    read_at: Option<Lsn>,
     /// When the present window was opened. The closing row contains this too.
     opened: String,
     /// A table, and how many of its rows fit into a chunk if that is fewer than `rows`.
@@ -66,6 +69,13 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 const READING: &str = "reading a chunk";
 const MARKING: &str = "writing to the signal table";
 
+/// How to read a table.
+struct Target {
+    table: ChunkTable,
+    /// The columns of [`ChunkTable::key`], and those by which its rows are told apart.
+    key: KeyColumns,
+}
+
 /// A column of the key by which a table is read.
 pub(crate) struct KeyColumn {
     pub(crate) name: String,
@@ -84,7 +94,7 @@ pub(crate) struct ChunkTable {
     pub(crate) columns: Vec<ColumnFacts>,
     pub(crate) table: String,
     pub(crate) key: Vec<KeyColumn>,
-    /// Whether keys are unique.
+    /// Whether keys are unique. Otherwise rows with the same key are not split.
     pub(crate) is_unique: bool,
     pub(crate) condition: Option<String>,
 }
@@ -106,9 +116,11 @@ impl Windows {
             watermarking: signals.watermarking,
             rows: signals.chunk_rows,
             captured,
+            message_keys: connector.columns.message_key_columns.clone(),
             follows_table: signals.has(SignalChannel::Source),
             read_only: signals.read_only,
             seek,
+            read_at: None,
             opened: String::new(),
             fitting: None,
             estimated: None,
@@ -130,6 +142,7 @@ impl Windows {
     async fn do_what_is_asked(&mut self, ask: &Ask, again: bool) -> Result<Option<ChunkRead>, Error> {
         match ask {
             Ask::Tables(expressions) => self.tables(expressions).await.map(Some),
+            Ask::Key(ask) => self.key(ask).await.map(Some),
             Ask::Chunk(ask) => {
                 if ask.opens && !self.read_only {
                     self.open(&ask.chunk, again).await?;
@@ -180,7 +193,10 @@ impl Windows {
 
     /// Everything that the chunk shows was committed before this position.
     async fn end(&mut self) -> Result<ChunkRead, Error> {
-        let end = wal_position(self.sql().await?).await?;
+        let end = match self.read_at {
+            Some(read_at) => read_at,
+            None => committed_before(self.sql().await?).await?.0,
+        };
         // In an idle database, the server would report it only after the next status update.
         self.seek.send_replace(end);
         Ok(plain(ChunkAnswer::CloseAt(end.0)))
@@ -265,11 +281,31 @@ impl Windows {
         }
     }
 
+    async fn key(&mut self, ask: &ChunkAsk) -> Result<ChunkRead, Error> {
+        let wanted = self.wanted();
+        let found = match target(self.sql().await?, ask, &wanted).await {
+            Ok(Ok(target)) => Some(target.key),
+            // Reading the table will tell why it cannot be read.
+            Ok(Err(_)) => None,
+            Err(error) if is_refusal(&error) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(plain(ChunkAnswer::Key(found)))
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            captured: self.captured.clone(),
+            publication: self.publication.clone(),
+            message_keys: self.message_keys.clone(),
+            read_only: self.read_only,
+        }
+    }
+
     /// Reads the table's facts and the rows in one transaction, which begins after the window was opened.
     async fn chunk(&mut self, ask: &ChunkAsk) -> Result<ChunkRead, Error> {
-        const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        let captured = self.captured.clone();
-        let rows = match &self.fitting {
+        let wanted = self.wanted();
+        let asked = match &self.fitting {
             Some((table, rows)) if *table == ask.table.id => *rows,
             _ => self.rows,
         };
@@ -277,26 +313,30 @@ impl Windows {
         self.sql().await?;
         // If the future is dropped, the connection must not be used again: its transaction would show the past.
         let sql = self.sql.take().expect("opened above");
-        sql.execute(READING, BEGIN).await?;
-        let read = match within(LIMIT, read(&sql, ask, (rows, estimates), &captured, &self.publication)).await {
-            Some(read) => read,
-            None => Err(sql.fell_silent(READING, LIMIT)),
-        };
-        let read = match read {
-            Ok((read, is_full)) => {
-                sql.execute(READING, "COMMIT").await?;
-                self.estimated = Some(ask.table.id.clone());
-                let count = read.rows.as_ref().map_or(0, |rows| rows.tuples.len());
-                self.fits(&ask.table.id, rows, count, is_full);
-                read
+        let mut read = attempt(&sql, ask, (asked, estimates), &wanted).await?;
+        for _ in 1..MOST_ATTEMPTS {
+            if read.is_certain {
+                break;
             }
-            Err(error) if is_refusal(&error) => {
-                sql.execute(READING, "ROLLBACK").await?;
-                let why = Failure::from(error).to_string();
-                plain(ChunkAnswer::Failed(why))
-            }
-            Err(error) => return Err(error),
-        };
+            read = attempt(&sql, ask, (asked, estimates), &wanted).await?;
+        }
+        let Attempt {
+            read,
+            is_full,
+            read_at,
+            is_certain,
+        } = read;
+        if !is_certain && !matches!(read.answer, ChunkAnswer::Failed(_)) {
+            return Err(Error::Protocol {
+                doing: READING,
+                problem: format!("{} is rewritten again and again", ask.table.id),
+            });
+        }
+        self.read_at = read_at;
+        if let Some(rows) = &read.rows {
+            self.estimated = Some(ask.table.id.clone());
+            self.fits(&ask.table.id, asked, rows.tuples.len(), is_full);
+        }
         self.sql = Some(sql);
         Ok(read)
     }
@@ -326,23 +366,118 @@ fn refuses(code: &str) -> bool {
     CLASSES.iter().any(|class| code.starts_with(class))
 }
 
+/// What the configuration says of the tables to read.
+struct Wanted {
+    captured: TableFilter,
+    publication: String,
+    /// `message.key.columns`.
+    message_keys: Vec<RegexList>,
+    /// `read.only`.
+    read_only: bool,
+}
+
+impl Wanted {
+    /// The columns of the event's key that the configuration names, in its order.
+    fn message_key(&self, facts: &TableFacts) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for columns in &self.message_keys {
+            for column in &facts.columns {
+                let name = format!("{}.{}.{}", facts.schema, facts.name, column.name);
+                if columns.matches(&name) && !names.contains(&column.name) {
+                    names.push(column.name.clone());
+                }
+            }
+        }
+        names
+    }
+}
+
 fn plain(answer: ChunkAnswer) -> ChunkRead {
     ChunkRead { answer, rows: None }
 }
 
+/// How often a chunk is read at once, if a statement of somebody else comes between its catalog and its rows.
+const MOST_ATTEMPTS: u32 = 3;
+
+/// A chunk that was read in a transaction of its own.
+struct Attempt {
+    read: ChunkRead,
+    /// Whether it has more rows than there is room for.
+    is_full: bool,
+    /// With `read.only`, if the server is not a standby: everything that the chunk shows was committed before this position.
+    read_at: Option<Lsn>,
+    /// Whether the table was certainly the same all the time. Otherwise it is read once more.
+    is_certain: bool,
+}
+
+async fn attempt(sql: &Sql, ask: &ChunkAsk, limits: (u32, bool), wanted: &Wanted) -> Result<Attempt, Error> {
+    const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    sql.execute(READING, BEGIN).await?;
+    let read = match within(LIMIT, read(sql, ask, limits, wanted)).await {
+        Some(read) => read,
+        None => Err(sql.fell_silent(READING, LIMIT)),
+    };
+    match read {
+        Ok(read) => {
+            sql.execute(READING, "COMMIT").await?;
+            Ok(read)
+        }
+        Err(error) if is_refusal(&error) => {
+            sql.execute(READING, "ROLLBACK").await?;
+            let why = Failure::from(error).to_string();
+            Ok(Attempt {
+                read: plain(ChunkAnswer::Failed(why)),
+                is_full: false,
+                read_at: None,
+                // A column may have been renamed since the catalog was read.
+                is_certain: false,
+            })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn read(sql: &Sql, ask: &ChunkAsk, limits: (u32, bool), wanted: &Wanted) -> Result<Attempt, Error> {
+    let seen = visible(sql).await?;
+    // The log that reading itself writes, such as that of pruned pages, need not be waited for.
+    let read_at = match wanted.read_only {
+        true => Some(committed_before(sql).await?).filter(|(_, is_standby)| !is_standby),
+        false => None,
+    };
+    let read_at = read_at.map(|(position, _)| position);
+    let certain = |answer| Attempt {
+        read: plain(answer),
+        is_full: false,
+        read_at,
+        is_certain: true,
+    };
+    let target = match target(sql, ask, wanted).await? {
+        Ok(target) if ask.key.as_ref() == Some(&target.key) => target.table,
+        Ok(target) => return Ok(certain(ChunkAnswer::OtherKey(target.key))),
+        Err(answer) => return Ok(certain(answer)),
+    };
+    let table = target.catalog.table.as_ref().map(|table| table.oid);
+    let (read, is_full) = read_rows(sql, ask, limits, seen, target).await?;
+    let is_certain = match table {
+        Some(table) => !is_rewritten(sql, table).await?,
+        None => true,
+    };
+    Ok(Attempt {
+        read,
+        is_full,
+        read_at,
+        is_certain,
+    })
+}
+
 /// A chunk, and whether it has more rows than there is room for.
-async fn read(
+async fn read_rows(
     sql: &Sql,
     ask: &ChunkAsk,
     (limit, estimates): (u32, bool),
-    captured: &TableFilter,
-    publication: &str,
+    seen: VisibleTransactions,
+    target: ChunkTable,
 ) -> Result<(ChunkRead, bool), Error> {
-    let seen = visible(sql).await?;
-    let target = match target(sql, ask, captured, publication).await? {
-        Ok(target) => target,
-        Err(answer) => return Ok((plain(answer), false)),
-    };
     let maximum = match &ask.maximum {
         Some(maximum) => maximum.clone(),
         None => match maximum(sql, &target).await? {
@@ -364,6 +499,10 @@ async fn read(
         is_full,
         is_endless,
     } = tuples(sql, &statement, &target, ask.bytes).await?;
+    if is_endless && ask.table.surrogate.is_none() {
+        // Nobody has asked for these columns.
+        return Ok((plain(ChunkAnswer::NoKey), false));
+    }
     if is_endless {
         let names: Vec<&str> = target.key.iter().map(|column| &*column.name).collect();
         let why = format!(
@@ -441,12 +580,7 @@ async fn rows_of(sql: &Sql, tables: &[String]) -> Result<Vec<(String, u64)>, Err
 }
 
 /// Finds how to read the table. Returns an answer if the table cannot be read.
-async fn target(
-    sql: &Sql,
-    ask: &ChunkAsk,
-    captured: &TableFilter,
-    publication: &str,
-) -> Result<Result<ChunkTable, ChunkAnswer>, Error> {
+async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Target, ChunkAnswer>, Error> {
     const FIND: &str = "
         SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname || '.' || c.relname = $1 AND c.relkind IN ('r', 'p')";
@@ -461,22 +595,18 @@ async fn target(
     let Some(mut facts) = catalog.table.clone() else {
         return Ok(Err(ChunkAnswer::UnknownTable));
     };
-    if !captured(&facts.schema, &facts.name) {
+    if !(wanted.captured)(&facts.schema, &facts.name) {
         let why = "the connector does not capture it: add it to table.include.list".to_owned();
         return Ok(Err(ChunkAnswer::Failed(why)));
     }
-    let (names, is_unique) = match &ask.table.surrogate {
-        Some(column) => (vec![column.clone()], false),
-        None if !facts.primary_key.is_empty() => (facts.primary_key.clone(), true),
-        // The index may be partial, or contain nulls.
-        None => match facts.unique_indexes.first() {
-            Some(columns) => (columns.clone(), false),
-            None => return Ok(Err(ChunkAnswer::NoKey)),
-        },
+    let unique = unique_columns(sql, oid).await?;
+    let Some(names) = order(ask, &facts, &unique, wanted) else {
+        return Ok(Err(ChunkAnswer::NoKey));
     };
+    let publication = &*wanted.publication;
     let hidden = unpublished_columns(sql, publication, oid).await?;
-    let has_begun = ask.after.is_some();
-    if !has_begun {
+    // Not when only its key is looked up.
+    if ask.after.is_none() && ask.key.is_some() {
         tell_of_hidden(&ask.table.id, &hidden, publication);
     }
     let is_left_out = |name: &String| ask.left_out.contains(name) || hidden.contains(name);
@@ -484,23 +614,135 @@ async fn target(
         .columns
         .retain(|column| names.contains(&column.name) || !is_left_out(&column.name));
     catalog.table = Some(facts.clone());
-    let types = type_names(sql, oid).await?;
-    let key: Option<Vec<KeyColumn>> = names
+    let versions = column_versions(sql, oid).await?;
+    let types = versions
         .iter()
-        .map(|name| key_column(name, &facts, &catalog, &types))
-        .collect();
-    let Some(key) = key else {
-        let why = format!("it has no column {}", names.join(", "));
-        return Ok(Err(ChunkAnswer::Failed(why)));
-    };
-    Ok(Ok(ChunkTable {
-        columns: facts.columns.clone(),
-        table: qualified(&facts.schema, &facts.name),
-        key,
-        is_unique,
-        condition: ask.table.condition.clone(),
-        catalog,
+        .map(|(name, column)| (name.clone(), column.type_name.clone()));
+    let types = types.collect();
+    let (mut key, mut order) = (Vec::new(), Vec::new());
+    for name in &names {
+        let Some((mut column, version)) = key_column(name, &facts, &catalog, &types).zip(versions.get(name)) else {
+            let why = format!("it has no column {}", names.join(", "));
+            return Ok(Err(ChunkAnswer::Failed(why)));
+        };
+        column.is_optional |= version.has_doubtful_nulls;
+        order.push(incremental::KeyColumn {
+            name: name.clone(),
+            type_name: column.type_name.clone(),
+            type_oid: column.type_oid.0,
+            version: version.version.clone(),
+        });
+        key.push(column);
+    }
+    let identity = unique.identity.clone().unwrap_or_else(|| names.clone());
+    Ok(Ok(Target {
+        key: KeyColumns {
+            order,
+            identity,
+            is_unique: unique.identity.is_some(),
+        },
+        table: ChunkTable {
+            columns: facts.columns.clone(),
+            table: qualified(&facts.schema, &facts.name),
+            key,
+            is_unique: unique.all.contains(&names),
+            condition: ask.table.condition.clone(),
+            catalog,
+        },
     }))
+}
+
+/// The columns in whose order a table is read. Debezium takes those of `message.key.columns` first, even if they do not tell its rows apart. It
+/// also takes a unique index that is not complete.
+fn order(ask: &ChunkAsk, facts: &TableFacts, unique: &UniqueColumns, wanted: &Wanted) -> Option<Vec<String>> {
+    if let Some(column) = &ask.table.surrogate {
+        return Some(vec![column.clone()]);
+    }
+    if !facts.primary_key.is_empty() {
+        return Some(facts.primary_key.clone());
+    }
+    let first = facts.unique_indexes.first();
+    if let Some(columns) = first.filter(|first| unique.all.contains(first)).or(unique.all.first()) {
+        return Some(columns.clone());
+    }
+    let message_key = wanted.message_key(facts);
+    match message_key.is_empty() {
+        true => first.cloned(),
+        false => Some(message_key),
+    }
+}
+
+/// Which columns tell the rows of a table apart.
+struct UniqueColumns {
+    /// The columns of each index that does.
+    all: Vec<Vec<String>>,
+    /// The columns to tell them apart by in the stream: if possible, those that each change brings.
+    identity: Option<Vec<String>>,
+}
+
+/// Finds the unique indexes that hold for each row: without expressions, not partial, valid, and without columns that may be null. A primary
+/// key may be deferrable, since a snapshot of the server shows no row in the middle of a transaction. An index says nothing of the rows in
+/// tables that inherit from its own.
+async fn unique_columns(sql: &Sql, table: Oid) -> Result<UniqueColumns, Error> {
+    const QUERY: &str = "
+        SELECT k.names, c.relreplident = 'i' AND i.indisreplident
+        FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_index i ON i.indrelid = c.oid
+        JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
+        CROSS JOIN LATERAL (
+          SELECT pg_catalog.array_agg(a.attname::text ORDER BY k.place) AS names, pg_catalog.bool_and(a.attnotnull) AS not_null
+          FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place)
+          JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+          WHERE k.place <= i.indnkeyatts) k
+        WHERE c.oid = $1 AND i.indisunique AND i.indisvalid AND i.indislive AND (i.indimmediate OR i.indisprimary)
+          AND i.indpred IS NULL AND i.indexprs IS NULL AND k.not_null
+          AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint n WHERE n.conrelid = c.oid AND n.contype = 'n' AND NOT n.convalidated
+                          AND n.conkey OPERATOR(pg_catalog.&&) i.indkey::int2[])
+          AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = c.oid))
+        ORDER BY NOT i.indisprimary, NOT i.indisclustered, x.relname";
+    let rows = sql.rows(READING, QUERY, &[(&table.0, Type::OID)]).await?;
+    let read = |row: &tokio_postgres::Row| Ok((row.try_get(0)?, row.try_get(1)?));
+    let read: Result<Vec<(Vec<String>, bool)>, tokio_postgres::Error> = rows.iter().map(read).collect();
+    let found = read.map_err(|error| Error::sql(READING, error))?;
+    let replica_identity = found.iter().find(|(_, is_replica_identity)| *is_replica_identity);
+    let identity = replica_identity.or(found.first()).map(|(columns, _)| columns.clone());
+    Ok(UniqueColumns {
+        all: found.into_iter().map(|(columns, _)| columns).collect(),
+        identity,
+    })
+}
+
+/// What else the catalog says of a column.
+struct ColumnVersion {
+    /// Its type, as SQL names it.
+    type_name: String,
+    /// What tells this version of the column from others, apart from name and type: its number, its collation, and the transaction that
+    /// altered it last, since that may have computed its values anew.
+    version: String,
+    /// Whether it may have nulls although it is declared NOT NULL. Since Postgres 18, such a constraint may be NOT VALID.
+    has_doubtful_nulls: bool,
+}
+
+async fn column_versions(sql: &Sql, table: Oid) -> Result<HashMap<String, ColumnVersion>, Error> {
+    const QUERY: &str = "
+        SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod),
+               a.attnum || ' ' || a.attcollation || ' ' || a.xmin,
+               EXISTS (SELECT FROM pg_catalog.pg_constraint n WHERE n.conrelid = a.attrelid AND n.contype = 'n' AND NOT n.convalidated
+                       AND a.attnum = ANY (n.conkey))
+        FROM pg_catalog.pg_attribute a WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped";
+    let rows = sql.rows(READING, QUERY, &[(&table.0, Type::OID)]).await?;
+    let read = |row: &tokio_postgres::Row| {
+        let version = ColumnVersion {
+            type_name: row.try_get(1)?,
+            version: row.try_get(2)?,
+            has_doubtful_nulls: row.try_get(3)?,
+        };
+        Ok((row.try_get(0)?, version))
+    };
+    rows.iter()
+        .map(read)
+        .collect::<Result<_, tokio_postgres::Error>>()
+        .map_err(|error| Error::sql(READING, error))
 }
 
 /// The columns of a table that the publication's column list leaves out. Generated columns are not considered.
@@ -635,20 +877,26 @@ pub(crate) async fn tuples(sql: &Sql, statement: &str, target: &ChunkTable, most
             .await
             .map_err(|error| Error::sql(READING, error))?
     );
-    let (mut out, mut bytes) = (Tuples::default(), Vec::new());
+    let (mut out, mut bytes, mut last_rank) = (Tuples::default(), Vec::new(), Vec::new());
     while let Some(line) = lines.try_next().await.map_err(|error| Error::sql(READING, error))? {
         if out.is_full {
             // Read the rest, so that the statement ends in order and the connection stays usable.
             continue;
         }
         let start = bytes.len();
-        append(&line, target.columns.len(), &mut bytes)?;
+        let (row, rank) = match target.is_unique {
+            true => (&*line, None),
+            false => without_rank(&line),
+        };
+        append(row, target.columns.len(), &mut bytes)?;
+        let has_same_key = rank.is_some_and(|rank| rank == last_rank);
+        if let Some(rank) = rank.filter(|_| !has_same_key) {
+            last_rank = rank.to_vec();
+        }
         if bytes.len() > most && !out.tuples.is_empty() {
-            // Rows with the same key are not split: the next chunk begins behind that key.
-            let torn = !target.is_unique && {
-                let last = out.tuples.last().cloned().unwrap_or_default();
-                target.key_of(&bytes[last])? == target.key_of(&bytes[start..])?
-            };
+            // Rows with the same key are not split: the next chunk begins behind that key. The server says which keys are the same: 1.0 and
+            // 1.00 are.
+            let torn = has_same_key;
             out.is_endless = torn && bytes.len() > most.saturating_mul(MOST_OF_ONE_KEY);
             if !torn || out.is_endless {
                 bytes.truncate(start);
@@ -660,6 +908,12 @@ pub(crate) async fn tuples(sql: &Sql, statement: &str, target: &ChunkTable, most
     }
     out.bytes = bytes.into();
     Ok(out)
+}
+
+/// A row without the number at its beginning, and that number.
+fn without_rank(line: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let end = line.iter().position(|byte| *byte == b'\t').unwrap_or(line.len());
+    (line.get(end + 1..).unwrap_or_default(), Some(&line[..end]))
 }
 
 fn append(line: &[u8], columns: usize, out: &mut Vec<u8>) -> Result<(), Error> {
@@ -697,12 +951,15 @@ impl ChunkTable {
         let columns: Vec<String> = self.columns.iter().map(|column| identifier(&column.name)).collect();
         let names: Vec<&str> = self.key.iter().map(|column| &*column.name).collect();
         // This chunk has all rows with its last key, since the next one begins behind that key.
-        let limit = match self.is_unique {
-            true => format!("LIMIT {limit}"),
-            false => format!("FETCH FIRST {limit} ROWS WITH TIES"),
+        let (rank, limit) = match self.is_unique {
+            true => (String::new(), format!("LIMIT {limit}")),
+            false => (
+                format!("pg_catalog.rank() OVER (ORDER BY {}), ", names.join(", ")),
+                format!("FETCH FIRST {limit} ROWS WITH TIES"),
+            ),
         };
         format!(
-            "COPY (SELECT {} FROM {}{conditions} ORDER BY {} {limit}) TO STDOUT",
+            "COPY (SELECT {rank}{} FROM {}{conditions} ORDER BY {} {limit}) TO STDOUT",
             columns.join(", "),
             self.table,
             names.join(", "),
@@ -793,6 +1050,61 @@ async fn visible(sql: &Sql) -> Result<VisibleTransactions, Error> {
     })
 }
 
+/// Everything that a snapshot shows which was taken before this call was committed before this position.
+///
+/// On a primary, this is where the next record of the log will be inserted, not where the log is written: with `synchronous_commit=off`, a
+/// commit is visible before it is written. On a standby, it is the position up to which the log was replayed. The server moves it a moment after a
+/// commit becomes visible, so there it must be asked for behind the reading. Returns whether it is a standby.
+async fn committed_before(sql: &Sql) -> Result<(Lsn, bool), Error> {
+    const QUERY: &str = "
+        SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
+                    ELSE pg_catalog.pg_current_wal_insert_lsn() END::text
+               || ' ' || pg_catalog.current_setting('wal_block_size')
+               || ' ' || pg_catalog.pg_size_bytes(pg_catalog.current_setting('wal_segment_size'))
+               || ' ' || pg_catalog.pg_is_in_recovery()::text";
+    let text: String = sql.value(READING, QUERY, &[]).await?;
+    let mut parts = text.split(' ');
+    let lsn = parts.next().and_then(|lsn| lsn.parse().ok());
+    let [block, segment] = [parts.next(), parts.next()].map(|part| part.and_then(|part| part.parse().ok()));
+    match (lsn, block, segment, parts.next()) {
+        (Some(lsn), Some(block), Some(segment), Some(is_standby)) => {
+            Ok((end_of_last_record(lsn, block, segment), is_standby == "true"))
+        }
+        _ => Err(Error::Protocol {
+            doing: READING,
+            problem: format!("a position of the form {text:?}"),
+        }),
+    }
+}
+
+/// Where the record ends after which the next one will be inserted. If that one begins a page, it is inserted behind the page's header, but
+/// an idle stream never gets further than the end of the page before.
+const fn end_of_last_record(insert: Lsn, block: u64, segment: u64) -> Lsn {
+    const HEADER: u64 = 24;
+    const HEADER_OF_SEGMENT: u64 = 40;
+    let page = insert.0 - insert.0 % block;
+    let header = match page.is_multiple_of(segment) {
+        true => HEADER_OF_SEGMENT,
+        false => HEADER,
+    };
+    match insert.0 - page == header {
+        true => Lsn(page),
+        false => insert,
+    }
+}
+
+/// Whether a table, or one of its partitions, was rewritten or emptied since the transaction's snapshot was taken. The snapshot does not show
+/// rows in the new files, nor any in the old ones.
+async fn is_rewritten(sql: &Sql, table: Oid) -> Result<bool, Error> {
+    // The catalog's row is that of the snapshot; the function tells what is true now.
+    const QUERY: &str = "
+        WITH RECURSIVE tree (oid) AS (
+          SELECT $1::oid UNION SELECT i.inhrelid FROM tree JOIN pg_catalog.pg_inherits i ON i.inhparent = tree.oid)
+        SELECT COALESCE(pg_catalog.bool_or(c.relfilenode <> COALESCE(pg_catalog.pg_relation_filenode(c.oid), 0)), false)
+        FROM tree JOIN pg_catalog.pg_class c ON c.oid = tree.oid";
+    sql.value(READING, QUERY, &[(&table.0, Type::OID)]).await
+}
+
 impl Edge for Windows {
     async fn look(&mut self) -> Result<Option<Diagnosis>, Failure> {
         // The address may lead to another server than in the last session, whose positions are lower.
@@ -821,7 +1133,8 @@ impl Edge for Windows {
             return Ok(None);
         }
         let position = match self.sql().await {
-            Ok(sql) => wal_position(sql).await,
+            // The row that closes a window may not be written yet either.
+            Ok(sql) => committed_before(sql).await.map(|(position, _)| position),
             Err(error) => Err(error),
         };
         if position.is_err() {
@@ -901,6 +1214,33 @@ mod tests {
         );
     }
 
+    /// Where nothing follows, the stream ends at the page's border and never reaches the header behind it.
+    #[test]
+    fn a_window_ends_behind_the_last_record_and_not_behind_the_header_of_the_next_page() {
+        const SEGMENT: u64 = 16 << 20;
+        let cases = [
+            (SEGMENT + 0x2000 + 24, SEGMENT + 0x2000),
+            (SEGMENT + 0x2000 + 40, SEGMENT + 0x2000 + 40),
+            (SEGMENT + 40, SEGMENT),
+            (SEGMENT + 24, SEGMENT + 24),
+            (SEGMENT + 0x2000, SEGMENT + 0x2000),
+            (SEGMENT + 0x2100, SEGMENT + 0x2100),
+        ];
+        for (insert, expected) in cases {
+            assert_eq!(
+                end_of_last_record(Lsn(insert), 0x2000, SEGMENT),
+                Lsn(expected),
+                "{insert:x}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_rank_is_taken_off_a_row() {
+        assert_eq!(without_rank(b"12\ta\tb\n"), (&b"a\tb\n"[..], Some(&b"12"[..])));
+        assert_eq!(without_rank(b"12"), (&b""[..], Some(&b"12"[..])));
+    }
+
     #[test]
     fn what_the_server_would_refuse_again_cancels_the_table() {
         for code in ["42P01", "42501", "22012", "P0001", "54001", "21000", "38000"] {
@@ -938,7 +1278,7 @@ mod tests {
         let nullable = target(&[("a", true)], false);
         assert_eq!(
             nullable.chunk(Some(&key(&[Some("1")])), &key(&[None]), 10),
-            r#"COPY (SELECT "a" FROM "public"."t" WHERE ((("a" IS NULL OR "a" > CAST('1' AS integer)))) AND NOT ((false)) ORDER BY "a" FETCH FIRST 10 ROWS WITH TIES) TO STDOUT"#
+            r#"COPY (SELECT pg_catalog.rank() OVER (ORDER BY "a"), "a" FROM "public"."t" WHERE ((("a" IS NULL OR "a" > CAST('1' AS integer)))) AND NOT ((false)) ORDER BY "a" FETCH FIRST 10 ROWS WITH TIES) TO STDOUT"#
         );
     }
 }

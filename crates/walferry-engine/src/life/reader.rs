@@ -370,13 +370,13 @@ impl<S: Source> SourceReader<'_, S> {
         }
     }
 
-    /// A table without a key, of an incremental snapshot. Its rows cannot be told apart, so none of them may be sent behind a change that
+    /// A table without a key, or with too many rows of one key, of an incremental snapshot. Its rows cannot be told apart, so none of them may be sent behind a change that
     /// is newer: the stream is read up to a position, and the rows as of that position.
     async fn read_whole(&mut self, asked: &WholeTable) -> Result<(), Failure> {
         let table = &asked.table.id;
         info!(
             table,
-            "the table has neither a primary key nor a unique index: streaming pauses while the incremental snapshot reads it as a whole"
+            "the table has no key by which it can be read in parts: streaming pauses while the incremental snapshot reads it as a whole"
         );
         let failed = match self.control.watermark().await {
             Ok(watermark) => {

@@ -215,17 +215,18 @@ impl ChunkQueue<'_> {
     /// Takes a request that comes while this chunk waits. Returns whether it takes the chunk's place.
     fn replaces(&mut self, asked: NumberedAsk, chunk: &Ask) -> bool {
         if asked.ask == Ask::GiveWay {
-            self.gives_way = matches!(chunk, Ask::Chunk(_));
+            self.gives_way = matches!(chunk, Ask::Key(_) | Ask::Chunk(_));
             return false;
         }
-        let is_other = matches!(&asked.ask, Ask::Chunk(other) if Some(&*other.chunk) != chunk.chunk());
+        let is_other =
+            matches!(&asked.ask, Ask::Key(other) | Ask::Chunk(other) if Some(&*other.chunk) != chunk.chunk());
         // Rows of the window leave: the row that closes it has come, although the server's answer was lost.
         let is_closed = asked.ask == Ask::Delivery && matches!(chunk, Ask::Close { .. });
         // Once is enough.
         if asked.ask != Ask::Visible || self.next.iter().all(|next| next.ask != Ask::Visible) {
             self.next.push_back(asked);
         }
-        is_closed || is_other && matches!(chunk, Ask::Chunk(_) | Ask::Close { .. })
+        is_closed || is_other && matches!(chunk, Ask::Key(_) | Ask::Chunk(_) | Ask::Close { .. })
     }
 }
 
@@ -583,6 +584,7 @@ mod tests {
             chunk: name.to_owned(),
             opens: true,
             table,
+            key: None,
             after: None,
             maximum: None,
             left_out: Vec::new(),

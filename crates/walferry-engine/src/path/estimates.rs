@@ -169,6 +169,7 @@ mod tests {
             &mut id,
         );
         assert_eq!(estimates.unknown(&snapshot), names[1..]);
+        snapshot.answer(ChunkAnswer::Key(None), &mut id);
         estimates.learn("p.a", snapshot.rows(), Some(30), vec![("p.b".to_owned(), 70)]);
         snapshot.answer(rows(10, "10"), &mut id);
         assert_eq!(estimates.unknown(&snapshot), [""; 0], "p.c has no statistics");
@@ -195,6 +196,7 @@ mod tests {
             },
             &mut id,
         );
+        snapshot.answer(ChunkAnswer::Key(None), &mut id);
         assert_eq!(estimates.unknown(&snapshot), [""; 0], "all were asked for");
         estimates.learn("p.b", snapshot.rows(), Some(50), Vec::new());
         snapshot.answer(rows(5, "5"), &mut id);

@@ -628,10 +628,27 @@ impl Signals {
             None => self.doubt_rows_of(plan.name(), xid),
             Some(false) if !matches!(change.operation, Operation::Delete { .. }) => {}
             Some(_) => {
-                if self.window.evict(plan, &change.operation) == Evicted::Unknown {
+                let is_included = xid.is_some_and(|xid| self.is_included(xid));
+                if self.window.evict(plan, &change.operation, (xid, is_included)) == Evicted::Unknown {
                     self.doubt(xid);
                 }
+                self.cut_off();
             }
+        }
+    }
+
+    /// Whether all rows that are in the window were read with this transaction.
+    fn is_included(&self, xid: u32) -> bool {
+        let mut read_with = self.oldest_seen.iter().chain(&self.seen);
+        read_with.all(|seen| seen.shows(xid))
+    }
+
+    /// The state machine must know what was cut off the window.
+    fn cut_off(&mut self) {
+        let Some(cut) = self.window.take_cut() else { return };
+        // If the table's snapshot was stopped meanwhile, nothing is read again.
+        if self.snapshot.tables().next() == Some(&*cut.table) {
+            self.snapshot.shorten(cut.end, cut.rows as u64);
         }
     }
 
@@ -700,19 +717,20 @@ impl Signals {
             }
             self.commits.seen(&seen);
             self.oldest_seen.get_or_insert_with(|| seen.clone());
-            self.seen = Some(seen);
             if let Some(plan) = plan(plans, &mut catalog)? {
                 for tuple in tuples {
-                    self.window.put(&plan, &bytes, tuple)?;
+                    self.window.put(&plan, (&bytes, tuple), &seen)?;
                     emit.counts.snapshot_row(plan.name());
                 }
             }
+            self.seen = Some(seen);
         }
         // The answer to another signal's look-up may come while the chunk is being read.
         if of.is_some() {
-            self.window.expect_rows(false);
+            self.window.arrived();
         }
         let effects = self.snapshot.answer(answer, &mut new_id);
+        self.cut_off();
         self.estimates.tell(&self.snapshot, here.context.processed_time_ns);
         self.take(effects, here, emit, out)
     }
@@ -835,6 +853,7 @@ impl Signals {
                 self.oldest_seen = None;
                 self.unknown.clear();
             }
+            self.window.identify(&chunk.table.id, chunk.key.as_ref());
             self.window.expect_rows(true);
             self.closed_before = None;
             self.seen = None;

@@ -9,7 +9,7 @@ use walferry_event::{
 use walferry_pgoutput::{
     Begin, Commit, Message, Oid, PgTimestamp, RelationColumn, ReplicaIdentity, Truncate, TupleBuf, Xid, encode,
 };
-use walferry_snapshot::incremental::Key;
+use walferry_snapshot::incremental::{Key, KeyColumn, KeyColumns};
 use walferry_transform::Chain;
 
 use super::*;
@@ -148,9 +148,13 @@ impl Driven {
         self.asked.try_recv().expect("something is asked for").ask
     }
 
-    /// The id of the chunk that is requested.
+    /// The id of the chunk that is requested. If its key is asked for first, it is `id`.
     fn chunk(&mut self) -> String {
         match self.ask() {
+            Ask::Key(ask) => {
+                self.answer(Some(&ask.chunk), ChunkAnswer::Key(Some(columns("id", true))), None);
+                self.chunk()
+            }
             Ask::Chunk(ask) => ask.chunk,
             other => panic!("no chunk is asked for, but {other:?}"),
         }
@@ -199,6 +203,21 @@ impl Driven {
             others: Vec::new(),
         };
         self.answer(Some(chunk), answer, Some(rows));
+    }
+}
+
+/// The table is read by this column.
+fn columns(name: &str, is_unique: bool) -> KeyColumns {
+    let column = KeyColumn {
+        name: name.to_owned(),
+        type_name: "integer".to_owned(),
+        type_oid: 23,
+        version: "1".to_owned(),
+    };
+    KeyColumns {
+        order: vec![column],
+        identity: vec![name.to_owned()],
+        is_unique,
     }
 }
 

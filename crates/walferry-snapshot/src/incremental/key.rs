@@ -1,7 +1,8 @@
 //! The key of a row. A snapshot continues behind it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, mem::discriminant};
 
+use serde::{Deserialize, Serialize};
 use walferry_pgoutput::Oid;
 use walferry_record::{
     Decimal, Value,
@@ -10,6 +11,48 @@ use walferry_record::{
         serial::{self, Object},
     },
 };
+
+/// The columns by which a table is read, and those by which its rows are told apart.
+///
+/// The event's key has no say in this: `message.key.columns` may give many rows one key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyColumns {
+    /// The columns in whose order the table is read. A [`Key`] has their values.
+    pub order: Vec<KeyColumn>,
+    /// The names of the columns that tell its rows apart.
+    pub identity: Vec<String>,
+    /// Whether each row has other values of `identity`. Otherwise rows with the same values are one group: no chunk ends
+    /// inside it, and a change of one of its rows makes the others useless, too.
+    pub is_unique: bool,
+}
+
+/// One of the columns by which a table is read. Two versions of a column sort the same rows in the same order only if
+/// they are equal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyColumn {
+    /// Its name.
+    pub name: String,
+    /// The type in SQL notation, with its modifier.
+    pub type_name: String,
+    /// The oid of the type. For a domain, of its base type.
+    pub type_oid: u32,
+    /// What else tells one version of the column from another: another column may get the name, and a column's values may
+    /// be computed anew in the same type.
+    pub version: String,
+}
+
+impl KeyColumns {
+    /// Whether a key that was stored without its columns may consist of values of these columns.
+    pub(super) fn may_have(&self, key: &Key) -> bool {
+        let fits = |(part, column): (&Part, &KeyColumn)| {
+            let (Some(text), Some(stored)) = (&part.text, &part.object) else {
+                return true;
+            };
+            object(text, column.type_oid).is_none_or(|own| discriminant(&own) == discriminant(stored))
+        };
+        key.0.len() == self.order.len() && key.0.iter().zip(&self.order).all(fits)
+    }
+}
 
 /// The values of the columns in whose order a table is read.
 #[derive(Debug, Clone, PartialEq)]

@@ -19,7 +19,7 @@ use serde_json::{Map, Value as Json};
 use walferry_config::JavaRegex;
 
 pub use self::{
-    key::Key,
+    key::{Key, KeyColumn, KeyColumns},
     notification::{ScanResult, SnapshotNotice},
     signal::{Action, Execute, Signal, WindowEnd},
 };
@@ -56,6 +56,9 @@ pub enum Effect {
 pub enum Ask {
     /// List the captured tables that match each regular expression.
     Tables(Vec<String>),
+    /// Find the columns by which this chunk will be read. They must be known before its window opens: changes of the
+    /// stream are compared with its rows by them.
+    Key(Box<ChunkAsk>),
     /// Read a chunk.
     Chunk(Box<ChunkAsk>),
     /// Close the window of this chunk.
@@ -76,7 +79,7 @@ impl Ask {
     /// The chunk that the request is about.
     pub fn chunk(&self) -> Option<&str> {
         match self {
-            Self::Chunk(ask) => Some(&ask.chunk),
+            Self::Key(ask) | Self::Chunk(ask) => Some(&ask.chunk),
             Self::Close { chunk } => Some(chunk),
             Self::Tables(_) | Self::Delivery | Self::Visible | Self::GiveWay => None,
         }
@@ -92,6 +95,8 @@ pub struct ChunkAsk {
     pub opens: bool,
     /// The table.
     pub table: Collection,
+    /// The columns by which it was read so far. If it is read by others now, the answer is [`ChunkAnswer::OtherKey`].
+    pub key: Option<KeyColumns>,
     /// Read behind this key. `None`: from the table's beginning.
     pub after: Option<Key>,
     /// Read up to this key. `None`: it is not known yet.
@@ -109,6 +114,11 @@ pub struct ChunkAsk {
 pub enum ChunkAnswer {
     /// The tables of [`Ask::Tables`], for each expression.
     Tables(Vec<Vec<String>>),
+    /// What [`Ask::Key`] asks for. `None`: there is no such table, or it has no key, or it cannot be read. Reading it will
+    /// tell which.
+    Key(Option<KeyColumns>),
+    /// The table is read by these columns, and not by those of the request: it must be read from its beginning.
+    OtherKey(KeyColumns),
     /// There is no such table.
     UnknownTable,
     /// Close the window where the stream has sent everything committed before this position.
@@ -158,6 +168,8 @@ pub struct Incremental {
     queue: VecDeque<Collection>,
     /// The id of the last signal that requested tables.
     correlation: Option<String>,
+    /// The columns by which the table at the head of the queue is read, once they are known.
+    key: Option<KeyColumns>,
     /// The last key of the chunk that was read last.
     end: Option<Key>,
     /// The last key of the chunk that was sent last.
@@ -181,8 +193,10 @@ pub struct Incremental {
     current: Option<String>,
     /// Signals whose tables are being looked up, in order.
     looks_up: VecDeque<(Signal, Execute)>,
-    /// Whether a chunk is being read.
+    /// Whether a chunk is being read, or its key is looked up.
     reads: bool,
+    /// Whether the chunk whose key is looked up must open its window.
+    opens: bool,
     /// Whether the table is being read as a whole.
     reads_whole: bool,
     /// Signals that came while an answer is awaited.
@@ -203,6 +217,8 @@ const CORRELATION_ID: &str = "incremental_snapshot_correlation_id";
 // an object as damaged, and then starts the connector without an offset.
 /// Keys whose form in Debezium is not known.
 const OWN_KEYS: &str = "walferry_incremental_snapshot_keys";
+/// The columns to which the keys belong.
+const KEY_COLUMNS: &str = "walferry_incremental_snapshot_key_columns";
 /// Blocking snapshots that have not ended.
 const BLOCKING: &str = "walferry_blocking_snapshots";
 /// Signals that have come but have not been carried out.
@@ -210,12 +226,13 @@ const WAITING: &str = "walferry_waiting_signals";
 /// Tables to stop after the present chunk.
 const STOPS: &str = "walferry_incremental_snapshot_stops";
 /// All members of an offset that describe snapshots requested by signals.
-pub const MEMBERS: [&str; 8] = [
+pub const MEMBERS: [&str; 9] = [
     COLLECTIONS,
     PRIMARY_KEY,
     MAXIMUM_KEY,
     CORRELATION_ID,
     OWN_KEYS,
+    KEY_COLUMNS,
     BLOCKING,
     WAITING,
     STOPS,
@@ -258,6 +275,7 @@ impl Incremental {
             }
         }
         snapshot.correlation = text_of(CORRELATION_ID).map(str::to_owned);
+        snapshot.key = own(members, KEY_COLUMNS);
         let read = |name: &str| text_of(name).map_or(Ok(None), Key::read);
         let told = match (own::<OwnKeys>(members, OWN_KEYS), read(PRIMARY_KEY), read(MAXIMUM_KEY)) {
             (Some(own), ..) => {
@@ -308,6 +326,9 @@ impl Incremental {
                 maximum: maximum.map(texts),
             };
             members.insert(OWN_KEYS.into(), text(&own));
+        }
+        if let Some(key) = &self.key {
+            members.insert(KEY_COLUMNS.into(), text(key));
         }
         if !self.stops.is_empty() {
             members.insert(STOPS.into(), text(&self.stops));
@@ -719,16 +740,26 @@ impl Incremental {
         self.ask(true, effects);
     }
 
+    /// Requests the present chunk, or first the columns by which it is read.
     fn ask(&mut self, opens: bool, effects: &mut Vec<Effect>) {
+        self.opens = opens;
+        match self.key {
+            Some(_) => self.ask_for(Ask::Chunk, effects),
+            None => self.ask_for(Ask::Key, effects),
+        }
+    }
+
+    fn ask_for(&mut self, ask: fn(Box<ChunkAsk>) -> Ask, effects: &mut Vec<Effect>) {
         let (Some(chunk), Some(table)) = (self.chunk.clone(), self.queue.front().cloned()) else {
             return;
         };
         self.current = Some(table.id.clone());
         self.reads = true;
-        effects.push(Effect::Ask(Ask::Chunk(Box::new(ChunkAsk {
+        effects.push(Effect::Ask(ask(Box::new(ChunkAsk {
             chunk,
-            opens,
+            opens: self.opens,
             table,
+            key: self.key.clone(),
             after: self.end.clone(),
             maximum: self.maximum.clone(),
             left_out: Vec::new(),
@@ -737,8 +768,57 @@ impl Incremental {
         }))));
     }
 
+    /// The columns by which the present chunk will be read.
+    fn key_found(&mut self, found: Option<KeyColumns>, effects: &mut Vec<Effect>) {
+        if let Some(found) = found {
+            // Debezium does not store the columns of its keys.
+            let mut keys = self.sent.iter().chain(&self.maximum);
+            match keys.all(|key| found.may_have(key)) {
+                true => (self.key, self.has_changed) = (Some(found), true),
+                false => self.begin_again(found, effects),
+            }
+        }
+        self.ask_for(Ask::Chunk, effects);
+    }
+
+    /// The table is read by other columns than so far. What was read says nothing of what is left.
+    fn begin_again(&mut self, found: KeyColumns, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Info(format!(
+            "the columns by which {} is read have changed since the incremental snapshot of it began: it is read from its beginning",
+            self.current.as_deref().unwrap_or_default()
+        )));
+        effects.push(Effect::ClearWindow);
+        self.key = Some(found);
+        (self.end, self.sent, self.maximum) = (None, None, None);
+        (self.rows, self.unsent, self.repeats) = (0, 0, false);
+        self.has_changed = true;
+    }
+
+    /// Of the rows that were read last, these many are to be read again: all behind this key.
+    pub fn shorten(&mut self, end: Key, rows: u64) {
+        let rows = rows.min(self.unsent);
+        self.end = Some(end);
+        (self.rows, self.unsent) = (self.rows - rows, self.unsent - rows);
+        // They were notified.
+        self.repeats = true;
+    }
+
     fn chunk_read(&mut self, answer: ChunkAnswer, effects: &mut Vec<Effect>) {
         let table = self.current.clone().unwrap_or_default();
+        let answer = match answer {
+            ChunkAnswer::Key(found) => return self.key_found(found, effects),
+            ChunkAnswer::OtherKey(found) => {
+                match self.key.as_ref().is_some_and(|key| key.order == found.order) {
+                    // Its rows are told apart by other columns.
+                    true => (self.key, self.has_changed) = (Some(found), true),
+                    false => self.begin_again(found, effects),
+                }
+                // Its window is open already, or its opening row is on the way.
+                self.opens = false;
+                return self.ask_for(Ask::Chunk, effects);
+            }
+            answer => answer,
+        };
         if self.unsent > 0 && !matches!(answer, ChunkAnswer::Rows { rows: 1.., .. }) {
             // The window has rows of an earlier chunk, since the snapshot was paused and resumed within it. The table
             // is complete only when they have been sent.
@@ -757,6 +837,8 @@ impl Incremental {
             ChunkAnswer::Empty => ScanResult::Empty,
             ChunkAnswer::Failed(why) => self.cannot_be_read(&why, effects),
             ChunkAnswer::Tables(_)
+            | ChunkAnswer::Key(_)
+            | ChunkAnswer::OtherKey(_)
             | ChunkAnswer::CloseAt(_)
             | ChunkAnswer::ClosedBefore(_)
             | ChunkAnswer::Delivered
@@ -835,7 +917,7 @@ impl Incremental {
     /// Takes the table at the head out of the queue.
     fn next(&mut self, effects: &mut Vec<Effect>) {
         self.queue.pop_front();
-        (self.end, self.sent, self.maximum) = (None, None, None);
+        (self.key, self.end, self.sent, self.maximum) = (None, None, None, None);
         (self.unsent, self.repeats) = (0, false);
         self.has_changed = true;
         if !self.is_running() {

@@ -15,6 +15,8 @@ struct Driven {
     gives_way: u32,
     /// Tables that are to be read as a whole.
     whole: Vec<String>,
+    /// Whether tables are read by their column `id`. Otherwise the test answers.
+    finds_keys: bool,
 }
 
 impl Driven {
@@ -28,6 +30,7 @@ impl Driven {
             cleared: 0,
             gives_way: 0,
             whole: Vec::new(),
+            finds_keys: true,
         }
     }
 
@@ -35,6 +38,13 @@ impl Driven {
         for effect in effects {
             match effect {
                 Effect::Ask(Ask::GiveWay) => self.gives_way += 1,
+                Effect::Ask(Ask::Key(ask)) if self.finds_keys => {
+                    let id = columns("id", "bigint", 20);
+                    assert_eq!(ask.key, None);
+                    let answer = ChunkAnswer::Key(Some(id));
+                    let effects = self.snapshot.answer(answer, &mut next_id(&mut self.chunks));
+                    self.take(effects);
+                }
                 Effect::Ask(ask) => self.asked.push_back(ask),
                 Effect::Notify(told) => self.told.push(
                     [told.kind]
@@ -138,6 +148,21 @@ fn next_id(count: &mut u32) -> impl FnMut() -> String {
     move || {
         *count += 1;
         format!("chunk{count}")
+    }
+}
+
+/// One column by which a table is read.
+fn columns(name: &str, type_name: &str, type_oid: u32) -> KeyColumns {
+    let column = KeyColumn {
+        name: name.to_owned(),
+        type_name: type_name.to_owned(),
+        type_oid,
+        version: "1".to_owned(),
+    };
+    KeyColumns {
+        order: vec![column],
+        identity: vec![name.to_owned()],
+        is_unique: true,
     }
 }
 
@@ -575,10 +600,10 @@ fn a_signal_that_came_before_the_chunk_was_asked_for_does_not_wait_for_it() {
     driven.signal("stop-snapshot", "");
     assert_eq!(driven.gives_way, 0);
     driven.answer(ChunkAnswer::Tables(vec![Vec::new()]));
-    assert_eq!(driven.gives_way, 1);
+    assert_eq!(driven.gives_way, 2, "also while its key is looked up");
     let effects = driven.snapshot.read_again(&mut next_id(&mut driven.chunks));
     driven.take(effects);
-    assert_eq!(driven.gives_way, 2);
+    assert_eq!(driven.gives_way, 3);
     let mut driven = driven.restart();
     assert_eq!(driven.gives_way, 1);
     driven.answer(ChunkAnswer::Waits);
@@ -645,4 +670,104 @@ fn no_other_chunk_takes_the_place_of_one_whose_window_closes() {
     driven.asked.clear();
     driven.signal("resume-snapshot", "");
     assert_eq!(driven.chunk().after, Some(key(10)));
+}
+
+/// The key is replaced while the table is read. Its old values say nothing of what is left.
+#[test]
+fn a_table_that_is_read_by_other_columns_begins_again() {
+    for other in [columns("code", "bigint", 20), columns("id", "text", 25)] {
+        let mut driven = Driven::new();
+        driven.execute(&["public.a"]);
+        driven.rows(10, 10);
+        driven.close();
+        driven.answer(ChunkAnswer::OtherKey(other.clone()));
+        let chunk = driven.chunk();
+        assert_eq!(
+            (&chunk.after, &chunk.maximum, chunk.key.as_ref()),
+            (&None, &None, Some(&other))
+        );
+        assert!(!chunk.opens, "its window is open");
+        driven.rows(20, 20);
+        driven.close();
+        driven.rows(0, 0);
+        assert_eq!(driven.told.last().map(String::as_str), Some("COMPLETED"));
+        let read = "TABLE_SCAN_COMPLETED public.a public.a 20 SUCCEEDED".to_owned();
+        assert!(driven.told.contains(&read), "{:?}", driven.told);
+    }
+}
+
+/// Only the columns that tell rows apart in the stream have changed.
+#[test]
+fn a_table_whose_rows_are_told_apart_by_other_columns_goes_on() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.rows(10, 10);
+    driven.close();
+    let other = KeyColumns {
+        identity: vec!["code".to_owned()],
+        ..columns("id", "bigint", 20)
+    };
+    driven.answer(ChunkAnswer::OtherKey(other.clone()));
+    let chunk = driven.chunk();
+    assert_eq!((&chunk.after, chunk.key.as_ref()), (&Some(key(10)), Some(&other)));
+}
+
+/// Across a restart, the offset says by which columns the table was read. Debezium's does not, but its keys have classes.
+#[test]
+fn a_key_that_an_offset_has_is_used_for_its_own_columns_only() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.rows(10, 10);
+    driven.close();
+    let kept = driven.snapshot.kept();
+    let (snapshot, _) = Incremental::from_offset(&kept);
+    assert_eq!(snapshot.key, Some(columns("id", "bigint", 20)));
+
+    let mut of_debezium = kept;
+    of_debezium.remove(KEY_COLUMNS);
+    let pair = KeyColumns {
+        order: [columns("a", "bigint", 20).order, columns("b", "bigint", 20).order].concat(),
+        ..columns("a", "bigint", 20)
+    };
+    let cases = [
+        (columns("id", "bigint", 20), true),
+        (columns("id", "text", 25), false),
+        (columns("id", "integer", 23), false),
+        (pair, false),
+    ];
+    for (found, goes_on) in cases {
+        let (snapshot, told) = Incremental::from_offset(&of_debezium);
+        assert_eq!(told, None);
+        let mut resumed = Driven {
+            snapshot,
+            finds_keys: false,
+            ..Driven::new()
+        };
+        let effects = resumed.snapshot.begin(true, &mut || "again".to_owned());
+        resumed.take(effects);
+        assert!(
+            matches!(resumed.asked.front(), Some(Ask::Key(_))),
+            "{:?}",
+            resumed.asked
+        );
+        resumed.answer(ChunkAnswer::Key(Some(found)));
+        assert!(resumed.chunk().opens);
+        assert_eq!(resumed.chunk().after.is_some(), goes_on);
+    }
+}
+
+/// The end of a chunk is read again if the stream has changed rows of it that cannot be told apart.
+#[test]
+fn the_end_of_a_chunk_that_is_cut_off_is_read_again_and_counted_once() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.rows(10, 10);
+    driven.snapshot.shorten(key(7), 3);
+    driven.close();
+    assert_eq!((driven.sent, driven.chunk().after.clone()), (1, Some(key(7))));
+    driven.rows(18, 25);
+    driven.close();
+    driven.rows(0, 0);
+    let read = "TABLE_SCAN_COMPLETED public.a public.a 25 SUCCEEDED".to_owned();
+    assert!(driven.told.contains(&read), "{:?}", driven.told);
 }

@@ -9,7 +9,7 @@ use walferry_engine::{
     source::{ChunkRead, ChunkRows, Windows as Edge},
 };
 use walferry_pgoutput::Oid;
-use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key};
+use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key, KeyColumn, KeyColumns};
 
 use super::{
     Shared, State, checks,
@@ -79,6 +79,7 @@ impl Edge for Windows {
                     let found = expressions.iter().map(|expression| vec![expression.clone()]);
                     plain(ChunkAnswer::Tables(found.collect()))
                 }
+                Ask::Key(_) => plain(ChunkAnswer::Key(Some(columns()))),
                 Ask::Chunk(chunk) => state.chunk(chunk),
                 Ask::Close { .. } => {
                     state.slices.closes = true;
@@ -99,6 +100,20 @@ const fn plain(answer: ChunkAnswer) -> ChunkRead {
 
 fn key(row: &Row) -> Key {
     Key::new([(Some(row.id.to_string()), Oid(23))])
+}
+
+fn columns() -> KeyColumns {
+    let id = KeyColumn {
+        name: "id".to_owned(),
+        type_name: "integer".to_owned(),
+        type_oid: 23,
+        version: "1".to_owned(),
+    };
+    KeyColumns {
+        order: vec![id],
+        identity: vec!["id".to_owned()],
+        is_unique: true,
+    }
 }
 
 fn id(key: &Key) -> i32 {
