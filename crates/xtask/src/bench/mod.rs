@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: rows a second and allocations a row of the pure crates, the instructions that a row takes, or the whole path on
-//! real servers.
+//! real servers, and how long whoever changes a line waits.
 
+mod edit_loop;
 mod facts;
 mod page;
 mod servers;
@@ -25,6 +26,9 @@ pub(crate) struct Args {
     /// Measures the whole path of Walferry and Debezium in turns. Without --write, the figures are only printed
     #[arg(long, conflicts_with = "instructions")]
     beside_debezium: bool,
+    /// Measures what follows a changed line in `walferry-engine` instead: `cargo check`, the tests of the crate, one end-to-end test
+    #[arg(long, conflicts_with_all = ["instructions", "write", "beside_debezium"])]
+    edit_loop: bool,
     /// With --write or --beside-debezium: rows of each round
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
     rows: u32,
@@ -37,13 +41,16 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    if args.edit_loop {
+        return edit_loop::run();
+    }
     if args.write || args.beside_debezium {
         return servers::run(args);
     }
-    match args.instructions {
-        true => instructions(&args.rest),
-        false => shell::run(shell::cargo(["bench", "--workspace", "--bench", "*", "--"]).args(&args.rest)),
+    if args.instructions {
+        return instructions(&args.rest);
     }
+    shell::run(shell::cargo(["bench", "--workspace", "--bench", "*", "--"]).args(&args.rest))
 }
 
 /// The benchmarks that can be counted (`counted` in `benches/` of `walferry-transform`): package and name.
