@@ -271,7 +271,7 @@ impl Seen {
             Kind::Lsn => position(Role::Other),
             Kind::Xid => format!("<transaction {}>", rank(&self.xids, number)),
             Kind::Micros => format!("<µs {}>", rank(&self.micros, number)),
-            Kind::Nanos if number % 1_000 == 0 => format!("<ns {}>", rank(&self.micros, number / 1_000)),
+            Kind::Nanos if number.is_multiple_of(1_000) => format!("<ns {}>", rank(&self.micros, number / 1_000)),
             Kind::Nanos => format!("<ns {}, {}>", rank(&self.micros, number / 1_000), number % 1_000),
             Kind::Millis => match beside.iter().find(|micros| **micros / 1_000 == number) {
                 Some(micros) => format!("<ms {}>", rank(&self.micros, *micros)),
