@@ -250,6 +250,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     let service = ConnectionService {
         router: TowerToHyperService::new(router),
         open: open.clone(),
+        peer: PeerAddress(peer),
     };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -284,7 +285,12 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
 struct ConnectionService {
     router: TowerToHyperService<Router>,
     open: Arc<OpenConnection>,
+    peer: PeerAddress,
 }
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PeerAddress(pub(crate) SocketAddr);
 
 impl Service<Request<Incoming>> for ConnectionService {
     type Response = axum::response::Response;
@@ -294,6 +300,7 @@ impl Service<Request<Incoming>> for ConnectionService {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.open.moves(false);
         request.extensions_mut().insert(self.open.clone());
+        request.extensions_mut().insert(self.peer);
         self.router.call(request.map(Body::new))
     }
 }

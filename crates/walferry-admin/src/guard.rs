@@ -1,9 +1,11 @@
 //! Refuses requests before they reach a route.
 //!
 //! A web page in a person's browser can send requests to addresses of that person's machine. The browser then names the origin of the
-//! page (`Origin`). If the page's own name resolves to the loopback address (DNS rebinding), the browser names this name (`Host`).
+//! page (`Origin`). If the page's own name resolves to the address of this endpoint (DNS rebinding), the browser takes the endpoint for a
+//! part of the page, and names the page's name (`Host`). A browser keeps passwords by name, so such a page cannot log in.
 
 use std::{
+    borrow::Cow,
     net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -18,12 +20,13 @@ use axum::{
 };
 use jiff::Timestamp;
 use tokio::time::timeout;
+use tracing::{info, warn};
 
 use crate::{
     Resources,
     connect::ErrorBody,
-    connections::OpenConnection,
-    doors::Permission,
+    connections::{OpenConnection, PeerAddress},
+    doors::{self, Permission},
     routes::{AppState, EntryPoint, json, refused},
     settings::RestSettings,
 };
@@ -52,34 +55,55 @@ pub(crate) async fn guard(
     let asks_first = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
         && foreign.is_some();
-    let mut response = match refusal(place.address, &request, settings) {
-        Some((code, message)) => error(code, message),
-        None => match settings
-            .doors
-            .permission(request.method(), request.uri().path(), request.headers())
-        {
-            permission if !is_here(place.resources, request.uri().path()) && permission != Permission::Unknown => {
-                refused(StatusCode::NOT_FOUND)
-            }
-            Permission::ReadOnly => error(StatusCode::FORBIDDEN, "This user may read but not change anything."),
-            // A browser sends no password with a preflight request.
-            Permission::Unknown if !asks_first => {
-                let mut response = error(StatusCode::UNAUTHORIZED, "User cannot access the resource.");
-                let scheme = HeaderValue::from_static("Basic realm=\"Kafka Connect\"");
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
-                response
-            }
-            Permission::Granted | Permission::Unknown => match &settings.standby {
-                Some(standby) if !IN_STANDBY.contains(&request.uri().path().trim_end_matches('/')) => {
-                    error(StatusCode::SERVICE_UNAVAILABLE, &standby.why())
+    let mut response = match refusal(place, &request, settings) {
+        Some((code, message)) => error(code, &message),
+        None => {
+            let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
+            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+            let asked = settings
+                .doors
+                .permission(&shown.logins, peer, &method, &path, request.headers());
+            let (permission, user) = asked.await;
+            match permission {
+                permission if !is_here(place.resources, request.uri().path()) && permission != Permission::Unknown => {
+                    refused(StatusCode::NOT_FOUND)
                 }
-                _ => {
-                    let base = ClientBaseUri::of(place, &request);
-                    request.extensions_mut().insert(base);
-                    answered(request, next, settings.time_limit).await
+                Permission::ReadOnly => {
+                    warn!(peer = ?doors::shown(peer), ?user, %method, ?path, "a user who may only read has tried to change something");
+                    error(StatusCode::FORBIDDEN, "This user may read but not change anything.")
                 }
-            },
-        },
+                Permission::Busy(wait) => {
+                    let mut response = error(
+                        StatusCode::TOO_MANY_REQUESTS,
+                        "Too many logins from this address have failed. Wait before you try again.",
+                    );
+                    let seconds = HeaderValue::from(wait.as_secs() + 1);
+                    response.headers_mut().insert(header::RETRY_AFTER, seconds);
+                    response
+                }
+                // A browser sends no password with a preflight request.
+                Permission::Unknown if !asks_first => {
+                    let mut response = error(StatusCode::UNAUTHORIZED, "User cannot access the resource.");
+                    let scheme = HeaderValue::from_static("Basic realm=\"Kafka Connect\"");
+                    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+                    response
+                }
+                Permission::Granted | Permission::Unknown => match &settings.standby {
+                    Some(standby) if !IN_STANDBY.contains(&request.uri().path().trim_end_matches('/')) => {
+                        error(StatusCode::SERVICE_UNAVAILABLE, &standby.why())
+                    }
+                    _ => {
+                        let base = ClientBaseUri::of(place, &request);
+                        request.extensions_mut().insert(base);
+                        let response = answered(request, next, settings.time_limit).await;
+                        if !doors::reads(&method) {
+                            tell_of_change(peer, user.as_deref(), &method, &path, response.status());
+                        }
+                        response
+                    }
+                },
+            }
+        }
     };
     let headers = response.headers_mut();
     if let Some(origin) = foreign.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
@@ -96,6 +120,13 @@ pub(crate) async fn guard(
         }
     }
     response
+}
+
+/// Logs who has changed something, or tried to. Without a login, nobody has a name.
+fn tell_of_change(peer: Option<SocketAddr>, user: Option<&str>, method: &Method, path: &str, status: StatusCode) {
+    let (peer, user) = (doors::shown(peer), user.unwrap_or("-"));
+    let path: String = path.chars().take(300).collect();
+    info!(?peer, ?user, %method, ?path, status = status.as_u16(), "a request of the REST API that changes something was answered");
 }
 
 /// Reads the whole request, and lets its route answer it within a time limit.
@@ -179,46 +210,43 @@ fn error(code: StatusCode, message: &str) -> Response {
 }
 
 fn refusal<B>(
-    address: SocketAddr,
+    place: EntryPoint,
     request: &axum::http::Request<B>,
     settings: &RestSettings,
-) -> Option<(StatusCode, &'static str)> {
+) -> Option<(StatusCode, Cow<'static, str>)> {
     let headers = request.headers();
     if header_bytes(request) > HEADER_BYTES {
         return Some((
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "The header is longer than 64 KiB.",
+            "The header is longer than 64 KiB.".into(),
         ));
     }
     if !is_text(request.uri().path()) {
         return Some((
             StatusCode::BAD_REQUEST,
-            "The path of the request is not UTF-8 in which special characters are written as % and two hexadecimal digits.",
+            "The path of the request is not UTF-8 in which special characters are written as % and two hexadecimal digits.".into(),
         ));
     }
     let length = text(headers, header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     if length.is_some_and(|length| length > BODY_BYTES as u64) {
-        return Some((StatusCode::PAYLOAD_TOO_LARGE, TOO_LONG));
+        return Some((StatusCode::PAYLOAD_TOO_LARGE, TOO_LONG.into()));
     }
-    // A request with a complete URL names the host there.
-    let host = match request.uri().authority() {
-        Some(authority) => Some(authority.clone()),
-        None => match headers.get(header::HOST) {
-            Some(value) => match Authority::try_from(value.as_bytes()) {
-                Ok(authority) => Some(authority),
-                Err(_) => return Some((StatusCode::BAD_REQUEST, "The Host header of the request is invalid.")),
-            },
-            // Every browser sends it.
-            None if request.version() < Version::HTTP_11 => None,
-            None => return Some((StatusCode::BAD_REQUEST, "The request has no Host header.")),
-        },
+    let host = match host(request) {
+        Ok(host) => host,
+        Err(why) => return Some((StatusCode::BAD_REQUEST, why.into())),
     };
-    let is_local = |host: &Authority| is_loopback_name(host.host());
-    if address.ip().to_canonical().is_loopback() && host.as_ref().is_some_and(|host| !is_local(host)) {
+    if checks_host(place, settings)
+        && let Some(host) = &host
+        && !is_ours(host.host(), settings)
+    {
         return Some((
             StatusCode::FORBIDDEN,
-            "This endpoint listens on the loopback address and answers only requests for localhost, 127.0.0.1 and [::1]. Use one of these \
-             names, let your proxy send one of them as Host, or listen on another address with --admin.",
+            format!(
+                "The request is for the host {:?}, which is no known name of this endpoint; a web page may have sent it. Send it to an IP \
+                 address, to localhost or to the name of this machine, or add the name to walferry.rest.allowed.hosts in the worker file.",
+                host.host()
+            )
+            .into(),
         ));
     }
     let origin = text(headers, header::ORIGIN)?;
@@ -226,8 +254,51 @@ fn refusal<B>(
     (!is_own && !settings.allows(origin)).then_some((
         StatusCode::FORBIDDEN,
         "The request comes from a web page of another origin. This endpoint answers only its own page and programs that are not browsers. \
-         To allow pages of that origin, add it to access.control.allow.origin in the worker file.",
+         To allow pages of that origin, add it to access.control.allow.origin in the worker file."
+            .into(),
     ))
+}
+
+/// The host for which a request is. `None` for old programs, which do not say it. No browser is one of them.
+fn host<B>(request: &axum::http::Request<B>) -> Result<Option<Authority>, &'static str> {
+    const INVALID: &str = "The Host header of the request is invalid.";
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let first = hosts.next();
+    // A proxy in front of this endpoint might have looked at the other one.
+    if hosts.next().is_some() {
+        return Err("The request has more than one Host header.");
+    }
+    // A request with a complete URL names the host there.
+    let host = match (request.uri().authority(), first) {
+        (Some(authority), _) => authority.clone(),
+        (None, Some(value)) => Authority::try_from(value.as_bytes()).map_err(|_| INVALID)?,
+        (None, None) if request.version() < Version::HTTP_11 => return Ok(None),
+        (None, None) => return Err("The request has no Host header."),
+    };
+    // The authority of a URL may have a user. A Host header has none.
+    match host.as_str().contains('@') || host.host().is_empty() {
+        true => Err(INVALID),
+        false => Ok(Some(host)),
+    }
+}
+
+/// Whether a page whose name was rebound to this address could send requests that are answered.
+fn checks_host(place: EntryPoint, settings: &RestSettings) -> bool {
+    let logs_in = settings.doors.are_closed() || place.wants_certificates;
+    !logs_in || place.address.ip().to_canonical().is_loopback()
+}
+
+/// Whether a host is a name of this endpoint. Nobody can rebind an address or `localhost`, and the operator has given the other names.
+fn is_ours(host: &str, settings: &RestSettings) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let address = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    let mut known = settings.host_names.iter().map(|name| name.trim_end_matches('.'));
+    address.parse::<IpAddr>().is_ok()
+        || host.eq_ignore_ascii_case("localhost")
+        || known.any(|name| name == "*" || name.eq_ignore_ascii_case(host))
 }
 
 /// Whether a path is text after its `%XX` are decoded.
@@ -271,19 +342,6 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
-/// Whether the host of a request is a name for this machine.
-fn is_loopback_name(host: &str) -> bool {
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let address = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .unwrap_or(host);
-    host.eq_ignore_ascii_case("localhost")
-        || address
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.to_canonical().is_loopback())
-}
-
 /// Whether an origin is that of the host, under http or, behind a proxy, https.
 fn is_of(origin: &str, host: &Authority) -> bool {
     let (origin, port) = match origin.split_once("://") {
@@ -306,21 +364,38 @@ mod tests {
     const LOOPBACK: &str = "127.0.0.1:8083";
     const EVERYWHERE: &str = "0.0.0.0:8083";
 
-    fn code(address: &str, version: Version, headers: &[(&str, &str)]) -> u16 {
+    fn place(address: &str) -> EntryPoint {
+        EntryPoint {
+            address: address.parse().unwrap(),
+            tls: false,
+            wants_certificates: false,
+            resources: Resources::All,
+        }
+    }
+
+    fn code_of(place: EntryPoint, settings: &RestSettings, version: Version, headers: &[(&str, &str)]) -> u16 {
         let mut request = axum::http::Request::builder().uri("/").version(version);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let refused = refusal(
-            address.parse().unwrap(),
-            &request.body(()).unwrap(),
-            &RestSettings::default(),
-        );
+        let refused = refusal(place, &request.body(()).unwrap(), settings);
         refused.map_or(200, |(code, _)| code.as_u16())
     }
 
+    fn code(address: &str, version: Version, headers: &[(&str, &str)]) -> u16 {
+        code_of(place(address), &RestSettings::default(), version, headers)
+    }
+
+    const ADDRESSES: [&str; 5] = [
+        LOOPBACK,
+        "[::1]:8083",
+        "[::ffff:127.0.0.1]:8083",
+        EVERYWHERE,
+        "192.0.2.7:80",
+    ];
+
     #[test]
-    fn on_loopback_only_names_of_loopback_are_answered() {
+    fn without_a_login_only_names_that_nobody_can_rebind_are_answered() {
         let cases = [
             ("localhost", 200),
             ("LOCALHOST:8083", 200),
@@ -328,30 +403,101 @@ mod tests {
             ("127.3.2.1", 200),
             ("[::1]:8083", 200),
             ("[::ffff:127.0.0.1]", 200),
+            ("[2001:db8::1]:8083", 200),
             ("localhost.", 200),
+            ("192.168.0.7", 200),
             ("evil.example:8083", 403),
+            ("evil.example.", 403),
             ("localhost.evil.example", 403),
             ("127.0.0.1.nip.io", 403),
-            ("192.168.0.7", 403),
+            ("2130706433", 403),
+            ("worker-1", 403),
             ("localhost evil", 400),
+            ("evil.example@localhost", 400),
+            ("", 400),
+            (":8083", 400),
         ];
         for (host, expected) in cases {
-            for address in [LOOPBACK, "[::1]:8083", "[::ffff:127.0.0.1]:8083"] {
+            for address in ADDRESSES {
                 assert_eq!(
                     code(address, Version::HTTP_11, &[("host", host)]),
                     expected,
                     "{host} {address}"
                 );
             }
-            let elsewhere = if expected == 400 { 400 } else { 200 };
-            assert_eq!(
-                code(EVERYWHERE, Version::HTTP_11, &[("host", host)]),
-                elsewhere,
-                "{host}"
-            );
         }
-        assert_eq!(code(LOOPBACK, Version::HTTP_10, &[]), 200);
-        assert_eq!(code(LOOPBACK, Version::HTTP_11, &[]), 400);
+        for address in ADDRESSES {
+            assert_eq!(code(address, Version::HTTP_10, &[]), 200);
+            assert_eq!(code(address, Version::HTTP_11, &[]), 400);
+        }
+    }
+
+    #[test]
+    fn names_that_the_operator_gives_are_answered() {
+        let named = RestSettings {
+            host_names: vec!["worker-1".into(), "Connect.example.".into()],
+            ..RestSettings::default()
+        };
+        let of = |settings: &RestSettings, host| {
+            ADDRESSES.map(|address| code_of(place(address), settings, Version::HTTP_11, &[("host", host)]))
+        };
+        for (host, expected) in [
+            ("worker-1:8083", 200),
+            ("WORKER-1.", 200),
+            ("connect.example", 200),
+            ("worker-1.evil.example", 403),
+            ("evil.example", 403),
+        ] {
+            assert_eq!(of(&named, host), [expected; 5], "{host}");
+        }
+        let every = RestSettings {
+            host_names: vec!["*".into()],
+            ..RestSettings::default()
+        };
+        assert_eq!(of(&every, "evil.example"), [200; 5]);
+    }
+
+    #[test]
+    fn with_a_login_names_are_free_away_from_loopback() {
+        let host = [("host", "evil.example")];
+        let user = crate::User {
+            name: "ops".into(),
+            password: crate::Digested::of("secret").into(),
+            writes: true,
+        };
+        let mut closed = RestSettings::default();
+        closed.doors.users.push(user);
+        let code = |place, settings| code_of(place, settings, Version::HTTP_11, &host);
+        assert_eq!(code(place(EVERYWHERE), &closed), 200);
+        assert_eq!(code(place(LOOPBACK), &closed), 403);
+        let mutual = EntryPoint {
+            tls: true,
+            wants_certificates: true,
+            ..place(EVERYWHERE)
+        };
+        let open = RestSettings::default();
+        assert_eq!(code(mutual, &open), 200);
+        // Encryption alone keeps out nobody.
+        let encrypted = EntryPoint {
+            wants_certificates: false,
+            ..mutual
+        };
+        assert_eq!(code(encrypted, &open), 403);
+    }
+
+    #[test]
+    fn a_request_with_two_host_headers_is_refused() {
+        for (first, second) in [
+            ("localhost", "evil.example"),
+            ("evil.example", "localhost"),
+            ("localhost", "localhost"),
+        ] {
+            let headers = [("host", first), ("host", second)];
+            for address in ADDRESSES {
+                assert_eq!(code(address, Version::HTTP_11, &headers), 400, "{first} {second}");
+                assert_eq!(code(address, Version::HTTP_10, &headers), 400, "{first} {second}");
+            }
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod guard;
 pub mod herder;
 mod history;
 mod human;
+mod logins;
 mod metrics;
 mod observation;
 pub mod otlp;
@@ -44,7 +45,7 @@ use walferry_engine::{status::Status, supervisor::Connectors};
 
 pub use crate::{
     cluster::ClusterId,
-    doors::{AccessList, Digested, User},
+    doors::{AccessList, Digested, StoredPassword, User},
     settings::{HeaderRule, RestSettings, Standby, StandbyStage},
     tls::{ListenerTls, TlsError, without_effect},
 };

@@ -19,11 +19,12 @@ use serde::Serialize;
 use walferry_engine::status::Phase;
 
 use crate::{
-    Admin, BoundListener, Resources,
+    Admin, BoundListener, ListenerTls, Resources,
     connect::ErrorBody,
     data::Data,
     exposition, guard,
     history::History,
+    logins::Logins,
     metrics, now_us,
     observation::{Observation, phase_word},
     process::Process,
@@ -36,6 +37,8 @@ use crate::{
 pub(crate) struct EntryPoint {
     pub(crate) address: SocketAddr,
     pub(crate) tls: bool,
+    /// Whether only clients with a certificate are answered.
+    pub(crate) wants_certificates: bool,
     pub(crate) resources: Resources,
 }
 
@@ -44,6 +47,7 @@ impl EntryPoint {
         Ok(Self {
             address: door.listener.local_addr()?,
             tls: door.tls.is_some(),
+            wants_certificates: door.tls.as_ref().is_some_and(ListenerTls::asks_for_certificates),
             resources: door.resources,
         })
     }
@@ -60,6 +64,7 @@ pub(crate) struct AppState {
     pub(crate) place: EntryPoint,
     /// Histories of the connectors, by name.
     histories: Mutex<BTreeMap<String, History>>,
+    pub(crate) logins: Logins,
 }
 
 pub(crate) type App = State<Arc<AppState>>;
@@ -67,6 +72,7 @@ pub(crate) type App = State<Arc<AppState>>;
 impl AppState {
     pub(crate) fn new(admin: Admin, place: EntryPoint) -> Self {
         Self {
+            logins: Logins::new(admin.settings.failed_login_pause),
             admin,
             place,
             histories: Mutex::default(),

@@ -7,13 +7,16 @@ use std::{
 
 use axum::http::{HeaderName, HeaderValue};
 
-use crate::doors::AccessList;
+use crate::{doors::AccessList, logins};
 
 /// The settings of the REST API.
 #[derive(Debug, Clone)]
 pub struct RestSettings {
     /// Host and port that identify this worker (`rest.advertised.host.name` and `.port`). `None`: those of the listener.
     pub advertised: Option<String>,
+    /// Names of this endpoint, besides addresses and `localhost`. Requests for another name are refused where nobody has to log in. `*`
+    /// means every name.
+    pub host_names: Vec<String>,
     /// `topic.tracking.enable`
     pub topic_tracking: bool,
     /// `topic.tracking.allow.reset`
@@ -26,6 +29,8 @@ pub struct RestSettings {
     pub headers: Vec<HeaderRule>,
     /// Who may send requests.
     pub doors: AccessList,
+    /// How long the next attempt of an address waits after its first failed login. It doubles with each further failure.
+    pub failed_login_pause: Duration,
     /// How long Walferry may work on the answer to a request. Connect's limit is fixed, too.
     pub time_limit: Duration,
     /// How long `/health` waits for an answer. Connect's limit is fixed, too.
@@ -74,12 +79,14 @@ impl Default for RestSettings {
     fn default() -> Self {
         Self {
             advertised: None,
+            host_names: Vec::new(),
             topic_tracking: true,
             topic_tracking_reset: true,
             origins: Vec::new(),
             origin_methods: Vec::new(),
             headers: Vec::new(),
             doors: AccessList::default(),
+            failed_login_pause: logins::FIRST_PAUSE,
             time_limit: Duration::from_secs(90),
             health_time_limit: Duration::from_secs(10),
             standby: None,

@@ -22,7 +22,54 @@ impl Jaas {
     /// # Errors
     /// It is none.
     pub fn parse(text: &str) -> Result<Self, JaasError> {
-        let mut tokens = Tokens(text);
+        let mut tokens = Tokens {
+            text,
+            has_braces: false,
+        };
+        let jaas = Self::module(&mut tokens)?;
+        if tokens.next()? != Token::End {
+            return Err(JaasError("there is text after the semicolon"));
+        }
+        Ok(jaas)
+    }
+
+    /// Reads the section with this name of a file, `NAME { Class required option="value" …; };`. `None`: there is none.
+    ///
+    /// # Errors
+    /// The file is malformed, or the section has several modules: what they ask for together is not known here.
+    pub fn section(text: &str, name: &str) -> Result<Option<Self>, JaasError> {
+        let mut tokens = Tokens { text, has_braces: true };
+        let mut found = None;
+        loop {
+            let section = match tokens.next()? {
+                Token::End => return Ok(found),
+                Token::Word(section) => section,
+                _ => return Err(JaasError("a section has no name")),
+            };
+            if tokens.next()? != Token::Open {
+                return Err(JaasError("no brace follows the name of a section"));
+            }
+            let mut modules = Vec::new();
+            while !tokens.clone().is_at_brace()? {
+                modules.push(Self::module(&mut tokens)?);
+            }
+            if tokens.next()? != Token::Close || tokens.next()? != Token::Semicolon {
+                return Err(JaasError("a section does not end with a brace and a semicolon"));
+            }
+            if section == name {
+                let module = modules.pop().ok_or(JaasError("the section has no module"))?;
+                if !modules.is_empty() {
+                    return Err(JaasError("the section has several modules"));
+                }
+                if found.replace(module).is_some() {
+                    return Err(JaasError("the section is there twice"));
+                }
+            }
+        }
+    }
+
+    /// A class with its options, up to the semicolon.
+    fn module(tokens: &mut Tokens<'_>) -> Result<Self, JaasError> {
         let class = tokens
             .next()?
             .word()
@@ -46,11 +93,8 @@ impl Jaas {
                     options.insert(name, value);
                 }
                 Token::End => return Err(JaasError("the semicolon at the end is missing")),
-                Token::Equals => return Err(JaasError("an option has no name")),
+                Token::Equals | Token::Open | Token::Close => return Err(JaasError("an option has no name")),
             }
-        }
-        if tokens.next()? != Token::End {
-            return Err(JaasError("there is text after the semicolon"));
         }
         Ok(Self {
             module: class.rsplit(['.', '$']).next().unwrap_or_default().to_owned(),
@@ -73,6 +117,8 @@ enum Token {
     Word(String),
     Equals,
     Semicolon,
+    Open,
+    Close,
     End,
 }
 
@@ -86,30 +132,57 @@ impl Token {
 }
 
 /// Java's `StreamTokenizer` as `JaasConfig` sets it up: words, quoted texts with escapes, and comments.
-struct Tokens<'a>(&'a str);
+#[derive(Clone)]
+struct Tokens<'a> {
+    text: &'a str,
+    /// Whether braces stand for themselves, as in a file with sections.
+    has_braces: bool,
+}
 
 impl Tokens<'_> {
+    /// Whether the section ends here.
+    fn is_at_brace(mut self) -> Result<bool, JaasError> {
+        Ok(matches!(self.next()?, Token::Close | Token::End))
+    }
+
     fn next(&mut self) -> Result<Token, JaasError> {
         loop {
-            self.0 = self.0.trim_start();
-            match self.0.get(..2) {
-                Some("//") => self.0 = self.0.split_once('\n').map_or("", |(_, rest)| rest),
-                Some("/*") => self.0 = self.0.split_once("*/").ok_or(JaasError("a comment is not closed"))?.1,
+            self.text = self.text.trim_start();
+            match self.text.get(..2) {
+                Some("//") => self.text = self.text.split_once('\n').map_or("", |(_, rest)| rest),
+                Some("/*") => {
+                    self.text = self
+                        .text
+                        .split_once("*/")
+                        .ok_or(JaasError("a comment is not closed"))?
+                        .1
+                }
                 _ => break,
             }
         }
-        let Some(first) = self.0.chars().next() else {
+        let Some(first) = self.text.chars().next() else {
             return Ok(Token::End);
         };
-        let rest = &self.0[first.len_utf8()..];
+        let rest = &self.text[first.len_utf8()..];
         match first {
-            ';' => self.0 = rest,
-            '=' => self.0 = rest,
+            ';' => self.text = rest,
+            '=' => self.text = rest,
+            '{' if self.has_braces => {
+                self.text = rest;
+                return Ok(Token::Open);
+            }
+            '}' if self.has_braces => {
+                self.text = rest;
+                return Ok(Token::Close);
+            }
             '"' | '\'' => return self.quoted(first, rest).map(Token::Word),
             _ => {
-                let stop = |c: char| c.is_whitespace() || matches!(c, ';' | '=' | '"' | '\'');
-                let (word, rest) = self.0.split_at(self.0.find(stop).unwrap_or(self.0.len()));
-                self.0 = rest;
+                let has_braces = self.has_braces;
+                let stop = |c: char| {
+                    c.is_whitespace() || matches!(c, ';' | '=' | '"' | '\'') || (has_braces && matches!(c, '{' | '}'))
+                };
+                let (word, rest) = self.text.split_at(self.text.find(stop).unwrap_or(self.text.len()));
+                self.text = rest;
                 return Ok(Token::Word(word.to_owned()));
             }
         }
@@ -135,8 +208,8 @@ impl Tokens<'_> {
                 }),
                 '\n' | '\r' => return Err(OPEN),
                 c if c == quote => {
-                    let end = self.0.len() - text.len() + at + c.len_utf8();
-                    self.0 = &self.0[end..];
+                    let end = self.text.len() - text.len() + at + c.len_utf8();
+                    self.text = &self.text[end..];
                     return Ok(value);
                 }
                 c => value.push(c),
@@ -192,6 +265,44 @@ mod tests {
             let jaas = Jaas::parse(text).unwrap();
             let expected = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
             assert_eq!((jaas.module.as_str(), jaas.options), (*module, expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_section_of_a_file_is_found_by_its_whole_name_and_not_in_comments_or_texts() {
+        let ours = r#"KafkaConnect { a.PropertyFileLoginModule required profile="x" file="/users"; };"#;
+        let file = |text: &str| {
+            let jaas = Jaas::section(text, "KafkaConnect").map_err(|error| error.to_string())?;
+            Ok::<_, String>(jaas.and_then(|jaas| jaas.options.get("file").cloned()))
+        };
+        let found = Ok(Some("/users".to_owned()));
+        for before in [
+            "",
+            "KafkaConnectOld { a.PropertyFileLoginModule required file=\"/theirs\"; };\n",
+            "OldKafkaConnect { a.PropertyFileLoginModule required file=\"/theirs\"; };\n",
+            "// KafkaConnect { a.PropertyFileLoginModule required file=\"/theirs\"; };\n",
+            "/* KafkaConnect { a.PropertyFileLoginModule required file=\"/theirs\"; }; */",
+            "Other { a.B required x=\"KafkaConnect { a.B required file='/theirs'; };\"; };\n",
+            "Other { a.B required x=\"}\"; a.C optional; };\n",
+            "Empty { };",
+        ] {
+            assert_eq!(file(&format!("{before}{ours}")), found, "{before}");
+        }
+        assert_eq!(file("Other { a.B required; };"), Ok(None));
+        assert_eq!(file(""), Ok(None));
+        for wrong in [
+            "KafkaConnect { a.B required; a.C required; };",
+            "KafkaConnect { };",
+            &format!("{ours}{ours}"),
+            "KafkaConnect { a.B required; }",
+            "KafkaConnect { a.B required file=\"/users\" };",
+            "KafkaConnect a.B required;",
+            "{ a.B required; };",
+            "KafkaConnect { a.B required;",
+            "KafkaConnect { { a.B required; }; };",
+            "/* KafkaConnect { a.B required; };",
+        ] {
+            assert!(file(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -83,6 +83,8 @@ pub struct RestSection {
     pub topic_tracking_reset: bool,
     /// Whether `rest.extension.classes` names Connect's log-in.
     pub basic_auth: bool,
+    /// `walferry.rest.allowed.hosts`
+    pub allowed_hosts: Vec<String>,
     /// `walferry.rest.users.file`
     pub users_file: Option<String>,
     /// `walferry.rest.tokens.file`
@@ -265,9 +267,14 @@ properties! {
         .text("`org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension` asks for a user and a password: those \
                of `walferry.rest.users.file`, or of the file that the login module of JAAS names. Other classes of Java have no effect; \
                Walferry warns about them.");
+    const ALLOWED_HOSTS: Property<Vec<String>> = Property::new("walferry.rest.allowed.hosts").example("connect,connect.example.com")
+        .text("Further names by which clients reach the REST API. Where nobody has to log in, it answers only requests for an IP address, \
+               `localhost`, the names of this machine, the hosts of `listeners`, `rest.advertised.host.name` and these names. So a web page \
+               that uses DNS rebinding cannot send any. `*` is every name: then such a page can do what a writer can.");
     const USERS_FILE: Property<Option<String>> = Property::new("walferry.rest.users.file").example("/etc/walferry/users")
         .text("A file with the users of the REST API, one `NAME=PASSWORD` on a line, as Connect's PropertyFileLoginModule has it. Instead \
-               of the password you may write `sha256:` and the 64 digits that `sha256sum` prints; `,read` after it makes a user who may \
+               of the password, write its salted hash: `htpasswd -nB -C 10 NAME` prints such a line. (`sha256:` and the 64 digits that \
+               `sha256sum` prints are taken, too, but are guessed quickly by whoever sees them.) `,read` after it makes a user who may \
                only read. Without users, everybody may do everything.");
     const TOKENS_FILE: Property<Option<String>> = Property::new("walferry.rest.tokens.file").example("/etc/walferry/tokens")
         .text("A file with bearer tokens, one on a line, that open `/metrics`, `/slots` and `/ready` where users are asked for a password. \
@@ -465,6 +472,7 @@ impl Worker {
                 topic_tracking: reader.get(&TRACKING),
                 topic_tracking_reset: reader.get(&TRACKING_RESET),
                 basic_auth: extensions(reader),
+                allowed_hosts: reader.get(&ALLOWED_HOSTS),
                 users_file: reader.get(&USERS_FILE),
                 tokens_file: reader.get(&TOKENS_FILE),
             },

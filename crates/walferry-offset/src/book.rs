@@ -8,9 +8,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, Permissions},
+    fs,
     io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -24,6 +23,7 @@ use walferry_engine::{
 use crate::{
     error::{Error, WRITTEN},
     folder::{Folder, sync_dir},
+    private,
 };
 
 /// No connector's folder has this name: in those names, hexadecimal digits follow each percent sign.
@@ -205,13 +205,7 @@ impl FileBook {
     fn write_file(&self, name: &str, text: &[u8]) -> Result<(), Error> {
         let temporary = self.folder.path().join(TEMPORARY);
         let write = || {
-            let mut file = File::options()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&temporary)?;
-            file.set_permissions(Permissions::from_mode(0o600))?;
+            let mut file = private::create(&temporary)?;
             file.write_all(text)?;
             file.sync_all()
         };
@@ -280,6 +274,8 @@ mod tests {
         book.put(&entry("c", TargetState::Running)).unwrap();
         book.remove("c").unwrap();
         assert!(matches!(FileBook::open(dir.path()), Err(Error::Locked { .. })));
+        use std::os::unix::fs::PermissionsExt as _;
+
         let mode = fs::metadata(book.path()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "it may hold passwords");
         drop(book);

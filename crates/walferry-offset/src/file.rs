@@ -24,6 +24,7 @@ use crate::{
     format::{self, FORMAT, Fault, Read},
     gap,
     halves::{self, Layout, NextWrite},
+    private,
 };
 
 /// Stores the offset of one connector in its folder. Holds the folder's lock.
@@ -196,7 +197,7 @@ impl FileStore {
         let temporary = self.folder().join(TEMPORARY);
         let (bytes, layout) = halves::file(content);
         let write = || {
-            let mut file = File::create(&temporary)?;
+            let mut file = private::create(&temporary)?;
             file.write_all(&bytes)?;
             file.sync_all()?;
             file.metadata()
@@ -524,8 +525,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut store = FileStore::open(dir.path(), partition("shop")).unwrap();
         store.write(&offset(7)).await.unwrap();
-        let temporary = store.folder().join(TEMPORARY);
-        std::os::unix::fs::symlink("/dev/full", &temporary).unwrap();
+        private::full_disks().push(store.folder());
         // A write that needs no more space than the one before succeeds.
         store.write(&offset(7)).await.unwrap();
         let failure = store.write(&long_offset(8)).await.unwrap_err();
@@ -537,7 +537,7 @@ mod tests {
         let hint = failure.causes[0].hint.as_deref().unwrap_or_default();
         assert!(hint.starts_with("free space"), "{hint}");
         assert_eq!(store.load().await, Ok(Some(offset(7))));
-        fs::remove_file(&temporary).unwrap();
+        private::full_disks().retain(|folder| *folder != store.folder());
         store.write(&offset(9)).await.unwrap();
         assert_eq!(store.load().await, Ok(Some(offset(9))));
     }

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::error::Error;
+use crate::{error::Error, private};
 
 /// The folder of a connector. This process holds its lock as long as the value exists.
 #[derive(Debug)]
@@ -17,7 +17,8 @@ pub struct Folder {
     _lock: File,
 }
 
-const LOCK_FILE: &str = "lock";
+/// Each folder has it.
+pub(crate) const LOCK_FILE: &str = "lock";
 
 impl Folder {
     /// Creates the folder if it is missing, and locks it.
@@ -32,13 +33,7 @@ impl Folder {
     pub(crate) fn open_as(path: PathBuf) -> Result<Self, Error> {
         create_durably(&path)?;
         let lock_path = path.join(LOCK_FILE);
-        let mut lock = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&lock_path)
-            .map_err(Error::io(&lock_path, "opened for writing"))?;
+        let mut lock = private::open(&lock_path).map_err(Error::io(&lock_path, "opened for writing"))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -127,7 +122,7 @@ fn folder_name(connector: &str) -> String {
     name
 }
 
-/// Creates a directory and its missing parents, so that they still exist after a power failure.
+/// Creates a directory and its missing parents for their owner alone, so that they still exist after a power failure.
 fn create_durably(path: &Path) -> Result<(), Error> {
     if path.is_dir() {
         return Ok(());
@@ -136,7 +131,7 @@ fn create_durably(path: &Path) -> Result<(), Error> {
     if let Some(parent) = parent {
         create_durably(parent)?;
     }
-    match fs::create_dir(path) {
+    match private::create_folder(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
         result => result.map_err(Error::io(path, "created"))?,
     }
@@ -188,6 +183,20 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(matches!(Folder::probe(&file, "c"), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn a_folder_and_its_parents_are_for_their_owner_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = dir.path().join("new/deep");
+        let held = Folder::open(&data_dir, "c").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        for folder in [&dir.path().join("new"), &data_dir, &held.path] {
+            assert_eq!(mode(folder), 0o700, "{}", folder.display());
+        }
+        assert_eq!(mode(&held.path.join(LOCK_FILE)), 0o600);
     }
 
     #[test]

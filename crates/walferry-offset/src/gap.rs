@@ -4,7 +4,8 @@
 //! the folder's lock and looks for the choice regularly. A process that starts later finds the choice, too.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -14,6 +15,7 @@ use walferry_engine::gap::{Gap, GapChoice};
 use crate::{
     error::Error,
     folder::{Folder, sync_dir},
+    private,
 };
 
 const GAP: &str = "gap.json";
@@ -87,7 +89,9 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
 fn write(folder: &Path, name: &str, content: &impl Serialize) -> Result<(), Error> {
     let (path, temporary) = (folder.join(name), folder.join(format!("{name}.new")));
     let text = serde_json::to_string_pretty(content).expect("strings and numbers always have a JSON form");
-    fs::write(&temporary, text + "\n").map_err(Error::io(&temporary, "written"))?;
+    private::create(&temporary)
+        .and_then(|mut file| file.write_all((text + "\n").as_bytes()))
+        .map_err(Error::io(&temporary, "written"))?;
     fs::rename(&temporary, &path).map_err(Error::io(&path, "replaced"))?;
     sync_dir(folder)
 }

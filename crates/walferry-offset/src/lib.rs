@@ -14,6 +14,7 @@ pub mod gap;
 mod halves;
 mod java_file;
 mod memory;
+pub mod private;
 mod recognition;
 
 pub use book::FileBook;

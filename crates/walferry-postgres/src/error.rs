@@ -9,6 +9,7 @@ use walferry_config::connector::SslMode;
 use walferry_engine::failure::{Disposition, Failure};
 use walferry_engine::gap;
 
+use crate::connect::AuthRefusal;
 use crate::problem::SetupProblem;
 use crate::server_error::ServerError;
 use crate::signal_table::NotPublished;
@@ -89,6 +90,14 @@ pub enum Error {
         /// The reason.
         problem: &'static str,
     },
+    /// Other users of the machine can read or change the private key.
+    #[error("{} (database.sslkey) has the mode {mode:04o}: other users of this machine can use the private key", path.display())]
+    KeyOpenToOthers {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// There is no root certificate to verify the server's certificate with.
     #[error("sslmode={mode} needs the certificate of the authority that signed the server's certificate")]
     RootCertificateMissing {
@@ -118,6 +127,12 @@ pub enum Error {
     AuthenticationMethod {
         /// The method.
         method: &'static str,
+    },
+    /// The server asks for a way of logging in that is not answered on this connection.
+    #[error("{refusal}")]
+    AuthenticationRefused {
+        /// What it asks for.
+        refusal: AuthRefusal,
     },
     /// SCRAM failed on our side: the server did not prove that it knows the password.
     #[error("the server did not prove that it knows the password")]
@@ -253,6 +268,11 @@ pub enum Error {
     Expression(walferry_config::RegexLimit),
 }
 
+/// The refusal that the stream has returned instead of the server's bytes.
+fn refusal_in(error: &io::Error) -> Option<AuthRefusal> {
+    error.get_ref()?.downcast_ref().copied()
+}
+
 fn now(renamed: &Option<String>) -> String {
     match renamed {
         Some(name) => format!(": it was renamed to {name:?}"),
@@ -270,6 +290,9 @@ impl Error {
 
     /// The connection ended. TLS and sockets have many messages for a server that closed it; this uses one.
     pub(crate) fn lost(doing: &'static str, source: io::Error) -> Self {
+        if let Some(refusal) = refusal_in(&source) {
+            return Self::AuthenticationRefused { refusal };
+        }
         let source = match source.kind() {
             io::ErrorKind::UnexpectedEof => io::Error::new(source.kind(), "the server closed it"),
             _ => source,
@@ -290,7 +313,10 @@ impl Error {
             None => {
                 let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
                 match source {
-                    Some(source) => Self::lost(doing, io::Error::new(source.kind(), source.to_string())),
+                    Some(source) => match refusal_in(source) {
+                        Some(refusal) => Self::AuthenticationRefused { refusal },
+                        None => Self::lost(doing, io::Error::new(source.kind(), source.to_string())),
+                    },
                     None => Self::Protocol {
                         doing,
                         problem: Failure::chain(&error),
@@ -340,11 +366,13 @@ impl Error {
             | Self::TlsSetup { .. }
             | Self::TlsFileUnreadable { .. }
             | Self::TlsFile { .. }
+            | Self::KeyOpenToOthers { .. }
             | Self::RootCertificateMissing { .. }
             | Self::SystemRootsNeedVerifyFull { .. }
             | Self::ClientKeyMissing { .. } => Kind::Tls,
             Self::PasswordMissing { .. }
             | Self::AuthenticationMethod { .. }
+            | Self::AuthenticationRefused { .. }
             | Self::Scram { .. }
             | Self::Authentication { .. }
             | Self::ChannelBinding => Kind::Authentication,
@@ -399,11 +427,13 @@ impl Error {
             | Self::TlsSetup { .. }
             | Self::TlsFileUnreadable { .. }
             | Self::TlsFile { .. }
+            | Self::KeyOpenToOthers { .. }
             | Self::RootCertificateMissing { .. }
             | Self::SystemRootsNeedVerifyFull { .. }
             | Self::ClientKeyMissing { .. }
             | Self::PasswordMissing { .. }
             | Self::AuthenticationMethod { .. }
+            | Self::AuthenticationRefused { .. }
             | Self::Scram { .. }
             | Self::Authentication { .. }
             | Self::ChannelBinding
@@ -438,12 +468,14 @@ impl Error {
             | Self::TlsSetup { .. }
             | Self::TlsFileUnreadable { .. }
             | Self::TlsFile { .. }
+            | Self::KeyOpenToOthers { .. }
             | Self::RootCertificateMissing { .. }
             | Self::SystemRootsNeedVerifyFull { .. }
             | Self::ClientKeyMissing { .. } => return self.tls_hint(),
             Self::PasswordMissing { .. } => "set `database.password`".to_owned(),
+            Self::AuthenticationRefused { refusal } => refusal.hint(),
             Self::AuthenticationMethod { .. } => {
-                "change `pg_hba.conf` so that this user authenticates with `scram-sha-256`, `md5`, `password` or a client certificate".to_owned()
+                "change `pg_hba.conf` so that this user authenticates with `scram-sha-256` or a client certificate".to_owned()
             }
             Self::Scram { .. } => {
                 "check `database.password`; if it is correct, somebody may be intercepting the connection".to_owned()
@@ -511,6 +543,12 @@ impl Error {
                  pkcs8 -topk8 -nocrypt -in KEY -out client.key` (from PKCS#12: `openssl pkcs12 -in FILE -nodes -nocerts -out client.key`)"
                     .to_owned()
             }
+            Self::KeyOpenToOthers { path, .. } => format!(
+                "`chmod 0600 {}`, or let it belong to root with the mode 0640 and a group of which Walferry is a member (in Kubernetes: \
+                 `defaultMode: 0440` and `fsGroup`); `walferry.sslkey.check.mode=false` takes it as it is: then whoever reads it can log in \
+                 as this client",
+                path.display()
+            ),
             Self::TlsFile { .. } => "provide certificates as PEM: `-----BEGIN CERTIFICATE-----`".to_owned(),
             Self::RootCertificateMissing { .. } => {
                 "set `database.sslrootcert` to this certificate as PEM, or, with `verify-full`, to `system` to trust the system's \

@@ -271,7 +271,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (ours, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        (Wire::new(Stream::Plain(ours.unwrap())), accepted.unwrap().0)
+        (
+            Wire::new(Stream::plain(&crate::connect::Endpoint::nowhere(), ours.unwrap())),
+            accepted.unwrap().0,
+        )
     }
 
     fn tagged(tag: u8, body: &[u8]) -> Vec<u8> {

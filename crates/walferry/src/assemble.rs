@@ -1,7 +1,8 @@
 //! From a checked configuration to the parts of a running connector.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -35,7 +36,7 @@ use walferry_engine::{
 use walferry_event::EventSettings;
 use walferry_event::reselect::RowReader;
 use walferry_kafka::{Producers, Transactions, connect::OffsetLog};
-use walferry_offset::{FileStore, ImportError, MemoryStore, import, java_offsets};
+use walferry_offset::{FileStore, ImportError, MemoryStore, import, java_offsets, private};
 use walferry_postgres::{Postgres, RowLookups, TimescaleCatalog, replay::Replay};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
@@ -440,7 +441,7 @@ fn take_over_standalone(store: &ConnectorStore, loaded: &Loaded) -> Result<(), F
     let mark = || {
         let text = "The offset of a standalone worker is not taken over while this file is here: it was taken over before, or there was \
                     another offset.\n";
-        fs::write(&marker, text)
+        private::create(&marker)?.write_all(text.as_bytes())
     };
     if marker.exists() {
         return Ok(());

@@ -13,7 +13,7 @@ use crate::{error::Error, output, panics::spawn_vital};
 
 /// The default without a flag and `listeners`. Only this machine can connect, because the endpoint has no password.
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
-/// The default in a container, where nobody outside could connect otherwise. It is also Kafka Connect's.
+/// The default in a container if somebody has to log in. Nobody outside could connect otherwise. It is also Kafka Connect's.
 pub(crate) const IN_CONTAINER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8083);
 
 /// A listener of the endpoint.
@@ -203,6 +203,24 @@ pub(crate) async fn open(wanted: Vec<ListenerSettings>, settings: &RestSettings)
     Ok(doors)
 }
 
+/// Where the endpoint listens in a container if nothing names an address. Without a login, only programs in the container reach it.
+pub(crate) fn default_in_container(settings: &RestSettings) -> SocketAddr {
+    match settings.doors.are_closed() {
+        true => IN_CONTAINER,
+        false => DEFAULT,
+    }
+}
+
+/// Says that nobody outside of the container reaches the endpoint.
+pub(crate) fn tell_that_only_the_container_gets_in(address: SocketAddr) {
+    warn!(
+        %address,
+        hint = "name users with walferry.rest.users.file, and it listens on all interfaces; or set listeners=http://0.0.0.0:8083 (the \
+                variable CONNECT_LISTENERS): then whoever reaches the container can create, change and remove connectors",
+        "the admin endpoint can be reached only from inside of this container, because nobody has to log in"
+    );
+}
+
 /// The same listeners, to be served once more.
 pub(crate) fn again(doors: &[BoundListener]) -> Result<Vec<BoundListener>, Failure> {
     let again = doors.iter().map(BoundListener::try_clone).collect::<Result<_, _>>();
@@ -298,6 +316,18 @@ mod tests {
         );
         assert_eq!(resources(Some(&["http://127.0.0.1:9000"]), None), [(9000, All)]);
         assert_eq!(resources(None, Some("127.0.0.1:7")), [(7, All)]);
+    }
+
+    #[test]
+    fn a_container_is_open_to_others_only_with_a_login() {
+        let mut settings = RestSettings::default();
+        assert!(default_in_container(&settings).ip().is_loopback());
+        settings.doors.users.push(walferry_admin::User {
+            name: "ops".into(),
+            password: walferry_admin::Digested::of("secret").into(),
+            writes: true,
+        });
+        assert!(default_in_container(&settings).ip().is_unspecified());
     }
 
     #[test]

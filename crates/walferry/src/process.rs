@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    env,
     future::{Future, pending},
     panic::resume_unwind,
     sync::Arc,
@@ -9,6 +10,7 @@ use std::{
 };
 use walferry_diagnosis::Kind;
 
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::{
     runtime::{self, Runtime},
     sync::{oneshot, watch},
@@ -46,6 +48,24 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
         let what = format!("the runtime does not start: {error}");
         Failure::stop(Kind::NoRuntime, what, "raise the limit of open files (`ulimit -n`)")
     })
+}
+
+/// A core dump would hold passwords, keys and rows. Nobody is kept from them who sets this variable to `allow`.
+const CORE_DUMPS: &str = "WALFERRY_CORE_DUMPS";
+
+/// Makes the system write no core dump of this process, whatever its limits are and whoever gets core dumps.
+pub(crate) fn forbid_core_dumps() {
+    if env::var_os(CORE_DUMPS).is_some_and(|value| value == "allow") {
+        return;
+    }
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    // If a call fails, the other one remains.
+    setrlimit(Resource::Core, none).ok();
+    #[cfg(target_os = "linux")]
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).ok();
 }
 
 /// The status of a connector, whether its configuration can be read or not. Without one, `prefix` is taken for its topic prefix. Signals that

@@ -1,10 +1,13 @@
 //! `walferry run`.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rustix::thread::disable_transparent_huge_pages;
 use tokio::{sync::watch, task::LocalSet};
-use tracing::warn;
+use tracing::{info, warn};
 use walferry_admin::{Admin, BoundListener, ClusterId, RestSettings, Standby};
 use walferry_config::Worker;
 use walferry_diagnosis::{Diagnosis, Kind};
@@ -13,6 +16,7 @@ use walferry_engine::{
     supervisor::{Connectors, Supervisor},
 };
 use walferry_kafka::connect::{ConnectTopics, Leadership};
+use walferry_offset::private;
 
 use crate::{
     assemble::Offsets,
@@ -43,13 +47,22 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
     let args = &container::completed(args.clone());
     // If Linux uses huge pages by default, 14 MiB more would be resident. If this call fails, nothing else is lost.
     disable_transparent_huge_pages(true).ok();
+    process::forbid_core_dumps();
     let configuration = load(&args.connector)?;
+    let settings = rest::settings(&configuration.worker)?;
     let default = if args.in_container {
-        listen::IN_CONTAINER
+        listen::default_in_container(&settings)
     } else {
         listen::DEFAULT
     };
     let wanted = listen::wanted(args.admin, &configuration.worker, default)?;
+    if args.in_container
+        && args.admin.is_none()
+        && configuration.worker.listeners.is_empty()
+        && default.ip().is_loopback()
+    {
+        listen::tell_that_only_the_container_gets_in(default);
+    }
     let topics = match args.take.is_empty() {
         true => {
             topics_set_aside(&args.data, &configuration.worker);
@@ -59,9 +72,9 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
         // The topics are those of a cluster that runs on.
         false => None,
     };
-    let settings = rest::settings(&configuration.worker)?;
     let exporter = Exporter::of(configuration.worker.otlp.as_ref())?;
     let data_dir = data_dir(&args.data);
+    tighten(&data_dir);
     take(args, &configuration, &data_dir)?;
     let runtime = process::runtime().map_err(|failure| Error::failure("Walferry did not start", failure))?;
     let process = Process {
@@ -78,6 +91,34 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
     runtime.shutdown_background();
     bars.clear();
     served
+}
+
+/// Closes the data directory to other users of the machine, and logs what was open.
+fn tighten(data_dir: &Path) {
+    let told = match private::tighten(data_dir) {
+        Ok(told) => told,
+        // What the connectors cannot use, they report themselves.
+        Err(error) => {
+            warn!(directory = ?data_dir, %error, "could not find out who may read the data directory");
+            return;
+        }
+    };
+    if let Some((first, mode)) = told.closed.first() {
+        info!(
+            directory = ?data_dir,
+            closed = told.closed.len(),
+            first = ?first,
+            mode = %format_args!("{mode:04o}"),
+            "files or folders of the data directory were open to other users of this machine; now they are for their owner alone"
+        );
+    }
+    if told.shared {
+        warn!(
+            directory = ?data_dir,
+            hint = "give Walferry a data directory of its own, with the mode 0700",
+            "other users of this machine can list the data directory: it is left open, because other things than Walferry's are in it"
+        );
+    }
 }
 
 /// Connect's topics, if they hold the state of this worker: a worker file or the environment names them, and no data directory is requested.
@@ -174,6 +215,7 @@ impl Process<'_> {
         let wanted = std::mem::take(&mut self.wanted);
         let hosts: Vec<_> = wanted.iter().map(|wanted| wanted.host.clone()).collect();
         let mut doors = listen::open(wanted, &self.settings).await?;
+        self.settings.host_names = rest::host_names(&configuration.worker.rest, &hosts);
         self.settings.advertised = Some(rest::worker_id(&configuration.worker.rest, &doors, &hosts));
         let did_not_start = |failure| Error::failure("Walferry did not start", failure);
         let topics = self.topics.take();

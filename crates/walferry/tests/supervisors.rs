@@ -68,13 +68,19 @@ fn start(name: &str, runs: &[&str]) -> (Child, PathBuf) {
     fs::write(&file, program).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let script = script().replace("/tmp/rest.users", &users_file(&log).display().to_string());
     let child = Command::new("sh")
-        .args(["-c", &script()])
+        .args(["-c", &script])
         .env("PATH", path)
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
     (child, log)
+}
+
+/// The file with the users, which the script makes.
+fn users_file(log: &Path) -> PathBuf {
+    log.with_file_name("rest.users")
 }
 
 fn runs(log: &Path) -> usize {
@@ -89,6 +95,27 @@ fn the_compose_file_restarts_all_but_what_a_person_has_to_mend() {
         assert_eq!(shell.wait().unwrap().code(), Some(code));
         assert_eq!(runs(&log), 4, "exit code {code}");
     }
+}
+
+#[test]
+fn the_compose_file_makes_a_password_at_each_start_and_its_worker_asks_for_it() {
+    assert!(text("docker/worker.properties").contains("\nwalferry.rest.users.file=/tmp/rest.users\n"));
+    let mut passwords = Vec::new();
+    for name in ["password-1", "password-2"] {
+        let (mut shell, log) = start(name, &["exit 0"]);
+        assert_eq!(shell.wait().unwrap().code(), Some(0));
+        let users = users_file(&log);
+        assert_eq!(fs::metadata(&users).unwrap().permissions().mode() & 0o777, 0o600);
+        let line = fs::read_to_string(users).unwrap();
+        let password = line.strip_prefix("admin=").and_then(|line| line.strip_suffix('\n'));
+        let password = password.expect("one user").to_owned();
+        assert!(
+            password.len() == 32 && password.chars().all(|c| c.is_ascii_hexdigit()),
+            "{line}"
+        );
+        passwords.push(password);
+    }
+    assert_ne!(passwords[0], passwords[1]);
 }
 
 #[test]

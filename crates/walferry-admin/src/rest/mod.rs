@@ -329,6 +329,12 @@ async fn put_it(
     config: body::StringMap,
     how: SubmitMode,
 ) -> Answer {
+    // Clients take these out of a path, and could neither ask for the connector nor delete it.
+    if matches!(name, "." | "..") && shown.configuration(name).is_err() {
+        let message =
+            format!("Connector name {name} is part of no URL: clients remove it from a path. Choose another name");
+        return Err(Refused::new(400, message));
+    }
     let configuration = validated(shown, config).await?;
     // Connect looks whether there is one only after it has looked whether it is valid.
     let is_new = shown.admin.herder.put(name, configuration.clone(), how).await?;

@@ -206,7 +206,7 @@ fn request(method: &str, path: &str) -> (String, &'static str) {
 async fn every_route_asks_who_it_is_and_what_they_may() {
     let user = |name: &str, writes| User {
         name: name.into(),
-        password: Digested::of("secret"),
+        password: Digested::of("secret").into(),
         writes,
     };
     let doors = AccessList {
@@ -215,6 +215,7 @@ async fn every_route_asks_who_it_is_and_what_they_may() {
     };
     let settings = RestSettings {
         doors,
+        failed_login_pause: Duration::ZERO,
         ..RestSettings::default()
     };
     let address = endpoint(settings, false).await;
@@ -439,6 +440,23 @@ async fn a_request_that_takes_too_long_gets_connects_error() {
         let beginning =
             format!("Request timed out. The worker is currently answering {method} {path}, which began at ");
         assert!(code == 500 && message.starts_with(&beginning), "{code} {message}");
+    }
+}
+
+#[tokio::test]
+async fn a_connector_that_clients_could_not_delete_is_not_created() {
+    let address = endpoint(RestSettings::default(), false).await;
+    let config = r#"{"connector.class": "PostgresConnector"}"#;
+    for name in [".", ".."] {
+        let body = format!(r#"{{"name": "{name}", "config": {config}}}"#);
+        let (code, answer) = ask(address, "POST", "/connectors", "", &body).await;
+        assert!(code == 400 && answer.contains("is part of no URL"), "{code} {answer}");
+        let path = format!("/connectors/{}/config", name.replace('.', "%2E"));
+        assert_eq!(ask(address, "PUT", &path, "", config).await.0, 400, "{path}");
+    }
+    for name in ["...", "a.", ".a", "a.b"] {
+        let body = format!(r#"{{"name": "{name}", "config": {config}}}"#);
+        assert_eq!(ask(address, "POST", "/connectors", "", &body).await.0, 201, "{name}");
     }
 }
 

@@ -30,8 +30,12 @@ pub struct PostgresSection {
     pub sslcert: Option<String>,
     /// `database.sslkey`: path of a file in PEM or in PKCS#8 DER.
     pub sslkey: Option<String>,
+    /// `walferry.sslkey.check.mode`
+    pub sslkey_check_mode: bool,
     /// `database.sslpassword`
     pub sslpassword: Option<Secret>,
+    /// `database.requireAuth`. `None`: as safe as the connection allows.
+    pub require_auth: Option<RequiredAuth>,
     /// `database.channelBinding`
     pub channel_binding: ChannelBinding,
     /// `database.tcpKeepAlive`
@@ -75,6 +79,71 @@ choices! {
         Prefer = "prefer",
         /// Always; a server without it is refused.
         Require = "require",
+    }
+}
+
+choices! {
+    /// A way in which a server may ask who logs in, as libpq names it.
+    pub enum AuthMethod {
+        /// The password in clear text.
+        Password = "password",
+        /// A hash of the password.
+        Md5 = "md5",
+        /// GSSAPI, which Walferry does not have.
+        Gss = "gss",
+        /// SSPI, which Walferry does not have.
+        Sspi = "sspi",
+        /// A proof that both sides know the password.
+        ScramSha256 = "scram-sha-256",
+        /// The server asks for nothing, because it trusts the connection or has seen a certificate.
+        #[default]
+        None = "none",
+    }
+}
+
+/// The methods that a server may ask for: those that are listed, or all but those that are listed with `!`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequiredAuth {
+    /// One bit for each method.
+    listed: u8,
+    negated: bool,
+}
+
+impl RequiredAuth {
+    const fn bit(method: AuthMethod) -> u8 {
+        1 << method as u8
+    }
+
+    /// Whether a server may ask for this method.
+    pub const fn allows(&self, method: AuthMethod) -> bool {
+        (self.listed & Self::bit(method) != 0) != self.negated
+    }
+
+    /// Whether this method is listed as one that a server may ask for.
+    pub const fn names(&self, method: AuthMethod) -> bool {
+        !self.negated && self.listed & Self::bit(method) != 0
+    }
+}
+
+impl Value for RequiredAuth {
+    const TYPE: &'static str = "methods of authentication";
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        const EXPECTED: &str = "methods with commas between them, such as `scram-sha-256,none`, each of them or none of them after a `!`; \
+                                the methods are password, md5, gss, sspi, scram-sha-256 and none";
+        let mut required: Option<Self> = None;
+        for method in text.split(',').map(str::trim) {
+            let (name, negated) = match method.strip_prefix('!') {
+                Some(name) => (name.trim(), true),
+                None => (method, false),
+            };
+            let method = AuthMethod::parse(name).map_err(|_| ValueError::new(EXPECTED))?;
+            let all = required.get_or_insert(Self { listed: 0, negated });
+            if all.negated != negated {
+                return Err(ValueError::new(EXPECTED));
+            }
+            all.listed |= Self::bit(method);
+        }
+        required.ok_or_else(|| ValueError::new(EXPECTED))
     }
 }
 
@@ -142,12 +211,23 @@ properties! {
     const SSLCERT: Property<Option<String>> = Property::new("database.sslcert").example("/etc/walferry/client.pem")
         .text("PEM file with the client certificate, for servers that require one.");
     const SSLKEY: Property<Option<String>> = Property::new("database.sslkey").example("/etc/walferry/client.key")
-        .text("File with the private key of the client certificate: PEM, or PKCS#8 in DER as Debezium requires it.");
+        .text("File with the private key of the client certificate: PEM, or PKCS#8 in DER as Debezium requires it. As in libpq, it must be for \
+               its owner alone (0600), or be root's and at most readable by its group (0640).");
+    const SSLKEY_CHECK_MODE: Property<bool> = Property::new("walferry.sslkey.check.mode").default("true")
+        .text("Whether the file of `database.sslkey` is refused if other users of the machine can read or change it. `false` takes it, for \
+               secrets that are mounted with a mode that nobody can change: then whoever reads the file can log in as this client.");
     const SSLPASSWORD: Property<Option<Secret>> = Property::new("database.sslpassword").example("${env:KEY_PASSWORD}")
         .text("Password of the key, if it is encrypted.");
     const SSLFACTORY: Property<Option<String>> = Property::new("database.sslfactory")
         .text("Java class that opens sockets.")
         .support(Support::Refused { hint: "Walferry cannot load Java classes; use database.sslmode and database.sslrootcert" });
+    const REQUIRE_AUTH: Property<Option<RequiredAuth>> = Property::new("database.requireAuth").example("scram-sha-256")
+        .text("Ways of logging in that the server may ask for, as in libpq's `require_auth`: `password`, `md5`, `scram-sha-256` and `none`, \
+               with commas between them, or all but those after a `!`. If it is not set: `scram-sha-256` and `none`; `password` (clear text) \
+               and `md5` only over TLS with a verified certificate (`verify-full`, `verify-ca`, or another mode with a root certificate). \
+               That holds on the loopback address, too: any user of a machine may listen on a port that Postgres has left. A method that is \
+               named here is answered on every connection; with `password`, whoever answers at the server's address or listens on the \
+               way gets the password.");
     const CHANNEL_BINDING: Property<ChannelBinding> = Property::new("database.channelBinding").default("prefer")
         .text("Whether SCRAM authentication is bound to the TLS connection.");
     const TCP_KEEPALIVE: Property<bool> = Property::new("database.tcpKeepAlive").default("true")
@@ -225,7 +305,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> PostgresSection {
         sslrootcert: reader.get(&SSLROOTCERT),
         sslcert: reader.get(&SSLCERT),
         sslkey: reader.get(&SSLKEY),
+        sslkey_check_mode: reader.get(&SSLKEY_CHECK_MODE),
         sslpassword: reader.get(&SSLPASSWORD),
+        require_auth: reader.get(&REQUIRE_AUTH),
         channel_binding: reader.get(&CHANNEL_BINDING),
         tcp_keepalive: reader.get(&TCP_KEEPALIVE),
         connect_timeout: reader.get(&CONNECT_TIMEOUT).get(),
@@ -243,6 +325,23 @@ pub(super) fn read(reader: &mut Reader<'_>) -> PostgresSection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn methods_of_authentication_are_listed_as_in_libpq() {
+        use AuthMethod::{Md5, None as Nothing, Password, ScramSha256};
+        let allowed = |text: &str| {
+            let required = RequiredAuth::parse(text).unwrap();
+            [Password, Md5, ScramSha256, Nothing].map(|method| required.allows(method))
+        };
+        assert_eq!(allowed("scram-sha-256"), [false, false, true, false]);
+        assert_eq!(allowed(" password , none"), [true, false, false, true]);
+        assert_eq!(allowed("!password,! md5"), [false, false, true, true]);
+        let named = RequiredAuth::parse("!none").unwrap();
+        assert!(named.allows(Password) && !named.names(Password));
+        for wrong in ["", "scram", "password,!md5", "password,", "!"] {
+            assert!(RequiredAuth::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn statements_are_split_at_single_semicolons() {

@@ -18,7 +18,7 @@ use walferry_config::connector::Watermarking;
 use walferry_event::{Catalog, Context, Notification, Notifications, SnapshotMarker, TablePlan};
 use walferry_pgoutput::{Change, Column, Lsn, Operation, Relation, Tuple};
 use walferry_snapshot::incremental::{
-    Action, Ask, ChunkAnswer, Effect, Incremental, Signal, SnapshotNotice, WindowEnd,
+    Action, Ask, ChunkAnswer, Effect, Incremental, KEYS, Signal, SnapshotNotice, WindowEnd,
 };
 
 use crate::{
@@ -937,16 +937,11 @@ impl Signals {
         let id = id.unwrap_or_else(new_id);
         let told = Notification::new(id, (aggregate, kind), data, &self.settings.server, time_ms);
         if log {
-            let data: Vec<String> = told
-                .data
-                .iter()
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
             info!(
                 notification.id = told.id,
                 notification.r#type = kind,
                 "[Notification Service] {aggregate}: {kind} {{{}}}",
-                data.join(", ")
+                logged(&told.data)
             );
         }
         if let Some(notifications) = &self.notifications {
@@ -962,6 +957,13 @@ impl Signals {
         }
         Ok(())
     }
+}
+
+/// The details of a notification for the log. Keys are data of rows, and are left out; the topic and the REST API have them.
+fn logged(data: &[(&'static str, String)]) -> String {
+    let logged = data.iter().filter(|(name, _)| !KEYS.contains(name));
+    let logged: Vec<String> = logged.map(|(name, value)| format!("{name}={value}")).collect();
+    logged.join(", ")
 }
 
 impl Unseen {

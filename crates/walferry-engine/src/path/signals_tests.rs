@@ -473,3 +473,14 @@ fn an_opening_row_that_the_stream_does_not_bring_is_told() {
     }
     assert_eq!(driven.out.records(), 1);
 }
+
+#[test]
+fn a_notification_in_the_log_has_no_keys_of_rows() {
+    let data = vec![
+        ("data_collections", "public.people".to_owned()),
+        ("maximum_key", "zoe@secret.example".to_owned()),
+        ("last_processed_key", "amy@secret.example".to_owned()),
+        ("status", "SUCCEEDED".to_owned()),
+    ];
+    assert_eq!(logged(&data), "data_collections=public.people, status=SUCCEEDED");
+}

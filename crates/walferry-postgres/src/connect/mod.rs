@@ -2,6 +2,7 @@
 
 mod certificate;
 mod login;
+mod methods;
 mod one_server;
 mod session;
 mod sql;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use walferry_config::connector::PostgresSection;
 
+pub use methods::AuthRefusal;
 pub use sql::Sql;
 
 pub(crate) use stream::Stream;
@@ -211,7 +213,9 @@ impl Endpoint {
                 sslrootcert: None,
                 sslcert: None,
                 sslkey: None,
+                sslkey_check_mode: true,
                 sslpassword: None,
+                require_auth: None,
                 channel_binding: Default::default(),
                 tcp_keepalive: true,
                 connect_timeout: Duration::from_secs(1),

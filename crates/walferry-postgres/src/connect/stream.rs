@@ -15,13 +15,21 @@ use tokio_rustls::TlsConnector;
 
 use super::Endpoint;
 use super::certificate::tls_server_end_point;
-use super::sslmode::Encryption;
+use super::methods::LoginWatch;
+use super::sslmode::{Encryption, Verification};
 use super::tls::client_config;
 use crate::error::Error;
 
-/// A connection to the server, encrypted or not.
+/// A connection to the server. What a server may ask for while a client logs in is checked here.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) struct Stream {
+    transport: Transport,
+    login: LoginWatch,
+}
+
+/// Encrypted or not.
+#[derive(Debug)]
+enum Transport {
     Plain(TcpStream),
     Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
 }
@@ -35,24 +43,31 @@ impl Stream {
     /// Negotiates TLS.
     pub(crate) async fn open(endpoint: &Endpoint, socket: TcpStream, encryption: Encryption) -> Result<Self, Error> {
         match encryption {
-            Encryption::Plain => Ok(Self::Plain(socket)),
+            Encryption::Plain => Ok(Self::plain(endpoint, socket)),
             Encryption::TlsIfOffered | Encryption::Tls => {
                 negotiate(endpoint, socket, encryption == Encryption::Tls).await
             }
         }
     }
 
+    pub(crate) fn plain(endpoint: &Endpoint, socket: TcpStream) -> Self {
+        Self {
+            transport: Transport::Plain(socket),
+            login: LoginWatch::new(endpoint.0.require_auth, false),
+        }
+    }
+
     /// The hash that SCRAM-SHA-256-PLUS binds to. `None` without TLS.
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
-        match self {
-            Self::Plain(_) => None,
-            Self::Tls(stream) => tls_server_end_point(stream.get_ref().1.peer_certificates()?.first()?),
+        match &self.transport {
+            Transport::Plain(_) => None,
+            Transport::Tls(stream) => tls_server_end_point(stream.get_ref().1.peer_certificates()?.first()?),
         }
     }
 
     /// Whether the connection is encrypted.
     pub(crate) fn is_encrypted(&self) -> bool {
-        matches!(self, Self::Tls(_))
+        matches!(self.transport, Transport::Tls(_))
     }
 }
 
@@ -147,7 +162,7 @@ async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -
             address: endpoint.address(),
             mode: endpoint.0.sslmode,
         }),
-        b'N' => Ok(Stream::Plain(socket)),
+        b'N' => Ok(Stream::plain(endpoint, socket)),
         // The server sends an error message instead: it could not even start a process.
         b'E' => Err(Error::TlsRequestFailed {
             address: endpoint.address(),
@@ -160,7 +175,7 @@ async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -
 }
 
 async fn handshake(endpoint: &Endpoint, socket: TcpStream) -> Result<Stream, Error> {
-    let config = client_config(&endpoint.0)?;
+    let (config, verification) = client_config(&endpoint.0)?;
     // A host that is not a valid DNS name can neither be sent as SNI nor be verified.
     let name = ServerName::try_from(endpoint.0.hostname.to_string())
         .unwrap_or(ServerName::IpAddress(std::net::IpAddr::from([0, 0, 0, 0]).into()));
@@ -171,37 +186,48 @@ async fn handshake(endpoint: &Endpoint, socket: TcpStream) -> Result<Stream, Err
             address: endpoint.address(),
             source,
         })?;
-    Ok(Stream::Tls(Box::new(stream)))
+    Ok(Stream {
+        transport: Transport::Tls(Box::new(stream)),
+        login: LoginWatch::new(endpoint.0.require_auth, verification != Verification::Nothing),
+    })
 }
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        let stream = self.get_mut();
+        let before = buf.filled().len();
+        let read = match &mut stream.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        };
+        // After the login this costs a comparison.
+        if let Err(refused) = stream.login.look(&buf.filled()[before..]) {
+            buf.set_filled(before);
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::PermissionDenied, refused)));
         }
+        read
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        match &mut self.get_mut().transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Transport::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        match &mut self.get_mut().transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        match &mut self.get_mut().transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! TLS setup: the files that `database.ssl*` name, and a verifier that judges a certificate as libpq does.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,8 +22,8 @@ const CERTIFICATE: &str = "database.sslcert";
 const KEY: &str = "database.sslkey";
 
 /// Reads the files and builds the client side of TLS. Files are read at each connect, so a renewed certificate needs no
-/// restart.
-pub(super) fn client_config(settings: &PostgresSection) -> Result<ClientConfig, Error> {
+/// restart. Also says what is verified.
+pub(super) fn client_config(settings: &PostgresSection) -> Result<(ClientConfig, Verification), Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let roots = roots(settings)?;
     let verification = verification(settings.sslmode, roots.is_some());
@@ -38,12 +39,13 @@ pub(super) fn client_config(settings: &PostgresSection) -> Result<ClientConfig, 
         .map_err(|source| Error::TlsSetup { source })?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
-    match identity(settings)? {
+    let config = match identity(settings)? {
         Some((chain, key)) => builder
             .with_client_auth_cert(chain, key)
-            .map_err(|source| Error::TlsSetup { source }),
-        None => Ok(builder.with_no_client_auth()),
-    }
+            .map_err(|source| Error::TlsSetup { source })?,
+        None => builder.with_no_client_auth(),
+    };
+    Ok((config, verification))
 }
 
 /// `database.sslrootcert`: the trusted authorities, as PEM or one certificate as DER; `system` for those of the
@@ -95,6 +97,9 @@ fn identity(
         .or_else(|| in_home("postgresql.pk8"))
         .or_else(|| in_home("postgresql.key"))
         .ok_or(Error::ClientKeyMissing { certificate: path })?;
+    if settings.sslkey_check_mode {
+        for_its_owner_alone(&key)?;
+    }
     let password = settings.sslpassword.as_ref().map(Secret::expose);
     Ok(Some((chain, private_key(&key, password)?)))
 }
@@ -130,6 +135,27 @@ fn certificates(property: &'static str, path: &Path) -> Result<Vec<CertificateDe
     } else {
         Ok(found)
     }
+}
+
+/// Refuses a key that other users of the machine can read, as libpq does.
+fn for_its_owner_alone(path: &Path) -> Result<(), Error> {
+    let Ok(found) = std::fs::metadata(path) else {
+        // Reading it will fail, too.
+        return Ok(());
+    };
+    match is_open_to_others(found.uid() == 0, found.mode()) {
+        true => Err(Error::KeyOpenToOthers {
+            path: path.to_owned(),
+            mode: found.mode() & 0o777,
+        }),
+        false => Ok(()),
+    }
+}
+
+/// A group may read a key of root's: Kubernetes mounts secrets so, and distributions have such groups.
+const fn is_open_to_others(is_of_root: bool, mode: u32) -> bool {
+    let forbidden = if is_of_root { 0o037 } else { 0o077 };
+    mode & forbidden != 0
 }
 
 /// The key in a file. The password is used only if the key cannot be read without one.
@@ -332,6 +358,33 @@ impl ServerCertVerifier for AnyCertificate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_for_its_owner_or_roots_group_as_in_libpq() {
+        for (mode, of_root, of_another) in [
+            (0o600, false, false),
+            (0o400, false, false),
+            (0o640, false, true),
+            (0o440, false, true),
+            (0o660, true, true),
+            (0o650, true, true),
+            (0o644, true, true),
+            (0o604, true, true),
+        ] {
+            assert_eq!(is_open_to_others(true, mode), of_root, "{mode:o}");
+            assert_eq!(is_open_to_others(false, mode), of_another, "{mode:o}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("client.key");
+        std::fs::write(&key, "").unwrap();
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        let error = for_its_owner_alone(&key).unwrap_err();
+        let hint = error.hint().unwrap();
+        assert!(
+            error.to_string().contains("0644") && hint.contains("walferry.sslkey.check.mode"),
+            "{error} {hint}"
+        );
+    }
 
     #[test]
     fn an_encrypted_key_needs_its_password() {

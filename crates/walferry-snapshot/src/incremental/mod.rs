@@ -20,7 +20,7 @@ use walferry_config::JavaRegex;
 
 pub use self::{
     key::{Key, KeyColumn, KeyColumns},
-    notification::{ScanResult, SnapshotNotice},
+    notification::{KEYS, ScanResult, SnapshotNotice},
     signal::{Action, Execute, Signal, WindowEnd},
 };
 

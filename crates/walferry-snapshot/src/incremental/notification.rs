@@ -15,6 +15,9 @@ pub struct SnapshotNotice {
     pub data: Vec<(&'static str, String)>,
 }
 
+/// The names of the details that are keys of rows.
+pub const KEYS: [&str; 2] = ["maximum_key", "last_processed_key"];
+
 /// How the scan of a table ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanResult {
@@ -85,8 +88,8 @@ impl SnapshotNotice {
         let data = vec![
             ("data_collections", tables),
             ("current_collection_in_progress", table.to_owned()),
-            ("maximum_key", maximum),
-            ("last_processed_key", last),
+            (KEYS[0], maximum),
+            (KEYS[1], last),
         ];
         Self::incremental(id, "IN_PROGRESS", data)
     }

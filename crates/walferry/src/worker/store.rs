@@ -23,7 +23,7 @@ use walferry_kafka::{
     Transactions,
     connect::{ConnectTopics, OffsetLog, OffsetRecord},
 };
-use walferry_offset::{FileStore, additions, with_additions};
+use walferry_offset::{FileStore, additions, private, with_additions};
 use walferry_record::SourcePartition;
 
 use crate::{assemble, load::Loaded};
@@ -134,7 +134,7 @@ impl TopicNote {
 
     fn replace(&self, text: &str) -> Result<(), Failure> {
         let write = || {
-            let mut file = fs::File::create(&self.0)?;
+            let mut file = private::create(&self.0)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             self.0

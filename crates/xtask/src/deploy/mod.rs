@@ -44,7 +44,16 @@ const DASHBOARD: &str = "deploy/grafana/walferry.json";
 const VALUES: &str = "deploy/kubernetes/values.yaml";
 
 /// Values that the plain manifests do not use, with commas between them: they must render, and show their effect.
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 10] = [
+    ("networkPolicy.from=null", "  policyTypes: [Ingress]\n  ingress: []\n"),
+    (
+        "networkPolicy.from=null,worker.walferry\\.rest\\.users\\.file=/u",
+        "      from:\n        - podSelector: {}\n",
+    ),
+    (
+        "networkPolicy.from=null,worker.listeners=https://0.0.0.0:8083,worker.ssl\\.client\\.auth=required",
+        "      from:\n        - podSelector: {}\n",
+    ),
     (
         "readinessProbe.tokenFile=/run/secrets/rest/tokens",
         r#"command: [walferry, health, --ready, --token-file, "/run/secrets/rest/tokens"]"#,
@@ -76,7 +85,11 @@ const SETTINGS: [(&str, &str); 7] = [
 ];
 
 /// Values that cannot work together, and what the chart says of them.
-const REFUSED: [(&str, &str); 2] = [
+const REFUSED: [(&str, &str); 3] = [
+    (
+        "networkPolicy.enabled=false",
+        "networkPolicy.enabled=false leaves the admin endpoint open to every pod",
+    ),
     (
         "persistence.enabled=false",
         "persistence.enabled=false needs Connect's topics",

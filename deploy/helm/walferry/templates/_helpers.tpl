@@ -18,10 +18,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}{{ else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end -}}
 {{- end }}
 
+{{/* Not empty if the endpoint asks who somebody is. */}}
+{{- define "walferry.login" -}}
+{{- $worker := .Values.worker -}}
+{{- if or (get $worker "walferry.rest.users.file") (contains "BasicAuthSecurityRestExtension" (get $worker "rest.extension.classes" | default "")) }}login
+{{- else if include "walferry.scheme" . }}
+{{- if eq "required" (coalesce (get $worker "listeners.https.ssl.client.auth") (get $worker "ssl.client.auth") "none") }}login{{ end -}}
+{{- end -}}
+{{- end }}
+
 {{- define "walferry.files" -}}
 worker.properties: |
 {{- range $name, $value := .Values.worker }}
   {{ $name }}={{ $value }}
+{{- end }}
+{{- if not (hasKey .Values.worker "walferry.rest.allowed.hosts") }}
+{{- $name := include "walferry.name" . }}
+  # The names of the service.
+  walferry.rest.allowed.hosts={{ $name }},{{ $name }}.{{ .Release.Namespace }},{{ $name }}.{{ .Release.Namespace }}.svc,{{ $name }}.{{ .Release.Namespace }}.svc.cluster.local
 {{- end }}
 {{- range $name, $config := .Values.connectors }}
 {{ $name }}.json: |

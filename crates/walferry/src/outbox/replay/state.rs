@@ -16,6 +16,7 @@ use walferry_engine::{
     store::{OffsetStore, StoredOffset},
 };
 use walferry_kafka::replay::OffsetRange;
+use walferry_offset::private;
 use walferry_postgres::replay::{PartTracker, Range, ReplayPosition};
 
 /// What was asked for. A replay goes on only for the same.
@@ -89,7 +90,7 @@ impl ReplayState {
         let mut draft = path.to_owned().into_os_string();
         draft.push(".new");
         let write = || -> io::Result<()> {
-            let mut file = File::create(&draft)?;
+            let mut file = private::create(Path::new(&draft))?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&draft, path)?;
