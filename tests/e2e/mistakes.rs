@@ -103,7 +103,7 @@ fn check_tells_of_expressions_that_match_no_column() {
     let walferry = outbox.start_with(config);
     let (_, text) = check(&world, &walferry);
     for part in [
-        "caution  `table.include.list`: expression 2 matches no captured table",
+        "caution  `table.include.list`: expression 2, \"public.orders;public.items\", matches no captured table",
         "caution  `column.exclude.list`: expression 1, \"public.outbox.nope\", matches no column of the captured tables",
         "caution  `column.exclude.list`: expression 2,",
         "caution  `column.mask.with.4.chars`: expression 1, \"outbox.payload\", matches no column",

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::finding::Findings;
 use crate::foreign::{self, Foreign};
-use crate::sanitize::{may_be_shown, shown_name};
+use crate::sanitize::{is_of_words, shown_name};
 
 /// The properties of a file as its author wrote them: nothing trimmed, resolved or left out.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -234,7 +234,7 @@ fn numbered_properties(text: &str) -> Result<Vec<(usize, String, String)>, FileE
 
 /// Whether a line without a sign is a property whose value stands behind a blank, or is empty.
 fn looks_like_a_property(name: &str) -> bool {
-    name == "name" || name.starts_with('_') || (name.contains('.') && may_be_shown("string", &[], name))
+    name == "name" || name.starts_with('_') || (name.contains('.') && is_of_words(name))
 }
 
 /// The value of one key of a `.properties` text; the last one counts.

@@ -1,6 +1,6 @@
 //! The findings of reading a configuration.
 
-use walferry_diagnosis::{Diagnosis, HIDDEN, Kind, Severity};
+use walferry_diagnosis::{Concealed, Diagnosis, Kind, Severity};
 
 use crate::sanitize::{shown_name, shown_text};
 
@@ -38,25 +38,10 @@ impl Findings {
         self.0.extend(other.0);
     }
 
-    /// Hides a secret everywhere, even where it is a part of a name. A short secret is hidden only if it is a whole word, because messages may
-    /// contain it as a part of other words.
-    pub(crate) fn hide(&mut self, secret: &str) {
+    /// Hides what config providers have returned, even where it is a part of a name.
+    pub(crate) fn conceal(&mut self, values: &Concealed) {
         for finding in &mut self.0 {
-            let texts = [&mut finding.place, &mut finding.text];
-            for text in texts.into_iter().chain(finding.hint.as_mut()) {
-                *text = without(text, secret);
-            }
-        }
-    }
-
-    /// Hides a secret where it is a part of the name of a property, such as that of a transform.
-    pub(crate) fn hide_part_of_names(&mut self, secret: &str) {
-        let (part, hidden) = (format!(".{secret}."), format!(".{HIDDEN}."));
-        for finding in &mut self.0 {
-            let texts = [&mut finding.place, &mut finding.text];
-            for text in texts.into_iter().chain(finding.hint.as_mut()) {
-                *text = text.replace(&part, &hidden);
-            }
+            *finding = finding.clone().without(|text| values.hide(text).into_owned());
         }
     }
 
@@ -93,20 +78,4 @@ impl Findings {
     fn of(&self, severity: Severity) -> impl Iterator<Item = &Diagnosis> {
         self.0.iter().filter(move |finding| finding.severity == severity)
     }
-}
-
-/// The text with [`HIDDEN`] in place of each occurrence of a word.
-pub(crate) fn without(text: &str, word: &str) -> String {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(word) {
-        let (before, behind) = (&rest[..at], &rest[at + word.len()..]);
-        let inside = word.len() < 8 && before.ends_with(char::is_alphanumeric)
-            || word.len() < 8 && behind.starts_with(char::is_alphanumeric);
-        shown.push_str(before);
-        shown.push_str(if inside { word } else { HIDDEN });
-        rest = behind;
-    }
-    shown.push_str(rest);
-    shown
 }

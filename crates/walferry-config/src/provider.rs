@@ -10,7 +10,7 @@ use crate::file;
 use crate::finding::Findings;
 use crate::reader::Options;
 use crate::regex::JavaRegex;
-use crate::sanitize::may_be_shown;
+use crate::sanitize::is_of_words;
 
 /// What a provider needs from outside; the program implements it, so that this crate sees no file and no environment.
 pub trait Lookup {
@@ -22,6 +22,24 @@ pub trait Lookup {
     /// # Errors
     /// What the operating system says; `NotFound` if there is no such file.
     fn file(&self, path: &Path) -> io::Result<String>;
+
+    /// The contents of a file that really lies below one of these folders, whatever links its path goes through. Without folders it may lie
+    /// anywhere.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file); `PermissionDenied` with [`LeadsOut`] if a link leads out of the folders.
+    fn file_below(&self, path: &Path, folders: &[PathBuf]) -> io::Result<String> {
+        is_below(&self.real_path(path)?, folders, self)?;
+        self.file(path)
+    }
+
+    /// Where a path leads when its links are followed. The file need not exist.
+    ///
+    /// # Errors
+    /// What the operating system says, or that it is nothing that a configuration may name, such as a pipe, a device or a very large file.
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
 
     /// The files below a folder, as paths relative to it with `/` between their parts, in any order. Hidden ones, whose names begin with a dot, are left
     /// out.
@@ -41,6 +59,30 @@ pub trait Lookup {
     fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
         let _ = (kind, resource, key);
         Err(io::Error::other("this process does not run in a Kubernetes pod"))
+    }
+}
+
+/// Whether a real path lies below one of the folders, whose own paths may go through links.
+///
+/// # Errors
+/// `PermissionDenied` with [`LeadsOut`] if it does not.
+pub fn is_below<L: Lookup + ?Sized>(real: &Path, folders: &[PathBuf], lookup: &L) -> io::Result<()> {
+    let holds = |folder: &PathBuf| lookup.real_path(folder).is_ok_and(|folder| real.starts_with(folder));
+    match folders.is_empty() || folders.iter().any(holds) {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, LeadsOut)),
+    }
+}
+
+/// A path that begins in an allowed folder leads out of it. It is the inner error of the [`io::Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a link leads out of the folders that are allowed")]
+pub struct LeadsOut;
+
+impl LeadsOut {
+    /// Whether this is the reason of an error.
+    fn is_in(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Self>())
     }
 }
 
@@ -68,9 +110,13 @@ pub enum KubernetesKind {
 }
 
 /// The config providers of a worker: those that `config.providers` lists, and `env`, `file` and `dir` also without. An unlisted
-/// provider has the limits of the listed ones of its kind.
+/// provider has the limits of the listed ones of its kind. It is for the operator's own files alone, unless the operator says otherwise.
 #[derive(Debug, Clone)]
-pub struct Providers(BTreeMap<String, Provider>);
+pub struct Providers {
+    all: BTreeMap<String, Provider>,
+    /// Those that no property of the worker lists.
+    unlisted: Vec<&'static str>,
+}
 
 #[derive(Debug, Clone)]
 enum Provider {
@@ -87,6 +133,10 @@ enum Provider {
     Kubernetes {
         kind: KubernetesKind,
     },
+    /// Not listed, and the configuration is not the operator's. Its class, without the package.
+    Off {
+        class: &'static str,
+    },
     /// Configured, but its class is Java code that Walferry does not have.
     Unknown {
         class: String,
@@ -95,16 +145,39 @@ enum Provider {
 
 impl Default for Providers {
     fn default() -> Self {
-        let mut providers = Self(BTreeMap::new());
+        let mut providers = Self::listed();
         providers.add_unlisted();
         providers
     }
 }
 
 impl Providers {
+    /// Those that are listed; none so far.
+    const fn listed() -> Self {
+        Self {
+            all: BTreeMap::new(),
+            unlisted: Vec::new(),
+        }
+    }
+
+    /// Those for configurations of others than the operator: as in Kafka Connect, only what is listed. References to others are refused, where
+    /// Connect keeps their text: it would be taken for the password.
+    pub(crate) fn for_others(&self) -> Self {
+        let mut providers = self.clone();
+        for name in &self.unlisted {
+            let class = match *name {
+                "env" => "EnvVarConfigProvider",
+                "file" => "FileConfigProvider",
+                _ => "DirectoryConfigProvider",
+            };
+            providers.all.insert((*name).to_owned(), Provider::Off { class });
+        }
+        providers
+    }
+
     /// Reads `config.providers` and `config.providers.<name>.class` and `.param.*` of a worker.
     pub(crate) fn from_worker(options: &Options, findings: &mut Findings) -> Self {
-        let mut providers = Self(BTreeMap::new());
+        let mut providers = Self::listed();
         let names = options.get("config.providers").unwrap_or_default();
         for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             let options = options.below(&format!("config.providers.{name}."));
@@ -121,7 +194,7 @@ impl Providers {
                              KubernetesSecretConfigProvider and KubernetesConfigMapConfigProvider",
                         );
                     }
-                    providers.0.insert(name.to_owned(), provider);
+                    providers.all.insert(name.to_owned(), provider);
                 }
                 Err((property, message, hint)) => {
                     findings
@@ -150,11 +223,11 @@ impl Providers {
     fn add_unlisted(&mut self) {
         let mut names = AllowedNames::default();
         let mut paths = AllowedPaths::default();
-        for (name, provider) in &self.0 {
+        for (name, provider) in &self.all {
             match provider {
                 Provider::Env { allowed } => names.extend(name, allowed),
                 Provider::File { allowed } | Provider::Dir { allowed } => paths.extend(name, allowed),
-                Provider::Kubernetes { .. } | Provider::Unknown { .. } => {}
+                Provider::Kubernetes { .. } | Provider::Off { .. } | Provider::Unknown { .. } => {}
             }
         }
         let unlisted = [
@@ -163,7 +236,10 @@ impl Providers {
             ("dir", Provider::Dir { allowed: paths }),
         ];
         for (name, provider) in unlisted {
-            self.0.entry(name.to_owned()).or_insert(provider);
+            if !self.all.contains_key(name) {
+                self.all.insert(name.to_owned(), provider);
+                self.unlisted.push(name);
+            }
         }
     }
 
@@ -187,12 +263,12 @@ impl Providers {
             resolved.push_str(&rest[..reference.start]);
             let written = &rest[reference.start..reference.end];
             // What a shell or Spring takes for a default may be the password.
-            let is_default = match self.0.get(reference.provider) {
+            let is_default = match self.all.get(reference.provider) {
                 Some(Provider::Env { .. }) => !reference.path.is_empty(),
                 _ => reference.has_default(),
             };
             // What stands behind a provider that is not there may be anything, such as a password with a colon in it.
-            let shown = match self.0.get(reference.provider) {
+            let shown = match self.all.get(reference.provider) {
                 None | Some(Provider::Unknown { .. }) => format!("${{{}:…}}", shown_word(reference.provider)),
                 Some(_) if is_default => format!("${{{}:{}:…}}", reference.provider, reference.path),
                 Some(_) => written.to_owned(),
@@ -236,10 +312,11 @@ impl Providers {
         found.then_some(resolved)
     }
 
-    /// The same lookup, but without files and folders that none of these providers may read. Without `allowed.paths` they may read all.
-    pub const fn limit<'a>(&'a self, lookup: &'a dyn Lookup) -> LimitedLookup<'a> {
+    /// The same lookup, but without files and folders that are neither below these folders nor readable by a provider that is listed.
+    pub const fn limit<'a>(&'a self, folders: &'a [PathBuf], lookup: &'a dyn Lookup) -> LimitedLookup<'a> {
         LimitedLookup {
             providers: self,
+            folders,
             lookup,
         }
     }
@@ -250,8 +327,16 @@ impl Providers {
         } = *reference;
         let failed = |reason: String, hint: String| Err(Unresolved::Failed(reason, hint));
         let wanted = format!("write ${{{provider}:PATH:KEY}}");
-        match self.0.get(provider) {
+        match self.all.get(provider) {
             None => Err(Unresolved::NoProvider),
+            Some(Provider::Off { class }) => failed(
+                format!("config.providers of the worker does not list {provider}"),
+                format!(
+                    "add {provider} to config.providers in the worker file, with config.providers.{provider}.class={class} and a limit \
+                     (param.allowed.paths or param.allowlist.pattern); walferry.rest.config.providers=all turns on env, file and dir without \
+                     limits, so that whoever may write configurations can read all that the process can read"
+                ),
+            ),
             Some(Provider::Unknown { class }) => failed(
                 format!("Walferry has no config provider {class}"),
                 "use env, file or dir: ${env:NAME}, ${file:PATH:KEY} or ${dir:PATH:FILE}; mount the value from the other provider as a \
@@ -294,8 +379,8 @@ impl Providers {
                             format!("add its folder to config.providers.{from}.param.allowed.paths"),
                         )
                     }
-                    (Some(file), Provider::File { .. }) => of_file(&file, reference, lookup),
-                    (Some(folder), _) => of_folder(&folder, reference, lookup),
+                    (Some(file), Provider::File { .. }) => of_file(&file, reference, &allowed.reader(provider, lookup)),
+                    (Some(folder), _) => of_folder(&folder, reference, &allowed.reader(provider, lookup)),
                 }
             }
             Some(Provider::Kubernetes { .. }) if path.is_empty() => failed(
@@ -315,11 +400,9 @@ impl Providers {
 }
 
 /// A value of a properties file.
-fn of_file(file: &Path, reference: &ProviderReference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
+fn of_file(file: &Path, reference: &ProviderReference<'_>, reader: &AllowedReader<'_>) -> Result<String, Unresolved> {
     let ProviderReference { path, key, .. } = *reference;
-    let text = lookup
-        .file(file)
-        .map_err(|error| Unresolved::unreadable(path, &error))?;
+    let text = reader.read(file).map_err(|error| reader.unreadable(path, &error))?;
     // What is wrong with it is not repeated: the file holds secrets.
     let found = file::property(&text, key).map_err(|_| {
         Unresolved::Failed(
@@ -336,7 +419,11 @@ fn of_file(file: &Path, reference: &ProviderReference<'_>, lookup: &dyn Lookup) 
 }
 
 /// The contents of a file of a folder.
-fn of_folder(folder: &Path, reference: &ProviderReference<'_>, lookup: &dyn Lookup) -> Result<String, Unresolved> {
+fn of_folder(
+    folder: &Path,
+    reference: &ProviderReference<'_>,
+    reader: &AllowedReader<'_>,
+) -> Result<String, Unresolved> {
     let ProviderReference {
         provider, path, key, ..
     } = *reference;
@@ -347,18 +434,45 @@ fn of_folder(folder: &Path, reference: &ProviderReference<'_>, lookup: &dyn Look
             format!("write ${{{provider}:FOLDER:FILE}} with a file in that folder"),
         ));
     }
-    lookup.file(&folder.join(key)).map_err(|error| match error.kind() {
+    reader.read(&folder.join(key)).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Unresolved::Failed(
             format!("{path} has no file {key}"),
             format!("mount the secret so that {path} contains a file {key}"),
         ),
-        _ => Unresolved::unreadable(path, &error),
+        _ => reader.unreadable(path, &error),
     })
 }
 
-/// A lookup that is limited to the files and folders that config providers may read: for options that name files, in configurations of others than the operator.
+/// Reads the files that a provider may read.
+struct AllowedReader<'a> {
+    lookup: &'a dyn Lookup,
+    allowed: &'a AllowedPaths,
+    provider: &'a str,
+}
+
+impl AllowedReader<'_> {
+    fn read(&self, file: &Path) -> io::Result<String> {
+        self.lookup.file_below(file, &self.allowed.paths)
+    }
+
+    fn unreadable(&self, path: &str, error: &io::Error) -> Unresolved {
+        if LeadsOut::is_in(error) {
+            let provider = self.allowed.from.as_deref().unwrap_or(self.provider);
+            return Unresolved::Failed(
+                format!("{path} cannot be read: {error}"),
+                format!("add the folder to which the link leads to config.providers.{provider}.param.allowed.paths"),
+            );
+        }
+        Unresolved::unreadable(path, error)
+    }
+}
+
+/// A lookup that is limited to the files and folders that the operator lists: for options that name files, in configurations of others. What
+/// config providers may read, they may name, too.
 pub struct LimitedLookup<'a> {
     providers: &'a Providers,
+    /// `walferry.rest.file.paths`
+    folders: &'a [PathBuf],
     lookup: &'a dyn Lookup,
 }
 
@@ -366,39 +480,53 @@ pub struct LimitedLookup<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the worker's allowed.paths does not include it")]
 pub struct NotAllowed {
-    provider: String,
+    property: String,
 }
 
 impl NotAllowed {
     /// What to do about it.
     pub fn hint(&self) -> String {
-        let provider = &self.provider;
         format!(
-            "add the folder to config.providers.{provider}.param.allowed.paths of the worker, or choose one that is there"
+            "add the folder to {} of the worker, or choose one that is there",
+            self.property
         )
     }
 }
 
 impl LimitedLookup<'_> {
-    /// The path that one of the providers may read.
-    fn path(&self, path: &Path) -> io::Result<PathBuf> {
+    /// The path that may be read, and below which folders it must really be.
+    fn path(&self, path: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
+        let listed = self.providers.all.iter();
+        let listed = listed.filter(|(name, _)| !self.providers.unlisted.contains(&name.as_str()));
+        // The hint names a provider of folders, if there is one.
         let of_kind = |is_dir| {
-            let providers = self.providers.0.iter();
-            providers.filter_map(move |(name, provider)| match provider {
+            listed.clone().filter_map(move |(name, provider)| match provider {
                 Provider::Dir { allowed } if is_dir => Some((name, allowed)),
                 Provider::File { allowed } if !is_dir => Some((name, allowed)),
                 _ => None,
             })
         };
-        // The hint names a provider of folders, if there is one.
         let mut providers = of_kind(true).chain(of_kind(false));
-        let Some((first, limits)) = providers.clone().next() else {
-            return Ok(path.to_owned());
+        if providers.clone().any(|(_, allowed)| allowed.paths.is_empty()) {
+            return Ok((path.to_owned(), Vec::new()));
+        }
+        let folders: Vec<PathBuf> = providers
+            .clone()
+            .flat_map(|(_, allowed)| allowed.paths.iter())
+            .chain(self.folders)
+            .cloned()
+            .collect();
+        let normalised = normalised(path);
+        if folders.iter().any(|folder| normalised.starts_with(folder)) {
+            return Ok((normalised, folders));
+        }
+        let property = match providers.next() {
+            Some((provider, _)) if self.folders.is_empty() => {
+                format!("config.providers.{provider}.param.allowed.paths")
+            }
+            _ => "walferry.rest.file.paths".to_owned(),
         };
-        providers.find_map(|(_, allowed)| allowed.path(path)).ok_or_else(|| {
-            let provider = limits.from.as_ref().unwrap_or(first).clone();
-            io::Error::new(io::ErrorKind::PermissionDenied, NotAllowed { provider })
-        })
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, NotAllowed { property }))
     }
 }
 
@@ -408,11 +536,23 @@ impl Lookup for LimitedLookup<'_> {
     }
 
     fn file(&self, path: &Path) -> io::Result<String> {
-        self.lookup.file(&self.path(path)?)
+        let (path, folders) = self.path(path)?;
+        self.lookup.file_below(&path, &folders)
+    }
+
+    fn file_below(&self, path: &Path, folders: &[PathBuf]) -> io::Result<String> {
+        is_below(&self.real_path(path)?, folders, self)?;
+        self.file(path)
+    }
+
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        self.lookup.real_path(path)
     }
 
     fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.lookup.folder(&self.path(path)?)
+        let (path, folders) = self.path(path)?;
+        is_below(&self.lookup.real_path(&path)?, &folders, self.lookup)?;
+        self.lookup.folder(&path)
     }
 
     fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
@@ -422,7 +562,7 @@ impl Lookup for LimitedLookup<'_> {
 
 /// The name of a provider, unless it does not look like one.
 fn shown_word(provider: &str) -> &str {
-    match may_be_shown("string", &[], provider) {
+    match is_of_words(provider) {
         true => provider,
         false => "…",
     }
@@ -566,19 +706,23 @@ struct AllowedPaths {
 
 impl AllowedPaths {
     fn parse(text: &str) -> Result<Self, ProviderMistake> {
-        let paths = text
-            .split(',')
-            .filter(|path| !path.is_empty())
-            .map(|path| match Path::new(path).is_absolute() {
-                true => Ok(normalised(Path::new(path))),
-                false => Err((
-                    "param.allowed.paths",
-                    format!("contains {path:?}, which is not an absolute path"),
-                    "start each path with /".to_owned(),
-                )),
-            });
-        let paths = paths.collect::<Result<_, _>>()?;
+        let paths = absolute_paths(text).map_err(|path| {
+            (
+                "param.allowed.paths",
+                format!("contains {path:?}, which is not an absolute path"),
+                "start each path with /".to_owned(),
+            )
+        })?;
         Ok(Self { paths, from: None })
+    }
+
+    /// What reads files for a provider with these limits.
+    const fn reader<'a>(&'a self, provider: &'a str, lookup: &'a dyn Lookup) -> AllowedReader<'a> {
+        AllowedReader {
+            lookup,
+            allowed: self,
+            provider,
+        }
     }
 
     /// Takes over the limits of a listed provider, if it has some.
@@ -601,8 +745,19 @@ impl AllowedPaths {
     }
 }
 
+/// The paths of a list with commas, or the first that does not begin at the root.
+pub(crate) fn absolute_paths(text: &str) -> Result<Vec<PathBuf>, &str> {
+    let paths = text.split(',').map(str::trim).filter(|path| !path.is_empty());
+    paths
+        .map(|path| match Path::new(path).is_absolute() {
+            true => Ok(normalised(Path::new(path))),
+            false => Err(path),
+        })
+        .collect()
+}
+
 /// The path without `.` and `..`, by its text alone.
-fn normalised(path: &Path) -> PathBuf {
+pub(crate) fn normalised(path: &Path) -> PathBuf {
     let mut normalised = PathBuf::new();
     for component in path.components() {
         match component {
@@ -900,7 +1055,7 @@ pub(crate) mod tests {
                 .collect();
             let (providers, findings) = providers(&worker);
             assert_eq!(findings.iter().count(), 0, "{findings:?}");
-            let limited = providers.limit(&Echo);
+            let limited = providers.limit(&[], &Echo);
             let told = |error: io::Error| {
                 let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<NotAllowed>());
                 format!("{error}: {}", inner.expect("it says what to do").hint())
@@ -910,10 +1065,12 @@ pub(crate) mod tests {
             assert_eq!(of_folder, of_file);
             of_folder
         };
-        // Without limits, or with a listed provider without them, all can be read.
-        assert_eq!(read(&[], "/etc/x/../y"), Ok("/etc/x/../y".to_owned()));
+        // With a listed provider without limits, all can be read; without a listed one, nothing.
+        let refused = "the worker's allowed.paths does not include it: add the folder to walferry.rest.file.paths of the worker, or choose \
+                       one that is there";
+        assert_eq!(read(&[], "/etc"), Err(refused.to_owned()));
         let open = [listed("file,dir"), file("file"), paths("file", "/a"), dir("dir")];
-        assert_eq!(read(&open, "/etc"), Ok("/etc".to_owned()));
+        assert_eq!(read(&open, "/etc/x/../y"), Ok("/etc/x/../y".to_owned()));
         let one = [listed("file"), file("file"), paths("file", "/a")];
         let refused = "the worker's allowed.paths does not include it: add the folder to config.providers.file.param.allowed.paths of the \
                        worker, or choose one that is there";

@@ -1,6 +1,6 @@
 //! Reading properties from a flat map of strings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use walferry_diagnosis::{Diagnosis, Kind};
 
@@ -8,7 +8,7 @@ use crate::choice::nearest_name;
 use crate::finding::Findings;
 use crate::property::{Declaration, Property, Support};
 use crate::provider::Lookup;
-use crate::sanitize::{Sanitizer, may_be_shown, quoted, shown_name, shown_text};
+use crate::sanitize::{Sanitizer, quoted, shown_name, shown_text, without_foreign_references};
 use crate::secret::HIDDEN;
 use crate::value::{Value, ValueError};
 
@@ -115,52 +115,35 @@ impl Options {
                 written: Some(written), ..
             }) => shown_text(written).into_owned(),
             Some(entry) if entry.secret || Sanitizer::default().is_secret(&self.full_name(name)) => HIDDEN.to_owned(),
-            Some(entry) => {
-                let text = entry.text.trim();
-                let shown = ["string", "int", kind_by_name(name)]
-                    .iter()
-                    .any(|kind| may_be_shown(kind, &[], text));
-                if shown { quoted(text) } else { HIDDEN.to_owned() }
-            }
+            Some(entry) => quoted(entry.text.trim()),
             None => quoted(""),
         }
     }
 
-    /// Hides values of properties that findings repeat, if they may be secret: values from a config provider, and values that do not look
-    /// like the property's type.
-    pub(crate) fn guard(&self, findings: &mut Findings, declarations: &[&Declaration]) {
-        let entries: BTreeMap<_, _> = self
+    /// Hides what findings repeat of the values of secret properties, whole or in quotes, and of references to config providers that are not there.
+    pub(crate) fn guard(&self, findings: &mut Findings) {
+        let secrets = self.entries.iter().filter(|(name, _)| self.is_secret(name));
+        let secrets: BTreeMap<_, _> = secrets.map(|(name, entry)| (shown_name(name), entry)).collect();
+        let foreign = self
             .entries
             .iter()
-            .map(|(name, entry)| (shown_name(name), (name, entry)))
-            .collect();
+            .filter(|(_, entry)| entry.text.contains("${") && entry.written.is_none());
+        let foreign: BTreeSet<_> = foreign.map(|(name, _)| shown_name(name)).collect();
         for finding in findings.iter_mut() {
-            let Some((name, entry)) = entries.get(finding.place.as_str()) else {
+            if foreign.contains(finding.place.as_str()) {
+                for text in [&mut finding.text].into_iter().chain(finding.hint.as_mut()) {
+                    *text = without_foreign_references(text).into_owned();
+                }
+            }
+            let Some(entry) = secrets.get(finding.place.as_str()) else {
                 continue;
             };
-            let declared = declarations.iter().find(|declaration| declaration.name == *name);
-            let kind = declared.map_or_else(|| kind_by_name(name), |declaration| declaration.type_word);
-            let secret = self.is_secret(name);
-            // Of these, only a word that has been understood is told anywhere but in `complaint`.
-            let understood = matches!(kind, "enum" | "boolean");
-            let written = entry.written.as_deref().unwrap_or_default();
-            let lower = entry.text.to_lowercase();
-            let hidden = |piece: &str| {
-                let found = lower.contains(&piece.to_lowercase()) && !written.contains(piece);
-                let own = piece.len() > 2 && (found || piece.contains(HIDDEN));
-                own && (secret || !understood && !may_be_shown(kind, &[], piece))
-            };
-            let whole = entry.text.trim();
+            let (whole, written) = (entry.text.trim(), entry.written.as_deref().unwrap_or_default());
+            let hidden = |piece: &str| piece.len() > 2 && whole.contains(piece) && !written.contains(piece);
             for text in [&mut finding.text].into_iter().chain(finding.hint.as_mut()) {
                 *text = without_pieces(text, &hidden);
                 if whole.len() > 3 && hidden(whole) {
                     *text = text.replace(whole, HIDDEN);
-                }
-            }
-            // A hint may be made of parts of what was hidden.
-            if let Some(hint) = finding.hint.as_mut().filter(|_| finding.text.contains(HIDDEN)) {
-                for part in whole.split(|c: char| !c.is_alphanumeric()).filter(|part| hidden(part)) {
-                    *hint = hint.replace(part, HIDDEN);
                 }
             }
         }
@@ -188,12 +171,6 @@ impl Options {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
-}
-
-/// The kind of value of an option of a transform or a converter, guessed from the option's name.
-fn kind_by_name(name: &str) -> &'static str {
-    let class = ["type", "class", "converter"].iter().any(|end| name.ends_with(end));
-    if class { "class" } else { "string" }
 }
 
 /// The text with [`HIDDEN`] in place of each part in quotes that is to be hidden. Quotes are as `{:?}` writes them.
@@ -240,7 +217,7 @@ impl std::fmt::Debug for Options {
 /// Reads typed properties and collects everything that is wrong with them instead of stopping at the first.
 ///
 /// ```
-/// use std::collections::BTreeMap;
+/// use std::collections::{BTreeMap, BTreeSet};
 /// use walferry_config::{Options, Property, Reader, properties};
 ///
 /// properties! {
@@ -395,7 +372,8 @@ impl<'a> Reader<'a> {
             if !self.findings.problems().any(|problem| problem.place == full_name) {
                 let message = self.complaint::<T>(name, text, &error);
                 // A guess is near to what was written.
-                let secret = T::SECRET || self.options.is_secret(name);
+                let is_whole = shown_text(text) == text && !text.contains("${");
+                let secret = T::SECRET || self.options.is_secret(name) || !is_whole;
                 let guess = (!secret).then(|| error.hint.or_else(|| T::remedy(text))).flatten();
                 let plain = matches!(
                     T::TYPE,
@@ -423,15 +401,13 @@ impl<'a> Reader<'a> {
             Some(written) => format!("is {}, whose value cannot be read as {}", shown_text(written), T::TYPE),
             None if T::SECRET || self.options.is_secret(name) => format!("cannot be read as {}", T::TYPE),
             None if text.is_empty() => format!("is empty, which {error}"),
-            None if self.may_be_shown::<T>(name, text) => format!("is {}, which {error}", quoted(text)),
-            None => error.to_string(),
+            // An error may name the entry of a list.
+            None => format!(
+                "is {}, which {}",
+                quoted(text),
+                without_foreign_references(&error.to_string())
+            ),
         }
-    }
-
-    /// Whether an error may repeat a text that is no value of the type.
-    fn may_be_shown<T: Value>(&self, name: &str, text: &str) -> bool {
-        let secret = T::SECRET || self.options.is_secret(name) || shown_text(text) != text;
-        !secret && may_be_shown(T::TYPE, T::VALUES, text)
     }
 
     fn check_support(&mut self, name: &str, text: &str, declaration: &Declaration) {

@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use crate::choice::nearest;
-use crate::finding::without;
 use crate::regex::{JavaRegex, limited};
 use crate::secret::{HIDDEN, Secret};
 use walferry_diagnosis::without_credentials;
@@ -126,8 +124,8 @@ fn looks_like_a_name(name: &str) -> bool {
     name.chars().all(fits) && name.split(['.', '_', '-', ' ']).all(|part| part.len() <= MOST)
 }
 
-/// A text without what may be a secret in it: the credentials of URLs such as `http://user:password@host`, what stands behind
-/// `password=` and the like, keys in PEM and log-in modules of JAAS.
+/// A text without the credentials that it says to have: those of URLs such as `http://user:password@host` and of connection strings
+/// (`password=…`), keys in PEM and log-in modules of JAAS. Nothing is hidden because it looks like a password.
 pub fn shown_text(text: &str) -> Cow<'_, str> {
     if text.contains("PRIVATE KEY-----") || text.contains("LoginModule ") {
         return Cow::Borrowed(HIDDEN);
@@ -143,18 +141,16 @@ pub fn shown_text(text: &str) -> Cow<'_, str> {
         shown = Cow::Owned(without_credentials(&shown));
     }
     let lower = shown.to_ascii_lowercase();
-    if lower.contains("basic ") || lower.contains("bearer ") {
-        shown = Cow::Owned(without_authorization(&shown));
-    }
-    let lower = shown.to_ascii_lowercase();
     if SECRET_WORDS.iter().any(|word| lower.contains(word)) {
         shown = Cow::Owned(without_assignments(&shown, &lower));
     }
     shown
 }
 
-/// What a server has answered, without the secrets that were `sent` to it: some servers and proxies repeat them.
+/// What a server has answered, without the secrets that were `sent` to it: some servers and proxies repeat them. Control characters are written as
+/// escapes, and the text is not longer than a person reads: whoever may name the server decides what it answers.
 pub fn shown_answer(text: &str, sent: &[Secret]) -> String {
+    const MOST: usize = 1_500;
     let mut sent: Vec<&str> = sent
         .iter()
         .map(Secret::expose)
@@ -162,6 +158,7 @@ pub fn shown_answer(text: &str, sent: &[Secret]) -> String {
         .collect();
     // A longer one may have a shorter one in it.
     sent.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+    // Before the text is cut: half of a secret is a secret, too.
     let without_sent = sent
         .into_iter()
         .fold(text.to_owned(), |text, secret| match secret.len() {
@@ -169,27 +166,38 @@ pub fn shown_answer(text: &str, sent: &[Secret]) -> String {
             ..4 => without(&text, secret),
             _ => text.replace(secret, HIDDEN),
         });
-    shown_text(&without_sent).into_owned()
+    let shown = shown_text(&without_sent);
+    let mut plain = String::new();
+    for c in shown.trim().chars().take(MOST) {
+        match c {
+            c if c.is_whitespace() => plain.push(' '),
+            c if c.is_control() || is_invisible(c) => plain.extend(c.escape_unicode()),
+            c => plain.push(c),
+        }
+    }
+    if shown.trim().chars().nth(MOST).is_some() {
+        plain.push('…');
+    }
+    plain
 }
 
-/// Hides what stands behind `Basic` and `Bearer`, as in the header of a request.
-fn without_authorization(text: &str) -> String {
+/// Characters that change how others are shown, such as those that turn the direction of text.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// The text with [`HIDDEN`] in place of each occurrence of a word.
+fn without(text: &str, word: &str) -> String {
     let mut shown = String::new();
-    let mut scheme = false;
-    for word in text.split_inclusive(char::is_whitespace) {
-        let plain = word.trim_end();
-        let token = plain.trim_matches(|c: char| !c.is_alphanumeric() && c != '=');
-        let looks_like_one = token.len() >= 4 && (!is_word(token) || token.chars().skip(1).any(char::is_uppercase));
-        match scheme && looks_like_one {
-            true => shown.push_str(&word.replacen(token, HIDDEN, 1)),
-            false => shown.push_str(word),
-        }
-        let name = plain
-            .rsplit(|c: char| !c.is_ascii_alphanumeric())
-            .next()
-            .unwrap_or_default();
-        scheme = name.eq_ignore_ascii_case("basic") || name.eq_ignore_ascii_case("bearer");
+    let mut rest = text;
+    while let Some(at) = rest.find(word) {
+        let (before, behind) = (&rest[..at], &rest[at + word.len()..]);
+        let inside = before.ends_with(char::is_alphanumeric) || behind.starts_with(char::is_alphanumeric);
+        shown.push_str(before);
+        shown.push_str(if inside { word } else { HIDDEN });
+        rest = behind;
     }
+    shown.push_str(rest);
     shown
 }
 
@@ -250,103 +258,12 @@ fn without_defaults(text: &str) -> String {
     shown
 }
 
-/// Whether an error may repeat a value, or a part of one, that does not fit the type of its property.
-///
-/// A password may have been written into any property. So what is shown has to look like a value of that type: a number, a word
-/// that is near to one of the `allowed` ones, or else a name made of whole words.
-pub(crate) fn may_be_shown(kind: &str, allowed: &[&str], text: &str) -> bool {
-    match kind {
-        // A sign or two, such as a bracket that is not closed.
-        _ if text.len() <= 2 => true,
-        "int" | "long" | "milliseconds" | "seconds" | "bytes" => looks_like_a_number(text),
-        "boolean" | "enum" => {
-            const WORDS: &[&str] = &[
-                "true",
-                "false",
-                "yes",
-                "no",
-                "on",
-                "off",
-                "1",
-                "0",
-                "y",
-                "n",
-                "enabled",
-                "disabled",
-                "enable",
-                "disable",
-                "none",
-                "all",
-                "null",
-                "default",
-                "auto",
-                "string",
-                "wal2json",
-                "decoderbufs",
-            ];
-            WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)) || nearest(text, allowed.iter().copied()).is_some()
-        }
-        "class" => {
-            let words = text.split(['.', '$']);
-            (text.contains('.') || text.starts_with(char::is_uppercase)) && words.clone().all(is_word)
-        }
-        _ => {
-            text.len() <= MOST_SHOWN
-                && text
-                    .split(['.', '_', '-', '$'])
-                    .all(|part| part.is_empty() || is_word(part))
-        }
-    }
-}
-
-/// A host with a port, or a list of them, in quotes; asterisks where the text does not look like one. A host alone may be a password.
-pub fn shown_address(text: &str) -> String {
-    let is_address = |entry: &str| {
-        let rest = entry.split_once("://").map_or(entry, |(_, rest)| rest);
-        let host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']' | '/');
-        let port = rest
-            .rsplit_once(':')
-            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        (port || rest.parse::<core::net::IpAddr>().is_ok()) && rest.chars().all(host)
-    };
-    match text.len() <= MOST_SHOWN && text.split(',').all(|entry| is_address(entry.trim())) {
-        true => format!("{text:?}"),
-        false => HIDDEN.to_owned(),
-    }
-}
-
-/// A regular expression for names, in quotes; `None` where it may be a secret.
-pub fn shown_expression(text: &str) -> Option<String> {
-    let names = text.replace("\\.", ".").replace("\\d", "");
-    let parts = names.split(|c: char| {
-        matches!(
-            c,
-            '.' | '_' | '-' | '*' | '+' | '?' | '(' | ')' | '|' | '[' | ']' | '^' | '$' | ':'
-        )
-    });
-    let shown = text.contains('.')
-        && text.len() <= MOST_SHOWN
-        && parts.into_iter().all(|part| part.is_empty() || is_word(part));
-    shown.then(|| format!("{text:?}"))
-}
-
-/// The name of a class that is not there, in quotes; asterisks where it does not look like one.
-pub fn shown_class(text: &str) -> String {
-    match may_be_shown("class", &[], text) {
-        true => quoted(text),
-        false => HIDDEN.to_owned(),
-    }
-}
-
-/// A number, also with signs between its digits and a unit behind it: `10,000`, `3.0`, `10 s`, `512MB`.
-fn looks_like_a_number(text: &str) -> bool {
-    const LONGEST: usize = 12;
-    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let fits = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | '_' | '\'' | ' ' | '-' | '+');
-    text.len() <= LONGEST
-        && text.len() - number.len() <= 2
-        && number.contains(|c: char| c.is_ascii_digit())
-        && number.chars().all(fits)
+/// Whether a text is made of whole words, as names of properties and of config providers are.
+pub(crate) fn is_of_words(text: &str) -> bool {
+    text.len() <= MOST_SHOWN
+        && text
+            .split(['.', '_', '-', '$'])
+            .all(|part| part.is_empty() || is_word(part))
 }
 
 /// Letters alone, or digits alone: a password mixes them.
@@ -356,13 +273,37 @@ fn is_word(part: &str) -> bool {
     (letters || part.chars().all(|c| c.is_ascii_digit())) && (1..=LONGEST).contains(&part.len())
 }
 
-/// A value in quotes, as an error shows it: without secrets, and not longer than a person reads.
-pub(crate) fn quoted(text: &str) -> String {
+/// A value in quotes, as an error shows it: without credentials of URLs, and not longer than a person reads. Values of properties that are
+/// secret, and of properties that nobody knows, are never shown: see `Options::shown`.
+pub fn quoted(text: &str) -> String {
     let shown = shown_text(text);
+    let shown = without_foreign_references(&shown);
     match shown.char_indices().nth(MOST_SHOWN) {
         Some((end, _)) => format!("{:?}… ({} characters)", &shown[..end], text.chars().count()),
         None => format!("{shown:?}"),
     }
+}
+
+/// Hides what stands behind a config provider that is not there, such as `${vault:path:key}`: nobody knows what it means. A reference that was
+/// resolved is shown by another way.
+pub(crate) fn without_foreign_references(text: &str) -> Cow<'_, str> {
+    if !text.contains("${") {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, reference)) = rest.split_once("${") {
+        shown.push_str(before);
+        shown.push_str("${");
+        let (inside, behind) = reference.split_at(reference.find('}').unwrap_or(reference.len()));
+        match inside.split_once(':') {
+            Some((provider, _)) => shown.push_str(&format!("{provider}:…")),
+            None => shown.push_str(inside),
+        }
+        rest = behind;
+    }
+    shown.push_str(rest);
+    Cow::Owned(shown)
 }
 
 /// Hides what stands behind `password=`, `"password": ` and the like.
@@ -490,14 +431,6 @@ mod tests {
             ),
             ("a.PlainLoginModule required username=\"u\" pass=\"hunter2\";", HIDDEN),
             ("-----BEGIN PRIVATE KEY-----\nhunter2", HIDDEN),
-            (
-                "Authorization: Basic dTpodW50ZXIy, x",
-                "Authorization: Basic ********, x",
-            ),
-            (
-                "{\"authorization\":\"Bearer hunter2\"}",
-                "{\"authorization\":\"Bearer ********\"}",
-            ),
             ("HTTP Basic authentication failed", "HTTP Basic authentication failed"),
             ("app%3Ahunter2%40db", HIDDEN),
             ("is \"http://app%253ahunter2%2540db\".", "is \"********\"."),
@@ -520,6 +453,24 @@ mod tests {
             quoted(&"x".repeat(300)),
             format!("{:?}… (300 characters)", "x".repeat(200))
         );
+    }
+
+    #[test]
+    fn an_answer_is_cut_and_its_signs_are_escaped() {
+        let sent = [Secret::new("hunter2"), Secret::new("pw")];
+        let cases = [
+            (
+                "Basic hunter2 is wrong, and pw, not pwd",
+                "Basic ******** is wrong, and ********, not pwd",
+            ),
+            ("a\r\nb\tc", "a  b c"),
+            ("\u{1b}[31mred\u{202e}", "\\u{1b}[31mred\\u{202e}"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(shown_answer(text, &sent), expected);
+        }
+        let long = shown_answer(&"x".repeat(10_000), &sent);
+        assert_eq!(long, format!("{}…", "x".repeat(1_500)));
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! A worker's configuration: what all its connectors share.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::connector::{ConverterPlugin, hide_values};
+use walferry_diagnosis::Concealed;
+
+use crate::connector::ConverterPlugin;
 use crate::file::Submitted;
 use crate::finding::Findings;
 use crate::otlp::{self, OtlpSection};
 use crate::property::{Declaration, Group, Property, Support};
-use crate::provider::{Lookup, Providers};
+use crate::provider::{Lookup, Providers, absolute_paths};
 use crate::reader::{Options, Reader};
-use crate::sanitize::may_be_shown;
+use crate::sanitize::quoted;
+use crate::value::{Value, ValueError};
 use crate::{choices, properties};
 
 /// What all connectors of a process share. Its default is that of a process without a worker file.
@@ -44,6 +48,12 @@ pub struct Worker {
     pub client: Options,
     /// `config.providers`
     pub providers: Providers,
+    /// What configurations of others than the operator may do.
+    pub rights_of_others: RightsOfOthers,
+    /// Whether a configuration that is read with this worker comes from others than the operator.
+    pub is_for_others: bool,
+    /// What config providers have returned. While the worker is in use, no text that leaves the process shows it.
+    pub concealed: Concealed,
     /// `config.storage.*`
     pub config_storage: Options,
     /// `offset.storage.*`
@@ -125,6 +135,38 @@ impl OverridePolicy {
             Self::Allowlist(_) => "Allowlist",
         }
     }
+}
+
+choices! {
+    enum ProvidersForOthers {
+        #[default]
+        Listed = "listed",
+        All = "all",
+    }
+}
+
+/// Folders, by their paths from the root.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct PathList(Vec<PathBuf>);
+
+impl Value for PathList {
+    const TYPE: &'static str = "list";
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        absolute_paths(text)
+            .map(Self)
+            .map_err(|_| ValueError::new("a list of absolute paths").hint("start each path with /"))
+    }
+}
+
+/// What configurations may do that do not come from the operator's own files: those of the REST API and of Kafka's topics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RightsOfOthers {
+    /// `walferry.rest.file.paths`
+    pub file_paths: Vec<PathBuf>,
+    /// `walferry.rest.signal.paths`
+    pub signal_paths: Vec<PathBuf>,
+    /// `walferry.rest.config.providers=all`
+    pub all_providers: bool,
 }
 
 choices! {
@@ -213,13 +255,24 @@ properties! {
         .text("A property of Kafka consumers.")
         .support(Support::Accepted { why: "Postgres connectors do not consume from Kafka" });
     const PROVIDERS: Property<Vec<String>> = Property::new("config.providers").example("secrets")
-        .text("Names of config providers. `env`, `file` and `dir` exist without being listed. Where they are not listed, they have the limits of \
-               the listed providers of variables and of files.");
+        .text("Names of config providers. For the worker and for connectors of `--config` files, `env`, `file` and `dir` exist without being listed. \
+               Where they are not listed, they have the limits of the listed providers of variables and of files. For connectors of the REST API \
+               and of Kafka's topics see `walferry.rest.config.providers`.");
     const PROVIDER: Property<Option<String>> = Property::new("config.providers.<name>.<option>").example("config.providers.secrets.class=io.strimzi.kafka.KubernetesSecretConfigProvider")
         .text("`class` is EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider, or one of Strimzi's \
                KubernetesSecretConfigProvider and KubernetesConfigMapConfigProvider, which ask the API server with the pod's service \
                account: `${NAME:NAMESPACE/SECRET:KEY}`. `param.allowlist.pattern` limits the \
                variables, `param.allowed.paths` the paths that it hands out.");
+    const REST_PROVIDERS: Property<ProvidersForOthers> = Property::new("walferry.rest.config.providers").default("listed")
+        .text("Which config providers exist for connectors of the REST API and of Kafka's topics: those that `config.providers` lists, as in \
+               Kafka Connect (`listed`), or `env`, `file` and `dir` also without (`all`). With `all`, whoever may write configurations can read \
+               all variables and files that the process can read. A connector of a `--config` file has all of them.");
+    const REST_FILES: Property<PathList> = Property::new("walferry.rest.file.paths").example("/etc/walferry/tls,/etc/walferry/schemas")
+        .text("Folders for the files that connectors of the REST API and of Kafka's topics may name. If it is set, certificates, key stores and \
+               keytabs must be there. `walferry.schemas.dir` must always be there, or where a listed config provider may read.");
+    const REST_SIGNALS: Property<PathList> = Property::new("walferry.rest.signal.paths").example("/var/lib/walferry-signals")
+        .text("Folders in which `signal.file` of connectors of the REST API and of Kafka's topics may be. Walferry removes the signals \
+               that it has read from that file. Without this property such a connector cannot have the channel `file`.");
     const SECURITY: Property<Option<String>> = Property::new("security.protocol").example("SASL_SSL")
         .text("How the client that creates topics connects to the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.");
     const SSL_CLIENT_AUTH: Property<Option<String>> = Property::new("ssl.client.auth").example("required")
@@ -385,9 +438,10 @@ fn extensions(reader: &mut Reader<'_>) -> bool {
     let classes = reader.get(&EXTENSIONS);
     let is_basic = |class: &&String| class.rsplit('.').next() == Some(BASIC_AUTH);
     for class in classes.iter().filter(|class| !is_basic(class)) {
-        // The name may come from a config provider, or be no name of a class.
-        let hidden = reader.options().is_secret(EXTENSIONS.name()) || !may_be_shown("class", &[], class);
-        let shown = if hidden { "a class" } else { class.as_str() };
+        let shown = match reader.options().is_secret(EXTENSIONS.name()) {
+            true => "a class".to_owned(),
+            false => quoted(class),
+        };
         let message = format!("names {shown}, which is Java code that Walferry does not load; it has no effect");
         reader
             .warning(EXTENSIONS.name(), message)
@@ -416,12 +470,25 @@ impl Worker {
             }
         }
         let mut reader = Reader::new(&options, declarations());
-        let worker = Self::from_reader(&mut reader, providers);
+        let mut worker = Self::from_reader(&mut reader, providers);
+        worker.concealed = Concealed::new(&values, &[]);
+        let concealed = worker.concealed.clone();
         let (worker, mut more) = reader.finish(worker);
-        options.guard(&mut more, &declarations().collect::<Vec<_>>());
+        options.guard(&mut more);
         findings.extend(more);
-        hide_values(&mut findings, &values);
+        findings.conceal(&concealed);
         (worker.filter(|_| !findings.has_problems()), findings)
+    }
+
+    /// The same worker, for configurations that do not come from the operator's own files.
+    #[must_use]
+    pub fn for_others(&self) -> Self {
+        let mut worker = self.clone();
+        worker.is_for_others = true;
+        if !self.rights_of_others.all_providers {
+            worker.providers = self.providers.for_others();
+        }
+        worker
     }
 
     fn from_reader(reader: &mut Reader<'_>, providers: Providers) -> Self {
@@ -452,6 +519,13 @@ impl Worker {
             admin: admin_client(options),
             client,
             providers,
+            rights_of_others: RightsOfOthers {
+                file_paths: reader.get(&REST_FILES).0,
+                signal_paths: reader.get(&REST_SIGNALS).0,
+                all_providers: reader.get(&REST_PROVIDERS) == ProvidersForOthers::All,
+            },
+            is_for_others: false,
+            concealed: Concealed::default(),
             config_storage: options.below("config.storage."),
             offset_storage: options.below("offset.storage."),
             status_storage: options.below("status.storage."),

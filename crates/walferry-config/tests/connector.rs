@@ -126,7 +126,7 @@ fn all_problems_of_a_file_come_at_once() {
         "Error: slot.name is \"My-Slot\", which is not a slot name: Postgres takes 1 to 63 of the characters a-z, 0-9 and _ (write my_slot)",
         "Error: database.hostname is required (set database.hostname: host name or address of the Postgres server)",
         "Error: database.port is \"99999\", which is not a whole number from 0 to 65535 (remove it to use the default, 5432)",
-        "Error: table.include.list is not a regular expression that Walferry can use: group that is never closed at character 8 of entry 1 (mend the expression at that place: .* stands for any text, and \\. for a dot (in JSON and .properties \\\\.))",
+        "Error: table.include.list is \"public.(a\", which is not a regular expression that Walferry can use: group that is never closed at character 8 of entry 1 (mend the expression at that place: .* stands for any text, and \\. for a dot (in JSON and .properties \\\\.))",
         "Error: snapshot.mode is \"initialy\", which is not one of always, initial, initial_only, no_data, when_needed, configuration_based (did you mean initial?)",
     ];
     assert_eq!(findings, expected);
@@ -223,7 +223,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "database.hostname",
             "postgres://db",
             &[
-                "Error: database.hostname is not one host name or address, without port, scheme or path (write only the host; port, user, password and database have their own properties: database.port, database.user, database.password, database.dbname)",
+                "Error: database.hostname is \"postgres://db\", which is not one host name or address, without port, scheme or path (write only the host; port, user, password and database have their own properties: database.port, database.user, database.password, database.dbname)",
             ],
         ),
         (
@@ -238,7 +238,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "topic.prefix",
             "a b",
             &[
-                "Error: topic.prefix is not a topic or a part of one: only letters, digits, dot, underscore and hyphen (take out the other characters)",
+                "Error: topic.prefix is \"a b\", which is not a topic or a part of one: only letters, digits, dot, underscore and hyphen (take out the other characters)",
             ],
         ),
         (
@@ -284,7 +284,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "snapshot.select.statement.overrides",
             "public.a",
             &[
-                "Warning: snapshot.select.statement.overrides contains public.a, for which there is no statement, so all its rows are read (set snapshot.select.statement.overrides.public.a)",
+                "Warning: snapshot.select.statement.overrides contains \"public.a\", for which there is no statement, so all its rows are read (set snapshot.select.statement.overrides.public.a)",
             ],
         ),
         (
@@ -795,7 +795,7 @@ fn post_processors_are_read_in_both_forms_and_what_is_wrong_with_them_is_told() 
         ),
         (
             ("post.processors.p.reselect.error.handling.mode", "stop"),
-            "Error: post.processors.p.reselect.error.handling.mode is not one of warn, fail (remove it to use the default, warn)",
+            "Error: post.processors.p.reselect.error.handling.mode is \"stop\", which is not one of warn, fail (remove it to use the default, warn)",
         ),
         (
             ("post.processors.p.reselect.null.values", "yes"),

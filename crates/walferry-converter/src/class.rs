@@ -1,6 +1,6 @@
 //! The table of converters. A new one is a file and a row here.
 
-use walferry_config::{Findings, Group, Options, Reader, ValueError, shown_class};
+use walferry_config::{Findings, Group, Options, Reader, ValueError, quoted};
 
 use crate::others;
 use crate::raw::Buffers;
@@ -302,7 +302,7 @@ pub fn converter(class: &str, role: ConverterType, options: &Options) -> Built {
     });
     refuse(
         options,
-        format!("is {}, which {error}", shown_class(class.trim())),
+        format!("is {}, which {error}", quoted(class.trim())),
         Some(hint),
     )
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::concealed::concealed;
 use crate::credentials::without_credentials;
 use crate::kind::Kind;
 
@@ -142,6 +143,22 @@ impl Diagnosis {
             "" => (&*self.text).into(),
             place => format!("{place} {}", self.text).into(),
         }
+    }
+
+    /// The same without the values that config providers have returned.
+    #[must_use]
+    pub fn concealed(self) -> Self {
+        self.without(|text| concealed(text).into_owned())
+    }
+
+    /// The same without what `hide` takes out of its texts. The SQL that mends it stays as it is: only the operator's own script gets it.
+    #[must_use]
+    pub fn without(mut self, hide: impl Fn(&str) -> String) -> Self {
+        let texts = [&mut self.place, &mut self.text];
+        for text in texts.into_iter().chain(self.hint.as_mut()) {
+            *text = hide(text);
+        }
+        self
     }
 
     /// The code of its kind, such as `WF0301`.

@@ -123,6 +123,13 @@ kinds! {
         "The worker's `connector.client.config.override.policy` does not allow connectors to set this property of the \
          Kafka client.",
         "Remove the property from the connector, or change the worker's policy.";
+    "WF0120" FileNotAllowed "file_not_allowed" SETUP,
+        "A configuration names a file that it may not name",
+        "A configuration from the REST API or from Kafka's topics names a file to read, to write or to run. Whoever wrote it may not have \
+         the rights of the user that Walferry runs as. So the worker decides which files such a configuration may name, and they must be \
+         regular files.",
+        "Use a file in a folder that the worker allows (`walferry.rest.file.paths`, `walferry.rest.signal.paths`), or let the operator add \
+         the folder. A connector of a `--config` file may name any file.";
     "WF0201" Unreachable "unreachable" GAVE_UP,
         "Postgres cannot be reached",
         "The host name cannot be resolved, nothing answers at the address, or the answer is not from a Postgres server. \

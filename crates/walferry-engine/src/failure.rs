@@ -67,6 +67,12 @@ impl Failure {
     pub fn hint(&self) -> Option<&str> {
         self.causes.iter().find_map(|cause| cause.hint.as_deref())
     }
+    /// The same without the values that config providers have returned.
+    #[must_use]
+    pub fn concealed(mut self) -> Self {
+        self.causes = self.causes.into_iter().map(Diagnosis::concealed).collect();
+        self
+    }
     /// Adds the key of the failed record.
     pub fn about(mut self, key: &[u8]) -> Self {
         self.record_key = Some(excerpt(key));

@@ -632,6 +632,7 @@ impl Status {
     fn set_phase_at(&self, mut phase: Phase, at_us: i64) {
         if let Phase::Waiting(failure) | Phase::Failed(failure) = &mut phase {
             self.show(failure);
+            *failure = failure.clone().concealed();
         }
         if let Phase::Waiting(failure) | Phase::Failed(failure) = &phase {
             self.count_error(failure.kind);
@@ -646,7 +647,9 @@ impl Status {
         self.set_wait_at(what, failure, now_us());
     }
     fn set_wait_at(&self, what: WaitFor, failure: Option<Failure>, at_us: i64) {
-        lock(&self.course).waits.set(what, failure, at_us);
+        lock(&self.course)
+            .waits
+            .set(what, failure.map(Failure::concealed), at_us);
     }
 
     /// What a record and everything behind it wait for. `None` if nothing waits.
@@ -655,7 +658,7 @@ impl Status {
     }
     /// Sets what a record waits for, or that it no longer waits. Returns what it waited for before.
     pub(crate) fn set_awaited(&self, failure: Option<Failure>) -> Option<Failure> {
-        OngoingFailure::replace(&mut lock(&self.awaited), failure, now_us())
+        OngoingFailure::replace(&mut lock(&self.awaited), failure.map(Failure::concealed), now_us())
     }
 
     /// Why the offset cannot be stored. `None` while it can.
@@ -668,6 +671,7 @@ impl Status {
     }
     fn set_store_at(&self, failure: Option<Failure>, at_us: i64) -> Option<Failure> {
         let mut store = lock(&self.store);
+        let failure = failure.map(Failure::concealed);
         if let Some(failure) = &failure {
             self.count_error(failure.kind);
             self.note(failure, at_us);
@@ -691,7 +695,7 @@ impl Status {
     /// Something failed that is tried again while the connector goes on: counts it and keeps it as an incident.
     pub(crate) fn tell_incident(&self, failure: &Failure) {
         self.count_error(failure.kind);
-        self.note(failure, now_us());
+        self.note(&failure.clone().concealed(), now_us());
     }
 
     fn note(&self, failure: &Failure, at_us: i64) {
@@ -719,6 +723,10 @@ impl Status {
     /// Sets the problem with Kafka, as its client reports it.
     pub fn set_kafka(&self, trouble: Option<OngoingFailure>) {
         let mut kafka = lock(&self.kafka);
+        let trouble = trouble.map(|trouble| OngoingFailure {
+            failure: trouble.failure.concealed(),
+            ..trouble
+        });
         if let Some(new) = &trouble
             && kafka.as_ref().is_none_or(|old| old.failure.kind != new.failure.kind)
         {

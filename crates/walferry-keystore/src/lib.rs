@@ -1,8 +1,9 @@
-//! Reads certificates and keys from the files that Java uses: PEM, PKCS#12 and JKS.
+//! Reads certificates and keys from the files that Java uses: PEM, PKCS#12 and JKS. [`regular`] reads files whose paths come from a configuration.
 
 mod jks;
+pub mod regular;
 
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
 use openssl::{
     ec::EcKey,
@@ -68,7 +69,7 @@ pub struct ClientIdentity {
 /// # Errors
 /// When the file cannot be read, or holds no certificate.
 pub fn trusted(file: &str, password: Option<&str>) -> Result<String, StoreError> {
-    let bytes = fs::read(Path::new(file))?;
+    let bytes = regular::read(Path::new(file))?;
     if is_pem(&bytes) {
         return trusted_pem(&bytes);
     }
@@ -100,7 +101,7 @@ pub fn trusted_pem(text: &[u8]) -> Result<String, StoreError> {
 /// # Errors
 /// When the file cannot be read, or lacks one of them.
 pub fn identity(file: &str, password: Option<&str>, key_password: Option<&str>) -> Result<ClientIdentity, StoreError> {
-    let bytes = fs::read(Path::new(file))?;
+    let bytes = regular::read(Path::new(file))?;
     if is_pem(&bytes) {
         return identity_pem(&bytes, &bytes, key_password.or(password));
     }
@@ -208,6 +209,8 @@ fn unreadable(error: ErrorStack) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn file(name: &str) -> String {

@@ -4,7 +4,7 @@
 use walferry_config::connector::{
     ColumnPattern, FilterSection, GuardrailAction, PublicationAutocreate, SlotSection, SnapshotSection,
 };
-use walferry_config::{Connector, limited, shown_expression};
+use walferry_config::{Connector, limited, quoted};
 use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
 use walferry_engine::Failure;
 use walferry_engine::gap::MISSING;
@@ -362,8 +362,8 @@ fn list_diagnoses(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis
             number,
             expression,
         } = pattern;
-        let shown = shown_expression(expression.as_str()).map_or_else(String::new, |shown| format!(", {shown},"));
-        let text = format!("`{property}`: expression {number}{shown} matches no captured table");
+        let shown = quoted(expression.as_str());
+        let text = format!("`{property}`: expression {number}, {shown}, matches no captured table");
         Diagnosis::warning(Kind::NoCapturedTables, text).with_hint(
             "compare it with the tables in the database; patterns match SCHEMA.TABLE and are separated by commas, and views and foreign \
              tables are never captured",
@@ -397,9 +397,9 @@ fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Diagnosis {
         number,
         expression,
     } = pattern;
-    let shown = shown_expression(expression.as_str()).map_or_else(String::new, |shown| format!(", {shown},"));
+    let shown = quoted(expression.as_str());
     let text = format!(
-        "`{property}`: expression {number}{shown} matches no column of the captured tables, so it has no effect"
+        "`{property}`: expression {number}, {shown}, matches no column of the captured tables, so it has no effect"
     );
     let ends = format!(".{}", expression.as_str());
     // People often write only the table, or leave the schema out.

@@ -31,8 +31,6 @@ impl From<Diagnosis> for RequestFailure {
 type Answer<T> = Result<T, RequestFailure>;
 
 const CONFLUENT_JSON: &str = "application/vnd.schemaregistry.v1+json";
-/// Maximum length of a registry's message in an error.
-const MOST_WORDS: usize = 1_500;
 
 /// Looks up the ids of a schema, or registers it.
 pub(crate) fn ids(http: &mut Http, api: Api, request: &SchemaRequest) -> Answer<Ids> {
@@ -530,13 +528,22 @@ fn is_registrys_own(reply: &Reply) -> bool {
     is_confluents || is_apicurios
 }
 
-/// The registry's message, with its remarks on single fields.
+/// The registry's message, with its remarks on single fields. Nothing of a body that no registry has written is shown: whoever may write a
+/// configuration may name any URL that the process reaches, and would read what answers there.
 fn message_of(reply: &Reply) -> String {
     let json = reply.json();
     let text = |value: &Json| value.as_str().map(str::to_owned);
+    let is_confluents = json["error_code"].is_i64();
+    let is_apicurios = json["name"].as_str().is_some_and(|name| name.ends_with("Exception"));
+    if !is_confluents && !is_apicurios {
+        return match reply.body.trim() {
+            "" => String::new(),
+            _ => "(its body is not of the form that schema registries have, and is not shown)".to_owned(),
+        };
+    }
     let mut words = text(&json["message"])
         .or_else(|| text(&json["title"]))
-        .unwrap_or_else(|| reply.body.trim().to_owned());
+        .unwrap_or_default();
     // Apicurio's interface 2 gives an exception that is not in its message.
     if let Some(detail) = text(&json["detail"]).filter(|detail| !detail.contains(&words)) {
         words.push_str(&format!(" {detail}"));
@@ -546,13 +553,7 @@ fn message_of(reply: &Reply) -> String {
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         words.push_str(&format!("; {}", parts.join(" at ")));
     }
-    // Remove secrets before the text is cut, because half of a secret is also secret.
-    let mut words = reply.shown(&words);
-    if words.chars().count() > MOST_WORDS {
-        words = words.chars().take(MOST_WORDS).collect();
-        words.push('…');
-    }
-    words
+    reply.shown(&words)
 }
 
 pub(crate) fn odd(reply: &Reply) -> Diagnosis {

@@ -494,7 +494,7 @@ fn no_answer_shows_what_was_sent_in_secret() {
         (
             422,
             format!(
-                r#"{{"message":"{pair}","causes":[{{"description":"hunter2 is wrong","context":"x-key=k-hunter2"}}]}}"#
+                r#"{{"name":"RuleViolationException","message":"{pair}","causes":[{{"description":"hunter2 is wrong","context":"x-key=k-hunter2"}}]}}"#
             ),
         ),
         (
@@ -503,7 +503,7 @@ fn no_answer_shows_what_was_sent_in_secret() {
         ),
         (
             422,
-            r#"{"message":"not reached: http:\/\/me:hunter2@registry:8081\/subjects"}"#.to_owned(),
+            r#"{"error_code":50003,"message":"not reached: http:\/\/me:hunter2@registry:8081\/subjects"}"#.to_owned(),
         ),
         (422, format!("{}hunter2", "x".repeat(1_490))),
         (
@@ -525,7 +525,10 @@ fn no_answer_shows_what_was_sent_in_secret() {
         };
         let told = told(&*Registries::default().of(&settings), &register());
         assert!(!told.contains("hunter") && !told.contains("bWU6"), "{text}: {told}");
-        assert!(told.contains("********"), "{text}: {told}");
+        assert!(
+            told.contains("********") || told.contains("is not shown"),
+            "{text}: {told}"
+        );
     }
     // And where tokens are handed out.
     let (fake, url) = Fake::start();
@@ -1017,6 +1020,41 @@ fn an_id_that_came_to_mean_another_schema_is_noticed_with_the_latest_version_too
     assert_eq!(client.generation(), 0, "it has more to say, and is the same bytes");
     fake.answer(by_id, 200, r#"{"schema":"\"string\""}"#);
     wait_until("the change is noticed", || client.generation() == 1);
+}
+
+#[test]
+fn the_body_of_a_refusal_is_shown_only_where_a_registry_wrote_it() {
+    let long = format!(
+        r#"{{"error_code":403,"message":"no\r\n\u001b[31m{}"}}"#,
+        "x".repeat(5_000)
+    );
+    for (body, shown, hidden) in [
+        ("METADATA-SECRET <b>keys</b>", "not shown", "METADATA-SECRET"),
+        (
+            r#"{"AccessKeyId":"METADATA-SECRET","message":"METADATA-SECRET"}"#,
+            "not shown",
+            "METADATA-SECRET",
+        ),
+        (r#"["METADATA-SECRET"]"#, "not shown", "METADATA-SECRET"),
+        (
+            r#"{"error_code":40301,"message":"User is denied"}"#,
+            "answers 403 User is denied",
+            "not shown",
+        ),
+        (
+            r#"{"name":"ForbiddenException","title":"User is denied"}"#,
+            "answers 403 User is denied",
+            "not shown",
+        ),
+        (&long, "u{1b}[31mxxx", "\u{1b}"),
+    ] {
+        let (fake, url) = Fake::start();
+        fake.answer(REGISTER, 403, body);
+        let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+        let told = told(&*client, &register());
+        assert!(told.contains(shown) && !told.contains(hidden), "{body}: {told}");
+        assert!(told.chars().count() < 2_000, "{told}");
+    }
 }
 
 /// Many proxies answer JSON with a status, and a registry answers so where the URL lacks a part of the path.

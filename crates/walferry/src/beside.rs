@@ -1,29 +1,24 @@
 //! What goes on beside a connector: figures of its slot, its heartbeat query, and news of the Kafka client.
 
 mod sends;
+pub(crate) mod signal_file;
 
 use std::{
     cell::RefCell,
     collections::HashMap,
-    fs::OpenOptions,
-    io,
-    path::{Path, PathBuf},
     rc::{Rc, Weak},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use tokio::{
-    sync::Mutex,
-    time::{sleep, timeout},
-};
+use tokio::{sync::Mutex, time::sleep};
 use tracing::{debug, info, warn};
-use walferry_config::connector::{FailureHandling, Filter, PostgresSection, SignalChannel, Tolerance};
+use walferry_config::connector::{FailureHandling, Filter, PostgresSection, Tolerance};
 use walferry_engine::{
     Failure, Kind,
     pipeline::Pipeline,
     source::{Control as _, Source as _, TableFilter},
-    status::{Signal, Slots, Status},
+    status::{Slots, Status},
     store::StoredOffset,
 };
 use walferry_kafka::{ClientSettings, Health, SetAsideCount};
@@ -152,112 +147,6 @@ pub(crate) async fn tell_tables(loaded: Loaded) {
                 names.len()
             );
         }
-    }
-}
-
-/// `signal.enabled.channels=file`: passes on the signals in the file, and empties it. As long as a crash would lose a signal, its line stays.
-pub(crate) async fn read_signal_file(loaded: Loaded, status: Arc<Status>) {
-    /// However short the interval is set.
-    const SHORTEST: Duration = Duration::from_millis(50);
-    let section = &loaded.connector.signals;
-    if !section.has(SignalChannel::File) {
-        return;
-    }
-    let mut file = SignalFile {
-        path: Path::new(&section.file).to_owned(),
-        ..SignalFile::default()
-    };
-    let interval = section.poll_interval.max(SHORTEST);
-    info!(file = %file.path.display(), "reading signals from a file");
-    loop {
-        sleep(interval).await;
-        status.signals.opened().await;
-        if let Err(error) = file.pass_on(&status) {
-            warn!(file = %file.path.display(), %error, "the signal file cannot be read and emptied");
-            continue;
-        }
-        // Usually that takes some milliseconds. While Kafka is away, lines that come later are passed on, too.
-        let _ = timeout(interval, status.signals.until_stored(file.last)).await;
-        if status.signals.is_stored(file.last)
-            && let Err(error) = file.empty()
-        {
-            warn!(file = %file.path.display(), %error, "the signal file cannot be emptied");
-        }
-    }
-}
-
-/// The file with signals.
-#[derive(Debug, Default)]
-struct SignalFile {
-    path: PathBuf,
-    /// How many of its bytes were passed on.
-    done: usize,
-    /// These bytes, by which another file of the same name is recognised.
-    passed: String,
-    /// The ticket of the last signal that was passed on.
-    last: u64,
-    /// What the file had at the last look, if it did not end with a line break: somebody may still be writing the last line.
-    unfinished: String,
-}
-
-impl SignalFile {
-    /// Passes on the lines that are new.
-    fn pass_on(&mut self, status: &Status) -> io::Result<()> {
-        let text = self.complete_lines()?;
-        for line in text.get(self.done..).unwrap_or_default().split_inclusive('\n') {
-            let signal = serde_json::from_str(line).ok();
-            if let Some(signal) = signal.and_then(|json| Signal::from_json(&json)) {
-                let origin = (self.path.display().to_string(), self.done as i64);
-                // If too many signals wait, this line and those behind it are read again later.
-                let Ok(ticket) = status.signals.put_once(origin, signal) else {
-                    break;
-                };
-                self.last = ticket;
-            } else if !line.trim().is_empty() {
-                warn!(
-                    file = %self.path.display(),
-                    "a line is not a signal: it must be a JSON object with id, type and data"
-                );
-            }
-            self.done += line.len();
-            self.passed.push_str(line);
-        }
-        Ok(())
-    }
-
-    /// What the file has. Nothing while somebody still writes the last line.
-    fn complete_lines(&mut self) -> io::Result<String> {
-        let text = match OpenOptions::new().read(true).write(true).open(&self.path) {
-            // Without the right to empty the file, its signals would be followed again after each start.
-            Ok(file) => io::read_to_string(file)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error),
-        };
-        if !text.starts_with(&self.passed) {
-            // Somebody has emptied it, or written another one.
-            self.done = 0;
-            self.passed.clear();
-        }
-        if !text.is_empty() && !text.ends_with('\n') && text != self.unfinished {
-            self.unfinished = text;
-            return Ok(String::new());
-        }
-        Ok(text)
-    }
-
-    /// Empties the file, unless it has lines that were not passed on.
-    fn empty(&mut self) -> io::Result<()> {
-        if self.done == 0 {
-            return Ok(());
-        }
-        let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
-        if io::read_to_string(&file)? == self.passed {
-            file.set_len(0)?;
-            self.done = 0;
-            self.passed.clear();
-            self.unfinished.clear();
-        }
-        Ok(())
     }
 }
 
@@ -696,8 +585,6 @@ pub(crate) async fn watch_kafka(health: Health, set_aside: SetAsideCount, status
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use walferry_engine::status::StreamConnection;
 
     use super::*;
@@ -727,53 +614,5 @@ mod tests {
         assert_eq!(watch_pause(three, Duration::ZERO), Duration::from_secs(30));
         assert_eq!(watch_pause(three, two), Duration::from_secs(10));
         assert_eq!(watch_pause(two, two), Duration::from_secs(5));
-    }
-
-    #[test]
-    fn a_line_is_taken_when_it_is_complete_or_stays_as_it_is_and_the_file_is_emptied_behind_it() {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        let mut file = SignalFile {
-            path: folder.path().join("signals.txt"),
-            ..SignalFile::default()
-        };
-        let status = Status::new("c", "s");
-        let line = |id: &str| format!("{{\"id\": \"{id}\", \"type\": \"log\", \"data\": {{}}}}");
-        let (one, two) = (line("1") + "\n", line("2") + "\n");
-        let (half, rest) = two.split_at(9);
-        // What is written into the file, how many signals have been passed on then, and whether the offset with them is stored.
-        let cases = [
-            (None, 0, false),
-            (Some(one.clone()), 1, false),
-            (Some(one.clone()), 1, false),
-            (Some(format!("{one}{half}")), 1, false),
-            (Some(format!("{one}{half}{rest}no signal\n")), 2, false),
-            (Some(format!("{one}{two}no signal\n")), 2, true),
-            (Some(line("3")), 2, false),
-            // Nobody has gone on with it since.
-            (Some(line("3")), 3, true),
-        ];
-        for (number, (text, passed, is_stored)) in cases.into_iter().enumerate() {
-            if let Some(text) = &text {
-                fs::write(&file.path, text).expect("the file can be written");
-            }
-            file.pass_on(&status).expect("the file can be read");
-            assert_eq!(file.last, passed, "{number}: {text:?}");
-            if is_stored {
-                status.signals.store(file.last);
-                file.empty().expect("the file can be emptied");
-                assert_eq!(fs::read_to_string(&file.path).expect("it is there"), "", "{number}");
-            }
-        }
-        // A line that comes between the reading and the emptying stays.
-        fs::write(&file.path, &one).expect("the file can be written");
-        file.pass_on(&status).expect("the file can be read");
-        fs::write(&file.path, format!("{one}{two}")).expect("the file can be written");
-        file.empty().expect("the file can be looked at");
-        assert_eq!(
-            fs::read_to_string(&file.path).expect("it is there"),
-            format!("{one}{two}")
-        );
-        file.pass_on(&status).expect("the file can be read");
-        assert_eq!(file.last, 5);
     }
 }

@@ -148,7 +148,7 @@ fn not_captured(asked: &[String], shown: &[String]) -> Vec<Diagnosis> {
 /// Says the remarks, and how many of them are obstacles.
 fn tell(remarks: impl IntoIterator<Item = Diagnosis>) -> usize {
     let mut obstacles = 0;
-    for remark in remarks {
+    for remark in remarks.into_iter().map(Diagnosis::concealed) {
         let code = remark.code().map(|code| format!(" [{code}]")).unwrap_or_default();
         say!("  {:<8} {}{code}", word(remark.severity), remark.sentence());
         if let Some(hint) = &remark.hint {

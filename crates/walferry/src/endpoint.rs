@@ -18,7 +18,7 @@ use ureq::{
     http::Response,
     tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem},
 };
-use walferry_config::shown_address;
+use walferry_config::quoted;
 
 use crate::{
     cli::{AddressArgs, EndpointArgs},
@@ -220,7 +220,7 @@ fn base(url: &str) -> Result<String, EndpointError> {
         .find_map(|scheme| url.strip_prefix(scheme));
     let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
         return Err(trouble(
-            format!("--url is {:?}, which is not a URL of http or https", shown_address(url)),
+            format!("--url is {}, which is not a URL of http or https", quoted(url)),
             "write it as in --url https://HOST:8443",
         ));
     };

@@ -45,7 +45,8 @@ impl Error {
 
     /// With more causes.
     pub(crate) fn because(mut self, causes: impl IntoIterator<Item = Diagnosis>) -> Self {
-        self.causes.extend(causes);
+        // Here, because the configuration that says what to hide may be gone when they are told.
+        self.causes.extend(causes.into_iter().map(Diagnosis::concealed));
         self
     }
 

@@ -1,6 +1,10 @@
 //! The files of a folder that an option names.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::Path,
+};
 
 /// Folders in folders.
 const DEEPEST: usize = 4;
@@ -45,6 +49,16 @@ struct FolderContent {
     entries: usize,
     /// Of the `.json` files.
     bytes: u64,
+}
+
+/// The text of one of them, not longer than [`LARGEST`].
+pub(crate) fn text(file: &fs::File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(io::Error::other(format!("it is larger than {} MiB", LARGEST >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not valid UTF-8"))
 }
 
 impl FolderContent {

@@ -8,14 +8,14 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
-use walferry_config::{Secret, Worker, connector::PostgresSection};
+use walferry_config::{Secret, connector::PostgresSection};
 use walferry_diagnosis::Kind;
 use walferry_postgres::{
     TableName,
     setup::{self, DatabaseSurvey, SetupRequest, Table},
 };
 
-use crate::{cli::InitArgs, endpoint, error::Error, load::load_configuration, process, say::say};
+use crate::{cli::InitArgs, endpoint, error::Error, load::load_own_configuration, process, say::say};
 
 /// The environment variable from which the connector's file reads its password. It is not PGPASSWORD, because psql uses that for the
 /// administrator.
@@ -225,7 +225,7 @@ fn read(file: &Value) -> Result<PostgresSection, Error> {
         .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
         .collect();
     let name = file["name"].as_str().unwrap_or_default();
-    let (checked, findings) = load_configuration(name, &properties, &Worker::default());
+    let (checked, findings) = load_own_configuration(name, &properties);
     checked
         .map(|checked| checked.connector.postgres)
         .ok_or_else(|| Error::new(Kind::Configuration, "no files were written").because(findings.problems().cloned()))

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use tokio::{sync::watch, task::JoinHandle};
 use tracing::{info, warn};
 use walferry_admin::{Admin, BoundListener, ListenerTls, Resources, RestSettings, without_effect};
-use walferry_config::{Options, Worker, shown_address};
+use walferry_config::{Options, Worker, quoted};
 use walferry_diagnosis::Kind;
 use walferry_engine::Failure;
 
@@ -147,7 +147,7 @@ fn address(property: &str, listener: &str) -> Result<(SocketAddr, bool), Error> 
         _ => {
             let what = format!(
                 "{property} names {}, which begins with neither http:// nor https://",
-                shown_address(listener)
+                quoted(listener)
             );
             return Err(wrong(what));
         }
@@ -159,7 +159,7 @@ fn address(property: &str, listener: &str) -> Result<(SocketAddr, bool), Error> 
         Some(address) => Ok((address, tls)),
         None => Err(wrong(format!(
             "{property} names {}, which is no address with a port",
-            shown_address(text)
+            quoted(text)
         ))),
     }
 }

@@ -9,10 +9,11 @@ use std::{
 
 use tracing::{info, warn};
 use walferry_config::{
-    Connector, FileError, Findings, KubernetesKind, Lookup, ServerFile, Submitted, Worker, shown_address, shown_text,
+    Connector, FileError, Findings, KubernetesKind, Lookup, ServerFile, Submitted, Worker, is_below, quoted, shown_text,
 };
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::{Disposition, Failure, book};
+use walferry_keystore::regular;
 
 use crate::{
     assemble::{self, Built},
@@ -29,13 +30,59 @@ impl Lookup for Surroundings {
         env::var(name).ok()
     }
     fn file(&self, path: &Path) -> io::Result<String> {
-        fs::read_to_string(path)
+        self.file_below(path, &[])
+    }
+    fn file_below(&self, path: &Path, folders: &[PathBuf]) -> io::Result<String> {
+        let file = regular::open(path)?;
+        let real = regular::real_path(&file, path)?;
+        // The environment is there, too, and the limits of `env` are not those of files.
+        if real.starts_with("/proc") {
+            return Err(io::Error::other("it is no file of a disk"));
+        }
+        is_below(&real, folders, self)?;
+        regular::read_text(&file)
+    }
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        match path.canonicalize() {
+            Ok(real) if real.is_dir() => Ok(real),
+            Ok(real) => regular::open(&real).map(|_| real),
+            // It may be made later.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
+                let name = path.file_name().ok_or(error)?;
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                Ok(folder.unwrap_or(Path::new(".")).canonicalize()?.join(name))
+            }
+            Err(error) => Err(error),
+        }
     }
     fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
         folder::files(path)
     }
     fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
         kubernetes::value(kind, resource, key)
+    }
+}
+
+/// The same for files that options of transforms name: schemas of events may be larger than what a reference may refer to.
+struct Documents;
+
+impl Lookup for Documents {
+    fn variable(&self, name: &str) -> Option<String> {
+        Surroundings.variable(name)
+    }
+    fn file(&self, path: &Path) -> io::Result<String> {
+        self.file_below(path, &[])
+    }
+    fn file_below(&self, path: &Path, folders: &[PathBuf]) -> io::Result<String> {
+        let file = regular::open(path)?;
+        is_below(&regular::real_path(&file, path)?, folders, self)?;
+        folder::text(&file)
+    }
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        path.canonicalize()
+    }
+    fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
+        folder::files(path)
     }
 }
 
@@ -73,6 +120,12 @@ impl Lookup for Patient<'_> {
     fn file(&self, path: &Path) -> io::Result<String> {
         self.lookup.file(path)
     }
+    fn file_below(&self, path: &Path, folders: &[PathBuf]) -> io::Result<String> {
+        self.lookup.file_below(path, folders)
+    }
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        self.lookup.real_path(path)
+    }
     fn folder(&self, path: &Path) -> io::Result<Vec<String>> {
         self.lookup.folder(path)
     }
@@ -109,16 +162,16 @@ impl Loaded {
     /// # Errors
     /// A reference cannot be resolved, or schemas cannot be used.
     pub(crate) fn again(&self) -> Result<Self, Failure> {
-        self.again_with(&Surroundings)
+        self.again_with(&Surroundings, &Documents)
     }
 
-    fn again_with(&self, lookup: &dyn Lookup) -> Result<Self, Failure> {
+    fn again_with(&self, lookup: &dyn Lookup, files: &dyn Lookup) -> Result<Self, Failure> {
         let submitted = Submitted {
             name: Some(self.connector.name.clone()),
             properties: self.configuration.clone(),
         };
         let lookup = Patient::new(lookup);
-        let (checked, findings) = Checked::read(&submitted, None, &self.worker, &lookup, &lookup);
+        let (checked, findings) = Checked::read(&submitted, None, &self.worker, &lookup, files);
         match checked {
             Some(Checked { connector, built }) if findings.problems().next().is_none() => Ok(Self {
                 connector,
@@ -264,7 +317,7 @@ fn bootstrap_servers(args: &ConnectorArgs, worker: Option<&Worker>, problems: &m
             Kind::PropertyValue,
             format!(
                 "bootstrap.servers is {}, which is not a list of hosts with ports",
-                shown_address(servers)
+                quoted(servers)
             ),
             "write host:port,host:port; user and password belong into sasl.jaas.config",
         );
@@ -397,24 +450,29 @@ impl Checked {
     }
 }
 
-/// Reads a connector that was handed in over REST or with Connect's topics. Whoever did that may have fewer rights than the operator. So options
-/// of transforms may only name files that the worker's `allowed.paths` includes. `signal.file`, keystores and certificates are not limited.
+/// Reads a connector that was handed in over REST or with Connect's topics. Whoever did that may have fewer rights than the operator: see
+/// [`Worker::for_others`], and `connector/files.rs` of `config`.
 pub(crate) fn load_configuration(
     name: &str,
     configuration: &book::Configuration,
     worker: &Worker,
 ) -> (Option<Checked>, Findings) {
-    let submitted = Submitted {
+    let worker = worker.for_others();
+    let files = worker.providers.limit(&worker.rights_of_others.file_paths, &Documents);
+    Checked::read(&submitted(name, configuration), None, &worker, &Surroundings, &files)
+}
+
+/// Reads a connector that the operator has described on the command line.
+pub(crate) fn load_own_configuration(name: &str, configuration: &book::Configuration) -> (Option<Checked>, Findings) {
+    let submitted = submitted(name, configuration);
+    Checked::read(&submitted, None, &Worker::default(), &Surroundings, &Documents)
+}
+
+fn submitted(name: &str, configuration: &book::Configuration) -> Submitted {
+    Submitted {
         name: Some(name.to_owned()),
         properties: configuration.clone(),
-    };
-    Checked::read(
-        &submitted,
-        None,
-        worker,
-        &Surroundings,
-        &worker.providers.limit(&Surroundings),
-    )
+    }
 }
 
 fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(Checked, book::Configuration)> {
@@ -431,7 +489,7 @@ fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(C
     {
         info!(file = %path.display(), name = stem, "the file has no `name`, so the connector is named after the file");
     }
-    let (checked, findings) = Checked::read(&submitted, stem, worker, &Surroundings, &Surroundings);
+    let (checked, findings) = Checked::read(&submitted, stem, worker, &Surroundings, &Documents);
     problems.add(path, &findings);
     let checked = checked?;
     let mut configuration = submitted.properties;
@@ -641,7 +699,13 @@ mod tests {
             told(&findings).join("; ")
         };
         assert_eq!(over_rest("allowed", &limited), "");
-        assert_eq!(over_rest("other", &worker(Vec::new())), "");
+        let open = [("walferry.rest.file.paths", at("other"))];
+        assert_eq!(over_rest("other", &worker(open.map(owned).into())), "");
+        let nothing = over_rest("other", &worker(Vec::new()));
+        assert!(
+            nothing.contains("add the folder to walferry.rest.file.paths"),
+            "{nothing}"
+        );
         let refused = over_rest("other", &limited);
         for part in [
             "walferry.schemas.dir names a folder that cannot be read: the worker's allowed.paths does not include it",
@@ -661,6 +725,77 @@ mod tests {
             "{:?}",
             problems.all
         );
+    }
+
+    /// As Kubernetes mounts secrets: the files are links to a folder that is a link.
+    #[test]
+    fn a_link_out_of_the_allowed_folders_is_not_followed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| root.path().join(name);
+        for name in ["secrets/..2024", "other"] {
+            fs::create_dir_all(at(name)).expect("a folder");
+        }
+        fs::write(at("secrets/..2024/password"), "inside").expect("a file");
+        fs::write(at("other/password"), "outside").expect("a file");
+        for (link, to) in [
+            ("secrets/..data", "..2024"),
+            ("secrets/password", "..data/password"),
+            ("secrets/out", "../other/password"),
+            ("secrets/folder", "../other"),
+            ("secrets/environment", "/proc/self/environ"),
+            ("mounted", "secrets"),
+        ] {
+            std::os::unix::fs::symlink(to, at(link)).expect("a link");
+        }
+        let read = |allowed: &str, folder: &str, file: &str| {
+            let properties = [
+                ("config.providers".to_owned(), "dir".to_owned()),
+                (
+                    "config.providers.dir.class".to_owned(),
+                    "org.apache.kafka.common.config.provider.DirectoryConfigProvider".to_owned(),
+                ),
+                (
+                    "config.providers.dir.param.allowed.paths".to_owned(),
+                    at(allowed).display().to_string(),
+                ),
+            ];
+            let worker = Submitted {
+                name: None,
+                properties: properties.into(),
+            };
+            let worker = Worker::read(&worker, &Surroundings).0.expect("it is a worker");
+            let mut properties = REQUIRED.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
+            let reference = format!("${{dir:{}:{file}}}", at(folder).display());
+            properties.push(("database.password".to_owned(), reference));
+            let (checked, findings) = load_configuration("c", &properties, &worker);
+            match checked {
+                Some(checked) => checked
+                    .connector
+                    .postgres
+                    .password
+                    .expect("it is set")
+                    .expose()
+                    .to_owned(),
+                None => findings
+                    .problems()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            }
+        };
+        assert_eq!(read("secrets", "secrets", "password"), "inside");
+        assert_eq!(read("mounted", "mounted", "password"), "inside");
+        for (folder, file) in [("secrets", "out"), ("secrets/folder", "password")] {
+            let told = read("secrets", folder, file);
+            for part in [
+                "a link leads out of the folders",
+                "to config.providers.dir.param.allowed.paths",
+            ] {
+                assert!(told.contains(part), "{part}: {told}");
+            }
+        }
+        let told = read("secrets", "secrets", "environment");
+        assert!(told.contains("cannot be read"), "{told}");
     }
 
     #[test]
@@ -750,7 +885,9 @@ mod tests {
             file: "shop.json".into(),
         };
         let password = |answer| {
-            let again = first.again_with(&Cluster(answer)).map_err(|failure| failure.kind)?;
+            let again = first
+                .again_with(&Cluster(answer), &Documents)
+                .map_err(|failure| failure.kind)?;
             Ok(again
                 .connector
                 .postgres

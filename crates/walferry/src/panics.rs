@@ -15,7 +15,7 @@ use std::{
 };
 
 use tokio::task::{JoinHandle, spawn_local};
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Kind, concealed};
 
 use crate::{logging, output};
 
@@ -30,7 +30,8 @@ pub(crate) fn report() {
     panic::set_hook(Box::new(|info| {
         let thread = thread::current();
         let name = thread.name().unwrap_or("without a name");
-        output::stderr().log(logging::panicked(name, &place(info), text(info), backtrace().as_deref()).into_bytes());
+        let told = logging::panicked(name, &place(info), text(info), backtrace().as_deref());
+        output::stderr().log(concealed(&told).into_owned().into_bytes());
         if !NOTICED.contains(&name) {
             output::exit(exit_code());
         }

@@ -213,7 +213,8 @@ impl RunSettings {
             beside.spawn_local(beside::run_heartbeat_query(loaded.clone(), status.clone()));
             beside.spawn_local(beside::care_for_outboxes(loaded.clone(), status.clone()));
             beside.spawn_local(beside::fetch_xmin(loaded.clone(), status.clone()));
-            beside.spawn_local(beside::read_signal_file(loaded.clone(), status.clone()));
+            let data_dir = self.offsets.data_dir.clone();
+            beside.spawn_local(beside::signal_file::read(loaded.clone(), data_dir, status.clone()));
             let _signals = assemble::signals_of_topic(loaded, status);
             tokio::select! {
                 ended = connector.run(target) => ended,

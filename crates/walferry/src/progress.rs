@@ -10,6 +10,7 @@ use std::{
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
 use rustix::termios::tcgetwinsize;
 use tokio::time::sleep;
+use walferry_diagnosis::concealed;
 use walferry_engine::status::{Phase, Status};
 
 use crate::output;
@@ -57,8 +58,11 @@ impl Bars {
 pub(crate) struct Lines(MultiProgress);
 
 impl Write for Lines {
+    /// A line comes whole, and what config providers have returned does not leave the process with it.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.suspend(|| output::stderr().log(line.to_vec()));
+        let text = String::from_utf8_lossy(line);
+        let shown = concealed(&text).into_owned();
+        self.0.suspend(|| output::stderr().log(shown.into_bytes()));
         Ok(line.len())
     }
 

@@ -13,7 +13,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value as Json, json};
 use tracing::{info, warn};
 use ureq::{Agent, tls::TlsConfig};
-use walferry_config::{Connector, shown_address};
+use walferry_config::{Connector, quoted};
 use walferry_diagnosis::Kind;
 use walferry_engine::{
     TargetState,
@@ -359,7 +359,7 @@ struct Cluster {
 
 impl std::fmt::Display for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&shown_address(&self.url))
+        f.write_str(&quoted(&self.url))
     }
 }
 
@@ -394,7 +394,7 @@ impl Cluster {
         let (scheme, rest) = url
             .split_once("://")
             .filter(|(scheme, _)| ["http", "https"].contains(scheme))
-            .ok_or_else(|| missing(format!("{} is no URL of http or https", shown_address(&url))))?;
+            .ok_or_else(|| missing(format!("{} is no URL of http or https", quoted(&url))))?;
         let (authorization, host) = match rest.rsplit_once('@') {
             Some((login, host)) => {
                 let login = endpoint::decoded(login).ok_or_else(|| {

@@ -4,6 +4,7 @@ mod adjust;
 mod columns;
 mod elsewhere;
 mod events;
+mod files;
 mod filters;
 mod framework;
 mod misplaced;
@@ -39,6 +40,8 @@ pub use topic_creation::{TopicCreation, TopicGroup, TopicSettings};
 pub use topics::{HeartbeatSection, KeyField, TopicNaming, TopicRewrite, TopicSection};
 
 use std::time::Duration;
+
+use walferry_diagnosis::{Concealed, Kind};
 
 use crate::file::Submitted;
 use crate::finding::Findings;
@@ -89,6 +92,8 @@ pub struct Connector {
     pub offsets_topic: Option<String>,
     /// What is hidden when the configuration is shown.
     pub sanitizer: Sanitizer,
+    /// What config providers have returned. While the connector is in use, no text that leaves the process shows it.
+    pub concealed: Concealed,
 }
 
 /// The sections of the reference page that a connector has of its own.
@@ -124,6 +129,17 @@ impl Connector {
         let mut findings = Findings::default();
         let mut values = Vec::new();
         let mut options = resolve(submitted, worker, lookup, &mut findings, &mut values);
+        if worker.is_for_others {
+            // Before anything opens these files.
+            files::check(&options, &worker.rights_of_others, lookup, &mut findings);
+            if findings
+                .problems()
+                .any(|problem| problem.kind == Some(Kind::FileNotAllowed))
+            {
+                findings.conceal(&Concealed::new(&values, &[]));
+                return (None, findings);
+            }
+        }
         options.hide(&elsewhere::sanitizer_of(&options));
         older::bring_up_to_date(&mut options, &mut findings);
         post_processors::bring_up_to_date(&mut options, &declarations().collect::<Vec<_>>(), &mut findings);
@@ -153,7 +169,10 @@ impl Connector {
             exactly_once: framework::exactly_once(&mut reader, worker),
             offsets_topic: framework::offsets_topic(&mut reader),
             sanitizer: elsewhere::sanitizer(&mut reader),
+            concealed: Concealed::default(),
         };
+        let class = submitted.get("connector.class").unwrap_or_default();
+        connector.concealed = Concealed::new(&values, &[&connector.name, class]);
         streaming::check_dead_letters(
             &mut reader,
             &connector.errors,
@@ -162,10 +181,11 @@ impl Connector {
         );
         connector.filters.signals = connector.signals.table.clone();
         connector.force_heartbeat(&mut reader);
+        let concealed = connector.concealed.clone();
         let (connector, mut more) = reader.finish(connector);
-        options.guard(&mut more, &declarations().collect::<Vec<_>>());
+        options.guard(&mut more);
         findings.extend(more);
-        hide_values(&mut findings, &values);
+        findings.conceal(&concealed);
         (connector.filter(|_| !findings.has_problems()), findings)
     }
 
@@ -216,21 +236,6 @@ fn warn_of_no_reference(name: &str, text: &str, findings: &mut Findings) {
         findings
             .warning(name, message)
             .hint(format!("write ${{env:{variable}}} to use the environment variable"));
-    }
-}
-
-/// Hides values from config providers, which are treated as secrets, even if they are part of a name, such as that of a transform.
-pub(crate) fn hide_values(findings: &mut Findings, values: &[String]) {
-    /// Shorter values are not hidden: they are words such as `true`, which messages contain anyway.
-    const SHORTEST: usize = 6;
-    for value in values {
-        for line in value.lines().map(str::trim).filter(|line| line.len() >= SHORTEST) {
-            findings.hide(line);
-        }
-        // Names in a list become parts of names of properties.
-        for entry in value.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-            findings.hide_part_of_names(entry);
-        }
     }
 }
 

@@ -4,7 +4,6 @@ use super::filters::Filter;
 use crate::property::{Declaration, Group, Property, Support};
 use crate::reader::{Options, Reader};
 use crate::regex::RegexList;
-use crate::sanitize::may_be_shown;
 use crate::{choices, properties};
 
 use super::framework::names;
@@ -143,11 +142,7 @@ fn one(outer: &mut Reader<'_>, name: String) -> Option<ReselectColumns> {
                 "remove the name from post.processors; the only class is",
             ),
         };
-        // A password that stands in the list by mistake does not look like a name.
-        let place = match may_be_shown("string", &[], &name) {
-            true => options.full_name("type"),
-            false => format!("{}.<name>.type", NAMES.name()),
-        };
+        let place = options.full_name("type");
         outer.problem(&place, message).hint(format!("{hint} {RESELECT}"));
         return None;
     }

@@ -153,6 +153,9 @@ impl<T: Value> Value for ListedChannels<T> {
     }
 }
 
+/// `signal.file` where it is not set, as in Debezium.
+pub(super) const DEFAULT_FILE: &str = "file-signals.txt";
+
 properties! {
     const TABLE: Property<Option<String>> = Property::new("signal.data.collection").example("public.signals")
         .text("Table for signals, as `schema.table`, with the columns id, type and data in this order. It is captured even if no filter \
@@ -163,9 +166,10 @@ properties! {
                /connectors/<name>/signals` and `walferry signal` (`jmx`).");
     const POLL: Property<Duration> = Property::new("signal.poll.interval.ms").default("5000")
         .text("How often Walferry checks the topic and the file for signals.");
-    const FILE: Property<Option<String>> = Property::new("signal.file").example("/var/lib/walferry/signals.json")
-        .text("File for signals. Each line is a JSON object with `id`, `type` and `data`. Walferry empties the file after reading it. The \
-               default is `file-signals.txt` in the working directory.");
+    const FILE: Property<Option<String>> = Property::new("signal.file").example("/var/lib/walferry-signals/shop.json")
+        .text("File for signals. Each line is a JSON object with `id`, `type` and `data`. Walferry removes the lines that it has carried \
+               out, and leaves all others. It must be a regular file, no link, and not in the data directory. The default is \
+               `file-signals.txt` in the working directory. Over REST it must be in a folder of `walferry.rest.signal.paths`.");
     const KAFKA_TOPIC: Property<Option<String>> = Property::new("signal.kafka.topic").example("signals")
         .text("Topic for signals, of which only partition 0 is read. The key of a record is the connector's `topic.prefix`, and the value \
                is a JSON object with `id`, `type` and `data`. The default is `<topic.prefix>-signal`.");
@@ -247,7 +251,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> SignalSection {
         table: table(reader),
         channels: channels.known,
         poll_interval: reader.get(&POLL),
-        file: reader.get(&FILE).unwrap_or_else(|| "file-signals.txt".to_owned()),
+        file: reader.get(&FILE).unwrap_or_else(|| DEFAULT_FILE.to_owned()),
         kafka: KafkaSignals {
             topic: reader.get(&KAFKA_TOPIC),
             bootstrap_servers: reader.get(&KAFKA_SERVERS),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::property::{Group, Property, Support};
 use crate::reader::Reader;
 use crate::regex::RegexList;
-use crate::sanitize::may_be_shown;
+use crate::sanitize::{quoted, shown_text, without_foreign_references};
 use crate::{choices, properties};
 
 /// The initial snapshot.
@@ -233,41 +233,25 @@ fn select_overrides(reader: &mut Reader<'_>) -> BTreeMap<String, String> {
             }
         }
     }
-    // A password that stands here by mistake does not look like the name of a table.
-    let entry = |at: usize, table: &str| match may_be_shown("list", &[], table) {
-        true => table.to_owned(),
-        false => format!("a table in its entry {}", at + 1),
-    };
-    for (at, table) in listed
-        .iter()
-        .enumerate()
-        .filter(|(_, table)| parts_of_table_id(table).is_none())
-    {
+    for table in listed.iter().filter(|table| parts_of_table_id(table).is_none()) {
         let message = format!(
             "contains {}, which Debezium does not accept as a table name; it is used as written",
-            entry(at, table)
+            quoted(table)
         );
         reader
             .warning(OVERRIDES.name(), message)
             .hint("write schema.table, with \" around a part that contains spaces or dots");
     }
-    for (at, table) in listed
-        .iter()
-        .enumerate()
-        .filter(|(_, table)| !statements.contains_key(&table_id(table)))
-    {
+    for table in listed.iter().filter(|table| !statements.contains_key(&table_id(table))) {
         let message = format!(
             "contains {}, for which there is no statement, so all its rows are read",
-            entry(at, table)
+            quoted(table)
         );
-        let shown = if may_be_shown("list", &[], table) {
-            table.as_str()
-        } else {
-            "<schema.table>"
-        };
-        reader
-            .warning(OVERRIDES.name(), message)
-            .hint(format!("set {}.{shown}", OVERRIDES.name()));
+        reader.warning(OVERRIDES.name(), message).hint(format!(
+            "set {}.{}",
+            OVERRIDES.name(),
+            without_foreign_references(&shown_text(table))
+        ));
     }
     statements
 }

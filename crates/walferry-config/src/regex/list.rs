@@ -1,7 +1,13 @@
 //! Comma-separated lists of regular expressions.
 
-use super::{JavaRegex, not_a_regex};
+use super::{JavaRegex, LARGEST, is_name, not_a_regex};
 use crate::value::{Value, ValueError};
+
+/// The most expressions of one list. Names are not counted.
+const MOST: usize = 1000;
+
+/// The most memory that all compiled expressions of one list may take, in bytes.
+const LARGEST_LIST: usize = 64 << 20;
 
 /// The value of an `….include.list`: regular expressions that match whole names without regard to case. A comma inside
 /// an expression is written `\,`.
@@ -37,11 +43,18 @@ impl Value for RegexList {
             .into_iter()
             .map(|entry| entry.trim().replace("\\,", ","))
             .filter(|entry| !entry.is_empty());
-        let compiled = entries.zip(1..).map(|(entry, number)| {
-            JavaRegex::ignoring_case(&entry).map_err(|error| {
+        let entries: Vec<String> = entries.collect();
+        let expressions = entries.iter().filter(|entry| !is_name(entry)).count();
+        if expressions > MOST {
+            return Err(ValueError::new(format!("a list of at most {MOST} regular expressions")).hint(
+                "join expressions with |, as in shop\\.(a|b|c); entries without any signs but dots are names, and are not counted",
+            ));
+        }
+        let most_bytes = LARGEST_LIST / expressions.max(LARGEST_LIST / LARGEST);
+        let compiled = entries.iter().zip(1..).map(|(entry, number)| {
+            JavaRegex::compile_within(entry, true, most_bytes).map_err(|error| {
                 let error = not_a_regex(&error);
                 ValueError {
-                    // The entry itself is not told: it may be a password that was written into the wrong place.
                     expected: format!("{} of entry {number}", error.expected),
                     hint: error.hint,
                 }
@@ -97,6 +110,29 @@ mod tests {
                 "{list} {name}"
             );
         }
+    }
+
+    #[test]
+    fn a_list_has_many_names_and_not_so_many_expressions() {
+        let list = |form: &str, count: usize| {
+            let entries: Vec<String> = (0..count)
+                .map(|number| form.replace('#', &number.to_string()))
+                .collect();
+            RegexList::parse(&entries.join(","))
+        };
+        assert!(
+            list("public\\.orders_#", 60_000)
+                .unwrap()
+                .matches("PUBLIC.orders_59999")
+        );
+        assert!(
+            list("public\\.orders_#_.*", MOST)
+                .unwrap()
+                .matches("public.orders_999_x")
+        );
+        let refused = list("public\\.orders_#_.*", MOST + 1).unwrap_err();
+        assert_eq!(refused.expected, "a list of at most 1000 regular expressions");
+        assert!(list("(\\p{L}{9}){9}#", 900).is_err(), "all together are limited");
     }
 
     #[test]

@@ -11,7 +11,10 @@ pub use limit::{RegexLimit, limited};
 pub use list::RegexList;
 pub use replacement::Replacement;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use crate::value::{Value, ValueError};
 
@@ -26,8 +29,55 @@ pub struct JavaRegex {
     property: Option<Arc<str>>,
     /// Whether matching may go back in the text, so that the time may grow with more than its length.
     goes_back: bool,
-    whole: fancy_regex::Regex,
-    part: fancy_regex::Regex,
+    /// Whether the pattern is a name, in which only dots have a meaning: whether ASCII letters lose their case. Such ones are most of a list,
+    /// and need not be compiled to be matched.
+    name: Option<bool>,
+    whole: Compiled,
+    part: Compiled,
+}
+
+/// A pattern that is compiled when it is needed first.
+#[derive(Clone)]
+struct Compiled {
+    text: String,
+    regex: OnceLock<fancy_regex::Regex>,
+}
+
+/// The most memory that one compiled pattern may take, in bytes. Classes of Unicode with counts take much.
+const LARGEST: usize = 4 << 20;
+
+impl Compiled {
+    fn new(text: String) -> Self {
+        Self {
+            text,
+            regex: OnceLock::new(),
+        }
+    }
+
+    /// Compiles it now.
+    fn compile(&self, most_bytes: usize) -> Result<(), RegexError> {
+        let built = self.build(most_bytes)?;
+        self.regex.get_or_init(|| built);
+        Ok(())
+    }
+
+    fn get(&self) -> &fancy_regex::Regex {
+        let build = || self.build(LARGEST);
+        self.regex
+            .get_or_init(|| build().expect("the whole pattern was compiled, or it is a name"))
+    }
+
+    fn build(&self, most_bytes: usize) -> Result<fancy_regex::Regex, RegexError> {
+        let built = fancy_regex::RegexBuilder::new(&self.text)
+            // Java has no limit of steps, and hangs.
+            .backtrack_limit(limit::STEPS)
+            .delegate_size_limit(most_bytes)
+            .build();
+        built.map_err(|error| RegexError {
+            position: 1,
+            reason: format!("cannot be compiled ({error})"),
+        })
+    }
 }
 
 /// A pattern that cannot be used.
@@ -58,41 +108,45 @@ impl JavaRegex {
     }
 
     fn compile(pattern: &str, ignore_case: bool) -> Result<Self, RegexError> {
+        Self::compile_within(pattern, ignore_case, LARGEST)
+    }
+
+    /// The same with a limit for the memory of the compiled pattern.
+    fn compile_within(pattern: &str, ignore_case: bool, most_bytes: usize) -> Result<Self, RegexError> {
         let translated = dialect::translate(pattern, ignore_case)?;
-        let build = |pattern: &str| {
-            // Java has no limit of steps, and hangs.
-            let built = fancy_regex::RegexBuilder::new(pattern)
-                .backtrack_limit(limit::STEPS)
-                .build();
-            built.map_err(|error| RegexError {
-                position: 1,
-                reason: format!("cannot be compiled ({error})"),
-            })
-        };
-        let whole = build(&format!("\\A(?:{translated})\\z"))?;
-        Ok(Self {
+        let regex = Self {
             pattern: pattern.to_owned(),
             property: None,
             goes_back: goes_back(&translated),
-            whole,
-            part: build(&translated)?,
-        })
+            name: is_name(pattern).then_some(ignore_case),
+            whole: Compiled::new(format!("\\A(?:{translated})\\z")),
+            part: Compiled::new(translated),
+        };
+        if regex.name.is_none() {
+            regex.whole.compile(most_bytes)?;
+        }
+        Ok(regex)
     }
 
     /// Whether the whole text matches, as `Matcher.matches` says. A match that takes too long is none: [`limited`] tells.
     pub fn matches(&self, text: &str) -> bool {
-        self.within_limits(text, || self.whole.is_match(text)).unwrap_or(false)
+        match self.name {
+            Some(ignore_case) => is_that_name(&self.pattern, text, ignore_case),
+            None => self
+                .within_limits(text, || self.whole.get().is_match(text))
+                .unwrap_or(false),
+        }
     }
 
     /// The whole match and its groups, if the whole text matches. A match that takes too long is none: [`limited`] tells.
     pub fn captures<'t>(&self, text: &'t str) -> Option<fancy_regex::Captures<'t, str>> {
-        self.within_limits(text, || self.whole.captures(text)).flatten()
+        self.within_limits(text, || self.whole.get().captures(text)).flatten()
     }
 
     /// The first match that begins at this byte or behind it, with its groups, as `Matcher.find` has it. A match that takes too long is none:
     /// [`limited`] tells.
     pub fn captures_from<'t>(&self, text: &'t str, from: usize) -> Option<fancy_regex::Captures<'t, str>> {
-        self.within_limits(text, || self.part.captures_from_pos(text, from))
+        self.within_limits(text, || self.part.get().captures_from_pos(text, from))
             .flatten()
     }
 
@@ -115,7 +169,7 @@ impl JavaRegex {
     pub fn all<'t>(&self, text: &'t str) -> Vec<&'t str> {
         let (mut all, mut search) = (Vec::new(), 0);
         while search <= text.len() {
-            let found = self.within_limits(text, || self.part.find_from_pos(text, search));
+            let found = self.within_limits(text, || self.part.get().find_from_pos(text, search));
             let Some(found) = found.flatten() else { break };
             all.push(found.as_str());
             search = behind(text, &found);
@@ -125,7 +179,8 @@ impl JavaRegex {
 
     /// Whether a part of the text matches, as `Matcher.find` says. A match that takes too long is none: [`limited`] tells.
     pub fn is_found(&self, text: &str) -> bool {
-        self.within_limits(text, || self.part.is_match(text)).unwrap_or(false)
+        self.within_limits(text, || self.part.get().is_match(text))
+            .unwrap_or(false)
     }
 
     /// The parts between matches as `String.split` gives them: none at the end that are empty. A search that takes too long ends the
@@ -141,7 +196,7 @@ impl JavaRegex {
         let mut parts = Vec::new();
         let (mut begin, mut search) = (0, 0);
         while search <= text.len() && most.is_none_or(|most| parts.len() + 1 < most) {
-            let found = self.within_limits(text, || self.part.find_from_pos(text, search));
+            let found = self.within_limits(text, || self.part.get().find_from_pos(text, search));
             let Some(found) = found.flatten() else { break };
             let is_empty = found.start() == found.end();
             // An empty match at the beginning splits nothing off, and one at the end only where empty parts are kept.
@@ -179,12 +234,35 @@ impl JavaRegex {
 
     /// How many groups the pattern has.
     pub fn groups(&self) -> usize {
-        self.part.captures_len().saturating_sub(1)
+        self.whole.get().captures_len().saturating_sub(1)
     }
 
     /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.pattern
+    }
+}
+
+/// Letters, digits, underscores, and dots with or without a backslash.
+fn is_name(pattern: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    pattern.replace("\\.", ".").chars().all(fits)
+}
+
+/// Whether a text matches a pattern that is a name. A dot without a backslash is any character but a line end, as in Java.
+fn is_that_name(pattern: &str, text: &str, ignore_case: bool) -> bool {
+    let (mut signs, mut chars) = (pattern.chars(), text.chars());
+    loop {
+        let fits = match (signs.next(), chars.next()) {
+            (None, None) => return true,
+            (Some('\\'), Some(c)) => signs.next() == Some(c),
+            (Some('.'), Some(c)) => !matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}'),
+            (Some(sign), Some(c)) => sign == c || ignore_case && sign.eq_ignore_ascii_case(&c),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        if !fits {
+            return false;
+        }
     }
 }
 
@@ -216,7 +294,7 @@ impl fmt::Debug for JavaRegex {
 
 impl PartialEq for JavaRegex {
     fn eq(&self, other: &Self) -> bool {
-        self.whole.as_str() == other.whole.as_str()
+        self.whole.text == other.whole.text
     }
 }
 
@@ -272,6 +350,38 @@ mod tests {
                 "{pattern} {text}"
             );
         }
+    }
+
+    #[test]
+    fn a_name_matches_as_if_it_were_compiled() {
+        let texts = [
+            "public.orders",
+            "PUBLIC.Orders",
+            "public_orders",
+            "public.order",
+            "public.orders2",
+            "public\norders",
+            "publicéorders",
+            "",
+        ];
+        for pattern in ["public.orders", "public\\.orders", "Public.x", "", "...", "_a.1"] {
+            for ignore_case in [true, false] {
+                let name = JavaRegex::compile(pattern, ignore_case).unwrap();
+                assert!(name.name.is_some());
+                for text in texts {
+                    let compiled = name.whole.get().is_match(text).unwrap();
+                    assert_eq!(name.matches(text), compiled, "{pattern} {text:?} {ignore_case}");
+                }
+            }
+        }
+        assert!(JavaRegex::new("public.*").unwrap().name.is_none());
+    }
+
+    #[test]
+    fn a_pattern_that_would_take_much_memory_is_refused() {
+        let error = JavaRegex::new("(\\p{L}{100}){100}").unwrap_err().to_string();
+        assert!(error.starts_with("cannot be compiled"), "{error}");
+        assert!(JavaRegex::new("(\\p{L}{10}){2}").is_ok());
     }
 
     #[test]

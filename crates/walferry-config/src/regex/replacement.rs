@@ -64,7 +64,7 @@ fn push(out: &mut String, part: &str, longest: usize) -> Option<()> {
 
 /// The group that stands behind a `$`.
 fn group(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, regex: &JavaRegex) -> Result<usize, ValueError> {
-    let groups = regex.part.captures_len();
+    let groups = regex.part.get().captures_len();
     match rest.next() {
         Some('{') => {
             let mut name = String::new();
@@ -77,6 +77,7 @@ fn group(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, regex: &JavaRegex)
             }
             let index = regex
                 .part
+                .get()
                 .capture_names()
                 .position(|group| group == Some(name.as_str()));
             index.ok_or_else(|| ValueError::new(format!("a replacement: the pattern has no group {name:?}")))
@@ -136,7 +137,7 @@ impl JavaRegex {
             if search > text.len() {
                 break;
             }
-            let found = self.within_limits(text, || self.part.captures_from_pos(text, search));
+            let found = self.within_limits(text, || self.part.get().captures_from_pos(text, search));
             let Some(captures) = found.flatten() else { break };
             let Some(found) = captures.get(0) else { break };
             push(&mut out, &text[copied..found.start()], longest)?;

@@ -789,7 +789,10 @@ fn dead_letter_headers(failed: &Failed, from: Provenance<'_>, out: &mut Batch) {
     let at = Lsn::to_string(&from.position.lsn);
     let headers = [
         ("__connect.errors.stage", failed.stage.as_str()),
-        ("__connect.errors.exception.message", &*failed.told.text),
+        (
+            "__connect.errors.exception.message",
+            &*walferry_diagnosis::concealed(&failed.told.text),
+        ),
         ("walferry.table", from.table),
         ("walferry.lsn", &at),
     ];

@@ -3,7 +3,7 @@
 //! Java logs in by itself. librdkafka runs a command that puts a ticket into the ticket cache, at the start and again before each
 //! `sasl.kerberos.min.time.before.relogin` is over: `kinit` with the keytab. A configuration that uses a ticket cache needs no command.
 
-use std::{collections::BTreeMap, env, fs::File};
+use std::{collections::BTreeMap, env, path::Path};
 
 use super::{
     Translation,
@@ -131,7 +131,7 @@ fn keytab(t: &mut Translation, options: &BTreeMap<String, String>) {
         return;
     };
     let file = file.strip_prefix("FILE:").unwrap_or(file);
-    if let Err(error) = File::open(file) {
+    if let Err(error) = walferry_keystore::regular::open(Path::new(file)) {
         t.problem(JAAS, format!("names the keytab {file}, which cannot be read: {error}"))
             .hint("correct the path, or let the user that Walferry runs as read the file");
         return;

@@ -110,7 +110,7 @@ fn in_home(name: &str) -> Option<PathBuf> {
 }
 
 fn read(property: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|source| Error::TlsFileUnreadable {
+    walferry_keystore::regular::read(path).map_err(|source| Error::TlsFileUnreadable {
         property,
         path: path.to_owned(),
         source,

@@ -91,9 +91,11 @@ impl Herd {
             .errors
             .extend(problems.map(|problem| (problem.place.clone(), in_words(problem, &configuration))));
         if let Some(connector) = connector.filter(|_| validation.errors.is_empty()) {
-            let endpoint = Endpoint::new(connector.postgres);
+            let (values, endpoint) = (connector.concealed, Endpoint::new(connector.postgres));
             if let Err(error) = endpoint.sql(Purpose::Validate).await {
-                let message = format!("Error while validating connector config: {}", Failure::chain(&error));
+                // The server and the resolver repeat what they were asked for.
+                let why = Failure::chain(&error);
+                let message = format!("Error while validating connector config: {}", values.hide(&why));
                 validation.errors.push(("database.hostname".into(), message));
             }
         }
