@@ -8,6 +8,7 @@ mod diagnosis;
 mod exit;
 mod kind;
 mod pages;
+pub mod printed;
 mod reference;
 
 pub use credentials::{HIDDEN, without_credentials};

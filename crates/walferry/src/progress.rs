@@ -10,6 +10,7 @@ use std::{
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
 use rustix::termios::tcgetwinsize;
 use tokio::time::sleep;
+use walferry_diagnosis::printed;
 use walferry_engine::status::{Phase, Status};
 
 use crate::output;
@@ -46,19 +47,30 @@ impl Bars {
         let _ = self.0.clear();
     }
 
-    /// Makes the writers of log lines.
-    pub(crate) fn lines(&self) -> impl Fn() -> Lines + use<> {
+    /// Makes the writers of log lines. Colours are escape sequences, so they are the formatter's to allow; nothing else controls the terminal.
+    pub(crate) fn lines(&self, is_coloured: bool) -> impl Fn() -> Lines + use<> {
         let bars = self.0.clone();
-        move || Lines(bars.clone())
+        move || Lines {
+            bars: bars.clone(),
+            is_coloured,
+        }
     }
 }
 
 /// Writes to standard error, above the bars.
-pub(crate) struct Lines(MultiProgress);
+pub(crate) struct Lines {
+    bars: MultiProgress,
+    is_coloured: bool,
+}
 
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.suspend(|| output::stderr().log(line.to_vec()));
+        let text = String::from_utf8_lossy(line);
+        let printed = match self.is_coloured {
+            true => line.to_vec(),
+            false => printed::lines(&text).into_owned().into_bytes(),
+        };
+        self.bars.suspend(|| output::stderr().log(printed));
         Ok(line.len())
     }
 
@@ -142,7 +154,10 @@ pub(crate) async fn show(bars: Bars, status: Arc<Status>) {
             bar.take().iter().for_each(ProgressBar::finish_and_clear);
             continue;
         }
-        let bar = bar.get_or_insert_with(|| bars.0.add(ProgressBar::no_length().with_prefix(status.name.clone())));
+        let bar = bar.get_or_insert_with(|| {
+            bars.0
+                .add(ProgressBar::no_length().with_prefix(printed::one_line(&status.name).into_owned()))
+        });
         let c = &status.counters;
         let (before, rows) = (c.snapshot_rows_before.load(Relaxed), c.snapshot_rows.load(Relaxed));
         let rows = rows.saturating_sub(before);
