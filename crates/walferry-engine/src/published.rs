@@ -60,7 +60,7 @@ pub struct Published {
     pub storage: BTreeMap<u32, u32>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+/// serde passes a reference.
 const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
