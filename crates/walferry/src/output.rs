@@ -24,8 +24,11 @@ use walferry_diagnosis::Kind;
 
 use crate::{error::Error, logging, signals};
 
-/// How long a line of the log is waited for, and how long the end of the process waits for an output that takes nothing more.
+/// How long a line of the log is waited for.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// How long the end of the process waits for an output. It may be that only the thread that writes does not get its
+/// turn on a busy machine, and the last lines say why the process has ended.
+const LAST_PATIENCE: Duration = Duration::from_secs(3);
 /// How much of the log waits for an output that is stuck.
 const ROOM_BYTES: usize = 256 * 1024;
 /// Pause before another attempt at an output that somebody has made non-blocking, and that is full.
@@ -55,7 +58,13 @@ pub(crate) fn stderr() -> &'static Outlet {
 
 /// Ends the process, as soon as what it has logged is written, or when it cannot be.
 pub(crate) fn exit(code: u8) -> ! {
-    stderr().settle();
+    stderr().settle(LAST_PATIENCE);
+    process::exit(i32::from(code))
+}
+
+/// The same for somebody who does not want to wait any longer.
+pub(crate) fn exit_at_once(code: u8) -> ! {
+    stderr().settle(PATIENCE);
     process::exit(i32::from(code))
 }
 
@@ -218,14 +227,11 @@ impl Outlet {
         }
     }
 
-    /// Waits until everything is written, as long as something is.
-    fn settle(&self) {
+    /// Waits until everything is written, and no longer than that.
+    fn settle(&self, patience: Duration) {
         let mut state = self.lock();
-        let (mut settled, mut deadline) = (state.settled, Instant::now() + PATIENCE);
+        let deadline = Instant::now() + patience;
         while state.settled < state.taken_in {
-            if state.settled > settled {
-                (settled, deadline) = (state.settled, Instant::now() + PATIENCE);
-            }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
                 return;
             };
@@ -415,6 +421,18 @@ mod tests {
             ErrorKind::BrokenPipe
         );
         assert!(outlet.is_closed());
+    }
+
+    #[test]
+    fn the_end_waits_for_lines_that_are_written_late() {
+        let (outlet, answer, gets) = held();
+        outlet.log(b"late\n".to_vec());
+        let ends = outlet.clone();
+        let end = thread::spawn(move || ends.settle(Duration::from_secs(300)));
+        assert!(gets.try_recv().is_err() && !end.is_finished(), "nothing is written yet");
+        drop(answer);
+        end.join().unwrap();
+        assert_eq!(gets.try_iter().collect::<Vec<_>>(), [b"late\n"]);
     }
 
     #[test]

@@ -48,7 +48,7 @@ fn catch_all(more: Option<SignalKind>) {
                         Some(_) = async { more.as_mut()?.recv().await } => ("SIGHUP", 128 + 1),
                     };
                     if asked.send_replace(true) {
-                        output::exit(code);
+                        output::exit_at_once(code);
                     }
                     info!(
                         signal = name,
