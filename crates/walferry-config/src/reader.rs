@@ -124,6 +124,7 @@ impl Options {
     pub(crate) fn guard(&self, findings: &mut Findings) {
         let secrets = self.entries.iter().filter(|(name, _)| self.is_secret(name));
         let secrets: BTreeMap<_, _> = secrets.map(|(name, entry)| (shown_name(name), entry)).collect();
+        let entries: BTreeMap<_, _> = self.iter().map(|(name, text)| (shown_name(name), text)).collect();
         let foreign = self
             .entries
             .iter()
@@ -133,6 +134,25 @@ impl Options {
             if foreign.contains(finding.place.as_str()) {
                 for text in [&mut finding.text].into_iter().chain(finding.hint.as_mut()) {
                     *text = without_foreign_references(text).into_owned();
+                    // Without its braces, such a one may be taken for the name of a group.
+                    let value = entries.get(finding.place.as_str()).copied().unwrap_or_default();
+                    let inside = value
+                        .split("${")
+                        .skip(1)
+                        .filter_map(|rest| rest.split('}').next()?.split_once(':'));
+                    for (_, rest) in inside.filter(|(_, rest)| rest.len() > 2) {
+                        *text = text.replace(rest, "…");
+                    }
+                }
+            }
+            // A hint may be made of parts of a value of which something is hidden.
+            let place = finding.place.as_str();
+            let is_hidden = finding.text.contains(HIDDEN) || foreign.contains(place);
+            let hidden = entries.get(place).filter(|_| is_hidden);
+            if let (Some(text), Some(hint)) = (hidden, finding.hint.as_mut()) {
+                let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|part| part.len() > 2);
+                for part in parts {
+                    *hint = hint.replace(part, HIDDEN);
                 }
             }
             let Some(entry) = secrets.get(finding.place.as_str()) else {

@@ -854,7 +854,16 @@ mod tests {
             let properties = properties
                 .map(|(name, text)| (name.to_owned(), text.to_owned()))
                 .collect();
-            let loaded = keeper::load(&herd.0, "shop", &properties).0.expect("it is right");
+            let (checked, findings) = crate::load::load_own_configuration("shop", &properties);
+            let checked = checked.unwrap_or_else(|| panic!("{findings:?}"));
+            let loaded = Loaded {
+                connector: checked.connector,
+                built: checked.built,
+                worker: Worker::default(),
+                bootstrap_servers: String::new(),
+                configuration: properties,
+                file: "shop.json".into(),
+            };
             let connector = Connector {
                 configuration: loaded.configuration.clone(),
                 target: TargetState::Running,
