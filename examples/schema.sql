@@ -1,3 +1,12 @@
+-- The role of the connector: it may read the slot, and nothing else.
+DO $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'shop_cdc') THEN
+    CREATE ROLE shop_cdc LOGIN REPLICATION PASSWORD 'secret';
+  END IF;
+END
+$$;
+
 -- The database of the shop.
 
 CREATE TABLE orders (
@@ -10,6 +19,8 @@ CREATE TABLE orders (
 
 -- The outbox table public.outbox.
 BEGIN;
+-- Only objects of Postgres itself are found without their schema.
+SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- One row is one event. Insert it in the transaction that changes the data.
 -- Never update a row: an update is not sent.
@@ -76,6 +87,8 @@ CREATE TABLE shipments (
 
 -- The inbox table public.inbox, in the database of the consumer.
 BEGIN;
+-- Only objects of Postgres itself are found without their schema.
+SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- One row says that one consumer has processed one event. Insert it in the transaction that does the work.
 CREATE TABLE public.inbox (
@@ -101,7 +114,7 @@ CREATE INDEX inbox_received_at_idx ON public.inbox (received_at);
 -- or with cron on any machine:
 --   */5 * * * * psql -c 'SELECT public.inbox_cleanup()'
 CREATE FUNCTION public.inbox_cleanup(keep interval DEFAULT interval '7 days', most integer DEFAULT 10000)
-RETURNS bigint LANGUAGE sql AS $walferry$
+RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $walferry$
   WITH gone AS (
     DELETE FROM public.inbox WHERE ctid = ANY (ARRAY(
       -- Rows that another call removes at the same moment are left to it.

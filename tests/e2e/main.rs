@@ -11,6 +11,7 @@ mod exactly_once_edges;
 mod fix;
 mod hangs;
 mod history;
+mod hostile_names;
 mod image;
 mod inbox;
 mod incremental;

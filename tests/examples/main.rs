@@ -199,7 +199,6 @@ impl Example {
         for (property, value) in [
             ("database.hostname", "127.0.0.1".to_owned()),
             ("database.port", database.port().to_string()),
-            ("database.user", "postgres".to_owned()),
             ("database.password", "unused".to_owned()),
             ("database.dbname", database.name().to_owned()),
             ("slot.name", format!("example_{language}")),

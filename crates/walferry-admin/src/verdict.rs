@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use walferry_diagnosis::Kind;
+use walferry_diagnosis::printed::shell_word;
 use walferry_engine::{
     Disposition, Failure,
     gap::Gap,
@@ -126,7 +127,7 @@ impl Verdict {
             ))
             .with_cost(observed);
         verdict.hints.extend(gap.mend.clone());
-        let name = &observed.status.name;
+        let name = shell_word(&observed.status.name);
         verdict.hints.push(format!(
             "then decide: `walferry offsets skip-gap {name}` continues without the missing changes, `walferry offsets skip-gap {name} \
              --snapshot` reads all existing rows again; `--show` shows both positions"

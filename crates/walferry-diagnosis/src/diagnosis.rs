@@ -6,6 +6,7 @@ use std::fmt;
 use crate::concealed::concealed;
 use crate::credentials::without_credentials;
 use crate::kind::Kind;
+use crate::printed::lines;
 
 /// How serious a [`Diagnosis`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,7 +97,7 @@ impl Diagnosis {
             severity,
             kind,
             place: String::new(),
-            text: text.into(),
+            text: printable(text.into()),
             hint: None,
             fix: None,
         }
@@ -104,7 +105,7 @@ impl Diagnosis {
 
     /// Adds the place.
     pub fn at(mut self, place: impl Into<String>) -> Self {
-        self.place = place.into();
+        self.place = printable(place.into());
         self
     }
 
@@ -191,15 +192,32 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn shown(hint: Cow<'_, str>) -> String {
+    let hint = lines(&hint);
     match hint.contains('@') {
         true => without_credentials(&hint),
         false => hint.into_owned(),
     }
 }
 
+/// A message may repeat names and answers of others.
+fn printable(text: String) -> String {
+    match lines(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(escaped) => escaped,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_in_a_message_control_no_terminal() {
+        let told = Diagnosis::error(Kind::PropertyValue, "a\u{1b}[2Jb")
+            .at("p\r")
+            .with_hint("h\u{202e}");
+        assert_eq!(told.to_string(), "p\\r a\\u001b[2Jb (h\\u202e)");
+    }
 
     #[test]
     fn a_sentence_begins_with_its_place_and_a_hint_shows_no_password() {

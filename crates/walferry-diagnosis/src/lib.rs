@@ -9,6 +9,7 @@ mod diagnosis;
 mod exit;
 mod kind;
 mod pages;
+pub mod printed;
 mod reference;
 
 pub use concealed::{Concealed, concealed};

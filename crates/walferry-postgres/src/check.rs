@@ -5,6 +5,7 @@ use walferry_config::connector::{
     ColumnPattern, FilterSection, GuardrailAction, PublicationAutocreate, SlotSection, SnapshotSection,
 };
 use walferry_config::{Connector, limited, quoted};
+use walferry_diagnosis::printed::shell_word;
 use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
 use walferry_engine::Failure;
 use walferry_engine::gap::MISSING;
@@ -16,7 +17,7 @@ use crate::error::Error;
 use crate::inspect::ServerState;
 use crate::problem::SetupProblem;
 use crate::publication::{self, Publication};
-use crate::quote::identifier;
+use crate::quote::{conninfo, identifier};
 use crate::signal_table;
 use crate::snapshot;
 use crate::tables::{Captured, TableName, captured, columns_of, listed, unidentified, unpublished_identities};
@@ -284,8 +285,8 @@ fn version_diagnoses(server: &ServerState, slot: &SlotSection) -> Vec<Diagnosis>
         );
         // The command needs a replication connection.
         diagnoses.push(Diagnosis::warning(Kind::SlotMode, text).with_hint(format!(
-            "run, while nothing reads the slot: psql \"dbname={} replication=database\" -c 'ALTER_REPLICATION_SLOT {} (FAILOVER true)'",
-            server.database,
+            "run, while nothing reads the slot: psql {} -c 'ALTER_REPLICATION_SLOT {} (FAILOVER true)'",
+            shell_word(&format!("dbname={} replication=database", conninfo(&server.database))),
             slot.name.as_str()
         )));
     }
@@ -414,7 +415,7 @@ fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Diagnosis {
 /// The first few names.
 fn names<'a>(tables: impl Iterator<Item = &'a Captured>) -> String {
     const SHOWN: usize = 10;
-    let mut shown: Vec<String> = tables.map(|table| table.name.dotted()).collect();
+    let mut shown: Vec<String> = tables.map(|table| table.name.shown()).collect();
     let more = shown.len().saturating_sub(SHOWN);
     shown.truncate(SHOWN);
     let list = shown.join(", ");

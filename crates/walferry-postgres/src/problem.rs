@@ -1,10 +1,10 @@
 //! States of server, role, slot and publication in which a connector cannot work, each with a statement that corrects
 //! it.
 
-use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
+use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs, printed::sql_text};
 use walferry_engine::gap::MISSING;
 
-use crate::quote::{identifier, literal};
+use crate::quote::identifier;
 use crate::tables::TableName;
 
 /// Such a state.
@@ -189,8 +189,8 @@ impl SetupProblem {
             Self::NoReplication { role, rds: true } => format!("GRANT rds_replication TO {};", identifier(role)),
             Self::NoReplication { role, rds: false } => format!("ALTER ROLE {} REPLICATION;", identifier(role)),
             Self::SlotPlugin { slot, .. } | Self::SlotPhysical { slot } => format!(
-                "set `slot.name` to another name, or, if the slot is no longer needed, run: SELECT pg_drop_replication_slot({});",
-                literal(slot)
+                "set `slot.name` to another name, or, if the slot is no longer needed, run: SELECT pg_catalog.pg_drop_replication_slot({});",
+                sql_text(slot)
             ),
             Self::SlotDatabase { .. } => {
                 "slot names are unique on a server: set `slot.name` to a different name for each connector, or correct `database.dbname`"
@@ -202,9 +202,9 @@ impl SetupProblem {
                     .to_owned()
             }
             Self::SlotStillRead { slot } => format!(
-                "stop that process, then run: SELECT pg_drop_replication_slot({0}); (to find the process: SELECT active_pid FROM \
-                 pg_replication_slots WHERE slot_name = {0};)",
-                literal(slot)
+                "stop that process, then run: SELECT pg_catalog.pg_drop_replication_slot({0}); (to find the process: SELECT active_pid FROM \
+                 pg_catalog.pg_replication_slots WHERE slot_name = {0};)",
+                sql_text(slot)
             ),
             Self::NoFreeSlots { .. } => {
                 "drop a slot that is no longer needed (SELECT slot_name, active, restart_lsn FROM pg_replication_slots; SELECT \

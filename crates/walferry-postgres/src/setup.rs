@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use tokio_postgres::types::Type;
 use walferry_config::connector::PostgresSection;
+use walferry_diagnosis::printed::one_line;
 use walferry_engine::Failure;
 
 use crate::connect::{Endpoint, Purpose};
@@ -59,6 +60,11 @@ impl Table {
     /// `schema.table`.
     pub fn dotted(&self) -> String {
         format!("{}.{}", self.schema, self.name)
+    }
+
+    /// The same, as it may be printed.
+    pub fn shown(&self) -> String {
+        one_line(&self.dotted()).into_owned()
     }
 
     /// Whether UPDATE and DELETE still work once it is published.
@@ -143,6 +149,7 @@ pub fn sql(survey: &DatabaseSurvey, wish: &SetupRequest) -> String {
         role: identifier(&wish.role),
         text: String::new(),
     };
+    script.search_path();
     script.server();
     script.role();
     script.outbox();
@@ -164,7 +171,7 @@ struct Script<'a> {
 impl Script<'_> {
     fn step(&mut self, why: &str, statements: &[String]) {
         for line in why.lines() {
-            self.text.push_str(&format!("-- {line}\n"));
+            self.text.push_str(&format!("-- {}\n", one_line(line)));
         }
         for statement in statements {
             self.text.push_str(&format!("{statement};\n"));
@@ -178,6 +185,14 @@ impl Script<'_> {
         let names = tables.map(|table| qualified(&table.schema, &table.name));
         let outbox = self.wish.new_outbox.as_ref().map(TableName::quoted);
         names.chain(outbox).collect::<Vec<_>>().join(", ")
+    }
+
+    /// An object of another schema could take the place of one of Postgres' own, and would run as whoever runs the script.
+    fn search_path(&mut self) {
+        self.step(
+            "Only objects of Postgres itself are found without their schema.",
+            &["SET search_path = pg_catalog, pg_temp".to_owned()],
+        );
     }
 
     fn server(&mut self) {
@@ -195,7 +210,7 @@ impl Script<'_> {
             self.step(
                 "A slot keeps WAL on the server's disk while its connector is stopped, and nothing limits that now. With a limit, the slot is\n\
                  lost before the disk is full. Choose a size that fits the disk, and run this:\n\
-                 ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf();",
+                 ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_catalog.pg_reload_conf();",
                 &[],
             );
         }
@@ -264,7 +279,7 @@ impl Script<'_> {
             );
         }
         if !self.wish.left_out.is_empty() {
-            let list: Vec<String> = self.wish.left_out.iter().map(Table::dotted).collect();
+            let list: Vec<String> = self.wish.left_out.iter().map(Table::shown).collect();
             self.step(
                 &format!(
                     "Left out, because they have no primary key: {}.\nOnce they were published, UPDATE and DELETE on them would fail. To include \
@@ -338,6 +353,7 @@ mod tests {
         assert_eq!(
             statements,
             [
+                "SET search_path = pg_catalog, pg_temp;",
                 "ALTER SYSTEM SET wal_level = 'logical';",
                 "GRANT rds_replication TO \"cdc\";",
                 "GRANT USAGE ON SCHEMA \"My\" TO \"cdc\";",

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use walferry_config::limited;
+use walferry_diagnosis::printed::one_line;
 use walferry_engine::source::TableFilter;
 use walferry_pgoutput::Oid;
 
@@ -228,6 +229,11 @@ impl TableName {
     /// The name as SQL needs it.
     pub(crate) fn quoted(&self) -> String {
         qualified(&self.schema, &self.name)
+    }
+
+    /// `schema.table`, as it may be printed.
+    pub(crate) fn shown(&self) -> String {
+        one_line(&self.dotted()).into_owned()
     }
 
     /// `schema.table`, without quotes.

@@ -1,5 +1,6 @@
 //! Schemas as short text for people.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::{Schema, Shape, Value};
@@ -41,11 +42,19 @@ fn fields<'s>(schema: &'s Schema, depth: usize, met: &mut Vec<&'s Schema>, text:
             text,
             "\n{:indent$}{:<width$}  {}",
             "",
-            field.name,
-            word(&field.schema),
+            one_line(&field.name),
+            one_line(&word(&field.schema)),
             indent = depth * 2
         );
         fields(&field.schema, depth + 1, met, text);
+    }
+}
+
+/// A name is one of a column, and may have a line feed in it.
+fn one_line(name: &str) -> Cow<'_, str> {
+    match name.contains(char::is_control) {
+        true => name.escape_debug().to_string().into(),
+        false => name.into(),
     }
 }
 

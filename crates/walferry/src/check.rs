@@ -1,7 +1,7 @@
 //! `walferry check`: what a start would find, in sentences, and nothing changed.
 
 use std::{collections::BTreeSet, io, path::Path, sync::Arc, thread};
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Kind, printed::shell_word};
 
 use tokio::runtime::{Builder, Runtime};
 use walferry_config::Worker;
@@ -24,7 +24,7 @@ use crate::{
     outbox::poller,
     rest,
     run::{topics_of, topics_set_aside},
-    say::say,
+    say::{self, say},
     show::show,
     worker::store,
 };
@@ -160,7 +160,7 @@ fn tell(remarks: impl IntoIterator<Item = Diagnosis>) -> usize {
 }
 
 fn arrow(remedy: &str) {
-    say!("           → {}", remedy.replace('\n', "\n             "));
+    say::lines(&format!("           → {}", remedy.replace('\n', "\n             ")));
 }
 
 /// A warning of a file scrolls by before all the rest: it is said once more, and counted.
@@ -350,7 +350,11 @@ fn never_read(connector: &str, captured: &[String], read: &BTreeSet<String>) -> 
     let text = format!(
         "no snapshot has read {shown}{more}: rows that were there before the connector captured their changes are not in the topics"
     );
-    let hint = format!("if the table had rows before, read them: `walferry snapshot {connector} --table {first}`");
+    let hint = format!(
+        "if the table had rows before, read them: `walferry snapshot {} --table {}`",
+        shell_word(connector),
+        shell_word(first)
+    );
     Some(Diagnosis::note(Kind::TablesNeverRead, text).with_hint(hint))
 }
 

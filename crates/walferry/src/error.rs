@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use walferry_diagnosis::printed::{lines, one_line};
 use walferry_engine::{Diagnosis, Disposition, Exit, Failure, Kind};
 
 use crate::{logging, output::note};
@@ -118,7 +119,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.what)?;
+        write!(f, "error: {}", one_line(&self.what))?;
         for cause in &self.causes {
             write!(f, "\n  cause: {}", indented(&cause.sentence()))?;
             if let Some(hint) = &cause.hint {
@@ -138,7 +139,7 @@ impl fmt::Display for Error {
 }
 
 fn indented(text: &str) -> String {
-    text.replace('\n', "\n         ")
+    lines(text).replace('\n', "\n         ")
 }
 
 #[cfg(test)]

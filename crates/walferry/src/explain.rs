@@ -2,12 +2,12 @@
 
 use walferry_engine::Kind;
 
-use crate::{error::Error, say::say};
+use crate::{error::Error, say};
 
 /// Prints the page of a code, or the list of all.
 pub(crate) fn explain(code: Option<&str>) -> Result<(), Error> {
     let Some(text) = code else {
-        say!("{}", walferry_diagnosis::list().trim_end());
+        say::lines(walferry_diagnosis::list().trim_end());
         return Ok(());
     };
     let Some(kind) = Kind::find(text) else {
@@ -18,6 +18,6 @@ pub(crate) fn explain(code: Option<&str>) -> Result<(), Error> {
         return Err(Error::new(Kind::CodeUnknown, format!("there is no code {text:?}"))
             .cause("codes are WF and four digits, such as WF0301", Some(hint)));
     };
-    say!("{}", walferry_diagnosis::explain(kind).trim_end());
+    say::lines(walferry_diagnosis::explain(kind).trim_end());
     Ok(())
 }

@@ -68,7 +68,7 @@ fn list(remarks: &[Diagnosis]) -> Vec<PlannedFix<'_>> {
 }
 
 fn print(wanted: &PlannedFix<'_>) {
-    say!("  -- {}", wanted.why.replace('\n', " "));
+    say!("  -- {}", wanted.why);
     match wanted.needs {
         Needs::Owner => {}
         Needs::Superuser => say!("  -- this needs a superuser"),

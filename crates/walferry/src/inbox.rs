@@ -1,5 +1,6 @@
 //! `walferry inbox`: the table with which a consumer recognises events that come twice.
 
+use walferry_diagnosis::printed::{one_line, shell_word};
 use walferry_engine::Kind;
 
 use crate::{
@@ -8,9 +9,9 @@ use crate::{
     init::reached_by,
     outbox::{
         ddl::usage,
-        names::{Name, identifier},
+        names::{Name, identifier, literal},
     },
-    say::say,
+    say::{self, say},
     script::{self, LONGEST_TABLE, Statement},
 };
 
@@ -69,7 +70,7 @@ fn create(args: &InboxCreateArgs) -> Result<(), Error> {
                 say!("{line}");
             }
         }
-        _ => say!("{}", plan.script().trim_end()),
+        _ => say::lines(plan.script().trim_end()),
     }
     Ok(())
 }
@@ -144,13 +145,14 @@ impl InboxDdl {
                 "Keep ids for longer than an event may come again: longer than the retention of the topic, if a consumer may be set".to_owned(),
                 "back to its beginning, and longer than a connector may be stopped or restored from a backup.".to_owned(),
                 "Schedule it every few minutes, for example with pg_cron:".to_owned(),
-                format!("  SELECT cron.schedule('*/5 * * * *', 'SELECT {}()');", function.replace('\'', "''")),
+                format!("  SELECT cron.schedule('*/5 * * * *', {});", literal(&format!("SELECT {function}()"))),
                 "or with cron on any machine:".to_owned(),
-                format!("  */5 * * * * psql -c 'SELECT {function}()'"),
+                // In a crontab, a percent sign ends the command.
+                format!("  */5 * * * * psql -c {}", shell_word(&format!("SELECT {function}()")).replace('%', "\\%")),
             ],
             sql: format!(
                 "CREATE FUNCTION {function}(keep interval DEFAULT interval '{keep}', most integer DEFAULT 10000)
-RETURNS bigint LANGUAGE sql AS $walferry$
+RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $walferry$
   WITH gone AS (
     DELETE FROM {table} WHERE ctid = ANY (ARRAY(
       -- Rows that another call removes at the same moment are left to it.
@@ -205,7 +207,7 @@ $walferry$;"
         let mut script = script::script(&head, &self.statements(), &tail);
         script.push('\n');
         for line in self.usage() {
-            script.push_str(&format!("-- {line}\n"));
+            script.push_str(&format!("-- {}\n", one_line(&line)));
         }
         script
     }

@@ -9,7 +9,10 @@ use std::{
 
 use serde_json::{Map, Value, json};
 use walferry_config::{Secret, connector::PostgresSection};
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{
+    Kind,
+    printed::{lines, shell_word},
+};
 use walferry_postgres::{
     TableName,
     setup::{self, DatabaseSurvey, SetupRequest, Table},
@@ -73,7 +76,7 @@ pub(crate) fn init(args: &InitArgs) -> Result<(), Error> {
     write(&script, &(header(&address, &script) + &setup::sql(&survey, &wish)))?;
     write(
         &connector,
-        &format!("{}\n", serde_json::to_string_pretty(&file).unwrap_or_default()),
+        &format!("{}\n", lines(&serde_json::to_string_pretty(&file).unwrap_or_default())),
     )?;
     explain(args, &survey, &wish, &address, &connector, &script);
     Ok(())
@@ -279,7 +282,7 @@ fn wish(args: &InitArgs, survey: &DatabaseSurvey, name: &str) -> Result<SetupReq
     }
     for text in &args.table {
         let table = named(text).ok_or_else(|| {
-            let known: Vec<String> = survey.tables.iter().take(10).map(Table::dotted).collect();
+            let known: Vec<String> = survey.tables.iter().take(10).map(Table::shown).collect();
             let hint = format!("write it in the same case as one of these: {}", known.join(", "));
             refused(format!("--table is {text:?}, and the database has no such table"), hint)
         })?;
@@ -345,10 +348,31 @@ fn expression(name: &str) -> String {
 fn header(address: &Address, script: &Path) -> String {
     format!(
         "-- Written by `walferry init`. Read it, then run it once, as a superuser or as the owner of the tables who may create roles:\n\
-         --   psql '{}' -v ON_ERROR_STOP=1 -v password=\"${PASSWORD}\" -f {}\n\n",
-        address.shown(),
-        script.display()
+         --   {}\n\n",
+        psql(address, script)
     )
+}
+
+/// The command that runs the SQL.
+fn psql(address: &Address, script: &Path) -> String {
+    format!(
+        "psql {} -v ON_ERROR_STOP=1 -v password=\"${PASSWORD}\" -f {}",
+        quoted(&address.shown()),
+        path(script)
+    )
+}
+
+/// In quotes even where the shell needs none, as people write connection strings.
+fn quoted(url: &str) -> String {
+    match shell_word(url) {
+        word if word == url => format!("'{word}'"),
+        word => word,
+    }
+}
+
+/// A path as a word of a command.
+fn path(path: &Path) -> String {
+    shell_word(&path.display().to_string())
 }
 
 fn write(path: &PathBuf, text: &str) -> Result<(), Error> {
@@ -406,8 +430,9 @@ fn explain(
         .filter(|table| table.lacks.is_empty() && args.outbox.is_none());
     for table in outboxes {
         say!(
-            "  note     {0} looks like an outbox: with `--outbox={0}`, its events are sent instead of its rows",
-            table.dotted()
+            "  note     {} looks like an outbox: with `--outbox={}`, its events are sent instead of its rows",
+            table.shown(),
+            shell_word(&table.dotted())
         );
     }
     say!(
@@ -420,22 +445,18 @@ fn explain(
         "  export {PASSWORD}=…          # a password of your choice, for role {:?}",
         args.role
     );
-    say!(
-        "  psql '{}' -v ON_ERROR_STOP=1 -v password=\"${PASSWORD}\" -f {}",
-        address.shown(),
-        script.display()
-    );
+    say!("  {}", psql(address, script));
     say!(
         "  walferry tail  --config {}     # shows changes, without Kafka",
-        connector.display()
+        path(connector)
     );
     say!(
         "  walferry check --config {} --bootstrap-servers HOST:9092 --data-dir ./state",
-        connector.display()
+        path(connector)
     );
     say!(
         "  walferry run   --config {} --bootstrap-servers HOST:9092 --data-dir ./state",
-        connector.display()
+        path(connector)
     );
 }
 

@@ -2,21 +2,28 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     io::{self, IsTerminal},
     sync::{Mutex, OnceLock, PoisonError},
     time,
 };
 
-use tracing::warn;
+use tracing::{
+    field::{Field, Visit},
+    warn,
+};
 use tracing_subscriber::{
     EnvFilter,
+    field::RecordFields,
     fmt::{
+        FormatFields,
         format::Writer,
         time::{FormatTime, SystemTime},
     },
 };
 use walferry_admin::herder::Loggers;
 use walferry_diagnosis::Kind;
+use walferry_diagnosis::printed;
 
 use crate::progress::Bars;
 
@@ -33,9 +40,10 @@ pub(crate) fn init(filter: Option<&str>, json: bool, bars: &Bars) {
     };
     // A second call would change nothing.
     let _ = JSON.set(json);
+    let is_coloured = !json && io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(bars.lines())
+        .with_writer(bars.lines(is_coloured))
         // It would go to standard error with `eprintln!`, which panics where nobody reads it.
         .log_internal_errors(false);
     let reload: Box<dyn Fn(EnvFilter) + Send + Sync> = if json {
@@ -46,8 +54,9 @@ pub(crate) fn init(filter: Option<&str>, json: bool, bars: &Bars) {
         Box::new(move |filter| drop(handle.reload(filter)))
     } else {
         let lines = lines
-            .with_ansi(io::stderr().is_terminal())
+            .with_ansi(is_coloured)
             .with_target(false)
+            .fmt_fields(PrintedFields)
             .with_filter_reloading();
         let handle = lines.reload_handle();
         lines.init();
@@ -60,6 +69,77 @@ pub(crate) fn init(filter: Option<&str>, json: bool, bars: &Bars) {
     });
     if let Some(error) = misunderstood {
         warn!(filter = directives, %error, "the log filter is invalid; logging at level info");
+    }
+}
+
+/// Formats fields as `tracing-subscriber` does by default, but each value as one line that controls no terminal: values repeat the names
+/// that others gave to their tables.
+struct PrintedFields;
+
+impl<'w> FormatFields<'w> for PrintedFields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut visitor = PrintedVisitor {
+            writer,
+            is_first: true,
+            result: Ok(()),
+        };
+        fields.record(&mut visitor);
+        visitor.result
+    }
+}
+
+struct PrintedVisitor<'w> {
+    writer: Writer<'w>,
+    is_first: bool,
+    result: fmt::Result,
+}
+
+impl PrintedVisitor<'_> {
+    fn write(&mut self, field: &Field, value: &str) -> fmt::Result {
+        if !std::mem::take(&mut self.is_first) {
+            self.writer.write_char(' ')?;
+        }
+        let value = printed::one_line(value);
+        let name = field.name();
+        let name = name.strip_prefix("r#").unwrap_or(name);
+        match (name, self.writer.has_ansi_escapes()) {
+            ("message", _) => write!(self.writer, "{value}"),
+            // In italics, and a dim equals sign.
+            (name, true) => write!(self.writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{value}"),
+            (name, false) => write!(self.writer, "{name}={value}"),
+        }
+    }
+}
+
+impl Visit for PrintedVisitor<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => self.record_debug(field, &format_args!("{value}")),
+            _ => self.record_debug(field, &value),
+        }
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        let mut sources = Vec::new();
+        let mut source = value.source();
+        while let Some(cause) = source {
+            sources.push(cause.to_string());
+            source = cause.source();
+        }
+        match sources.is_empty() {
+            true => self.record_debug(field, &format_args!("{value}")),
+            false => {
+                let (name, sources) = (field.name(), sources.join(", "));
+                self.record_debug(field, &format_args!("{value} {name}.sources=[{sources}]"));
+            }
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Fields of lines that come from the crate `log`.
+        if self.result.is_ok() && !field.name().starts_with("log.") {
+            self.result = self.write(field, &format!("{value:?}"));
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 mod skip_gap;
 
 use std::{fs, path::Path};
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Kind, printed::shell_word};
 
 use tracing::warn;
 use walferry_config::Connector;
@@ -88,7 +88,7 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
     if let Some(gap) = walferry_offset::gap::gap(&data_dir(&which.data), &connector.name)
         .map_err(|error| unusable(&connector, error))?
     {
-        let name = &connector.name;
+        let name = shell_word(&connector.name);
         say!(
             "  {:<14} {}; see `walferry offsets skip-gap {name} --show`",
             "gap",

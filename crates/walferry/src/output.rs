@@ -36,10 +36,10 @@ const RETRY: Duration = Duration::from_millis(10);
 /// What a shell shows of a program that was ended by SIGPIPE, as most programs are whose output nobody reads any more.
 const NOBODY_READS: u8 = 141;
 
-/// Writes a line to standard error, as `eprintln!` does. It neither panics nor hangs.
+/// Writes a line to standard error, as `eprintln!` does, without what would control a terminal. It neither panics nor hangs.
 macro_rules! note {
     ($($text:tt)*) => {
-        $crate::output::stderr().log(format!("{}\n", format_args!($($text)*)).into_bytes())
+        $crate::output::stderr().log(format!("{}\n", walferry_diagnosis::printed::lines(&format!($($text)*))).into_bytes())
     };
 }
 pub(crate) use note;

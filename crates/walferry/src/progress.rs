@@ -10,7 +10,7 @@ use std::{
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
 use rustix::termios::tcgetwinsize;
 use tokio::time::sleep;
-use walferry_diagnosis::concealed;
+use walferry_diagnosis::{concealed, printed};
 use walferry_engine::status::{Phase, Status};
 
 use crate::output;
@@ -47,22 +47,33 @@ impl Bars {
         let _ = self.0.clear();
     }
 
-    /// Makes the writers of log lines.
-    pub(crate) fn lines(&self) -> impl Fn() -> Lines + use<> {
+    /// Makes the writers of log lines. Colours are escape sequences, so they are the formatter's to allow; nothing else controls the terminal.
+    pub(crate) fn lines(&self, is_coloured: bool) -> impl Fn() -> Lines + use<> {
         let bars = self.0.clone();
-        move || Lines(bars.clone())
+        move || Lines {
+            bars: bars.clone(),
+            is_coloured,
+        }
     }
 }
 
 /// Writes to standard error, above the bars.
-pub(crate) struct Lines(MultiProgress);
+pub(crate) struct Lines {
+    bars: MultiProgress,
+    is_coloured: bool,
+}
 
 impl Write for Lines {
     /// A line comes whole, and what config providers have returned does not leave the process with it.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        let shown = concealed(&text).into_owned();
-        self.0.suspend(|| output::stderr().log(shown.into_bytes()));
+        let shown = concealed(&text);
+        let shown = match self.is_coloured {
+            true => shown,
+            false => printed::lines(&shown).into_owned().into(),
+        };
+        self.bars
+            .suspend(|| output::stderr().log(shown.into_owned().into_bytes()));
         Ok(line.len())
     }
 
@@ -146,7 +157,10 @@ pub(crate) async fn show(bars: Bars, status: Arc<Status>) {
             bar.take().iter().for_each(ProgressBar::finish_and_clear);
             continue;
         }
-        let bar = bar.get_or_insert_with(|| bars.0.add(ProgressBar::no_length().with_prefix(status.name.clone())));
+        let bar = bar.get_or_insert_with(|| {
+            bars.0
+                .add(ProgressBar::no_length().with_prefix(printed::one_line(&status.name).into_owned()))
+        });
         let c = &status.counters;
         let (before, rows) = (c.snapshot_rows_before.load(Relaxed), c.snapshot_rows.load(Relaxed));
         let rows = rows.saturating_sub(before);

@@ -2,11 +2,11 @@
 
 use std::{fmt, io};
 
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Kind, printed};
 
 use crate::{error::Error, output};
 
-/// Writes a line as `println!` does. If nobody reads it any more, as with `walferry check | head`, the command does its work in silence, and
+/// Writes one line, with what would control a terminal or begin another line escaped. If nobody reads it any more, as with `walferry check | head`, the command does its work in silence, and
 /// its exit code says so ([`output::code_of_success`]); an output that cannot be written otherwise ends the program.
 macro_rules! say {
     ($($text:tt)*) => {
@@ -17,10 +17,15 @@ pub(crate) use say;
 
 /// As [`say!`].
 pub(crate) fn line(line: fmt::Arguments<'_>) {
-    text(format!("{line}\n").into_bytes());
+    text(format!("{}\n", printed::one_line(&line.to_string())).into_bytes());
 }
 
-/// The same for text that has its line ends already.
+/// Writes a text of several lines. Names in it must be escaped already: a line feed in one would begin a line.
+pub(crate) fn lines(lines: &str) {
+    text(format!("{}\n", printed::lines(lines)).into_bytes());
+}
+
+/// Writes what has its line ends already, and is the program's own.
 pub(crate) fn text(text: Vec<u8>) {
     match output::stdout().show(text) {
         // The process was asked to end while nobody read.

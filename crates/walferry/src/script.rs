@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use walferry_config::connector::PostgresSection;
+use walferry_diagnosis::printed::{is_control, one_line};
 use walferry_engine::Failure;
 use walferry_postgres::connect::{Endpoint, Purpose};
 
@@ -10,6 +11,11 @@ use crate::{error::Error, outbox::runtime, say::say};
 
 /// Longer names of tables, in bytes, leave no room for what the names of indexes, partitions and functions append.
 pub(crate) const LONGEST_TABLE: usize = 44;
+
+/// An object of another schema could take the place of one of Postgres' own, and would run as whoever runs the script.
+const PATH: &str = "\
+-- Only objects of Postgres itself are found without their schema.
+SET LOCAL search_path = pg_catalog, pg_temp;";
 
 /// One statement. `T` is the text of a line.
 #[derive(Debug)]
@@ -26,11 +32,11 @@ pub(crate) struct Statement<T = &'static str> {
 /// * `head` - what the script creates, for its first line
 /// * `tail` - comments before the end of the transaction
 pub(crate) fn script<T: Display>(head: &str, statements: &[Statement<T>], tail: &str) -> String {
-    let mut script = format!("-- {head}\nBEGIN;\n");
+    let mut script = format!("-- {}\nBEGIN;\n{PATH}\n", one_line(head));
     for Statement { why, sql, .. } in statements {
         script.push('\n');
         for line in why {
-            script.push_str(&format!("-- {line}\n"));
+            script.push_str(&format!("-- {}\n", one_line(&line.to_string())));
         }
         script.push_str(sql);
         script.push('\n');
@@ -80,8 +86,8 @@ pub(crate) fn run<T>(
     Ok(())
 }
 
-/// The first name that a script cannot hold, because it would end a comment or a block.
+/// The first name that a script cannot hold: it would end a block, or hide what it is.
 pub(crate) fn unusable<'a>(names: impl IntoIterator<Item = &'a String>) -> Option<&'a str> {
     let mut names = names.into_iter().map(String::as_str);
-    names.find(|name| name.chars().any(char::is_control) || name.contains("$walferry$"))
+    names.find(|name| name.contains(is_control) || name.contains("$walferry$"))
 }

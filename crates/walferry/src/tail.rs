@@ -22,7 +22,7 @@ use walferry_config::{
     SlotName, Value as _,
     connector::{PublicationAutocreate, SnapshotMode},
 };
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Kind, printed::one_line};
 use walferry_engine::{
     Diagnosis, Failure, TargetState,
     sink::{Acks, Outgoing, Sink, Sinks},
@@ -124,7 +124,12 @@ fn leave_nothing(loaded: &mut Loaded) -> Result<(), Error> {
 /// The first names of a list.
 fn some(names: &[String]) -> String {
     const SHOWN: usize = 5;
-    let list = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    let list = names
+        .iter()
+        .take(SHOWN)
+        .map(|name| one_line(name))
+        .collect::<Vec<_>>()
+        .join(", ");
     match names.len().saturating_sub(SHOWN) {
         0 => list,
         more => format!("{list} and {more} more"),
@@ -229,21 +234,21 @@ impl Screen {
         shown.records += 1;
         let mut lines = match record.origin.table {
             "" => format!("no table  {}\n", record.origin.position),
-            table => format!("{}  {}\n", text::clean(table), record.origin.position),
+            table => format!("{}  {}\n", one_line(table), record.origin.position),
         };
         // Further lines of a part are below its first line.
         let mut part = |name: &str, text: &str| {
             let text = text.replace('\n', &format!("\n{:13}", ""));
             lines.push_str(&format!("  {name:<11}{text}\n"));
         };
-        part("topic", &text::clean(record.topic));
+        part("topic", &one_line(record.topic));
         if let Some(partition) = record.partition {
             part("partition", &partition.to_string());
         }
         part("key", &text::readable(record.key, self.is_terminal));
         let headers = record.headers.iter().map(|(name, value)| {
             let value = text::readable(*value, self.is_terminal);
-            format!("{} = {value}", text::clean(name))
+            format!("{} = {value}", one_line(name))
         });
         let headers = headers.collect::<Vec<_>>().join("\n");
         if !headers.is_empty() {
@@ -302,6 +307,11 @@ impl Witness for Screen {
 
     fn withheld(&mut self, why: UnsentReason<'_>) {
         let (what, _) = reason(why);
-        *self.shown.lock().withheld.entry(text::clean(&what)).or_default() += 1;
+        *self
+            .shown
+            .lock()
+            .withheld
+            .entry(one_line(&what).into_owned())
+            .or_default() += 1;
     }
 }

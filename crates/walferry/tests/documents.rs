@@ -23,6 +23,7 @@ fn assert_taken(connector: &Path, place: &str) {
         .arg("--config")
         .arg(connector)
         .env("PGPASSWORD", "secret")
+        .env("CDC_PASSWORD", "secret")
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -17,6 +17,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tracing::{error, info, warn};
+use walferry_diagnosis::printed::shell_word;
 use walferry_pgoutput::Lsn;
 
 use crate::{
@@ -239,7 +240,7 @@ where
                 lsn.to = gap.to.map(tracing::field::display),
                 code = failure.code(),
                 mend = gap.mend,
-                decide = %format_args!("walferry offsets skip-gap {name}"),
+                decide = %format_args!("walferry offsets skip-gap {}", shell_word(name)),
                 "changes may be missing, and nothing after them is delivered until you decide: {}", gap.what
             );
         }

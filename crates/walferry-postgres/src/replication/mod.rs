@@ -14,7 +14,7 @@ use walferry_pgoutput::Lsn;
 
 use crate::connect::LIFT_LIMITS;
 use crate::error::Error;
-use crate::quote::identifier;
+use crate::quote::plain::identifier;
 use crate::wire::{TextRow, Wire};
 
 pub(crate) use patience::Patience;

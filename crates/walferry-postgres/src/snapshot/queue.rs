@@ -15,7 +15,7 @@ use super::statement::inner;
 use super::{Moment, Options, facts, reading_failed};
 use crate::connect::Sql;
 use crate::error::Error;
-use crate::quote::{identifier, literal, qualified};
+use crate::quote::{identifier, literal, plain, qualified};
 use crate::server_error::ServerError;
 use crate::windows::{tell_of_hidden, unpublished_columns};
 
@@ -296,7 +296,11 @@ impl Select {
               WHERE c.relkind IN ('r', 'm') AND c.relfilenode <> 0
                 AND pg_catalog.pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode)
             OR pg_catalog.to_regclass($1)::oid IS DISTINCT FROM $2";
-        let name = qualified(&table.schema, &table.name);
+        let name = format!(
+            "{}.{}",
+            plain::identifier(&table.schema),
+            plain::identifier(&table.name)
+        );
         let changed: bool = sql
             .value(
                 super::DOING,
@@ -309,7 +313,9 @@ impl Select {
             )
             .await?;
         if changed {
-            return Err(Error::TableChanged { table: name });
+            return Err(Error::TableChanged {
+                table: qualified(&table.schema, &table.name),
+            });
         }
         Ok(())
     }

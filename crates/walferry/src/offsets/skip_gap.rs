@@ -5,7 +5,7 @@ use std::{
     thread::sleep,
     time::{Duration, Instant},
 };
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Kind, printed::shell_word};
 
 use walferry_engine::gap::{Gap, GapResolution};
 use walferry_offset::{Folder, gap};
@@ -82,7 +82,7 @@ fn show(name: &str, gap: &Gap) {
     say!(
         "Changes of captured tables between these positions may be missing. The server can no longer send them. The choices:"
     );
-    let skip = format!("walferry offsets skip-gap {name}");
+    let skip = format!("walferry offsets skip-gap {}", shell_word(name));
     let snapshot = format!("{skip} --snapshot");
     let width = snapshot.len();
     say!("  {skip:<width$}  continue without them");

@@ -156,11 +156,12 @@ impl OutboxDdl {
         let sql = format!(
             "DO $walferry$
 DECLARE
-  first constant timestamptz := date_trunc('{unit}', now(), 'UTC');
+  first constant pg_catalog.timestamptz := pg_catalog.date_trunc('{unit}', pg_catalog.now(), 'UTC');
   step constant interval := interval '{hours} hours';
-  starts timestamptz;
+  starts pg_catalog.timestamptz;
 BEGIN
-  PERFORM set_config('lock_timeout', '5s', true);
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+  PERFORM pg_catalog.set_config('lock_timeout', '5s', true);
   FOR number IN 0..{AHEAD} LOOP
     starts := first + number * step;
     EXECUTE format('CREATE TABLE IF NOT EXISTS %I.%I PARTITION OF %I.%I FOR VALUES FROM (%L) TO (%L)',
@@ -266,10 +267,10 @@ pub(crate) fn usage(schema: &str, role: &str) -> String {
     format!(
         "DO $walferry$
 BEGIN
-  IF NOT has_schema_privilege({of}, {named}, 'USAGE') THEN
+  IF NOT pg_catalog.has_schema_privilege({of}, {named}, 'USAGE') THEN
     GRANT USAGE ON SCHEMA {} TO {};
   END IF;
-  IF NOT has_schema_privilege({of}, {named}, 'USAGE') THEN
+  IF NOT pg_catalog.has_schema_privilege({of}, {named}, 'USAGE') THEN
     RAISE EXCEPTION 'role % may not use the schema %', {of}, {named}
       USING HINT = 'let the owner of the schema run GRANT USAGE ON SCHEMA first';
   END IF;

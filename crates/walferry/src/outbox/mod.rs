@@ -27,7 +27,7 @@ use crate::{
     cli::{OutboxCommand, OutboxCreateArgs, OutboxOptionsArgs},
     error::Error,
     load::load_connector,
-    say::say,
+    say::{self, say},
     script::{self, LONGEST_TABLE},
 };
 
@@ -77,7 +77,7 @@ fn create(args: &OutboxCreateArgs) -> Result<(), Error> {
             script::run("outbox", &connector.postgres, &plan.statements(), &plan.script())?;
         }
         _ => {
-            say!("{}", plan.script().trim_end());
+            say::lines(plan.script().trim_end());
             say!("");
             say!(
                 "-- Options of the connector for this table. If it captures other tables, add this one to their list:"

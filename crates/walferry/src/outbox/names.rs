@@ -1,5 +1,7 @@
 //! Names and texts as SQL writes them, readable where that is possible.
 
+use walferry_diagnosis::printed;
+
 /// Schema and name of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
@@ -90,18 +92,13 @@ pub(crate) fn identifier(name: &str) -> String {
     if is_plain && !RESERVED.contains(&name) {
         name.to_owned()
     } else {
-        format!("\"{}\"", name.replace('"', "\"\""))
+        printed::sql_name(name)
     }
 }
 
 /// A text between single quotes, as it is read whatever `standard_conforming_strings` says.
 pub(crate) fn literal(text: &str) -> String {
-    let doubled = text.replace('\'', "''");
-    if text.contains('\\') {
-        format!("E'{}'", doubled.replace('\\', "\\\\"))
-    } else {
-        format!("'{doubled}'")
-    }
+    printed::sql_text(text)
 }
 
 /// Words that are no names of tables or columns without quotes, in any version from 15 to 18.

@@ -1,5 +1,6 @@
 //! `walferry check` of a table that a poller reads: what a switch to this connector changes.
 
+use walferry_diagnosis::printed::shell_word;
 use walferry_engine::{Diagnosis, Failure, Kind};
 use walferry_postgres::poller::{Counts, MOST_COUNTED, PollerTable, counts, sends_updates, tables};
 
@@ -107,8 +108,9 @@ fn differences(loaded: &Loaded, table: &PollerTable) -> Diagnosis {
          partition as in Kafka's Java client, unless producer.override.partitioner says otherwise"
     );
     let hint = format!(
-        "compare a record of the poller with `walferry check --show-records --table {name}`. If the partition of a key changes, its \
-         events may overtake each other at the switch"
+        "compare a record of the poller with `walferry check --show-records --table {}`. If the partition of a key changes, its \
+         events may overtake each other at the switch",
+        shell_word(&name)
     );
     Diagnosis::note(Kind::PollerTable, text).with_hint(hint)
 }

@@ -10,7 +10,10 @@ pub(crate) mod text;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{
+    Kind,
+    printed::{lines, one_line},
+};
 
 use walferry_config::connector::{Connector, Filter};
 use walferry_engine::source::{Control as _, Source as _};
@@ -30,7 +33,7 @@ pub(crate) use self::play::reason;
 use self::play::{Outcome, Played, ShownRecord, Stage};
 use crate::assemble::{Readers, captured, from_postgres, pipelines};
 use crate::load::Loaded;
-use crate::say::say;
+use crate::say::{self, say};
 
 /// How many tables are shown if none are named.
 const FIRST: usize = 3;
@@ -328,7 +331,7 @@ fn others(stage: &mut Stage, config: &Connector, transaction: Option<Edges>, pri
         (None, [Outcome::Sent(record)]) if !is_of_interest => {
             say!(
                 "    messages of pg_logical_emit_message are captured, too; their topic is {}",
-                text::clean(&record.topic)
+                one_line(&record.topic)
             );
         }
         (None, _) if !is_of_interest => {}
@@ -394,15 +397,15 @@ impl Print {
     }
 
     fn reason(&self, what: &str, hint: Option<&str>) {
-        say!("        {}", indented(&text::clean(what), 8));
+        say::lines(&format!("        {}", indented(what, 8)));
         if let Some(hint) = hint {
-            say!("        → {}", indented(&text::clean(hint), 10));
+            say::lines(&format!("        → {}", indented(hint, 10)));
         }
     }
 
     fn record(&mut self, label: &str, record: &ShownRecord) {
         say!("      {label}");
-        part("topic", &text::clean(&record.topic));
+        part("topic", &one_line(&record.topic));
         if let Some(partition) = record.partition {
             part("partition", &partition.to_string());
         }
@@ -414,7 +417,7 @@ impl Print {
         let headers: Vec<String> = headers
             .map(|(name, value)| {
                 let value = text::readable(value.as_deref(), self.is_terminal);
-                format!("{} = {value}", text::clean(name))
+                format!("{} = {value}", one_line(name))
             })
             .collect();
         if !headers.is_empty() {
@@ -427,7 +430,7 @@ impl Print {
 
     /// A part of several lines. It is shown in full only if it is new.
     fn once(&mut self, name: &str, text: String, label: &str) {
-        let text = text::clean(&text);
+        let text = lines(&text).into_owned();
         let known = text.contains('\n').then(|| self.known.get(&text)).flatten();
         match known {
             Some(known) => part(name, &format!("as of the {known}")),
@@ -443,7 +446,7 @@ impl Print {
 
 /// A part of a record, with further lines below the first.
 fn part(name: &str, text: &str) {
-    say!("        {name:<13}{}", indented(text, 21));
+    say::lines(&format!("        {name:<13}{}", indented(text, 21)));
 }
 
 fn indented(text: &str, columns: usize) -> String {

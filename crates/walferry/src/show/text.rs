@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::de::IgnoredAny;
+use walferry_diagnosis::printed::lines;
 
 /// JSON that is no longer than this stays on one line.
 const SHORT: usize = 60;
@@ -21,8 +22,8 @@ pub(crate) fn readable(bytes: Option<&[u8]>, is_terminal: bool) -> String {
     };
     let is_json = text.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok();
     match is_json && is_terminal && text.len() > SHORT {
-        true => clean(&pretty(&without_schema(text))),
-        false => clean(text),
+        true => lines(&pretty(&without_schema(text))).into_owned(),
+        false => lines(text).into_owned(),
     }
 }
 
@@ -37,19 +38,6 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
     }
     text
-}
-
-/// The text without characters that control a terminal. A row may contain anything.
-pub(crate) fn clean(text: &str) -> String {
-    let mut cleaned = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' => cleaned.push(c),
-            c if c.is_control() => cleaned.extend(c.escape_unicode()),
-            c => cleaned.push(c),
-        }
-    }
-    cleaned
 }
 
 /// JSON as JsonConverter writes it, with `…` in place of the schema, which is shown separately.
@@ -155,7 +143,7 @@ mod tests {
             (Some(b"\xff\xfe"), "0xfffe"),
             (Some("Zoë\n2".as_bytes()), "Zoë\n2"),
             // This character controls a terminal.
-            (Some("a\u{9b}31m".as_bytes()), "a\\u{9b}31m"),
+            (Some("a\u{9b}31m".as_bytes()), "a\\u009b31m"),
             (Some(b"\x1b[31m"), "0x1b5b33316d"),
         ];
         for (bytes, expected) in cases {
