@@ -72,7 +72,8 @@ impl Write for Lines {
             true => shown,
             false => printed::lines(&shown).into_owned().into(),
         };
-        self.bars.suspend(|| output::stderr().log(shown.into_owned().into_bytes()));
+        self.bars
+            .suspend(|| output::stderr().log(shown.into_owned().into_bytes()));
         Ok(line.len())
     }
 
