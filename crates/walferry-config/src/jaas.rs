@@ -50,7 +50,7 @@ impl Jaas {
                 return Err(JaasError("no brace follows the name of a section"));
             }
             let mut modules = Vec::new();
-            while !tokens.clone().is_at_brace()? {
+            while !tokens.is_at_brace()? {
                 modules.push(Self::module(&mut tokens)?);
             }
             if tokens.next()? != Token::Close || tokens.next()? != Token::Semicolon {
@@ -141,8 +141,8 @@ struct Tokens<'a> {
 
 impl Tokens<'_> {
     /// Whether the section ends here.
-    fn is_at_brace(mut self) -> Result<bool, JaasError> {
-        Ok(matches!(self.next()?, Token::Close | Token::End))
+    fn is_at_brace(&self) -> Result<bool, JaasError> {
+        Ok(matches!(self.clone().next()?, Token::Close | Token::End))
     }
 
     fn next(&mut self) -> Result<Token, JaasError> {

@@ -127,6 +127,7 @@ fn candidates(declaration: &Declaration) -> impl Iterator<Item = &'static str> {
         "__some__",
         "c",
         "verify-full",
+        "scram-sha-256",
         "SELECT 1",
         "http://127.0.0.1:1",
         "other:9092",

@@ -81,9 +81,14 @@ fn the_manifests_connector_is_taken() {
     let file = folder.join("orders.json");
     fs::write(&file, connector).unwrap();
     assert_taken(&file, "deploy/kubernetes/walferry.yaml");
+    let worker = block(&manifests, "worker.properties");
+    let properties: Vec<&str> = worker.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(
-        block(&manifests, "worker.properties"),
-        "bootstrap.servers=kafka-1:9092,kafka-2:9092\n"
+        properties,
+        [
+            "bootstrap.servers=kafka-1:9092,kafka-2:9092",
+            "walferry.rest.allowed.hosts=orders-walferry,orders-walferry.cdc,orders-walferry.cdc.svc,orders-walferry.cdc.svc.cluster.local"
+        ]
     );
 }
 

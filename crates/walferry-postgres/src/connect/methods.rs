@@ -174,8 +174,11 @@ mod tests {
         [&[b'N'][..], &length.to_be_bytes(), &text].concat()
     }
 
+    /// The method that is refused, and whether by the property.
+    type Refused = Option<(AuthMethod, bool)>;
+
     /// The refusal, whatever the pieces in which the bytes arrive.
-    fn look(required: &str, is_verified: bool, bytes: &[u8]) -> Option<(AuthMethod, bool)> {
+    fn look(required: &str, is_verified: bool, bytes: &[u8]) -> Refused {
         let required = (!required.is_empty()).then(|| RequiredAuth::parse(required).unwrap());
         let found = [1, 2, 7, 9, bytes.len()].map(|size| {
             let mut watch = LoginWatch::new(required, is_verified);
@@ -191,7 +194,7 @@ mod tests {
         use AuthMethod::{Md5, None as Nothing, Password, ScramSha256};
         let (clear, md5, scram) = (request(3, b""), request(5, b"salt"), request(10, b"SCRAM-SHA-256\0\0"));
         let done = request(0, b"");
-        let cases: &[(&str, bool, &[u8], Option<(AuthMethod, bool)>)] = &[
+        let cases: &[(&str, bool, &[u8], Refused)] = &[
             ("", false, &clear, Some((Password, false))),
             ("", false, &md5, Some((Md5, false))),
             ("", false, &scram, None),
