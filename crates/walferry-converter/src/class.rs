@@ -483,7 +483,7 @@ mod tests {
                 &[("converter.encoding", "EBCDIC")],
                 false,
                 &[
-                    "value.converter.converter.encoding is not one of UTF-8, US-ASCII, ISO-8859-1, UTF-16, UTF-16BE, UTF-16LE (remove it to use the default, UTF8)",
+                    "value.converter.converter.encoding is \"EBCDIC\", which is not one of UTF-8, US-ASCII, ISO-8859-1, UTF-16, UTF-16BE, UTF-16LE (remove it to use the default, UTF8)",
                 ],
             ),
             (

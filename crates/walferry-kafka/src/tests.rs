@@ -445,7 +445,10 @@ fn a_record_that_is_too_large_alone_stops_with_its_own_name() {
     let text = failure.for_log();
     assert!(text.contains("from table public.orders, LSN 1/1 is larger"), "{text}");
     assert!(text.ends_with("the record's key is k3"), "{text}");
-    assert_eq!(keys_of(&world.received(3), "t"), ["k0", "k1", "k2"]);
+    // Of what was under way behind it, a real broker takes nothing, because a sequence number is missing. The mock does not look at those.
+    let keys = keys_of(&world.received(3), "t");
+    assert!(keys.starts_with(&["k0", "k1", "k2"].map(String::from)), "{keys:?}");
+    assert!(!keys.contains(&"k3".into()), "{keys:?}");
 }
 
 #[test]
