@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+use std::slice;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use crate::credentials::HIDDEN;
@@ -61,7 +62,7 @@ impl Concealed {
     /// A text without these values.
     pub fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match &self.0 {
-            Some(needles) => without(text, &[needles.clone()]),
+            Some(needles) => without(text, slice::from_ref(needles)),
             None => Cow::Borrowed(text),
         }
     }
@@ -108,7 +109,10 @@ fn without<'t>(text: &'t str, all: &[Arc<Needles>]) -> Cow<'t, str> {
 /// Where a text has this part of a value, or its beginning.
 fn places(text: &str, needle: &str) -> Vec<Range<usize>> {
     let beginning = match needle.len() {
-        CUT.. => &needle[..needle.ceil_char_boundary(BEGINNING)],
+        CUT.. => {
+            let end = needle.char_indices().map(|(at, _)| at).find(|at| *at >= BEGINNING);
+            &needle[..end.unwrap_or(needle.len())]
+        }
         _ => needle,
     };
     let hidden = |(start, _): (usize, &str)| {
