@@ -236,15 +236,6 @@ fn rows_that_move_while_their_updates_are_not_published_arrive() {
             told: Some("the publication does not publish updates"),
         },
         Case {
-            name: "for_a_while",
-            before: KEYED,
-            properties: &[],
-            change: "alter publication items set (publish = 'insert');
-                     update items set n = n + 1 WHERE;
-                     alter publication items set (publish = 'insert, update, delete, truncate')",
-            told: Some("the publication of the table was changed"),
-        },
-        Case {
             name: "unlogged",
             before: "alter table items add primary key (id); alter table items set unlogged; create publication items for all tables",
             properties: &[OF_ITSELF],

@@ -383,11 +383,11 @@ fn a_partition_that_cannot_be_looked_at_holds_up_no_other() {
 /// One partition has a row from before the first look, one is empty, and one has rows that Kafka lacks.
 #[test]
 fn partitions_whose_rows_are_all_delivered_are_dropped_and_others_stay() {
-    let world = world::shared();
-    // One of its own, to be stopped.
-    let kafka = Kafka::start();
+    // A Kafka of its own, to be stopped, and a Postgres of its own: while Kafka is stopped, what other tests write puts the slot far behind, and
+    // then nothing is removed.
+    let (postgres, kafka) = (Postgres::start(), Kafka::start());
     let outbox = partitioned(
-        &world.postgres,
+        &postgres,
         &kafka,
         "cleanup_drop",
         "create table early partition of outbox for values from ('2020-01-01') to ('2020-01-02');

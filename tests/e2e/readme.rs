@@ -70,7 +70,11 @@ fn the_lines_of_the_readme_send_the_rows_of_two_tables() {
     // Not every machine of the tests has psql.
     assert!(line("psql").ends_with("-v password=\"$CDC_PASSWORD\" -f shop.sql"));
     let sql = fs::read_to_string(out.join("shop.sql")).expect("init has written it");
-    database.sql().run(&sql.replace(":'password'", "'secret'"));
+    // The script pins the path of its session, which ends with psql.
+    database.sql().run(&format!(
+        "{}; reset search_path",
+        sql.replace(":'password'", "'secret'")
+    ));
 
     let mut tail = shell(&format!("exec {} --limit 1", line("walferry tail")));
     let mut tail = tail

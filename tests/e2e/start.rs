@@ -145,7 +145,7 @@ fn all_problems_of_a_file_are_told_at_once() {
             "pgoutput",
             "snapshot.mode",
             "initialy",
-            "tombstones.on.delete is not true or false",
+            "tombstones.on.delete is \"maybe\", which is not true or false",
             "aggregate_type",
         ],
     );

@@ -42,8 +42,10 @@ pub(crate) fn fates(of_all: Option<Code>, errors: &[Option<Code>]) -> Vec<Fate> 
         // Another record is at fault, and none is named: as if none could be named.
         Some(Code::InvalidDifferentRecord) => of_batch(Code::InvalidRecord),
         Some(code) if is_of_batch(code) => of_batch(code),
+        // The client takes no record for a partition that it does not know. So this one was taken away meanwhile, with its topic.
+        Some(Code::UnknownPartition) => Fate::Failed(Code::UnknownTopicOrPartition),
         // The client itself finds this out, record by record.
-        Some(code @ (Code::UnknownPartition | Code::InvalidTopic)) => Fate::Refused(code),
+        Some(code @ Code::InvalidTopic) => Fate::Refused(code),
         Some(code) => Fate::Failed(code),
     };
     errors.iter().map(fate).collect()
@@ -94,7 +96,7 @@ mod tests {
             (&[Some(Code::PurgeQueue), Some(Code::PurgeInflight)], &[Unsent, Unsent]),
             (
                 &[Some(Code::MessageTimedOut), Some(Code::UnknownPartition)],
-                &[Failed(Code::MessageTimedOut), Refused(Code::UnknownPartition)],
+                &[Failed(Code::MessageTimedOut), Failed(Code::UnknownTopicOrPartition)],
             ),
         ];
         for (errors, expected) in cases {

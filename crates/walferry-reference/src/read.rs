@@ -8,7 +8,10 @@ use crate::root;
 
 /// Fields that `walferry-config` itself goes by, or that are kept for what comes, each with the reason.
 const NOT_READ_OUTSIDE: &[(&str, &str)] = &[
-    ("all_providers", "the worker gives others' configurations their providers"),
+    (
+        "all_providers",
+        "the worker gives others' configurations their providers",
+    ),
     ("groups", "`TopicCreation::settings` chooses among them"),
     ("ignore_builtin", "the filters of the same section go by it"),
     (
