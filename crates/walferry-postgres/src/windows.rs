@@ -954,7 +954,11 @@ impl ChunkTable {
         let (rank, limit) = match self.is_unique {
             true => (String::new(), format!("LIMIT {limit}")),
             false => (
-                format!("pg_catalog.rank() OVER (ORDER BY {}), ", names.join(", ")),
+                format!(
+                    "pg_catalog.rank() OVER (ORDER BY {}) AS {}, ",
+                    names.join(", "),
+                    identifier(&self.name_for_rank())
+                ),
                 format!("FETCH FIRST {limit} ROWS WITH TIES"),
             ),
         };
@@ -964,6 +968,15 @@ impl ChunkTable {
             self.table,
             names.join(", "),
         )
+    }
+
+    /// A name that no column has: without one, the rank would be called `rank`, and ORDER BY would not know which of two columns it means.
+    fn name_for_rank(&self) -> String {
+        let mut name = "group_rank".to_owned();
+        while self.columns.iter().any(|column| *column.name == name) {
+            name.push('_');
+        }
+        name
     }
 
     /// The statement that reads everything behind a key. It is only planned, to see how many rows that are.
@@ -1278,7 +1291,7 @@ mod tests {
         let nullable = target(&[("a", true)], false);
         assert_eq!(
             nullable.chunk(Some(&key(&[Some("1")])), &key(&[None]), 10),
-            r#"COPY (SELECT pg_catalog.rank() OVER (ORDER BY "a"), "a" FROM "public"."t" WHERE ((("a" IS NULL OR "a" > CAST('1' AS integer)))) AND NOT ((false)) ORDER BY "a" FETCH FIRST 10 ROWS WITH TIES) TO STDOUT"#
+            r#"COPY (SELECT pg_catalog.rank() OVER (ORDER BY "a") AS "group_rank", "a" FROM "public"."t" WHERE ((("a" IS NULL OR "a" > CAST('1' AS integer)))) AND NOT ((false)) ORDER BY "a" FETCH FIRST 10 ROWS WITH TIES) TO STDOUT"#
         );
     }
 }

@@ -76,7 +76,7 @@ const SETTINGS: [(&str, &str); 10] = [
     ),
     (
         "networkPolicy.from[0].namespaceSelector.matchLabels.team=metrics",
-        "      from:\n        - namespaceSelector:\n            matchLabels:\n              team: metrics\n",
+        "            matchLabels:\n              kubernetes.io/metadata.name: monitoring\n              team: metrics\n",
     ),
     (
         "podMonitor.authorization.credentials.name=orders-rest",
