@@ -498,7 +498,10 @@ fn the_record_at_fault_is_found_where_the_broker_does_not_name_it() {
             "{name}: {text}"
         );
         let before = &good[..culprits[0]];
-        assert_eq!(keys_of(&world.received(before.len()), "t"), before, "{name}");
+        // What was under way behind it is taken by the mock only, which does not look at sequence numbers.
+        let arrived = keys_of(&world.received(before.len()), "t");
+        assert!(arrived.starts_with(before), "{name}: {arrived:?}");
+        assert!(!arrived.contains(&bad[0]), "{name}: {arrived:?}");
     }
 }
 
