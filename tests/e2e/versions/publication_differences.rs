@@ -307,7 +307,7 @@ fn a_change_of_the_publication_that_need_not_have_left_out_anything_is_only_told
         (
             13,
             "alter publication $ set (publish_via_partition_root = true)",
-            Uncertain("publish_via_partition_root = true now"),
+            Uncertain("publish_via_partition_root = true"),
         ),
         (
             0,
