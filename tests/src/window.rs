@@ -84,9 +84,9 @@ impl Window {
     pub fn named(&self, records: &[PlainRecord]) -> Vec<PlainRecord> {
         let mut records = self.mask(records);
         let mut seen = Seen::default();
-        for record in &mut records {
+        let ends = ends_of_transactions(&records);
+        for (record, &ends) in records.iter_mut().zip(&ends) {
             self.each_text(record, &mut |text| self.instants_as_numbers(text));
-            let ends = ends_transaction(record);
             self.each_text(record, &mut |text| {
                 self.each_number(text, ends, &mut |kind, number| {
                     match kind {
@@ -101,10 +101,9 @@ impl Window {
                 })
             });
         }
-        for record in &mut records {
+        for (record, &ends) in records.iter_mut().zip(&ends) {
             // Commits may be in one millisecond, or not, so one alone has no rank: it is told by the microsecond beside it.
             let mut beside = BTreeSet::new();
-            let ends = ends_transaction(record);
             self.each_text(record, &mut |text| {
                 self.each_number(text, ends, &mut |kind, number| {
                     match kind {
@@ -215,9 +214,24 @@ impl Window {
     }
 }
 
-/// Whether it tells the end of a transaction: then its id has the end of the commit.
-fn ends_transaction(record: &PlainRecord) -> bool {
-    matches!(&record.value, Some(Bytes::Text(text)) if END.is_match(text))
+/// Which records tell the end of a transaction: their id has the end of the commit. Where they have no value (CloudEvents has none for
+/// them), it is the second of a transaction.
+fn ends_of_transactions(records: &[PlainRecord]) -> Vec<bool> {
+    let mut begun = None;
+    let of = |record: &PlainRecord| match (&record.key, &record.value) {
+        (_, Some(Bytes::Text(text))) => END.is_match(text),
+        (Some(Bytes::Text(key)), None) => {
+            let Some(xid) = TRANSACTION.captures(key).map(|found| found[1].to_owned()) else {
+                return false;
+            };
+            let xid = Some((record.topic.clone(), xid));
+            let ends = begun == xid;
+            begun = xid;
+            ends
+        }
+        _ => false,
+    };
+    records.iter().map(of).collect()
 }
 
 /// What a number says.
@@ -400,6 +414,29 @@ mod tests {
             window.named(&[
                 record(format!(r#"{{"status":"END","id":"701:{ended}"}}"#)),
                 record(format!(r#"{{"sequence":"[\"{ended}\",\"{next}\"]","lsn":{next}}}"#)),
+            ])
+        };
+        assert_eq!(of(20_500, 20_500), of(20_500, 20_600));
+        assert_ne!(of(20_500, 20_600), of(20_700, 20_600));
+    }
+
+    #[test]
+    fn the_end_of_a_transaction_is_known_without_a_value() {
+        let window = window(20_000, 700, 1_795_000_000_000);
+        let record = |id: String| PlainRecord {
+            topic: "t.transaction".into(),
+            partition: 0,
+            timestamp_ms: 1,
+            key: Some(Bytes::Text(format!(r#"{{"id":"{id}"}}"#))),
+            value: None,
+            headers: Vec::new(),
+        };
+        let of = |ended: u64, next: u64| {
+            window.named(&[
+                record("701:20400".into()),
+                record(format!("701:{ended}")),
+                record(format!("702:{next}")),
+                record("702:20900".into()),
             ])
         };
         assert_eq!(of(20_500, 20_500), of(20_500, 20_600));
