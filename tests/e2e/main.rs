@@ -32,6 +32,7 @@ mod outbox_schemas;
 mod outbox_table;
 mod output;
 mod postgres;
+mod privileges;
 mod readme;
 mod records;
 mod refused;

@@ -1,9 +1,7 @@
 //! `walferry check`: what a start would create, what it lacks, and how it would affect the application. Changes
 //! nothing.
 
-use walferry_config::connector::{
-    ColumnPattern, FilterSection, GuardrailAction, PublicationAutocreate, SlotSection, SnapshotSection,
-};
+use walferry_config::connector::{ColumnPattern, FilterSection, GuardrailAction, PublicationAutocreate, SlotSection};
 use walferry_config::{Connector, limited, quoted};
 use walferry_diagnosis::printed::shell_word;
 use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
@@ -15,6 +13,7 @@ use walferry_engine::status::Invalidation;
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use crate::inspect::ServerState;
+use crate::privileges::{ReadColumns, unreadable};
 use crate::problem::SetupProblem;
 use crate::publication::{self, Publication};
 use crate::quote::{conninfo, identifier};
@@ -39,12 +38,16 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
     let server = ServerState::inspect(&sql, slot, &publication.name).await?;
 
     let streams = connector.snapshot.streams();
-    let problems = server.problems(slot, &publication, streams);
+    let walsender = match streams {
+        true => Some(endpoint.replication().await),
+        false => None,
+    };
+    let opened = walsender.as_ref().map(|opened| opened.as_ref().map(drop));
+    let problems = server.problems(slot, &publication, opened);
     let mut diagnoses = vec![describe(&endpoint, &server)];
     diagnoses.extend(problems.iter().map(obstacle));
-    if streams
-        && problems.is_empty()
-        && let Err(error) = endpoint.replication().await
+    if problems.is_empty()
+        && let Some(Err(error)) = walsender
     {
         let failure = Failure::from(error);
         diagnoses.extend(failure.causes.into_iter().map(|cause| Diagnosis {
@@ -73,9 +76,11 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
         diagnoses.extend(signal_table::remark(&sql, connector).await?);
     }
     if snapshot {
-        diagnoses.extend(rows_diagnoses(&sql, &server, &connector.snapshot, &tables).await?);
+        diagnoses.extend(rows_diagnoses(&sql, &server, connector, &tables).await?);
     } else if !connector.post_processors.is_empty() {
-        diagnoses.extend(reselect_diagnosis(&server, &tables));
+        let oids = tables.iter().map(|table| table.oid);
+        let problem = unreadable(&sql, oids, &ReadColumns::new(connector)).await?;
+        diagnoses.extend(problem.as_ref().map(reselect_diagnosis));
     }
     Ok(diagnoses)
 }
@@ -105,24 +110,12 @@ fn identities(tables: &[TableName]) -> Vec<String> {
 }
 
 /// Post-processors read rows of captured tables even if no snapshot does.
-fn reselect_diagnosis(server: &ServerState, tables: &[Captured]) -> Option<Diagnosis> {
-    let denied: Vec<TableName> = tables
-        .iter()
-        .filter(|table| !table.readable)
-        .map(|table| table.name.clone())
-        .collect();
-    if denied.is_empty() {
-        return None;
-    }
-    let problem = SetupProblem::NoSelect {
-        role: server.role.clone(),
-        tables: denied,
-    };
+fn reselect_diagnosis(problem: &SetupProblem) -> Diagnosis {
     let text = format!(
         "the post-processors cannot read columns again: {}",
         problem.cause().text
     );
-    Some(Diagnosis::warning(Kind::PrivilegeMissing, text).with_hint(problem.hint()))
+    Diagnosis::warning(Kind::PrivilegeMissing, text).with_hint(problem.hint())
 }
 
 /// What the publication lacks.
@@ -580,31 +573,25 @@ fn generated_diagnosis(publication: &str, harmed: &[&Captured]) -> Option<Diagno
 async fn rows_diagnoses(
     sql: &Sql,
     server: &ServerState,
-    section: &SnapshotSection,
+    connector: &Connector,
     tables: &[Captured],
 ) -> Result<Vec<Diagnosis>, Error> {
-    let names = |which: &dyn Fn(&Captured) -> bool| -> Vec<TableName> {
-        let found = tables.iter().filter(|table| which(table));
-        found.map(|table| table.name.clone()).collect()
-    };
-    let role = || server.role.clone();
+    let section = &connector.snapshot;
     let mut diagnoses = Vec::new();
-    let denied = names(&|table| !table.readable);
-    if !denied.is_empty() {
-        diagnoses.push(obstacle(&SetupProblem::NoSelect {
-            role: role(),
-            tables: denied,
-        }));
-    }
-    let is_read = |table: &Captured| {
+    // A configured SELECT may read other tables, for example a view.
+    let is_read = |table: &&Captured| {
         let dotted = table.name.dotted();
         !section.select_overrides.contains_key(&dotted)
             && (section.include.is_empty() || section.include.matches(&dotted))
     };
-    let hidden = names(&|table| table.row_security && is_read(table));
+    let oids = tables.iter().filter(is_read).map(|table| table.oid);
+    let problem = unreadable(sql, oids, &ReadColumns::new(connector)).await?;
+    diagnoses.extend(problem.as_ref().map(obstacle));
+    let hidden = tables.iter().filter(|table| table.row_security).filter(is_read);
+    let hidden: Vec<TableName> = hidden.map(|table| table.name.clone()).collect();
     if !hidden.is_empty() {
         diagnoses.push(obstacle(&SetupProblem::RowSecurity {
-            role: role(),
+            role: server.role.clone(),
             tables: hidden,
         }));
     }

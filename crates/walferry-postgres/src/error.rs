@@ -666,7 +666,7 @@ mod tests {
             },
             SetupProblem::NoReplication {
                 role: "app \"x\"".into(),
-                rds: false,
+                replicators: None,
             },
         ]));
         assert_eq!(failure.kind, Kind::WalLevel);

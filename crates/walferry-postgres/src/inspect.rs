@@ -10,6 +10,7 @@ use crate::connect::Sql;
 use crate::error::Error;
 use crate::problem::{OLDEST_VERSION, SetupProblem};
 use crate::publication::Publication;
+use crate::server_error::ServerError;
 
 /// The present state of the server.
 #[derive(Debug, Clone, Deserialize)]
@@ -22,13 +23,16 @@ pub(crate) struct ServerState {
     pub(crate) database: String,
     /// Our role.
     pub(crate) role: String,
+    /// The role that has logged in. Another one than ours after `ALTER ROLE … SET role`. A walsender asks for its privileges.
+    login: String,
+    /// Whether the catalog shows that this role may use replication. Managed services also have other ways to allow it.
     may_replicate: bool,
     /// Whether the role is a superuser.
     pub(crate) superuser: bool,
     /// Whether the role may create objects in the database, such as publications.
     pub(crate) may_create: bool,
-    /// Whether the server has the roles of Amazon RDS.
-    rds: bool,
+    /// The role of a managed service whose members may use replication.
+    replicators: Option<String>,
     /// `max_slot_wal_keep_size` in MB, negative for no limit. Absent before Postgres 13.
     pub(crate) keep_mb: Option<i64>,
     /// `idle_replication_slot_timeout` in seconds, 0 for none. Absent before Postgres 18.
@@ -89,16 +93,17 @@ SELECT pg_catalog.json_build_object(
   'standby', pg_catalog.pg_is_in_recovery(),
   'database', pg_catalog.current_database(),
   'role', current_user,
+  'login', session_user,
   'may_replicate', EXISTS (
     SELECT FROM pg_catalog.pg_roles r
-    WHERE r.rolname = current_user AND (r.rolreplication OR r.rolsuper)
+    WHERE r.rolname = session_user AND (r.rolreplication OR r.rolsuper)
        OR r.rolname IN ('rds_superuser', 'rdsadmin', 'rdsrepladmin', 'rds_replication')
-          AND pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER')),
+          AND pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER')),
   'superuser', (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = current_user),
   'may_create', pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'),
   'keep_mb', (SELECT g.setting::int8 FROM pg_catalog.pg_settings g WHERE g.name = 'max_slot_wal_keep_size'),
   'idle_slot_s', (SELECT g.setting::int8 FROM pg_catalog.pg_settings g WHERE g.name = 'idle_replication_slot_timeout'),
-  'rds', EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication'),
+  'replicators', (SELECT r.rolname FROM pg_catalog.pg_roles r WHERE r.rolname IN ('rds_replication', 'mdb_replication') LIMIT 1),
   'max_slots', pg_catalog.current_setting('max_replication_slots')::int,
   'slots', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots),
   'max_senders', pg_catalog.current_setting('max_wal_senders')::int,
@@ -173,16 +178,21 @@ SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_curr
         })
     }
 
-    /// All problems that a person has to correct before the connector can work. `streams` is false if only existing
-    /// rows are read (`initial_only`), which requires less.
-    pub(crate) fn problems(&self, slot: &str, publication: &Publication, streams: bool) -> Vec<SetupProblem> {
+    /// All problems that a person has to correct before the connector can work. `walsender` says whether the server has accepted a
+    /// replication connection; none is needed if only existing rows are read (`initial_only`), which requires less.
+    pub(crate) fn problems(
+        &self,
+        slot: &str,
+        publication: &Publication,
+        walsender: Option<Result<(), &Error>>,
+    ) -> Vec<SetupProblem> {
         let mut problems = Vec::new();
         if self.version < OLDEST_VERSION {
             problems.push(SetupProblem::ServerTooOld { version: self.version });
         }
-        if !streams {
+        let Some(walsender) = walsender else {
             return problems;
-        }
+        };
         if self.standby && self.version < 160_000 {
             problems.push(SetupProblem::StandbyTooOld { version: self.version });
         }
@@ -191,10 +201,13 @@ SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_curr
                 found: self.wal_level.clone(),
             });
         }
-        if !self.may_replicate {
+        // The server decides, not the catalog: it may allow replication to members of some role.
+        let is_denied =
+            |error: &Error| !self.may_replicate || error.server_error().is_some_and(ServerError::is_replication_denied);
+        if walsender.is_err_and(is_denied) {
             problems.push(SetupProblem::NoReplication {
-                role: self.role.clone(),
-                rds: self.rds,
+                role: self.login.clone(),
+                replicators: self.replicators.clone(),
             });
         }
         match &self.slot {

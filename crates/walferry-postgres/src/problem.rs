@@ -32,10 +32,10 @@ pub enum SetupProblem {
     /// The role is not allowed to use replication.
     #[error("role {role:?} is not allowed to use replication")]
     NoReplication {
-        /// The role.
+        /// The role that has logged in.
         role: String,
-        /// Whether the server has the roles of Amazon RDS.
-        rds: bool,
+        /// A role of the server's operator whose members may.
+        replicators: Option<String>,
     },
     /// The slot has another plugin.
     #[error("replication slot {slot:?} uses the plugin {plugin:?} instead of pgoutput")]
@@ -123,12 +123,12 @@ pub enum SetupProblem {
         no_create_in: Option<String>,
     },
     /// The role is not allowed to read tables of the snapshot.
-    #[error("role {role:?} is not allowed to read {}", list(tables))]
+    #[error("role {role:?} is not allowed to read {}", unreadable(tables))]
     NoSelect {
         /// The role.
         role: String,
-        /// Their names.
-        tables: Vec<TableName>,
+        /// What it must be allowed to read.
+        tables: Vec<Unreadable>,
     },
     /// The role may see only some rows of tables of the snapshot.
     #[error("row-level security policies may hide rows from role {role:?} in {}", list(tables))]
@@ -138,6 +138,23 @@ pub enum SetupProblem {
         /// Their names.
         tables: Vec<TableName>,
     },
+}
+
+/// A table that the role is not allowed to read as it must.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Its name.
+    pub table: TableName,
+    /// The columns that are read. Empty if all are.
+    pub columns: Vec<String>,
+}
+
+impl Unreadable {
+    /// The columns in parentheses, in quotes.
+    fn columns(&self) -> Option<String> {
+        let names: Vec<String> = self.columns.iter().map(|name| identifier(name)).collect();
+        (!names.is_empty()).then(|| format!("({})", names.join(", ")))
+    }
 }
 
 /// The oldest server with everything that we need (`pg_attribute.attgenerated`).
@@ -186,8 +203,7 @@ impl SetupProblem {
                  Cloud SQL: cloudsql.logical_decoding = on)"
                     .to_owned()
             }
-            Self::NoReplication { role, rds: true } => format!("GRANT rds_replication TO {};", identifier(role)),
-            Self::NoReplication { role, rds: false } => format!("ALTER ROLE {} REPLICATION;", identifier(role)),
+            Self::NoReplication { role, replicators } => format!("{};", allow_replication(role, replicators.as_deref())),
             Self::SlotPlugin { slot, .. } | Self::SlotPhysical { slot } => format!(
                 "set `slot.name` to another name, or, if the slot is no longer needed, run: SELECT pg_catalog.pg_drop_replication_slot({});",
                 sql_text(slot)
@@ -261,14 +277,9 @@ impl SetupProblem {
                 vec!["ALTER SYSTEM SET wal_level = 'logical'".to_owned()],
                 Needs::Restart,
             ),
-            Self::NoReplication { role, rds: true } => (
-                vec![format!("GRANT rds_replication TO {}", identifier(role))],
-                Needs::Superuser,
-            ),
-            Self::NoReplication { role, rds: false } => (
-                vec![format!("ALTER ROLE {} REPLICATION", identifier(role))],
-                Needs::Superuser,
-            ),
+            Self::NoReplication { role, replicators } => {
+                (vec![allow_replication(role, replicators.as_deref())], Needs::Superuser)
+            }
             Self::PublicationNotAllowed {
                 statement, superuser, ..
             } => {
@@ -277,14 +288,13 @@ impl SetupProblem {
             }
             Self::NoSelect { role, tables } => {
                 let role = identifier(role);
-                let mut schemas: Vec<&str> = tables.iter().map(|table| table.schema.as_str()).collect();
+                let mut schemas: Vec<&str> = tables.iter().map(|denied| denied.table.schema.as_str()).collect();
                 schemas.sort_unstable();
                 schemas.dedup();
                 let usage = schemas
                     .into_iter()
                     .map(|schema| format!("GRANT USAGE ON SCHEMA {} TO {role}", identifier(schema)));
-                let select = format!("GRANT SELECT ON {} TO {role}", list(tables));
-                (usage.chain([select]).collect(), Needs::Owner)
+                (usage.chain(grants(&role, tables)).collect(), Needs::Owner)
             }
             Self::RowSecurity { role, .. } => (
                 vec![format!("ALTER ROLE {} BYPASSRLS", identifier(role))],
@@ -293,6 +303,15 @@ impl SetupProblem {
             _ => return None,
         };
         Some(Fix { statements, needs })
+    }
+}
+
+fn allow_replication(role: &str, replicators: Option<&str>) -> String {
+    let role = identifier(role);
+    match replicators {
+        // One of the names that we have asked for.
+        Some(replicators) => format!("GRANT {} TO {role}", replicators),
+        None => format!("ALTER ROLE {role} REPLICATION"),
     }
 }
 
@@ -332,16 +351,42 @@ fn ask_to_publish(statement: &str, grants: &[String], superuser: bool) -> String
     format!("ask {who} to run it once: {statement}{alternative}")
 }
 
-fn grant_select(role: &str, tables: &[TableName]) -> String {
+fn grant_select(role: &str, tables: &[Unreadable]) -> String {
     let role = identifier(role);
-    let mut schemas: Vec<&str> = tables.iter().map(|table| table.schema.as_str()).collect();
+    let mut schemas: Vec<&str> = tables.iter().map(|denied| denied.table.schema.as_str()).collect();
     schemas.dedup();
     let usage: Vec<String> = schemas.into_iter().map(identifier).collect();
     format!(
-        "GRANT USAGE ON SCHEMA {} TO {role}; GRANT SELECT ON {} TO {role};",
+        "GRANT USAGE ON SCHEMA {} TO {role}; {};",
         usage.join(", "),
-        list(tables)
+        grants(&role, tables).join("; ")
     )
+}
+
+/// The statements that let the role read what is read of the tables: one for all that are read as a whole, and one for each other table.
+fn grants(role: &str, tables: &[Unreadable]) -> Vec<String> {
+    let whole: Vec<TableName> = tables
+        .iter()
+        .filter(|denied| denied.columns.is_empty())
+        .map(|denied| denied.table.clone())
+        .collect();
+    let of_whole = (!whole.is_empty()).then(|| format!("GRANT SELECT ON {} TO {role}", list(&whole)));
+    let of_columns = tables.iter().filter_map(|denied| {
+        let table = denied.table.quoted();
+        Some(format!("GRANT SELECT {} ON {table} TO {role}", denied.columns()?))
+    });
+    of_whole.into_iter().chain(of_columns).collect()
+}
+
+fn unreadable(tables: &[Unreadable]) -> String {
+    let names: Vec<String> = tables
+        .iter()
+        .map(|denied| match denied.columns() {
+            Some(columns) => format!("{} {columns}", denied.table.quoted()),
+            None => denied.table.quoted(),
+        })
+        .collect();
+    names.join(", ")
 }
 
 fn pass_row_security(role: &str, tables: &[TableName]) -> String {
@@ -391,17 +436,26 @@ mod tests {
             schema: schema.to_owned(),
             name: name.to_owned(),
         };
+        let denied = |schema: &str, name: &str, columns: &[&str]| Unreadable {
+            table: table(schema, name),
+            columns: columns.iter().map(|&column| column.to_owned()).collect(),
+        };
         let problem = SetupProblem::NoSelect {
             role: "cdc".to_owned(),
-            tables: vec![table("a", "t"), table("a", "u"), table("b", "T")],
+            tables: vec![
+                denied("a", "t", &[]),
+                denied("a", "u", &["id", "B"]),
+                denied("b", "T", &[]),
+            ],
         };
         assert_eq!(
             problem.to_string(),
-            "role \"cdc\" is not allowed to read \"a\".\"t\", \"a\".\"u\", \"b\".\"T\""
+            "role \"cdc\" is not allowed to read \"a\".\"t\", \"a\".\"u\" (\"id\", \"B\"), \"b\".\"T\""
         );
         assert_eq!(
             problem.hint(),
-            "GRANT USAGE ON SCHEMA \"a\", \"b\" TO \"cdc\"; GRANT SELECT ON \"a\".\"t\", \"a\".\"u\", \"b\".\"T\" TO \"cdc\";"
+            "GRANT USAGE ON SCHEMA \"a\", \"b\" TO \"cdc\"; GRANT SELECT ON \"a\".\"t\", \"b\".\"T\" TO \"cdc\"; \
+             GRANT SELECT (\"id\", \"B\") ON \"a\".\"u\" TO \"cdc\";"
         );
 
         let problem = SetupProblem::RowSecurity {

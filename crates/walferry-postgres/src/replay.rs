@@ -222,6 +222,7 @@ async fn target(
     let key = names.iter().map(column).collect::<Result<Vec<_>, _>>()?;
     let target = ChunkTable {
         columns: facts.columns.clone(),
+        reads: facts.columns.iter().map(|column| column.name.clone()).collect(),
         table: name.clone(),
         key,
         is_unique: true,

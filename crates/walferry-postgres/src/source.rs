@@ -206,12 +206,7 @@ impl Postgres {
         };
         let rows = Rows {
             endpoint,
-            reading: snapshot::Options::new(
-                &connector.snapshot,
-                &connector.publication.name,
-                &connector.slot,
-                connector.postgres.query_timeout,
-            ),
+            reading: snapshot::Options::new(connector),
             streams,
             ready,
         };
@@ -262,7 +257,7 @@ impl Control {
             (Err(error), Err(Error::Authentication { .. })) => return Err(error),
             (link, server) => (link, server?),
         };
-        let problems = server.problems(slot, publication, true);
+        let problems = server.problems(slot, publication, Some(link.as_ref().map(drop)));
         if !problems.is_empty() {
             return Err(Error::Problems(problems));
         }
@@ -291,7 +286,7 @@ impl Control {
         self.sql.close();
         let sql = self.sql.sql().await?;
         let server = ServerState::inspect(sql, self.slot.name.as_str(), &self.publication.name).await?;
-        let problems = server.problems(self.slot.name.as_str(), &self.publication, false);
+        let problems = server.problems(self.slot.name.as_str(), &self.publication, None);
         if !problems.is_empty() {
             return Err(Error::Problems(problems));
         }
@@ -558,7 +553,7 @@ impl Rows {
             if plan.goes_on && exported.is_none() {
                 return Err(Error::SnapshotGone);
             }
-            let reading = self.reading.beside_stream(&plan, version);
+            let reading = self.reading.beside_stream(&plan, version)?;
             return snapshot::snapshot(&self.endpoint, exported, &plan, &reading, out).await;
         }
         if exported.is_none() && self.streams {

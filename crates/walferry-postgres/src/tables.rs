@@ -33,8 +33,6 @@ pub(crate) struct Captured {
     pub(crate) owned: bool,
     /// The owner. `None` for a superuser, since our role should not become a member of it.
     pub(crate) owner: Option<String>,
-    /// Whether our role is allowed to read the table.
-    pub(crate) readable: bool,
     /// Whether row-level security hides rows from our role.
     pub(crate) row_security: bool,
     /// `pg_class.relreplident`: `d`efault, `f`ull, `n`othing, `i`ndex.
@@ -122,7 +120,6 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
     const QUERY: &str = "
         SELECT c.oid,
           pg_catalog.pg_has_role(c.relowner, 'USAGE'),
-          pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE'),
           CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
             SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid
             AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END,
@@ -144,11 +141,10 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
             name: table.name,
             permanent: table.permanent,
             owned: row.try_get(1)?,
-            readable: row.try_get(2)?,
-            identified: row.try_get(3)?,
-            identity: row.try_get::<_, &str>(4)?.chars().next().unwrap_or('d'),
-            owner: row.try_get(5)?,
-            row_security: row.try_get(6)?,
+            identified: row.try_get(2)?,
+            identity: row.try_get::<_, &str>(3)?.chars().next().unwrap_or('d'),
+            owner: row.try_get(4)?,
+            row_security: row.try_get(5)?,
         }))
     };
     let tables = listed.into_iter().filter_map(|table| read(table).transpose());

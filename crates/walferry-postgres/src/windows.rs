@@ -1,7 +1,7 @@
 //! Reads chunks of tables by their keys beside the stream, and writes the rows of the signal table that mark them in
 //! the stream.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_postgres::types::Type;
 use tracing::info;
 use walferry_config::connector::{SignalChannel, SignalTable, Watermarking};
-use walferry_config::{Connector, JavaRegex, RegexList};
+use walferry_config::{Connector, JavaRegex};
 use walferry_diagnosis::Diagnosis;
 use walferry_engine::Failure;
 use walferry_engine::source::{ChunkRead, ChunkRows, TableFilter, VisibleTransactions, Windows as Edge};
@@ -26,6 +26,7 @@ use crate::catalog::catalogs;
 use crate::connect::{ALL_ROWS, Endpoint, Purpose, Sql, within};
 use crate::copy::append_tuple;
 use crate::error::Error;
+use crate::privileges::ReadColumns;
 use crate::quote::{identifier, literal, qualified};
 use crate::signal_table::{Written, is_in, obstacle};
 use crate::tables::listed;
@@ -40,8 +41,8 @@ pub struct Windows {
     /// Maximum number of rows of a chunk.
     rows: u32,
     captured: TableFilter,
-    /// `message.key.columns`.
-    message_keys: Vec<RegexList>,
+    /// Which columns are read.
+    reads: ReadColumns,
     /// Whether signals in the signal table are followed.
     follows_table: bool,
     /// `read.only`: nothing is written.
@@ -92,6 +93,8 @@ pub(crate) struct KeyColumn {
 pub(crate) struct ChunkTable {
     pub(crate) catalog: Catalog,
     pub(crate) columns: Vec<ColumnFacts>,
+    /// The names of those that are read. The others have no value, since no record has them.
+    pub(crate) reads: HashSet<String>,
     pub(crate) table: String,
     pub(crate) key: Vec<KeyColumn>,
     /// Whether keys are unique. Otherwise rows with the same key are not split.
@@ -116,7 +119,7 @@ impl Windows {
             watermarking: signals.watermarking,
             rows: signals.chunk_rows,
             captured,
-            message_keys: connector.columns.message_key_columns.clone(),
+            reads: ReadColumns::new(connector),
             follows_table: signals.has(SignalChannel::Source),
             read_only: signals.read_only,
             seek,
@@ -297,7 +300,7 @@ impl Windows {
         Wanted {
             captured: self.captured.clone(),
             publication: self.publication.clone(),
-            message_keys: self.message_keys.clone(),
+            reads: self.reads.clone(),
             read_only: self.read_only,
         }
     }
@@ -370,26 +373,10 @@ fn refuses(code: &str) -> bool {
 struct Wanted {
     captured: TableFilter,
     publication: String,
-    /// `message.key.columns`.
-    message_keys: Vec<RegexList>,
+    /// Which columns are read.
+    reads: ReadColumns,
     /// `read.only`.
     read_only: bool,
-}
-
-impl Wanted {
-    /// The columns of the event's key that the configuration names, in its order.
-    fn message_key(&self, facts: &TableFacts) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for columns in &self.message_keys {
-            for column in &facts.columns {
-                let name = format!("{}.{}.{}", facts.schema, facts.name, column.name);
-                if columns.matches(&name) && !names.contains(&column.name) {
-                    names.push(column.name.clone());
-                }
-            }
-        }
-        names
-    }
 }
 
 fn plain(answer: ChunkAnswer) -> ChunkRead {
@@ -635,6 +622,8 @@ async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Tar
         key.push(column);
     }
     let identity = unique.identity.clone().unwrap_or_else(|| names.clone());
+    let mut reads: HashSet<String> = wanted.reads.of(&facts)?.into_iter().collect();
+    reads.extend(names.iter().chain(&identity).cloned());
     Ok(Ok(Target {
         key: KeyColumns {
             order,
@@ -643,6 +632,7 @@ async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Tar
         },
         table: ChunkTable {
             columns: facts.columns.clone(),
+            reads,
             table: qualified(&facts.schema, &facts.name),
             key,
             is_unique: unique.all.contains(&names),
@@ -665,7 +655,7 @@ fn order(ask: &ChunkAsk, facts: &TableFacts, unique: &UniqueColumns, wanted: &Wa
     if let Some(columns) = first.filter(|first| unique.all.contains(first)).or(unique.all.first()) {
         return Some(columns.clone());
     }
-    let message_key = wanted.message_key(facts);
+    let message_key = wanted.reads.message_key(facts);
     match message_key.is_empty() {
         true => first.cloned(),
         false => Some(message_key),
@@ -948,7 +938,11 @@ impl ChunkTable {
     /// The statement that reads the chunk behind a key. As in Debezium, the first chunk has no upper bound.
     pub(crate) fn chunk(&self, after: Option<&Key>, maximum: &Key, limit: u32) -> String {
         let conditions = self.conditions(after, maximum);
-        let columns: Vec<String> = self.columns.iter().map(|column| identifier(&column.name)).collect();
+        let expression = |column: &ColumnFacts| match self.reads.contains(&column.name) {
+            true => identifier(&column.name),
+            false => "NULL".to_owned(),
+        };
+        let columns: Vec<String> = self.columns.iter().map(expression).collect();
         let names: Vec<&str> = self.key.iter().map(|column| &*column.name).collect();
         // This chunk has all rows with its last key, since the next one begins behind that key.
         let (rank, limit) = match self.is_unique {
@@ -1198,6 +1192,7 @@ mod tests {
         ChunkTable {
             catalog: Catalog::default(),
             columns: columns.iter().map(fact).collect(),
+            reads: columns.iter().map(|(name, _)| (*name).to_owned()).collect(),
             table: qualified("public", "t"),
             key: key.collect(),
             is_unique,
@@ -1282,6 +1277,17 @@ mod tests {
         assert_eq!(
             two.chunk(Some(&key(&[Some("1"), Some("2")])), &key(&[Some("8"), Some("9")]), 10),
             r#"COPY (SELECT "a", "b" FROM "public"."t" WHERE ROW("a", "b") > ROW(CAST('1' AS integer), CAST('2' AS integer)) AND ROW("a", "b") <= ROW(CAST('8' AS integer), CAST('9' AS integer)) AND (v OR w) ORDER BY "a", "b" LIMIT 10) TO STDOUT"#
+        );
+    }
+
+    #[test]
+    fn a_chunk_has_no_value_of_a_column_that_no_record_has() {
+        let mut table = target(&[("id", false), ("secret", true)], true);
+        table.key.truncate(1);
+        table.reads.remove("secret");
+        assert_eq!(
+            table.chunk(None, &key(&[Some("9")]), 10),
+            r#"COPY (SELECT "id", NULL FROM "public"."t" ORDER BY "id" LIMIT 10) TO STDOUT"#
         );
     }
 

@@ -18,20 +18,22 @@ use futures_util::future::try_join_all;
 use futures_util::{FutureExt, TryStreamExt};
 use tokio::sync::Mutex;
 use tokio_postgres::types::Type;
-use walferry_config::connector::{SlotSection, SnapshotIsolation, SnapshotLocking, SnapshotSection};
+use walferry_config::Connector;
+use walferry_config::connector::{SnapshotIsolation, SnapshotLocking};
 use walferry_engine::progress::Transaction;
 use walferry_engine::source::{Frame, FrameSender, SnapshotKind, SnapshotPlan};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 
 use self::estimate::rows_left;
-use self::queue::{Job, Queue, subquery, understood};
+use self::queue::{Job, Queue, refused, subquery, understood};
 use self::rows::{TableRows, send};
 use crate::catalog::catalogs;
 use crate::connect::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
 use crate::error::Error;
+use crate::privileges::{ReadColumns, unreadable};
 use crate::problem::SetupProblem;
-use crate::quote::{literal, qualified};
+use crate::quote::{identifier, literal, qualified};
 use crate::tables::TableName;
 
 const DOING: &str = "reading a table";
@@ -53,6 +55,8 @@ pub(crate) struct Options {
     publication: String,
     /// Whether the stream contains the changes of every replication origin (`slot.stream.params`).
     origins: bool,
+    /// Which columns are read.
+    pub(crate) reads: ReadColumns,
     silence: Silence,
 }
 
@@ -81,20 +85,18 @@ impl Silence {
 
 impl Options {
     /// A `query_timeout` of zero means no limit.
-    pub(crate) fn new(
-        section: &SnapshotSection,
-        publication: &str,
-        slot: &SlotSection,
-        query_timeout: Duration,
-    ) -> Self {
+    pub(crate) fn new(connector: &Connector) -> Self {
+        let (section, slot) = (&connector.snapshot, &connector.slot);
+        let query_timeout = connector.postgres.query_timeout;
         Self {
             threads: section.threads.max(1) as usize,
             overrides: section.select_overrides.clone(),
             lock: (section.locking == SnapshotLocking::Shared).then_some(section.lock_timeout),
             isolation: section.isolation,
             server_version: 0,
-            publication: publication.to_owned(),
+            publication: connector.publication.name.clone(),
             origins: slot.stream_params.get("origin").is_none_or(|origin| origin == "any"),
+            reads: ReadColumns::new(connector),
             silence: Silence {
                 query_timeout: Some(query_timeout).filter(|limit| !limit.is_zero()),
                 in_a_row: Arc::default(),
@@ -103,22 +105,28 @@ impl Options {
     }
 
     /// Those of a snapshot that a signal has asked for: with the SELECTs of its own.
-    pub(crate) fn beside_stream(&self, plan: &SnapshotPlan, server_version: u32) -> Self {
+    pub(crate) fn beside_stream(&self, plan: &SnapshotPlan, server_version: u32) -> Result<Self, Error> {
         let mut overrides = plan.selects.clone();
         if let Some(condition) = &plan.condition {
-            let select = |table: &TableFacts| {
+            for table in &plan.tables {
+                let columns: Vec<String> = self.reads.of(table)?.iter().map(|name| identifier(name)).collect();
                 let select = format!(
-                    "SELECT * FROM {} WHERE {condition}",
+                    "SELECT {} FROM {} WHERE {condition}",
+                    columns.join(", "),
                     qualified(&table.schema, &table.name)
                 );
-                (format!("{}.{}", table.schema, table.name), select)
-            };
-            overrides.extend(plan.tables.iter().map(select));
+                overrides.insert(format!("{}.{}", table.schema, table.name), select);
+            }
         }
-        Self {
+        Ok(Self {
             overrides,
             ..self.on(server_version)
-        }
+        })
+    }
+
+    /// The SELECT that the rows of a table come from, if it is not the table itself.
+    fn select_of(&self, table: &TableFacts) -> Option<&String> {
+        self.overrides.get(&format!("{}.{}", table.schema, table.name))
     }
 
     /// These options for a server of this version.
@@ -136,7 +144,12 @@ pub(crate) async fn check_overrides(sql: &Sql, overrides: &BTreeMap<String, Stri
         sql.execute(DOING, ALL_ROWS).await?;
     }
     for (table, select) in overrides {
-        understood(sql, table, &subquery(select)).await?;
+        let subquery = subquery(select);
+        understood(sql, table, &subquery).await?;
+        // Parsing asks for no privileges, and planning does.
+        sql.try_execute(DOING, &format!("EXPLAIN SELECT * FROM {subquery}"))
+            .await?
+            .map_err(|error| refused(table, error))?;
     }
     Ok(())
 }
@@ -150,12 +163,12 @@ pub(crate) async fn snapshot(
     out: &FrameSender,
 ) -> Result<(), Error> {
     let sql = endpoint.sql(Purpose::General).await?;
-    demand_select(&sql, &plan.tables).await?;
+    demand_select(&sql, plan, options).await?;
     demand_all_rows(&sql, &plan.tables, options).await?;
     let isolation = isolation(exported.is_some(), options.isolation);
     let moment = begin(&sql, isolation, exported, plan.lsn).await?;
     if let Some(timeout) = options.lock {
-        lock(&sql, &plan.tables, timeout).await?;
+        lock(&sql, plan, options, timeout).await?;
     }
     let begin = Frame::SnapshotBegin {
         rows_left: rows_left(&sql, plan).await?,
@@ -359,22 +372,14 @@ pub(crate) async fn wal_position(sql: &Sql) -> Result<Lsn, Error> {
     })
 }
 
-/// Reports all tables that we are not allowed to read, before reading the first.
-async fn demand_select(sql: &Sql, tables: &[TableFacts]) -> Result<(), Error> {
-    const DOING: &str = "checking the privileges on the captured tables";
-    const QUERY: &str = "
-        SELECT current_user::text, n.nspname::text, c.relname::text
-        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE c.oid = ANY($1)
-          AND NOT (pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND (pg_catalog.has_table_privilege(c.oid, 'SELECT')
-            OR NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
-              AND NOT a.attisdropped AND NOT pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'))))
-        ORDER BY 2, 3";
-    let (role, denied) = named(sql, DOING, QUERY, tables.iter().map(|table| table.oid)).await?;
-    if denied.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::Problems(vec![SetupProblem::NoSelect { role, tables: denied }]))
+/// Reports all tables that we are not allowed to read, before reading the first. A configured SELECT may read other tables, and the server
+/// says whether we may run it.
+async fn demand_select(sql: &Sql, plan: &SnapshotPlan, options: &Options) -> Result<(), Error> {
+    let is_ours = |table: &&TableFacts| plan.condition.is_some() || options.select_of(table).is_none();
+    let tables = plan.tables.iter().filter(is_ours).map(|table| table.oid);
+    match unreadable(sql, tables, &options.reads).await? {
+        Some(problem) => Err(Error::Problems(vec![problem])),
+        None => Ok(()),
     }
 }
 
@@ -387,12 +392,10 @@ async fn demand_all_rows(sql: &Sql, tables: &[TableFacts], options: &Options) ->
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.oid = ANY($1) AND c.relrowsecurity AND pg_catalog.row_security_active(c.oid)
         ORDER BY 2, 3";
-    let has_select = |table: &TableFacts| {
-        options
-            .overrides
-            .contains_key(&format!("{}.{}", table.schema, table.name))
-    };
-    let read = tables.iter().filter(|table| !has_select(table)).map(|table| table.oid);
+    let read = tables
+        .iter()
+        .filter(|table| options.select_of(table).is_none())
+        .map(|table| table.oid);
     let (role, hidden) = named(sql, DOING, QUERY, read).await?;
     if hidden.is_empty() {
         Ok(())
@@ -426,20 +429,21 @@ async fn named(
     Ok((role, names))
 }
 
-/// Locks the tables against changes of their structure (`snapshot.locking.mode=shared`).
-async fn lock(sql: &Sql, tables: &[TableFacts], timeout: Duration) -> Result<(), Error> {
+/// Locks the tables against changes of their structure (`snapshot.locking.mode=shared`). Reading no row of them takes the lock of LOCK TABLE
+/// IN ACCESS SHARE MODE, which a role may only use with the privilege to read all columns.
+async fn lock(sql: &Sql, plan: &SnapshotPlan, options: &Options, timeout: Duration) -> Result<(), Error> {
     const DOING: &str = "locking the tables";
-    if tables.is_empty() {
+    if plan.tables.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = tables
-        .iter()
-        .map(|table| qualified(&table.schema, &table.name))
-        .collect();
+    let lock = |table: &TableFacts| match options.select_of(table) {
+        Some(select) => format!("SELECT FROM {} LIMIT 0; ", subquery(select)),
+        None => format!("SELECT FROM ONLY {} LIMIT 0; ", qualified(&table.schema, &table.name)),
+    };
+    let locks: String = plan.tables.iter().map(lock).collect();
     let statement = format!(
-        "SET LOCAL lock_timeout = {}; LOCK TABLE ONLY {} IN ACCESS SHARE MODE; SET LOCAL lock_timeout = 0",
-        timeout.as_millis(),
-        names.join(", ONLY ")
+        "SET LOCAL lock_timeout = {}; {locks}SET LOCAL lock_timeout = 0",
+        timeout.as_millis()
     );
     sql.execute(DOING, &statement).await
 }

@@ -144,10 +144,13 @@ impl<'a> Queue<'a> {
         }
         let catalog = self.visible_facts(sql, table).await?;
         let columns = catalog.table.as_ref().map_or(&[][..], |table| &table.columns).to_vec();
-        let select = self.options.overrides.get(&format!("{}.{}", table.schema, table.name));
+        let select = self.options.select_of(table);
         let source = match select {
             Some(select) => Select::overridden(sql, table, &columns, select).await?,
-            None => Select::plain(table, &columns),
+            None => {
+                let read = self.options.reads.of(catalog.table.as_ref().unwrap_or(table))?;
+                Select::plain(table, &columns, &read)
+            }
         };
         source.lock(sql, table).await?;
         let mut storage = Storage::of(sql, table, self.options, self.moment.lsn).await?;
@@ -163,8 +166,8 @@ impl<'a> Queue<'a> {
         if begins_again {
             storage.tell(table, done.storage(oid).unwrap_or_default());
         }
-        // The table no longer has the columns under which the rows to read again were remembered.
-        let lacks = |name: &String| !columns.iter().any(|column| column.name == *name);
+        // The table no longer has the columns under which the rows to read again were remembered, or our role need not be able to read them.
+        let lacks = |name: &String| !source.reads.contains(name);
         let keys_are_gone = matches!(again, Some(Keys::Of { columns, .. }) if columns.iter().any(lacks));
         let whole = begins_again || keys_are_gone;
         let chunks = match storage.file {
@@ -222,29 +225,49 @@ pub(super) fn subquery(select: &str) -> String {
 pub(super) async fn understood(sql: &Sql, table: &str, subquery: &str) -> Result<Statement, Error> {
     let select = format!("SELECT * FROM {subquery}");
     let prepared = sql.prepare(super::DOING, &select).await?;
-    prepared.map_err(|error| match error.as_db_error() {
+    prepared.map_err(|error| refused(table, error))
+}
+
+/// The error if the server refuses such a subquery.
+pub(super) fn refused(table: &str, error: tokio_postgres::Error) -> Error {
+    match error.as_db_error() {
         Some(refused) if ServerError::from(refused).is_row_security() => Error::sql(super::DOING, error),
         Some(refused) => Error::SelectOverride {
             table: table.to_owned(),
             problem: refused.message().to_owned(),
         },
         None => Error::sql(super::DOING, error),
-    })
+    }
+}
+
+/// The list of columns of a SELECT, with NULL in the place of those that are not read, and the names of the others.
+fn selected(columns: &[ColumnFacts], is_read: impl Fn(&str) -> bool) -> (String, Vec<String>) {
+    let expression = |column: &ColumnFacts| match is_read(&column.name) {
+        true => identifier(&column.name),
+        false => "NULL".to_owned(),
+    };
+    let expressions: Vec<String> = columns.iter().map(expression).collect();
+    let names = columns.iter().map(|column| column.name.clone());
+    (expressions.join(", "), names.filter(|name| is_read(name)).collect())
 }
 
 /// What to select the rows of a table from.
 pub(super) struct Select {
     columns: String,
+    /// The names of those that it has values of.
+    reads: Vec<String>,
     from: String,
     /// Whether it is a configured SELECT (`snapshot.select.statement.overrides`), which may read any tables.
     is_of_the_user: bool,
 }
 
 impl Select {
-    pub(super) fn plain(table: &TableFacts, columns: &[ColumnFacts]) -> Self {
-        let names: Vec<String> = columns.iter().map(|column| identifier(&column.name)).collect();
+    /// The table itself. Columns that are not read have no value.
+    pub(super) fn plain(table: &TableFacts, columns: &[ColumnFacts], read: &[String]) -> Self {
+        let (columns, reads) = selected(columns, |name| read.iter().any(|read| read == name));
         Self {
-            columns: names.join(", "),
+            columns,
+            reads,
             from: qualified(&table.schema, &table.name),
             is_of_the_user: false,
         }
@@ -260,15 +283,10 @@ impl Select {
         let from = subquery(select);
         let found = understood(sql, &format!("{}.{}", table.schema, table.name), &from).await?;
         let has = |name: &str| found.columns().iter().any(|column| column.name() == name);
-        let names: Vec<String> = columns
-            .iter()
-            .map(|column| match has(&column.name) {
-                true => identifier(&column.name),
-                false => "NULL".to_owned(),
-            })
-            .collect();
+        let (columns, reads) = selected(columns, has);
         Ok(Self {
-            columns: names.join(", "),
+            columns,
+            reads,
             from,
             is_of_the_user: true,
         })
@@ -283,7 +301,8 @@ impl Select {
         sql.try_execute(super::DOING, &format!("SELECT FROM {} LIMIT 0", self.from))
             .await?
             .map_err(|error| reading_failed(table, error))?;
-        // The rows of the catalog are those of the snapshot. The functions return the present state.
+        // The rows of the catalog are those of the snapshot. The functions return the present state. Whoever may not use the schema may not
+        // look for a name in it.
         const QUERY: &str = "
             WITH RECURSIVE family(oid) AS (
               SELECT $2 UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN family f ON f.oid = i.inhparent)
@@ -295,7 +314,9 @@ impl Select {
               ) r JOIN pg_catalog.pg_class c ON c.oid = r.oid
               WHERE c.relkind IN ('r', 'm') AND c.relfilenode <> 0
                 AND pg_catalog.pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode)
-            OR pg_catalog.to_regclass($1)::oid IS DISTINCT FROM $2";
+            OR CASE WHEN NOT $3 OR COALESCE(pg_catalog.has_schema_privilege(
+                (SELECT c.relnamespace FROM pg_catalog.pg_class c WHERE c.oid = $2), 'USAGE'), true)
+              THEN pg_catalog.to_regclass($1)::oid IS DISTINCT FROM $2 ELSE false END";
         let name = format!(
             "{}.{}",
             plain::identifier(&table.schema),
@@ -447,6 +468,8 @@ pub(super) const fn file_of(identity: u64) -> u32 {
 
 /// Parameters: the table, the publication, whether the stream has changes of every origin, the snapshot's position.
 ///
+/// A table whose `ctid` we may not read, as only some of its columns are granted, is read in one piece.
+///
 /// The catalog's rows show what is published. Each row carries the transaction that wrote it (`xmin`), so a change that
 /// was reverted is noticed too.
 fn storage_query(server_version: u32) -> String {
@@ -500,7 +523,7 @@ fn storage_query(server_version: u32) -> String {
               THEN 'the publication publishes changes of the partition as changes of its root'
           END AS withheld
           FROM pg_catalog.pg_class t WHERE t.oid = $1)
-        SELECT CASE WHEN c.relkind = 'r' AND a.amname = 'heap'
+        SELECT CASE WHEN c.relkind = 'r' AND a.amname = 'heap' AND pg_catalog.has_column_privilege(c.oid, 'ctid', 'SELECT')
             AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
           THEN pg_catalog.pg_relation_filenode(c.oid) END,
           pg_catalog.pg_relation_size(c.oid) / pg_catalog.current_setting('block_size')::int8,
@@ -524,6 +547,7 @@ mod tests {
     fn statements_name_blocks_and_keys() {
         let select = Select {
             columns: "\"id\", \"t\"".to_owned(),
+            reads: Vec::new(),
             from: "\"s\".\"t\"".to_owned(),
             is_of_the_user: false,
         };

@@ -67,12 +67,7 @@ async fn read_samples(connector: &Connector, wanted: &TableFilter) -> Result<Sam
     let tables = captured(&sql, wanted).await?;
     let oids: Vec<_> = tables.iter().map(|table| table.oid).collect();
     let mut facts = catalogs(&sql, &oids).await?;
-    let options = Options::new(
-        &connector.snapshot,
-        &connector.publication.name,
-        &connector.slot,
-        connector.postgres.query_timeout,
-    );
+    let options = Options::new(connector);
     // `true`, as if there were a slot: the transaction is then READ ONLY, whatever `snapshot.isolation.mode` says.
     let moment = begin(&sql, isolation(true, options.isolation), None, None).await?;
     // A row either comes at once or is not worth waiting for: the table is locked, or its row filter matches nothing.
@@ -200,11 +195,13 @@ async fn one_row(
     columns: &[ColumnFacts],
     filter: Option<&str>,
 ) -> Result<Option<SampleRow>, Error> {
-    let select = options.overrides.get(&format!("{}.{}", table.schema, table.name));
-    let (source, condition) = match select {
+    let (source, condition) = match options.select_of(table) {
         // The SELECT determines its columns, and a row filter may use columns that it lacks.
         Some(select) => (Select::overridden(sql, table, columns, select).await?, ""),
-        None => (Select::plain(table, columns), filter.unwrap_or_default()),
+        None => (
+            Select::plain(table, columns, &options.reads.of(table)?),
+            filter.unwrap_or_default(),
+        ),
     };
     let failed = |error| reading_failed(table, error);
     let lines = sql.copy_out(&source.of_one_row(condition)).await.map_err(failed)?;
