@@ -331,10 +331,12 @@ impl<S: Source> SourceReader<'_, S> {
     async fn read_blocking(&mut self, execute: &Execute) -> Result<(), Failure> {
         let end = |given_up| FrameBatch::new(Bytes::new(), vec![Frame::BlockingEnd { given_up }]);
         let plan = self.held.plan.take().unwrap_or_default();
-        let captured = self.settings.snapshot_tables.clone();
+        // The list of the signal takes the place of `snapshot.include.collection.list`, as in Debezium.
         let listed = self.control.tables(self.settings.tables.clone(), &[]).await?;
-        let wanted = |table: &TableFacts| captured(&table.schema, &table.name) && execute.reads(&dotted(table));
-        let tables: Vec<TableFacts> = listed.into_iter().filter(wanted).collect();
+        let tables: Vec<TableFacts> = listed
+            .into_iter()
+            .filter(|table| execute.reads(&dotted(table)))
+            .collect();
         if tables.is_empty() {
             warn!(
                 tables = execute.tables.join(", "),
@@ -342,6 +344,10 @@ impl<S: Source> SourceReader<'_, S> {
             );
             let _ = self.port.frames.send(end(true)).await;
             return Ok(());
+        }
+        let names: Vec<String> = tables.iter().map(dotted).collect();
+        for told in execute.unused_conditions(names.iter().map(String::as_str)) {
+            warn!("blocking snapshot: {told}");
         }
         let select = |table: &TableFacts| {
             let condition = execute.condition(&dotted(table));

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value as Json};
 use walferry_config::JavaRegex;
 
+use self::signal::unquoted;
 pub use self::{
     key::{Key, KeyColumn, KeyColumns},
     notification::{KEYS, ScanResult, SnapshotNotice},
@@ -697,7 +698,7 @@ impl Incremental {
         for (expression, found) in execute.tables.iter().zip(found) {
             // An expression without a match may be the name of an unknown table.
             let found = if found.is_empty() {
-                vec![expression.clone()]
+                vec![unquoted(expression)]
             } else {
                 found
             };
@@ -707,12 +708,18 @@ impl Incremental {
                 }
             }
         }
+        effects.extend(
+            execute
+                .unused_conditions(tables.iter().map(String::as_str))
+                .into_iter()
+                .map(Effect::Warn),
+        );
         for table in tables {
             let condition = execute.condition(&table);
             let collection = Collection {
                 condition: (!condition.is_empty()).then(|| format!("({condition})")),
                 surrogate: (!execute.surrogate.is_empty()).then(|| execute.surrogate.clone()),
-                id: unquoted(&table),
+                id: table,
             };
             self.queue.push_back(collection);
         }
@@ -992,24 +999,6 @@ fn own<T: DeserializeOwned>(members: &Map<String, Json>, name: &str) -> Option<T
 
 fn text(value: &impl Serialize) -> Json {
     serde_json::to_string(value).unwrap_or_default().into()
-}
-
-/// A table's name without the quotes around its parts.
-fn unquoted(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    let mut quoted = false;
-    let mut rest = name.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '"' if quoted && rest.peek() == Some(&'"') => {
-                rest.next();
-                out.push('"');
-            }
-            '"' => quoted = !quoted,
-            _ => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -111,26 +111,89 @@ pub struct Condition {
 }
 
 impl Condition {
+    /// The tables as the signal names them.
+    pub fn tables(&self) -> &str {
+        &self.tables
+    }
+
     fn is_of(&self, table: &str) -> bool {
-        JavaRegex::ignoring_case(&self.tables).is_ok_and(|tables| tables.matches(table))
+        names(&self.tables, table)
     }
 }
 
 impl Execute {
     /// The condition for a table. Empty if there is none.
     pub fn condition(&self, table: &str) -> &str {
-        let found = self.conditions.iter().find(|condition| condition.is_of(table));
+        // As in Debezium, a blocking snapshot takes the condition of exactly this table, wherever it stands in the list.
+        // An expression that matches counts too: rows that a filter was meant to keep out must not be sent.
+        let of_its_own = |condition: &&Condition| self.blocking && unquoted(&condition.tables) == table;
+        let found = self.conditions.iter().find(of_its_own);
+        let found = found.or_else(|| self.conditions.iter().find(|condition| condition.is_of(table)));
         found.map_or("", |condition| &condition.filter)
     }
 
     /// Whether a blocking snapshot reads a table.
     pub fn reads(&self, table: &str) -> bool {
-        let matches = |expression: &String| match JavaRegex::ignoring_case(expression) {
-            Ok(expression) => expression.matches(table),
-            Err(_) => expression == table,
-        };
+        // As in Debezium, an element may be a list with commas.
+        let matches =
+            |element: &String| names(element, table) || element.split(',').any(|part| names(part.trim(), table));
         self.tables.iter().any(matches)
     }
+
+    /// Warnings for conditions that match none of these tables, so that they filter nothing.
+    pub fn unused_conditions<'t>(&self, read: impl Iterator<Item = &'t str> + Clone) -> Vec<String> {
+        let is_used = |condition: &Condition| read.clone().any(|table| condition.is_of(table));
+        let unused = self.conditions.iter().filter(|condition| !is_used(condition));
+        unused
+            .map(|condition| {
+                format!(
+                    "the condition for {:?} filters nothing, because no table of the signal matches it; the tables are {}",
+                    condition.tables,
+                    read.clone().collect::<Vec<_>>().join(", ")
+                )
+            })
+            .collect()
+    }
+}
+
+/// Whether an expression of a signal matches a table, which is given as `schema.table`. As in Debezium, it may match the name as it
+/// is or with its parts in quotes, ignoring case. The name itself always matches, also if it is no regular expression.
+fn names(expression: &str, table: &str) -> bool {
+    if unquoted(expression).to_lowercase() == table.to_lowercase() {
+        return true;
+    }
+    let Ok(expression) = JavaRegex::ignoring_case(expression) else {
+        return false;
+    };
+    let quoted = |part: &str| format!("\"{}\"", part.replace('"', "\"\""));
+    expression.matches(table)
+        || table.match_indices('.').any(|(dot, _)| {
+            let (schema, name) = (&table[..dot], &table[dot + 1..]);
+            let forms = [
+                format!("{}.{}", quoted(schema), quoted(name)),
+                format!("{schema}.{}", quoted(name)),
+                format!("{}.{name}", quoted(schema)),
+            ];
+            forms.iter().any(|form| expression.matches(form))
+        })
+}
+
+/// A table's name without the quotes around its parts.
+pub(super) fn unquoted(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut quoted = false;
+    let mut rest = name.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' if quoted && rest.peek() == Some(&'"') => {
+                rest.next();
+                out.push('"');
+            }
+            '"' => quoted = !quoted,
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 impl Signal {
@@ -285,6 +348,87 @@ mod tests {
         assert_eq!(
             (execute.condition("public.a"), execute.condition("public.b")),
             ("id > 3", "")
+        );
+    }
+
+    fn execute_of(kind: &str, tables: &str, conditions: &[(&str, &str)]) -> Execute {
+        let conditions = conditions
+            .iter()
+            .map(|(tables, filter)| serde_json::json!({"data-collection": tables, "filter": filter}));
+        let data = serde_json::json!({
+            "type": kind,
+            "data-collections": [tables],
+            "additional-conditions": conditions.collect::<Vec<_>>(),
+        });
+        match signal("execute-snapshot", &data.to_string()).action() {
+            Ok(Action::Execute(execute)) => execute,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A filter that is ignored sends rows that were meant to stay out.
+    #[test]
+    fn names_of_signals_may_be_quoted_in_whole_or_in_part() {
+        let cases = [
+            ("public.h", "public.h", true),
+            (r#""public"."h""#, "public.h", true),
+            (r#"public."h""#, "public.h", true),
+            (r#""public".h"#, "public.h", true),
+            // As in Debezium, case is ignored also between quotes.
+            (r#""public"."G""#, "public.g", true),
+            (r#""PUBLIC"."g""#, "public.G", true),
+            (r#""public"."h.*""#, "public.hat", true),
+            (r#""public"."(g|h)""#, "public.g", true),
+            (r#".*"h""#, "public.hh", false),
+            (r#""public"."h""#, "public.hat", false),
+            (r#""public"."a.b""#, "public.a.b", true),
+            (r#""a.b"."c""#, "a.b.c", true),
+            (r#""public"."a""b""#, r#"public.a"b"#, true),
+            (r#""public"."a(b)""#, "public.a(b)", true),
+            ("public.a+b", "public.a+b", true),
+            ("public.a(b", "public.a(b", true),
+        ];
+        for (expression, table, expected) in cases {
+            assert_eq!(names(expression, table), expected, "{expression} {table}");
+            let reads = |elements| execute_of("blocking", elements, &[]).reads(table);
+            assert_eq!(reads(expression), expected, "{expression} {table}");
+            assert_eq!(
+                reads(&format!("public.none, {expression}")),
+                expected,
+                "{expression} {table}"
+            );
+        }
+        for kind in ["blocking", "incremental"] {
+            for (tables, condition) in [("public.h", r#""public"."h""#), (r#""public"."h""#, "public.h")] {
+                let execute = execute_of(kind, tables, &[(condition, "id = 1")]);
+                assert_eq!(execute.condition("public.h"), "id = 1", "{kind} {condition}");
+                assert!(execute.unused_conditions(["public.h"].into_iter()).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_blocking_snapshot_prefers_the_condition_of_exactly_its_table() {
+        let conditions = [("public.*", "all"), ("public.g", "lower"), (r#""public"."G""#, "upper")];
+        let condition = |kind, table| execute_of(kind, "public.*", &conditions).condition(table).to_owned();
+        assert_eq!(condition("blocking", "public.G"), "upper");
+        assert_eq!(condition("blocking", "public.g"), "lower");
+        assert_eq!(condition("blocking", "public.other"), "all");
+        assert_eq!(
+            condition("incremental", "public.G"),
+            "all",
+            "the first that matches, as in Debezium"
+        );
+    }
+
+    #[test]
+    fn a_condition_that_matches_no_table_of_its_signal_is_told() {
+        let execute = execute_of("blocking", "public.h", &[("public.h", "a"), ("public.hh", "b")]);
+        let told = execute.unused_conditions(["public.h", "public.i"].into_iter());
+        assert_eq!(told.len(), 1);
+        assert!(
+            told[0].contains("\"public.hh\"") && told[0].contains("public.h, public.i"),
+            "{told:?}"
         );
     }
 
