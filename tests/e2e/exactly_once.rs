@@ -1,6 +1,6 @@
 //! Exactly-once delivery: a consumer of committed records sees each change once, whatever ends.
 
-use std::{collections::HashMap, thread, time::Duration};
+use std::{collections::HashMap, sync::mpsc, thread, time::Duration};
 
 use serde_json::{Value, json};
 use walferry_testkit::servers::{Kafka, Record, Surroundings, Walferry, WalferryOptions, wait_for};
@@ -181,29 +181,38 @@ fn an_offset_in_a_file_goes_on_in_the_topic_and_comes_back() {
 
 #[test]
 fn records_wait_for_kafka_and_come_once() {
+    const TIMEOUT: Duration = Duration::from_secs(6);
     let mut world = world::alone();
     let outbox = Outbox::new(&world, "once_away");
     let topic = outbox.topic("order");
     let mut walferry = outbox.start_with(outbox.config_with([
         REQUIRED,
         // Transactions end while Kafka is away.
-        ("producer.override.transaction.timeout.ms", "6000"),
+        (
+            "producer.override.transaction.timeout.ms",
+            &TIMEOUT.as_millis().to_string(),
+        ),
     ]));
     outbox.insert("k", 1, 500);
     wait_for_committed(&world.kafka, &topic, 500);
     for round in 0..3 {
         let is_crash = round != 1;
         thread::scope(|scope| {
-            let writer = scope.spawn(|| {
+            let (written, half) = mpsc::channel();
+            let outbox = &outbox;
+            let writer = scope.spawn(move || {
                 for event in 1..=60 {
                     let first = 500 + round * 3_000 + (event - 1) * 50 + 1;
                     outbox.insert("k", first, first + 49);
-                    thread::sleep(Duration::from_millis(20));
+                    if event == 20 {
+                        written.send(()).expect("somebody waits");
+                    }
                 }
             });
-            thread::sleep(Duration::from_millis(300));
+            half.recv().expect("the writer writes");
             world.kafka.stop(is_crash);
-            thread::sleep(Duration::from_secs(if round == 2 { 9 } else { 1 }));
+            // Of a transaction that takes longer than its timeout, nothing is shown outside, so the time has to pass.
+            thread::sleep(if round == 2 { TIMEOUT * 3 / 2 } else { Duration::ZERO });
             world.kafka.start_again();
             writer.join().expect("the writer writes");
         });
@@ -247,7 +256,10 @@ fn a_transaction_that_somebody_else_leaves_open_hides_no_offset() {
     outbox.insert("k", 201, 300);
     walferry.start_again();
     // It waits: what it could read is not what was committed last.
-    thread::sleep(Duration::from_secs(3));
+    wait_for("word of the open transaction", || {
+        let told = walferry.output().contains("another producer has a transaction open");
+        told.then_some(())
+    });
     assert_eq!(outbox.database.streams(), 0);
     open.abort();
     outbox.wait_until_streaming(&mut walferry);

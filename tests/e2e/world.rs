@@ -43,9 +43,9 @@ pub(crate) fn alone() -> Alone {
     alone
 }
 
-/// Who has one of these may have servers alone; they are started when first wanted. More than two would wait for memory.
+/// Who has one of these may have servers alone; they are started when first wanted. More than three would wait for memory.
 static SEATS: Mutex<Vec<Option<World>>> = Mutex::new(Vec::new());
-const SEATS_IN_ALL: usize = 2;
+const SEATS_IN_ALL: usize = 3;
 static GIVEN_BACK: Condvar = Condvar::new();
 
 fn seats() -> MutexGuard<'static, Vec<Option<World>>> {

@@ -61,8 +61,8 @@ enum What {
     /// Debian's Prometheus asks the dashboard's queries and the alerts' expressions of a Walferry at work, and an OpenTelemetry Collector
     /// takes what it sends; needs go, and root on Debian or prometheus in PATH
     Watch,
-    /// What takes too long, or needs too much, for every change: all of `e2e` on Postgres 15 to 18, all of `parity` beside Debezium,
-    /// `examples`, `kerberos`, `systemd` and `watch`
+    /// What takes too long, or needs too much, for every change: all seeds of the simulation, all of `e2e` on Postgres 15 to 18, all of
+    /// `parity` beside Debezium, `examples`, `kerberos`, `systemd` and `watch`
     Wide,
 }
 
@@ -134,6 +134,9 @@ impl Session<'_> {
         if has(What::Pure) {
             self.pure();
         }
+        if wide {
+            self.simulation();
+        }
         if self.args.what == What::Deploy || has(What::Deploy) && is_whole {
             self.deploy();
         }
@@ -183,6 +186,7 @@ impl Session<'_> {
             match program {
                 Some(program) => {
                     let mut command = in_folder(&program, &target.folder);
+                    command.env(SIMULATION_PART, part_of_commit());
                     self.run_program(&suite, command.args(&self.args.rest), Programs::One);
                 }
                 None => self.report.add_failure(&suite, NOT_BUILT),
@@ -194,6 +198,17 @@ impl Session<'_> {
             let suite = suite("doc", "cargo test --workspace --doc");
             self.run_program(&suite, command.arg("--").args(&self.args.rest), Programs::Several);
         }
+    }
+
+    /// With all seeds, of which `pure` runs a part.
+    fn simulation(&mut self) {
+        let suite = suite(
+            "simulation",
+            "WALFERRY_SIM_TIMES=1 cargo test -p walferry-engine --test sim",
+        );
+        let mut command = shell::cargo(["test", "-p", "walferry-engine", "--test", "sim"]);
+        command.env("WALFERRY_SIM_TIMES", "1").arg("--").args(&self.args.rest);
+        self.run_program(&suite, &mut command, Programs::One);
     }
 
     fn deploy(&mut self) {
@@ -329,6 +344,9 @@ fn part_of_commit() -> String {
     number.unwrap_or_else(day).to_string()
 }
 
+/// Which part of the seeds the simulation of the engine runs. A small number is enough for it.
+const SIMULATION_PART: &str = "WALFERRY_SIM_PART";
+
 /// The tests of what versions of Postgres differ in.
 const VERSIONS: &str = "versions::";
 
@@ -344,7 +362,7 @@ fn versions_beside(own: u32) -> impl Iterator<Item = u32> {
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// An end-to-end test mostly waits, for servers to start and for time to pass: six at a time use about half of two cores.
-const E2E_TESTS_AT_A_TIME: &str = "6";
+const E2E_TESTS_AT_A_TIME: &str = "8";
 
 fn example_programs() -> Outcome {
     let missing: Vec<&str> = EXAMPLE_PROGRAMS

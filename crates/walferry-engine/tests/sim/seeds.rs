@@ -1,5 +1,6 @@
 //! Runs by seed. A run that fails tells its seed; `WALFERRY_SIM_SEED=<seed>` runs that one alone, and tells what happened.
-//! `WALFERRY_SIM_TIMES=10` runs ten times as many.
+//! Each call runs a tenth of the seeds, so that whoever changes a line does not wait for minutes. `WALFERRY_SIM_PART=<number>` chooses
+//! which: `cargo xtask test` takes another one for each commit. `WALFERRY_SIM_TIMES=1` runs all, `WALFERRY_SIM_TIMES=10` ten times as many.
 
 use std::{cell::Cell, ops::Range, time::Duration};
 
@@ -15,7 +16,10 @@ use crate::{
 
 /// Names the seed that is to be run alone.
 const SEED: &str = "WALFERRY_SIM_SEED";
-/// How many times as many seeds are run: a search that is wider than what each change needs.
+/// Which part of the seeds is run; the remainder counts.
+const PART: &str = "WALFERRY_SIM_PART";
+const PARTS: u64 = 10;
+/// Has all parts run, with so many times as many seeds: a search that is wider than what each change needs.
 const TIMES: &str = "WALFERRY_SIM_TIMES";
 /// How much of what happened is told of a run that fails.
 const TOLD: usize = 60;
@@ -31,10 +35,21 @@ struct Runs {
 impl Runs {
     /// Runs these seeds, and tells of the first that fails. `run` is told the moment.
     fn each(self, seeds: Range<u64>, run: impl AsyncFn(&mut World, u64)) {
-        let only = std::env::var(SEED).ok().map(|seed| seed.parse().expect("a number"));
-        let times: u64 = std::env::var(TIMES).map_or(1, |times| times.parse().expect("a number"));
-        let seeds = only.map_or(seeds.start..seeds.end * times, |seed: u64| seed..seed + 1);
-        for seed in seeds {
+        let number = |name| {
+            std::env::var(name)
+                .ok()
+                .map(|number| number.parse::<u64>().expect("a number"))
+        };
+        let only = number(SEED);
+        let part = number(PART).unwrap_or(0);
+        let all = seeds.start..seeds.end * number(TIMES).unwrap_or(1);
+        let (seeds, step) = match (only, number(TIMES)) {
+            (Some(seed), _) => (seed..seed + 1, 1),
+            (None, Some(_)) => (all, 1),
+            // Of few seeds, each part has one.
+            (None, None) => (all.start + part % PARTS.min(all.end - all.start)..all.end, PARTS),
+        };
+        for seed in seeds.step_by(step as usize) {
             let faults = self.one(seed, &run, false).0;
             if !faults.is_empty() || only.is_some() {
                 let (again, trace) = self.one(seed, &run, true);

@@ -46,6 +46,8 @@ struct State {
 struct Now {
     weather: Weather,
     alter: Option<fn(&mut [u8])>,
+    /// How many more bytes of answers pass; `None` for all.
+    budget: Option<usize>,
     connections: Vec<Arc<Connection>>,
 }
 
@@ -92,6 +94,13 @@ impl Network {
     /// Lets a function change what the server answers, piece by piece as it is read. It holds for connections that are open and for those to come.
     pub fn alter_answers(&self, alter: fn(&mut [u8])) {
         self.state.lock().alter = Some(alter);
+    }
+
+    /// Lets so many bytes of answers pass, on all connections together, and no more until `None` is given: what a client is in the middle of
+    /// stays so.
+    pub fn limit_answers(&self, bytes: Option<usize>) {
+        self.state.lock().budget = bytes;
+        self.state.changed.notify_all();
     }
 
     /// Resets all open connections: both ends get an RST. Returns how many there were.
@@ -141,11 +150,12 @@ impl State {
         let mut piece = vec![0; 64 * 1024];
         while let Ok(count @ 1..) = from.read(&mut piece) {
             self.wait_until_passable(direction, connection);
-            let alter = self.lock().alter;
-            if let Some(alter) = alter
-                && direction == Direction::Answer
-            {
-                alter(&mut piece[..count]);
+            if direction == Direction::Answer {
+                self.wait_for_budget(count, connection);
+                let alter = self.lock().alter;
+                if let Some(alter) = alter {
+                    alter(&mut piece[..count]);
+                }
             }
             if !connection.write(to, &piece[..count]) {
                 break;
@@ -158,6 +168,21 @@ impl State {
             from.shutdown(Shutdown::Read).ok();
         }
         self.lock().connections.retain(|other| !Arc::ptr_eq(other, connection));
+    }
+
+    /// Waits until a piece of an answer may pass: one passes as a whole where anything is left.
+    fn wait_for_budget(&self, count: usize, connection: &Connection) {
+        let mut now = self.lock();
+        while !connection.is_reset() {
+            match &mut now.budget {
+                None => return,
+                Some(0) => now = self.changed.wait(now).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => {
+                    *left = left.saturating_sub(count);
+                    return;
+                }
+            }
+        }
     }
 
     fn wait_until_passable(&self, direction: Direction, connection: &Connection) {

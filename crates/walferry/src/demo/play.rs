@@ -14,7 +14,7 @@ use walferry_diagnosis::Kind;
 
 use tokio::{
     net::TcpListener,
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     task::spawn_local,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
@@ -53,7 +53,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 /// Transactions that the shop sends at a time.
 const MOST_AT_A_TIME: u64 = 500;
 /// How long records may still come after the connector has stopped.
-const LAST_RECORDS: Duration = Duration::from_secs(2);
+const LAST_RECORDS: Duration = Duration::from_secs(10);
 
 /// One run of the demo.
 pub(super) struct Play<'a> {
@@ -111,7 +111,8 @@ impl<'a> Play<'a> {
         let admin = Admin::read_only(Arc::new(supervisor.clone()), env!("CARGO_PKG_VERSION"));
         let mut served = RunningEndpoint::start(vec![BoundListener::plain(listener)], admin);
         let (status, written, args) = (self.status.clone(), self.written.clone(), self.args);
-        let mut writing = spawn_local(keep_shop(sql, status, args.rate, args.rows, written));
+        let (close, closed) = oneshot::channel();
+        let mut writing = spawn_local(keep_shop(sql, status, args.rate, args.rows, written, closed));
         let (records, mut received) = mpsc::channel(256);
         let following = thread::spawn(move || follow(follower, &records));
 
@@ -138,7 +139,12 @@ impl<'a> Play<'a> {
             }
         };
 
-        writing.abort();
+        drop(close);
+        if is_writing {
+            // A row may be received before the server has told its writer that it is committed.
+            let _ = timeout(LAST_RECORDS, &mut writing).await;
+            writing.abort();
+        }
         served.stop();
         if outcome.is_ok() {
             supervisor.stop_all().await.map_err(ended_early)?;
@@ -250,8 +256,8 @@ impl<'a> Play<'a> {
 /// Makes the tables.
 async fn open_shop(endpoint: &Endpoint) -> Result<Sql, Error> {
     let closed = |error| Error::failure("the demo's shop did not open", Failure::from(error));
-    let end = Instant::now() + Duration::from_secs(10);
-    // It listens a moment before it lets anybody in.
+    let end = Instant::now() + server::PATIENCE;
+    // A busy machine may close a connection before the login is through.
     let sql = loop {
         match endpoint.sql(Purpose::General).await {
             Ok(sql) => break sql,
@@ -285,20 +291,27 @@ fn start(loaded: &Loaded, data_dir: &Path) -> (Supervisor, BackgroundTasks) {
     (supervisor, beside)
 }
 
-/// Writes at a rate, once the connector reads.
+/// Writes at a rate, once the connector reads, until `closed` is told or its sender is gone.
 async fn keep_shop(
     sql: Sql,
     status: Arc<Status>,
     rate: u32,
     rows: Option<u64>,
     written: Rc<Cell<u64>>,
+    mut closed: oneshot::Receiver<()>,
 ) -> Result<(), Error> {
-    status.stream.wait_for_streaming().await;
+    tokio::select! {
+        () = status.stream.wait_for_streaming() => {}
+        _ = &mut closed => return Ok(()),
+    }
     let mut shop = Shop::new();
     let mut ticks = interval(SHORTEST_PAUSE.max(Duration::from_secs(1) / rate));
     let start = Instant::now();
     while rows.is_none_or(|rows| written.get() < rows) {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = &mut closed => break,
+        }
         let due = 1 + (start.elapsed().as_secs_f64() * f64::from(rate)) as u64;
         let left = rows.map_or(u64::MAX, |rows| rows - written.get());
         let steps = due.saturating_sub(written.get()).min(left).min(MOST_AT_A_TIME);

@@ -129,11 +129,11 @@ impl Scratch {
         Ok(())
     }
 
-    /// Whether one of the started programs has ended.
+    /// Whether the program that was started last has ended.
     pub(super) fn has_lost_a_child(&mut self) -> bool {
         self.children
-            .iter_mut()
-            .any(|child| !matches!(child.try_wait(), Ok(None)))
+            .last_mut()
+            .is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
     fn group(&self) -> i32 {

@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -32,8 +32,11 @@ const SETTINGS: &[&str] = &[
     "log_timezone=UTC",
 ];
 
-/// How long the server may take to listen.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the server may take to accept logins, on a machine that has other things to do.
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How many ports are tried. A free one may be taken by another program before the server binds it.
+const PORTS: usize = 5;
 
 /// A running server.
 pub(super) struct Server {
@@ -45,62 +48,75 @@ impl Server {
     /// Makes a cluster in the scratch folder and starts its server, which ends with the scratch.
     pub(super) fn start(programs: &Programs, scratch: &mut Scratch) -> Result<Self, Error> {
         let password = password();
-        let server = Self {
-            port: free_port().map_err(|error| failed("there is no free port on 127.0.0.1", &error))?,
-            password,
-        };
-        let data = server.make_cluster(programs, scratch)?;
-        let log = scratch.folder().join("postgres.log");
-        let mut postgres = programs.command("postgres");
-        postgres.arg("-D").arg(&data).args(["-p", &server.port.to_string()]);
-        postgres.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
-        scratch
-            .start(&mut postgres, &log)
-            .map_err(|error| failed("postgres cannot be run", &error))?;
-        server.wait_until_it_listens(scratch, &log)?;
-        Ok(server)
-    }
-
-    fn make_cluster(&self, programs: &Programs, scratch: &Scratch) -> Result<PathBuf, Error> {
-        let cannot_write = |error| failed("the folder for temporary files cannot be written", &error);
-        let password_file = scratch
-            .write_for_server("password", &self.password)
-            .map_err(cannot_write)?;
-        let data = scratch.folder_for_server("data").map_err(cannot_write)?;
-        let mut initdb = programs.command("initdb");
-        initdb
-            .args(["--no-sync", "--no-instructions", "-E", "UTF8", "--locale=C"])
-            .args(["-U", USER, "-A", "scram-sha-256", "--pwfile"])
-            .arg(password_file)
-            .arg("-D")
-            .arg(&data);
-        let output = scratch
-            .run(&mut initdb)
-            .map_err(|error| failed("initdb cannot be run", &error))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Error::new(Kind::Demo, "the demo's Postgres did not start").cause(
-                format!("initdb failed\n{}", said.trim()),
-                Some("set TMPDIR to a folder that every user may enter and that has 100 MB of free space".into()),
-            ));
-        }
-        Ok(data)
-    }
-
-    fn wait_until_it_listens(&self, scratch: &mut Scratch, log: &Path) -> Result<(), Error> {
-        let end = Instant::now() + PATIENCE;
+        let data = make_cluster(&password, programs, scratch)?;
+        let mut tried = 1;
         loop {
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
-                return Ok(());
+            let port = free_port().map_err(|error| failed("there is no free port on 127.0.0.1", &error))?;
+            let log = scratch.folder().join(format!("postgres-{tried}.log"));
+            let mut postgres = programs.command("postgres");
+            postgres.arg("-D").arg(&data).args(["-p", &port.to_string()]);
+            postgres.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
+            scratch
+                .start(&mut postgres, &log)
+                .map_err(|error| failed("postgres cannot be run", &error))?;
+            if is_ready(&data, scratch) {
+                return Ok(Self { port, password });
             }
-            if scratch.has_lost_a_child() || Instant::now() > end {
-                let said = fs::read_to_string(log).unwrap_or_default();
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            if tried == PORTS || !said.contains("could not bind") {
                 return Err(Error::new(Kind::Demo, "the demo's Postgres did not start").cause(said.trim(), None));
             }
-            thread::sleep(Duration::from_millis(5));
+            tried += 1;
         }
     }
 }
+
+fn make_cluster(password: &str, programs: &Programs, scratch: &Scratch) -> Result<PathBuf, Error> {
+    let cannot_write = |error| failed("the folder for temporary files cannot be written", &error);
+    let password_file = scratch.write_for_server("password", password).map_err(cannot_write)?;
+    let data = scratch.folder_for_server("data").map_err(cannot_write)?;
+    let mut initdb = programs.command("initdb");
+    initdb
+        .args(["--no-sync", "--no-instructions", "-E", "UTF8", "--locale=C"])
+        .args(["-U", USER, "-A", "scram-sha-256", "--pwfile"])
+        .arg(password_file)
+        .arg("-D")
+        .arg(&data);
+    let output = scratch
+        .run(&mut initdb)
+        .map_err(|error| failed("initdb cannot be run", &error))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Error::new(Kind::Demo, "the demo's Postgres did not start").cause(
+            format!("initdb failed\n{}", said.trim()),
+            Some("set TMPDIR to a folder that every user may enter and that has 100 MB of free space".into()),
+        ));
+    }
+    Ok(data)
+}
+
+/// Waits until the server accepts logins, as its lock file says: only then is what listens on the port this server. `false` if it has
+/// ended, or takes too long.
+fn is_ready(data: &Path, scratch: &mut Scratch) -> bool {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let lock = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+        if lock
+            .lines()
+            .nth(LOCK_FILE_STATUS)
+            .is_some_and(|status| status.trim() == "ready")
+        {
+            return true;
+        }
+        if scratch.has_lost_a_child() || Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The line of `postmaster.pid`, counted from 0, that says how far the server is.
+const LOCK_FILE_STATUS: usize = 7;
 
 fn failed(what: &str, error: &io::Error) -> Error {
     Error::new(Kind::Demo, "the demo's Postgres did not start").cause(format!("{what}: {error}"), None)
