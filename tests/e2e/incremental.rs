@@ -1,13 +1,14 @@
 //! Incremental snapshots: which rows of a chunk the changes beside it replace, and what becomes of a table whose key is replaced.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use serde_json::json;
-use walferry_testkit::servers::{Postgres, PostgresOptions, Record, Sql, wait_for};
+use walferry_testkit::servers::{Network, Postgres, PostgresOptions, Record, Sql, wait_for};
 
 use crate::signals::{
-    SIGNALS, ask_for, begin, drop_slot, execute, rebuilt, rows_by_key, start, start_read_only, value, wait_for_log,
-    wait_until_delivered,
+    SIGNALS, ask_for, begin, config, drop_slot, execute, rebuilt, rows_by_key, start, start_as, start_read_only, value,
+    wait_for_log, wait_until_delivered,
 };
 use crate::signals_edges::wait_until_a_window_is_held;
 use crate::world;
@@ -158,8 +159,11 @@ const CHANGES: &str = "
     create trigger on_open after insert on signals for each row when (new.type = 'snapshot-window-open') execute function change();";
 
 fn tables_of_all_kinds(chunk_size: &str) {
-    let name = format!("incremental_kinds_{chunk_size}");
-    let (world, database) = begin(&name);
+    tables_of_all_kinds_by(&format!("incremental_kinds_{chunk_size}"), chunk_size, None);
+}
+
+fn tables_of_all_kinds_by(name: &str, chunk_size: &str, network: Option<&Network>) {
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run(&format!("{SIGNALS}; {KINDS}"));
     for table in TABLES {
@@ -189,7 +193,11 @@ fn tables_of_all_kinds(chunk_size: &str) {
         ("incremental.snapshot.chunk.size", chunk_size),
         ("message.key.columns", "public.items_(shared|keyless):c"),
     ];
-    let mut walferry = start(world, &name, &database, &properties);
+    let mut config = config(name, &database, &properties);
+    if let Some(network) = network {
+        config.insert("database.port".to_owned(), network.port().to_string().into());
+    }
+    let mut walferry = start_as(world, name, config);
     for (read, table) in TABLES.into_iter().enumerate() {
         let surrogate = match table {
             "items_surrogate" | "items_bare" | "items_numeric" => ", \"surrogate-key\": \"c\"",
@@ -202,7 +210,7 @@ fn tables_of_all_kinds(chunk_size: &str) {
         ));
         wait_for_log(&mut walferry, COMPLETE, read + 1);
     }
-    wait_until_delivered(sql, &name);
+    wait_until_delivered(sql, name);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     for table in TABLES {
         let records = world.kafka.read(&[format!("{name}.public.{table}")]);
@@ -213,7 +221,7 @@ fn tables_of_all_kinds(chunk_size: &str) {
         assert_eq!(rows, expected, "{table}:\n{}", walferry.output());
         assert_eq!(of_child.len(), if table == "items_parent" { 10 } else { 0 });
     }
-    drop_slot(sql, &name);
+    drop_slot(sql, name);
 }
 
 #[test]
@@ -234,6 +242,35 @@ fn tables_of_all_kinds_arrive_whole_in_chunks_of_three_rows() {
 #[test]
 fn tables_of_all_kinds_arrive_whole_in_one_chunk() {
     tables_of_all_kinds("1000");
+}
+
+/// How often a server was made to look like Postgres 12.
+static MADE_OLD: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes a server say that `server_version_num` is 120000, where it is asked for that as a number.
+fn make_old(answer: &mut [u8]) {
+    const LENGTH: usize = 4;
+    for at in 0..answer.len().saturating_sub(2 * LENGTH - 1) {
+        let (length, number) = answer[at..at + 2 * LENGTH].split_at_mut(LENGTH);
+        let version = u32::from_be_bytes(number.try_into().expect("it has this length"));
+        if length == [0, 0, 0, 4] && (130_000..200_000).contains(&version) && version % 10_000 < 100 {
+            number.copy_from_slice(&120_000u32.to_be_bytes());
+            MADE_OLD.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Before Postgres 13, a query cannot end with all rows that have the last one's key.
+#[test]
+fn tables_of_all_kinds_arrive_whole_from_a_server_without_ties() {
+    let world = world::shared();
+    let network = Network::to(world.postgres.port());
+    network.alter_answers(make_old);
+    tables_of_all_kinds_by("incremental_kinds_old", "2", Some(&network));
+    assert!(
+        MADE_OLD.load(Relaxed) > 0,
+        "the server said its version in another form"
+    );
 }
 
 /// A table without a key that a chunk has been read of, and whose rows with a null are too many for one chunk.

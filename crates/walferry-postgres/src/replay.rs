@@ -226,6 +226,7 @@ async fn target(
         table: name.clone(),
         key,
         is_unique: true,
+        has_ties: true,
         condition,
         catalog,
     };

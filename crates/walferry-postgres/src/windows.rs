@@ -99,8 +99,13 @@ pub(crate) struct ChunkTable {
     pub(crate) key: Vec<KeyColumn>,
     /// Whether keys are unique. Otherwise rows with the same key are not split.
     pub(crate) is_unique: bool,
+    /// Whether the server knows `FETCH FIRST … WITH TIES`.
+    pub(crate) has_ties: bool,
     pub(crate) condition: Option<String>,
 }
+
+/// `FETCH FIRST … WITH TIES` is new in Postgres 13.
+const TIES_SINCE: i32 = 130_000;
 
 impl Windows {
     /// Does not connect yet.
@@ -569,13 +574,15 @@ async fn rows_of(sql: &Sql, tables: &[String]) -> Result<Vec<(String, u64)>, Err
 /// Finds how to read the table. Returns an answer if the table cannot be read.
 async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Target, ChunkAnswer>, Error> {
     const FIND: &str = "
-        SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        SELECT c.oid, pg_catalog.current_setting('server_version_num')::int
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname || '.' || c.relname = $1 AND c.relkind IN ('r', 'p')";
     let rows = sql.rows(READING, FIND, &[(&ask.table.id, Type::TEXT)]).await?;
     let Some(row) = rows.first() else {
         return Ok(Err(ChunkAnswer::UnknownTable));
     };
     let oid = Oid(row.try_get(0).map_err(|error| Error::sql(READING, error))?);
+    let version: i32 = row.try_get(1).map_err(|error| Error::sql(READING, error))?;
     let Some((_, mut catalog)) = catalogs(sql, &[oid]).await?.into_iter().next() else {
         return Ok(Err(ChunkAnswer::UnknownTable));
     };
@@ -636,6 +643,7 @@ async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Tar
             table: qualified(&facts.schema, &facts.name),
             key,
             is_unique: unique.all.contains(&names),
+            has_ties: version >= TIES_SINCE,
             condition: ask.table.condition.clone(),
             catalog,
         },
@@ -944,23 +952,22 @@ impl ChunkTable {
         };
         let columns: Vec<String> = self.columns.iter().map(expression).collect();
         let names: Vec<&str> = self.key.iter().map(|column| &*column.name).collect();
+        let (columns, names, table) = (columns.join(", "), names.join(", "), &self.table);
+        if self.is_unique {
+            return format!(
+                "COPY (SELECT {columns} FROM {table}{conditions} ORDER BY {names} LIMIT {limit}) TO STDOUT"
+            );
+        }
         // This chunk has all rows with its last key, since the next one begins behind that key.
-        let (rank, limit) = match self.is_unique {
-            true => (String::new(), format!("LIMIT {limit}")),
-            false => (
-                format!(
-                    "pg_catalog.rank() OVER (ORDER BY {}) AS {}, ",
-                    names.join(", "),
-                    identifier(&self.name_for_rank())
-                ),
-                format!("FETCH FIRST {limit} ROWS WITH TIES"),
-            ),
-        };
+        let name = identifier(&self.name_for_rank());
+        let ranked =
+            format!("SELECT pg_catalog.rank() OVER (ORDER BY {names}) AS {name}, {columns} FROM {table}{conditions}");
+        if self.has_ties {
+            return format!("COPY ({ranked} ORDER BY {names} FETCH FIRST {limit} ROWS WITH TIES) TO STDOUT");
+        }
+        // The same rows. The server looks at all that are left, for each chunk.
         format!(
-            "COPY (SELECT {rank}{} FROM {}{conditions} ORDER BY {} {limit}) TO STDOUT",
-            columns.join(", "),
-            self.table,
-            names.join(", "),
+            "COPY (SELECT {name}, {columns} FROM ({ranked}) ranked WHERE {name} <= {limit} ORDER BY {names}) TO STDOUT"
         )
     }
 
@@ -1196,6 +1203,7 @@ mod tests {
             table: qualified("public", "t"),
             key: key.collect(),
             is_unique,
+            has_ties: true,
             condition: None,
         }
     }
@@ -1298,6 +1306,19 @@ mod tests {
         assert_eq!(
             nullable.chunk(Some(&key(&[Some("1")])), &key(&[None]), 10),
             r#"COPY (SELECT pg_catalog.rank() OVER (ORDER BY "a") AS "group_rank", "a" FROM "public"."t" WHERE ((("a" IS NULL OR "a" > CAST('1' AS integer)))) AND NOT ((false)) ORDER BY "a" FETCH FIRST 10 ROWS WITH TIES) TO STDOUT"#
+        );
+    }
+
+    #[test]
+    fn a_server_that_knows_no_ties_ranks_rows_with_the_same_key() {
+        let old = ChunkTable {
+            has_ties: false,
+            condition: Some("(v)".to_owned()),
+            ..target(&[("a", false), ("b", true)], false)
+        };
+        assert_eq!(
+            old.chunk(None, &key(&[Some("1"), None]), 10),
+            r#"COPY (SELECT "group_rank", "a", "b" FROM (SELECT pg_catalog.rank() OVER (ORDER BY "a", "b") AS "group_rank", "a", "b" FROM "public"."t" WHERE (v)) ranked WHERE "group_rank" <= 10 ORDER BY "a", "b") TO STDOUT"#
         );
     }
 }
