@@ -98,6 +98,16 @@ pub trait Herder: fmt::Debug + Send + Sync {
     /// The wanted state of a connector.
     fn target(&self, name: &str) -> Option<TargetState>;
 
+    /// Whether a connector that cannot be changed has this configuration already, so that nothing is to be done. It fails for another
+    /// configuration of such a connector. `false` for all others: they are changed with [`put`](Self::put).
+    ///
+    /// # Errors
+    /// The connector cannot be changed.
+    fn is_kept(&self, name: &str, configuration: &Configuration, how: &SubmitMode) -> Result<bool, Refused> {
+        let _ = (name, configuration, how);
+        Ok(false)
+    }
+
     /// Stores a valid configuration. Returns whether the connector is new.
     fn put(&self, name: &str, configuration: Configuration, how: SubmitMode) -> HerderFuture<bool>;
 

@@ -335,6 +335,11 @@ async fn put_it(
             format!("Connector name {name} is part of no URL: clients remove it from a path. Choose another name");
         return Err(Refused::new(400, message));
     }
+    // Its references need not be ones that the REST API may resolve.
+    let given = without_nulls(&config);
+    if shown.admin.herder.is_kept(name, &given, &how)? {
+        return Ok(json_body(StatusCode::OK, &shown.info(name, &given, false)));
+    }
     let configuration = validated(shown, config).await?;
     // Connect looks whether there is one only after it has looked whether it is valid.
     let is_new = shown.admin.herder.put(name, configuration.clone(), how).await?;
@@ -349,6 +354,11 @@ async fn put_it(
     Ok(response)
 }
 
+fn without_nulls(config: &body::StringMap) -> Configuration {
+    let pairs = config.iter().cloned();
+    pairs.filter_map(|(name, text)| Some((name, text?))).collect()
+}
+
 /// A configuration that nothing is wrong with.
 async fn validated(shown: &AppState, config: body::StringMap) -> Result<Configuration, Refused> {
     known_class(shown, &config)?;
@@ -357,10 +367,7 @@ async fn validated(shown: &AppState, config: body::StringMap) -> Result<Configur
         .filter(|(_, text)| text.is_none())
         .map(|(name, _)| name.clone())
         .collect();
-    let configuration: Configuration = config
-        .into_iter()
-        .filter_map(|(name, text)| Some((name, text?)))
-        .collect();
+    let configuration = without_nulls(&config);
     let mut validation = shown.admin.herder.validate(configuration.clone()).await?;
     if let Some(unresolved) = validation.unresolved {
         return Err(Refused::new(500, unresolved));
@@ -667,10 +674,7 @@ async fn validate(State(shown): App, Path(plugin): Path<String>, body: Bytes) ->
         Refused::new(500, format!("{exception}: {}", refused.message))
     })?;
     let has_name = config.iter().any(|(name, text)| name == "name" && text.is_some());
-    let configuration: Configuration = config
-        .into_iter()
-        .filter_map(|(name, text)| Some((name, text?)))
-        .collect();
+    let configuration = without_nulls(&config);
     let mut validation: Validation = shown.admin.herder.validate(configuration.clone()).await?;
     if let Some(unresolved) = validation.unresolved {
         return Err(Refused::new(500, unresolved));

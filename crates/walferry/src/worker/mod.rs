@@ -266,6 +266,16 @@ impl Herder for Herd {
         self.lock().get(name).map(|connector| connector.target)
     }
 
+    fn is_kept(&self, name: &str, configuration: &Configuration, how: &SubmitMode) -> Result<bool, Refused> {
+        match (how, self.find(name)) {
+            (SubmitMode::Any | SubmitMode::Over(_), Some(connector)) if from_book(name, &connector).is_err() => {
+                let target = wanted_after(name, how.clone(), Some(&connector), configuration)?;
+                Ok(target.is_none())
+            }
+            _ => Ok(false),
+        }
+    }
+
     fn put(&self, name: &str, configuration: Configuration, how: SubmitMode) -> HerderFuture<bool> {
         self.ask(|reply| ClerkCommand::Put(name.to_owned(), configuration, how, reply))
     }
