@@ -1065,6 +1065,63 @@ fn nobody_takes_the_topics_of_a_connect_that_still_runs() {
     connect.discard();
 }
 
+/// Each time, the key of the offset belongs to another partition.
+#[test]
+fn an_offset_whose_topic_is_given_more_partitions_again_and_again_is_the_last_one() {
+    const COMPACTED: [(&str, &str); 1] = [("cleanup.policy", "compact")];
+    let world = world::shared();
+    for support in ["requested", "required"] {
+        let kafka = Kafka::start();
+        let server = format!("wider_{support}");
+        let one = Outbox::on(&world.postgres, &kafka, &server);
+        kafka.create_topic_with("connect-offsets", 1, &COMPACTED);
+        let mut walferry = start(&kafka, &server);
+        wait_for_turn(&mut walferry);
+        let config = Value::Object(one.config_with([("exactly.once.support", support)]));
+        let answer = walferry.send("PUT", "/connectors/one/config", &config);
+        assert_eq!(answer.map(|answer| answer.status), Some(201));
+        let mut rows = 0;
+        let mut deliver = |walferry: &mut Walferry| {
+            one.wait_until_streaming(walferry);
+            one.insert("k", rows + 1, rows + 5);
+            rows += 5;
+            one.wait_until_confirmed();
+        };
+        deliver(&mut walferry);
+        for partitions in [3, 7, 25] {
+            assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+            kafka.grow_topic("connect-offsets", partitions);
+            walferry.start_again();
+            wait_for_turn(&mut walferry);
+            deliver(&mut walferry);
+        }
+        // The offset is removed from all partitions.
+        for (method, path, code) in [
+            ("PUT", "/connectors/one/stop", 204),
+            ("DELETE", "/connectors/one/offsets", 200),
+        ] {
+            wait_for(&format!("{method} {path}"), || {
+                (walferry.ask(method, path)?.status == code).then_some(())
+            });
+        }
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+        assert_runs(&kafka.read(&[one.topic("order")]), &["k"], rows);
+        let (key, offsets) = (
+            format!(r#"["one",{{"server":"{server}"}}]"#),
+            kafka.read(&["connect-offsets".into()]),
+        );
+        let mut last = HashMap::new();
+        for record in offsets.iter().filter(|record| record.key_text() == Some(&key)) {
+            last.insert(record.partition, record.value.is_some());
+        }
+        assert!(
+            last.len() > 2,
+            "{server} has stayed in the partitions {last:?}: choose another name"
+        );
+        assert!(last.values().all(|is_there| !is_there), "{last:?}");
+    }
+}
+
 #[test]
 fn topics_that_connect_has_written_in_transactions_are_read_to_their_end_without_what_was_taken_back() {
     const COMPACTED: [(&str, &str); 1] = [("cleanup.policy", "compact")];

@@ -281,6 +281,9 @@ impl Transactions {
             .and_then(|()| self.commit_transaction(attached));
         match committed {
             Ok(()) => {
+                if let Err(failure) = self.0.log.settle(&self.0.key, &record) {
+                    debug!("the offset stays in a partition that it does not belong to any more: {failure}");
+                }
                 (state.step, state.known) = (Step::Ready, Some(record));
                 Ok(())
             }

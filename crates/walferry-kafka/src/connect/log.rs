@@ -72,7 +72,12 @@ struct Context;
 
 impl ClientContext for Context {}
 
-type Delivery = oneshot::Sender<Result<(), Code>>;
+/// Tells the partition that has the record.
+type Delivery = oneshot::Sender<Result<i32, Code>>;
+/// What was sent, or why it was not.
+pub(super) type Sent = Result<oneshot::Receiver<Result<i32, Code>>, Failure>;
+/// What is told of a record that was sent.
+pub(super) type Delivered = Result<Result<i32, Code>, oneshot::error::RecvError>;
 
 impl ProducerContext for Context {
     type DeliveryOpaque = Box<Delivery>;
@@ -81,7 +86,7 @@ impl ProducerContext for Context {
         let result = match result {
             // No broker has named the record's offset (see `Reporter::unproven`), so it is written again.
             Ok(message) if message.offset() < 0 => Err(Code::NoOffset),
-            Ok(_) => Ok(()),
+            Ok(message) => Ok(message.partition()),
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(Code::Fail)),
         };
         // The caller may have stopped waiting.
@@ -450,8 +455,13 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a record. It is durable when the answer comes.
-    pub(super) fn send(&self, entry: &LogRecord) -> Result<oneshot::Receiver<Result<(), Code>>, Failure> {
+    /// Writes a record to the partition that its key belongs to. It is durable when the answer comes.
+    pub(super) fn send(&self, entry: &LogRecord) -> Sent {
+        self.send_to(None, entry)
+    }
+
+    /// The same for a partition that is given.
+    pub(super) fn send_to(&self, partition: Option<i32>, entry: &LogRecord) -> Sent {
         if !self.tenure.holds() {
             return Err(Failure::retry(
                 Kind::TurnLost,
@@ -465,6 +475,9 @@ impl Log {
         let mut record = BaseRecord::with_opaque_to(&self.topic, Box::new(delivery)).key(&entry.key);
         if let Some(value) = &entry.value {
             record = record.payload(value);
+        }
+        if let Some(partition) = partition {
+            record = record.partition(partition);
         }
         if !entry.headers.is_empty() {
             let headers = OwnedHeaders::new_with_capacity(entry.headers.len());
@@ -485,13 +498,10 @@ impl Log {
         }
     }
 
-    /// The result of writing a record.
-    pub(super) fn settled(
-        &self,
-        delivered: Result<Result<(), Code>, oneshot::error::RecvError>,
-    ) -> Result<(), Failure> {
+    /// The result of writing a record: the partition that has it.
+    pub(super) fn settled(&self, delivered: Delivered) -> Result<i32, Failure> {
         match delivered {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(partition)) => Ok(partition),
             Ok(Err(code)) => Err(Failure::retry(
                 Kind::ConnectTopic,
                 format!("topic {} did not accept a record: {code}", self.topic),
@@ -511,7 +521,7 @@ impl Log {
             headers: Vec::new(),
         };
         let delivered = self.send(&entry)?;
-        self.settled(delivered.blocking_recv())
+        self.settled(delivered.blocking_recv()).map(|_| ())
     }
 }
 

@@ -6,13 +6,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use tracing::debug;
 use walferry_config::Worker;
 use walferry_engine::{Failure, Kind};
 use walferry_record::java::json::quoted;
 
 use super::{
     ConnectTopics, Tenure, Topic,
-    log::{Log, LogRecord},
+    log::{Delivered, Log, LogRecord, Sent},
 };
 use crate::client::Properties;
 
@@ -29,6 +30,8 @@ struct Inner {
 
 /// The last record of each key in each partition; `None` is a tombstone. A topic that was given more partitions may have records of a key
 /// in a partition to which the key does not belong any more. They are older than those in its present one, whatever order they are read in.
+/// So a record that moves to another partition is removed from the earlier one ([`OffsetRecord::MOVED`]): the topic may be given more partitions
+/// again before the next record.
 #[derive(Default)]
 struct Latest(HashMap<Vec<u8>, BTreeMap<i32, Option<OffsetRecord>>>);
 
@@ -50,6 +53,26 @@ impl fmt::Debug for Inner {
 }
 
 impl Latest {
+    /// A record was written to a partition.
+    fn written(&mut self, key: &[u8], partition: i32, record: Option<&OffsetRecord>) {
+        let places = self.0.entry(key.to_vec()).or_default();
+        places.entry(partition).or_insert_with(|| record.cloned());
+    }
+
+    /// The partitions that have an offset of a key, except one.
+    fn elsewhere(&self, key: &[u8], partition: i32) -> Vec<i32> {
+        let places = self.0.get(key).into_iter().flatten();
+        let others = places.filter(|(place, record)| **place != partition && record.is_some());
+        others.map(|(&place, _)| place).collect()
+    }
+
+    /// The record of a key in this partition does not count any more.
+    fn moved(&mut self, key: &[u8], partition: i32) {
+        if let Some(places) = self.0.get_mut(key) {
+            places.remove(&partition);
+        }
+    }
+
     /// The offset of a key in a topic with so many partitions.
     fn get(&self, key: &[u8], topic: &str, partitions: i32) -> Result<Option<OffsetRecord>, Failure> {
         let Some(places) = self.0.get(key) else { return Ok(None) };
@@ -111,6 +134,8 @@ fn murmur2(bytes: &[u8]) -> u32 {
 impl OffsetRecord {
     /// The header of Walferry's additions. Connect ignores headers in its own topics.
     pub(crate) const ADDITIONS: &str = "walferry.offset";
+    /// The header of a tombstone in a partition that the key does not belong to any more. It says nothing of the offset in another one.
+    const MOVED: &str = "walferry.moved";
 }
 
 impl OffsetLog {
@@ -246,6 +271,10 @@ impl OffsetLog {
     fn catch_up(&self) -> Result<(), Failure> {
         self.ensure()?;
         self.0.log.read_to_end(|partition, entry| {
+            if entry.value.is_none() && entry.headers.iter().any(|(name, _)| name == OffsetRecord::MOVED) {
+                self.latest().moved(&entry.key, partition);
+                return;
+            }
             let additions = entry
                 .headers
                 .into_iter()
@@ -278,8 +307,17 @@ impl OffsetLog {
     /// # Errors
     /// Kafka has not accepted it.
     pub async fn write(&self, key: &str, record: Option<OffsetRecord>) -> Result<(), Failure> {
-        let delivered = self.0.log.send(&Self::entry(key, record))?;
-        self.0.log.settled(delivered.await)
+        for (partition, sent) in self.remove_first(key, record.as_ref()) {
+            self.removed(key, partition, sent?.await)?;
+        }
+        let delivered = self.0.log.send(&Self::entry(key, record.clone()))?;
+        let partition = self.0.log.settled(delivered.await)?;
+        for (partition, sent) in self.remove_last(key, partition, record.as_ref()) {
+            if let Ok(delivered) = sent {
+                self.outdated(key, partition, delivered.await);
+            }
+        }
+        Ok(())
     }
 
     /// Writes or removes several offsets, each with its key. When this returns, all of them are durable. Blocks.
@@ -291,15 +329,97 @@ impl OffsetLog {
         records: impl IntoIterator<Item = (String, Option<OffsetRecord>)>,
     ) -> Result<(), Failure> {
         self.ensure()?;
-        let records = records.into_iter();
+        let records: Vec<_> = records.into_iter().collect();
+        for (key, record) in &records {
+            for (partition, sent) in self.remove_first(key, record.as_ref()) {
+                self.removed(key, partition, sent?.blocking_recv())?;
+            }
+        }
         let sent: Vec<_> = records
-            .map(|(key, record)| self.0.log.send(&Self::entry(&key, record)))
+            .iter()
+            .map(|(key, record)| self.0.log.send(&Self::entry(key, record.clone())))
             .collect();
-        let written = sent
-            .into_iter()
-            .map(|sent| sent.and_then(|delivered| self.0.log.settled(delivered.blocking_recv())));
         // Wait for all of them, so that nothing is under way when this returns.
-        written.fold(Ok(()), Result::and)
+        let written: Vec<_> = sent
+            .into_iter()
+            .map(|sent| sent.and_then(|delivered| self.0.log.settled(delivered.blocking_recv())))
+            .collect();
+        for ((key, record), partition) in records.iter().zip(written) {
+            for (partition, sent) in self.remove_last(key, partition?, record.as_ref()) {
+                if let Ok(delivered) = sent {
+                    self.outdated(key, partition, delivered.blocking_recv());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An offset was written by another producer, to the partition that its key belongs to: removes it from earlier ones. Blocks.
+    ///
+    /// # Errors
+    /// The topic cannot be read or written.
+    pub(crate) fn settle(&self, key: &str, written: &OffsetRecord) -> Result<(), Failure> {
+        let home = partition_of(key.as_bytes(), self.0.log.partitions());
+        if self.latest().elsewhere(key.as_bytes(), home).is_empty() {
+            return Ok(());
+        }
+        // The topic may have more partitions by now.
+        self.catch_up()?;
+        let home = partition_of(key.as_bytes(), self.0.log.partitions());
+        let places = self.latest().0.get(key.as_bytes()).cloned().unwrap_or_default();
+        if places.get(&home) != Some(&Some(written.clone())) {
+            return Ok(());
+        }
+        for (partition, sent) in self.remove_last(key, home, Some(written)) {
+            if let Ok(delivered) = sent {
+                self.outdated(key, partition, delivered.blocking_recv());
+            }
+        }
+        Ok(())
+    }
+
+    /// Before an offset is removed from the partition of its key, it is removed from earlier ones: they would outlive that tombstone.
+    fn remove_first(&self, key: &str, record: Option<&OffsetRecord>) -> Vec<(i32, Sent)> {
+        match record {
+            Some(_) => Vec::new(),
+            None => self.remove_elsewhere(key, partition_of(key.as_bytes(), self.0.log.partitions())),
+        }
+    }
+
+    /// After an offset was written to a partition, it is removed from earlier ones.
+    fn remove_last(&self, key: &str, partition: i32, record: Option<&OffsetRecord>) -> Vec<(i32, Sent)> {
+        self.latest().written(key.as_bytes(), partition, record);
+        self.remove_elsewhere(key, partition)
+    }
+
+    fn remove_elsewhere(&self, key: &str, partition: i32) -> Vec<(i32, Sent)> {
+        let tombstone = LogRecord {
+            key: key.as_bytes().to_vec(),
+            value: None,
+            headers: vec![(OffsetRecord::MOVED.to_owned(), Vec::new())],
+        };
+        let places = self.latest().elsewhere(key.as_bytes(), partition).into_iter();
+        places
+            .map(|place| (place, self.0.log.send_to(Some(place), &tombstone)))
+            .collect()
+    }
+
+    fn removed(&self, key: &str, partition: i32, delivered: Delivered) -> Result<(), Failure> {
+        self.0.log.settled(delivered)?;
+        self.latest().moved(key.as_bytes(), partition);
+        Ok(())
+    }
+
+    /// The same where a newer offset is durable. Without this tombstone, the older one only becomes a question if the topic is given more partitions
+    /// again. So it is not tried again: the partition may have no leader for long.
+    fn outdated(&self, key: &str, partition: i32, delivered: Delivered) {
+        if let Err(failure) = self.0.log.settled(delivered) {
+            debug!(
+                partition,
+                "an older offset stays in the partition that its key belonged to: {failure}"
+            );
+        }
+        self.latest().moved(key.as_bytes(), partition);
     }
 }
 
@@ -347,5 +467,23 @@ mod tests {
         let refused = told(&[(one, record("a")), (other, record("b"))]).unwrap_err();
         assert_eq!(refused.kind, Kind::TwoOffsets);
         assert_eq!(Latest::default().get(key, "offsets", 25).unwrap(), None);
+    }
+
+    #[test]
+    fn an_offset_that_was_moved_from_partition_to_partition_is_the_only_one() {
+        let record = |value: &str| OffsetRecord {
+            value: value.to_owned(),
+            additions: None,
+        };
+        let (key, mut latest) = (b"[\"shop\",{\"server\":\"orders\"}]", Latest::default());
+        latest
+            .0
+            .insert(key.to_vec(), [(0, Some(record("one partition")))].into());
+        let home = partition_of(key, 25);
+        let (second, value) = ((home + 1) % 25, record("few partitions"));
+        latest.written(key, second, Some(&value));
+        assert_eq!(latest.elsewhere(key, second), [0]);
+        latest.moved(key, 0);
+        assert_eq!(latest.get(key, "offsets", 25).unwrap(), Some(value));
     }
 }

@@ -152,7 +152,7 @@ impl StateLog {
 #[must_use]
 pub struct PendingWrite<'a> {
     log: &'a StateLog,
-    delivered: oneshot::Receiver<Result<(), rdkafka::error::RDKafkaErrorCode>>,
+    delivered: oneshot::Receiver<Result<i32, rdkafka::error::RDKafkaErrorCode>>,
 }
 
 impl PendingWrite<'_> {
@@ -161,7 +161,7 @@ impl PendingWrite<'_> {
     /// # Errors
     /// Kafka has not accepted it.
     pub async fn settled(self) -> Result<(), Failure> {
-        self.log.0.settled(self.delivered.await)
+        self.log.0.settled(self.delivered.await).map(|_| ())
     }
 }
 
