@@ -729,6 +729,33 @@ fn check_says_which_tables_were_never_read() {
     drop_slot(sql, name);
 }
 
+/// Without the snapshot of a new slot, one connection exports its own, and the others import it.
+#[test]
+fn a_blocking_snapshot_is_read_by_several_connections_whatever_their_isolation() {
+    let name = "signals_threads";
+    let (world, database) = begin(name);
+    let sql = database.sql();
+    sql.run(&format!(
+        "{SIGNALS}; create table items (id int primary key, v text); insert into items select i, 'v' || i from generate_series(1, 5000) i"
+    ));
+    for (number, isolation) in ["serializable", "repeatable_read", "read_committed", "read_uncommitted"]
+        .into_iter()
+        .enumerate()
+    {
+        let properties = [("snapshot.max.threads", "3"), ("snapshot.isolation.mode", isolation)];
+        let mut walferry = start(world, name, &database, &properties);
+        sql.run(&format!(
+            "insert into signals values ('b{number}', 'execute-snapshot', '{{\"type\": \"blocking\", \"data-collections\": [\"public.items\"]}}')"
+        ));
+        wait_for_log(&mut walferry, "all existing rows are read", 1);
+        wait_until_delivered(sql, name);
+        assert_eq!(walferry.terminate(), Some(0), "{isolation}: {}", walferry.output());
+        let records = world.kafka.read(&[format!("{name}.public.items")]);
+        assert_eq!(records.len(), 5000 * (number + 1), "{isolation}: {}", walferry.output());
+    }
+    drop_slot(sql, name);
+}
+
 /// Tables may be altered, truncated and dropped in the middle of their snapshot.
 #[test]
 fn tables_change_their_structure_in_the_middle_of_a_snapshot() {

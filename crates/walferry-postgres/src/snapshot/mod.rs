@@ -320,17 +320,20 @@ fn isolation(of_a_slot: bool, asked: SnapshotIsolation) -> &'static str {
     }
 }
 
+/// An imported snapshot has the isolation of the transaction that has exported it. Postgres imports none with a lower level than this, and none
+/// with `DEFERRABLE`.
 fn beginning(isolation: &str, snapshot: Option<&str>) -> String {
     match snapshot {
-        // Another transaction's snapshot can be imported only with REPEATABLE READ or SERIALIZABLE.
-        Some(name) if isolation.starts_with("READ ") => beginning("REPEATABLE READ READ ONLY", Some(name)),
         Some(name) => format!(
-            "BEGIN ISOLATION LEVEL {isolation}; SET TRANSACTION SNAPSHOT {}",
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}",
             literal(name)
         ),
         None => format!("BEGIN ISOLATION LEVEL {isolation}"),
     }
 }
+
+/// What Postgres says of a snapshot whose transaction has ended: its connection was lost unnoticed.
+const GONE: [&str; 3] = ["22023", "42704", "55000"];
 
 /// Begins a transaction. Imports a snapshot if one is named.
 async fn import(sql: &Sql, isolation: &str, snapshot: Option<&str>) -> Result<(), Error> {
@@ -338,8 +341,7 @@ async fn import(sql: &Sql, isolation: &str, snapshot: Option<&str>) -> Result<()
         .execute("beginning the snapshot", &beginning(isolation, snapshot))
         .await;
     begun.map_err(|error| match error {
-        // The transaction that exported it has ended: its connection was lost unnoticed.
-        Error::Server { .. } if snapshot.is_some() => Error::SnapshotGone,
+        Error::Server { ref source, .. } if snapshot.is_some() && GONE.contains(&&*source.code) => Error::SnapshotGone,
         error => error,
     })
 }
@@ -488,6 +490,22 @@ mod tests {
             let silence = silence(query_timeout_s);
             let limits = (seconds(silence.limit(false)), seconds(silence.limit(true)));
             assert_eq!(limits, (of_table, of_user), "{query_timeout_s:?}");
+        }
+    }
+
+    /// Postgres refuses `DEFERRABLE` there.
+    #[test]
+    fn a_snapshot_is_imported_with_the_lowest_level_that_postgres_allows() {
+        for asked in [
+            SnapshotIsolation::Serializable,
+            SnapshotIsolation::RepeatableRead,
+            SnapshotIsolation::ReadCommitted,
+            SnapshotIsolation::ReadUncommitted,
+        ] {
+            assert_eq!(
+                beginning(isolation(false, asked), Some("0-1")),
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '0-1'"
+            );
         }
     }
 }
