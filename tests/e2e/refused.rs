@@ -275,6 +275,63 @@ fn batches_that_are_too_large_cost_no_record_and_no_order_where_errors_are_toler
     assert_eq!(metric(&walferry, "walferry_records_set_aside_total{"), Some(0.0));
 }
 
+/// A new client for each record would take a fifth of a second.
+#[test]
+fn records_that_are_refused_one_after_another_are_set_aside_with_few_clients_and_in_order() {
+    const ROWS: i64 = 4000;
+    let is_bad = |n: i64| n <= 400 || n <= 1000 && n % 3 == 0 || n > 3900;
+    let world = world::shared();
+    for partitions in [1, 3] {
+        let name = format!("refused_thick{partitions}");
+        let (outbox, dead) = (outbox(world, &name), format!("{name}.dead"));
+        let topic = outbox.topic("order");
+        world.kafka.create_topic_with(&topic, partitions, Timestamp.settings());
+        let mut walferry = outbox.start_with(outbox.config_with([
+            TIMES,
+            ("errors.tolerance", "all"),
+            ("errors.deadletterqueue.topic.name", &dead),
+            ("errors.deadletterqueue.topic.replication.factor", "1"),
+        ]));
+        outbox.database.sql().run(&format!(
+            "insert into outbox
+             select n, 'order', 'k' || n % 5, 'Created', n::text, extract(epoch from now()) * 1000
+               + case when n <= 400 or n <= 1000 and n % 3 = 0 or n > 3900 then 86400000 else 0 end
+             from generate_series(1, {ROWS}) n"
+        ));
+        outbox.wait_until_confirmed();
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+        let mut last = HashMap::new();
+        let records = world.kafka.read(&[topic]);
+        for record in &records {
+            let before = last.insert(record.key_text().map(str::to_owned), number(record));
+            assert!(
+                before < Some(number(record)),
+                "{} comes after {before:?}",
+                number(record)
+            );
+        }
+        let numbers = |records: &[Record]| {
+            let mut numbers: Vec<_> = records.iter().map(number).collect();
+            numbers.sort_unstable();
+            numbers
+        };
+        let (bad, good): (Vec<i64>, Vec<i64>) = (1..=ROWS).partition(|&n| is_bad(n));
+        assert_eq!(numbers(&records), good);
+        assert_eq!(numbers(&world.kafka.read(&[dead])), bad);
+        let output = walferry.output();
+        let clients = output
+            .split("clients=")
+            .skip(1)
+            .filter_map(|rest| rest.split_whitespace().next()?.parse::<u32>().ok());
+        let clients: u32 = clients.sum();
+        assert!(
+            (1..=20).contains(&clients),
+            "{clients} clients for {} records",
+            bad.len()
+        );
+    }
+}
+
 /// How often a broker was made to look old.
 static MADE_OLD: AtomicUsize = AtomicUsize::new(0);
 

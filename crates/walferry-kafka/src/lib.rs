@@ -22,6 +22,7 @@ mod settings;
 mod signals;
 #[cfg(test)]
 mod tests;
+mod thick;
 mod tokens;
 mod topics;
 mod transactions;

@@ -71,10 +71,12 @@ impl Line {
         self.opened.notify_all();
     }
 
-    /// The client after the one with this number, with its own number, once the line is open. Waits for it for a while.
+    /// The client after the one with this number, with its own number, once the line is open. Waits for it for a while. `None` if there is none
+    /// by then, or if the line was closed and is open again for the same client.
     pub(crate) fn next(&self, number: u64, wait: Duration) -> Option<(Arc<Client>, u64)> {
         let state = self.lock();
-        let is_old = |state: &mut State| state.is_closed || state.number == number;
+        let was_closed = state.is_closed;
+        let is_old = |state: &mut State| state.is_closed || !was_closed && state.number == number;
         let waited = self.opened.wait_timeout_while(state, wait, is_old);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         (!state.is_closed && state.number != number).then(|| (Arc::clone(&state.client), state.number))

@@ -11,13 +11,17 @@
 //!    record is at fault.
 //! 5. The line is opened for the last client.
 //!
+//! A new client takes a fifth of a second. So where records are set aside one soon after another (`thick.rs`), the last client sends each record alone,
+//! and goes on behind one that is refused: nothing shares its batch, and a dead letter takes its place. Once records arrive again, a new client sends
+//! batches again.
+//!
 //! The records stay in librdkafka's memory, in the events that reported them, until they have arrived. Little more is given to a new client at a time,
 //! so they take no second place.
 
 use std::{
     collections::{BTreeMap, HashMap},
     ops::ControlFlow,
-    rc::Rc,
+    rc::{Rc, Weak},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -43,12 +47,14 @@ use crate::{
 const WAIT: Duration = Duration::from_millis(20);
 /// Bytes that are given to a new client at a time.
 const MOST_UNDER_WAY: usize = 1024 * 1024;
+/// How many records are sent alone at a time where many are refused. Those behind them may be good ones.
+const ALONE_AT_ONCE: usize = 1000;
 
 /// Records that the old client was given and Kafka does not have, by sequence.
 struct Leftovers {
     records: BTreeMap<u64, Leftover>,
-    /// How many records the kept events of the present client have. The client counts them until they are dropped.
-    kept: usize,
+    /// The kept events of the present client, each with the number of its records. The client counts them until the event is dropped.
+    events: Vec<(Weak<Polled>, usize)>,
     /// Whether a record was not delivered in the present round.
     is_refused: bool,
     /// Bytes that the present client has.
@@ -83,7 +89,7 @@ impl Leftovers {
     fn new(client: &Arc<Client>) -> Self {
         Self {
             records: BTreeMap::new(),
-            kept: 0,
+            events: Vec::new(),
             is_refused: false,
             bytes_under_way: 0,
             _client: Arc::clone(client),
@@ -123,11 +129,24 @@ impl Leftovers {
         self.records.get(&sequence).is_some_and(|record| record.is_under_way)
     }
 
+    /// How many records the present client counts although what became of them is known.
+    fn kept(&self) -> usize {
+        let alive = self.events.iter().filter(|(event, _)| event.strong_count() > 0);
+        alive.map(|(_, reports)| reports).sum()
+    }
+
     fn begin_round(&mut self) {
-        (self.kept, self.is_refused, self.bytes_under_way) = (0, false, 0);
+        self.events.clear();
+        (self.is_refused, self.bytes_under_way) = (false, 0);
         for record in self.records.values_mut() {
             record.is_under_way = false;
         }
+    }
+
+    /// The records that the present client does not have.
+    fn waiting(&self) -> Vec<u64> {
+        let waiting = self.records.iter().filter(|(_, record)| !record.is_under_way);
+        waiting.map(|(&sequence, _)| sequence).collect()
     }
 
     /// The last record that may be at fault.
@@ -162,7 +181,23 @@ impl Reporter {
         self.line.close();
         let mut left = Leftovers::new(&self.client);
         let kept = self.keep(&mut left, polled, reports.len(), undelivered);
-        match kept.and_then(|()| self.send_again(&mut left)) {
+        let mended = kept.and_then(|()| match self.is_alone {
+            true => self.go_on_alone(&mut left),
+            false => self.send_again(&mut left),
+        });
+        match mended {
+            Ok(()) => self.line.open(),
+            Err(failure) => self.acks.failed(failure),
+        }
+    }
+
+    /// Sends batches again once no record has been refused for a while.
+    pub(crate) fn end_alone(&mut self) {
+        if !self.is_alone || self.thick.is_thick() || self.acks.is_stopping() {
+            return;
+        }
+        self.line.close();
+        match self.send_again(&mut Leftovers::new(&Arc::clone(&self.client))) {
             Ok(()) => self.line.open(),
             Err(failure) => self.acks.failed(failure),
         }
@@ -196,7 +231,7 @@ impl Reporter {
             }
         }
         if is_kept {
-            left.kept += reports;
+            left.events.push((Rc::downgrade(polled), reports));
         }
         Ok(())
     }
@@ -207,6 +242,7 @@ impl Reporter {
             Some(Event::Reports(reports)) => {
                 let (of_all, reports): (_, Vec<_>) = (reports.batch_error(), reports.collect());
                 let (delivered, undelivered) = self.sort_out(of_all, &reports);
+                self.thick.delivered(delivered.len());
                 for sequence in delivered {
                     left.remove(sequence);
                 }
@@ -236,10 +272,10 @@ impl Reporter {
 
     /// Waits until it is known of each record of the present client whether Kafka has it. What is not under way to a broker is given up.
     fn drain(&mut self, left: &mut Leftovers) -> Result<(), Failure> {
-        while self.client.outstanding() > left.kept && !self.acks.is_stopping() {
+        while self.client.outstanding() > left.kept() && !self.acks.is_stopping() {
             // Again and again: a batch that a broker refuses because one before it is missing goes back into the queue.
             self.client.producer().purge(PurgeConfig::default().queue());
-            while self.client.outstanding() > left.kept
+            while self.client.outstanding() > left.kept()
                 && let Some(polled) = self.client.poll(WAIT)
             {
                 self.hear(left, &Rc::new(polled))?;
@@ -255,14 +291,16 @@ impl Reporter {
     fn send_again(&mut self, left: &mut Leftovers) -> Result<(), Failure> {
         let begun = Instant::now();
         self.drain(left)?;
-        let records = left.records.len();
+        let (records, mut clients) = (left.records.len(), 0_u32);
         while !self.acks.is_stopping() {
+            clients += 1;
             let suspect = left.last_suspect();
-            self.open_client(suspect.is_some())?;
+            let is_thick = self.dead_letters.is_tolerant() && self.thick.is_thick();
+            self.open_client(suspect.is_some() || is_thick)?;
             left.begin_round();
             let too_large = left.too_large();
-            let last = suspect.unwrap_or(u64::MAX);
-            self.send_up_to(left, last, suspect.is_some() && self.dead_letters.is_tolerant())?;
+            let last = suspect.or_else(|| left.records.keys().nth(ALONE_AT_ONCE).copied().filter(|_| is_thick));
+            self.send_up_to(left, last.unwrap_or(u64::MAX), self.is_alone)?;
             if let Some((topic, records)) = too_large
                 && !left.has_large_record()
                 && let Some(failure) = self.batching.refused(self.step, &topic, records, Instant::now())
@@ -277,6 +315,7 @@ impl Reporter {
             if suspect.is_none() && left.records.is_empty() {
                 info!(
                     records,
+                    clients,
                     took_ms = begun.elapsed().as_millis() as u64,
                     "Kafka has refused a record; those around it and behind it were sent again"
                 );
@@ -286,8 +325,36 @@ impl Reporter {
         Ok(())
     }
 
+    /// Sets records aside that were refused alone, while the present client goes on with the others.
+    fn go_on_alone(&mut self, left: &mut Leftovers) -> Result<(), Failure> {
+        let mut round = Round {
+            topics: HashMap::new(),
+            begun: HashMap::new(),
+            goes_on: true,
+        };
+        while !left.records.is_empty() && !self.acks.is_stopping() {
+            left.is_refused = false;
+            left.events.retain(|(event, _)| event.strong_count() > 0);
+            for sequence in left.waiting() {
+                let is_at_fault = |record: &Leftover| matches!(record.fate, Fate::Refused(_));
+                // What is not sent for another reason must not be overtaken by what the client has.
+                if !left.records.get(&sequence).is_none_or(is_at_fault)
+                    || self.decide(left, &round, sequence)?.is_break()
+                    || self.send_leftover(left, &mut round, sequence)?.is_break()
+                {
+                    return self.send_again(left);
+                }
+            }
+            if !left.records.is_empty() && self.listen(left, &round)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a new client. Whether `is_alone`, it sends each record alone.
     fn open_client(&mut self, is_alone: bool) -> Result<(), Failure> {
+        self.is_alone = is_alone && self.dead_letters.is_tolerant();
         let mut properties = self.settings.producer_properties();
         self.step = self.batching.apply(&mut properties, Instant::now());
         if is_alone {
@@ -374,6 +441,9 @@ impl Reporter {
                 });
                 if matches!(decided, Ok(Decision::Send)) {
                     record.letter = Some(Letter::new(failure, code));
+                }
+                if decided.is_ok() {
+                    self.thick.refused();
                 }
                 decided
             }

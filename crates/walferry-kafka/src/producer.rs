@@ -32,6 +32,7 @@ use crate::{
     reporter::{Refusals, Reporter},
     set_aside::{Aside, DeadLetters, Letter, RefusedRecord, SetAsideCount},
     settings::ClientSettings,
+    thick::Thick,
     topics::Topics,
     transactions::Transactions,
 };
@@ -134,6 +135,8 @@ impl Sinks for Producers {
             dead_letters: dead_letters.clone(),
             batching: self.batching.clone(),
             step,
+            is_alone: false,
+            thick: Thick::default(),
             idempotent: self.settings.is_idempotent() || self.transactions.is_some(),
             transactions: self.transactions.clone(),
             refusals: Refusals::default(),

@@ -29,6 +29,7 @@ use crate::{
     refusal::{Fate, fates, is_of_size},
     set_aside::{DeadLetters, RefusedRecord},
     settings::ClientSettings,
+    thick::Thick,
     topics::Topics,
     transactions::Transactions,
 };
@@ -46,6 +47,9 @@ pub(crate) struct Reporter {
     pub(crate) batching: Batching,
     /// What this producer was opened with.
     pub(crate) step: Step,
+    /// Whether the client sends each record alone and goes on behind one that is refused (`mend.rs`).
+    pub(crate) is_alone: bool,
+    pub(crate) thick: Thick,
     /// Whether the producer is idempotent.
     pub(crate) idempotent: bool,
     /// If it sends in transactions.
@@ -94,6 +98,7 @@ impl Reporter {
                 }
                 probe_at = Instant::now() + PROBE_INTERVAL;
             }
+            self.end_alone();
             self.give_up_lost_transaction();
             self.give_up_if_refused();
         }
@@ -105,6 +110,7 @@ impl Reporter {
             Some(Event::Reports(reports)) => {
                 let (of_all, reports): (_, Vec<_>) = (reports.batch_error(), reports.collect());
                 let (delivered, undelivered) = self.sort_out(of_all, &reports);
+                self.thick.delivered(delivered.len());
                 if !undelivered.is_empty() {
                     match self.transactions {
                         Some(_) => self.lose_transaction(&undelivered),
