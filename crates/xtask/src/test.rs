@@ -5,15 +5,17 @@ mod program;
 mod report;
 mod results;
 
-use crate::provide::{self, Servers};
+use crate::provide;
 use crate::{Outcome, arrows, deploy, shell};
 use build::{Built, Target, Wanted};
 use clap::ValueEnum;
+use program::Output;
 use report::{Report, Suite};
 use results::{Programs, Results};
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::process::{self, Command, ExitStatus};
+use std::thread;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -140,38 +142,61 @@ impl Session<'_> {
         if self.args.what == What::Deploy || has(What::Deploy) && is_whole {
             self.deploy();
         }
+        // End-to-end tests mostly wait, and transforms only compute.
+        let transforms = has(What::Transforms).then(|| self.on_servers("transforms", |_| Ok(())));
+        let mut e2e = Vec::new();
         if has(What::E2e) && wide {
-            for major in provide::postgres_versions() {
-                self.e2e(Some(major), &format!("e2e-{major}"), &[]);
-            }
+            let majors = provide::postgres_versions().into_iter();
+            e2e.extend(majors.map(|major| self.e2e(Some(major), &format!("e2e-{major}"), &[])));
         } else if has(What::E2e) {
-            self.e2e(self.args.pg, "e2e", &[]);
+            e2e.push(self.e2e(self.args.pg, "e2e", &[]));
         }
-        if self.args.what == What::All && self.args.pg.is_none() && is_whole {
-            self.versions();
-        }
-        if has(What::Parity) {
-            self.parity();
-        }
-        if has(What::Transforms) {
-            self.on_servers("transforms", |_| Ok(()));
-        }
+        self.run_suites(e2e, Vec::from_iter(transforms));
+        let versions = match self.args.what == What::All && self.args.pg.is_none() && is_whole {
+            true => self.versions(),
+            false => Vec::new(),
+        };
+        let parity = has(What::Parity).then(|| self.parity());
+        self.run_suites(Vec::from_iter(parity), versions);
+        self.run_rare();
+    }
+
+    /// What is not run for every change.
+    fn run_rare(&mut self) {
+        let has = |suite| self.args.what.has(suite);
+        let mut suites = Vec::new();
         if has(What::Examples) {
-            self.on_servers("examples", |command| {
+            suites.push(self.on_servers("examples", |command| {
                 // One after another: each has servers of its own.
                 command.arg("--test-threads=1");
                 example_programs()
-            });
+            }));
         }
         if has(What::Kerberos) {
-            self.on_servers("kerberos", kerberos);
+            suites.push(self.on_servers("kerberos", kerberos));
         }
         if has(What::Systemd) {
-            self.on_servers("systemd", |_| provide::systemd());
+            suites.push(self.on_servers("systemd", |_| provide::systemd()));
         }
         if has(What::Watch) {
-            self.on_servers("watch", watch);
+            suites.push(self.on_servers("watch", watch));
         }
+        self.run_suites(suites, Vec::new());
+    }
+
+    /// Runs the first suites one after another, and the others meanwhile.
+    fn run_suites(&mut self, suites: Vec<Ready>, beside: Vec<Ready>) {
+        let (suites, beside) = match suites.is_empty() {
+            true => (beside, suites),
+            false => (suites, beside),
+        };
+        let ended = thread::scope(|scope| {
+            let beside = scope.spawn(|| beside.into_iter().map(|suite| suite.run(Output::Kept)).collect());
+            let mut ended: Vec<Ended> = suites.into_iter().map(|suite| suite.run(Output::Shown)).collect();
+            ended.extend::<Vec<Ended>>(beside.join().expect("running a suite does not panic"));
+            ended
+        });
+        ended.into_iter().for_each(|suite| self.add(suite));
     }
 
     fn pure(&mut self) {
@@ -187,7 +212,8 @@ impl Session<'_> {
                 Some(program) => {
                     let mut command = in_folder(&program, &target.folder);
                     command.env(SIMULATION_PART, part_of_commit());
-                    self.run_program(&suite, command.args(&self.args.rest), Programs::One);
+                    command.args(&self.args.rest);
+                    self.run_program(suite, command, Programs::One);
                 }
                 None => self.report.add_failure(&suite, NOT_BUILT),
             }
@@ -196,7 +222,8 @@ impl Session<'_> {
         if self.args.rest.iter().all(|argument| argument.contains(".rs")) {
             let mut command = shell::cargo(["test", "--workspace", "--doc", "--no-fail-fast", "--quiet"]);
             let suite = suite("doc", "cargo test --workspace --doc");
-            self.run_program(&suite, command.arg("--").args(&self.args.rest), Programs::Several);
+            command.arg("--").args(&self.args.rest);
+            self.run_program(suite, command, Programs::Several);
         }
     }
 
@@ -208,7 +235,7 @@ impl Session<'_> {
         );
         let mut command = shell::cargo(["test", "-p", "walferry-engine", "--test", "sim"]);
         command.env("WALFERRY_SIM_TIMES", "1").arg("--").args(&self.args.rest);
-        self.run_program(&suite, &mut command, Programs::One);
+        self.run_program(suite, command, Programs::One);
     }
 
     fn deploy(&mut self) {
@@ -226,32 +253,31 @@ impl Session<'_> {
     }
 
     /// What versions of Postgres differ in, on those beside the machine's own.
-    fn versions(&mut self) {
+    fn versions(&self) -> Vec<Ready> {
         let own = provide::servers(None).and_then(|servers| servers.postgres_major());
         match own {
-            Ok(own) => {
-                for major in versions_beside(own) {
-                    self.e2e(Some(major), &format!("versions-{major}"), &[VERSIONS]);
-                }
-            }
-            Err(why) => {
-                let suite = suite("versions", "cargo xtask test e2e -- versions::");
-                self.report.add_failure(&suite, &why.to_string());
-            }
+            Ok(own) => versions_beside(own)
+                .map(|major| self.e2e(Some(major), &format!("versions-{major}"), &[VERSIONS]))
+                .collect(),
+            Err(why) => vec![Ready {
+                suite: suite("versions", "cargo xtask test e2e -- versions::"),
+                command: Err(why.to_string()),
+                programs: Programs::One,
+            }],
         }
     }
 
-    fn e2e(&mut self, major: Option<u32>, name: &str, filter: &[&str]) {
+    fn e2e(&self, major: Option<u32>, name: &str, filter: &[&str]) -> Ready {
         self.on_servers_as("e2e", name, major, |command| {
             if env::var_os(TEST_THREADS).is_none() {
                 command.env(TEST_THREADS, E2E_TESTS_AT_A_TIME);
             }
             command.args(filter);
             Ok(())
-        });
+        })
     }
 
-    fn parity(&mut self) {
+    fn parity(&self) -> Ready {
         let (beside, wide) = (self.args.beside.clone(), self.args.what == What::Wide);
         let mode = match (self.args.twin, self.args.record) {
             (true, _) => Some("twin"),
@@ -263,49 +289,96 @@ impl Session<'_> {
             let beside = beside.or_else(|| wide.then(|| "all".into()));
             command.env("WALFERRY_PARITY_BESIDE", beside.unwrap_or_else(part_of_commit));
             Ok(())
-        });
+        })
     }
 
-    fn on_servers(&mut self, test: &str, prepare: impl FnOnce(&mut Command) -> Outcome) {
-        self.on_servers_as(test, test, self.args.pg, prepare);
+    fn on_servers(&self, test: &str, prepare: impl FnOnce(&mut Command) -> Outcome) -> Ready {
+        self.on_servers_as(test, test, self.args.pg, prepare)
     }
 
-    /// Runs the test program of this name on a major version of Postgres, after `prepare` has brought what else it needs.
+    /// The test program of this name on a major version of Postgres, after `prepare` has brought what else it needs.
     fn on_servers_as(
-        &mut self,
+        &self,
         test: &str,
         name: &str,
         major: Option<u32>,
         prepare: impl FnOnce(&mut Command) -> Outcome,
-    ) {
+    ) -> Ready {
         let pg = major.map(|major| format!(" --pg {major}")).unwrap_or_default();
-        let suite = suite(name, &format!("cargo xtask test {test}{pg}"));
-        let Some((target, program)) = self.built.test(test) else {
-            return self.report.add_failure(&suite, NOT_BUILT);
-        };
-        let mut command = in_folder(program, &target.folder);
-        let ready = provide::servers(major).and_then(|servers: Servers| {
+        let command = self.built.test(test).ok_or_else(|| NOT_BUILT.to_owned());
+        let command = command.and_then(|(target, program)| {
+            let mut command = in_folder(program, &target.folder);
+            let servers = provide::servers(major).map_err(|why| why.to_string())?;
             servers.tell(&mut command);
-            prepare(&mut command)
+            prepare(&mut command).map_err(|why| why.to_string())?;
+            command.args(&self.args.rest);
+            Ok(command)
         });
-        match ready {
-            Ok(()) => self.run_program(&suite, command.args(&self.args.rest), Programs::One),
-            Err(why) => self.report.add_failure(&suite, &why.to_string()),
+        Ready {
+            suite: suite(name, &format!("cargo xtask test {test}{pg}")),
+            command,
+            programs: Programs::One,
         }
     }
 
-    fn run_program(&mut self, suite: &Suite, command: &mut Command, programs: Programs) {
-        println!("\n== {}", suite.name);
-        let log = Path::new(LOGS).join(format!("{}.log", suite.name));
-        match program::run(command, &shell::root().join(&log)) {
-            Ok(finished) => {
-                let results = results::read(&finished.output, programs);
-                // A program that was only asked for a list of its tests has no total.
-                let is_whole = results.is_some() || finished.status.success();
-                let results: Results = results.unwrap_or_else(|| results::read_so_far(&finished.output));
-                self.report.add(suite, &log, results, is_whole, finished.status);
+    fn run_program(&mut self, suite: Suite, command: Command, programs: Programs) {
+        let ready = Ready {
+            suite,
+            command: Ok(command),
+            programs,
+        };
+        self.add(ready.run(Output::Shown));
+    }
+
+    fn add(&mut self, Ended { suite, log, outcome }: Ended) {
+        match outcome {
+            Ok((results, is_whole, status)) => self.report.add(&suite, &log, results, is_whole, status),
+            Err(why) => self.report.add_failure(&suite, &why),
+        }
+    }
+}
+
+/// A suite that can be run, or why it cannot.
+struct Ready {
+    suite: Suite,
+    command: Result<Command, String>,
+    programs: Programs,
+}
+
+/// A suite that was run.
+struct Ended {
+    suite: Suite,
+    log: PathBuf,
+    /// What its tests said, whether it came to its end, and how it ended; or why it could not be run.
+    outcome: Result<(Results, bool, ExitStatus), String>,
+}
+
+impl Ready {
+    /// Runs it to its end. What is kept is shown afterwards if something failed.
+    fn run(self, output: Output) -> Ended {
+        let log = Path::new(LOGS).join(format!("{}.log", self.suite.name));
+        let title = format!("\n== {}", self.suite.name);
+        match output {
+            Output::Shown => println!("{title}"),
+            Output::Kept => println!("{title}, beside the others: {}", log.display()),
+        }
+        let finished = self.command.and_then(|mut command| {
+            program::run(&mut command, &shell::root().join(&log), output).map_err(|why| why.to_string())
+        });
+        let outcome = finished.map(|finished| {
+            if output == Output::Kept && !finished.status.success() {
+                println!("{title}\n{}", finished.output);
             }
-            Err(why) => self.report.add_failure(suite, &why.to_string()),
+            let results = results::read(&finished.output, self.programs);
+            // A program that was only asked for a list of its tests has no total.
+            let is_whole = results.is_some() || finished.status.success();
+            let results = results.unwrap_or_else(|| results::read_so_far(&finished.output));
+            (results, is_whole, finished.status)
+        });
+        Ended {
+            suite: self.suite,
+            log,
+            outcome,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Running a test program: what it prints is shown and kept, and nothing that it started outlives it, or this task.
 
-use crate::Outcome;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -13,13 +13,20 @@ pub(super) struct Finished {
     pub(super) output: String,
 }
 
+/// Whether what a program prints is shown while it runs. It is kept in its log in any case.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Output {
+    Shown,
+    Kept,
+}
+
 /// Runs a program to its end. Whatever ends this task meanwhile (`Ctrl-C`, a closed terminal, `kill -9`), ends the program, too: it has a
 /// process group of its own, and a watcher that reads a pipe whose other end only this task has.
-pub(super) fn run(command: &mut Command, log: &Path) -> Outcome<Finished> {
+pub(super) fn run(command: &mut Command, log: &Path, shown: Output) -> io::Result<Finished> {
     if let Some(folder) = log.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mut file = File::create(log).map_err(|e| format!("{}: {e}", log.display()))?;
+    let mut file = File::create(log).map_err(|e| named(log.display(), &e))?;
     let (reader, writer) = io::pipe()?;
     let mut watcher = Watcher::start()?;
     command
@@ -30,9 +37,9 @@ pub(super) fn run(command: &mut Command, log: &Path) -> Outcome<Finished> {
     let started = command.spawn();
     // This task holds the writing end as long as the command does.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = started.map_err(|e| format!("{:?} could not be run: {e}", command.get_program()))?;
+    let mut child = started.map_err(|e| named(command.get_program().display(), &e))?;
     watcher.watch(&child)?;
-    let output = std::thread::spawn(move || copy(reader, &mut file));
+    let output = std::thread::spawn(move || copy(reader, &mut file, shown));
     let status = child.wait()?;
     // Only then the pipe surely closes: something that the program has left behind may have it.
     watcher.end()?;
@@ -43,8 +50,13 @@ pub(super) fn run(command: &mut Command, log: &Path) -> Outcome<Finished> {
     })
 }
 
-/// Shows all that comes, and keeps it in the file.
-fn copy(mut from: PipeReader, file: &mut File) -> io::Result<Vec<u8>> {
+/// An error of what has this name.
+fn named(name: impl Display, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{name}: {error}"))
+}
+
+/// Keeps all that comes in the file, and shows it if asked.
+fn copy(mut from: PipeReader, file: &mut File, shown: Output) -> io::Result<Vec<u8>> {
     let (mut all, mut part) = (Vec::new(), [0; 8_192]);
     loop {
         let count = from.read(&mut part)?;
@@ -53,9 +65,11 @@ fn copy(mut from: PipeReader, file: &mut File) -> io::Result<Vec<u8>> {
         }
         all.extend(&part[..count]);
         file.write_all(&part[..count])?;
-        // Whoever reads this task's output may have enough; the tests go on.
-        let mut shown = io::stdout().lock();
-        shown.write_all(&part[..count]).and_then(|()| shown.flush()).ok();
+        if shown == Output::Shown {
+            // Whoever reads this task's output may have enough; the tests go on.
+            let mut output = io::stdout().lock();
+            output.write_all(&part[..count]).and_then(|()| output.flush()).ok();
+        }
     }
 }
 
@@ -81,7 +95,7 @@ exit 0
 "#;
 
 impl Watcher {
-    fn start() -> Outcome<Self> {
+    fn start() -> io::Result<Self> {
         let mut shell = Command::new("sh")
             .args(["-c", WATCH, "watcher"])
             .stdin(Stdio::piped())
@@ -90,7 +104,7 @@ impl Watcher {
             // What a terminal sends to this task's group must not reach it.
             .process_group(0)
             .spawn()
-            .map_err(|e| format!("`sh` could not be run: {e}"))?;
+            .map_err(|e| named("sh", &e))?;
         let pipe = shell.stdin.take().expect("it is piped");
         Ok(Self { shell, pipe })
     }
@@ -144,7 +158,7 @@ mod tests {
         if let Some(folder) = env::var_os(INNER).map(PathBuf::from) {
             let mut program = Command::new("sh");
             program.args(["-c", PROGRAM, "program"]).arg(folder.join("server"));
-            run(&mut program, &folder.join("log")).expect("it can be run");
+            run(&mut program, &folder.join("log"), Output::Shown).expect("it can be run");
             return;
         }
         for signal in ["INT", "TERM", "HUP", "KILL"] {
@@ -173,7 +187,7 @@ mod tests {
         let mut program = Command::new("sh");
         let script = PROGRAM.replace("wait", "echo done; exit 3");
         program.args(["-c", &script, "program"]).arg(folder.join("server"));
-        let finished = run(&mut program, &folder.join("log")).expect("it can be run");
+        let finished = run(&mut program, &folder.join("log"), Output::Shown).expect("it can be run");
         let server = fs::read_to_string(folder.join("server")).expect("it is there");
         wait_until(|| !runs(server.trim()));
         assert_eq!(finished.status.code(), Some(3));
