@@ -2,6 +2,7 @@
 
 mod admin;
 mod broker;
+mod conditions;
 mod crash;
 mod crowd;
 mod delivery;
@@ -12,6 +13,7 @@ mod fix;
 mod hangs;
 mod history;
 mod hostile_names;
+mod hostile_path;
 mod image;
 mod inbox;
 mod incremental;

@@ -166,8 +166,12 @@ fn sees(snapshot: &str) -> Option<impl Fn(Xid) -> bool> {
 async fn types(sql: &Sql, oids: &BTreeSet<Oid>) -> Result<Vec<TypeFacts>, Error> {
     const DOING: &str = "reading types from the catalog";
     let oids: Vec<u32> = oids.iter().map(|oid| oid.0).collect();
-    let query = format!("SELECT ({})::text", types_of("SELECT pg_catalog.unnest($1)"));
-    let rows = sql.rows(DOING, &query, &[(&oids, Type::OID_ARRAY)]).await?;
+    let query = format!(
+        "SELECT ({})::text WHERE (SELECT {} IS NOT NULL)",
+        types_of("SELECT pg_catalog.unnest($1)"),
+        sql.own_path()
+    );
+    let rows = with_own_path(sql, DOING, &query, &oids).await?;
     let text: Option<&str> = match rows.first() {
         Some(row) => row.try_get(0).map_err(|error| Error::sql(DOING, error))?,
         None => None,
@@ -186,7 +190,7 @@ fn parse<T: serde::de::DeserializeOwned>(doing: &'static str, text: &str) -> Res
 /// Facts about those of the relations that exist, in the order of their oids.
 pub(crate) async fn catalogs(sql: &Sql, oids: &[Oid]) -> Result<Vec<(Oid, Catalog)>, Error> {
     let oids: Vec<u32> = oids.iter().map(|oid| oid.0).collect();
-    let rows = sql.rows(DOING, &query(), &[(&oids, Type::OID_ARRAY)]).await?;
+    let rows = with_own_path(sql, DOING, &query(&sql.own_path()), &oids).await?;
     rows.iter()
         .map(|row| {
             let text: &str = row.try_get(0).map_err(|error| Error::sql(DOING, error))?;
@@ -196,12 +200,26 @@ pub(crate) async fn catalogs(sql: &Sql, oids: &[Oid]) -> Result<Vec<(Oid, Catalo
         .collect()
 }
 
-/// A query that returns one JSON document for each relation. Every name is qualified, since the role's `search_path` is
-/// not ours. Expressions are printed under that path, as Debezium reads them.
+/// Runs a query that sets the role's own path. In a transaction, that path would last.
+async fn with_own_path(
+    sql: &Sql,
+    doing: &'static str,
+    query: &str,
+    oids: &Vec<u32>,
+) -> Result<Vec<tokio_postgres::Row>, Error> {
+    let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 1] = [(oids, Type::OID_ARRAY)];
+    // Both are sent at once.
+    let (rows, pinned) = tokio::join!(sql.rows(doing, query, &parameters), sql.execute(doing, Sql::PIN_AGAIN));
+    let rows = rows?;
+    pinned.map(|()| rows)
+}
+
+/// A query that returns one JSON document for each relation. Defaults are printed as they read under the role's own path, as Debezium reads them.
+/// `own_path` sets that path before the first row, when the names in the query have been looked up under ours.
 ///
 /// Unique indexes are those that pgjdbc lists and Debezium uses as keys: without expressions, but including partial
 /// ones and those with included columns. The index that the table is clustered on comes first, the others by name.
-fn query() -> String {
+fn query(own_path: &str) -> String {
     let types = types_of(
         "SELECT a.atttypid FROM pg_catalog.pg_attribute a
          WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped",
@@ -231,7 +249,7 @@ SELECT pg_catalog.json_build_object(
   'types', ({types})
 )::text
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = ANY($1)
+WHERE c.oid = ANY($1) AND (SELECT {own_path} IS NOT NULL)
 ORDER BY c.oid"
     )
 }

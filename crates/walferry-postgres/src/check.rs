@@ -46,6 +46,8 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
     let problems = server.problems(slot, &publication, opened);
     let mut diagnoses = vec![describe(&endpoint, &server)];
     diagnoses.extend(problems.iter().map(obstacle));
+    diagnoses.extend(superuser_diagnosis(&server));
+    diagnoses.extend(path_diagnosis(&sql, &server).await?);
     if problems.is_empty()
         && let Some(Err(error)) = walsender
     {
@@ -83,6 +85,49 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
         diagnoses.extend(problem.as_ref().map(reselect_diagnosis));
     }
     Ok(diagnoses)
+}
+
+/// What a superuser may do, everybody may do who can make the connector run SQL.
+fn superuser_diagnosis(server: &ServerState) -> Option<Diagnosis> {
+    let text = server.superuser_warning()?;
+    Some(Diagnosis::warning(Kind::PropertyDoubtful, text).with_hint(
+        "connect as a role that has REPLICATION and SELECT on the captured tables, and nothing else: `walferry init` writes the SQL",
+    ))
+}
+
+/// SQL that the user wrote finds names along the role's own `search_path`.
+async fn path_diagnosis(sql: &Sql, server: &ServerState) -> Result<Option<Diagnosis>, Error> {
+    const DOING: &str = "reading who may create objects in the schemas of the search_path";
+    let query = format!(
+        "SELECT n.nspname::text, r.rolname::text
+         FROM pg_catalog.pg_namespace n
+         CROSS JOIN LATERAL pg_catalog.aclexplode(COALESCE(n.nspacl, pg_catalog.acldefault('n', n.nspowner))) a
+         LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
+         WHERE (SELECT {} IS NOT NULL) AND n.nspname = ANY (pg_catalog.current_schemas(false)) AND a.privilege_type = 'CREATE'
+           AND (a.grantee = 0 OR NOT r.rolsuper AND r.rolname <> current_user AND r.rolname <> 'pg_database_owner')
+         ORDER BY a.grantee <> 0, 1, 2 LIMIT 1",
+        sql.own_path()
+    );
+    let rows = sql.rows(DOING, &query, &[]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let read = || -> Result<(String, Option<String>), tokio_postgres::Error> { Ok((row.try_get(0)?, row.try_get(1)?)) };
+    let (schema, creator) = read().map_err(|error| Error::sql(DOING, error))?;
+    let who = creator
+        .as_ref()
+        .map_or("every role".to_owned(), |role| format!("role {role:?}"));
+    let text = format!(
+        "the search_path of role {:?} has schema {schema:?}, in which {who} may create objects: names without a schema in SQL of the \
+         configuration or of a signal may lead to them",
+        server.role
+    );
+    let from = creator.as_deref().map_or("PUBLIC".to_owned(), identifier);
+    let hint = format!(
+        "REVOKE CREATE ON SCHEMA {} FROM {from}; or write names with their schemas in SELECTs, conditions and heartbeat queries, and run: ALTER \
+         ROLE {} SET search_path = pg_catalog;",
+        identifier(&schema),
+        identifier(&server.role)
+    );
+    Ok(Some(Diagnosis::warning(Kind::PropertyDoubtful, text).with_hint(hint)))
 }
 
 /// What creates the publication for the captured tables. On a standby it is for the primary, so nobody can run it here.

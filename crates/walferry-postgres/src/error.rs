@@ -195,12 +195,18 @@ pub enum Error {
         blockers: String,
     },
     /// `snapshot.select.statement.overrides` has a statement that cannot be run.
-    #[error("the server rejects the SELECT statement for table {table}: {problem}")]
+    #[error("the SELECT statement for table {table} cannot be run: {problem}")]
     SelectOverride {
         /// `schema.table`.
         table: String,
         /// The server's message.
         problem: String,
+    },
+    /// COPY answered something else than rows, so the statement was not the one that Walferry meant.
+    #[error("{doing} brought no rows: the server ran another statement than COPY … TO STDOUT")]
+    NoCopy {
+        /// What was being done.
+        doing: &'static str,
     },
     /// A table was dropped or altered after it was listed and before it was read.
     #[error("table {table} was changed after the snapshot was planned")]
@@ -326,6 +332,14 @@ impl Error {
         }
     }
 
+    /// An error of a COPY. The same statement would get the same answer again.
+    pub(crate) fn copy(doing: &'static str, error: tokio_postgres::Error) -> Self {
+        match Self::sql(doing, error) {
+            Self::Protocol { problem, .. } if problem == "unexpected message from server" => Self::NoCopy { doing },
+            other => other,
+        }
+    }
+
     /// A statement that always returns a row has returned none.
     pub(crate) fn no_row(doing: &'static str) -> Self {
         let problem = "no row".to_owned();
@@ -381,7 +395,7 @@ impl Error {
             Self::Silent { .. } => Kind::Silent,
             Self::TwoServers { .. } => Kind::TwoServers,
             Self::SlotTimeout { .. } => Kind::Timeout,
-            Self::SelectOverride { .. } => Kind::SelectOverride,
+            Self::SelectOverride { .. } | Self::NoCopy { .. } => Kind::SelectOverride,
             Self::TableChanged { .. } => Kind::TableChanged,
             Self::SignalTableNotPublished { .. } => Kind::SignalTableNotPublished,
             Self::SnapshotGone => Kind::SnapshotGone,
@@ -438,7 +452,8 @@ impl Error {
             | Self::Authentication { .. }
             | Self::ChannelBinding
             | Self::NoTimescale { .. }
-            | Self::SelectOverride { .. } => stop,
+            | Self::SelectOverride { .. }
+            | Self::NoCopy { .. } => stop,
             Self::Server { source, .. } => source.disposition(),
             Self::Problems(problems) if problems.iter().all(SetupProblem::passes) => Disposition::Retry,
             Self::Problems(_) | Self::Expression(_) => stop,
@@ -496,7 +511,8 @@ impl Error {
                 publication,
                 why,
             } => why.hint(table, publication),
-            Self::SelectOverride { table, .. } => format!("correct `snapshot.select.statement.overrides.{table}`"),
+            Self::SelectOverride { table, .. } => format!("correct `snapshot.select.statement.overrides.{table}`, or the filter of the signal"),
+            Self::NoCopy { .. } => "correct the SELECT or the condition that the table is read with".to_owned(),
             Self::NoTimescale { .. } => {
                 "check that `database.dbname` is the database with the extension (`CREATE EXTENSION timescaledb`), or remove the transform"
                     .to_owned()

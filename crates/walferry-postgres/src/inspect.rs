@@ -259,6 +259,17 @@ SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_curr
         }
     }
 
+    /// What to say of a role that is a superuser.
+    pub(crate) fn superuser_warning(&self) -> Option<String> {
+        self.superuser.then(|| {
+            format!(
+                "role {:?} is a superuser: whoever may write a signal, the configuration or a trigger of a table that the connector writes to \
+                 may do anything on the server",
+                self.role
+            )
+        })
+    }
+
     /// Our slot.
     pub(crate) fn slot(&self) -> Option<FoundSlot> {
         self.slot.as_ref().map(|row| FoundSlot {

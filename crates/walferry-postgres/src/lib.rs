@@ -4,6 +4,7 @@ mod blockers;
 mod catalog;
 pub mod check;
 mod cleanup;
+mod compare;
 pub mod connect;
 mod copy;
 mod error;

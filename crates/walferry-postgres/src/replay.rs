@@ -33,13 +33,14 @@ use walferry_snapshot::{Blocks, SnapshotStep};
 use walferry_transform::Hypertables;
 
 use crate::catalog::catalogs;
+use crate::compare::{Order, comparisons};
 use crate::connect::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
 use crate::snapshot::{Moment, wal_position};
 use crate::source::Postgres;
 use crate::tables::TableName;
-use crate::windows::{ChunkTable, Tuples, is_refusal, key_column, maximum, tuples, type_names, unpublished_columns};
+use crate::windows::{ChunkTable, Tuples, enclosed, is_refusal, key_column, maximum, tuples, unpublished_columns};
 
 const READING: &str = "reading rows to send again";
 
@@ -124,11 +125,13 @@ pub async fn survey(connector: &Connector, wanted: &ReplayRequest) -> Result<Rep
     };
     let (mut target, oid) = target(&sql, &table, &connector.publication.name, wanted.time.as_deref(), None).await?;
     target.condition = condition(&sql, oid, wanted, &target).await?;
+    sql.execute(READING, "BEGIN READ ONLY").await?;
     let mut survey = ReplaySurvey {
         range: None,
         rows: 0,
         times: None,
     };
+    of_user(&sql, &target).await.map_err(refused)?;
     let Some(last) = maximum(&sql, &target).await.map_err(refused)? else {
         return Ok(survey);
     };
@@ -141,6 +144,7 @@ pub async fn survey(connector: &Connector, wanted: &ReplayRequest) -> Result<Rep
         last: texts(&last),
     };
     (survey.rows, survey.times) = count(&sql, &target, &range, None).await?;
+    // Nothing was changed, and the connection ends here.
     survey.range = Some(range);
     Ok(survey)
 }
@@ -151,7 +155,9 @@ pub async fn survey(connector: &Connector, wanted: &ReplayRequest) -> Result<Rep
 /// The server cannot be asked.
 pub async fn rows_left(connector: &Connector, range: &Range, place: &ReplayPosition) -> Result<u64, Failure> {
     let sql = open(&Endpoint::new(connector.postgres.clone())).await?;
+    sql.execute(READING, "BEGIN READ ONLY").await?;
     let target = of_range(&sql, range, &connector.publication.name).await?;
+    of_user(&sql, &target).await.map_err(refused)?;
     let after = place.after.as_deref().map(|after| key(&target, after));
     Ok(count(&sql, &target, range, after.as_ref()).await?.0)
 }
@@ -161,7 +167,14 @@ async fn open(endpoint: &Endpoint) -> Result<Sql, Error> {
     sql.execute(READING, LIFT_LIMITS).await?;
     // An error is better than a replay that lacks rows.
     sql.execute(READING, ALL_ROWS).await?;
+    sql.refuse_views(READING).await?;
     Ok(sql)
+}
+
+/// From here to the end of the transaction, statements have the user's condition in them, and name all else with its schema.
+async fn of_user(sql: &Sql, target: &ChunkTable) -> Result<(), Error> {
+    sql.begin_of_user(READING).await?;
+    target.is_understood(sql).await
 }
 
 /// The table, and the columns by which it is read.
@@ -209,9 +222,9 @@ async fn target(
         .columns
         .retain(|column| names.contains(&column.name) || !hidden.contains(&column.name));
     catalog.table = Some(facts.clone());
-    let types = type_names(sql, oid).await?;
+    let compared = comparisons(sql, oid).await?;
     let column = |name: &String| {
-        key_column(name, &facts, &catalog, &types).ok_or_else(|| {
+        key_column(name, &facts, &catalog, &compared).ok_or_else(|| {
             Failure::stop(
                 Kind::Replay,
                 format!("table {name:?} has no column {}", identifier(name)),
@@ -283,52 +296,71 @@ async fn condition(
     wanted: &ReplayRequest,
     target: &ChunkTable,
 ) -> Result<Option<String>, Failure> {
-    let types = type_names(sql, oid).await?;
-    let cast = |column: &String, text: &str| match types.get(column) {
-        Some(name) => Ok(format!("CAST({} AS {name})", literal(text))),
-        None => Err(Failure::stop(
-            Kind::Replay,
-            format!("table {} has no column {}", target.table, identifier(column)),
-            "name the column with --id-column, --key-column or --time-column",
-        )),
+    let compared = comparisons(sql, oid).await?;
+    let comparison = |column: &String| {
+        compared.get(column).ok_or_else(|| {
+            Failure::stop(
+                Kind::Replay,
+                format!("table {} has no column {}", target.table, identifier(column)),
+                "name the column with --id-column, --key-column or --time-column",
+            )
+        })
+    };
+    let is_one_of = |column: &String, texts: &[String]| {
+        let texts = texts.iter().map(String::as_str);
+        Ok::<_, Failure>(comparison(column)?.is_one_of(&identifier(column), texts))
     };
     let mut all = Vec::new();
-    for (text, operator) in [(&wanted.since, ">="), (&wanted.until, "<")] {
+    for (text, order) in [(&wanted.since, Order::GreaterOrEqual), (&wanted.until, Order::Less)] {
         let (Some(text), Some(column)) = (text, &wanted.time) else {
             continue;
         };
+        let comparison = comparison(column)?;
         let now: String = sql
             .value(
                 "reading a time of the selection",
-                &format!("SELECT ({})::text", cast(column, text)?),
+                &format!("SELECT ({})::text", comparison.value(text)),
                 &[],
             )
             .await
             .map_err(refused)?;
-        all.push(format!("{} {operator} {}", identifier(column), cast(column, &now)?));
+        all.push(comparison.condition(&identifier(column), order, &now));
     }
-    let list = |values: Vec<String>| values.join(", ");
     let (column, ids) = &wanted.id;
     if !ids.is_empty() {
-        let ids = ids.iter().map(|id| cast(column, id)).collect::<Result<Vec<_>, _>>()?;
-        all.push(format!("{} IN ({})", identifier(column), list(ids)));
+        all.push(is_one_of(column, ids)?);
     }
     match wanted.key {
         (_, ref keys) if keys.is_empty() => {}
-        (ref columns, ref keys) if columns.len() == 1 => {
-            let keys = keys.iter().map(|key| cast(&columns[0], key));
-            let keys = keys.collect::<Result<Vec<_>, _>>()?;
-            all.push(format!("{} IN ({})", identifier(&columns[0]), list(keys)));
-        }
+        (ref columns, ref keys) if columns.len() == 1 => all.push(is_one_of(&columns[0], keys)?),
         (ref columns, ref keys) => {
-            columns.iter().try_for_each(|column| cast(column, "").map(drop))?;
-            let columns = columns.iter().map(|column| format!("{}::text", identifier(column)));
-            let keys = keys.iter().map(|key| literal(key)).collect();
-            all.push(format!("COALESCE({}) IN ({})", list(columns.collect()), list(keys)));
+            columns.iter().try_for_each(|column| comparison(column).map(drop))?;
+            let columns = columns
+                .iter()
+                .map(|column| format!("{}::pg_catalog.text", identifier(column)));
+            let columns: Vec<String> = columns.collect();
+            let keys: Vec<String> = keys
+                .iter()
+                .map(|key| format!("{}::pg_catalog.text", literal(key)))
+                .collect();
+            all.push(format!(
+                "COALESCE({}) OPERATOR(pg_catalog.=) ANY (ARRAY[{}])",
+                columns.join(", "),
+                keys.join(", ")
+            ));
         }
     }
-    // The condition may end with a comment.
-    all.extend(wanted.condition.as_ref().map(|condition| format!("(\n{condition}\n)")));
+    if let Some(condition) = &wanted.condition {
+        let condition = enclosed(condition, sql.has_backslash_escapes()).map_err(|why| {
+            let hint = "write a condition that could stand alone after WHERE";
+            Failure::stop(
+                Kind::Replay,
+                format!("the condition of --where cannot stand alone: {why}"),
+                hint,
+            )
+        })?;
+        all.push(condition);
+    }
     Ok((!all.is_empty()).then(|| all.join(" AND ")))
 }
 
@@ -351,13 +383,13 @@ async fn count(
 ) -> Result<(u64, Option<(String, String)>), Error> {
     let time = match &range.time {
         Some(time) => identifier(time),
-        None => "NULL".to_owned(),
+        None => "NULL::pg_catalog.text".to_owned(),
     };
     let mut conditions = vec![target.bound(&key(target, &range.last), false)];
     conditions.extend(after.map(|after| target.bound(after, true)));
     conditions.extend(range.condition.clone());
     let query = format!(
-        "SELECT pg_catalog.count(*), min({time})::text, max({time})::text FROM {} WHERE {}",
+        "SELECT pg_catalog.count(*), pg_catalog.min({time})::pg_catalog.text, pg_catalog.max({time})::pg_catalog.text FROM {} WHERE {}",
         target.table,
         conditions.join(" AND ")
     );
@@ -631,6 +663,7 @@ impl Pages {
         let read = async {
             sql.execute(READING, BEGIN).await?;
             let target = of_range(sql, &self.range, &self.publication).await?;
+            of_user(sql, &target).await?;
             let last = key(&target, &self.range.last);
             let after = after.map(|after| key(&target, after));
             let statement = target.chunk(after.as_ref(), &last, limit);

@@ -1,5 +1,7 @@
 //! Reads columns of changed rows again for post-processors.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,6 +16,7 @@ use walferry_engine::{Failure, Pauses};
 use walferry_event::reselect::{RowAnswer, RowQuery, RowReader, RowReading};
 
 use crate::catalog::CatalogLookup;
+use crate::compare::{Comparison, Order, comparisons_of};
 use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
@@ -93,10 +96,11 @@ fn unasked(query: &RowQuery) -> Option<RowAnswer> {
 /// Ends when [`RowLookups`] is dropped.
 async fn work(mut lookup: CatalogLookup, mut queue: UnboundedReceiver<RowRequest>) {
     let mut asked = Vec::new();
+    let mut known = Known::default();
     while queue.recv_many(&mut asked, AT_ONCE).await > 0 {
         let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
-            let Err(error) = try_once(&mut lookup, &mut asked).await else {
+            let Err(error) = try_once(&mut lookup, &mut asked, &mut known).await else {
                 break;
             };
             asked.retain(|row| row.reading.strong_count() > 0);
@@ -114,14 +118,14 @@ async fn work(mut lookup: CatalogLookup, mut queue: UnboundedReceiver<RowRequest
 }
 
 /// Reads all rows. Rows without an answer stay in the list.
-async fn try_once(lookup: &mut CatalogLookup, asked: &mut Vec<RowRequest>) -> Result<(), Error> {
+async fn try_once(lookup: &mut CatalogLookup, asked: &mut Vec<RowRequest>, known: &mut Known) -> Result<(), Error> {
     let read = async {
         // A server closes idle connections as it likes; that is no failure.
         let reused = lookup.is_open();
-        match read_all(lookup.sql().await?, asked).await {
+        match read_all(lookup.sql().await?, asked, known).await {
             Err(Error::Lost { .. }) if reused => {
                 lookup.close();
-                read_all(lookup.sql().await?, asked).await
+                read_all(lookup.sql().await?, asked, known).await
             }
             other => other,
         }
@@ -136,14 +140,58 @@ async fn try_once(lookup: &mut CatalogLookup, asked: &mut Vec<RowRequest>) -> Re
     }))
 }
 
-async fn read_all(sql: &Sql, asked: &mut Vec<RowRequest>) -> Result<(), Error> {
-    let statements: Vec<String> = asked.iter().map(|row| statement(&row.query)).collect();
+/// How the columns of tables are compared, by schema and table.
+type Known = HashMap<(String, String), HashMap<String, Comparison>>;
+
+async fn read_all(sql: &Sql, asked: &mut Vec<RowRequest>, known: &mut Known) -> Result<(), Error> {
+    // A column that is not known was added or renamed since.
+    let is_known = |row: &RowRequest| {
+        let columns = known.get(&(row.query.schema.clone(), row.query.table.clone()));
+        columns.is_none_or(|columns| row.query.key.iter().all(|(name, _)| columns.contains_key(name)))
+    };
+    if !asked.iter().all(is_known) {
+        known.clear();
+    }
+    let is_fresh = known.is_empty();
+    for RowRequest { query, .. } in &*asked {
+        if let Entry::Vacant(new) = known.entry((query.schema.clone(), query.table.clone())) {
+            new.insert(comparisons_of(sql, &query.schema, &query.table).await?);
+        }
+    }
+    let none = HashMap::new();
+    let compared = |query: &RowQuery| known.get(&(query.schema.clone(), query.table.clone())).unwrap_or(&none);
+    let statements: Vec<String> = asked
+        .iter()
+        .map(|row| statement(&row.query, compared(&row.query)))
+        .collect();
+    match read_statements(sql, asked, &statements, is_fresh).await {
+        // The table may have been altered since.
+        Ok(true) => {
+            known.clear();
+            Box::pin(read_all(sql, asked, known)).await
+        }
+        other => other.map(drop),
+    }
+}
+
+/// Returns whether rows were refused that may be read once it is known how columns are compared now. They stay in the list.
+async fn read_statements(
+    sql: &Sql,
+    asked: &mut Vec<RowRequest>,
+    statements: &[String],
+    is_fresh: bool,
+) -> Result<bool, Error> {
+    let mut is_stale = false;
     let answers = join_all(statements.iter().map(|statement| sql.texts(DOING, statement))).await;
     let mut failure = Ok(());
     let mut answers = answers.into_iter();
     asked.retain(|row| {
         let answer = match answers.next() {
             Some(Ok(rows)) => answer(rows),
+            Some(Err(error)) if !is_fresh && is_refused(&error) => {
+                is_stale = true;
+                return true;
+            }
             Some(Err(error)) if is_refused(&error) => RowAnswer::Refused {
                 what: Failure::chain(&error),
                 hint: error.hint(),
@@ -159,7 +207,7 @@ async fn read_all(sql: &Sql, asked: &mut Vec<RowRequest>) -> Result<(), Error> {
         }
         false
     });
-    failure
+    failure.map(|()| is_stale)
 }
 
 /// Whether the server would refuse the same query again. A damaged row stays damaged.
@@ -181,13 +229,16 @@ fn answer(rows: Vec<Vec<Option<String>>>) -> RowAnswer {
     RowAnswer::Row(row)
 }
 
-/// The server gives a literal the type of the column that it is compared with. It can tell the size of a value on disk
-/// without reading the value.
-fn statement(query: &RowQuery) -> String {
+/// The server can tell the size of a value on disk without reading the value. A column that the table no longer has is for the server to refuse.
+fn statement(query: &RowQuery, compared: &HashMap<String, Comparison>) -> String {
     let columns: Vec<String> = query.columns.iter().map(|name| identifier(name)).collect();
     let equals = query.key.iter().map(|(name, value)| {
-        let value = value.as_deref().map_or_else(|| "NULL".to_owned(), literal);
-        format!("{} = {value}", identifier(name))
+        let column = identifier(name);
+        match (value, compared.get(name)) {
+            (Some(value), Some(compared)) => compared.condition(&column, Order::Equal, value),
+            (Some(value), None) => format!("{column} = {}", literal(value)),
+            (None, _) => format!("{column} = NULL"),
+        }
     });
     let (table, key) = (
         qualified(&query.schema, &query.table),
@@ -198,7 +249,7 @@ fn statement(query: &RowQuery) -> String {
     }
     let sizes = columns
         .iter()
-        .map(|column| format!("coalesce(pg_column_size({column}), 0)"));
+        .map(|column| format!("coalesce(pg_catalog.pg_column_size({column}), 0)"));
     let sizes = sizes.collect::<Vec<_>>().join(" + ");
     let names: Vec<String> = (0..columns.len()).map(|place| format!("c{place}")).collect();
     let wanted = names
@@ -238,9 +289,10 @@ mod tests {
     #[test]
     fn names_and_values_are_quoted() {
         let query = query(&[("Id", Some("it's")), ("n", Some("a\\b"))]);
+        let compared = HashMap::from([("Id".to_owned(), Comparison::plain("text"))]);
         assert_eq!(
-            statement(&query),
-            r#"SELECT false, "A", "b c" FROM "My"."t""x" WHERE "Id" = 'it''s' AND "n" = E'a\\b' LIMIT 1"#
+            statement(&query, &compared),
+            r#"SELECT false, "A", "b c" FROM "My"."t""x" WHERE "Id" OPERATOR(pg_catalog.=) CAST('it''s' AS pg_catalog.text) AND "n" = E'a\\b' LIMIT 1"#
         );
     }
 

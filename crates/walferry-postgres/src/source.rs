@@ -309,6 +309,9 @@ impl Control {
     }
 
     fn look_is_over(&mut self, server: ServerState, link: Option<ReplicationLink>) {
+        if let Some(warning) = server.superuser_warning() {
+            self.status.warn(warning);
+        }
         let mut ready = self.ready.lock();
         *ready = Prepared {
             link,
@@ -553,7 +556,7 @@ impl Rows {
             if plan.goes_on && exported.is_none() {
                 return Err(Error::SnapshotGone);
             }
-            let reading = self.reading.beside_stream(&plan, version)?;
+            let reading = self.reading.beside_stream(&plan, version);
             return snapshot::snapshot(&self.endpoint, exported, &plan, &reading, out).await;
         }
         if exported.is_none() && self.streams {

@@ -23,12 +23,14 @@ use walferry_record::java::hash;
 use walferry_snapshot::incremental::{self, Ask, ChunkAnswer, ChunkAsk, Key, KeyColumns, WindowEnd};
 
 use crate::catalog::catalogs;
+use crate::compare::{Comparison, Order, comparisons};
 use crate::connect::{ALL_ROWS, Endpoint, Purpose, Sql, within};
 use crate::copy::append_tuple;
 use crate::error::Error;
 use crate::privileges::ReadColumns;
 use crate::quote::{identifier, literal, qualified};
 use crate::signal_table::{Written, is_in, obstacle};
+use crate::snapshot::statement::stays_enclosed;
 use crate::tables::listed;
 
 /// Reads chunks, and writes their watermarks.
@@ -85,8 +87,8 @@ pub(crate) struct KeyColumn {
     is_optional: bool,
     /// The type of the column. For a domain, its base type.
     pub(crate) type_oid: Oid,
-    /// The type in SQL notation.
-    type_name: String,
+    /// How the server compares and sorts it.
+    compared: Comparison,
 }
 
 /// What a chunk is read from.
@@ -142,6 +144,7 @@ impl Windows {
             let sql = self.endpoint.sql(Purpose::General).await?;
             // An error is better than a snapshot that lacks rows.
             sql.execute(READING, ALL_ROWS).await?;
+            sql.refuse_views(READING).await?;
             self.sql = Some(sql);
         }
         Ok(self.sql.as_ref().expect("opened above"))
@@ -214,9 +217,11 @@ impl Windows {
         if self.watermarking == Watermarking::InsertDelete {
             let table = self.signals()?;
             let table = qualified(&table.schema, &table.name);
+            // Triggers of the table run with the role's own path.
             let delete = format!(
-                "WITH gone AS (DELETE FROM {table} WHERE id = {} RETURNING 1) SELECT pg_catalog.count(*) FROM gone",
-                literal(&WindowEnd::Open.id(chunk))
+                "WITH gone AS (DELETE FROM {table} WHERE id = {} AND (SELECT {} IS NOT NULL) RETURNING 1) SELECT pg_catalog.count(*) FROM gone",
+                literal(&WindowEnd::Open.id(chunk)),
+                self.sql().await?.own_path()
             );
             let deleted: i64 = self.sql().await?.value(MARKING, &delete, &[]).await?;
             if deleted == 0 {
@@ -247,12 +252,14 @@ impl Windows {
             .iter()
             .map(|chunk| literal(&WindowEnd::Open.id(chunk)))
             .collect();
+        let from = qualified(&table.schema, &table.name);
+        let sql = self.sql().await?;
         let delete = format!(
-            "DELETE FROM {} WHERE id IN ({})",
-            qualified(&table.schema, &table.name),
-            ids.join(", ")
+            "DELETE FROM {from} WHERE id IN ({}) AND (SELECT {} IS NOT NULL)",
+            ids.join(", "),
+            sql.own_path()
         );
-        self.sql().await?.execute(MARKING, &delete).await?;
+        sql.execute(MARKING, &delete).await?;
         self.open.clear();
         Ok(())
     }
@@ -267,7 +274,7 @@ impl Windows {
             literal(data),
             if again { " ON CONFLICT DO NOTHING" } else { "" }
         );
-        self.sql().await?.execute(MARKING, &insert).await
+        self.sql().await?.execute_as_user(MARKING, &insert).await
     }
 
     /// Fails if the stream does not bring the rows of the signal table. Without them, no window would ever open.
@@ -365,11 +372,11 @@ impl Windows {
 /// Whether the server would refuse the same again: the table no longer exists, a condition is not valid SQL, a
 /// privilege is missing.
 pub(crate) fn is_refusal(error: &Error) -> bool {
-    error.server_error().is_some_and(|error| refuses(&error.code))
+    matches!(error, Error::NoCopy { .. }) || error.server_error().is_some_and(|error| refuses(&error.code))
 }
 
 /// Whether a SQLSTATE says so. P0 is what a function raises, 21 a subquery with too many rows, and 54 a statement that is too complex.
-fn refuses(code: &str) -> bool {
+pub(crate) fn refuses(code: &str) -> bool {
     const CLASSES: [&str; 10] = ["0A", "21", "22", "2F", "38", "39", "3F", "42", "54", "P0"];
     CLASSES.iter().any(|class| code.starts_with(class))
 }
@@ -470,6 +477,16 @@ async fn read_rows(
     seen: VisibleTransactions,
     target: ChunkTable,
 ) -> Result<(ChunkRead, bool), Error> {
+    let others = match estimates {
+        true => rows_of(sql, &ask.others).await?,
+        false => Vec::new(),
+    };
+    let has_condition = target.condition.is_some();
+    if has_condition {
+        // From here to the last row, each statement has the condition in it, and names all else with its schema.
+        sql.begin_of_user(READING).await?;
+        target.is_understood(sql).await?;
+    }
     let maximum = match &ask.maximum {
         Some(maximum) => maximum.clone(),
         None => match maximum(sql, &target).await? {
@@ -477,12 +494,9 @@ async fn read_rows(
             None => return Ok((plain(ChunkAnswer::Empty), false)),
         },
     };
-    let (rows_left, others) = match estimates {
-        true => (
-            rows_left(sql, &target.rest(ask.after.as_ref(), &maximum)).await?,
-            rows_of(sql, &ask.others).await?,
-        ),
-        false => (None, Vec::new()),
+    let rows_left = match estimates {
+        true => rows_left(sql, &target.rest(ask.after.as_ref(), &maximum)).await?,
+        false => None,
     };
     let statement = target.chunk(ask.after.as_ref(), &maximum, limit);
     let Tuples {
@@ -491,6 +505,9 @@ async fn read_rows(
         is_full,
         is_endless,
     } = tuples(sql, &statement, &target, ask.bytes).await?;
+    if has_condition {
+        sql.end_of_user(READING).await?;
+    }
     if is_endless && ask.table.surrogate.is_none() {
         // Nobody has asked for these columns.
         return Ok((plain(ChunkAnswer::NoKey), false));
@@ -547,7 +564,7 @@ fn rows_of_plan(line: &str) -> Option<u64> {
 async fn rows_of(sql: &Sql, tables: &[String]) -> Result<Vec<(String, u64)>, Error> {
     // Since Postgres 14, -1 says that there are no statistics. `pg_partition_tree` would lock every partition until the chunk is read.
     const QUERY: &str = "
-        SELECT n.nspname || '.' || c.relname,
+        SELECT pg_catalog.concat(n.nspname, '.', c.relname),
                (WITH RECURSIVE tree (oid, kind, tuples) AS (
                   SELECT c.oid, c.relkind, c.reltuples
                   UNION ALL
@@ -557,7 +574,7 @@ async fn rows_of(sql: &Sql, tables: &[String]) -> Result<Vec<(String, u64)>, Err
                 SELECT CASE WHEN pg_catalog.bool_and(tuples >= 0) THEN pg_catalog.sum(tuples) END
                 FROM tree WHERE kind <> 'p')::bigint
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname || '.' || c.relname = ANY ($1) AND c.relkind IN ('r', 'p')";
+        WHERE pg_catalog.concat(n.nspname, '.', c.relname) = ANY ($1) AND c.relkind IN ('r', 'p')";
     if tables.is_empty() {
         return Ok(Vec::new());
     }
@@ -576,7 +593,7 @@ async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Tar
     const FIND: &str = "
         SELECT c.oid, pg_catalog.current_setting('server_version_num')::int
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname || '.' || c.relname = $1 AND c.relkind IN ('r', 'p')";
+        WHERE pg_catalog.concat(n.nspname, '.', c.relname) = $1 AND c.relkind IN ('r', 'p')";
     let rows = sql.rows(READING, FIND, &[(&ask.table.id, Type::TEXT)]).await?;
     let Some(row) = rows.first() else {
         return Ok(Err(ChunkAnswer::UnknownTable));
@@ -597,6 +614,17 @@ async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Tar
     let Some(names) = order(ask, &facts, &unique, wanted) else {
         return Ok(Err(ChunkAnswer::NoKey));
     };
+    let condition = match &ask.table.condition {
+        Some(condition) => match enclosed(condition, sql.has_backslash_escapes()) {
+            Ok(condition) => Some(condition),
+            Err(why) => {
+                return Ok(Err(ChunkAnswer::Failed(format!(
+                    "its condition cannot stand alone: {why}"
+                ))));
+            }
+        },
+        None => None,
+    };
     let publication = &*wanted.publication;
     let hidden = unpublished_columns(sql, publication, oid).await?;
     // Not when only its key is looked up.
@@ -609,20 +637,17 @@ async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Tar
         .retain(|column| names.contains(&column.name) || !is_left_out(&column.name));
     catalog.table = Some(facts.clone());
     let versions = column_versions(sql, oid).await?;
-    let types = versions
-        .iter()
-        .map(|(name, column)| (name.clone(), column.type_name.clone()));
-    let types = types.collect();
+    let compared = comparisons(sql, oid).await?;
     let (mut key, mut order) = (Vec::new(), Vec::new());
     for name in &names {
-        let Some((mut column, version)) = key_column(name, &facts, &catalog, &types).zip(versions.get(name)) else {
+        let Some((mut column, version)) = key_column(name, &facts, &catalog, &compared).zip(versions.get(name)) else {
             let why = format!("it has no column {}", names.join(", "));
             return Ok(Err(ChunkAnswer::Failed(why)));
         };
         column.is_optional |= version.has_doubtful_nulls;
         order.push(incremental::KeyColumn {
             name: name.clone(),
-            type_name: column.type_name.clone(),
+            type_name: version.type_name.clone(),
             type_oid: column.type_oid.0,
             version: version.version.clone(),
         });
@@ -644,7 +669,7 @@ async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Tar
             key,
             is_unique: unique.all.contains(&names),
             has_ties: version >= TIES_SINCE,
-            condition: ask.table.condition.clone(),
+            condition,
             catalog,
         },
     }))
@@ -782,23 +807,23 @@ pub(crate) fn tell_of_hidden(table: &str, hidden: &[String], publication: &str) 
     }
 }
 
-/// The types of a table's columns, as SQL names them.
-pub(crate) async fn type_names(sql: &Sql, table: Oid) -> Result<HashMap<String, String>, Error> {
-    const QUERY: &str = "
-        SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod)
-        FROM pg_catalog.pg_attribute a WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped";
-    let rows = sql.rows(READING, QUERY, &[(&table.0, Type::OID)]).await?;
-    let pairs = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
-    pairs
-        .collect::<Result<_, tokio_postgres::Error>>()
-        .map_err(|error| Error::sql(READING, error))
+/// A condition in brackets, on lines of its own, since it may end with a comment. Returns why it would not stay in them.
+pub(crate) fn enclosed(condition: &str, escapes: bool) -> Result<String, &'static str> {
+    // That of a signal is kept in brackets, which such a comment may have hidden.
+    let bare = condition
+        .strip_prefix('(')
+        .and_then(|condition| condition.strip_suffix(')'))
+        .filter(|condition| stays_enclosed(condition, escapes).is_ok());
+    let condition = bare.unwrap_or(condition);
+    stays_enclosed(condition, escapes)?;
+    Ok(format!("(\n{condition}\n)"))
 }
 
 pub(crate) fn key_column(
     name: &str,
     facts: &TableFacts,
     catalog: &Catalog,
-    types: &HashMap<String, String>,
+    compared: &HashMap<String, Comparison>,
 ) -> Option<KeyColumn> {
     let place = facts.columns.iter().position(|column| column.name == name)?;
     let column = &facts.columns[place];
@@ -816,7 +841,7 @@ pub(crate) fn key_column(
         is_optional: !column.not_null,
         // pgjdbc reads an enum as text.
         type_oid: if is_enum { Oid(25) } else { type_oid },
-        type_name: types.get(name)?.clone(),
+        compared: compared.get(name)?.clone(),
     })
 }
 
@@ -837,7 +862,7 @@ pub(crate) async fn maximum(sql: &Sql, target: &ChunkTable) -> Result<Option<Key
     let mut lines = pin!(
         sql.copy_out(&statement)
             .await
-            .map_err(|error| Error::sql(READING, error))?
+            .map_err(|error| Error::copy(READING, error))?
     );
     let mut found = None;
     while let Some(line) = lines.try_next().await.map_err(|error| Error::sql(READING, error))? {
@@ -873,7 +898,7 @@ pub(crate) async fn tuples(sql: &Sql, statement: &str, target: &ChunkTable, most
     let mut lines = pin!(
         sql.copy_out(statement)
             .await
-            .map_err(|error| Error::sql(READING, error))?
+            .map_err(|error| Error::copy(READING, error))?
     );
     let (mut out, mut bytes, mut last_rank) = (Tuples::default(), Vec::new(), Vec::new());
     while let Some(line) = lines.try_next().await.map_err(|error| Error::sql(READING, error))? {
@@ -967,7 +992,7 @@ impl ChunkTable {
         }
         // The same rows. The server looks at all that are left, for each chunk.
         format!(
-            "COPY (SELECT {name}, {columns} FROM ({ranked}) ranked WHERE {name} <= {limit} ORDER BY {names}) TO STDOUT"
+            "COPY (SELECT {name}, {columns} FROM ({ranked}) ranked WHERE {name} OPERATOR(pg_catalog.<=) {limit} ORDER BY {names}) TO STDOUT"
         )
     }
 
@@ -978,6 +1003,16 @@ impl ChunkTable {
             name.push('_');
         }
         name
+    }
+
+    /// Lets the server parse the condition alone, before it becomes a part of other statements.
+    pub(crate) async fn is_understood(&self, sql: &Sql) -> Result<(), Error> {
+        let Some(condition) = &self.condition else {
+            return Ok(());
+        };
+        let statement = format!("SELECT 1 FROM {} WHERE {condition}", self.table);
+        let prepared = sql.prepare(READING, &statement).await?;
+        prepared.map(drop).map_err(|error| Error::sql(READING, error))
     }
 
     /// The statement that reads everything behind a key. It is only planned, to see how many rows that are.
@@ -1001,40 +1036,63 @@ impl ChunkTable {
 
     /// The condition for keys behind this one (`is_lower`), or up to it.
     pub(crate) fn bound(&self, key: &Key, is_lower: bool) -> String {
-        let values: Vec<Option<String>> = key
-            .texts()
-            .zip(&self.key)
-            .map(|(text, column)| text.map(|text| format!("CAST({} AS {})", literal(text), column.type_name)))
-            .collect();
-        let has_null = self.key.iter().any(|column| column.is_optional) || values.iter().any(Option::is_none);
-        if !has_null {
-            let names: Vec<&str> = self.key.iter().map(|column| &*column.name).collect();
-            let values: Vec<String> = values.into_iter().flatten().collect();
-            let operator = if is_lower { ">" } else { "<=" };
-            return match names.as_slice() {
-                [name] => format!("{name} {operator} {}", values.concat()),
-                _ => format!("ROW({}) {operator} ROW({})", names.join(", "), values.join(", ")),
-            };
+        let texts: Vec<Option<&str>> = key.texts().collect();
+        let has_null = self.key.iter().any(|column| column.is_optional) || texts.iter().any(Option::is_none);
+        let greater = self.greater(&texts);
+        if has_null {
+            return if is_lower { greater } else { format!("NOT {greater}") };
         }
-        let greater = self.greater(&values);
-        if is_lower { greater } else { format!("NOT {greater}") }
+        let order = if is_lower { Order::Greater } else { Order::LessOrEqual };
+        let columns: Vec<(&KeyColumn, &str)> = self.key.iter().zip(texts.into_iter().flatten()).collect();
+        let Some(((first, text), others)) = columns.split_first() else {
+            return "true".to_owned();
+        };
+        let operator = first.compared.operator(order);
+        if others.is_empty() {
+            return first.compared.condition(&first.name, order, text);
+        }
+        if others
+            .iter()
+            .all(|(column, _)| column.compared.operator(order) == operator)
+        {
+            let names: Vec<&str> = columns.iter().map(|(column, _)| &*column.name).collect();
+            let values: Vec<String> = columns
+                .iter()
+                .map(|(column, text)| column.compared.value(text))
+                .collect();
+            return format!("ROW({}) {operator} ROW({})", names.join(", "), values.join(", "));
+        }
+        // A row has one operator. The first column alone lets the server use an index.
+        let outer = if is_lower {
+            Order::GreaterOrEqual
+        } else {
+            Order::LessOrEqual
+        };
+        let bound = first.compared.condition(&first.name, outer, text);
+        match is_lower {
+            true => format!("{bound} AND {greater}"),
+            false => format!("{bound} AND NOT {greater}"),
+        }
     }
 
     /// The condition for keys greater than this one. Null is the greatest key.
-    fn greater(&self, values: &[Option<String>]) -> String {
+    fn greater(&self, texts: &[Option<&str>]) -> String {
         let mut alternatives = Vec::new();
-        for (place, (column, value)) in self.key.iter().zip(values).enumerate() {
-            let equal = self
-                .key
-                .iter()
-                .zip(values)
-                .take(place)
-                .map(|(column, value)| match value {
-                    Some(value) => format!("({} = {value}) IS TRUE", column.name),
-                    None => format!("{} IS NULL", column.name),
-                });
-            let last = match value {
-                Some(value) => format!("({0} IS NULL OR {0} > {value})", column.name),
+        for (place, (column, text)) in self.key.iter().zip(texts).enumerate() {
+            let before = self.key.iter().zip(texts).take(place);
+            let equal = before.map(|(column, text)| match text {
+                Some(text) => format!(
+                    "({}) IS TRUE",
+                    column.compared.condition(&column.name, Order::Equal, text)
+                ),
+                None => format!("{} IS NULL", column.name),
+            });
+            let last = match text {
+                Some(text) => format!(
+                    "({} IS NULL OR {})",
+                    column.name,
+                    column.compared.condition(&column.name, Order::Greater, text)
+                ),
                 None => "false".to_owned(),
             };
             let terms: Vec<String> = equal.chain([last]).collect();
@@ -1190,7 +1248,7 @@ mod tests {
             place,
             is_optional: *is_optional,
             type_oid: Oid(23),
-            type_name: "integer".to_owned(),
+            compared: Comparison::plain("int4"),
         });
         let fact = |(name, _): &(&str, bool)| ColumnFacts {
             not_null: true,
@@ -1213,6 +1271,21 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_stays_in_its_brackets_or_is_refused() {
+        for (condition, expected) in [
+            ("(id > 5)", "(\nid > 5\n)"),
+            ("(id > 5 -- the new ones)", "(\nid > 5 -- the new ones\n)"),
+            ("(a) OR (b)", "(\n(a) OR (b)\n)"),
+            ("id > 5", "(\nid > 5\n)"),
+        ] {
+            assert_eq!(enclosed(condition, false).as_deref(), Ok(expected), "{condition}");
+        }
+        for condition in ["(true)) OR ((true)", "(true; DROP TABLE t)", "(a = ')", "(true /* )"] {
+            assert!(enclosed(condition, false).is_err(), "{condition}");
+        }
+    }
+
+    #[test]
     fn a_plan_tells_how_many_rows_are_left() {
         let cases = [
             ("Seq Scan on t  (cost=0.00..155.00 rows=10000 width=4)", Some(10_000)),
@@ -1226,7 +1299,7 @@ mod tests {
         let target = target(&[("id", false)], true);
         assert_eq!(
             target.rest(Some(&key(&[Some("5")])), &key(&[Some("9")])),
-            r#"SELECT 1 FROM "public"."t" WHERE "id" > CAST('5' AS integer) AND "id" <= CAST('9' AS integer)"#
+            r#"SELECT 1 FROM "public"."t" WHERE "id" OPERATOR(pg_catalog.>) CAST('5' AS pg_catalog.int4) AND "id" OPERATOR(pg_catalog.<=) CAST('9' AS pg_catalog.int4)"#
         );
     }
 
@@ -1276,7 +1349,7 @@ mod tests {
         );
         assert_eq!(
             one.chunk(Some(&key(&[Some("5")])), &key(&[Some("9")]), 10),
-            r#"COPY (SELECT "id" FROM "public"."t" WHERE "id" > CAST('5' AS integer) AND "id" <= CAST('9' AS integer) ORDER BY "id" LIMIT 10) TO STDOUT"#
+            r#"COPY (SELECT "id" FROM "public"."t" WHERE "id" OPERATOR(pg_catalog.>) CAST('5' AS pg_catalog.int4) AND "id" OPERATOR(pg_catalog.<=) CAST('9' AS pg_catalog.int4) ORDER BY "id" LIMIT 10) TO STDOUT"#
         );
         let two = ChunkTable {
             condition: Some("(v OR w)".to_owned()),
@@ -1284,7 +1357,7 @@ mod tests {
         };
         assert_eq!(
             two.chunk(Some(&key(&[Some("1"), Some("2")])), &key(&[Some("8"), Some("9")]), 10),
-            r#"COPY (SELECT "a", "b" FROM "public"."t" WHERE ROW("a", "b") > ROW(CAST('1' AS integer), CAST('2' AS integer)) AND ROW("a", "b") <= ROW(CAST('8' AS integer), CAST('9' AS integer)) AND (v OR w) ORDER BY "a", "b" LIMIT 10) TO STDOUT"#
+            r#"COPY (SELECT "a", "b" FROM "public"."t" WHERE ROW("a", "b") OPERATOR(pg_catalog.>) ROW(CAST('1' AS pg_catalog.int4), CAST('2' AS pg_catalog.int4)) AND ROW("a", "b") OPERATOR(pg_catalog.<=) ROW(CAST('8' AS pg_catalog.int4), CAST('9' AS pg_catalog.int4)) AND (v OR w) ORDER BY "a", "b" LIMIT 10) TO STDOUT"#
         );
     }
 
@@ -1305,7 +1378,7 @@ mod tests {
         let nullable = target(&[("a", true)], false);
         assert_eq!(
             nullable.chunk(Some(&key(&[Some("1")])), &key(&[None]), 10),
-            r#"COPY (SELECT pg_catalog.rank() OVER (ORDER BY "a") AS "group_rank", "a" FROM "public"."t" WHERE ((("a" IS NULL OR "a" > CAST('1' AS integer)))) AND NOT ((false)) ORDER BY "a" FETCH FIRST 10 ROWS WITH TIES) TO STDOUT"#
+            r#"COPY (SELECT pg_catalog.rank() OVER (ORDER BY "a") AS "group_rank", "a" FROM "public"."t" WHERE ((("a" IS NULL OR "a" OPERATOR(pg_catalog.>) CAST('1' AS pg_catalog.int4)))) AND NOT ((false)) ORDER BY "a" FETCH FIRST 10 ROWS WITH TIES) TO STDOUT"#
         );
     }
 
@@ -1318,7 +1391,7 @@ mod tests {
         };
         assert_eq!(
             old.chunk(None, &key(&[Some("1"), None]), 10),
-            r#"COPY (SELECT "group_rank", "a", "b" FROM (SELECT pg_catalog.rank() OVER (ORDER BY "a", "b") AS "group_rank", "a", "b" FROM "public"."t" WHERE (v)) ranked WHERE "group_rank" <= 10 ORDER BY "a", "b") TO STDOUT"#
+            r#"COPY (SELECT "group_rank", "a", "b" FROM (SELECT pg_catalog.rank() OVER (ORDER BY "a", "b") AS "group_rank", "a", "b" FROM "public"."t" WHERE (v)) ranked WHERE "group_rank" OPERATOR(pg_catalog.<=) 10 ORDER BY "a", "b") TO STDOUT"#
         );
     }
 }

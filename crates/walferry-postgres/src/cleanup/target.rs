@@ -65,8 +65,8 @@ pub(super) struct Statements {
 struct Batches {
     /// How many rows of a batch there are, their first and last time, and the place of the last one.
     find: String,
-    /// Removes them, and says how many.
-    delete: String,
+    /// Removes them, and says how many. Between its two parts belongs what sets the role's own `search_path`: triggers of the table expect it.
+    delete: [String; 2],
 }
 
 /// Up to which time a table was looked through. What was left behind is not confirmed by this mark, and never will be: further rows before
@@ -149,7 +149,10 @@ impl CleanupTarget {
         };
         let last: (Option<u32>, Option<String>) = (row.try_get(3).map_err(read)?, row.try_get(4).map_err(read)?);
         let parameters = self.parameters(&xmin, (&first_us, &last_us), &behind);
-        let removed: i64 = sql.value(DOING, &statements.delete, &parameters).await?;
+        let own_path = sql.own_path();
+        let removed: i64 = sql
+            .value(DOING, &statements.delete.join(&own_path), &parameters)
+            .await?;
         tracing::debug!(table = self.table, rows = removed, "delivered rows removed");
         let is_full = rows >= self.batch_rows;
         let found = FoundRows {
@@ -234,14 +237,19 @@ impl Batches {
                 "{batch} SELECT pg_catalog.count(*), {earliest}, {latest},
                    (SELECT part FROM batch {last}), (SELECT place::text FROM batch {last}) FROM batch"
             ),
-            delete: format!(
-                "{batch}, removed AS (
-                   DELETE FROM {from}
-                   WHERE {window} AND {is_over} AND ctid = ANY (ARRAY (SELECT place FROM batch)) AND (tableoid, ctid) IN (SELECT part, place FROM batch)
-                   RETURNING 1
-                 )
-                 SELECT pg_catalog.count(*) FROM removed"
-            ),
+            delete: [
+                format!(
+                    "{batch}, removed AS (
+                       DELETE FROM {from}
+                       WHERE {window} AND {is_over} AND ctid = ANY (ARRAY (SELECT place FROM batch))
+                         AND (tableoid, ctid) IN (SELECT part, place FROM batch) AND (SELECT "
+                ),
+                " IS NOT NULL)
+                       RETURNING 1
+                     )
+                     SELECT pg_catalog.count(*) FROM removed"
+                    .to_owned(),
+            ],
         }
     }
 }

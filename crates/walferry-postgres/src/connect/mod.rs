@@ -4,6 +4,7 @@ mod certificate;
 mod login;
 mod methods;
 mod one_server;
+mod pinned;
 mod session;
 mod sql;
 mod sslmode;
@@ -51,6 +52,8 @@ pub enum Purpose {
     OutboxWatch,
     /// `walferry.partitions`.
     OutboxPartitions,
+    /// The shop of `walferry demo`.
+    Shop,
 }
 
 impl Purpose {
@@ -66,7 +69,13 @@ impl Purpose {
             Self::Cleanup => "Walferry Cleanup",
             Self::OutboxWatch => "Walferry Outbox Watch",
             Self::OutboxPartitions => "Walferry Outbox Partitions",
+            Self::Shop => "Walferry Shop",
         }
+    }
+
+    /// Whether all its SQL was written by the user, and runs with the role's own settings.
+    fn is_of_user(self) -> bool {
+        matches!(self, Self::Heartbeat | Self::Shop)
     }
 }
 

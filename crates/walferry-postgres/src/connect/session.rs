@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use walferry_config::connector::PostgresSection;
 
+use super::pinned::PATH;
+
 /// Name and value of each setting. They are sent in the startup message, where they override `ALTER ROLE … SET` and
 /// `ALTER DATABASE … SET`.
 const TEXT_OF_VALUES: [(&str, &str); 5] = [
@@ -40,6 +42,8 @@ pub(super) fn startup_parameters<'a>(
     parameters.extend(NO_LIMITS);
     // Creating a slot waits for running transactions. Our own limit applies to that.
     parameters.push(("statement_timeout", "0"));
+    // No statement of this connection is the user's.
+    parameters.push(("search_path", PATH));
     // The server applies `options` first, whatever the order.
     parameters.push(NOTICES);
     if let Some(options) = &settings.options {

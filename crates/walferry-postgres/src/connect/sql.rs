@@ -12,9 +12,11 @@ use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
 use tokio_postgres::{Client, CopyOutStream, Row, SimpleQueryMessage, Statement};
 use walferry_config::connector::{ChannelBinding, PostgresSection};
 
+use super::pinned::{self, Pinned};
 use super::session::options;
 use super::{Purpose, Stream, within};
 use crate::error::Error;
+use crate::quote::literal;
 
 const DOING: &str = "logging in";
 
@@ -28,7 +30,24 @@ pub struct Sql {
     connection: JoinHandle<()>,
     /// How long a statement may take. `None`: without limit.
     limit: Option<Duration>,
+    /// What the role's own session settings are.
+    own: RoleSettings,
+    pinned: Pinned,
 }
+
+/// Settings of the role, for SQL that the user wrote.
+#[derive(Debug, Clone, Default)]
+struct RoleSettings {
+    search_path: String,
+    /// Whether a backslash in `'…'` is an escape.
+    has_backslash_escapes: bool,
+}
+
+/// A table may be replaced by a view of the same name between two statements, whose functions would run as the connector's role. Only views: a
+/// partition may well be a foreign table.
+const REFUSE_VIEWS: &str = "SELECT pg_catalog.set_config(name, 'view', false) FROM pg_catalog.pg_settings WHERE name = 'restrict_nonsystem_relation_kind'";
+const REFUSE_VIEWS_AGAIN: &str = "SELECT pg_catalog.set_config(name, 'view', true) FROM pg_catalog.pg_settings WHERE name = 'restrict_nonsystem_relation_kind'";
+const ALLOW_VIEWS: &str = "SELECT pg_catalog.set_config(name, '', true) FROM pg_catalog.pg_settings WHERE name = 'restrict_nonsystem_relation_kind'";
 
 /// A live server ends a statement at `statement_timeout`. A server that has not done so after this additional time is
 /// dead.
@@ -43,8 +62,23 @@ impl Sql {
         sql: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, Error> {
-        self.answer(doing, self.client.query_typed(sql, parameters))
-            .await?
+        let rows = self.client.query_typed(sql, parameters);
+        if !self.pinned.needs_transaction() {
+            return self
+                .answer(doing, rows)
+                .await?
+                .map_err(|error| Error::sql(doing, error));
+        }
+        let (begin, end) = (
+            self.client.batch_execute(pinned::BEGIN),
+            self.client.batch_execute(pinned::COMMIT),
+        );
+        // All are sent at once. If the statement fails, the last one rolls back.
+        let together = async { tokio::join!(begin, rows, end) };
+        let (begun, rows, ended) = self.answer(doing, together).await?;
+        begun
+            .and(rows)
+            .and_then(|rows| ended.map(|()| rows))
             .map_err(|error| Error::sql(doing, error))
     }
 
@@ -64,7 +98,7 @@ impl Sql {
 
     /// All rows of a statement, as text. Several statements may be sent at once; they then share one round trip.
     pub(crate) async fn texts(&self, doing: &'static str, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
-        let answer = self.answer(doing, self.client.simple_query(sql)).await?;
+        let answer = self.simple(doing, sql).await?;
         let messages = answer.map_err(|error| Error::sql(doing, error))?;
         let rows = messages.into_iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => {
@@ -73,6 +107,20 @@ impl Sql {
             _ => None,
         });
         Ok(rows.collect())
+    }
+
+    /// The names of the columns of a statement, which is run. Returns the driver's error if the server refuses it.
+    pub(crate) async fn columns(&self, doing: &'static str, sql: &str) -> Result<Result<Vec<String>, Refused>, Error> {
+        let answer = self.simple(doing, sql).await?;
+        Ok(answer.map(|messages| {
+            let columns = messages.iter().find_map(|message| match message {
+                SimpleQueryMessage::RowDescription(columns) => {
+                    Some(columns.iter().map(|column| column.name().to_owned()))
+                }
+                _ => None,
+            });
+            columns.into_iter().flatten().collect()
+        }))
     }
 
     /// The first column of the first row.
@@ -98,7 +146,87 @@ impl Sql {
 
     /// The same, but returns the driver's error if the server refuses the statement.
     pub(crate) async fn try_execute(&self, doing: &'static str, sql: &str) -> Result<Result<(), Refused>, Error> {
-        self.answer(doing, self.client.batch_execute(sql)).await
+        let statements = self.pinned.statements(sql);
+        let answer = self.answer(doing, self.client.batch_execute(&statements)).await?;
+        self.pinned.ran(sql, answer.is_ok());
+        Ok(answer)
+    }
+
+    /// The same, with what the statements answer.
+    async fn simple(&self, doing: &'static str, sql: &str) -> Result<Result<Vec<SimpleQueryMessage>, Refused>, Error> {
+        let statements = self.pinned.statements(sql);
+        let answer = self.answer(doing, self.client.simple_query(&statements)).await?;
+        self.pinned.ran(sql, answer.is_ok());
+        Ok(answer)
+    }
+
+    /// From here on, reading a view that is not Postgres' own is an error. Not behind a pooler, where others would get this session.
+    pub(crate) async fn refuse_views(&self, doing: &'static str) -> Result<(), Error> {
+        match self.pinned.has_session() {
+            true => self.execute(doing, REFUSE_VIEWS).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Within a transaction: statements run with the role's own settings until [`Sql::end_of_user`] or the transaction's end. For SQL that the user
+    /// wrote.
+    pub(crate) async fn begin_of_user(&self, doing: &'static str) -> Result<(), Error> {
+        self.execute(doing, &self.of_user()).await
+    }
+
+    /// Within a transaction: statements are Walferry's own again.
+    pub(crate) async fn end_of_user(&self, doing: &'static str) -> Result<(), Error> {
+        self.execute(doing, &format!("{}; {REFUSE_VIEWS_AGAIN}", pinned::AGAIN))
+            .await
+    }
+
+    /// One statement with the role's own settings, in a transaction of its own. For writes into tables of the user's, whose triggers expect them.
+    pub(crate) async fn execute_as_user(&self, doing: &'static str, statement: &str) -> Result<(), Error> {
+        self.execute(doing, &format!("{}; {statement}", self.of_user())).await
+    }
+
+    fn of_user(&self) -> String {
+        format!("{ALLOW_VIEWS}; SELECT {}", self.own_path())
+    }
+
+    /// An expression that sets the role's own `search_path` while the statement runs, until the transaction ends. Names in the statement were
+    /// looked up before.
+    pub(crate) fn own_path(&self) -> String {
+        format!(
+            "pg_catalog.set_config('search_path', {}, true)",
+            literal(&self.own.search_path)
+        )
+    }
+
+    /// A statement that sets the path of Walferry's own statements again, if a transaction goes on.
+    pub(crate) const PIN_AGAIN: &str = pinned::AGAIN;
+
+    /// Whether a backslash in `'…'` is an escape in SQL that the user wrote.
+    pub(crate) fn has_backslash_escapes(&self) -> bool {
+        self.own.has_backslash_escapes
+    }
+
+    /// Notes what the role has, and pins what Walferry's own statements need.
+    async fn pin(&mut self) -> Result<(), Error> {
+        // The first statement still runs with the role's path. Without a process id, nothing is certain of the session.
+        let is_ours = pinned::process_id(&self.client.cancel_token()).await.map_or_else(
+            || "false".to_owned(),
+            |process| format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process}"),
+        );
+        let pin = format!(
+            "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('standard_conforming_strings'), {is_ours};
+             SELECT pg_catalog.set_config('search_path', '{}', false) WHERE {is_ours}",
+            pinned::PATH
+        );
+        let rows = self.texts(DOING, &pin).await?;
+        let own = rows.into_iter().next().ok_or_else(|| Error::no_row(DOING))?;
+        let mut own = own.into_iter().flatten();
+        self.own = RoleSettings {
+            search_path: own.next().unwrap_or_default(),
+            has_backslash_escapes: own.next().as_deref() == Some("off"),
+        };
+        self.pinned = Pinned::new(own.next().as_deref() == Some("t"));
+        Ok(())
     }
 
     /// Prepares a statement. Returns the driver's error if the server refuses it.
@@ -169,10 +297,12 @@ pub(super) async fn login(settings: &PostgresSection, purpose: Purpose, stream: 
         let _ = connection.await;
     });
     let limit = Some(settings.query_timeout).filter(|limit| !limit.is_zero());
-    let sql = Sql {
+    let mut sql = Sql {
         client,
         connection,
         limit: limit.map(|limit| limit + GRACE),
+        own: RoleSettings::default(),
+        pinned: Pinned::Not,
     };
     if !settings.initial_statements.is_empty() {
         sql.execute(
@@ -180,6 +310,9 @@ pub(super) async fn login(settings: &PostgresSection, purpose: Purpose, stream: 
             &settings.initial_statements.join(";\n"),
         )
         .await?;
+    }
+    if !purpose.is_of_user() {
+        sql.pin().await?;
     }
     Ok(sql)
 }

@@ -4,7 +4,7 @@ mod estimate;
 mod queue;
 mod rows;
 pub(crate) mod sample;
-mod statement;
+pub(crate) mod statement;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,7 +26,7 @@ use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 
 use self::estimate::rows_left;
-use self::queue::{Job, Queue, refused, subquery, understood};
+use self::queue::{Job, Queue, understood};
 use self::rows::{TableRows, send};
 use crate::catalog::catalogs;
 use crate::connect::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
@@ -35,6 +35,7 @@ use crate::privileges::{ReadColumns, unreadable};
 use crate::problem::SetupProblem;
 use crate::quote::{identifier, literal, qualified};
 use crate::tables::TableName;
+use crate::windows::enclosed;
 
 const DOING: &str = "reading a table";
 
@@ -105,28 +106,39 @@ impl Options {
     }
 
     /// Those of a snapshot that a signal has asked for: with the SELECTs of its own.
-    pub(crate) fn beside_stream(&self, plan: &SnapshotPlan, server_version: u32) -> Result<Self, Error> {
-        let mut overrides = plan.selects.clone();
-        if let Some(condition) = &plan.condition {
-            for table in &plan.tables {
-                let columns: Vec<String> = self.reads.of(table)?.iter().map(|name| identifier(name)).collect();
-                let select = format!(
-                    "SELECT {} FROM {} WHERE {condition}",
-                    columns.join(", "),
-                    qualified(&table.schema, &table.name)
-                );
-                overrides.insert(format!("{}.{}", table.schema, table.name), select);
-            }
-        }
-        Ok(Self {
-            overrides,
+    pub(crate) fn beside_stream(&self, plan: &SnapshotPlan, server_version: u32) -> Self {
+        Self {
+            overrides: plan.selects.clone(),
             ..self.on(server_version)
-        })
+        }
     }
 
     /// The SELECT that the rows of a table come from, if it is not the table itself.
     fn select_of(&self, table: &TableFacts) -> Option<&String> {
         self.overrides.get(&format!("{}.{}", table.schema, table.name))
+    }
+
+    /// These options, with the condition of the plan as SELECTs.
+    fn with_condition(&self, plan: &SnapshotPlan, escapes: bool) -> Result<Self, Error> {
+        let mut options = self.clone();
+        let Some(condition) = &plan.condition else {
+            return Ok(options);
+        };
+        for table in &plan.tables {
+            let name = format!("{}.{}", table.schema, table.name);
+            let condition = enclosed(condition, escapes).map_err(|problem| Error::SelectOverride {
+                table: name.clone(),
+                problem: format!("its condition cannot stand alone: {problem}"),
+            })?;
+            let columns: Vec<String> = self.reads.of(table)?.iter().map(|name| identifier(name)).collect();
+            let select = format!(
+                "SELECT {} FROM {} WHERE {condition}",
+                columns.join(", "),
+                qualified(&table.schema, &table.name)
+            );
+            options.overrides.insert(name, select);
+        }
+        Ok(options)
     }
 
     /// These options for a server of this version.
@@ -140,18 +152,20 @@ impl Options {
 
 /// Lets the server parse the configured SELECTs, before anything is created for a snapshot that would fail.
 pub(crate) async fn check_overrides(sql: &Sql, overrides: &BTreeMap<String, String>) -> Result<(), Error> {
-    if !overrides.is_empty() {
-        sql.execute(DOING, ALL_ROWS).await?;
+    if overrides.is_empty() {
+        return Ok(());
     }
+    sql.execute(DOING, ALL_ROWS).await?;
+    sql.execute(DOING, "BEGIN READ ONLY").await?;
+    let mut checked = Ok(());
     for (table, select) in overrides {
-        let subquery = subquery(select);
-        understood(sql, table, &subquery).await?;
-        // Parsing asks for no privileges, and planning does.
-        sql.try_execute(DOING, &format!("EXPLAIN SELECT * FROM {subquery}"))
-            .await?
-            .map_err(|error| refused(table, error))?;
+        checked = understood(sql, table, select).await.map(drop);
+        if checked.is_err() {
+            break;
+        }
     }
-    Ok(())
+    sql.execute(DOING, "ROLLBACK").await?;
+    checked
 }
 
 /// Reads the remaining rows of the plan's tables, from an exported snapshot or from a new one without a slot.
@@ -163,6 +177,7 @@ pub(crate) async fn snapshot(
     out: &FrameSender,
 ) -> Result<(), Error> {
     let sql = endpoint.sql(Purpose::General).await?;
+    let options = &options.with_condition(plan, sql.has_backslash_escapes())?;
     demand_select(&sql, plan, options).await?;
     demand_all_rows(&sql, &plan.tables, options).await?;
     let isolation = isolation(exported.is_some(), options.isolation);
@@ -193,6 +208,7 @@ pub(crate) async fn snapshot(
             let own = endpoint.sql(Purpose::General).await?;
             own.execute(DOING, LIFT_LIMITS).await?;
             own.execute(DOING, ALL_ROWS).await?;
+            own.refuse_views(DOING).await?;
             import(&own, isolation, Some(&name)).await?;
             work(&own, &sql, &queue, &options.silence, out).await
         });
@@ -231,9 +247,12 @@ async fn work(
 async fn run(sql: &Sql, job: &Job, silence: &Silence, out: &FrameSender) -> Result<u64, Error> {
     let failed = |error| match &job.table.catalog.table {
         Some(table) => reading_failed(table, error),
-        None => Error::sql(DOING, error),
+        None => Error::copy(DOING, error),
     };
     let limit = silence.limit(job.is_of_the_user);
+    if job.is_of_the_user {
+        sql.begin_of_user(DOING).await?;
+    }
     let mut lines = pin!(
         in_time(sql, silence, limit, sql.copy_out(&job.statement))
             .await?
@@ -255,6 +274,9 @@ async fn run(sql: &Sql, job: &Job, silence: &Silence, out: &FrameSender) -> Resu
         count += 1;
     }
     rows.send().await?;
+    if job.is_of_the_user {
+        sql.end_of_user(DOING).await?;
+    }
     Ok(count)
 }
 
@@ -351,6 +373,7 @@ async fn begin(sql: &Sql, isolation: &str, imported: Option<&str>, lsn: Option<L
     const DOING: &str = "beginning the snapshot";
     sql.execute(DOING, LIFT_LIMITS).await?;
     sql.execute(DOING, ALL_ROWS).await?;
+    sql.refuse_views(DOING).await?;
     let lsn = match lsn {
         Some(lsn) => lsn,
         // Read the position before the transaction's snapshot is taken. Changes committed between the two are then in
@@ -438,16 +461,22 @@ async fn lock(sql: &Sql, plan: &SnapshotPlan, options: &Options, timeout: Durati
     if plan.tables.is_empty() {
         return Ok(());
     }
-    let lock = |table: &TableFacts| match options.select_of(table) {
-        Some(select) => format!("SELECT FROM {} LIMIT 0; ", subquery(select)),
-        None => format!("SELECT FROM ONLY {} LIMIT 0; ", qualified(&table.schema, &table.name)),
-    };
-    let locks: String = plan.tables.iter().map(lock).collect();
-    let statement = format!(
-        "SET LOCAL lock_timeout = {}; {locks}SET LOCAL lock_timeout = 0",
-        timeout.as_millis()
-    );
-    sql.execute(DOING, &statement).await
+    sql.execute(DOING, &format!("SET LOCAL lock_timeout = {}", timeout.as_millis()))
+        .await?;
+    let (selected, plain): (Vec<_>, Vec<_>) = plan
+        .tables
+        .iter()
+        .map(|table| (table, options.select_of(table)))
+        .partition(|(_, select)| select.is_some());
+    let lock =
+        |(table, _): &(&TableFacts, _)| format!("SELECT FROM ONLY {} LIMIT 0; ", qualified(&table.schema, &table.name));
+    let locks: String = plain.iter().map(lock).collect();
+    sql.execute(DOING, &locks).await?;
+    for (table, select) in selected {
+        let select = select.expect("they were told apart by it");
+        understood(sql, &format!("{}.{}", table.schema, table.name), select).await?;
+    }
+    sql.execute(DOING, "SET LOCAL lock_timeout = 0").await
 }
 
 /// The facts of the table as the snapshot sees it.
@@ -466,7 +495,7 @@ fn reading_failed(table: &TableFacts, error: tokio_postgres::Error) -> Error {
         Some("42P01" | "42703" | "3F000") => Error::TableChanged {
             table: qualified(&table.schema, &table.name),
         },
-        _ => Error::sql(DOING, error),
+        _ => Error::copy(DOING, error),
     }
 }
 

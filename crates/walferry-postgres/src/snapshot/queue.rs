@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use tokio_postgres::Statement;
 use tokio_postgres::types::Type;
 use tracing::{info, warn};
 use walferry_engine::source::{Frame, SnapshotKind, SnapshotPlan, SnapshotTable};
@@ -11,13 +10,14 @@ use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{Blocks, ChunksDone, Keys, SnapshotStep};
 
-use super::statement::inner;
+use super::statement::{inner, stays_enclosed};
 use super::{Moment, Options, facts, reading_failed};
+use crate::compare::{Comparison, Order, comparisons};
 use crate::connect::Sql;
 use crate::error::Error;
-use crate::quote::{identifier, literal, plain, qualified};
+use crate::quote::{identifier, plain, qualified};
 use crate::server_error::ServerError;
-use crate::windows::{tell_of_hidden, unpublished_columns};
+use crate::windows::{refuses, tell_of_hidden, unpublished_columns};
 
 /// Number of blocks of a chunk: 32 MiB with Postgres' default block size. If a snapshot is interrupted, unfinished
 /// chunks are read again.
@@ -195,9 +195,17 @@ impl<'a> Queue<'a> {
             kind,
         };
         if let Some(Keys::Of { columns, values }) = again.filter(|_| !whole) {
+            let compared = comparisons(sql, oid).await?;
+            let keys: Option<Vec<(String, &Comparison)>> = columns
+                .iter()
+                .map(|name| Some((identifier(name), compared.get(name)?)))
+                .collect();
+            let keys = keys.ok_or_else(|| Error::TableChanged {
+                table: qualified(&table.schema, &table.name),
+            })?;
             let values: Vec<&Vec<String>> = values.iter().collect();
             for values in values.chunks(KEYS_AT_ONCE) {
-                self.jobs.push_back(job(source.of_keys(columns, values), JobKind::Keys));
+                self.jobs.push_back(job(source.of_keys(&keys, values), JobKind::Keys));
             }
         }
         let keys = self.jobs.len();
@@ -221,23 +229,29 @@ pub(super) fn subquery(select: &str) -> String {
     format!("(\n{}\n) AS \"rows\"", inner(select))
 }
 
-/// Lets the server parse such a subquery for a table.
-pub(super) async fn understood(sql: &Sql, table: &str, subquery: &str) -> Result<Statement, Error> {
-    let select = format!("SELECT * FROM {subquery}");
-    let prepared = sql.prepare(super::DOING, &select).await?;
-    prepared.map_err(|error| refused(table, error))
-}
-
-/// The error if the server refuses such a subquery.
-pub(super) fn refused(table: &str, error: tokio_postgres::Error) -> Error {
-    match error.as_db_error() {
+/// Lets the server parse and plan a configured SELECT for a table. Returns its columns. Within a transaction. If this fails, the transaction has
+/// failed.
+pub(super) async fn understood(sql: &Sql, table: &str, select: &str) -> Result<Vec<String>, Error> {
+    stays_enclosed(inner(select), sql.has_backslash_escapes()).map_err(|problem| Error::SelectOverride {
+        table: table.to_owned(),
+        problem: problem.to_owned(),
+    })?;
+    let select = format!("SELECT * FROM {} LIMIT 0", subquery(select));
+    sql.begin_of_user(super::DOING).await?;
+    // To prepare it, the driver would look up the types of the columns, with the role's own path.
+    let columns = sql.columns(super::DOING, &select).await?;
+    if columns.is_ok() {
+        sql.end_of_user(super::DOING).await?;
+    }
+    columns.map_err(|error| match error.as_db_error() {
         Some(refused) if ServerError::from(refused).is_row_security() => Error::sql(super::DOING, error),
-        Some(refused) => Error::SelectOverride {
+        // A lock that was not to be had in time, for example, is not the SELECT's fault.
+        Some(refused) if refuses(refused.code().code()) => Error::SelectOverride {
             table: table.to_owned(),
             problem: refused.message().to_owned(),
         },
-        None => Error::sql(super::DOING, error),
-    }
+        _ => Error::sql(super::DOING, error),
+    })
 }
 
 /// The list of columns of a SELECT, with NULL in the place of those that are not read, and the names of the others.
@@ -281,8 +295,8 @@ impl Select {
         select: &str,
     ) -> Result<Self, Error> {
         let from = subquery(select);
-        let found = understood(sql, &format!("{}.{}", table.schema, table.name), &from).await?;
-        let has = |name: &str| found.columns().iter().any(|column| column.name() == name);
+        let found = understood(sql, &format!("{}.{}", table.schema, table.name), select).await?;
+        let has = |name: &str| found.iter().any(|column| column == name);
         let (columns, reads) = selected(columns, has);
         Ok(Self {
             columns,
@@ -298,9 +312,15 @@ impl Select {
     /// see (Postgres' caveat on MVCC of ALTER TABLE and TRUNCATE). A table that was renamed may have been replaced by
     /// another one. Both are errors, so that a later snapshot reads the rows.
     async fn lock(&self, sql: &Sql, table: &TableFacts) -> Result<(), Error> {
+        if self.is_of_the_user {
+            sql.begin_of_user(super::DOING).await?;
+        }
         sql.try_execute(super::DOING, &format!("SELECT FROM {} LIMIT 0", self.from))
             .await?
             .map_err(|error| reading_failed(table, error))?;
+        if self.is_of_the_user {
+            sql.end_of_user(super::DOING).await?;
+        }
         // The rows of the catalog are those of the snapshot. The functions return the present state. Whoever may not use the schema may not
         // look for a name in it.
         const QUERY: &str = "
@@ -353,14 +373,19 @@ impl Select {
         self.copy(&conditions.join(" AND "))
     }
 
-    fn of_keys(&self, columns: &[String], values: &[&Vec<String>]) -> String {
-        let names: Vec<String> = columns.iter().map(|name| identifier(name)).collect();
+    /// `columns` are quoted. The comparisons may run with the role's own `search_path`, beside a configured SELECT.
+    fn of_keys(&self, columns: &[(String, &Comparison)], values: &[&Vec<String>]) -> String {
+        if let [(column, compared)] = columns {
+            let values = values.iter().filter_map(|values| values.first()).map(String::as_str);
+            return self.copy(&compared.is_one_of(column, values));
+        }
         let row = |values: &Vec<String>| {
-            let values: Vec<String> = values.iter().map(|value| literal(value)).collect();
-            format!("({})", values.join(", "))
+            let columns = columns.iter().zip(values);
+            let equal = columns.map(|((column, compared), value)| compared.condition(column, Order::Equal, value));
+            format!("({})", equal.collect::<Vec<_>>().join(" AND "))
         };
-        let values: Vec<String> = values.iter().map(|values| row(values)).collect();
-        self.copy(&format!("({}) IN ({})", names.join(", "), values.join(", ")))
+        let rows: Vec<String> = values.iter().map(|values| row(values)).collect();
+        self.copy(&format!("({})", rows.join(" OR ")))
     }
 
     /// Any one row.
@@ -530,10 +555,10 @@ fn storage_query(server_version: u32) -> String {
           w.withheld,
           pg_catalog.hashtext(pg_catalog.concat_ws(' ',
             CASE WHEN w.withheld IS NOT NULL THEN $4 END,
-            (SELECT pg_catalog.string_agg(f.oid || ':' || f.link, ',' ORDER BY f.oid) FROM family f),
-            (SELECT p.oid || ':' || p.xmin FROM publication p),
-            (SELECT pg_catalog.string_agg(m.oid || ':' || m.xmin, ',' ORDER BY m.oid) FROM members m),
-            (SELECT pg_catalog.string_agg(s.oid || ':' || s.xmin || ':' || s.class, ',' ORDER BY s.oid) FROM schemas s)
+            (SELECT pg_catalog.string_agg(pg_catalog.concat(f.oid, ':', f.link), ',' ORDER BY f.oid) FROM family f),
+            (SELECT pg_catalog.concat(p.oid, ':', p.xmin) FROM publication p),
+            (SELECT pg_catalog.string_agg(pg_catalog.concat(m.oid, ':', m.xmin), ',' ORDER BY m.oid) FROM members m),
+            (SELECT pg_catalog.string_agg(pg_catalog.concat(s.oid, ':', s.xmin, ':', s.class), ',' ORDER BY s.oid) FROM schemas s)
           ) COLLATE pg_catalog.\"C\")
         FROM published w, pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_am a ON a.oid = c.relam WHERE c.oid = $1"
     )
@@ -552,6 +577,7 @@ mod tests {
             is_of_the_user: false,
         };
         let blocks = |first, end| select.of_blocks(Blocks { first, end });
+        let (number, text) = (Comparison::plain("int4"), Comparison::plain("text"));
         let head = "COPY (SELECT \"id\", \"t\" FROM \"s\".\"t\"";
         let (key, other) = (
             vec!["1".to_owned(), "it's".to_owned()],
@@ -566,8 +592,17 @@ mod tests {
             ),
             (blocks(8, Blocks::NO_END), " WHERE ctid >= '(8,0)'::pg_catalog.tid"),
             (
-                select.of_keys(&["a".to_owned(), "b".to_owned()], &[&key, &other]),
-                " WHERE (\"a\", \"b\") IN (('1', 'it''s'), ('2', 'b'))",
+                select.of_keys(
+                    &[("\"a\"".to_owned(), &number), ("\"b\"".to_owned(), &text)],
+                    &[&key, &other],
+                ),
+                " WHERE ((\"a\" OPERATOR(pg_catalog.=) CAST('1' AS pg_catalog.int4) AND \"b\" OPERATOR(pg_catalog.=) CAST('it''s' AS \
+                 pg_catalog.text)) OR (\"a\" OPERATOR(pg_catalog.=) CAST('2' AS pg_catalog.int4) AND \"b\" OPERATOR(pg_catalog.=) CAST('b' AS \
+                 pg_catalog.text)))",
+            ),
+            (
+                select.of_keys(&[("\"a\"".to_owned(), &number)], &[&key, &other]),
+                " WHERE \"a\" OPERATOR(pg_catalog.=) ANY (ARRAY[CAST('1' AS pg_catalog.int4), CAST('2' AS pg_catalog.int4)])",
             ),
         ];
         for (statement, condition) in cases {

@@ -195,7 +195,8 @@ async fn one_row(
     columns: &[ColumnFacts],
     filter: Option<&str>,
 ) -> Result<Option<SampleRow>, Error> {
-    let (source, condition) = match options.select_of(table) {
+    let select = options.select_of(table);
+    let (source, condition) = match select {
         // The SELECT determines its columns, and a row filter may use columns that it lacks.
         Some(select) => (Select::overridden(sql, table, columns, select).await?, ""),
         None => (
@@ -204,11 +205,18 @@ async fn one_row(
         ),
     };
     let failed = |error| reading_failed(table, error);
+    if select.is_some() {
+        // The savepoint ends it, too.
+        sql.begin_of_user(DOING).await?;
+    }
     let lines = sql.copy_out(&source.of_one_row(condition)).await.map_err(failed)?;
     let mut lines = pin!(lines);
     let mut row = None;
     while let Some(line) = lines.try_next().await.map_err(failed)? {
         row = Some(values(&line, columns.len())?);
+    }
+    if select.is_some() {
+        sql.end_of_user(DOING).await?;
     }
     Ok(row)
 }

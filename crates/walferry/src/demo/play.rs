@@ -259,7 +259,7 @@ async fn open_shop(endpoint: &Endpoint) -> Result<Sql, Error> {
     let end = Instant::now() + server::PATIENCE;
     // A busy machine may close a connection before the login is through.
     let sql = loop {
-        match endpoint.sql(Purpose::General).await {
+        match endpoint.sql(Purpose::Shop).await {
             Ok(sql) => break sql,
             Err(error) if Instant::now() > end => return Err(closed(error)),
             Err(_) => sleep(Duration::from_millis(10)).await,
