@@ -4,7 +4,7 @@ use crate::outbox::{Outbox, assert_runs};
 use crate::world;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::fs;
-use walferry_testkit::servers::{Postgres, PostgresOptions, Walferry, folder};
+use walferry_testkit::servers::{Checked, Postgres, PostgresOptions, Walferry, folder};
 
 /// A server with a certificate for 127.0.0.1, and the certificate of the authority that signed it.
 fn secure() -> (Postgres, String) {
@@ -75,4 +75,76 @@ fn tls_and_scram_work_with_full_verification_and_fail_with_a_hint() {
         }
         assert!(!output.contains("open "), "{output}");
     }
+}
+
+/// As the manual of Postgres makes certificates: of X.509 version 1. This one has a P-521 key, too.
+#[test]
+fn whatever_certificate_the_server_has_the_connection_is_encrypted_and_plain_text_is_told() {
+    let world = world::shared();
+    let postgres = Postgres::start_with(&PostgresOptions {
+        settings: vec!["ssl = on".into()],
+        hba: vec![
+            "hostnossl all open 127.0.0.1/32 reject".into(),
+            "hostssl all closed 127.0.0.1/32 reject".into(),
+        ],
+        files: vec![
+            ("server.crt".into(), include_str!("secure/version-1.crt").into()),
+            ("server.key".into(), include_str!("secure/version-1.key").into()),
+        ],
+    });
+    postgres
+        .sql()
+        .run("create role open login replication superuser; create role closed login replication superuser");
+    let outbox = Outbox::on(&postgres, &world.kafka, "secure_v1");
+    let config = |user: &str, mode: Option<&str>| {
+        let mut config = outbox.config_with([("database.user", user), ("database.hostname", "localhost")]);
+        config.extend(mode.map(|mode| ("database.sslmode".to_owned(), mode.into())));
+        config
+    };
+    let root = folder("version_1").join("root.crt");
+    fs::write(&root, include_str!("secure/version-1.crt")).expect("the scratch folder can be written");
+    // The default is `prefer`.
+    for mode in [None, Some("require"), Some("verify-full")] {
+        let mut config = config("open", mode);
+        if mode == Some("verify-full") {
+            config.insert("database.sslrootcert".into(), root.to_string_lossy().into());
+        }
+        let checked = Checked::of(&outbox.options(config), &[]);
+        assert_eq!(checked.code, Some(0), "{mode:?}: {}{}", checked.stdout, checked.stderr);
+        assert!(
+            !checked.stdout.contains("not encrypted"),
+            "{mode:?}: {}",
+            checked.stdout
+        );
+    }
+    let warnings = |walferry: &Walferry| {
+        let metrics = walferry.get("/metrics").expect("the admin endpoint answers").body;
+        let line = metrics.lines().find(|line| line.starts_with("walferry_warnings{"));
+        let count = line.and_then(|line| line.rsplit(' ').next()?.parse::<u32>().ok());
+        count.expect("the metric has a number")
+    };
+    let mut walferry = outbox.start_with(config("open", None));
+    let others = warnings(&walferry);
+    let tls = "select bool_and(ssl) and count(*) > 1 from pg_stat_ssl s join pg_stat_activity a using (pid) where a.usename = 'open'";
+    assert_eq!(outbox.database.sql().value(tls).as_deref(), Some("t"));
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+
+    // The server does not want this role's connections to be encrypted.
+    let told = "is not encrypted, although the server offers TLS";
+    let checked = Checked::of(&outbox.options(config("closed", None)), &[]);
+    assert!(checked.stdout.contains(told), "{}{}", checked.stdout, checked.stderr);
+    assert!(
+        checked.stdout.contains("set `database.sslmode` to `require`"),
+        "{}",
+        checked.stdout
+    );
+    let mut walferry = outbox.start_with(config("closed", None));
+    assert_eq!(
+        warnings(&walferry),
+        others + 1,
+        "the page shows it: {}",
+        walferry.output()
+    );
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert_eq!(walferry.output().matches(told).count(), 1, "{}", walferry.output());
 }

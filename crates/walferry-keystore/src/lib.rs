@@ -39,6 +39,9 @@ pub enum StoreError {
     /// The file has a key, but it cannot be read.
     #[error("contains a private key that cannot be read, or whose password is wrong ({0})")]
     BadKey(String),
+    /// The key is encrypted in a way that OpenSSL reads only with its legacy provider, which cannot be loaded.
+    #[error("is encrypted with {0}, which OpenSSL reads only with its legacy provider, and this machine has none")]
+    OldCipher(&'static str),
 }
 
 impl StoreError {
@@ -144,12 +147,70 @@ pub fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<
 /// When it is no key, or has another password.
 pub fn private_key(key: &[u8], password: &str) -> Result<Vec<u8>, StoreError> {
     let password = password.as_bytes();
-    let key = match is_pem(key) {
+    let read = || match is_pem(key) {
         true => PKey::private_key_from_pem_passphrase(key, password),
         false => PKey::private_key_from_pkcs8_passphrase(key, password),
     };
     let bad = |error: ErrorStack| StoreError::BadKey(error.to_string());
-    key.and_then(|key| key.private_key_to_pkcs8()).map_err(bad)
+    let decrypted = read().or_else(|error| {
+        let Some(cipher) = old_cipher(key) else {
+            return Err(bad(error));
+        };
+        let _legacy = Provider::try_load(None, "legacy", true).map_err(|_| StoreError::OldCipher(cipher))?;
+        read().map_err(bad)
+    })?;
+    decrypted.private_key_to_pkcs8().map_err(bad)
+}
+
+/// The encryption of a key, if OpenSSL 3 has it only in its legacy provider. Manuals of many years tell people to make keys for Java with it.
+fn old_cipher(key: &[u8]) -> Option<&'static str> {
+    // PKCS #5: iso(1) member-body(2) us(840) rsadsi(113549) pkcs(1) pkcs-5(5), followed by one more number.
+    const PKCS5: [u8; 8] = [0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x05];
+    // PKCS #12: … pkcs(1) pkcs-12(12) pkcs-12PbeIds(1), followed by one more number.
+    const PKCS12: [u8; 9] = [0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x0C, 0x01];
+    let text = String::from_utf8_lossy(key);
+    if is_pem(key) {
+        let old = [("DEK-Info: DES-CBC", "DES-CBC"), ("DEK-Info: RC2", "RC2")];
+        if let Some((_, name)) = old.iter().find(|(line, _)| text.contains(line)) {
+            return Some(name);
+        }
+    }
+    let der = match is_pem(key) {
+        true => {
+            let lines = text
+                .lines()
+                .skip_while(|line| !line.contains("BEGIN ENCRYPTED PRIVATE KEY"))
+                .skip(1);
+            let base64: String = lines
+                .take_while(|line| !line.starts_with("-----"))
+                .map(str::trim)
+                .collect();
+            openssl::base64::decode_block(&base64).ok()?
+        }
+        false => key.to_vec(),
+    };
+    // The algorithm comes first.
+    let head = der.get(..64).unwrap_or(&der);
+    let number_after = |prefix: &[u8]| {
+        let place = head.windows(prefix.len()).position(|window| window == prefix)?;
+        head.get(place + prefix.len()).copied()
+    };
+    let of_pkcs5 = number_after(&PKCS5).and_then(|number| match number {
+        1 => Some("PBE-MD2-DES"),
+        3 => Some("PBE-MD5-DES"),
+        4 => Some("PBE-MD2-RC2-64"),
+        6 => Some("PBE-MD5-RC2-64"),
+        10 => Some("PBE-SHA1-DES"),
+        11 => Some("PBE-SHA1-RC2-64"),
+        _ => None,
+    });
+    of_pkcs5.or_else(|| match number_after(&PKCS12)? {
+        1 => Some("PBE-SHA1-RC4-128"),
+        2 => Some("PBE-SHA1-RC4-40"),
+        5 => Some("PBE-SHA1-RC2-128"),
+        6 => Some("PBE-SHA1-RC2-40"),
+        _ => None,
+    })
 }
 
 fn make_identity(chain: &[X509], key: &PKey<Private>) -> Result<ClientIdentity, StoreError> {
@@ -274,6 +335,23 @@ mod tests {
         for (key, password) in [(&pem, "x"), (&der, "x"), (&b"no key".to_vec(), "x")] {
             assert!(matches!(private_key(key, password), Err(StoreError::BadKey(_))));
         }
+    }
+
+    /// As the driver's mailing list has told people to make keys for Java: `openssl pkcs8 -topk8 -outform DER -v1 PBE-MD5-DES`.
+    #[test]
+    fn keys_with_old_ciphers_are_read_and_named() {
+        let mut found = Vec::new();
+        for (name, cipher) in [
+            ("key-md5-des.der", "PBE-MD5-DES"),
+            ("key-sha1-rc2-40.pem", "PBE-SHA1-RC2-40"),
+        ] {
+            let old = fs::read(file(name)).unwrap();
+            assert_eq!(old_cipher(&old), Some(cipher));
+            found.push(private_key(&old, "old-pw").unwrap());
+            assert!(matches!(private_key(&old, "x"), Err(StoreError::BadKey(_))), "{name}");
+        }
+        assert_eq!(found[0], found[1], "both are one key");
+        assert_eq!(old_cipher(&fs::read(file("identity.pem")).unwrap()), None);
     }
 
     #[test]

@@ -45,6 +45,7 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
     let opened = walsender.as_ref().map(|opened| opened.as_ref().map(drop));
     let problems = server.problems(slot, &publication, opened);
     let mut diagnoses = vec![describe(&endpoint, &server)];
+    diagnoses.extend(endpoint.plain_text());
     diagnoses.extend(problems.iter().map(obstacle));
     diagnoses.extend(superuser_diagnosis(&server));
     diagnoses.extend(path_diagnosis(&sql, &server).await?);

@@ -9,7 +9,7 @@ use walferry_config::connector::SslMode;
 use walferry_engine::failure::{Disposition, Failure};
 use walferry_engine::gap;
 
-use crate::connect::AuthRefusal;
+use crate::connect::{AuthRefusal, Refusal};
 use crate::problem::SetupProblem;
 use crate::server_error::ServerError;
 use crate::signal_table::NotPublished;
@@ -50,6 +50,12 @@ pub enum Error {
         /// The mode.
         mode: SslMode,
     },
+    /// The server does not begin with TLS.
+    #[error("Postgres at {address} does not begin with TLS, which `database.sslNegotiation=direct` requires")]
+    NoDirectTls {
+        /// Host and port.
+        address: String,
+    },
     /// The server could not even start a process for the connection.
     #[error("Postgres at {address} answered the TLS request with an error")]
     TlsRequestFailed {
@@ -61,14 +67,22 @@ pub enum Error {
     TlsHandshake {
         /// Host and port.
         address: String,
-        /// The error of rustls or the socket.
+        /// The error of OpenSSL or the socket.
         source: io::Error,
+    },
+    /// The server's certificate is not trusted.
+    #[error("{refusal} (TLS with {address})")]
+    CertificateRefused {
+        /// Host and port.
+        address: String,
+        /// Why.
+        refusal: Refusal,
     },
     /// Certificate and key do not belong together, or are of an unsupported kind.
     #[error("TLS cannot be set up with the configured certificates")]
     TlsSetup {
-        /// The error of rustls.
-        source: rustls::Error,
+        /// The error of OpenSSL.
+        source: openssl::error::ErrorStack,
     },
     /// A file cannot be read.
     #[error("cannot read {} ({property})", path.display())]
@@ -88,7 +102,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The reason.
-        problem: &'static str,
+        problem: String,
     },
     /// Other users of the machine can read or change the private key.
     #[error("{} (database.sslkey) has the mode {mode:04o}: other users of this machine can use the private key", path.display())]
@@ -377,6 +391,8 @@ impl Error {
             Self::Resolve { .. } | Self::Unreachable { .. } | Self::LoginTimeout { .. } => Kind::Unreachable,
             Self::TlsNotOffered { .. }
             | Self::TlsHandshake { .. }
+            | Self::CertificateRefused { .. }
+            | Self::NoDirectTls { .. }
             | Self::TlsSetup { .. }
             | Self::TlsFileUnreadable { .. }
             | Self::TlsFile { .. }
@@ -438,6 +454,8 @@ impl Error {
             Self::TlsHandshake { source, .. } if source.kind() != io::ErrorKind::InvalidData => Disposition::Retry,
             Self::TlsHandshake { .. }
             | Self::TlsNotOffered { .. }
+            | Self::CertificateRefused { .. }
+            | Self::NoDirectTls { .. }
             | Self::TlsSetup { .. }
             | Self::TlsFileUnreadable { .. }
             | Self::TlsFile { .. }
@@ -480,6 +498,8 @@ impl Error {
             }
             Self::TlsNotOffered { .. }
             | Self::TlsHandshake { .. }
+            | Self::CertificateRefused { .. }
+            | Self::NoDirectTls { .. }
             | Self::TlsSetup { .. }
             | Self::TlsFileUnreadable { .. }
             | Self::TlsFile { .. }
@@ -546,8 +566,15 @@ impl Error {
                     .to_owned()
             }
             Self::TlsHandshake { .. } => {
-                "compare the server's certificate with `database.sslrootcert` (which is used in every mode if it is set) and, with \
-                 `verify-full`, its names with `database.hostname`: `openssl s_client -starttls postgres -connect HOST:PORT`"
+                "server and client have no protocol, cipher or curve in common, or the server refuses the client's certificate; Walferry \
+                 takes TLS 1.2 and 1.3: compare with `ssl_min_protocol_version`, `ssl_max_protocol_version`, `ssl_ciphers` and \
+                 `ssl_ecdh_curve` of the server, and with what `openssl s_client -starttls postgres -connect HOST:PORT` shows"
+                    .to_owned()
+            }
+            Self::CertificateRefused { refusal, .. } => refusal.hint(),
+            Self::NoDirectTls { .. } => {
+                "Postgres can do it since version 17, with `ssl = on`; set `database.sslNegotiation` to `postgres` for an older server or a \
+                 pooler"
                     .to_owned()
             }
             Self::TlsSetup { .. } => "check that `database.sslcert` and `database.sslkey` belong together".to_owned(),

@@ -175,7 +175,9 @@ impl ReplicationLink {
 impl Postgres {
     /// Does not connect yet. Reports to `status` what it waits for.
     pub fn new(connector: &Connector, status: Arc<Status>) -> Self {
-        let endpoint = Endpoint::new(connector.postgres.clone()).of_one_server();
+        let endpoint = Endpoint::new(connector.postgres.clone())
+            .of_one_server()
+            .shown_by(status.clone());
         let (ready, streams) = (SharedPreparation::default(), connector.snapshot.streams());
         let (seek, sought) = watch::channel(Lsn::INVALID);
         let control = Control {

@@ -27,7 +27,7 @@ pub use events::{
 pub use filters::{Filter, FilterSection};
 pub use framework::{ConverterPlugin, Plugins, PredicatePlugin, TransactionBoundary, TransformPlugin};
 pub use post_processors::{ReselectColumns, ReselectFailure};
-pub use postgres::{AuthMethod, ChannelBinding, PostgresSection, RequiredAuth, SslMode};
+pub use postgres::{AuthMethod, ChannelBinding, PostgresSection, RequiredAuth, SslMode, SslNegotiation};
 pub use signals::{NotificationChannel, SignalChannel, SignalSection, SignalTable, Watermarking};
 pub use slot::{
     AutosetIdentity, PublicationAutocreate, PublicationSection, ReplicaIdentityRule, SlotSection, UncertainPublication,

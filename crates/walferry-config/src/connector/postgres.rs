@@ -48,6 +48,8 @@ pub struct PostgresSection {
     pub query_timeout: Duration,
     /// `database.options`: libpq's `options`, such as `-c search_path=app`.
     pub options: Option<String>,
+    /// `database.sslNegotiation`
+    pub ssl_negotiation: SslNegotiation,
 }
 
 choices! {
@@ -66,6 +68,17 @@ choices! {
         VerifyCa = "verify-ca",
         /// As `verify-ca`, and the certificate must be the host's.
         VerifyFull = "verify-full",
+    }
+}
+
+choices! {
+    /// How TLS begins, as libpq and pgjdbc have it.
+    pub enum SslNegotiation {
+        /// The client asks for it first.
+        #[default]
+        Postgres = "postgres",
+        /// At once. Since Postgres 17.
+        Direct = "direct",
     }
 }
 
@@ -228,6 +241,9 @@ properties! {
                That holds on the loopback address, too: any user of a machine may listen on a port that Postgres has left. A method that is \
                named here is answered on every connection; with `password`, whoever answers at the server's address or listens on the \
                way gets the password.");
+    const SSL_NEGOTIATION: Property<SslNegotiation> = Property::new("database.sslNegotiation").default("postgres")
+        .text("How TLS begins: `postgres` asks the server for it first; `direct` begins with TLS at once, which saves a round trip and lets \
+               proxies route by name. It needs Postgres 17 and `database.sslmode=require` or stricter.");
     const CHANNEL_BINDING: Property<ChannelBinding> = Property::new("database.channelBinding").default("prefer")
         .text("Whether SCRAM authentication is bound to the TLS connection.");
     const TCP_KEEPALIVE: Property<bool> = Property::new("database.tcpKeepAlive").default("true")
@@ -314,7 +330,16 @@ pub(super) fn read(reader: &mut Reader<'_>) -> PostgresSection {
         initial_statements: reader.get(&INITIAL_STATEMENTS).0,
         query_timeout: reader.get(&QUERY_TIMEOUT),
         options: reader.get(&OPTIONS),
+        ssl_negotiation: reader.get(&SSL_NEGOTIATION),
     };
+    let is_weak = matches!(section.sslmode, SslMode::Disable | SslMode::Allow | SslMode::Prefer);
+    if section.ssl_negotiation == SslNegotiation::Direct && is_weak {
+        let finding = reader.problem(
+            SSL_NEGOTIATION.name(),
+            "is `direct`, but `database.sslmode` allows connections without TLS",
+        );
+        finding.hint("set `database.sslmode` to `require`, `verify-ca` or `verify-full`");
+    }
     if section.sslcert.is_some() != section.sslkey.is_some() {
         let finding = reader.problem(SSLCERT.name(), "and database.sslkey must be set together");
         finding.hint("a client certificate cannot be used without its key");

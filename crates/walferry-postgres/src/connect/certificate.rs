@@ -1,57 +1,16 @@
-//! Two facts of an X.509 certificate that rustls does not provide: the hash of the certificate, for channel binding,
-//! and its common name, for servers whose certificate has no alternative names.
+//! The hash of a server's certificate, for channel binding.
 
-use ring::digest;
+use openssl::hash::{MessageDigest, hash};
 
 /// `tls-server-end-point` (RFC 5929): the hash of the certificate, by the hash function of its signature; SHA-256
 /// instead of MD5 and SHA-1. `None` if the signature has no hash function (Ed25519), since the binding is undefined
 /// then.
 pub(crate) fn tls_server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
-    let algorithm = signature_hash(certificate)?;
-    Some(digest::digest(algorithm, certificate).as_ref().to_vec())
+    let digest = hash(signature_hash(certificate)?, certificate).ok()?;
+    Some(digest.to_vec())
 }
 
-/// The subject's common name, but only if the certificate has no subject alternative name (RFC 6125, and libpq's rule).
-pub(crate) fn common_name_without_alternatives(certificate: &[u8]) -> Option<String> {
-    let mut fields = Der(tbs_certificate(certificate)?);
-    let mut next = fields.next()?;
-    if next.tag == VERSION {
-        next = fields.next()?;
-    }
-    if next.tag != INTEGER {
-        return None; // not a serial number: not a certificate
-    }
-    fields.next()?; // signature
-    fields.next()?; // issuer
-    fields.next()?; // validity
-    let subject = fields.next()?;
-    fields.next()?; // public key
-    let alternatives = fields
-        .find(|field| field.tag == EXTENSIONS)
-        .and_then(|field| Der(field.value).next())
-        .is_some_and(|list| Der(list.value).any(|extension| oid_of(extension.value) == Some(SUBJECT_ALT_NAME)));
-    if alternatives {
-        return None;
-    }
-    // RDNSequence → RelativeDistinguishedName (SET) → AttributeTypeAndValue
-    let mut attributes = Der(subject.value).flat_map(|set| Der(set.value));
-    let name = attributes.find_map(|attribute| {
-        let mut parts = Der(attribute.value);
-        let oid = parts.next()?;
-        (oid.value == COMMON_NAME).then(|| parts.next())?
-    })?;
-    String::from_utf8(name.value.to_vec()).ok()
-}
-
-/// Whether a host name matches a common name. In the common name, `*` may stand for the whole first label.
-pub(crate) fn name_matches(pattern: &str, host: &str) -> bool {
-    match (pattern.strip_prefix("*."), host.split_once('.')) {
-        (Some(domain), Some((_, rest))) => domain.contains('.') && domain.eq_ignore_ascii_case(rest),
-        _ => pattern.eq_ignore_ascii_case(host),
-    }
-}
-
-fn signature_hash(certificate: &[u8]) -> Option<&'static digest::Algorithm> {
+fn signature_hash(certificate: &[u8]) -> Option<MessageDigest> {
     let mut fields = Der(Der(certificate).next()?.value);
     fields.next()?; // tbsCertificate
     let algorithm = fields.next()?;
@@ -71,17 +30,13 @@ fn signature_hash(certificate: &[u8]) -> Option<&'static digest::Algorithm> {
         .and_then(|(_, hash)| hash_of_oid(hash))
 }
 
-fn hash_of_oid(oid: &[u8]) -> Option<&'static digest::Algorithm> {
+fn hash_of_oid(oid: &[u8]) -> Option<MessageDigest> {
     match oid {
-        SHA256 | SHA1 => Some(&digest::SHA256),
-        SHA384 => Some(&digest::SHA384),
-        SHA512 => Some(&digest::SHA512),
+        SHA256 | SHA1 => Some(MessageDigest::sha256()),
+        SHA384 => Some(MessageDigest::sha384()),
+        SHA512 => Some(MessageDigest::sha512()),
         _ => None,
     }
-}
-
-fn tbs_certificate(certificate: &[u8]) -> Option<&[u8]> {
-    Some(Der(Der(certificate).next()?.value).next()?.value)
 }
 
 fn oid_of(sequence: &[u8]) -> Option<&[u8]> {
@@ -91,13 +46,8 @@ fn oid_of(sequence: &[u8]) -> Option<&[u8]> {
         .map(|element| element.value)
 }
 
-const INTEGER: u8 = 0x02;
 const OID: u8 = 0x06;
 const CONTEXT_0: u8 = 0xA0;
-const VERSION: u8 = CONTEXT_0;
-const EXTENSIONS: u8 = 0xA3;
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1D, 0x11];
 const SHA1: &[u8] = &[0x2B, 0x0E, 0x03, 0x02, 0x1A];
 const SHA256: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01];
 const SHA384: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x02];
@@ -155,16 +105,16 @@ impl<'a> Iterator for Der<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustls_pki_types::CertificateDer;
-    use rustls_pki_types::pem::PemObject;
+    use openssl::x509::X509;
 
     macro_rules! certificate {
         ($name:literal) => {
-            CertificateDer::from_pem_slice(include_bytes!(concat!(
+            X509::from_pem(include_bytes!(concat!(
                 "../../testdata/certificates/",
                 $name,
                 ".pem"
             )))
+            .and_then(|certificate| certificate.to_der())
             .unwrap()
         };
     }
@@ -188,37 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn common_name_counts_only_without_alternative_names() {
-        assert_eq!(
-            common_name_without_alternatives(&certificate!("alternative-names-sha256")),
-            None
-        );
-        let name = common_name_without_alternatives(&certificate!("common-name-sha384"));
-        assert_eq!(name.as_deref(), Some("localhost"));
-    }
-
-    #[test]
     fn cut_certificate_says_nothing() {
         let whole = certificate!("common-name-sha384");
         for length in 0..whole.len() {
-            assert_eq!(common_name_without_alternatives(&whole[..length]), None, "{length}");
             assert_eq!(tls_server_end_point(&whole[..length]), None, "{length}");
-        }
-    }
-
-    #[test]
-    fn star_stands_for_one_label() {
-        let cases = [
-            ("db.example.com", "DB.example.com", true),
-            ("*.example.com", "db.example.com", true),
-            ("*.example.com", "a.db.example.com", false),
-            ("*.example.com", "example.com", false),
-            ("*.com", "example.com", false),
-            ("*", "localhost", false),
-            ("db.example.com", "db.example.org", false),
-        ];
-        for (pattern, host, expected) in cases {
-            assert_eq!(name_matches(pattern, host), expected, "{pattern} {host}");
         }
     }
 }

@@ -5,31 +5,38 @@ mod login;
 mod methods;
 mod one_server;
 mod pinned;
+mod plain_text;
 mod session;
 mod sql;
 mod sslmode;
 mod stream;
 mod tls;
+mod trust;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use walferry_config::connector::PostgresSection;
+use walferry_diagnosis::Diagnosis;
+use walferry_engine::status::Status;
 
 pub use methods::AuthRefusal;
 pub use sql::Sql;
+pub use trust::Refusal;
 
 pub(crate) use stream::Stream;
 
 use crate::error::Error;
 use crate::wire::Wire;
 use one_server::OneServer;
+use plain_text::PlainText;
 use sslmode::Encryption;
 
 /// Where the server is and who we are.
 #[derive(Debug, Clone)]
-pub struct Endpoint(PostgresSection, Option<OneServer>);
+pub struct Endpoint(PostgresSection, Option<OneServer>, PlainText);
 
 /// What a connection is for, shown as its `application_name`. Debezium shows the same, with its own name in front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,12 +98,22 @@ pub(crate) const ALL_ROWS: &str = "SET row_security = off";
 impl Endpoint {
     /// Does not connect yet.
     pub fn new(settings: PostgresSection) -> Self {
-        Self(settings, None)
+        Self(settings, None, PlainText::default())
     }
 
     /// The same, whose connections must all reach one server. Clones share this.
     pub(crate) fn of_one_server(self) -> Self {
-        Self(self.0, Some(OneServer::default()))
+        Self(self.0, Some(OneServer::default()), self.2)
+    }
+
+    /// The same, which shows on the page that a connection is not encrypted although the server offers it.
+    pub(crate) fn shown_by(self, status: Arc<Status>) -> Self {
+        Self(self.0, self.1, self.2.shown_by(status))
+    }
+
+    /// The warning about a connection that is not encrypted although the server offers it.
+    pub(crate) fn plain_text(&self) -> Option<Diagnosis> {
+        self.2.warning()
     }
 
     /// From the next connection on, it may be another server.
@@ -177,7 +194,12 @@ impl Endpoint {
         let attempts = sslmode::attempts(self.0.sslmode);
         for (index, encryption) in attempts.iter().enumerate() {
             let failure = match self.attempt(*encryption, &login).await {
-                Ok(session) => return Ok(session),
+                Ok(session) => {
+                    if let (Encryption::Plain, Some(refusal)) = (encryption, &first_refusal) {
+                        self.2.is_used(&self.address(), refusal);
+                    }
+                    return Ok(session);
+                }
                 Err(failure) => failure,
             };
             let another_way = index + 1 < attempts.len()
@@ -231,8 +253,10 @@ impl Endpoint {
                 initial_statements: Vec::new(),
                 query_timeout: Duration::ZERO,
                 options: None,
+                ssl_negotiation: Default::default(),
             },
             None,
+            PlainText::default(),
         )
     }
 }

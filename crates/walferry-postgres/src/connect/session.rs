@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn own_settings_come_after_those_of_the_user() {
-        let Endpoint(mut settings, _) = Endpoint::nowhere();
+        let Endpoint(mut settings, ..) = Endpoint::nowhere();
         settings.options = Some("-c DateStyle=German -c work_mem=64MB".to_owned());
         settings.query_timeout = Duration::from_secs(2);
         let expected = "-c DateStyle=German -c work_mem=64MB -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3 \

@@ -43,6 +43,12 @@ pub(crate) fn verification(mode: SslMode, has_root: bool) -> Verification {
     }
 }
 
+/// Whether a connection is made in plain text rather than not at all. Then a certificate that is not trusted is no reason to give up
+/// encryption.
+pub(crate) const fn is_optional(mode: SslMode) -> bool {
+    matches!(mode, SslMode::Disable | SslMode::Allow | SslMode::Prefer)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,22 +2,21 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustls_pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_rustls::TlsConnector;
+use tokio_openssl::SslStream;
+use walferry_config::connector::SslNegotiation;
 
 use super::Endpoint;
 use super::certificate::tls_server_end_point;
 use super::methods::LoginWatch;
-use super::sslmode::{Encryption, Verification};
-use super::tls::client_config;
+use super::sslmode::Encryption;
+use super::tls;
 use crate::error::Error;
 
 /// A connection to the server. What a server may ask for while a client logs in is checked here.
@@ -31,7 +30,7 @@ pub(crate) struct Stream {
 #[derive(Debug)]
 enum Transport {
     Plain(TcpStream),
-    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    Tls(Box<SslStream<TcpStream>>),
 }
 
 impl Stream {
@@ -44,6 +43,9 @@ impl Stream {
     pub(crate) async fn open(endpoint: &Endpoint, socket: TcpStream, encryption: Encryption) -> Result<Self, Error> {
         match encryption {
             Encryption::Plain => Ok(Self::plain(endpoint, socket)),
+            Encryption::Tls if endpoint.0.ssl_negotiation == SslNegotiation::Direct => {
+                handshake(endpoint, socket).await
+            }
             Encryption::TlsIfOffered | Encryption::Tls => {
                 negotiate(endpoint, socket, encryption == Encryption::Tls).await
             }
@@ -61,7 +63,7 @@ impl Stream {
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
         match &self.transport {
             Transport::Plain(_) => None,
-            Transport::Tls(stream) => tls_server_end_point(stream.get_ref().1.peer_certificates()?.first()?),
+            Transport::Tls(stream) => tls_server_end_point(&stream.ssl().peer_certificate()?.to_der().ok()?),
         }
     }
 
@@ -175,20 +177,10 @@ async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -
 }
 
 async fn handshake(endpoint: &Endpoint, socket: TcpStream) -> Result<Stream, Error> {
-    let (config, verification) = client_config(&endpoint.0)?;
-    // A host that is not a valid DNS name can neither be sent as SNI nor be verified.
-    let name = ServerName::try_from(endpoint.0.hostname.to_string())
-        .unwrap_or(ServerName::IpAddress(std::net::IpAddr::from([0, 0, 0, 0]).into()));
-    let stream = TlsConnector::from(Arc::new(config))
-        .connect(name, socket)
-        .await
-        .map_err(|source| Error::TlsHandshake {
-            address: endpoint.address(),
-            source,
-        })?;
+    let session = tls::handshake(&endpoint.0, endpoint.address(), socket).await?;
     Ok(Stream {
-        transport: Transport::Tls(Box::new(stream)),
-        login: LoginWatch::new(endpoint.0.require_auth, verification != Verification::Nothing),
+        login: LoginWatch::new(endpoint.0.require_auth, session.is_verified),
+        transport: Transport::Tls(Box::new(session.stream)),
     })
 }
 
@@ -198,7 +190,7 @@ impl AsyncRead for Stream {
         let before = buf.filled().len();
         let read = match &mut stream.transport {
             Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buf).map_err(tls::error_of_io),
         };
         // After the login this costs a comparison.
         if let Err(refused) = stream.login.look(&buf.filled()[before..]) {

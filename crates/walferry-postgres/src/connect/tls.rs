@@ -1,56 +1,229 @@
-//! TLS setup: the files that `database.ssl*` name, and a verifier that judges a certificate as libpq does.
+//! TLS setup: the files that `database.ssl*` name, and what is demanded of the server's certificate.
+//!
+//! OpenSSL does the work, as in libpq. librdkafka links it anyway, and it takes what Java takes: certificates of X.509 version 1, the curve
+//! P-521, RSA-PSS, and key exchanges without elliptic curves.
 
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use openssl::error::ErrorStack;
+use openssl::pkey::{PKey, Private};
+use openssl::ssl::{Ssl, SslContext, SslContextBuilder, SslMethod, SslOptions, SslVerifyMode, SslVersion};
+use openssl::x509::X509;
+use openssl::x509::store::X509StoreBuilder;
+use openssl::x509::verify::X509VerifyFlags;
+use tokio::net::TcpStream;
+use tokio_openssl::SslStream;
 use walferry_config::Secret;
-use walferry_config::connector::{PostgresSection, SslMode};
+use walferry_config::connector::{PostgresSection, SslMode, SslNegotiation};
+use walferry_keystore::StoreError;
 
-use super::certificate::{common_name_without_alternatives, name_matches};
-use super::sslmode::{Verification, verification};
+use super::sslmode::{Verification, is_optional, verification};
+use super::trust::{Refusal, demand_name, judge};
 use crate::error::Error;
 
 const ROOT: &str = "database.sslrootcert";
 const CERTIFICATE: &str = "database.sslcert";
 const KEY: &str = "database.sslkey";
 
-/// Reads the files and builds the client side of TLS. Files are read at each connect, so a renewed certificate needs no
-/// restart. Also says what is verified.
-pub(super) fn client_config(settings: &PostgresSection) -> Result<(ClientConfig, Verification), Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let roots = roots(settings)?;
-    let verification = verification(settings.sslmode, roots.is_some());
-    let verifier: Arc<dyn ServerCertVerifier> = match (verification, roots) {
-        (Verification::Nothing, _) | (_, None) => Arc::new(AnyCertificate(provider.clone())),
-        (verification, Some(roots)) => {
-            let name = (verification == Verification::ChainAndName).then(|| settings.hostname.to_string());
-            Arc::new(KnownAuthority::new(roots, name, provider.clone())?)
+/// What a client may use: nothing without encryption or without a certificate of the server, and nothing that Java has given up.
+const CIPHERS: &str = "DEFAULT:!aNULL:!eNULL:!PSK:!SRP:!3DES:!RC4";
+/// Keys and hashes that cost at least 2^80 steps to break, as Java demands.
+const STRICT: u32 = 1;
+/// Whatever encrypts. Where nothing is verified, plain text would be the alternative.
+const LENIENT: u32 = 0;
+
+/// The name of Postgres' protocol (ALPN). It must be there if TLS begins at once.
+const PROTOCOL: &[u8] = b"\x0apostgresql";
+
+/// An encrypted connection.
+#[derive(Debug)]
+pub(super) struct TlsSession {
+    pub(super) stream: SslStream<TcpStream>,
+    /// Whether the server has proven with its certificate who it is.
+    pub(super) is_verified: bool,
+}
+
+/// Encrypts a connection. Files are read at each connect, so a renewed certificate needs no restart.
+pub(super) async fn handshake(
+    settings: &PostgresSection,
+    address: String,
+    socket: TcpStream,
+) -> Result<TlsSession, Error> {
+    let setup = |source| Error::TlsSetup { source };
+    let TlsClient { context, verdict } = TlsClient::new(settings)?;
+    let mut session = Ssl::new(&context).map_err(setup)?;
+    let host = settings.hostname.as_str();
+    if host.parse::<IpAddr>().is_err() {
+        session.set_hostname(host).map_err(setup)?;
+    }
+    let is_direct = settings.ssl_negotiation == SslNegotiation::Direct;
+    if is_direct {
+        session.set_alpn_protos(PROTOCOL).map_err(setup)?;
+    }
+    let mut stream = SslStream::new(session, socket).map_err(setup)?;
+    if let Err(error) = Pin::new(&mut stream).connect().await {
+        return Err(match verdict.refusal() {
+            Some(refusal) => Error::CertificateRefused { address, refusal },
+            // Before Postgres 17, the server takes it for a damaged message and closes the connection.
+            None if is_direct && error.ssl_error().is_none() => Error::NoDirectTls { address },
+            None => Error::TlsHandshake {
+                address,
+                source: io_error(error),
+            },
+        });
+    }
+    if is_direct && stream.ssl().selected_alpn_protocol() != PROTOCOL.get(1..) {
+        return Err(Error::NoDirectTls { address });
+    }
+    if verdict.verification == Verification::ChainAndName {
+        let certificate = stream.ssl().peer_certificate();
+        let named = certificate.map_or(Ok(()), |certificate| demand_name(&certificate, host));
+        named.map_err(|refusal| Error::CertificateRefused { address, refusal })?;
+    }
+    let is_verified = verdict.verification != Verification::Nothing && verdict.refusal().is_none();
+    Ok(TlsSession { stream, is_verified })
+}
+
+/// An error of OpenSSL. If the socket has none, the other side has sent something that cannot be used, or has refused what we sent.
+pub(super) fn io_error(error: openssl::ssl::Error) -> std::io::Error {
+    let refused = |error: openssl::ssl::Error| {
+        let reasons = error.ssl_error().map(reasons).filter(|reasons| !reasons.is_empty());
+        match reasons {
+            Some(reasons) => std::io::Error::new(std::io::ErrorKind::InvalidData, reasons),
+            // The socket was closed, without a word.
+            None => std::io::ErrorKind::UnexpectedEof.into(),
         }
     };
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|source| Error::TlsSetup { source })?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier);
-    let config = match identity(settings)? {
-        Some((chain, key)) => builder
-            .with_client_auth_cert(chain, key)
-            .map_err(|source| Error::TlsSetup { source })?,
-        None => builder.with_no_client_auth(),
+    error.into_io_error().unwrap_or_else(refused)
+}
+
+/// An error while an encrypted connection is read. With TLS 1.3, a server refuses a client's certificate only there.
+pub(super) fn error_of_io(error: std::io::Error) -> std::io::Error {
+    let refused = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<openssl::ssl::Error>());
+    match refused.and_then(openssl::ssl::Error::ssl_error) {
+        Some(stack) => std::io::Error::new(std::io::ErrorKind::InvalidData, reasons(stack)),
+        None => error,
+    }
+}
+
+/// What OpenSSL says, without the places in its code.
+fn reasons(stack: &ErrorStack) -> String {
+    let reasons: Vec<&str> = stack.errors().iter().filter_map(|error| error.reason()).collect();
+    reasons.join(", ")
+}
+
+/// The client side of TLS for one connection.
+struct TlsClient {
+    context: SslContext,
+    verdict: Arc<Verdict>,
+}
+
+/// What the verification of the server's certificate has come to.
+#[derive(Debug)]
+struct Verdict {
+    verification: Verification,
+    refusal: Mutex<Option<Refusal>>,
+}
+
+impl Verdict {
+    fn refusal(&self) -> Option<Refusal> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps the first: what follows may be its consequence.
+    fn refuse(&self, refusal: Refusal) {
+        self.refusal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(refusal);
+    }
+}
+
+impl TlsClient {
+    fn new(settings: &PostgresSection) -> Result<Self, Error> {
+        let setup = |source| Error::TlsSetup { source };
+        let roots = roots(settings)?;
+        let verdict = Arc::new(Verdict {
+            verification: verification(settings.sslmode, roots.is_some()),
+            refusal: Mutex::default(),
+        });
+        let mut builder = SslContextBuilder::new(SslMethod::tls_client()).map_err(setup)?;
+        builder.set_min_proto_version(Some(SslVersion::TLS1_2)).map_err(setup)?;
+        builder.set_cipher_list(CIPHERS).map_err(setup)?;
+        // A server process that is killed closes its socket without a farewell. The protocol of Postgres knows the length of its messages.
+        builder.set_options(SslOptions::IGNORE_UNEXPECTED_EOF);
+        match roots.filter(|_| verdict.verification != Verification::Nothing) {
+            Some(roots) => {
+                builder.set_security_level(STRICT);
+                verify(&mut builder, roots, is_optional(settings.sslmode), &verdict).map_err(setup)?;
+            }
+            None => {
+                builder.set_security_level(LENIENT);
+                builder.set_verify(SslVerifyMode::NONE);
+            }
+        }
+        if let Some(own) = identity(settings)? {
+            identify(&mut builder, &own).map_err(setup)?;
+        }
+        Ok(Self {
+            context: builder.build(),
+            verdict,
+        })
+    }
+}
+
+/// Verifies the chain up to one of the given certificates. If TLS is optional, a certificate that is not trusted is better than none.
+fn verify(
+    builder: &mut SslContextBuilder,
+    roots: Vec<X509>,
+    is_optional: bool,
+    verdict: &Arc<Verdict>,
+) -> Result<(), ErrorStack> {
+    let mut store = X509StoreBuilder::new()?;
+    for root in &roots {
+        store.add_cert(root.clone())?;
+    }
+    // Each of them is trusted, whoever has signed it, as in Java.
+    store.set_flags(X509VerifyFlags::PARTIAL_CHAIN)?;
+    builder.set_cert_store(store.build());
+    let verdict = verdict.clone();
+    builder.set_verify_callback(SslVerifyMode::PEER, move |is_valid, step| {
+        match judge(is_valid, step, &roots) {
+            Ok(()) => true,
+            Err(refusal) => {
+                verdict.refuse(refusal);
+                is_optional
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Sends a certificate as it is: only the server judges it.
+fn identify(builder: &mut SslContextBuilder, client: &ClientIdentity) -> Result<(), ErrorStack> {
+    let Some((own, others)) = client.chain.split_first() else {
+        return Ok(());
     };
-    Ok((config, verification))
+    if builder.set_certificate(own).is_err() {
+        builder.set_security_level(LENIENT);
+        builder.set_certificate(own)?;
+    }
+    for other in others {
+        builder.add_extra_chain_cert(other.clone())?;
+    }
+    builder.set_private_key(&client.key)?;
+    builder.check_private_key()
 }
 
 /// `database.sslrootcert`: the trusted authorities, as PEM or one certificate as DER; `system` for those of the
 /// operating system. Without it, `~/.postgresql/root.crt` if that exists, as in libpq and pgjdbc.
-fn roots(settings: &PostgresSection) -> Result<Option<Vec<CertificateDer<'static>>>, Error> {
+fn roots(settings: &PostgresSection) -> Result<Option<Vec<X509>>, Error> {
     let mode = settings.sslmode;
     match &settings.sslrootcert {
         Some(path) if path == "system" => system_roots(mode).map(Some),
@@ -67,27 +240,32 @@ fn roots(settings: &PostgresSection) -> Result<Option<Vec<CertificateDer<'static
 
 /// The authorities of the operating system. As in libpq, the name must be verified too: public authorities give anybody
 /// a certificate.
-fn system_roots(mode: SslMode) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn system_roots(mode: SslMode) -> Result<Vec<X509>, Error> {
     if mode != SslMode::VerifyFull {
         return Err(Error::SystemRootsNeedVerifyFull { mode });
     }
-    let found = rustls_native_certs::load_native_certs();
-    if found.certs.is_empty() {
-        let problem = "no certificates are installed on this machine";
+    let found = rustls_native_certs::load_native_certs().certs;
+    let found: Vec<X509> = found.iter().filter_map(|der| X509::from_der(der).ok()).collect();
+    if found.is_empty() {
+        let problem = "no certificates are installed on this machine".to_owned();
         return Err(Error::TlsFile {
             property: ROOT,
             path: "system".into(),
             problem,
         });
     }
-    Ok(found.certs)
+    Ok(found)
+}
+
+/// A client's certificate, followed by those of its chain, and its key.
+struct ClientIdentity {
+    chain: Vec<X509>,
+    key: PKey<Private>,
 }
 
 /// `database.sslcert` (PEM chain) and `database.sslkey` (PEM as in libpq, or PKCS#8 DER as in pgjdbc). Without them,
 /// the default files of libpq and pgjdbc, if they exist.
-fn identity(
-    settings: &PostgresSection,
-) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, Error> {
+fn identity(settings: &PostgresSection) -> Result<Option<ClientIdentity>, Error> {
     let given = |path: &Option<String>| path.as_ref().map(PathBuf::from);
     let Some(path) = given(&settings.sslcert).or_else(|| in_home("postgresql.crt")) else {
         return Ok(None);
@@ -101,7 +279,10 @@ fn identity(
         for_its_owner_alone(&key)?;
     }
     let password = settings.sslpassword.as_ref().map(Secret::expose);
-    Ok(Some((chain, private_key(&key, password)?)))
+    Ok(Some(ClientIdentity {
+        chain,
+        key: private_key(&key, password)?,
+    }))
 }
 
 fn in_home(name: &str) -> Option<PathBuf> {
@@ -117,23 +298,21 @@ fn read(property: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
     })
 }
 
-fn certificates(property: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn certificates(property: &'static str, path: &Path) -> Result<Vec<X509>, Error> {
     let bytes = read(property, path)?;
-    let refuse = |problem| Error::TlsFile {
+    let refuse = |problem: &str| Error::TlsFile {
         property,
         path: path.to_owned(),
-        problem,
+        problem: problem.to_owned(),
     };
     if bytes.first() == Some(&DER_SEQUENCE) {
-        return Ok(vec![CertificateDer::from(bytes)]);
+        let certificate = X509::from_der(&bytes).map_err(|_| refuse("it is DER, but no certificate"))?;
+        return Ok(vec![certificate]);
     }
-    let found: Vec<_> = CertificateDer::pem_slice_iter(&bytes)
-        .collect::<Result<_, _>>()
-        .map_err(|_| refuse("a PEM section in it is malformed"))?;
-    if found.is_empty() {
-        Err(refuse("it contains no certificate"))
-    } else {
-        Ok(found)
+    let found = X509::stack_from_pem(&bytes).map_err(|_| refuse("a PEM section in it is malformed"))?;
+    match found.is_empty() {
+        true => Err(refuse("it contains no certificate")),
+        false => Ok(found),
     }
 }
 
@@ -159,205 +338,349 @@ const fn is_open_to_others(is_of_root: bool, mode: u32) -> bool {
 }
 
 /// The key in a file. The password is used only if the key cannot be read without one.
-fn private_key(path: &Path, password: Option<&str>) -> Result<PrivateKeyDer<'static>, Error> {
+fn private_key(path: &Path, password: Option<&str>) -> Result<PKey<Private>, Error> {
     let bytes = read(KEY, path)?;
-    plain_key(path, &bytes).or_else(|refused| {
-        let Some(password) = password else { return Err(refused) };
-        let decrypted = walferry_keystore::private_key(&bytes, password).map_err(|_| Error::TlsFile {
-            property: KEY,
-            path: path.to_owned(),
-            problem: "`database.sslpassword` does not decrypt the key",
-        })?;
-        Ok(PrivatePkcs8KeyDer::from(decrypted).into())
-    })
-}
-
-fn plain_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
-    let refuse = |problem| Error::TlsFile {
+    let refuse = |problem: String| Error::TlsFile {
         property: KEY,
         path: path.to_owned(),
         problem,
     };
+    plain_key(&bytes).or_else(|refused| {
+        let Some(password) = password else {
+            return Err(refuse(refused.to_owned()));
+        };
+        let decrypted = walferry_keystore::private_key(&bytes, password).map_err(|error| match error {
+            StoreError::OldCipher(_) => refuse(error.to_string()),
+            _ => refuse("`database.sslpassword` does not decrypt the key".to_owned()),
+        })?;
+        PKey::private_key_from_pkcs8(&decrypted).map_err(|_| refuse("it contains no private key".to_owned()))
+    })
+}
+
+fn plain_key(bytes: &[u8]) -> Result<PKey<Private>, &'static str> {
     if bytes.first() == Some(&DER_SEQUENCE) {
-        // PKCS#12 begins with its version, 3. rustls would report it as a key of an unknown kind.
+        // PKCS#12 begins with its version, 3.
         const PKCS12_VERSION: [u8; 3] = [0x02, 0x01, 0x03];
         if bytes
             .get(..16)
             .is_some_and(|start| start.windows(3).any(|bytes| bytes == PKCS12_VERSION))
         {
-            return Err(refuse("it is PKCS#12, which is not supported"));
+            return Err("it is PKCS#12, which is not supported");
         }
-        return PrivateKeyDer::try_from(bytes.to_vec())
-            .map_err(|_| refuse("it is DER, but not an unencrypted private key"));
+        return PKey::private_key_from_der(bytes).map_err(|_| "it is DER, but not an unencrypted private key");
     }
     let text = String::from_utf8_lossy(bytes);
     if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
-        return Err(refuse("the key is encrypted"));
+        return Err("the key is encrypted");
     }
-    PrivateKeyDer::from_pem_slice(bytes).map_err(|_| refuse("it contains no private key"))
+    // With a password, even an empty one, OpenSSL does not ask for one on the terminal.
+    PKey::private_key_from_pem_passphrase(bytes, b"").map_err(|_| "it contains no private key")
 }
 
 /// First byte of every certificate and key in DER. PEM begins with text.
 const DER_SEQUENCE: u8 = 0x30;
 
-/// Encrypts without verifying the server.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener as Listener;
+    use std::thread;
 
-/// Verifies the chain up to one of the given authorities, and the name if there is one.
-#[derive(Debug)]
-struct KnownAuthority {
-    chain: Arc<WebPkiServerVerifier>,
-    roots: Vec<CertificateDer<'static>>,
-    name: Option<String>,
-    provider: Arc<CryptoProvider>,
-}
+    use openssl::asn1::Asn1Time;
+    use openssl::bn::BigNum;
+    use openssl::ec::{EcGroup, EcKey};
+    use openssl::hash::MessageDigest;
+    use openssl::nid::Nid;
+    use openssl::rsa::Rsa;
+    use openssl::ssl::SslStream as BlockingStream;
+    use openssl::x509::X509NameBuilder;
+    use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
+    use walferry_config::{HostName, Value};
 
-impl KnownAuthority {
-    fn new(
-        roots: Vec<CertificateDer<'static>>,
-        name: Option<String>,
-        provider: Arc<CryptoProvider>,
-    ) -> Result<Self, Error> {
-        let mut store = RootCertStore::empty();
-        store.add_parsable_certificates(roots.iter().cloned());
-        let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone())
-            .build()
-            .map_err(|error| Error::TlsSetup {
-                source: rustls::Error::General(error.to_string()),
-            })?;
-        Ok(Self {
-            chain,
-            roots,
-            name,
-            provider,
-        })
+    use super::super::Endpoint;
+    use super::*;
+
+    /// A certificate with its key.
+    #[derive(Clone)]
+    struct Made {
+        certificate: X509,
+        key: PKey<Private>,
     }
 
-    fn verify_name(&self, certificate: &CertificateDer<'_>, server: &ServerName<'_>) -> Result<(), rustls::Error> {
-        let Some(host) = &self.name else { return Ok(()) };
-        let parsed = rustls::server::ParsedCertificate::try_from(certificate)?;
-        rustls::client::verify_server_name(&parsed, server).or_else(|mismatch| {
-            let fallback = common_name_without_alternatives(certificate);
-            if fallback.is_some_and(|name| name_matches(&name, host)) {
-                Ok(())
-            } else {
-                Err(mismatch)
-            }
-        })
+    /// What to make.
+    #[derive(Clone, Copy)]
+    struct Wish<'a> {
+        name: &'a str,
+        alternative: Option<&'a str>,
+        version: i32,
+        is_authority: bool,
+        days: (i64, i64),
+        digest: fn() -> MessageDigest,
     }
-}
 
-impl ServerCertVerifier for KnownAuthority {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server: &ServerName<'_>,
-        stapled: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        use CertificateError::{NotValidForName, NotValidForNameContext, Other};
-        match self
-            .chain
-            .verify_server_cert(certificate, intermediates, server, stapled, now)
-        {
-            Ok(verified) => Ok(verified),
-            // The chain is verified before the name.
-            Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => self
-                .verify_name(certificate, server)
-                .map(|()| ServerCertVerified::assertion()),
-            // A self-signed certificate that is its own root. OpenSSL accepts it. webpki refuses it because it is an
-            // authority, but only after it has verified the dates.
-            Err(rustls::Error::InvalidCertificate(Other(_))) if self.roots.iter().any(|root| root == certificate) => {
-                self.verify_name(certificate, server)
-                    .map(|()| ServerCertVerified::assertion())
-            }
-            Err(error) => Err(error),
+    const LEAF: Wish<'static> = Wish {
+        name: "localhost",
+        alternative: None,
+        version: 0,
+        is_authority: false,
+        days: (-2, 2),
+        digest: MessageDigest::sha256,
+    };
+    const ROOT_CA: Wish<'static> = Wish {
+        name: "root",
+        version: 2,
+        is_authority: true,
+        ..LEAF
+    };
+
+    fn rsa(bits: u32) -> PKey<Private> {
+        PKey::from_rsa(Rsa::generate(bits).unwrap()).unwrap()
+    }
+
+    fn curve(nid: Nid) -> PKey<Private> {
+        let group = EcGroup::from_curve_name(nid).unwrap();
+        PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap()
+    }
+
+    fn p256() -> PKey<Private> {
+        curve(Nid::X9_62_PRIME256V1)
+    }
+
+    fn make(wish: Wish<'_>, key: PKey<Private>, issuer: Option<&Made>) -> Made {
+        let mut name = X509NameBuilder::new().unwrap();
+        name.append_entry_by_nid(Nid::COMMONNAME, wish.name).unwrap();
+        let name = name.build();
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_secs() as i64;
+        let day = |days: i64| Asn1Time::from_unix(now + days * 86_400).unwrap();
+        let mut builder = X509::builder().unwrap();
+        builder.set_version(wish.version).unwrap();
+        builder.set_subject_name(&name).unwrap();
+        let of_issuer = issuer.map_or(name, |issuer| issuer.certificate.subject_name().to_owned().unwrap());
+        builder.set_issuer_name(&of_issuer).unwrap();
+        builder.set_not_before(&day(wish.days.0)).unwrap();
+        builder.set_not_after(&day(wish.days.1)).unwrap();
+        builder.set_pubkey(&key).unwrap();
+        let serial = BigNum::from_u32(7).unwrap().to_asn1_integer().unwrap();
+        builder.set_serial_number(&serial).unwrap();
+        if wish.is_authority && wish.version == 2 {
+            let extension = BasicConstraints::new().critical().ca().build().unwrap();
+            builder.append_extension(extension).unwrap();
+        }
+        if let Some(alternative) = wish.alternative {
+            let context = builder.x509v3_context(None, None);
+            let extension = SubjectAlternativeName::new().dns(alternative).build(&context).unwrap();
+            builder.append_extension(extension).unwrap();
+        }
+        let signer = issuer.map_or(&key, |issuer| &issuer.key);
+        builder.sign(signer, (wish.digest)()).unwrap();
+        Made {
+            certificate: builder.build(),
+            key,
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
+    /// What a server with this chain is told by a client. Whether the client has verified it.
+    fn meet(
+        mode: SslMode,
+        roots: &[&Made],
+        chain: &[&Made],
+        server: impl FnOnce(&mut SslContextBuilder) + Send + 'static,
+    ) -> Result<bool, Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("root.crt");
+        let pem: Vec<u8> = roots
+            .iter()
+            .flat_map(|root| root.certificate.to_pem().unwrap())
+            .collect();
+        std::fs::write(&file, pem).unwrap();
+        let Endpoint(mut settings, ..) = Endpoint::nowhere();
+        settings.sslmode = mode;
+        settings.hostname = HostName::parse("localhost").unwrap();
+        settings.sslrootcert = (!roots.is_empty()).then(|| file.to_str().unwrap().to_owned());
+
+        let mut context = SslContextBuilder::new(SslMethod::tls_server()).unwrap();
+        context.set_security_level(0);
+        context.set_certificate(&chain[0].certificate).unwrap();
+        context.set_private_key(&chain[0].key).unwrap();
+        for other in &chain[1..] {
+            context.add_extra_chain_cert(other.certificate.clone()).unwrap();
+        }
+        server(&mut context);
+        let context = context.build();
+        let listener = Listener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = thread::spawn(move || {
+            let (socket, _) = listener.accept().unwrap();
+            let mut stream = BlockingStream::new(Ssl::new(&context).unwrap(), socket).unwrap();
+            let _ = stream.accept();
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let met = runtime.block_on(async {
+            let socket = TcpStream::connect(address).await.unwrap();
+            handshake(&settings, "db:5432".to_owned(), socket).await
+        });
+        serving.join().unwrap();
+        met.map(|session| session.is_verified)
     }
 
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
+    fn plain(_: &mut SslContextBuilder) {}
+
+    #[test]
+    fn certificates_and_ciphers_that_java_takes_are_taken() {
+        use SslMode::{Prefer, Require, VerifyCa, VerifyFull};
+        let root = make(ROOT_CA, rsa(2048), None);
+        let version_1 = make(LEAF, rsa(2048), Some(&root));
+        let p521 = make(LEAF, curve(Nid::SECP521R1), Some(&root));
+        let with_sha1 = make(
+            Wish {
+                digest: MessageDigest::sha1,
+                ..LEAF
+            },
+            p256(),
+            Some(&root),
+        );
+        let old_root = make(
+            Wish {
+                days: (-9, -1),
+                version: 0,
+                ..ROOT_CA
+            },
+            p256(),
+            None,
+        );
+        let of_old_root = make(LEAF, p256(), Some(&old_root));
+        let pinned = make(Wish { days: (-9, -1), ..LEAF }, p256(), None);
+        let of_root = Wish {
+            name: "root",
+            version: 2,
+            alternative: Some("localhost"),
+            ..LEAF
+        };
+        let namesake = make(of_root, p256(), Some(&root));
+        for (what, made, root) in [
+            ("version 1", &version_1, &root),
+            ("P-521", &p521, &root),
+            ("SHA-1", &with_sha1, &root),
+            ("an authority whose own dates are over", &of_old_root, &old_root),
+            ("a certificate that is itself trusted", &pinned, &pinned),
+            ("the name of its own authority", &namesake, &root),
+        ] {
+            for mode in [VerifyCa, VerifyFull] {
+                assert!(meet(mode, &[root], &[made], plain).unwrap(), "{what} {mode}");
+            }
+            for mode in [Prefer, Require] {
+                assert!(!meet(mode, &[], &[made], plain).unwrap(), "{what} {mode}");
+            }
+        }
+        // Without elliptic curves, with one that few have, and without what RSA was for a long time.
+        let dhe = |context: &mut SslContextBuilder| {
+            context.set_max_proto_version(Some(SslVersion::TLS1_2)).unwrap();
+            context.set_cipher_list("DHE-RSA-AES256-GCM-SHA384").unwrap();
+            let parameters = openssl::dh::Dh::get_2048_256().unwrap();
+            context.set_tmp_dh(&parameters).unwrap();
+        };
+        let one_curve = |context: &mut SslContextBuilder| context.set_groups_list("P-521").unwrap();
+        let pss = |context: &mut SslContextBuilder| context.set_sigalgs_list("RSA-PSS+SHA512").unwrap();
+        assert!(meet(VerifyFull, &[&root], &[&version_1], dhe).unwrap());
+        assert!(meet(VerifyFull, &[&root], &[&version_1], one_curve).unwrap());
+        assert!(meet(VerifyFull, &[&root], &[&version_1], pss).unwrap());
     }
 
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+    #[test]
+    fn what_is_not_trusted_is_refused_with_the_reason_and_the_remedy() {
+        let root = make(ROOT_CA, rsa(2048), None);
+        let other = make(
+            Wish {
+                name: "other",
+                ..ROOT_CA
+            },
+            p256(),
+            None,
+        );
+        let between = |version, is_authority| {
+            let wish = Wish {
+                name: "between",
+                version,
+                is_authority,
+                ..LEAF
+            };
+            make(wish, p256(), Some(&root))
+        };
+        let (good, version_1, no_authority) = (between(2, true), between(0, false), between(2, false));
+        let leaf = |wish: Wish<'static>, key, issuer| make(wish, key, Some(issuer));
+        let cases: [(Made, &[&Made], &str, &str); 8] = [
+            (leaf(LEAF, p256(), &other), &[], "issued by \"CN=other\"", "sslrootcert"),
+            (
+                leaf(Wish { days: (-9, -1), ..LEAF }, p256(), &root),
+                &[],
+                "the server's certificate expired on",
+                "ssl_cert_file",
+            ),
+            (
+                leaf(Wish { days: (1, 9), ..LEAF }, p256(), &root),
+                &[],
+                "valid only from",
+                "clocks",
+            ),
+            (leaf(LEAF, rsa(768), &root), &[], "a key that is too short", "2048"),
+            (
+                leaf(
+                    Wish {
+                        digest: MessageDigest::md5,
+                        ..LEAF
+                    },
+                    p256(),
+                    &root,
+                ),
+                &[],
+                "a hash that can be forged",
+                "-sha256",
+            ),
+            (
+                leaf(LEAF, p256(), &version_1),
+                &[&version_1],
+                "\"CN=between\" is of X.509 version 1",
+                "-extfile",
+            ),
+            (
+                leaf(LEAF, p256(), &no_authority),
+                &[&no_authority],
+                "\"CN=between\" may not sign other certificates",
+                "basicConstraints=critical,CA:TRUE",
+            ),
+            (
+                leaf(
+                    Wish {
+                        version: 2,
+                        alternative: Some("db.internal"),
+                        ..LEAF
+                    },
+                    p256(),
+                    &good,
+                ),
+                &[&good],
+                "is for db.internal, but `database.hostname` is \"localhost\"",
+                "subjectAltName",
+            ),
+        ];
+        for (own, rest, reason, remedy) in cases {
+            let chain: Vec<&Made> = [&own].into_iter().chain(rest.iter().copied()).collect();
+            let refused = meet(SslMode::VerifyFull, &[&root], &chain, plain).unwrap_err();
+            let hint = refused.hint().unwrap();
+            assert!(refused.to_string().contains(reason), "{refused}");
+            assert!(hint.contains(remedy), "{reason}: {hint}");
+            // What need not be encrypted is encrypted, though nobody knows for whom.
+            assert!(
+                !meet(SslMode::Prefer, &[&root], &chain, plain).unwrap() || reason.contains("hostname"),
+                "{reason}"
+            );
+        }
     }
-}
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            certificate,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            certificate,
-            signature,
-            &self.0.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn a_key_is_for_its_owner_or_roots_group_as_in_libpq() {

@@ -1,0 +1,259 @@
+//! Whether a server's certificate can be trusted: what pgjdbc accepts is accepted, and what is refused says why.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use openssl::nid::Nid;
+use openssl::x509::{X509, X509NameRef, X509Ref, X509StoreContextRef};
+use walferry_diagnosis::printed::one_line;
+
+/// Why a certificate is not trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    text: String,
+    hint: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Refusal {
+    /// What to do.
+    pub fn hint(&self) -> String {
+        self.hint.clone()
+    }
+
+    fn new(text: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+/// Codes of OpenSSL (`X509_V_ERR_…`), which do not change.
+mod code {
+    pub(super) const NO_ISSUER: [i32; 5] = [2, 18, 19, 20, 21];
+    pub(super) const SIGNATURE: i32 = 7;
+    pub(super) const NOT_YET_VALID: i32 = 9;
+    pub(super) const EXPIRED: i32 = 10;
+    pub(super) const PURPOSE: i32 = 26;
+    pub(super) const KEY_TOO_SMALL: [i32; 2] = [66, 67];
+    pub(super) const DIGEST_TOO_WEAK: i32 = 68;
+    pub(super) const INVALID_CA: i32 = 79;
+}
+
+/// Judges a step of OpenSSL's verification. `anchors` are the certificates of `database.sslrootcert`.
+pub(super) fn judge(is_valid: bool, step: &X509StoreContextRef, anchors: &[X509]) -> Result<(), Refusal> {
+    let Some(certificate) = step.current_cert() else {
+        return match is_valid {
+            true => Ok(()),
+            false => Err(refusal(step, None)),
+        };
+    };
+    if is_valid {
+        return Ok(());
+    }
+    // As in Java, whoever trusts a certificate by name asks neither for its dates nor for what it may sign.
+    let is_anchor = || {
+        let der = certificate.to_der().ok();
+        der.is_some() && anchors.iter().any(|anchor| anchor.to_der().ok() == der)
+    };
+    let is_accepted = match step.error().as_raw() {
+        code::NOT_YET_VALID | code::EXPIRED | code::PURPOSE | code::INVALID_CA => is_anchor(),
+        // Its own name may be that of its authority. OpenSSL then takes it for its own issuer.
+        error if code::NO_ISSUER.contains(&error) => anchors.iter().any(|anchor| has_signed(anchor, certificate)),
+        // Java refuses SHA-1 only where an authority that it brings itself has signed.
+        code::DIGEST_TOO_WEAK => is_signed_with_sha1(certificate),
+        _ => false,
+    };
+    match is_accepted {
+        true => Ok(()),
+        false => Err(refusal(step, Some(certificate))),
+    }
+}
+
+fn is_signed_with_sha1(certificate: &X509Ref) -> bool {
+    digest(certificate) == Some(Nid::SHA1)
+}
+
+/// The hash of a certificate's signature. Signatures of newer kinds do not name one.
+fn digest(certificate: &X509Ref) -> Option<Nid> {
+    let algorithm = certificate.signature_algorithm().object().nid();
+    algorithm.signature_algorithms().map(|algorithms| algorithms.digest)
+}
+
+/// Whether the certificate names this authority as its issuer, and has its signature.
+fn has_signed(authority: &X509Ref, certificate: &X509Ref) -> bool {
+    let der = |name: &X509NameRef| name.to_der().ok();
+    let issuer = der(certificate.issuer_name());
+    let is_named = issuer.is_some() && der(authority.subject_name()) == issuer;
+    let is_weak = matches!(digest(certificate), Some(Nid::MD5 | Nid::MD4 | Nid::MD2));
+    let is_signed = || {
+        let key = authority.public_key();
+        key.is_ok_and(|key| certificate.verify(&key).unwrap_or(false))
+    };
+    is_named && !is_weak && is_signed()
+}
+
+fn refusal(step: &X509StoreContextRef, certificate: Option<&X509Ref>) -> Refusal {
+    let whose = match (step.error_depth(), certificate) {
+        (0, _) | (_, None) => "the server's certificate".to_owned(),
+        (_, Some(authority)) => format!("the certificate of the authority {}", shown(authority.subject_name())),
+    };
+    let issuer = certificate.map_or_else(String::new, |certificate| shown(certificate.issuer_name()));
+    match step.error().as_raw() {
+        error if code::NO_ISSUER.contains(&error) => Refusal::new(
+            format!("{whose} was issued by {issuer}, which is not among the authorities that are trusted"),
+            "set `database.sslrootcert` to the certificate of this authority as PEM; if an authority in between is missing, the server must \
+             send it, too: append it to the server's `ssl_cert_file`",
+        ),
+        code::SIGNATURE => Refusal::new(
+            format!("the signature of {whose} is not that of {issuer}"),
+            "the authority may have a new key: set `database.sslrootcert` to its present certificate",
+        ),
+        code::EXPIRED => Refusal::new(
+            format!(
+                "{whose} expired on {}",
+                date(certificate, |c| c.not_after().to_string())
+            ),
+            "renew it on the server (`ssl_cert_file`), and reload the server's configuration",
+        ),
+        code::NOT_YET_VALID => Refusal::new(
+            format!(
+                "{whose} is valid only from {}",
+                date(certificate, |c| c.not_before().to_string())
+            ),
+            "compare the clocks of this machine and of the one that made the certificate",
+        ),
+        code::PURPOSE => Refusal::new(
+            format!("{whose} is not meant for servers"),
+            "make it without `extendedKeyUsage`, or with `extendedKeyUsage=serverAuth`",
+        ),
+        code::INVALID_CA if certificate.is_some_and(|certificate| certificate.version() < V3) => Refusal::new(
+            format!("{whose} is of X.509 version 1, which says nothing about what it may sign"),
+            "make it anew with extensions: `openssl x509 -req -extfile <(echo basicConstraints=critical,CA:TRUE) …`, or add it to \
+             `database.sslrootcert`",
+        ),
+        code::INVALID_CA => Refusal::new(
+            format!("{whose} may not sign other certificates"),
+            "make it anew with `basicConstraints=critical,CA:TRUE`, or add it to `database.sslrootcert`",
+        ),
+        error if code::KEY_TOO_SMALL.contains(&error) => Refusal::new(
+            format!("{whose} has a key that is too short"),
+            "make it anew with an RSA key of 2048 bits or more, or with a key of an elliptic curve",
+        ),
+        code::DIGEST_TOO_WEAK => Refusal::new(
+            format!("{whose} is signed with a hash that can be forged"),
+            "sign it anew with SHA-256: `openssl x509 -req -sha256 …`",
+        ),
+        _ => Refusal::new(
+            format!("{whose} is not valid: {}", step.error().error_string()),
+            "`openssl s_client -starttls postgres -showcerts -connect HOST:PORT` shows the certificates of the server",
+        ),
+    }
+}
+
+/// What [`X509Ref::version`] returns for version 3.
+const V3: i32 = 2;
+
+fn date(certificate: Option<&X509Ref>, read: impl FnOnce(&X509Ref) -> String) -> String {
+    certificate.map_or_else(|| "an unknown day".to_owned(), read)
+}
+
+/// A name as it may be printed: it is the server's.
+fn shown(name: &X509NameRef) -> String {
+    let parts: Vec<String> = name
+        .entries()
+        .map(|entry| {
+            let kind = entry.object().nid().short_name().unwrap_or("?");
+            let value = entry.data().to_string().unwrap_or_default();
+            format!("{kind}={value}")
+        })
+        .collect();
+    format!("\"{}\"", one_line(&parts.join(", ")))
+}
+
+/// Whether the certificate is the host's, as pgjdbc has it: one of its alternative names is the host's name or address. If it has no
+/// alternative names of hosts, its common name counts.
+pub(super) fn demand_name(certificate: &X509Ref, host: &str) -> Result<(), Refusal> {
+    let address = host.parse::<IpAddr>().ok();
+    let (mut names, mut has_hosts) = (Vec::new(), false);
+    for alternative in certificate.subject_alt_names().iter().flatten() {
+        if let Some(name) = alternative.dnsname() {
+            has_hosts = true;
+            if name_matches(name, host) {
+                return Ok(());
+            }
+            names.push(name.to_owned());
+        }
+        if let Some(found) = alternative.ipaddress().and_then(ip_address) {
+            if address == Some(found) {
+                return Ok(());
+            }
+            names.push(found.to_string());
+        }
+    }
+    if !has_hosts {
+        let common = certificate.subject_name().entries_by_nid(Nid::COMMONNAME).last();
+        let common = common.and_then(|entry| entry.data().to_string().ok());
+        if let Some(name) = common {
+            if name_matches(&name, host) {
+                return Ok(());
+            }
+            names.push(name);
+        }
+    }
+    let for_whom = match names.is_empty() {
+        true => "has no name of a host".to_owned(),
+        false => format!("is for {}", one_line(&names.join(", "))),
+    };
+    Err(Refusal::new(
+        format!("the server's certificate {for_whom}, but `database.hostname` is {host:?}"),
+        "set `database.hostname` to a name in the certificate, make the certificate anew with `subjectAltName=DNS:HOST`, or set \
+         `database.sslmode` to `verify-ca` if whoever has a certificate of this authority may be the server",
+    ))
+}
+
+fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+/// Whether a host name matches a name in a certificate, in which `*` may stand for the whole first label, as in libpq and pgjdbc.
+fn name_matches(pattern: &str, host: &str) -> bool {
+    match (pattern.strip_prefix("*."), host.split_once('.')) {
+        (Some(domain), Some((_, rest))) => domain.eq_ignore_ascii_case(rest),
+        _ => !pattern.contains('*') && pattern.eq_ignore_ascii_case(host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn star_stands_for_one_label() {
+        let cases = [
+            ("db.example.com", "DB.example.com", true),
+            ("*.example.com", "db.example.com", true),
+            ("*.example.com", "a.db.example.com", false),
+            ("*.example.com", "example.com", false),
+            ("*.internal", "db.internal", true),
+            ("*", "localhost", false),
+            ("d*.example.com", "db.example.com", false),
+            ("db.example.com", "db.example.org", false),
+        ];
+        for (pattern, host, expected) in cases {
+            assert_eq!(name_matches(pattern, host), expected, "{pattern} {host}");
+        }
+    }
+}
