@@ -10,6 +10,7 @@ mod demo;
 mod exactly_once;
 mod exactly_once_edges;
 mod fix;
+mod foreseen;
 mod hangs;
 mod history;
 mod hostile_names;

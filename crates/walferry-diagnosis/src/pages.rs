@@ -381,6 +381,13 @@ kinds! {
          a proxy has moved from one server to another, or spreads connections over several, or the server was restarted in between. What one \
          server says of its slot does not hold for the other. Walferry retries.",
         "If this does not end, let `database.hostname` and `database.port` lead to one server, the primary.";
+    "WF0324" SlotWithoutOffset "slot_without_offset" None,
+        "The slot exists, but no offset is stored for it",
+        "Somebody has created the slot before the first start, or the connector has run before and its offset is elsewhere: in another data \
+         directory, or in the topics of another worker. A start takes the slot as it is: it reads all rows again, if `snapshot.mode` asks for \
+         rows at a first start, and then the changes that the slot has.",
+        "If the connector has run before, give the `--data-dir` or the worker's configuration that it had. If this is its first start, nothing \
+         has to be done.";
     "WF0401" RecordFailed "record_failed" RECORD,
         "A record cannot be sent",
         "A change could not be turned into a record. The message names the table and the position. Walferry sends nothing \

@@ -244,7 +244,8 @@ fn describe(endpoint: &Endpoint, server: &ServerState) -> Diagnosis {
 fn slot_diagnoses(server: &ServerState, slot: &str) -> Vec<Diagnosis> {
     let mut diagnoses = Vec::new();
     match server.slot() {
-        None => diagnoses.push(Diagnosis::change(format!("replication slot {slot:?} would be created"))),
+        // What a start does then depends on the stored offset.
+        None => {}
         Some(found) if !found.alive => {
             let Invalidation { why, prevention } = Invalidation::of(server.invalidation());
             diagnoses.push(

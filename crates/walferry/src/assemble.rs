@@ -545,6 +545,19 @@ pub(crate) fn snapshot_policy(config: &Connector) -> SnapshotPolicy {
     }
 }
 
+/// What is done where slot and offset do not belong together.
+pub(crate) const fn history_mismatch(config: &Connector) -> HistoryMismatch {
+    match config.streaming.offset_mismatch {
+        None => HistoryMismatch::Refuse,
+        Some(
+            OffsetMismatch::NoValidation
+            | OffsetMismatch::TrustOffset
+            | OffsetMismatch::TrustSlot
+            | OffsetMismatch::TrustGreaterLsn,
+        ) => HistoryMismatch::GoOn,
+    }
+}
+
 /// With `transaction.boundary=poll`, the longest time that records wait for the commit of their transaction.
 const LONGEST_TRANSACTION: Duration = Duration::from_millis(100);
 
@@ -553,15 +566,7 @@ fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettin
     ConnectorSettings {
         slot: config.slot.name.to_string(),
         snapshot: snapshot_policy(config),
-        mismatch: match config.streaming.offset_mismatch {
-            None => HistoryMismatch::Refuse,
-            Some(
-                OffsetMismatch::NoValidation
-                | OffsetMismatch::TrustOffset
-                | OffsetMismatch::TrustSlot
-                | OffsetMismatch::TrustGreaterLsn,
-            ) => HistoryMismatch::GoOn,
-        },
+        mismatch: history_mismatch(config),
         tables: captured(config),
         snapshot_tables: snapshot_tables(config),
         flush_interval: loaded.worker.offset_flush_interval,

@@ -8,6 +8,7 @@ use walferry_config::Worker;
 use walferry_engine::{
     Diagnosis, Disposition, Failure, Severity,
     source::{Control as _, Source as _},
+    start::{self, StartPlan},
     status::Status,
     store::StoredOffset,
 };
@@ -16,7 +17,9 @@ use walferry_postgres::Postgres;
 use walferry_record::SourcePartition;
 
 use crate::{
-    assemble::{self, captured, from_postgres, kafka, partition, pipelines, snapshot_policy, snapshot_tables},
+    assemble::{
+        self, captured, from_postgres, history_mismatch, kafka, partition, pipelines, snapshot_policy, snapshot_tables,
+    },
     cli::CheckArgs,
     error::Error,
     fix, listen,
@@ -53,7 +56,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
 /// What must be fixed before a connector can start on the database as it is now.
 pub(crate) async fn fixable(args: &CheckArgs, loaded: &Loaded) -> Vec<Diagnosis> {
     let found = offset(args, loaded);
-    let mut remarks = postgres(loaded, found.first_start, found.tables_read.as_deref()).await;
+    let mut remarks = postgres(loaded, &found).await;
     remarks.retain(|remark| remark.fix.is_some());
     remarks
 }
@@ -78,16 +81,12 @@ fn check_all(args: &CheckArgs, configuration: &Configuration) -> Result<(), Erro
     let mut shown = Vec::new();
     for loaded in connectors {
         say!("connector {:?}", loaded.connector.name);
-        let StoredState {
-            remarks: offset,
-            first_start,
-            tables_read,
-        } = offset(args, loaded);
+        let found = offset(args, loaded);
         // Either side may keep silent for a while.
         let (postgres, kafka, registries) = thread::scope(|scope| {
             let kafka = scope.spawn(|| kafka_side(loaded));
             let registries = scope.spawn(|| registries(loaded));
-            let postgres = runtime.block_on(postgres(loaded, first_start, tables_read.as_deref()));
+            let postgres = runtime.block_on(postgres(loaded, &found));
             (postgres, kafka.join(), registries.join())
         });
         let bug = |what: &str| {
@@ -100,7 +99,8 @@ fn check_all(args: &CheckArgs, configuration: &Configuration) -> Result<(), Erro
         let registries = registries.map_err(|_| bug("the schema registry"))?;
         let schemas = event_schemas(loaded);
         obstacles += tell(
-            offset
+            found
+                .remarks
                 .into_iter()
                 .chain(postgres)
                 .chain(schemas)
@@ -195,9 +195,14 @@ struct StoredState {
     /// What is stored, and whether it can be written.
     remarks: Vec<Diagnosis>,
     first_start: bool,
-    /// The tables that a snapshot has read, where that is known.
-    tables_read: Option<Arc<BTreeSet<String>>>,
+    /// The offset, if there is one. `Err` where that is not known.
+    stored: Result<Option<StoredOffset>, Unknown>,
+    /// Where offsets are looked for.
+    place: String,
 }
+
+/// What is stored could not be read.
+struct Unknown;
 
 fn offset(args: &CheckArgs, loaded: &Loaded) -> StoredState {
     let (dir, partition) = (data_dir(&args.data), partition(&loaded.connector));
@@ -207,7 +212,8 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> StoredState {
             return StoredState {
                 remarks: obstacles(failure),
                 first_start: false,
-                tables_read: None,
+                stored: Err(Unknown),
+                place: String::new(),
             };
         }
     };
@@ -232,17 +238,21 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> StoredState {
         }
     };
     let is_known = remarks.is_empty();
-    let tables_read = found
-        .as_ref()
-        .ok()
-        .and_then(|stored| stored.as_ref()?.tables_read.clone());
-    let (stored, first_start) = how_it_starts(found, is_known);
-    remarks.extend(stored);
+    let stored = match &found {
+        Ok(stored) if is_known => Ok(stored.clone()),
+        _ => Err(Unknown),
+    };
+    let (told, first_start) = how_it_starts(found, is_known);
+    remarks.extend(told);
     remarks.extend(whether_it_can_be_stored(&dir, &partition, topics.is_some()));
     StoredState {
         remarks,
         first_start,
-        tables_read,
+        stored,
+        place: topics.map_or_else(
+            || dir.display().to_string(),
+            |topics| format!("topic {}", topics.offset.name),
+        ),
     }
 }
 
@@ -287,12 +297,16 @@ fn whether_it_can_be_stored(dir: &Path, partition: &SourcePartition, has_topics:
     }
 }
 
-async fn postgres(loaded: &Loaded, first_start: bool, tables_read: Option<&BTreeSet<String>>) -> Vec<Diagnosis> {
+async fn postgres(loaded: &Loaded, found: &StoredState) -> Vec<Diagnosis> {
     let config = &loaded.connector;
     let policy = snapshot_policy(config);
+    let first_start = found.first_start;
     let snapshot = policy.at_every_start || (first_start && policy.at_first_start);
+    let stored = found.stored.as_ref().ok().and_then(Option::as_ref);
+    let tables_read = stored.and_then(|stored| stored.tables_read.as_deref());
     match walferry_postgres::check::check(config, captured(config), snapshot).await {
         Ok(mut remarks) => {
+            foresee(loaded, found, &mut remarks).await;
             remarks.extend(requirements(loaded).await);
             remarks.extend(
                 poller::remarks(loaded, snapshot, first_start)
@@ -310,6 +324,72 @@ async fn postgres(loaded: &Loaded, first_start: bool, tables_read: Option<&BTree
         }
         Err(failure) => obstacles(failure),
     }
+}
+
+/// Adds what a start would do with the stored offset on this server, behind the remark on the server. The start decides by the same rules.
+async fn foresee(loaded: &Loaded, state: &StoredState, remarks: &mut Vec<Diagnosis>) {
+    let config = &loaded.connector;
+    let Ok(stored) = &state.stored else {
+        return;
+    };
+    let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
+    let mut source = Postgres::new(config, status);
+    // What keeps it from looking was told by the check of the server.
+    let Ok(found) = source.control().inspect().await else {
+        return;
+    };
+    // A connector that runs stores an offset before it confirms it, so the offset that was read before the slot may be behind it.
+    if found.slot.as_ref().is_some_and(|slot| slot.active_pid.is_some()) {
+        return;
+    }
+    let slot = config.slot.name.as_str();
+    let plan = start::foresee(
+        slot,
+        &found,
+        stored.as_ref(),
+        snapshot_policy(config),
+        history_mismatch(config),
+    );
+    let is_lost = |remark: &Diagnosis| remark.kind == Some(Kind::SlotLost);
+    let foreseen = match plan {
+        Err(failure) if failure.disposition == Disposition::Retry => {
+            let hint = failure.hint().unwrap_or_default().to_owned();
+            let text = format!("a start would wait: {failure}");
+            Diagnosis::warning(failure.kind, text).with_hint(hint)
+        }
+        // The check of the server has seen it, too, and knows why.
+        Err(failure) if failure.kind == Kind::SlotLost && remarks.iter().any(is_lost) => return,
+        Err(failure) => return remarks.extend(obstacles(failure)),
+        Ok(StartPlan::Create { replace: true, .. }) => {
+            remarks.retain(|remark| !is_lost(remark));
+            let text = format!(
+                "replication slot {slot:?} cannot be read from the stored offset any more: a start drops it, creates it again, and reads all rows again"
+            );
+            Diagnosis::change(text)
+        }
+        Ok(StartPlan::Create { snapshot, .. }) => {
+            let rows = match snapshot && stored.is_some() {
+                true => ", and all rows would be read again",
+                false => "",
+            };
+            Diagnosis::change(format!("replication slot {slot:?} would be created{rows}"))
+        }
+        Ok(StartPlan::Adopt { snapshot, from }) => {
+            let then = match snapshot {
+                true => "all rows would be read again, and then the changes from there on".to_owned(),
+                false => format!("a start goes on from {from}, where the slot stands"),
+            };
+            let text = format!(
+                "replication slot {slot:?} exists, but {} has no offset for it: {then}",
+                state.place
+            );
+            let hint = "if this connector has run before, its offset is elsewhere: give the `--data-dir` or `--worker` that it had; if the \
+                        slot was created for its first start, nothing has to be done";
+            Diagnosis::warning(Kind::SlotWithoutOffset, text).with_hint(hint)
+        }
+        Ok(StartPlan::Resume { .. } | StartPlan::Continue { .. } | StartPlan::ReadOnly | StartPlan::Rest) => return,
+    };
+    remarks.insert(remarks.len().min(1), foreseen);
 }
 
 /// Which events are checked against which schema.

@@ -7,8 +7,9 @@ pub use crate::history::HistoryMismatch;
 use crate::{
     account::StoredOffset,
     failure::Failure,
-    history::{not_there_yet, went_back},
+    history::{self, OffsetVerdict, not_there_yet, went_back},
     source::Inspection,
+    status::now_us,
 };
 
 /// What `snapshot.mode` asks for.
@@ -64,6 +65,28 @@ impl StartPlan {
     pub(crate) const fn streams(&self) -> bool {
         !matches!(self, Self::ReadOnly | Self::Rest)
     }
+}
+
+/// What a start would do with this offset on this server: as [`decide`] says after the offset was held against the server's history. Changes
+/// nothing.
+///
+/// # Errors
+/// The connector must not start, or has to wait.
+pub fn foresee(
+    slot: &str,
+    found: &Inspection,
+    stored: Option<&StoredOffset>,
+    policy: SnapshotPolicy,
+    mismatch: HistoryMismatch,
+) -> Result<StartPlan, Failure> {
+    let moved = match stored.filter(|_| policy.stream) {
+        Some(stored) => match history::judge(slot, found, stored, mismatch, now_us())? {
+            OffsetVerdict::Holds => None,
+            OffsetVerdict::Moved(moved) => Some(*moved),
+        },
+        None => None,
+    };
+    decide(slot, found, moved.as_ref().or(stored), policy, mismatch)
 }
 
 /// Decides what the start does. `slot` is the slot's name, for messages.

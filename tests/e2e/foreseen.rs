@@ -1,0 +1,117 @@
+//! `walferry check` refuses what `walferry run` refuses, with the same code, and says what a start would do.
+
+use crate::outbox::Outbox;
+use crate::world;
+use walferry_testkit::servers::{Checked, Walferry, wait_for};
+
+/// Ends a connector that has delivered a row, so that its offset is stored.
+fn ended(outbox: &Outbox) -> Walferry {
+    let mut walferry = outbox.start_with(outbox.config_with([("snapshot.mode", "initial")]));
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.insert("k", 1, 3);
+    outbox.wait_until_confirmed();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    walferry
+}
+
+/// What `check` says of the connector with the folder that it has run with.
+fn check(walferry: &Walferry, bootstrap: &str) -> (Option<i32>, String) {
+    let config = walferry.config_file().display().to_string();
+    let output = walferry.command([
+        "check",
+        "--config",
+        &config,
+        "--bootstrap-servers",
+        bootstrap,
+        "--admin",
+        "127.0.0.1:0",
+    ]);
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[track_caller]
+fn both_refuse(walferry: &mut Walferry, bootstrap: &str, code: &str) {
+    walferry.start_again();
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    assert!(walferry.output().contains(code), "{}", walferry.output());
+    let (exit, said) = check(walferry, bootstrap);
+    assert_eq!(exit, Some(2), "{said}");
+    let told = said
+        .lines()
+        .any(|line| line.contains("obstacle") && line.ends_with(&format!("[{code}]")));
+    assert!(told, "no obstacle {code}:\n{said}");
+    let is_promised = said
+        .lines()
+        .any(|line| line.contains("replication slot") && line.contains("would be created"));
+    assert!(!is_promised, "{said}");
+}
+
+#[test]
+fn check_refuses_a_start_whose_slot_is_gone_or_ahead_or_on_another_server() {
+    let world = world::shared();
+    let outbox = Outbox::new(world, "foreseen_refused");
+    let sql = outbox.database.sql();
+    let slot = outbox.slot();
+    let mut walferry = ended(&outbox);
+    let bootstrap = world.kafka.bootstrap();
+    let (exit, said) = check(&walferry, &bootstrap);
+    assert_eq!(exit, Some(0), "{said}");
+    assert!(said.contains("a start continues from the stored offset"), "{said}");
+
+    // Somebody else has read it.
+    outbox.insert("k", 4, 6);
+    sql.run(&format!(
+        "select pg_replication_slot_advance('{slot}', pg_current_wal_insert_lsn())"
+    ));
+    both_refuse(&mut walferry, &bootstrap, "WF0315");
+
+    // The address leads to another server with the same tables.
+    let elsewhere = world::alone();
+    let twin = Outbox::on(&elsewhere.postgres, &world.kafka, "foreseen_refused");
+    let port = |outbox: &Outbox| outbox.database.port().to_string().into();
+    walferry.options().config.insert("database.port".into(), port(&twin));
+    both_refuse(&mut walferry, &bootstrap, "WF0312");
+    walferry.options().config.insert("database.port".into(), port(&outbox));
+
+    sql.run(&format!("select pg_drop_replication_slot('{slot}')"));
+    both_refuse(&mut walferry, &bootstrap, "WF0302");
+
+    // With this mode a start reads all rows again, and says so before.
+    walferry
+        .options()
+        .config
+        .insert("snapshot.mode".into(), "when_needed".into());
+    walferry.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.wait_until_confirmed();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    sql.run(&format!("select pg_drop_replication_slot('{slot}')"));
+    let (exit, said) = check(&walferry, &bootstrap);
+    assert_eq!(exit, Some(0), "{said}");
+    assert!(
+        said.contains(&format!(
+            "replication slot \"{slot}\" would be created, and all rows would be read again"
+        )),
+        "{said}"
+    );
+}
+
+#[test]
+fn check_says_what_an_empty_folder_beside_a_slot_leads_to() {
+    let world = world::shared();
+    let outbox = Outbox::new(world, "foreseen_folder");
+    let _ended = ended(&outbox);
+    wait_for("the slot to be free", || (outbox.database.streams() == 0).then_some(()));
+    for (mode, told) in [
+        ("initial", "all rows would be read again"),
+        ("no_data", "where the slot stands"),
+    ] {
+        let options = outbox.options(outbox.config_with([("snapshot.mode", mode)]));
+        let checked = Checked::of(&options, &[]);
+        assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+        let line = checked.stdout.lines().find(|line| line.ends_with("[WF0324]"));
+        let line = line.unwrap_or_else(|| panic!("nothing is said of the slot:\n{}", checked.stdout));
+        assert!(line.contains("has no offset for it") && line.contains(told), "{line}");
+    }
+}
