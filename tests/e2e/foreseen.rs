@@ -115,3 +115,47 @@ fn check_says_what_an_empty_folder_beside_a_slot_leads_to() {
         assert!(line.contains("has no offset for it") && line.contains(told), "{line}");
     }
 }
+
+/// An application updates and deletes rows all the time, and the table has no key.
+#[test]
+fn what_check_says_to_run_does_not_stop_the_application() {
+    let world = world::shared();
+    let outbox = Outbox::new(world, "foreseen_remedy");
+    let sql = outbox.database.sql();
+    sql.run(
+        "create table nokey (id int, n int); insert into nokey select i, 0 from generate_series(1, 9) i;
+         create publication foreseen_remedy_slot for table outbox",
+    );
+    let tables = [
+        ("table.include.list", "public.outbox,public.nokey"),
+        ("publication.autocreate.mode", "disabled"),
+    ];
+    let checked = Checked::of(&outbox.options(outbox.config_with(tables)), &[]);
+    let mut hints = checked.stdout.lines().filter_map(|line| line.trim().strip_prefix("→ "));
+    let remedy = hints.find(|hint| hint.contains("ADD TABLE"));
+    sql.run(remedy.unwrap_or_else(|| panic!("no remedy is said:\n{}", checked.stdout)));
+    sql.run("update nokey set n = n + 1; delete from nokey where id = 1");
+}
+
+#[test]
+fn check_tells_of_tables_that_a_later_snapshot_could_not_read() {
+    let world = world::shared();
+    let outbox = Outbox::new(world, "foreseen_later");
+    outbox.database.sql().run(
+        "create role foreseen_reader login replication; grant select on outbox to foreseen_reader;
+         create table newer (id int primary key); create publication foreseen_later_slot for table outbox, newer",
+    );
+    let config = outbox.config_with([
+        ("database.user", "foreseen_reader"),
+        ("table.include.list", "public.outbox,public.newer"),
+        ("publication.autocreate.mode", "disabled"),
+    ]);
+    let checked = Checked::of(&outbox.options(config), &[]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+    for told in [
+        "a snapshot that is asked for later would fail",
+        "GRANT SELECT ON \"public\".\"newer\"",
+    ] {
+        assert!(checked.stdout.contains(told), "{told}:\n{}", checked.stdout);
+    }
+}

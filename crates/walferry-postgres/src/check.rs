@@ -80,10 +80,17 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
     }
     if snapshot {
         diagnoses.extend(rows_diagnoses(&sql, &server, connector, &tables).await?);
-    } else if !connector.post_processors.is_empty() {
+    } else {
         let oids = tables.iter().map(|table| table.oid);
         let problem = unreadable(&sql, oids, &ReadColumns::new(connector)).await?;
-        diagnoses.extend(problem.as_ref().map(reselect_diagnosis));
+        diagnoses.extend(
+            problem
+                .as_ref()
+                .map(|problem| match connector.post_processors.is_empty() {
+                    true => later_diagnosis(problem),
+                    false => reselect_diagnosis(problem),
+                }),
+        );
     }
     Ok(diagnoses)
 }
@@ -162,6 +169,15 @@ fn reselect_diagnosis(problem: &SetupProblem) -> Diagnosis {
         problem.cause().text
     );
     Diagnosis::warning(Kind::PrivilegeMissing, text).with_hint(problem.hint())
+}
+
+/// A start reads no rows, but somebody may ask for them later.
+fn later_diagnosis(problem: &SetupProblem) -> Diagnosis {
+    let text = format!(
+        "a snapshot that is asked for later would fail: {}",
+        problem.cause().text
+    );
+    Diagnosis::note(Kind::PrivilegeMissing, text).with_hint(problem.hint())
 }
 
 /// What the publication lacks.
@@ -552,10 +568,12 @@ fn missing_diagnosis(publication: &str, missing: &[Captured], before: Vec<String
         identifier(publication),
         list.join(", ")
     );
+    // The identities come first: the application's updates go on all the time.
+    let statements: Vec<String> = before.into_iter().chain([statement]).collect();
     Some(
         Diagnosis::warning(Kind::PublicationIncomplete, text)
-            .with_hint(format!("{statement};"))
-            .with_fix(before.into_iter().chain([statement]).collect(), Needs::Owner),
+            .with_hint(format!("{};", statements.join("; ")))
+            .with_fix(statements, Needs::Owner),
     )
 }
 

@@ -55,7 +55,11 @@ impl NotPublished {
                 "correct `signal.data.collection`, or run: CREATE TABLE {table} (id varchar(64) PRIMARY KEY, type varchar(32) NOT NULL, data \
                  varchar(2048))"
             ),
-            Self::NotIn => format!("ALTER PUBLICATION {publication} ADD TABLE {table}"),
+            // Without an identity, Postgres would refuse to delete signals from then on.
+            Self::NotIn => format!(
+                "ALTER PUBLICATION {publication} ADD TABLE {table}; if the table has no primary key and signals are deleted from it, before that: \
+                 ALTER TABLE {table} REPLICA IDENTITY FULL"
+            ),
             Self::Operation(_, publish) => format!(
                 "ALTER PUBLICATION {publication} SET (publish = '{publish}'); if consumers are not to get them from other tables, set \
                  `skipped.operations`"
