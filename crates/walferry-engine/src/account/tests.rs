@@ -209,3 +209,29 @@ fn no_more_is_shown_than_the_present_connection_has_brought() {
     let delivered = progress.delivered().expect("something is new");
     assert_eq!(delivered.offset().connect.lsn_proc, Some(120));
 }
+
+/// So readers of committed records need not wait for the next change.
+#[test]
+fn a_transaction_can_end_after_a_heartbeat_and_after_the_metadata_of_transactions_but_not_within_a_change() {
+    use MessageType::{Delete, Heartbeat, Insert, Message, Notification, Read, Transaction, Truncate, Update};
+    let may_end_after = |message: MessageType| {
+        let progress = Progress::new(StoredOffset::default(), 100_000).in_transactions();
+        let change = StreamChange {
+            position: START,
+            message,
+        };
+        let first_of_several = LedgerEntry::Record {
+            change,
+            last: false,
+            bytes: 300,
+        };
+        progress.settle(progress.push([first_of_several]));
+        progress.reach_commit_point(delivery::progress::PushedLast::Anything)
+    };
+    for message in [Transaction, Heartbeat, Notification] {
+        assert!(may_end_after(message), "{message:?}");
+    }
+    for message in [Insert, Update, Delete, Truncate, Message, Read] {
+        assert!(!may_end_after(message), "{message:?}");
+    }
+}
