@@ -291,3 +291,24 @@ impl std::fmt::Debug for ClientSettings {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise records behind a batch that is refused may arrive before its own are sent again.
+    #[test]
+    fn nothing_arrives_before_a_refused_record_is_dealt_with_whatever_is_tolerated() {
+        let topic = SetAside::Topic {
+            name: "dead".into(),
+            replication_factor: None,
+        };
+        for set_aside in [SetAside::No, SetAside::Drop, topic] {
+            let mut settings = ClientSettings::new("shop", "localhost:9092");
+            settings.set_aside = set_aside;
+            let properties = settings.producer_properties();
+            let is_gapless = properties.values.get("enable.gapless.guarantee").map(String::as_str);
+            assert_eq!(is_gapless, Some("true"), "{:?}", settings.set_aside);
+        }
+    }
+}
