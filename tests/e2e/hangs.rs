@@ -122,6 +122,31 @@ pub(crate) fn shut_down_while_nothing_is_read(world: &mut World) {
     assert_runs(&rest, &["k"], 10);
 }
 
+/// A paused connector reads nothing, for as long as somebody likes.
+pub(crate) fn shut_down_while_paused(world: &mut World) {
+    let outbox = Outbox::new(world, "shutdown_paused");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 5);
+    outbox.wait_until_confirmed();
+    let ask = |walferry: &Walferry, what: &str| {
+        let answer = walferry.ask("PUT", &format!("/connectors/shutdown_paused/{what}"));
+        assert_eq!(answer.map(|answer| answer.status), Some(202), "{what}");
+    };
+    ask(&walferry, "pause");
+    wait_for("the connector to be paused", || {
+        let status = walferry.get("/connectors/shutdown_paused/status")?.json();
+        (status["connector"]["state"] == "PAUSED").then_some(())
+    });
+    outbox.insert("k", 6, 10);
+    world.postgres.stop(false);
+    world.postgres.start_again();
+    outbox.insert("k", 11, 15);
+    ask(&walferry, "resume");
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.wait_until_confirmed();
+    assert_runs(&world.kafka.read(&[outbox.topic("order")]), &["k"], 15);
+}
+
 #[test]
 fn transactions_that_hold_up_a_new_slot_are_named() {
     let world = world::shared();

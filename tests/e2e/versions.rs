@@ -189,3 +189,8 @@ fn a_fast_shutdown_while_kafka_is_down_ends() {
 fn a_fast_shutdown_while_nothing_is_read_ends() {
     hangs::shut_down_while_nothing_is_read(&mut world::alone());
 }
+
+#[test]
+fn a_fast_shutdown_while_the_connector_is_paused_ends() {
+    hangs::shut_down_while_paused(&mut world::alone());
+}

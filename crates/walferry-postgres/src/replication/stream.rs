@@ -1,6 +1,6 @@
 //! The stream: socket → frames → engine, with the catalog's facts before each Relation message.
 
-use std::future::{Future, pending};
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -84,8 +84,7 @@ pub(crate) async fn stream(
             return session.close().await;
         }
     }
-    session.reporter.attend(StreamPhase::Drain, pending::<()>()).await?;
-    session.close().await
+    session.drain(catalog.shut_down()).await
 }
 
 struct Session<'a, R, W> {
@@ -160,6 +159,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 AttendOutcome::Done(count) => self.pace.read(count?),
                 AttendOutcome::GivenUp => return Ok(ReadEnd::GivenUp),
             }
+        }
+    }
+
+    /// Reads nothing more until the stream is to close. As in [`hand_over`], a server that shuts down has to be freed.
+    async fn drain(mut self, shut_down: impl Future<Output = Error>) -> Result<(), Error> {
+        match self.reporter.attend(StreamPhase::Drain, shut_down).await? {
+            AttendOutcome::Done(shut_down) => Err(shut_down),
+            AttendOutcome::GivenUp => self.close().await,
         }
     }
 
@@ -261,6 +268,8 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
     use super::*;
 
     use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex};
@@ -570,6 +579,16 @@ mod tests {
         assert!(matches!(ended, Err(Error::Silent { .. })), "{ended:?}");
     }
 
+    /// Its walsender waits until it has sent everything, which nobody reads.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_shuts_down_is_freed_while_nothing_more_is_read() {
+        let mut setup = Setup::new();
+        setup.phase.send(StreamPhase::Drain).unwrap();
+        let session = setup.session(Duration::from_secs(10));
+        let ended = session.drain(ready(Error::PipelineEnded)).await;
+        assert!(matches!(ended, Err(Error::PipelineEnded)), "{ended:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn drain_reads_no_more_and_close_says_goodbye() {
         let mut setup = Setup::new();
@@ -580,8 +599,7 @@ mod tests {
         let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
         let whole = async {
             session.run(&mut catalog, &sender, &server_end, None).await?;
-            session.reporter.attend(StreamPhase::Drain, pending::<()>()).await?;
-            session.close().await
+            session.drain(pending()).await
         };
         let script = async {
             send(&mut server, &xlog(3)).await;
