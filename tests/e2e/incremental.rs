@@ -667,3 +667,40 @@ fn rows_of_partitions_that_move_in_a_window_arrive() {
     }
     .play();
 }
+
+/// As in Debezium, the columns of `message.key.columns` are the order in which a table without a key is read, and the stream goes on
+/// meanwhile. Rows of chunks have a position also where no change marks the window (`read.only`), and before the first commit.
+#[test]
+fn a_keyless_table_is_read_by_its_message_key_and_rows_of_chunks_have_a_position() {
+    let name = "incremental_message_key";
+    let (world, database) = begin(name);
+    let sql = database.sql();
+    sql.run("create table items (a int, v text); insert into items values (2, 'b'), (1, 'a'), (3, 'c')");
+    let properties = [
+        ("message.key.columns", "public.items:a"),
+        ("incremental.snapshot.chunk.size", "2"),
+    ];
+    let mut walferry = start_read_only(world, name, &database, &properties);
+    ask_for(&walferry, name, "public.items");
+    wait_for_log(&mut walferry, COMPLETE, 1);
+    let values: Vec<serde_json::Value> = world
+        .kafka
+        .wait_for_records(&format!("{name}.public.items"), 3)
+        .iter()
+        .map(value)
+        .collect();
+    let order: Vec<i64> = values.iter().filter_map(|value| value["after"]["a"].as_i64()).collect();
+    assert_eq!(
+        order,
+        [1, 2, 3],
+        "the order of the message key, not that of the table's blocks"
+    );
+    assert!(!walferry.output().contains("paus"), "{}", walferry.output());
+    for value in &values {
+        let sequence: Vec<Option<String>> =
+            serde_json::from_str(value["source"]["sequence"].as_str().expect("a text")).expect("JSON");
+        assert!(sequence[1].is_some(), "{value}");
+    }
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    drop_slot(sql, name);
+}

@@ -35,10 +35,54 @@ pub(crate) struct Cursor {
     ended: Option<Lsn>,
     /// LSN behind the last commit in the stream: `source.sequence[0]`.
     last_commit: Option<Lsn>,
+    /// Where the stream of the present connection was asked to begin.
+    begun: Option<Lsn>,
     /// The last transaction that was read. Before the first one, the transaction of the snapshot or of the offset. As
     /// in Debezium, messages outside transactions carry its time.
     transaction: Option<Transaction>,
     origin: Option<OriginName>,
+    /// The last change of an offset that Debezium stored, until its transaction comes.
+    of_debezium: Option<DebeziumMark>,
+    /// The position of this change, once its transaction has come.
+    last_of_debezium: Option<Position>,
+}
+
+/// What an offset of Debezium says of the last delivered change. It does not say which one it is of several changes with the same LSN, so
+/// only the first of them counts as delivered.
+#[derive(Debug, Clone, Copy)]
+struct DebeziumMark {
+    lsn: Lsn,
+    /// Its transaction. Ids come again on another timeline of the server; with the time of the commit they do not.
+    xid: u32,
+    commit_time_us: i64,
+}
+
+impl DebeziumMark {
+    fn of(offset: &StoredOffset) -> Option<Self> {
+        let connect = &offset.connect;
+        // Without a position, nothing was delivered since Debezium stored it. What the session adds before it begins does not matter.
+        let is_own = offset.position.is_some();
+        let is_change = matches!(
+            connect.message_type.as_deref(),
+            Some("INSERT" | "UPDATE" | "DELETE" | "TRUNCATE" | "MESSAGE")
+        );
+        let (lsn, xid, commit_time_us) = (connect.lsn?, connect.tx_id?, connect.ts_usec?);
+        (is_change && !is_own).then_some(Self {
+            lsn: lsn.into(),
+            xid,
+            commit_time_us,
+        })
+    }
+
+    /// The position of the change, if this is its transaction.
+    fn position_in(&self, begin: &Begin) -> Option<Position> {
+        let is_its_own = begin.xid.0 == self.xid && begin.commit_time.unix_micros() == self.commit_time_us;
+        is_its_own.then_some(Position {
+            unit: begin.final_lsn,
+            lsn: self.lsn,
+            ordinal: 0,
+        })
+    }
 }
 
 /// The replication origin of a transaction.
@@ -90,6 +134,7 @@ impl Cursor {
                 xid: offset.connect.tx_id.unwrap_or_default(),
                 time_us,
             }),
+            of_debezium: DebeziumMark::of(offset),
             ..Self::default()
         }
     }
@@ -99,6 +144,7 @@ impl Cursor {
     ///
     /// Returns the transactions that have to come again.
     pub(crate) fn reconnected(&mut self, from: Lsn, now_us: i64) -> ExpectedCommits {
+        self.begun = Some(from);
         let last = self.last.take();
         if let Some(open) = self.open.take()
             && last.is_some_and(|last| last.unit == open.final_lsn)
@@ -136,6 +182,11 @@ impl Cursor {
         };
         self.transaction = Some(transaction);
         self.origin = None;
+        if let Some(position) = self.of_debezium.and_then(|mark| mark.position_in(begin)) {
+            self.of_debezium = None;
+            self.last_of_debezium = Some(position);
+            self.resume = self.resume.max(Some(position));
+        }
         self.open = Some(OpenTransaction {
             final_lsn: begin.final_lsn,
             transaction,
@@ -218,6 +269,19 @@ impl Cursor {
         }
     }
 
+    /// The same for a change with records of several keys. Connect may have stored the offset when Kafka had the first of them, so
+    /// the last change of such an offset is sent again.
+    pub(crate) fn advance_with_other_key(&mut self, lsn: Lsn) -> ChangeNovelty {
+        match self.advance(lsn) {
+            ChangeNovelty::Delivered(position)
+                if Some(position) == self.last_of_debezium.take_if(|last| *last == position) =>
+            {
+                ChangeNovelty::New(position)
+            }
+            met => met,
+        }
+    }
+
     /// Which change of which transaction was met last; `None` outside transactions.
     pub(crate) fn place(&self) -> Option<TransactionPlace> {
         let open = self.open.as_ref()?;
@@ -252,6 +316,11 @@ impl Cursor {
     pub(crate) const fn last_commit(&self) -> Option<Lsn> {
         self.last_commit
     }
+
+    /// The position of what is sent between two changes. Before the first commit, it is where the stream began, as in Debezium.
+    pub(crate) fn between_changes(&self) -> Option<Lsn> {
+        self.last_commit.or(self.begun)
+    }
 }
 
 /// The transaction of the last delivered change, if its end may not have been delivered. For a message the result is
@@ -283,6 +352,7 @@ impl AsOrigin for Option<OriginName> {
 #[cfg(test)]
 mod tests {
     use walferry_pgoutput::{PgTimestamp, Xid};
+    use walferry_record::SourceOffset;
 
     use super::*;
 
@@ -353,6 +423,92 @@ mod tests {
         begin(&mut cursor, 40);
         let got = new(&mut cursor, [10, 10, 10, 30]);
         assert_eq!(got, [None, None, at(40, 10, 2), at(40, 30, 0)]);
+    }
+
+    /// An offset of Debezium: the last delivered change has this LSN, in the transaction 1, which was committed at 0.
+    fn after_debezium(lsn: u64, message: &str) -> Cursor {
+        let connect = SourceOffset {
+            lsn: Some(lsn),
+            lsn_proc: Some(lsn),
+            lsn_commit: Some(5),
+            tx_id: Some(1),
+            ts_usec: Some(0),
+            message_type: Some(message.into()),
+            ..SourceOffset::default()
+        };
+        // A session names the server before it begins.
+        Cursor::after(&StoredOffset {
+            connect,
+            system_id: Some(7),
+            ..StoredOffset::default()
+        })
+    }
+
+    #[test]
+    fn delivery_goes_on_behind_the_last_change_of_debezium() {
+        let mut cursor = after_debezium(20, "INSERT");
+        begin(&mut cursor, 40);
+        let got = new(&mut cursor, [10, 20, 30]);
+        assert_eq!(got, [None, None, at(40, 30, 0)]);
+        cursor.commit(Lsn(41));
+        begin(&mut cursor, 50);
+        assert_eq!(
+            new(&mut cursor, [15]),
+            [at(50, 15, 0)],
+            "another transaction, though its id is the same here"
+        );
+    }
+
+    /// As COPY writes them. Nobody knows how many of them were delivered, but the first was.
+    #[test]
+    fn changes_that_share_the_lsn_of_debeziums_offset_are_sent_again_but_the_first() {
+        let mut cursor = after_debezium(20, "INSERT");
+        begin(&mut cursor, 40);
+        let got = new(&mut cursor, [10, 20, 20, 20, 30]);
+        assert_eq!(got, [None, None, at(40, 20, 1), at(40, 20, 2), at(40, 30, 0)]);
+    }
+
+    /// The records of an update that changes the key have one offset. Its first record may have been delivered alone.
+    #[test]
+    fn an_update_of_the_key_is_sent_again_if_it_is_the_last_change_of_debezium() {
+        let mut cursor = after_debezium(20, "UPDATE");
+        begin(&mut cursor, 40);
+        assert_eq!(
+            cursor.advance_with_other_key(Lsn(10)),
+            ChangeNovelty::Delivered(at(40, 10, 0).unwrap())
+        );
+        assert_eq!(
+            cursor.advance_with_other_key(Lsn(20)),
+            ChangeNovelty::New(at(40, 20, 0).unwrap())
+        );
+        // It is under way now: a new connection brings it again.
+        cursor.reconnected(Lsn(0), 0);
+        begin(&mut cursor, 40);
+        assert_eq!(
+            cursor.advance_with_other_key(Lsn(20)),
+            ChangeNovelty::Delivered(at(40, 20, 0).unwrap())
+        );
+    }
+
+    /// The same id on another timeline, or an offset that does not name a change.
+    #[test]
+    fn a_transaction_that_is_not_that_of_debeziums_offset_is_read_whole() {
+        let begin_at = |cursor: &mut Cursor, micros, xid| {
+            let begin = Begin {
+                final_lsn: Lsn(40),
+                commit_time: PgTimestamp::from_unix_micros(micros),
+                xid: Xid::from(xid),
+            };
+            cursor.begin(&begin);
+        };
+        for (micros, xid) in [(1, 1), (0, 2)] {
+            let mut cursor = after_debezium(20, "INSERT");
+            begin_at(&mut cursor, micros, xid);
+            assert_eq!(new(&mut cursor, [10, 20]), [at(40, 10, 0), at(40, 20, 0)]);
+        }
+        let mut cursor = after_debezium(20, "COMMIT");
+        begin_at(&mut cursor, 0, 1);
+        assert_eq!(new(&mut cursor, [10]), [at(40, 10, 0)]);
     }
 
     #[test]

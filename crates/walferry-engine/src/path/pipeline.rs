@@ -11,7 +11,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 use walferry_config::{connector::GuardrailAction, limited};
 use walferry_event::{Context, EventSettings, Messages, TransactionMetadata, catalog::TableFacts, reselect::RowReader};
-use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Origin, Relation, Truncate, Xid};
+use walferry_pgoutput::{
+    self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, OldTuple, Operation, Origin, Relation, Truncate, Xid,
+};
 use walferry_record::Wait;
 use walferry_snapshot::{ChunksDone, RowsToReread, SnapshotStep};
 use walferry_transform::{Chain, OutboxUpkeep};
@@ -538,7 +540,18 @@ impl Pipeline {
                 .leave_out_table(MessageType::from(&change.operation), met, lsn, now_ns);
             return Ok(());
         };
-        let met = self.emit.cursor.advance(lsn);
+        // Under the default replica identity, an update brings the old key only if it has changed.
+        let has_other_key = matches!(
+            change.operation,
+            Operation::Update {
+                old: Some(OldTuple::Key(_)),
+                ..
+            }
+        );
+        let met = match has_other_key {
+            true => self.emit.cursor.advance_with_other_key(lsn),
+            false => self.emit.cursor.advance(lsn),
+        };
         if let Some(shapes) = &mut self.shapes {
             shapes.meet(change.relation, met)?;
         }
@@ -860,7 +873,7 @@ fn counted(
 /// The context of a position between two changes.
 fn quiet(cursor: &Cursor, now_ns: i64) -> Context<'static> {
     Context {
-        lsn: cursor.last_commit(),
+        lsn: cursor.between_changes(),
         last_commit_lsn: cursor.last_commit(),
         xid: None,
         source_time_ns: now_ns,
