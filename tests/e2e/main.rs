@@ -57,5 +57,6 @@ mod takeover_registry;
 mod timescale;
 mod tutorial;
 mod unseen;
+mod values;
 mod versions;
 mod world;

@@ -28,6 +28,7 @@ fn secure() -> (Postgres, String) {
             ("server.crt".into(), certificate.pem()),
             ("server.key".into(), key.serialize_pem()),
         ],
+        ..PostgresOptions::default()
     });
     postgres
         .sql()
@@ -91,6 +92,7 @@ fn whatever_certificate_the_server_has_the_connection_is_encrypted_and_plain_tex
             ("server.crt".into(), include_str!("secure/version-1.crt").into()),
             ("server.key".into(), include_str!("secure/version-1.key").into()),
         ],
+        ..PostgresOptions::default()
     });
     postgres
         .sql()

@@ -139,3 +139,51 @@ fn no_row_is_sent_as_it_was_before_a_change_that_was_sent() {
     }
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
+
+/// A column that is read again for a change has the value that it has after this change, however long the commit waits for a standby
+/// while the stream has it already.
+#[test]
+fn a_column_is_not_read_again_as_it_was_before_its_change() {
+    let name = "unseen_reselect";
+    let world = world::shared();
+    let postgres = Postgres::start_with(&PostgresOptions {
+        settings: vec![
+            "synchronous_standby_names = 'gone'".to_owned(),
+            "synchronous_commit = local".to_owned(),
+        ],
+        ..PostgresOptions::default()
+    });
+    let database = postgres.database(name);
+    let sql = database.sql();
+    sql.run("create table items (id int primary key, v text); insert into items values (1, 'old'), (2, 'old')");
+    let mut config = signals::config(
+        name,
+        &database,
+        &[
+            ("post.processors", "again"),
+            (
+                "post.processors.again.type",
+                "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
+            ),
+        ],
+    );
+    config.remove("signal.data.collection");
+    let mut walferry = signals::start_as(world, name, config);
+    // Another transaction is visible, so the connection has been used.
+    sql.run("update items set v = null where id = 2");
+    let topic = format!("{name}.public.items");
+    world.kafka.wait_for_records(&topic, 1);
+    let update = "update items set v = null where id = 1".to_owned();
+    let waiting = Waiting::new(sql, postgres.in_database(database.name()), update);
+    wait_for("the wait to be told", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        let ready = walferry.get("/ready")?;
+        ready.body.contains("other sessions do not see yet").then_some(())
+    });
+    assert_eq!(world.kafka.read(&[topic.clone()]).len(), 1);
+    waiting.end();
+    let records = world.kafka.wait_for_records(&topic, 2);
+    let after = signals::value(&records[1])["after"].clone();
+    assert_eq!(after, serde_json::json!({"id": 1, "v": null}));
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}

@@ -233,6 +233,13 @@ fn each_finding_names_the_property_and_the_remedy() {
                 "Error: database.sslcert and database.sslkey must be set together (a client certificate cannot be used without its key)",
             ],
         ),
+        (
+            "signal.data.collection",
+            "public.a,public.b",
+            &[
+                "Error: signal.data.collection names several tables (\"public.a,public.b\"), but a connector for Postgres has one signal table (keep one of them)",
+            ],
+        ),
         ("table.exclude.list", "a", &[]),
         (
             "topic.prefix",

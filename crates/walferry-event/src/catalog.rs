@@ -99,6 +99,11 @@ pub struct TypeFacts {
 pub enum TypeKind {
     /// A scalar.
     Base,
+    /// `money`.
+    Money {
+        /// The number of decimal places that the database's `lc_monetary` gives it.
+        fraction_digits: u16,
+    },
     /// A true array (`typelem` of a `_name` type).
     Array {
         /// Type of the elements.

@@ -77,6 +77,7 @@ impl TablePlan {
             transaction,
             outcome: ChangeOutcome::default(),
             tuples: None,
+            is_whole: true,
         };
         match change.operation {
             Operation::Insert { new } => emit.insert(new)?,
@@ -101,6 +102,7 @@ impl TablePlan {
             transaction,
             outcome: ChangeOutcome::default(),
             tuples: None,
+            is_whole: true,
         };
         emit.envelope(Op::Truncate, SchemaAndValue::NULL, (Value::Null, Value::Null), None);
         emit.finish()
@@ -121,6 +123,7 @@ impl TablePlan {
             transaction: None,
             outcome: ChangeOutcome::default(),
             tuples: None,
+            is_whole: true,
         };
         let row = emit.row(columns, None)?;
         let key = emit.key(row.key);
@@ -137,6 +140,9 @@ struct RecordBuilder<'p, 'a, 't> {
     outcome: ChangeOutcome<'a>,
     /// The new row, and what the stream says of the old one: for what is read again by its key.
     tuples: Option<(Tuple<'a>, Option<Tuple<'a>>)>,
+    /// Whether the row that is being read has all its columns, so that a null is one. Of an old row, the stream may have the
+    /// columns of the replica identity only.
+    is_whole: bool,
 }
 
 impl<'a> RecordBuilder<'_, 'a, '_> {
@@ -158,7 +164,9 @@ impl<'a> RecordBuilder<'_, 'a, '_> {
     fn update(&mut self, old: Option<OldTuple<'a>>, new: Tuple<'a>) -> Result<(), Error> {
         let old_tuple = old.map(OldTuple::tuple);
         self.tuples = Some((new, old_tuple));
+        self.is_whole = matches!(old, Some(OldTuple::Full(_)));
         let old = old_tuple.map(|old| self.row(old.columns(), None)).transpose()?;
+        self.is_whole = true;
         let new = self.row(new.columns(), old_tuple)?;
         let Some(old) = old else {
             let key = self.key(new.key);
@@ -199,6 +207,7 @@ impl<'a> RecordBuilder<'_, 'a, '_> {
     }
 
     fn delete(&mut self, old: OldTuple<'a>) -> Result<(), Error> {
+        self.is_whole = matches!(old, OldTuple::Full(_));
         let row = self.row(old.tuple().columns(), None)?;
         let key = self.key(row.key);
         self.envelope(Op::Delete, key, (Value::Struct(row.value), Value::Null), None);
@@ -221,10 +230,12 @@ impl<'a> RecordBuilder<'_, 'a, '_> {
         if let (false, Some((new, old)), Value::Struct(after)) = (plan.reselect.is_empty(), self.tuples, &after)
             && !key.value.is_null()
         {
+            // A row of a snapshot was visible when it was read.
+            let xid = self.context.xid.filter(|_| self.context.snapshot.is_none());
             let lookups = plan
                 .reselect
                 .iter()
-                .filter_map(|reselect| reselect.lookup(plan, after, new, old));
+                .filter_map(|reselect| reselect.lookup(plan, after, new, old, xid));
             self.outcome.lookups = lookups.collect();
         }
         let block = match &mut self.transaction {
@@ -298,6 +309,9 @@ impl<'a> RecordBuilder<'_, 'a, '_> {
                 _ => column,
             };
             if let Some(field) = &column_plan.in_row {
+                if self.is_whole && matches!(column, Column::Null) && !field.null.is_null() {
+                    self.outcome.made_up.push(column_plan.name.clone());
+                }
                 values.push(match read(column_plan, field, column) {
                     Ok(value) => value,
                     Err(reason) => self.tolerate(column_plan, reason)?,

@@ -85,6 +85,10 @@ fn put_type(out: &mut Vec<u8>, facts: &TypeFacts) {
         }
         TypeKind::Multirange => out.push(6),
         TypeKind::Pseudo => out.push(7),
+        TypeKind::Money { fraction_digits } => {
+            out.push(8);
+            number(out, u32::from(*fraction_digits));
+        }
     }
 }
 
@@ -215,6 +219,9 @@ fn type_facts(input: &mut StoredRow<'_>) -> Option<TypeFacts> {
             5 => TypeKind::Range { subtype: input.oid()? },
             6 => TypeKind::Multirange,
             7 => TypeKind::Pseudo,
+            8 => TypeKind::Money {
+                fraction_digits: u16::try_from(input.number()?).ok()?,
+            },
             _ => return None,
         },
     })
@@ -257,6 +264,7 @@ mod tests {
         };
         let kinds = [
             TypeKind::Base,
+            TypeKind::Money { fraction_digits: 3 },
             TypeKind::Array {
                 element: Oid(1),
                 delimiter: ';',

@@ -17,6 +17,8 @@ pub struct ChangeOutcome<'a> {
     pub left_out: bool,
     /// Fields that are empty because their values could not be converted.
     pub failures: Vec<UnconvertedField>,
+    /// Columns that are null in the row, although they are NOT NULL by now. Their fields have a value that stands for null.
+    pub made_up: Vec<String>,
     /// What must be read from the database before the last record goes on.
     pub lookups: Vec<RowLookup>,
 }

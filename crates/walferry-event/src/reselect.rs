@@ -7,7 +7,7 @@ use std::mem::take;
 use std::sync::{Arc, OnceLock};
 
 use walferry_config::connector::{EventSection, FailureHandling, ReselectColumns, ReselectFailure};
-use walferry_pgoutput::{Column, Tuple};
+use walferry_pgoutput::{Column, Tuple, Xid};
 use walferry_record::{Record, Schema, Shape, Struct, Value, Wait, WaitNeed};
 
 use crate::Error;
@@ -32,6 +32,9 @@ pub struct RowQuery {
     /// Whether to read the columns whatever their size. Many rows are requested together and must not fill the memory, so a large row
     /// is requested again when it is the turn of its event.
     pub however_large: bool,
+    /// The transaction of the change. The row is read as it is after it: the stream brings a transaction a moment before
+    /// other sessions see it, and with a synchronous standby long before.
+    pub after: Option<Xid>,
 }
 
 /// Reads rows beside the path of a row.
@@ -170,6 +173,7 @@ impl Reselect {
         after: &Struct<'_>,
         new: Tuple<'_>,
         old: Option<Tuple<'_>>,
+        xid: Option<Xid>,
     ) -> Option<RowLookup> {
         let schemas = after.schema().fields();
         let is_wanted = |field: usize| {
@@ -206,6 +210,7 @@ impl Reselect {
                 columns: fields.iter().map(|(_, column)| name(*column)).collect(),
                 key: self.key.iter().map(|&place| (name(place), text(place))).collect(),
                 however_large: false,
+                after: xid,
             },
             must_succeed: self.fails,
             fields,

@@ -8,10 +8,11 @@ use support::{Col, Table, col, context, settings, stored, table};
 use walferry_event::catalog::TypeKind;
 use walferry_event::{EventSettings, TablePlan};
 use walferry_pgoutput::{Change, Column, Oid, OldTuple, Operation, TupleBuf};
-use walferry_record::{Schema, Value};
+use walferry_record::{Decimal, Schema, Value};
 
 const BYTEA: u32 = 17;
 const TEXT: u32 = 25;
+const MONEY: u32 = 790;
 const INT4: u32 = 23;
 const INT2VECTOR: u32 = 22;
 const OIDVECTOR: u32 = 30;
@@ -300,6 +301,75 @@ fn unchanged_dates_have_a_placeholder_only_as_days() {
     for mode in ["isostring", "connect"] {
         assert_eq!(placeholder(mode), Value::Null, "{mode}");
     }
+}
+
+/// `money.fraction.digits` counts if it is set. If it is left out, no digit of the stored amount is lost.
+#[test]
+fn money_has_as_many_decimal_places_as_the_database_needs() {
+    let cases: [(u16, &[(&str, &str)], (i64, i32)); 5] = [
+        (0, &[], (123_456_700, 2)),
+        (2, &[], (1_234_567, 2)),
+        (3, &[], (1_234_567, 3)),
+        (3, &[("money.fraction.digits", "2")], (123_457, 2)),
+        (2, &[("money.fraction.digits", "0")], (12_346, 0)),
+    ];
+    for (fraction_digits, properties, (unscaled, scale)) in cases {
+        let table = with(col("v", MONEY)).with_type(MONEY, "money", TypeKind::Money { fraction_digits });
+        let plan = table.plan(&settings(properties));
+        assert_eq!(
+            sent(&plan, Column::Text("1.234.567 €".as_bytes())),
+            Value::Decimal(Decimal::small(unscaled, scale)),
+            "{fraction_digits} {properties:?}"
+        );
+    }
+}
+
+/// A constraint that is NOT VALID, or that came after the row: the field cannot be null. What the replica identity leaves out is not told.
+#[test]
+fn columns_whose_value_is_made_up_for_a_null_are_told() {
+    let table = with(col("v", TEXT).not_null());
+    let plan = table.plan(&settings(&[]));
+    let tuple = TupleBuf::new([Column::Text(b"1"), Column::Null]).unwrap();
+    let row = || tuple.as_tuple();
+    let cases: [(&str, Operation<'_>, usize); 4] = [
+        ("insert", Operation::Insert { new: row() }, 1),
+        (
+            "update",
+            Operation::Update {
+                old: Some(OldTuple::Full(row())),
+                new: row(),
+            },
+            2,
+        ),
+        (
+            "delete of a whole row",
+            Operation::Delete {
+                old: OldTuple::Full(row()),
+            },
+            1,
+        ),
+        (
+            "delete by key",
+            Operation::Delete {
+                old: OldTuple::Key(row()),
+            },
+            0,
+        ),
+    ];
+    for (name, operation, expected) in cases {
+        let change = Change {
+            relation: Oid(16_384),
+            operation,
+        };
+        let outcome = plan.records(&change, &context(), None).unwrap();
+        assert_eq!(outcome.made_up, vec!["v"; expected], "{name}");
+    }
+    let plan = with(col("v", TEXT)).plan(&settings(&[]));
+    let change = Change {
+        relation: Oid(16_384),
+        operation: Operation::Insert { new: row() },
+    };
+    assert!(plan.records(&change, &context(), None).unwrap().made_up.is_empty());
 }
 
 /// Debezium has nothing for it and stops.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::time::sleep;
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use walferry_engine::Pauses;
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
@@ -94,6 +95,8 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(1);
 const LONGEST_LOOK: Duration = Duration::from_secs(30);
 const DOING: &str = "reading relations from the catalog";
+/// `money`.
+const MONEY: Oid = Oid(790);
 
 /// Facts about each relation, in the order of `relations`.
 async fn facts(sql: &Sql, relations: &[Relation], after: &[Xid]) -> Result<Vec<Catalog>, Error> {
@@ -177,7 +180,18 @@ async fn types(sql: &Sql, oids: &BTreeSet<Oid>) -> Result<Vec<TypeFacts>, Error>
         None => None,
     };
     let found: Vec<FoundType> = parse(DOING, text.unwrap_or("[]"))?;
-    Ok(found.into_iter().map(TypeFacts::from).collect())
+    let mut types: Vec<TypeFacts> = found.into_iter().map(TypeFacts::from).collect();
+    with_money_digits(sql, types.iter_mut()).await?;
+    Ok(types)
+}
+
+/// Adds to the facts about `money`, if it is among these types, what only the database's settings say.
+async fn with_money_digits(sql: &Sql, types: impl Iterator<Item = &mut TypeFacts>) -> Result<(), Error> {
+    for facts in types.filter(|facts| facts.oid == MONEY) {
+        let fraction_digits = sql.money_digits().await?;
+        facts.kind = TypeKind::Money { fraction_digits };
+    }
+    Ok(())
 }
 
 fn parse<T: serde::de::DeserializeOwned>(doing: &'static str, text: &str) -> Result<T, Error> {
@@ -191,13 +205,14 @@ fn parse<T: serde::de::DeserializeOwned>(doing: &'static str, text: &str) -> Res
 pub(crate) async fn catalogs(sql: &Sql, oids: &[Oid]) -> Result<Vec<(Oid, Catalog)>, Error> {
     let oids: Vec<u32> = oids.iter().map(|oid| oid.0).collect();
     let rows = with_own_path(sql, DOING, &query(&sql.own_path()), &oids).await?;
-    rows.iter()
-        .map(|row| {
-            let text: &str = row.try_get(0).map_err(|error| Error::sql(DOING, error))?;
-            let found: Found = parse(DOING, text)?;
-            Ok((Oid(found.oid), found.into()))
-        })
-        .collect()
+    let read = |row: &Row| {
+        let text: &str = row.try_get(0).map_err(|error| Error::sql(DOING, error))?;
+        let found: Found = parse(DOING, text)?;
+        Ok((Oid(found.oid), Catalog::from(found)))
+    };
+    let mut catalogs = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    with_money_digits(sql, catalogs.iter_mut().flat_map(|(_, catalog)| &mut catalog.types)).await?;
+    Ok(catalogs)
 }
 
 /// Runs a query that sets the role's own path. In a transaction, that path would last.

@@ -11,6 +11,7 @@ use walferry_engine::gap;
 
 use crate::connect::{AuthRefusal, Refusal};
 use crate::problem::SetupProblem;
+use crate::quote::identifier;
 use crate::server_error::ServerError;
 use crate::signal_table::NotPublished;
 
@@ -169,6 +170,14 @@ pub enum Error {
         /// The server's error.
         #[source]
         source: Box<ServerError>,
+    },
+    /// A table has a column of type `money`, and nobody can say how many decimal places its values have.
+    #[error("the number of decimal places of money in database {database:?} is unknown: {problem}")]
+    MoneyDigits {
+        /// The database.
+        database: String,
+        /// Why.
+        problem: String,
     },
     /// The server refused a statement or command.
     #[error("{doing} failed")]
@@ -417,6 +426,7 @@ impl Error {
             Self::SnapshotGone => Kind::SnapshotGone,
             Self::Protocol { .. } => Kind::Protocol,
             Self::NoTimescale { .. } => Kind::TimescaleMissing,
+            Self::MoneyDigits { .. } => Kind::ServerSetup,
             // A problem that does not resolve itself counts first, since it determines the exit code.
             Self::Problems(problems) => {
                 let lasting = problems.iter().find(|problem| !problem.passes());
@@ -470,6 +480,7 @@ impl Error {
             | Self::Authentication { .. }
             | Self::ChannelBinding
             | Self::NoTimescale { .. }
+            | Self::MoneyDigits { .. }
             | Self::SelectOverride { .. }
             | Self::NoCopy { .. } => stop,
             Self::Server { source, .. } => source.disposition(),
@@ -537,6 +548,11 @@ impl Error {
                 "check that `database.dbname` is the database with the extension (`CREATE EXTENSION timescaledb`), or remove the transform"
                     .to_owned()
             }
+            Self::MoneyDigits { database, .. } => format!(
+                "set the locale by which applications write amounts, in which one unit has as many decimal places as the stored values: ALTER \
+                 DATABASE {} SET lc_monetary = 'en_US.UTF-8'",
+                identifier(database)
+            ),
             Self::TwoServers { .. } => {
                 "if the server was restarted a moment ago, nothing has to be done; else let `database.hostname` and `database.port` lead to one \
                  server: a load balancer over several servers must not stand there"

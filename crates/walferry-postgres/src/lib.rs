@@ -11,6 +11,7 @@ mod error;
 mod hypertables;
 mod identity;
 mod inspect;
+mod money;
 mod outbox_partitions;
 mod outbox_watch;
 pub mod poller;

@@ -6,14 +6,16 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 use walferry_config::Connector;
-use walferry_diagnosis::Diagnosis;
+use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::failure::Disposition;
+use walferry_engine::source::VisibleTransactions;
 use walferry_engine::{Failure, Pauses};
 use walferry_event::reselect::{RowAnswer, RowQuery, RowReader, RowReading};
+use walferry_pgoutput::Xid;
 
 use crate::catalog::CatalogLookup;
 use crate::compare::{Comparison, Order, comparisons_of};
@@ -32,6 +34,12 @@ const LARGE: usize = 16 * 1024;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const DOING: &str = "reading columns of a changed row again";
+/// Pauses between two looks whether a transaction is visible, and how many looks are not worth telling.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+const QUIET_LOOKS: u32 = 10;
+/// Which transactions the statements after this one show.
+const SNAPSHOT: &str = "SELECT pg_catalog.txid_current_snapshot()::text";
 
 /// Reads rows over its own connection, which is opened for the first row. Retries until it has an answer, and tells
 /// those who wait what the problem is. Rows that are requested while others are being read go to the server together.
@@ -99,26 +107,52 @@ async fn work(mut lookup: CatalogLookup, mut queue: UnboundedReceiver<RowRequest
     let mut known = Known::default();
     while queue.recv_many(&mut asked, AT_ONCE).await > 0 {
         let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let (mut looks, mut looked) = (Pauses::new(FIRST_LOOK, LONGEST_LOOK), 0);
         loop {
-            let Err(error) = try_once(&mut lookup, &mut asked, &mut known).await else {
-                break;
+            let (trouble, pause) = match try_once(&mut lookup, &mut asked, &mut known).await {
+                Ok(Read::All | Read::Stale) => break,
+                Ok(Read::NotVisible(xid)) => {
+                    looked += 1;
+                    ((looked > QUIET_LOOKS).then(|| not_visible(xid)), looks.next_pause())
+                }
+                Err(error) => {
+                    let trouble = Diagnosis::of(error.kind(), &error).with_any_hint(error.hint());
+                    (Some(trouble), pauses.next_pause())
+                }
             };
             asked.retain(|row| row.reading.strong_count() > 0);
             if asked.is_empty() {
                 break;
             }
-            for reading in asked.iter().filter_map(|row| row.reading.upgrade()) {
-                reading
-                    .wait()
-                    .set_trouble(Diagnosis::of(error.kind(), &error).with_any_hint(error.hint()));
+            if let Some(trouble) = trouble {
+                for reading in asked.iter().filter_map(|row| row.reading.upgrade()) {
+                    reading.wait().set_trouble(trouble.clone());
+                }
             }
-            sleep(pauses.next_pause()).await;
+            sleep(pause).await;
         }
     }
 }
 
+/// What came of a try.
+enum Read {
+    /// All rows have an answer.
+    All,
+    /// The others would be read as they were before this transaction.
+    NotVisible(Xid),
+    /// Some were refused that may be read once it is known how columns are compared now.
+    Stale,
+}
+
+fn not_visible(xid: Xid) -> Diagnosis {
+    let text = format!("the change was made by transaction {xid}, whose commit other sessions do not see yet");
+    Diagnosis::warning(Kind::Awaited, text).with_hint(
+        "look for the transaction in pg_stat_activity (column backend_xid). If its wait_event is SyncRep, it waits for a synchronous standby",
+    )
+}
+
 /// Reads all rows. Rows without an answer stay in the list.
-async fn try_once(lookup: &mut CatalogLookup, asked: &mut Vec<RowRequest>, known: &mut Known) -> Result<(), Error> {
+async fn try_once(lookup: &mut CatalogLookup, asked: &mut Vec<RowRequest>, known: &mut Known) -> Result<Read, Error> {
     let read = async {
         // A server closes idle connections as it likes; that is no failure.
         let reused = lookup.is_open();
@@ -143,7 +177,7 @@ async fn try_once(lookup: &mut CatalogLookup, asked: &mut Vec<RowRequest>, known
 /// How the columns of tables are compared, by schema and table.
 type Known = HashMap<(String, String), HashMap<String, Comparison>>;
 
-async fn read_all(sql: &Sql, asked: &mut Vec<RowRequest>, known: &mut Known) -> Result<(), Error> {
+async fn read_all(sql: &Sql, asked: &mut Vec<RowRequest>, known: &mut Known) -> Result<Read, Error> {
     // A column that is not known was added or renamed since.
     let is_known = |row: &RowRequest| {
         let columns = known.get(&(row.query.schema.clone(), row.query.table.clone()));
@@ -164,30 +198,39 @@ async fn read_all(sql: &Sql, asked: &mut Vec<RowRequest>, known: &mut Known) -> 
         .iter()
         .map(|row| statement(&row.query, compared(&row.query)))
         .collect();
-    match read_statements(sql, asked, &statements, is_fresh).await {
+    match read_statements(sql, asked, &statements, is_fresh).await? {
         // The table may have been altered since.
-        Ok(true) => {
+        Read::Stale => {
             known.clear();
             Box::pin(read_all(sql, asked, known)).await
         }
-        other => other.map(drop),
+        read => Ok(read),
     }
 }
 
-/// Returns whether rows were refused that may be read once it is known how columns are compared now. They stay in the list.
+/// Reads all rows whose changes are visible; the others stay in the list. The look comes first on the connection, so each row shows at least
+/// what it shows.
 async fn read_statements(
     sql: &Sql,
     asked: &mut Vec<RowRequest>,
     statements: &[String],
     is_fresh: bool,
-) -> Result<bool, Error> {
-    let mut is_stale = false;
-    let answers = join_all(statements.iter().map(|statement| sql.texts(DOING, statement))).await;
-    let mut failure = Ok(());
+) -> Result<Read, Error> {
+    let rows = join_all(statements.iter().map(|statement| sql.texts(DOING, statement)));
+    let (seen, answers) = join(sql.texts(DOING, SNAPSHOT), rows).await;
+    let seen = visible(seen?)?;
+    let (mut outcome, mut is_stale) = (Ok(Read::All), false);
     let mut answers = answers.into_iter();
     asked.retain(|row| {
-        let answer = match answers.next() {
-            Some(Ok(rows)) => answer(rows),
+        let answer = answers.next();
+        if let Some(xid) = row.query.after.filter(|xid| !seen.shows(xid.0)) {
+            if outcome.is_ok() {
+                outcome = Ok(Read::NotVisible(xid));
+            }
+            return true;
+        }
+        let answer = match answer {
+            Some(Ok(rows)) => self::answer(rows),
             Some(Err(error)) if !is_fresh && is_refused(&error) => {
                 is_stale = true;
                 return true;
@@ -197,7 +240,7 @@ async fn read_statements(
                 hint: error.hint(),
             },
             Some(Err(error)) => {
-                failure = Err(error);
+                outcome = Err(error);
                 return true;
             }
             None => return true,
@@ -207,7 +250,19 @@ async fn read_statements(
         }
         false
     });
-    failure.map(|()| is_stale)
+    match outcome {
+        Ok(_) if is_stale => Ok(Read::Stale),
+        outcome => outcome,
+    }
+}
+
+/// Reads the answer to [`SNAPSHOT`].
+fn visible(rows: Vec<Vec<Option<String>>>) -> Result<VisibleTransactions, Error> {
+    let text = rows.into_iter().flatten().flatten().next().unwrap_or_default();
+    VisibleTransactions::parse(&text).ok_or(Error::Protocol {
+        doing: DOING,
+        problem: text,
+    })
 }
 
 /// Whether the server would refuse the same query again. A damaged row stays damaged.
@@ -283,6 +338,7 @@ mod tests {
             columns: vec!["A".to_owned(), "b c".to_owned()],
             key: key.collect(),
             however_large: true,
+            after: None,
         }
     }
 

@@ -20,8 +20,8 @@ pub struct EventSection {
     pub hstore: HstoreHandling,
     /// `interval.handling.mode`
     pub interval: IntervalHandling,
-    /// `money.fraction.digits`
-    pub money_fraction_digits: u16,
+    /// `money.fraction.digits`, if it is set
+    pub money_fraction_digits: Option<u16>,
     /// `unavailable.value.placeholder`
     pub unavailable_value: Placeholder,
     /// `include.unknown.datatypes`
@@ -223,7 +223,8 @@ properties! {
     const INTERVAL: Property<IntervalHandling> = Property::new("interval.handling.mode").default("numeric")
         .text("How `interval` is sent: as microseconds, where a month counts as 365.25 / 12 days, or as ISO 8601 text.");
     const MONEY_DIGITS: Property<u16> = Property::new("money.fraction.digits").default("2")
-        .text("Number of decimal places of `money`.");
+        .text("Number of decimal places of `money`. If the property is left out, and the database's `lc_monetary` has more than two, \
+               there are as many.");
     const UNAVAILABLE: Property<Placeholder> = Property::new("unavailable.value.placeholder").default("__debezium_unavailable_value")
         .text("Placeholder for a large value that an update did not change, which Postgres therefore does not send. With the prefix \
                `hex:`, it is written as hexadecimal bytes.");
@@ -299,13 +300,14 @@ pub(super) fn read(reader: &mut Reader<'_>) -> EventSection {
         NameAdjustment::None if uses_avro => NameAdjustment::Avro,
         mode => mode,
     };
+    let money_fraction_digits = reader.is_set(&MONEY_DIGITS).then(|| reader.get(&MONEY_DIGITS));
     EventSection {
         decimal: reader.get(&DECIMAL),
         time: reader.get(&TIME),
         binary: reader.get(&BINARY),
         hstore: reader.get(&HSTORE),
         interval: reader.get(&INTERVAL),
-        money_fraction_digits: reader.get(&MONEY_DIGITS),
+        money_fraction_digits,
         unavailable_value: reader.get(&UNAVAILABLE),
         include_unknown_datatypes: reader.get(&UNKNOWN_DATATYPES),
         schema_names: reader.get(&SCHEMA_NAMES),

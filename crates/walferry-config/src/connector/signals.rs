@@ -279,6 +279,16 @@ pub(super) fn read(reader: &mut Reader<'_>) -> SignalSection {
 
 fn table(reader: &mut Reader<'_>) -> Option<SignalTable> {
     let written = reader.get(&TABLE)?;
+    // As in Debezium, where a list is for connectors of several databases.
+    if written.trim_end_matches(',').contains(',') {
+        reader
+            .problem(
+                TABLE.name(),
+                format!("names several tables ({written:?}), but a connector for Postgres has one signal table"),
+            )
+            .hint("keep one of them");
+        return None;
+    }
     let parts: Vec<&str> = written.split('.').map(|part| part.trim().trim_matches('"')).collect();
     match parts.as_slice() {
         [schema, name] if !schema.is_empty() && !name.is_empty() => Some(SignalTable {

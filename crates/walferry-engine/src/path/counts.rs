@@ -43,6 +43,8 @@ pub(crate) struct Counts {
     told: BTreeSet<(String, String)>,
     /// Tables whose rows could not be read again, and why. Each is logged once.
     told_rows: BTreeSet<(String, String)>,
+    /// Tables whose rows have nulls where there should be none. Each is logged once.
+    told_made_up: BTreeSet<String>,
 }
 
 impl Counts {
@@ -98,6 +100,21 @@ impl Counts {
                     "a value could not be converted and is sent as null; further values of this column are only counted"
                 );
             }
+        }
+    }
+
+    /// Tells, once for each table, that fields have a value that nobody has written.
+    pub(crate) fn made_up(&mut self, table: &str, columns: &[String]) {
+        let Some(column) = columns.first() else { return };
+        if self.told_made_up.insert(table.to_owned()) {
+            warn!(
+                table,
+                column,
+                hint = "the column was nullable when the row was written, or its constraint is NOT VALID: set the rows that are null to a value, \
+                        then ALTER TABLE … VALIDATE CONSTRAINT",
+                "a null in a column that is NOT NULL by now is sent as an empty value (0, \"\", false), as by Debezium; further ones of this \
+                 table are not told"
+            );
         }
     }
 

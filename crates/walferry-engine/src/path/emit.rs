@@ -261,6 +261,7 @@ impl RecordEmitter {
         }
         self.totals.withheld += u64::from(outcome.left_out);
         self.counts.unconverted(from.table, &outcome.failures);
+        self.counts.made_up(from.table, &outcome.made_up);
         let mut rows = match outcome.lookups.is_empty() {
             true => Vec::new(),
             false => self.look_up(outcome.lookups),

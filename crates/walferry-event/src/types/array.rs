@@ -33,7 +33,7 @@ pub(super) fn array(
     let is_domain = element.name != element.root_name;
     let known = match &element.kind {
         RootKind::Enum(labels) if !is_domain => Some(enumeration(labels, modes)),
-        RootKind::Base if !is_domain => scalar(&element, modes, RowOrigin::Element),
+        RootKind::Base if !is_domain => scalar(&element, modes, RowOrigin::Element, catalog),
         RootKind::Enum(_) | RootKind::Base | RootKind::Array { .. } | RootKind::Other => None,
     };
     let nullable = known.is_some() && has_nullable_elements(&element);

@@ -124,7 +124,7 @@ fn root_kind(root: Oid, facts: Option<&TypeFacts>) -> (String, RootKind) {
         return ("unknown".to_owned(), RootKind::Other);
     };
     let kind = match &facts.kind {
-        TypeKind::Base => RootKind::Base,
+        TypeKind::Base | TypeKind::Money { .. } => RootKind::Base,
         TypeKind::Array { element, delimiter } => RootKind::Array {
             element: *element,
             delimiter: u8::try_from(*delimiter).unwrap_or(b','),

@@ -51,6 +51,9 @@ pub enum Reason {
     /// The number has more digits behind the point than its column.
     #[error("the number does not fit the scale of its column")]
     Scale,
+    /// More dimensions than the schema's 16-bit number can count.
+    #[error("the vector has more than 32,767 dimensions, which a field `dimensions` of 16 bits cannot hold")]
+    Dimensions,
     /// Beyond what the chosen unit can count.
     #[error("the time is out of range for 64-bit {0}")]
     OutOfRange(&'static str),
@@ -87,6 +90,9 @@ pub(crate) enum Decoder {
     FiniteDecimal(Box<Decoder>),
     Money {
         mode: DecimalHandling,
+        /// Decimal places of the stored values.
+        stored_digits: u16,
+        /// Decimal places of the field.
         fraction_digits: u16,
     },
     Bit,
@@ -154,7 +160,11 @@ impl Decoder {
                 decoder.decode(bytes, schema)
             }
             Self::DecimalFloat => number::float(bytes).map(Value::Float64),
-            Self::Money { mode, fraction_digits } => number::read_money(bytes, *mode, *fraction_digits),
+            Self::Money {
+                mode,
+                stored_digits,
+                fraction_digits,
+            } => number::read_money(bytes, *mode, *stored_digits, *fraction_digits),
             // A `varbit(1)` may be empty, which is neither.
             Self::Bit if bytes.is_empty() => Ok(Value::Null),
             Self::Bit => Ok(Value::Boolean(bytes.contains(&b'1'))),

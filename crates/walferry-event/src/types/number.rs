@@ -5,9 +5,11 @@ use std::borrow::Cow;
 use walferry_config::connector::{DecimalHandling, EventSection};
 use walferry_record::{Decimal, Field, Schema, SchemaRef, Struct, Value};
 
+use super::builtin::oid;
 use super::column_type::ColumnType;
 use super::text::utf8;
 use super::{Decoder, Mapping, Reason, RowOrigin, Unavailable};
+use crate::catalog::{Catalog, TypeFacts, TypeKind};
 
 /// The largest scale of `numeric`.
 const MAX_SCALE: i32 = 1000;
@@ -57,11 +59,22 @@ pub(super) fn numeric(column: &ColumnType, modes: &EventSection, stage: RowOrigi
     }
 }
 
+/// Decimal places of `money` where nobody says how many there are: those of the locale `C`.
+const MONEY_DIGITS: u16 = 2;
+
 /// `money`.
-pub(super) fn money(modes: &EventSection) -> Mapping {
-    let fraction_digits = modes.money_fraction_digits;
+pub(super) fn money(modes: &EventSection, catalog: Option<&Catalog>) -> Mapping {
+    let stored_digits = match catalog.and_then(|catalog| catalog.type_of(oid::MONEY)) {
+        Some(TypeFacts {
+            kind: TypeKind::Money { fraction_digits },
+            ..
+        }) => *fraction_digits,
+        _ => MONEY_DIGITS,
+    };
+    let fraction_digits = modes.money_fraction_digits.unwrap_or(stored_digits.max(MONEY_DIGITS));
     let decoder = Decoder::Money {
         mode: modes.decimal,
+        stored_digits,
         fraction_digits,
     };
     let zero = Decimal::small(0, fraction_digits.into());
@@ -193,33 +206,28 @@ fn is_special(bytes: &[u8]) -> bool {
     matches!(bytes, b"NaN" | b"Infinity" | b"-Infinity")
 }
 
-/// Reads an amount of money: a sign or parentheses, a currency sign of one character, and digits with commas between
-/// them.
-pub(super) fn read_money<'a>(bytes: &[u8], mode: DecimalHandling, fraction_digits: u16) -> Result<Value<'a>, Reason> {
+/// Reads an amount of money in any locale. Postgres stores a whole number of the smallest units, and writes all of its digits, with
+/// a point, separators, a currency sign and a sign or parentheses among them. So nothing but the digits and the sign count, and
+/// where the point is follows from the number of decimal places that the database has.
+pub(super) fn read_money<'a>(
+    bytes: &[u8],
+    mode: DecimalHandling,
+    stored_digits: u16,
+    fraction_digits: u16,
+) -> Result<Value<'a>, Reason> {
     let text = utf8(bytes);
-    let negative = text.starts_with(['-', '(']);
-    let mut amount = match text.strip_prefix('-') {
-        Some(rest) => rest,
-        None => text
-            .strip_prefix('(')
-            .and_then(|rest| rest.strip_suffix(')'))
-            .unwrap_or(&text),
-    };
-    if amount.starts_with(|c: char| !c.is_numeric() && c != '.') {
-        let mut chars = amount.chars();
-        chars.next();
-        amount = chars.as_str();
-    }
-    let mut digits = String::with_capacity(amount.len() + 1);
-    if negative {
-        digits.push('-');
-    }
-    digits.extend(amount.chars().filter(|c| *c != ','));
-    let n = Decimal::parse(&digits).ok_or(Reason::Malformed("amount of money"))?;
+    let is_negative = text.contains(['-', '(', '\u{2212}']);
+    let sign = is_negative.then_some('-');
+    let digits: String = sign
+        .into_iter()
+        .chain(text.chars().filter(char::is_ascii_digit))
+        .collect();
+    let units = parse_i64(digits.as_bytes()).ok_or(Reason::Malformed("amount of money"))?;
+    let amount = Decimal::small(units, stored_digits.into());
     Ok(match mode {
-        DecimalHandling::Precise => Value::Decimal(round_half_up(&n, fraction_digits.into())),
-        DecimalHandling::Double => Value::Float64(float(digits.as_bytes())?),
-        DecimalHandling::String => Value::string(n.to_plain_string()),
+        DecimalHandling::Precise => Value::Decimal(round_half_up(&amount, fraction_digits.into())),
+        DecimalHandling::Double => Value::Float64(float(amount.to_plain_string().as_bytes())?),
+        DecimalHandling::String => Value::string(amount.to_plain_string()),
     })
 }
 

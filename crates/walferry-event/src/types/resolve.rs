@@ -21,7 +21,7 @@ pub(crate) fn resolve(
     let known = match &column.kind {
         RootKind::Array { element, delimiter } => array::array(column, *element, *delimiter, modes, catalog),
         RootKind::Enum(labels) => Some(enumeration(labels, modes)),
-        RootKind::Base => scalar(column, modes, stage),
+        RootKind::Base => scalar(column, modes, stage, catalog),
         RootKind::Other => None,
     };
     let unknown =
@@ -51,7 +51,12 @@ impl Texts<'_> {
     }
 }
 
-pub(super) fn scalar(column: &ColumnType, modes: &EventSection, stage: RowOrigin) -> Option<Mapping> {
+pub(super) fn scalar(
+    column: &ColumnType,
+    modes: &EventSection,
+    stage: RowOrigin,
+    catalog: Option<&Catalog>,
+) -> Option<Mapping> {
     let text = Texts { modes };
     let mapped = match column.root {
         oid::BOOL => Mapping::new(Schema::boolean(), Decoder::Boolean, Value::Boolean(false)),
@@ -61,7 +66,7 @@ pub(super) fn scalar(column: &ColumnType, modes: &EventSection, stage: RowOrigin
         oid::FLOAT4 => Mapping::new(Schema::float32(), Decoder::Float32, Value::Float32(0.0)),
         oid::FLOAT8 => Mapping::new(Schema::float64(), Decoder::Float64, Value::Float64(0.0)),
         oid::NUMERIC => number::numeric(column, modes, stage),
-        oid::MONEY => number::money(modes),
+        oid::MONEY => number::money(modes, catalog),
         oid::BIT | oid::VARBIT => binary::bits(column),
         oid::NAME if stage == RowOrigin::Stream && !modes.include_unknown_datatypes => Mapping {
             decoder: Decoder::Nothing,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use walferry_config::connector::{BinaryHandling, DecimalHandling, HstoreHandling, IntervalHandling};
-use walferry_record::{Schema, SchemaRef, Shape, Value};
+use walferry_record::{Decimal, Schema, SchemaRef, Shape, Value};
 
 use super::array::ArrayDecoder;
 use super::temporal::{DateUnit, Path, TimeUnit, TimestampUnit};
@@ -54,10 +54,10 @@ fn sparse_vectors_keep_the_order_of_javas_hash_map() {
     assert_eq!(order, [1000, 1, 17, 33, 2]);
     let empty = decode(&Decoder::SparseVector, "{}/5", vector::sparse_schema()).unwrap();
     assert_eq!(empty.as_struct().unwrap().get("vector"), Some(&Value::Map(Vec::new())));
-    assert!(
-        decode(&Decoder::SparseVector, "{}/70000", vector::sparse_schema()).is_err(),
-        "more than 16 bits of dimensions"
-    );
+    for text in ["{}/70000", "{40000:1}/40000"] {
+        let decoded = decode(&Decoder::SparseVector, text, vector::sparse_schema());
+        assert_eq!(decoded, Err(Reason::Dimensions), "{text}");
+    }
 }
 
 #[test]
@@ -213,6 +213,7 @@ fn decoders() -> Vec<(Decoder, SchemaRef)> {
         all.push((
             Decoder::Money {
                 mode,
+                stored_digits: 2,
                 fraction_digits: 2,
             },
             Schema::bytes(),
@@ -300,5 +301,52 @@ proptest! {
         let iso = decode(&Decoder::Timestamp(TimestampUnit::Iso, Path::Text), &text, Schema::string());
         let whole = decode(&Decoder::ZonedTimestamp { fraction_digits: 0, path: Path::Text }, &format!("{text}+00"), Schema::string());
         prop_assert_eq!(iso, whole);
+    }
+}
+
+/// Texts that Postgres writes for amounts in glibc's locales. The number of decimal places comes from the database.
+#[test]
+fn amounts_of_money_are_read_in_any_locale() {
+    let cases: [(&str, u16, &str); 16] = [
+        ("$1,234.56", 2, "1234.56"),
+        ("-$0.05", 2, "-0.05"),
+        ("($0.05)", 2, "-0.05"),
+        ("1.234,56 €", 2, "1234.56"),
+        ("-92.233.720.368.547.758,08 €", 2, "-92233720368547758.08"),
+        ("€ -1 234,56", 2, "-1234.56"),
+        ("CHF-1'234.56", 2, "-1234.56"),
+        ("￥1,235", 0, "1235"),
+        ("-￥1,235", 0, "-1235"),
+        ("$1.235", 0, "1235"),
+        ("د.ك. 1,234.567", 3, "1234.567"),
+        ("د.ك.-0.005", 3, "-0.005"),
+        // The session's setting is another one than the database's.
+        ("￥123,456", 2, "1234.56"),
+        ("$12,345.67", 3, "1234.567"),
+        ("1.234,56 €", 0, "123456"),
+        ("Kč 0", 0, "0"),
+    ];
+    for (text, digits, expected) in cases {
+        let read = |mode, scale| number::read_money(text.as_bytes(), mode, digits, scale);
+        assert_eq!(
+            read(DecimalHandling::String, 2),
+            Ok(Value::string(expected.to_owned())),
+            "{text} {digits}"
+        );
+        let precise = match read(DecimalHandling::Precise, 3) {
+            Ok(Value::Decimal(amount)) => amount.strip_trailing_zeros(),
+            other => panic!("{text} {digits}: {other:?}"),
+        };
+        let expected = Decimal::parse(expected).unwrap().strip_trailing_zeros();
+        assert_eq!(precise, expected, "{text} {digits}");
+    }
+    // As Debezium rounds.
+    let rounded = number::read_money(b"1.235", DecimalHandling::Precise, 3, 2);
+    assert_eq!(rounded, Ok(Value::Decimal(Decimal::small(124, 2))));
+    for text in ["", "€", "99999999999999999999"] {
+        assert!(
+            number::read_money(text.as_bytes(), DecimalHandling::Precise, 2, 2).is_err(),
+            "{text}"
+        );
     }
 }

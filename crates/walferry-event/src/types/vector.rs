@@ -62,7 +62,8 @@ pub(crate) fn sparse_schema() -> Schema {
 pub(super) fn read_sparse_vector<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
     const MALFORMED: Reason = Reason::Malformed("sparse vector");
     let slash = bytes.iter().position(|b| *b == b'/').ok_or(MALFORMED)?;
-    let dimensions: i16 = integer(&bytes[slash + 1..])?;
+    let dimensions: i64 = integer(&bytes[slash + 1..])?;
+    let dimensions = i16::try_from(dimensions).map_err(|_| Reason::Dimensions)?;
     let inner = bytes[..slash]
         .strip_prefix(b"{")
         .and_then(|b| b.strip_suffix(b"}"))

@@ -5,6 +5,7 @@ use std::future::{Future, Ready, ready};
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{ChannelBinding as Binding, SslMode as TlsUse, SslNegotiation};
 use tokio_postgres::tls::TlsConnect;
@@ -16,6 +17,7 @@ use super::pinned::{self, Pinned};
 use super::session::options;
 use super::{Purpose, Stream, within};
 use crate::error::Error;
+use crate::money;
 use crate::quote::literal;
 
 const DOING: &str = "logging in";
@@ -33,6 +35,8 @@ pub struct Sql {
     /// What the role's own session settings are.
     own: RoleSettings,
     pinned: Pinned,
+    /// See [`Sql::money_digits`].
+    money_digits: OnceCell<u16>,
 }
 
 /// Settings of the role, for SQL that the user wrote.
@@ -239,6 +243,15 @@ impl Sql {
         self.client.copy_out(sql).await
     }
 
+    /// The number of decimal places of `money` in this database. It is read once for each connection.
+    pub(crate) async fn money_digits(&self) -> Result<u16, Error> {
+        let digits = self
+            .money_digits
+            .get_or_try_init(|| money::fraction_digits(self))
+            .await?;
+        Ok(*digits)
+    }
+
     /// Waits for an answer within the limit. After the limit the connection is closed, since the statement may still
     /// run.
     async fn answer<T>(&self, doing: &'static str, answer: impl Future<Output = T>) -> Result<T, Error> {
@@ -303,6 +316,7 @@ pub(super) async fn login(settings: &PostgresSection, purpose: Purpose, stream: 
         limit: limit.map(|limit| limit + GRACE),
         own: RoleSettings::default(),
         pinned: Pinned::Not,
+        money_digits: OnceCell::new(),
     };
     if !settings.initial_statements.is_empty() {
         sql.execute(

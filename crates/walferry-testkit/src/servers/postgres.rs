@@ -19,6 +19,9 @@ pub struct PostgresOptions {
     pub hba: Vec<String>,
     /// Files to put into the data directory: name and content (certificates and keys).
     pub files: Vec<(String, String)>,
+    /// Locales to make for this server, as `localedef` of the package `locales` names them, such as `de_DE`. The server knows each as
+    /// `de_DE.UTF-8`.
+    pub locales: Vec<String>,
 }
 
 /// A server with `wal_level=logical` on a loopback port. Its superuser is `postgres`; loopback is trusted.
@@ -89,6 +92,9 @@ impl Postgres {
         );
         for (name, content) in &options.files {
             write(&data.join(name), content);
+        }
+        for locale in &options.locales {
+            make_locale(&folder.join(LOCALES), locale);
         }
         Self::start_in(folder, port)
     }
@@ -275,8 +281,32 @@ impl Drop for Database {
     }
 }
 
+/// The folder for locales that were made for a server, beside its data directory.
+const LOCALES: &str = "locales";
+
+#[track_caller]
+fn make_locale(folder: &Path, locale: &str) {
+    fs::create_dir_all(folder).expect("the server's folder can be written");
+    // Names of the C library have no hyphen.
+    let target = folder.join(format!("{locale}.utf8"));
+    let made = Command::new("localedef")
+        .args(["--no-archive", "-i", locale, "-f", "UTF-8"])
+        .arg(&target)
+        .output()
+        .expect("localedef can be run");
+    let error = String::from_utf8_lossy(&made.stderr);
+    assert!(
+        made.status.success(),
+        "localedef of {locale} failed (is the package `locales` installed?): {error}"
+    );
+}
+
 fn run(folder: &Path) -> Process {
     let mut command = server_program("postgres");
+    let locales = folder.join(LOCALES);
+    if locales.is_dir() {
+        command.env("LOCPATH", locales);
+    }
     // An immediate shutdown is the strongest end that leaves no shared memory behind.
     Process::start(
         "postgres",

@@ -15,7 +15,7 @@ pub(super) enum SampleValue {
 pub(super) fn value(catalog: &Catalog, oid: Oid, modifier: i32, which: SampleValue) -> Option<String> {
     let facts = catalog.type_of(oid)?;
     match &facts.kind {
-        TypeKind::Base => base(facts, modifier, which),
+        TypeKind::Base | TypeKind::Money { .. } => base(facts, modifier, which),
         TypeKind::Array { element, delimiter: _ } => {
             let element = value(catalog, *element, modifier, which)?;
             Some(format!(
