@@ -2,13 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[allow(dead_code)]
-#[path = "../../crates/walferry-kafka/src/client/jaas.rs"]
-mod jaas;
+use walferry_config::Jaas;
 
 fuzz_target!(|text: &str| {
-    match jaas::Jaas::parse(text) {
+    match Jaas::parse(text) {
         Ok(login) => drop(login.required("username")),
         Err(error) => drop(error.to_string()),
     }

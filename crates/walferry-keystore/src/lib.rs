@@ -72,19 +72,26 @@ pub struct ClientIdentity {
 /// # Errors
 /// When the file cannot be read, or holds no certificate.
 pub fn trusted(file: &str, password: Option<&str>) -> Result<String, StoreError> {
-    let bytes = regular::read(Path::new(file))?;
-    if is_pem(&bytes) {
-        return trusted_pem(&bytes);
+    trusted_in(&regular::read(Path::new(file))?, password)
+}
+
+/// The same of the content of such a file.
+///
+/// # Errors
+/// When it cannot be read, or holds no certificate.
+pub fn trusted_in(bytes: &[u8], password: Option<&str>) -> Result<String, StoreError> {
+    if is_pem(bytes) {
+        return trusted_pem(bytes);
     }
-    let certificates = match jks::kind(&bytes) {
-        Some(jks::JavaStoreType::Jks) => jks::certificates(&bytes, password)?
+    let certificates = match jks::kind(bytes) {
+        Some(jks::JavaStoreType::Jks) => jks::certificates(bytes, password)?
             .iter()
             .map(|der| X509::from_der(der))
             .collect::<Result<Vec<_>, _>>()
             .map_err(unreadable)?,
         Some(jks::JavaStoreType::Jceks) => return Err(StoreError::Jceks),
         None => {
-            let store = pkcs12(&bytes, password)?;
+            let store = pkcs12(bytes, password)?;
             store.ca.into_iter().flatten().chain(store.cert).collect()
         }
     };
@@ -104,13 +111,24 @@ pub fn trusted_pem(text: &[u8]) -> Result<String, StoreError> {
 /// # Errors
 /// When the file cannot be read, or lacks one of them.
 pub fn identity(file: &str, password: Option<&str>, key_password: Option<&str>) -> Result<ClientIdentity, StoreError> {
-    let bytes = regular::read(Path::new(file))?;
-    if is_pem(&bytes) {
-        return identity_pem(&bytes, &bytes, key_password.or(password));
+    identity_in(&regular::read(Path::new(file))?, password, key_password)
+}
+
+/// The same of the content of such a file.
+///
+/// # Errors
+/// When it cannot be read, or lacks one of them.
+pub fn identity_in(
+    bytes: &[u8],
+    password: Option<&str>,
+    key_password: Option<&str>,
+) -> Result<ClientIdentity, StoreError> {
+    if is_pem(bytes) {
+        return identity_pem(bytes, bytes, key_password.or(password));
     }
-    match jks::kind(&bytes) {
+    match jks::kind(bytes) {
         Some(jks::JavaStoreType::Jks) => {
-            let entry = jks::private_key(&bytes, password, key_password.or(password))?.ok_or(StoreError::NoKey)?;
+            let entry = jks::private_key(bytes, password, key_password.or(password))?.ok_or(StoreError::NoKey)?;
             let chain = entry
                 .chain
                 .iter()
@@ -121,7 +139,7 @@ pub fn identity(file: &str, password: Option<&str>, key_password: Option<&str>) 
         }
         Some(jks::JavaStoreType::Jceks) => Err(StoreError::Jceks),
         None => {
-            let store = pkcs12(&bytes, password)?;
+            let store = pkcs12(bytes, password)?;
             let key = store.pkey.ok_or(StoreError::NoKey)?;
             let certificates: Vec<X509> = store.cert.into_iter().chain(store.ca.into_iter().flatten()).collect();
             make_identity(&certificates, &key)

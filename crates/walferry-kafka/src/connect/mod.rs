@@ -2,10 +2,12 @@
 //! Walferry has written, and vice versa.
 
 mod book;
+mod content;
 mod group;
 mod log;
 mod offsets;
 mod states;
+mod status_key;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +21,8 @@ pub(crate) use group::Queue;
 pub use group::{Leadership, Tenure, Turn};
 pub use log::Log;
 pub use offsets::{OffsetLog, OffsetRecord};
-pub use states::{PendingWrite, StateLog, StatusKey, first_seen_ms, state_record, topic_record};
+pub use states::{PendingWrite, StateLog, first_seen_ms, state_record, topic_record};
+pub use status_key::StatusKey;
 
 use crate::client::{self, Properties};
 
