@@ -430,6 +430,30 @@ fn tls(options: &Options, prefix: &str) -> Options {
     without
 }
 
+/// Refuses a wish for certificates that would have no effect: as in Connect, nothing without the prefix counts where something has it.
+fn demand_certificates(reader: &mut Reader<'_>, options: &Options) {
+    let name = SSL_CLIENT_AUTH.name();
+    let is_wanted = |text: &str| !text.trim().eq_ignore_ascii_case("none");
+    if !options.get(name).is_some_and(is_wanted) {
+        return;
+    }
+    for prefix in LISTENER_PREFIXES {
+        let own = options.below(prefix);
+        if own.is_empty() || own.get(name).is_some() {
+            continue;
+        }
+        let message = format!(
+            "has no effect on the listeners of {prefix}*, which have settings of their own: nobody would have to show a certificate there"
+        );
+        reader.problem(name, message).hint(format!(
+            "write {prefix}{name} instead; {prefix}{name}=none asks for no certificate, as Kafka Connect would"
+        ));
+    }
+}
+
+/// What TLS settings of listeners begin with.
+const LISTENER_PREFIXES: [&str; 2] = ["listeners.https.", "admin.listeners.https."];
+
 /// Connect's log-in for its REST API.
 const BASIC_AUTH: &str = "BasicAuthSecurityRestExtension";
 
@@ -499,6 +523,8 @@ impl Worker {
         };
         let mut client = Options::default();
         client.extend(options, is_client);
+        demand_certificates(reader, options);
+        let [listeners_tls, admin_tls] = LISTENER_PREFIXES.map(|prefix| tls(options, prefix));
         Self {
             bootstrap_servers: reader.get(&BOOTSTRAP),
             group_id: reader.get(&GROUP_ID),
@@ -538,8 +564,8 @@ impl Worker {
                     let listeners = reader.get(&ADMIN_LISTENERS);
                     options.get(ADMIN_LISTENERS.name()).map(|_| listeners)
                 },
-                tls: tls(options, "listeners.https."),
-                admin_tls: tls(options, "admin.listeners.https."),
+                tls: listeners_tls,
+                admin_tls,
                 allow_origin: reader.get(&CORS_ORIGIN),
                 allow_methods: reader.get(&CORS_METHODS),
                 response_headers: reader.get(&REST_HEADERS).unwrap_or_default(),

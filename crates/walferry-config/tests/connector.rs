@@ -837,3 +837,38 @@ fn post_processors_are_read_in_both_forms_and_what_is_wrong_with_them_is_told() 
         )]
     );
 }
+
+#[test]
+fn a_certificate_that_nobody_would_be_asked_for_is_refused() {
+    let base = [
+        ("bootstrap.servers", "k:9092"),
+        ("listeners.https.ssl.keystore.location", "/k"),
+        ("ssl.client.auth", "required"),
+    ];
+    let read = |extra: &[(&str, &str)]| {
+        let (_, findings) = Worker::read(&submitted(&[&base, extra].concat()), &World);
+        let told: Vec<String> = findings.problems().map(ToString::to_string).collect();
+        told
+    };
+    let told = read(&[]);
+    assert!(
+        told.len() == 1 && told[0].contains("has no effect on the listeners of listeners.https.*"),
+        "{told:?}"
+    );
+    assert!(
+        told[0].contains("write listeners.https.ssl.client.auth instead"),
+        "{told:?}"
+    );
+    for other in ["required", "none"] {
+        assert_eq!(
+            read(&[("listeners.https.ssl.client.auth", other)]),
+            Vec::<String>::new()
+        );
+    }
+    assert_eq!(read(&[("ssl.client.auth", "none")]), Vec::<String>::new());
+    let admin = [
+        ("listeners.https.ssl.client.auth", "required"),
+        ("admin.listeners.https.ssl.keystore.location", "/k"),
+    ];
+    assert!(read(&admin)[0].contains("admin.listeners.https.*"));
+}
