@@ -42,7 +42,7 @@ fn a_condition_that_leaves_its_place_is_refused_and_nothing_of_it_runs() {
     sql.run(&format!(
         "{SIGNALS};
          create table items (id int primary key, v text); insert into items select n, 'v' || n from generate_series(1, 9) n;
-         create table keyless (id int, v text); insert into keyless select * from items;
+         create table items_keyless (id int, v text); insert into items_keyless select * from items;
          create table secrets (id int primary key, secret text); insert into secrets values (1, 'hunter2');
          create schema app; create function app.is_small(int) returns boolean language sql as 'select $1 < 4';
          alter role postgres in database {name} set search_path = app, public"
@@ -67,8 +67,8 @@ fn a_condition_that_leaves_its_place_is_refused_and_nothing_of_it_runs() {
     // A table without a key is read as a whole, and SELECTs of a blocking snapshot are whole statements.
     for (number, condition) in LEAVING.iter().enumerate() {
         let condition = condition.replace("FILE", &file.display().to_string());
-        let keyless =
-            asking(&format!("whole-{number}"), "incremental", &condition).replace("public.items", "public.keyless");
+        let keyless = asking(&format!("whole-{number}"), "incremental", &condition)
+            .replace("public.items", "public.items_keyless");
         sql.run(&keyless);
         refused += 1;
         wait_for_log(&mut walferry, "because the table cannot be read: ", refused);
@@ -81,6 +81,12 @@ fn a_condition_that_leaves_its_place_is_refused_and_nothing_of_it_runs() {
     }
     let topic = format!("{name}.public.items");
     assert_eq!(world.kafka.read(&[topic.clone()]).len(), 0, "{}", walferry.output());
+    assert_eq!(
+        world.kafka.read(&[format!("{topic}_keyless")]).len(),
+        0,
+        "{}",
+        walferry.output()
+    );
     // A condition as people write them, with a function on the role's own path, a comment and brackets in a text.
     sql.run(&asking(
         "right",

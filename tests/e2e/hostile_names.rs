@@ -46,7 +46,7 @@ fn is_control(c: char) -> bool {
 
 /// Nothing that was printed controls its reader.
 #[track_caller]
-fn assert_is_printable(what: &str, printed: &str) {
+pub(crate) fn assert_is_printable(what: &str, printed: &str) {
     for line in printed.lines() {
         assert!(!line.contains(is_control), "{what} printed {line:?}");
         // A name begins no line of its own.

@@ -3,9 +3,16 @@
 
 use std::{
     fs::{self, Permissions},
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::PathBuf,
     process::{Command, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
 };
 
 use serde_json::{Map, Value, json};
@@ -103,6 +110,104 @@ const TABLES: &str = "
     create role admin superuser login;
     alter database hostile_path set search_path = evil, pg_catalog, public;
     alter role postgres in database hostile_path set search_path = public";
+
+/// As a pooler, it names a process of its own at the login, and keeps the session of the server when a client leaves.
+struct Pooler {
+    port: u16,
+    /// The `search_path` of each session that a client has left, which the next one would get.
+    left: Arc<Mutex<Vec<String>>>,
+    sessions: Arc<AtomicUsize>,
+}
+
+impl Pooler {
+    fn start(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let pooler = Self {
+            port: listener.local_addr().expect("it listens").port(),
+            left: Arc::default(),
+            sessions: Arc::default(),
+        };
+        let (left, sessions) = (pooler.left.clone(), pooler.sessions.clone());
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let (left, sessions) = (left.clone(), sessions.clone());
+                sessions.fetch_add(1, SeqCst);
+                thread::spawn(move || {
+                    let path = Self::serve(client, server);
+                    left.lock().expect("no other panicked").extend(path);
+                    sessions.fetch_sub(1, SeqCst);
+                });
+            }
+        });
+        pooler
+    }
+
+    fn paths_left(&self) -> Vec<String> {
+        wait_for("the sessions to be left", || {
+            (self.sessions.load(SeqCst) == 0).then_some(())
+        });
+        self.left.lock().expect("no other panicked").clone()
+    }
+
+    /// One client. Returns the path that it leaves, if it was one for SQL.
+    fn serve(mut client: TcpStream, server: u16) -> Option<String> {
+        let mut server = TcpStream::connect(("127.0.0.1", server)).ok()?;
+        let startup = message(&mut client, false)?;
+        server.write_all(&startup).ok()?;
+        let is_replication = startup.windows(11).any(|text| text == b"replication");
+        let (mut answers, mut to) = (server.try_clone().ok()?, client.try_clone().ok()?);
+        let is_left = Arc::new(AtomicBool::new(false));
+        let leaves = is_left.clone();
+        let back = thread::spawn(move || {
+            let (mut path, mut is_shown) = (None, false);
+            while let Some(mut answer) = message(&mut answers, true) {
+                if answer[0] == b'K' {
+                    answer[5] ^= 0x40;
+                }
+                if leaves.load(SeqCst) {
+                    // Answers to what the client still asked for come first.
+                    is_shown |= answer[0] == b'T' && answer.windows(11).any(|text| text == b"search_path");
+                    if answer[0] == b'D' && is_shown {
+                        path = Some(String::from_utf8_lossy(&answer[11..]).into_owned());
+                        break;
+                    }
+                } else if to.write_all(&answer).is_err() && is_replication {
+                    break;
+                }
+            }
+            path
+        });
+        while let Some(request) = message(&mut client, true) {
+            if request[0] == b'X' {
+                break;
+            }
+            server.write_all(&request).ok()?;
+        }
+        if is_replication {
+            let _ = server.shutdown(Shutdown::Both);
+            let _ = back.join();
+            return None;
+        }
+        is_left.store(true, SeqCst);
+        let text = b"ROLLBACK; SHOW search_path\0";
+        let mut show = vec![b'Q'];
+        show.extend(u32::try_from(text.len() + 4).expect("it is short").to_be_bytes());
+        show.extend(text);
+        server.write_all(&show).ok()?;
+        back.join().ok()?
+    }
+}
+
+/// The next message, which begins with its type unless it is the first one.
+fn message(stream: &mut TcpStream, has_type: bool) -> Option<Vec<u8>> {
+    let mut head = vec![0; if has_type { 5 } else { 4 }];
+    stream.read_exact(&mut head).ok()?;
+    let length = u32::from_be_bytes(head[head.len() - 4..].try_into().ok()?) as usize;
+    let start = head.len();
+    head.resize(start + length - 4, 0);
+    stream.read_exact(&mut head[start..]).ok()?;
+    Some(head)
+}
 
 #[test]
 fn check_warns_of_a_superuser_and_of_a_path_in_which_others_may_create() {
@@ -262,6 +367,38 @@ fn statements_of_walferry_find_nothing_of_a_schema_that_comes_first_in_the_path(
     kafka.wait_for_records("hostile_plain.public.orders", 66);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     assert_eq!(called_since(), Vec::<String>::new(), "by a connector");
+
+    // Behind a pooler, the path is set in each transaction: the session is for others next.
+    let pooler = Pooler::start(database.port());
+    let port = pooler.port.to_string();
+    let pooled = config(
+        &database,
+        "hostile_pooled",
+        &[
+            ("database.port", &port),
+            ("database.sslmode", "disable"),
+            ("table.include.list", "public.orders,public.signals"),
+            ("signal.data.collection", "public.signals"),
+            ("incremental.snapshot.chunk.size", "4"),
+        ],
+    );
+    let mut walferry = Walferry::start(options("hostile_pooled", pooled));
+    kafka.wait_for_records("hostile_pooled.public.orders", 31);
+    walferry.wait_until_ready();
+    sql.run(
+        "insert into public.signals values ('s2', 'execute-snapshot', '{\"data-collections\": [\"public.orders\"], \"additional-conditions\":
+           [{\"data-collection\": \"public.orders\", \"filter\": \"note is not null\"}]}')",
+    );
+    kafka.wait_for_records("hostile_pooled.public.orders", 61);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    // The condition is the user's, and runs with the role's path: `is not null` has no operator.
+    assert_eq!(called_since(), Vec::<String>::new(), "behind a pooler");
+    let paths = pooler.paths_left();
+    assert!(
+        paths.len() > 2 && paths.iter().all(|path| path == "evil, pg_catalog, public"),
+        "{paths:?}"
+    );
+    sql.drop_slot("hostile_pooled");
 
     // A snapshot that was interrupted goes on, with rows that are read again.
     let checked = Checked::of(&options("hostile_plain", plain), &["--fix", "--show-records"]);

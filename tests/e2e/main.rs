@@ -1,6 +1,7 @@
 //! Walferry as a user runs it, on a real Postgres and a real Apache Kafka. Run by `cargo xtask test e2e`.
 
 mod admin;
+mod attacks;
 mod broker;
 mod conditions;
 mod crash;

@@ -45,15 +45,34 @@ pub(super) fn start(kafka: &Kafka, name: &str) -> Walferry {
     )
 }
 
-fn start_with(kafka: &Kafka, name: &str, surroundings: Surroundings) -> Walferry {
+/// The same with a variable of the environment.
+pub(super) fn start_with_variable(kafka: &Kafka, name: &str, (variable, value): (&str, &str)) -> Walferry {
     let options = WalferryOptions {
+        env: vec![(variable.into(), value.into())],
+        ..options(kafka, name)
+    };
+    Walferry::start_in(
+        options,
+        Surroundings {
+            is_worker: true,
+            without_data_dir: true,
+            ..Surroundings::default()
+        },
+    )
+}
+
+fn start_with(kafka: &Kafka, name: &str, surroundings: Surroundings) -> Walferry {
+    Walferry::start_in(options(kafka, name), surroundings)
+}
+
+fn options(kafka: &Kafka, name: &str) -> WalferryOptions {
+    WalferryOptions {
         name: name.into(),
         config: serde_json::Map::new(),
         worker: WORKER.iter().map(ToString::to_string).collect(),
         bootstrap: kafka.bootstrap(),
         env: Vec::new(),
-    };
-    Walferry::start_in(options, surroundings)
+    }
 }
 
 /// Waits until the REST API answers for connectors.

@@ -248,6 +248,61 @@ fn each_listing_of_commands_says_which_test_runs_it_or_why_none_does() {
     assert!(count > 60, "{count} listings of commands");
 }
 
+/// What SECURITY.md says of a party is only worth what holds it.
+#[test]
+fn each_party_in_the_security_page_has_tests_and_they_exist() {
+    let mut sources = String::new();
+    for folder in ["tests", "crates"] {
+        read_sources(&root().join(folder), &mut sources);
+    }
+    let text = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    // Names of properties and settings have fewer words.
+    let is_test = |code: &&str| {
+        let is_name = code
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        is_name && code.matches('_').count() > 3
+    };
+    let named = |text: &str| -> Vec<String> {
+        let codes = text.split('`').skip(1).step_by(2);
+        codes.filter(is_test).map(str::to_owned).collect()
+    };
+    let (mut problems, mut count) = (Vec::new(), 0);
+    for name in named(&text) {
+        count += 1;
+        if !sources.contains(&format!("fn {name}()")) {
+            problems.push(format!("there is no test {name}"));
+        }
+    }
+    let parties = text
+        .split("## Who can do what")
+        .nth(1)
+        .expect("the page says who can do what");
+    let parties = parties.split("## What it does not protect").next().unwrap_or_default();
+    for paragraph in parties.split("\n\n").filter(|paragraph| paragraph.starts_with("**")) {
+        let of_paragraph = named(paragraph);
+        if of_paragraph.is_empty() {
+            problems.push(format!("no test holds {paragraph:?}"));
+        }
+    }
+    for party in [
+        "without a login",
+        "A reader",
+        "A writer",
+        "A signaller",
+        "The owner of a captured table",
+        "A hostile Postgres",
+        "A hostile Kafka",
+        "A hostile schema registry",
+    ] {
+        if !parties.contains(party) {
+            problems.push(format!("nothing is said of {party:?}"));
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert!(count > 30, "{count} tests");
+}
+
 fn read_sources(folder: &Path, text: &mut String) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
