@@ -4,7 +4,7 @@ use crate::outbox::{Outbox, assert_runs};
 use crate::world;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::fs;
-use walferry_testkit::servers::{Checked, Postgres, PostgresOptions, Walferry, folder};
+use walferry_testkit::servers::{Checked, Postgres, PostgresOptions, Walferry, folder, wait_for};
 
 /// A server with a certificate for 127.0.0.1, and the certificate of the authority that signed it.
 fn secure() -> (Postgres, String) {
@@ -149,4 +149,41 @@ fn whatever_certificate_the_server_has_the_connection_is_encrypted_and_plain_tex
     );
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     assert_eq!(walferry.output().matches(told).count(), 1, "{}", walferry.output());
+}
+
+/// As short-lived passwords are changed: on the server first, and a little later where the connector finds it.
+#[test]
+fn a_password_that_changes_is_asked_of_its_provider_again_until_it_works() {
+    let world = world::shared();
+    let (postgres, _) = secure();
+    let outbox = Outbox::on(&postgres, &world.kafka, "secure_rotated");
+    let file = folder("rotated").join("secret.properties");
+    let write =
+        |password: &str| fs::write(&file, format!("pw={password}\n")).expect("the scratch folder can be written");
+    write("open sesame");
+    let reference = format!("${{file:{}:pw}}", file.display());
+    let config = outbox.config_with([("database.user", "shop"), ("database.password", &reference)]);
+    let mut walferry = outbox.start_with(config);
+    outbox.insert("k", 1, 1);
+    outbox.wait_for_event(&world.kafka, 1);
+    postgres.sql().run(
+        "alter role shop password 'open barley';
+         select pg_terminate_backend(pid) from pg_stat_activity where usename = 'shop'",
+    );
+    let asked = "the config providers are asked again after a pause";
+    wait_for("further tries", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (walferry.output().matches(asked).count() > 1).then_some(())
+    });
+    write("open barley");
+    outbox.insert("k", 2, 2);
+    outbox.wait_for_event(&world.kafka, 2);
+    assert!(walferry.runs(), "{}", walferry.output());
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert!(!walferry.output().contains("open "), "{}", walferry.output());
+
+    // A password that has never worked is no reason to wait.
+    write("open wheat");
+    walferry.start_again();
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
 }

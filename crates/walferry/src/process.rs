@@ -7,6 +7,7 @@ use std::{
     panic::resume_unwind,
     sync::Arc,
     thread,
+    time::{Duration, Instant},
 };
 use walferry_diagnosis::Kind;
 
@@ -15,9 +16,14 @@ use tokio::{
     runtime::{self, Runtime},
     sync::{oneshot, watch},
     task::{JoinError, JoinHandle, JoinSet, LocalSet},
+    time::sleep,
 };
-use tracing::{Instrument, error_span, info};
-use walferry_engine::{Failure, TargetState, status::Status, supervisor::RunBody};
+use tracing::{Instrument, error_span, info, warn};
+use walferry_engine::{
+    Failure, Pauses, TargetState,
+    status::{Phase, Status},
+    supervisor::RunBody,
+};
 use walferry_telemetry::BESIDE;
 
 use crate::{
@@ -109,6 +115,49 @@ impl Drop for BackgroundTasks {
     }
 }
 
+/// How long a login that worked before may be refused. A password is often changed on the server first, and where the connector finds it
+/// a little later.
+const REFUSED_FOR: Duration = Duration::from_secs(300);
+
+/// Logins that were refused in a row, after one that was not.
+#[derive(Debug)]
+struct PasswordRefusals {
+    since: Option<Instant>,
+    pauses: Pauses,
+}
+
+impl Default for PasswordRefusals {
+    fn default() -> Self {
+        Self {
+            since: None,
+            pauses: Pauses::new(Duration::from_millis(100), Duration::from_secs(30)),
+        }
+    }
+}
+
+impl PasswordRefusals {
+    /// The pause before another try. `None` if there is to be none: the failure is another one, no login has ever worked, or too much time has
+    /// passed. `is_new` says whether the connector was connected between the last refusal and this one.
+    fn pause(&mut self, failure: &Failure, was_connected: bool, is_new: bool, now: Instant) -> Option<Duration> {
+        if is_new {
+            *self = Self::default();
+        }
+        let since = *self.since.get_or_insert(now);
+        let is_in_time = now.duration_since(since) < REFUSED_FOR;
+        (was_connected && is_in_time && is_login_refused(failure)).then(|| self.pauses.next_pause())
+    }
+}
+
+/// Whether the server knows neither user nor password. A user may be replaced with its password.
+fn is_login_refused(failure: &Failure) -> bool {
+    match failure.kind {
+        Kind::Authentication => true,
+        // The server's settings name this file in every language.
+        Kind::AccessRefused => failure.causes.iter().all(|cause| !cause.text.contains("pg_hba.conf")),
+        _ => false,
+    }
+}
+
 /// What each run of a connector needs.
 pub(crate) struct RunSettings {
     /// Makes its configuration.
@@ -122,40 +171,80 @@ pub(crate) struct RunSettings {
 }
 
 impl RunSettings {
-    /// Runs the connector whenever it is called.
+    /// Runs the connector whenever it is called. While a password that worked before is refused, it is run again, with what the config
+    /// providers return then.
     pub(crate) fn body(self) -> RunBody {
         Arc::new(move |target| {
-            let name = &self.status.name;
-            let share = self.share.subscribe();
-            let Some(loaded) = self.loaded(target.clone()) else {
-                info!("connector stopped while its configuration was being read");
-                return Ok(());
-            };
-            let assembled = loaded.and_then(|loaded| {
-                let connector = assemble::connector(&loaded, &self.offsets, share, self.status.clone())?;
-                Ok((loaded, connector))
-            });
-            let told = target.clone();
-            let (what, ended) = match assembled {
-                Ok((loaded, connector)) => {
-                    let ended = self.live(&loaded, connector, target);
-                    (format!("connector {name:?} has stopped"), ended)
+            let mut refusals = PasswordRefusals::default();
+            loop {
+                let connects = self.status.stream.state().connects;
+                let (what, ended) = self.run(target.clone());
+                let Err(failure) = ended else { return Ok(()) };
+                let is_new = self.status.stream.state().connects > connects;
+                let was_connected = self.status.stream.state().connects > 0;
+                let pause = refusals.pause(&failure, was_connected, is_new, Instant::now());
+                let Some(pause) = pause else {
+                    if self.tell == FailureOutput::AtOnce {
+                        Error::failure(what, failure.clone()).tell();
+                    }
+                    return Err(failure);
+                };
+                warn!(
+                    code = failure.code(),
+                    error = failure.for_log(),
+                    hint = failure.hint(),
+                    pause_ms = pause.as_millis() as u64,
+                    "the login is refused, though it has worked before: the config providers are asked again after a pause"
+                );
+                self.status.set_phase(Phase::Waiting(failure));
+                if !self.waits(pause, target.clone())? {
+                    info!("connector stopped while its login was refused");
+                    return Ok(());
                 }
-                Err(failure) => (format!("connector {name:?} did not start"), Err(failure)),
-            };
-            match &ended {
-                // The supervisor is gone, so no command can arrive any more.
-                Ok(()) if told.has_changed().is_err() => {
-                    info!(
-                        "connector ended at once: another process may work for it, and sends again what was under way"
-                    );
-                }
-                Ok(()) => info!("connector stopped: everything delivered is stored and confirmed"),
-                Err(failure) if self.tell == FailureOutput::AtOnce => Error::failure(what, failure.clone()).tell(),
-                Err(_) => {}
             }
-            ended
         })
+    }
+
+    /// Returns false if the run is to end before the pause is over.
+    fn waits(&self, pause: Duration, mut target: watch::Receiver<TargetState>) -> Result<bool, Failure> {
+        Ok(runtime()?.block_on(async {
+            tokio::select! {
+                () = sleep(pause) => true,
+                // A closed channel also ends the run.
+                _ = target.wait_for(|target| *target == TargetState::Stopped) => false,
+            }
+        }))
+    }
+
+    /// Runs the connector once. Also returns what to say of a failure.
+    fn run(&self, target: watch::Receiver<TargetState>) -> (String, Result<(), Failure>) {
+        let name = &self.status.name;
+        let share = self.share.subscribe();
+        let Some(loaded) = self.loaded(target.clone()) else {
+            info!("connector stopped while its configuration was being read");
+            return (String::new(), Ok(()));
+        };
+        let assembled = loaded.and_then(|loaded| {
+            let connector = assemble::connector(&loaded, &self.offsets, share, self.status.clone())?;
+            Ok((loaded, connector))
+        });
+        let told = target.clone();
+        let (what, ended) = match assembled {
+            Ok((loaded, connector)) => {
+                let ended = self.live(&loaded, connector, target);
+                (format!("connector {name:?} has stopped"), ended)
+            }
+            Err(failure) => (format!("connector {name:?} did not start"), Err(failure)),
+        };
+        match &ended {
+            // The supervisor is gone, so no command can arrive any more.
+            Ok(()) if told.has_changed().is_err() => {
+                info!("connector ended at once: another process may work for it, and sends again what was under way");
+            }
+            Ok(()) => info!("connector stopped: everything delivered is stored and confirmed"),
+            Err(_) => {}
+        }
+        (what, ended)
     }
 
     /// Resolves the configuration on its own thread, because a config provider may hang, for example on a file of a file server that is
@@ -243,6 +332,42 @@ async fn panic_of(mut tasks: JoinSet<()>) -> Box<dyn Any + Send> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_that_worked_before_is_tried_again_for_five_minutes() {
+        let refused = || Failure::stop(Kind::Authentication, "refused", "check the password");
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut refusals = PasswordRefusals::default();
+        assert_eq!(
+            refusals.pause(&refused(), false, false, at(0)),
+            None,
+            "none has ever worked"
+        );
+        let mut refusals = PasswordRefusals::default();
+        let pauses: Vec<_> = [0, 1, 2]
+            .iter()
+            .filter_map(|&s| refusals.pause(&refused(), true, s == 0, at(s)))
+            .collect();
+        assert_eq!(pauses, [100, 200, 400].map(Duration::from_millis));
+        assert!(refusals.pause(&refused(), true, false, at(299)).is_some());
+        assert_eq!(refusals.pause(&refused(), true, false, at(300)), None);
+        // It worked in between.
+        assert_eq!(
+            refusals.pause(&refused(), true, true, at(301)),
+            Some(Duration::from_millis(100))
+        );
+        let other = Failure::stop(Kind::WalLevel, "wal_level is replica", "set it");
+        assert_eq!(refusals.pause(&other, true, false, at(302)), None);
+        let hba = Failure::stop(Kind::AccessRefused, "no pg_hba.conf entry for host", "add a line");
+        assert_eq!(refusals.pause(&hba, true, false, at(302)), None);
+        let user = Failure::stop(
+            Kind::AccessRefused,
+            "role \"lease-1\" does not exist",
+            "check `database.user`",
+        );
+        assert!(refusals.pause(&user, true, false, at(302)).is_some());
+    }
 
     #[test]
     fn a_task_beside_a_connector_that_panics_is_noticed_and_one_that_ends_is_not() {
