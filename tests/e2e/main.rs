@@ -35,6 +35,7 @@ mod outbox_routing;
 mod outbox_schemas;
 mod outbox_table;
 mod output;
+mod pooler;
 mod postgres;
 mod privileges;
 mod readme;

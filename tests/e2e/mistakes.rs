@@ -159,3 +159,31 @@ fn check_advises_no_filter_where_only_messages_are_sent() {
         "{text}"
     );
 }
+
+#[test]
+fn topics_that_differ_only_in_dots_and_underscores_are_told_with_both_names() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "twins");
+    let sql = outbox.database.sql();
+    sql.run("create table \"t.w\" (id int primary key); create table t_w (id int primary key)");
+    let mut config = outbox.config_with([
+        ("table.include.list", "public.t.w"),
+        ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
+        ("key.converter", "org.apache.kafka.connect.json.JsonConverter"),
+        ("topic.creation.default.partitions", "1"),
+        ("topic.creation.default.replication.factor", "1"),
+    ]);
+    config.retain(|name, _| !name.starts_with("transforms"));
+    let mut walferry = outbox.start_with(config);
+    let (code, text) = check(&world, &walferry);
+    assert_eq!(code, Some(2), "{text}");
+    let told = "the names twins.public.t.w and twins.public.t_w differ only in \".\" and \"_\"";
+    assert!(text.contains(told), "{text}");
+
+    sql.run("insert into \"t.w\" values (1)");
+    world.kafka.wait_for_records("twins.public.t.w", 1);
+    sql.run("insert into t_w values (1)");
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    let told = "topic twins.public.t_w could not be created, because its name and that of topic twins.public.t.w differ only in";
+    assert!(walferry.output().contains(told), "{}", walferry.output());
+}

@@ -2,7 +2,7 @@
 
 use crate::outbox::{Outbox, assert_runs};
 use crate::world;
-use walferry_testkit::servers::{Walferry, wait_for};
+use walferry_testkit::servers::{Checked, Postgres, PostgresOptions, Walferry, wait_for};
 
 #[test]
 fn it_goes_on_after_a_crash_of_postgres() {
@@ -114,4 +114,33 @@ fn it_waits_for_a_host_that_does_not_answer() {
     outbox.wait_until_streaming(&mut walferry);
     outbox.insert("k", 1, 3);
     assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 3), &["k"], 3);
+}
+
+/// As scripts make slots that set all options. Such a slot would work until somebody prepares a transaction, perhaps after months.
+#[test]
+fn a_slot_with_two_phase_is_refused_where_transactions_can_be_prepared() {
+    let world = world::shared();
+    let postgres = Postgres::start_with(&PostgresOptions {
+        settings: vec!["max_prepared_transactions = 3".into()],
+        ..PostgresOptions::default()
+    });
+    let make =
+        |name: &str| format!("select pg_create_logical_replication_slot('{name}_slot', 'pgoutput', false, true)");
+    let outbox = Outbox::on(&postgres, &world.kafka, "two_phase");
+    outbox.database.sql().run(&make("two_phase"));
+    let checked = Checked::of(&outbox.options(outbox.config()), &[]);
+    assert_eq!(checked.code, Some(2), "{}{}", checked.stdout, checked.stderr);
+    let mut walferry = Walferry::start(outbox.options(outbox.config()));
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    for output in [checked.stdout, walferry.output()] {
+        assert!(output.contains("was created with two_phase"), "{output}");
+    }
+
+    // On the shared server nothing can be prepared.
+    let outbox = Outbox::new(&world, "two_phase_off");
+    outbox.database.sql().run(&make("two_phase_off"));
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 1);
+    outbox.wait_for_event(&world.kafka, 1);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }

@@ -151,6 +151,10 @@ impl Topics {
             }
             Err(KafkaError::AdminOp(code)) => match code {
                 Code::TopicAlreadyExists => Ok(true),
+                Code::InvalidTopic => Err(match self.twin(name) {
+                    Some(twin) => collides(name, &twin),
+                    None => not_created(name, rule, Code::InvalidTopic),
+                }),
                 code if is_for_good(code) => Err(not_created(name, rule, code)),
                 code => {
                     warn!(topic = name, %code, "topic not created yet");
@@ -173,6 +177,14 @@ impl Topics {
         }
     }
 
+    /// A topic whose name differs only in dots and underscores.
+    fn twin(&self, name: &str) -> Option<String> {
+        let metadata = self.client.producer().client().fetch_metadata(None, LOOK).ok()?;
+        let names = metadata.topics().iter().map(|topic| topic.name());
+        let mut twins = names.filter(|other| *other != name && metric_name(other) == metric_name(name));
+        twins.next().map(ToOwned::to_owned)
+    }
+
     fn tell_missing(&self, name: &str, has_rule: bool) {
         let what = format!("topic {name} does not exist, and nothing creates it");
         let hint = if has_rule {
@@ -193,6 +205,21 @@ impl Topics {
             );
         }
     }
+}
+
+/// Kafka's metrics have underscores for dots, so brokers refuse a topic whose name there is that of another one.
+fn metric_name(topic: &str) -> String {
+    topic.replace('.', "_")
+}
+
+fn collides(name: &str, twin: &str) -> Failure {
+    Failure::stop(
+        Kind::TopicNotCreated,
+        format!(
+            "topic {name} could not be created, because its name and that of topic {twin} differ only in \".\" and \"_\""
+        ),
+        "give one of them another name: rename the table, or use a transform such as RegexRouter for it",
+    )
 }
 
 /// Whether trying again cannot help.

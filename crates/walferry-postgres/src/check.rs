@@ -1,6 +1,8 @@
 //! `walferry check`: what a start would create, what it lacks, and how it would affect the application. Changes
 //! nothing.
 
+use std::collections::HashMap;
+
 use walferry_config::connector::{ColumnPattern, FilterSection, GuardrailAction, PublicationAutocreate, SlotSection};
 use walferry_config::{Connector, limited, quoted};
 use walferry_diagnosis::printed::shell_word;
@@ -72,6 +74,7 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
     }
     diagnoses.push(table_diagnosis(&tables, &connector.filters));
     diagnoses.extend(list_diagnoses(&tables, &connector.filters));
+    diagnoses.extend(topic_diagnoses(&tables, connector));
     diagnoses.extend(column_diagnoses(&sql, connector, &tables).await?);
     diagnoses.extend(guardrail_diagnosis(tables.len(), connector.streaming.max_tables));
     if streams {
@@ -427,6 +430,42 @@ fn list_diagnoses(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis
         )
     };
     filters.table_patterns().filter(is_vain).map(diagnosis).collect()
+}
+
+/// Tables whose topics a broker takes for the same, since their names differ only in dots and underscores.
+fn topic_diagnoses(tables: &[Captured], connector: &Connector) -> Vec<Diagnosis> {
+    // What renames topics may keep them apart.
+    if !connector.plugins.transforms.is_empty() || connector.topics.rewrite.is_some() {
+        return Vec::new();
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let topic = |table: &Captured| -> String {
+        let name = table.name.dotted();
+        name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
+    };
+    let mut first: HashMap<String, (&Captured, String)> = HashMap::new();
+    let mut diagnoses = Vec::new();
+    for table in tables {
+        let name = topic(table);
+        let folded = name.replace('.', "_");
+        match first.get(&folded) {
+            Some((other, known)) if *known != name => {
+                let (prefix, delimiter) = (connector.topics.prefix.as_str(), connector.topics.delimiter.as_str());
+                let text = format!(
+                    "the topics of tables {} and {} collide: the names {prefix}{delimiter}{known} and {prefix}{delimiter}{name} differ only in \
+                     \".\" and \"_\", so the brokers refuse the second",
+                    other.name.quoted(),
+                    table.name.quoted()
+                );
+                let hint =
+                    "give one of them another name: rename the table, or use a transform such as RegexRouter for it";
+                diagnoses.push(Diagnosis::error(Kind::TopicNotCreated, text).with_hint(hint));
+            }
+            Some(_) => {}
+            None => drop(first.insert(folded, (table, name))),
+        }
+    }
+    diagnoses
 }
 
 /// Column expressions that match no column. If a mask is misspelt, the column is sent unmasked.

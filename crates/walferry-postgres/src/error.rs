@@ -383,6 +383,11 @@ impl Error {
         self.server_error().is_some_and(|error| error.code == "28000")
     }
 
+    /// Whether a pooler refuses the settings of a login.
+    pub(crate) fn is_startup_refused(&self) -> bool {
+        self.server_error().is_some_and(ServerError::is_startup_refused)
+    }
+
     /// Whether the server accepts nobody at the moment, because it is starting or shutting down.
     pub(crate) fn is_not_ready(&self) -> bool {
         self.server_error()

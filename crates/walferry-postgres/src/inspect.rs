@@ -39,6 +39,8 @@ pub(crate) struct ServerState {
     pub(crate) idle_slot_s: Option<i64>,
     /// `max_replication_slots`.
     pub(crate) max_slots: i64,
+    /// `max_prepared_transactions`.
+    max_prepared: i64,
     /// Number of existing slots.
     pub(crate) slots: i64,
     /// `max_wal_senders`.
@@ -77,6 +79,9 @@ struct SlotRow {
     /// Postgres 17 and later: the slot is such a synchronized copy.
     #[serde(default)]
     synced: bool,
+    /// Postgres 14 and later: prepared transactions are sent when they are prepared.
+    #[serde(default)]
+    two_phase: bool,
 }
 
 /// Parses an LSN in Postgres' notation.
@@ -105,6 +110,7 @@ SELECT pg_catalog.json_build_object(
   'idle_slot_s', (SELECT g.setting::int8 FROM pg_catalog.pg_settings g WHERE g.name = 'idle_replication_slot_timeout'),
   'replicators', (SELECT r.rolname FROM pg_catalog.pg_roles r WHERE r.rolname IN ('rds_replication', 'mdb_replication') LIMIT 1),
   'max_slots', pg_catalog.current_setting('max_replication_slots')::int,
+  'max_prepared', pg_catalog.current_setting('max_prepared_transactions')::int,
   'slots', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots),
   'max_senders', pg_catalog.current_setting('max_wal_senders')::int,
   'senders', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_get_wal_senders() w),
@@ -237,6 +243,12 @@ SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_curr
             }),
             // After a promotion, it can be read like any other slot.
             _ if row.synced && self.standby => Some(SetupProblem::SlotSynced { slot }),
+            // Where nothing can be prepared, the slot is like any other.
+            _ if row.two_phase && self.max_prepared > 0 => Some(SetupProblem::SlotTwoPhase {
+                slot,
+                database: self.database.clone(),
+                may_alter: self.version >= 180_000,
+            }),
             _ => None,
         }
     }

@@ -1,10 +1,11 @@
 //! States of server, role, slot and publication in which a connector cannot work, each with a statement that corrects
 //! it.
 
-use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs, printed::sql_text};
+use walferry_diagnosis::printed::{shell_word, sql_text};
+use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
 use walferry_engine::gap::MISSING;
 
-use crate::quote::identifier;
+use crate::quote::{conninfo, identifier};
 use crate::tables::TableName;
 
 /// Such a state.
@@ -67,6 +68,18 @@ pub enum SetupProblem {
     SlotSynced {
         /// The slot.
         slot: String,
+    },
+    /// The slot sends prepared transactions when they are prepared, in messages that the stream does not otherwise have.
+    #[error(
+        "replication slot {slot:?} was created with two_phase, so that transactions come when they are prepared, which Walferry does not read"
+    )]
+    SlotTwoPhase {
+        /// The slot.
+        slot: String,
+        /// Its database.
+        database: String,
+        /// Whether the property can be changed (Postgres 18 and later).
+        may_alter: bool,
     },
     /// The slot cannot be dropped.
     #[error("replication slot {slot:?} was not dropped, because another process still reads it")]
@@ -183,6 +196,7 @@ impl SetupProblem {
             Self::SlotPlugin { .. }
             | Self::SlotPhysical { .. }
             | Self::SlotDatabase { .. }
+            | Self::SlotTwoPhase { .. }
             | Self::SlotSynced { .. } => Kind::SlotMismatch,
             Self::SlotStillRead { .. } => Kind::SlotStillRead,
             Self::NoFreeSlots { .. } => Kind::NoFreeSlot,
@@ -217,6 +231,19 @@ impl SetupProblem {
                  to create a slot on the standby"
                     .to_owned()
             }
+            Self::SlotTwoPhase {
+                slot,
+                database,
+                may_alter: true,
+            } => format!(
+                "run, while nothing reads the slot: psql {} -c 'ALTER_REPLICATION_SLOT {slot} (TWO_PHASE false)'",
+                shell_word(&format!("dbname={} replication=database", conninfo(database)))
+            ),
+            Self::SlotTwoPhase { slot, .. } => format!(
+                "set `slot.name` to another name, or, if the slot was not used yet, drop it, and a start creates it: SELECT \
+                 pg_catalog.pg_drop_replication_slot({});",
+                sql_text(slot)
+            ),
             Self::SlotStillRead { slot } => format!(
                 "stop that process, then run: SELECT pg_catalog.pg_drop_replication_slot({0}); (to find the process: SELECT active_pid FROM \
                  pg_catalog.pg_replication_slots WHERE slot_name = {0};)",

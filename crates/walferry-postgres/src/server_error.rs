@@ -90,6 +90,8 @@ impl ServerError {
     pub(crate) fn disposition(&self) -> Disposition {
         let class = self.code.get(..2).unwrap_or_default();
         let passes = match self.code.as_str() {
+            // The pooler will refuse the same again.
+            _ if self.is_startup_refused() => false,
             // No free slot: somebody must drop one or raise the limit.
             "53400" => false,
             "55006" | "55P03" | "57014" => true,
@@ -176,7 +178,19 @@ impl ServerError {
                 "raise `max_wal_senders` (this requires a server restart), or close connections listed by `SELECT pid, application_name \
                  FROM pg_stat_replication`"
             }
-            "53300" => "raise `max_connections`, or close idle connections",
+            "53300" => return Some(self.more_connections()),
+            _ if self.is_pooler_without_replication() => {
+                "this is a pooler that cannot pass replication on: set `database.hostname` and `database.port` to the server itself, or use \
+                 PgBouncer 1.23 or later"
+            }
+            _ if self.is_startup_refused() => {
+                "a pooler refuses it: remove it from `database.options`, add it to `ignore_startup_parameters` of PgBouncer, or set \
+                 `database.hostname` and `database.port` to the server itself"
+            }
+            "25006" => {
+                "the server takes no writes: `SHOW default_transaction_read_only` (set for the role, the database or the server, perhaps because \
+                 its disk is full: `ALTER SYSTEM RESET default_transaction_read_only`), or `database.hostname` leads to a standby"
+            }
             "53400" => {
                 "drop a slot that is no longer needed (`SELECT slot_name, active FROM pg_replication_slots`, `SELECT \
                  pg_drop_replication_slot('NAME')`), or raise `max_replication_slots` (this requires a server restart)"
@@ -210,6 +224,35 @@ impl ServerError {
             _ => return self.hint.clone(),
         };
         Some(known.to_owned())
+    }
+
+    /// A pooler does not know a parameter of the startup message. Postgres itself never says so.
+    pub(crate) fn is_startup_refused(&self) -> bool {
+        self.code == "08P01" && self.message.contains("startup parameter")
+    }
+
+    /// What answers takes a command of the replication protocol for SQL, or does not know the parameter that asks for replication.
+    fn is_pooler_without_replication(&self) -> bool {
+        self.is_startup_refused() && self.message.contains("replication")
+            || self.code == "42601" && self.message.contains("IDENTIFY_SYSTEM")
+    }
+
+    /// How to get a further connection. Limits of roles and of databases are not the server's.
+    fn more_connections(&self) -> String {
+        const NEEDED: &str = "a connector needs 3 connections, and one more for each thread of a snapshot, for incremental snapshots, for \
+                              `heartbeat.action.query`, for post-processors, and for each kind of upkeep of an outbox";
+        let name = self.message.split('"').nth(1).map(identifier);
+        match (self.routine.as_deref(), name) {
+            (Some("InitializeSessionUserId"), Some(role)) => {
+                format!("raise the limit of the role: ALTER ROLE {role} CONNECTION LIMIT …; {NEEDED}")
+            }
+            (Some("CheckMyDatabase"), Some(database)) => {
+                format!("raise the limit of the database: ALTER DATABASE {database} CONNECTION LIMIT …; {NEEDED}")
+            }
+            _ => {
+                format!("raise `max_connections` (this requires a server restart), or close idle connections; {NEEDED}")
+            }
+        }
     }
 
     /// Row-level security would have hidden rows from a session that must see all of them.
@@ -447,5 +490,79 @@ mod tests {
             let given = error.remedy().unwrap_or_default();
             assert!(given.contains(remedy), "{message}: {given}");
         }
+    }
+
+    #[test]
+    fn each_limit_of_connections_has_its_own_remedy() {
+        let hint = |message: &str, routine: &str| {
+            let error = ServerError {
+                code: "53300".to_owned(),
+                message: message.to_owned(),
+                routine: Some(routine.to_owned()),
+                ..Default::default()
+            };
+            assert_eq!(error.disposition(), Disposition::Retry);
+            error.remedy().unwrap()
+        };
+        let cases = [
+            (
+                "too many connections for role \"app\"",
+                "InitializeSessionUserId",
+                "ALTER ROLE \"app\" CONNECTION LIMIT",
+            ),
+            (
+                "too many connections for database \"shop\"",
+                "CheckMyDatabase",
+                "ALTER DATABASE \"shop\" CONNECTION LIMIT",
+            ),
+            (
+                "sorry, too many clients already",
+                "ProcessStartupPacket",
+                "raise `max_connections`",
+            ),
+            (
+                "remaining connection slots are reserved for roles with the SUPERUSER attribute",
+                "InitPostgres",
+                "raise `max_connections`",
+            ),
+        ];
+        for (message, routine, remedy) in cases {
+            let hint = hint(message, routine);
+            assert!(
+                hint.contains(remedy) && hint.contains("a connector needs 3 connections"),
+                "{hint}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_pooler_refuses_is_not_tried_again() {
+        let error = |code: &str, message: &str| ServerError {
+            code: code.to_owned(),
+            message: message.to_owned(),
+            ..Default::default()
+        };
+        for (code, message, remedy) in [
+            (
+                "08P01",
+                "unsupported startup parameter in options: work_mem",
+                "ignore_startup_parameters",
+            ),
+            ("08P01", "unsupported startup parameter: replication", "PgBouncer 1.23"),
+            ("42601", "syntax error at or near \"IDENTIFY_SYSTEM\"", "PgBouncer 1.23"),
+        ] {
+            let error = error(code, message);
+            assert!(matches!(error.disposition(), Disposition::Stop(_)), "{message}");
+            assert!(error.remedy().unwrap().contains(remedy), "{message}");
+        }
+        assert_eq!(
+            error("08P01", "invalid message length").disposition(),
+            Disposition::Retry
+        );
+        assert!(
+            error("25006", "cannot execute CREATE PUBLICATION in a read-only transaction")
+                .remedy()
+                .is_some()
+        );
     }
 }

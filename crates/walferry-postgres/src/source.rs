@@ -387,7 +387,7 @@ impl Control {
         failover: bool,
     ) -> Result<NewSlot, Error> {
         let timeout = self.slot.create_timeout;
-        let waiting = link.wire.cancel_key.0;
+        let waiting = link.wire.process;
         let mut blockers = Vec::new();
         let created = within(timeout, async {
             tokio::select! {
@@ -455,7 +455,7 @@ impl Control {
             let mut ready = self.ready.lock();
             (ready.watermark.take(), ready.walsender)
         };
-        let own = watermark.map_or(0, |(link, _)| link.wire.cancel_key.0);
+        let own = watermark.map_or(0, |(link, _)| link.wire.process);
         let (slot, prefix) = (self.slot.name.as_str(), watermark_prefix(self.slot.name.as_str()));
         let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 4] = [
             (&slot, Type::TEXT),
@@ -500,7 +500,7 @@ impl Stream {
         // Otherwise Postgres would start there itself, and log it each time.
         let stood = {
             let mut ready = self.ready.lock();
-            ready.walsender = link.wire.cancel_key.0;
+            ready.walsender = link.wire.process;
             ready.slot
         };
         // The address may lead to another server than last time.

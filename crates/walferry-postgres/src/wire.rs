@@ -24,6 +24,8 @@ pub(crate) struct Wire {
     pub(crate) server_version: u32,
     /// Process id and secret with which a command can be cancelled.
     pub(crate) cancel_key: (i32, i32),
+    /// The server's process. A pooler names another one in `cancel_key`.
+    pub(crate) process: i32,
 }
 
 /// A row of text values.
@@ -46,6 +48,7 @@ impl Wire {
             outbound: BytesMut::new(),
             server_version: 0,
             cancel_key: (0, 0),
+            process: 0,
         }
     }
 

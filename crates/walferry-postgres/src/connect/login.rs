@@ -5,7 +5,7 @@ use postgres_protocol::authentication::{self, sasl};
 use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
 use postgres_protocol::message::frontend;
 
-use super::session::startup_parameters;
+use super::session::{Startup, after_bare_startup, startup_parameters};
 use walferry_config::connector::{ChannelBinding, PostgresSection};
 
 use super::{Purpose, Stream};
@@ -15,19 +15,28 @@ use crate::wire::Wire;
 const DOING: &str = "logging in";
 
 /// Logs in for replication commands.
-pub(super) async fn replication(settings: &PostgresSection, stream: Stream) -> Result<Wire, Error> {
+pub(super) async fn replication(settings: &PostgresSection, startup: Startup, stream: Stream) -> Result<Wire, Error> {
     let mut wire = Wire::new(stream);
-    let parameters = startup_parameters(settings, Purpose::Streaming.application_name());
+    let parameters = startup_parameters(settings, Purpose::Streaming.application_name(), startup);
     wire.put(DOING, |out| frontend::startup_message(parameters, out))?;
     wire.flush(DOING).await?;
     authenticate(settings, &mut wire).await?;
     loop {
         match wire.message(DOING).await? {
             Message::BackendKeyData(body) => wire.cancel_key = (body.process_id(), body.secret_key()),
-            Message::ReadyForQuery(_) => return Ok(wire),
+            Message::ReadyForQuery(_) => break,
             _ => return Err(unexpected("between login and the first command")),
         }
     }
+    wire.process = wire.cancel_key.0;
+    if startup == Startup::Bare {
+        wire.command(DOING, &after_bare_startup()).await?;
+        // The pooler has named itself.
+        let rows = wire.command(DOING, "SELECT pg_catalog.pg_backend_pid()").await?;
+        let process = rows.into_iter().flatten().flatten().next();
+        wire.process = process.and_then(|process| process.parse().ok()).unwrap_or_default();
+    }
+    Ok(wire)
 }
 
 async fn authenticate(settings: &PostgresSection, wire: &mut Wire) -> Result<(), Error> {

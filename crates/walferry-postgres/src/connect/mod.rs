@@ -32,11 +32,12 @@ use crate::error::Error;
 use crate::wire::Wire;
 use one_server::OneServer;
 use plain_text::PlainText;
+use session::{Startup, StartupRefused};
 use sslmode::Encryption;
 
 /// Where the server is and who we are.
 #[derive(Debug, Clone)]
-pub struct Endpoint(PostgresSection, Option<OneServer>, PlainText);
+pub struct Endpoint(PostgresSection, Option<OneServer>, PlainText, StartupRefused);
 
 /// What a connection is for, shown as its `application_name`. Debezium shows the same, with its own name in front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,17 +99,17 @@ pub(crate) const ALL_ROWS: &str = "SET row_security = off";
 impl Endpoint {
     /// Does not connect yet.
     pub fn new(settings: PostgresSection) -> Self {
-        Self(settings, None, PlainText::default())
+        Self(settings, None, PlainText::default(), StartupRefused::default())
     }
 
     /// The same, whose connections must all reach one server. Clones share this.
     pub(crate) fn of_one_server(self) -> Self {
-        Self(self.0, Some(OneServer::default()), self.2)
+        Self(self.0, Some(OneServer::default()), self.2, self.3)
     }
 
     /// The same, which shows on the page that a connection is not encrypted although the server offers it.
     pub(crate) fn shown_by(self, status: Arc<Status>) -> Self {
-        Self(self.0, self.1, self.2.shown_by(status))
+        Self(self.0, self.1, self.2.shown_by(status), self.3)
     }
 
     /// The warning about a connection that is not encrypted although the server offers it.
@@ -138,7 +139,9 @@ impl Endpoint {
     /// # Errors
     /// The server cannot be reached, or refuses the connection.
     pub async fn sql(&self, purpose: Purpose) -> Result<Sql, Error> {
-        let sql = self.attempts(|stream| sql::login(&self.0, purpose, stream)).await?;
+        let sql = self
+            .log_in(|startup, stream| sql::login(&self.0, purpose, startup, stream))
+            .await?;
         if let Some(server) = &self.1 {
             let started = self.in_time(sql.texts(one_server::DOING, one_server::QUERY)).await?;
             server.reached(&self.address(), started)?;
@@ -148,7 +151,9 @@ impl Endpoint {
 
     /// Opens a connection for replication commands.
     pub(crate) async fn replication(&self) -> Result<Wire, Error> {
-        let mut wire = self.attempts(|stream| login::replication(&self.0, stream)).await?;
+        let mut wire = self
+            .log_in(|startup, stream| login::replication(&self.0, startup, stream))
+            .await?;
         if let Some(server) = &self.1 {
             let started = self.in_time(wire.command(one_server::DOING, one_server::QUERY)).await?;
             server.reached(&self.address(), started)?;
@@ -183,6 +188,21 @@ impl Endpoint {
             stream.shutdown().await.map_err(lost)
         };
         self.attempt(encryption, send).await
+    }
+
+    /// Opens a stream and logs in, without settings if a pooler refuses them.
+    async fn log_in<T, F>(&self, login: impl Fn(Startup, Stream) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let startup = self.3.startup();
+        match self.attempts(|stream| login(startup, stream)).await {
+            Err(error) if startup == Startup::Full && error.is_startup_refused() => {
+                self.3.refuse();
+                self.attempts(|stream| login(Startup::Bare, stream)).await
+            }
+            done => done,
+        }
     }
 
     /// Opens a stream and logs in. Tries each way that `sslmode` allows until one succeeds.
@@ -257,6 +277,7 @@ impl Endpoint {
             },
             None,
             PlainText::default(),
+            StartupRefused::default(),
         )
     }
 }

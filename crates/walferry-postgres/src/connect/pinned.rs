@@ -20,12 +20,20 @@ macro_rules! path {
     };
 }
 
+/// The settings that determine the text of values, as `TEXT_OF_VALUES` has them: a pooler may have refused them at the login.
+macro_rules! text_of_values {
+    () => {
+        "; SET LOCAL DateStyle = 'ISO'; SET LOCAL IntervalStyle = 'postgres'; SET LOCAL extra_float_digits = '3'; SET LOCAL bytea_output = \
+         'hex'; SET LOCAL TimeZone = 'UTC'"
+    };
+}
+
 /// The same.
 pub(super) const PATH: &str = path!();
 /// Within a transaction. It needs no snapshot, so that the transaction can still take one that was exported.
-const SET_LOCAL: &str = concat!("SET LOCAL search_path = ", path!());
+const SET_LOCAL: &str = concat!("SET LOCAL search_path = ", path!(), text_of_values!());
 /// Before one statement.
-pub(super) const BEGIN: &str = concat!("BEGIN; SET LOCAL search_path = ", path!());
+pub(super) const BEGIN: &str = concat!("BEGIN; SET LOCAL search_path = ", path!(), text_of_values!());
 pub(super) const COMMIT: &str = "COMMIT";
 /// Within a transaction. It may be sent while the role's path is in force, so it has no operator, and no name without its schema.
 pub(super) const AGAIN: &str = concat!("SELECT pg_catalog.set_config('search_path', '", path!(), "', true)");
@@ -178,7 +186,11 @@ mod tests {
     #[test]
     fn behind_a_pooler_each_transaction_sets_the_path_and_no_session_does() {
         let pinned = Pinned::new(false);
-        let path = "SET LOCAL search_path = pg_catalog, pg_temp";
+        let path = SET_LOCAL;
+        assert!(
+            path.starts_with("SET LOCAL search_path = pg_catalog, pg_temp; "),
+            "{path}"
+        );
         let run = |sql: &str| {
             let sent = pinned.statements(sql).into_owned();
             pinned.ran(sql, true);

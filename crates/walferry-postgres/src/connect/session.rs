@@ -1,6 +1,8 @@
 //! Settings of every session, whatever role, database or server configure. They determine the text of every value, and
 //! whether a long snapshot is cut off.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use walferry_config::connector::PostgresSection;
@@ -26,10 +28,49 @@ const NO_LIMITS: [(&str, &str); 1] = [("idle_in_transaction_session_timeout", "0
 /// be configured to hide warnings. Less important messages would only cost time.
 const NOTICES: (&str, &str) = ("client_min_messages", "warning");
 
+/// What a login says of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Startup {
+    /// All settings.
+    Full,
+    /// Only what every pooler understands. PgBouncer refuses a login with any setting that it does not know. They follow after the login.
+    Bare,
+}
+
+/// Whether a pooler has refused a login because of its settings. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StartupRefused(Arc<AtomicBool>);
+
+impl StartupRefused {
+    pub(super) fn startup(&self) -> Startup {
+        match self.0.load(Relaxed) {
+            true => Startup::Bare,
+            false => Startup::Full,
+        }
+    }
+
+    pub(super) fn refuse(&self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// The settings that a replication connection has not had in its startup message.
+pub(super) fn after_bare_startup() -> String {
+    let settings = TEXT_OF_VALUES.into_iter().chain(NO_LIMITS);
+    let settings = settings.chain([("statement_timeout", "0"), NOTICES]);
+    let mut text: Vec<String> = settings
+        .map(|(name, value)| format!("SET {name} = '{value}'"))
+        .collect();
+    // A list of names, so it is not quoted.
+    text.push(format!("SET search_path = {PATH}"));
+    text.join("; ")
+}
+
 /// Parameters of the startup message of a replication connection.
 pub(super) fn startup_parameters<'a>(
     settings: &'a PostgresSection,
     application_name: &'a str,
+    startup: Startup,
 ) -> Vec<(&'a str, &'a str)> {
     let mut parameters = vec![
         ("user", settings.user.as_str()),
@@ -38,6 +79,10 @@ pub(super) fn startup_parameters<'a>(
         ("client_encoding", "UTF8"),
         ("application_name", application_name),
     ];
+    if startup == Startup::Bare {
+        parameters.extend(settings.options.as_deref().map(|options| ("options", options)));
+        return parameters;
+    }
     parameters.extend(TEXT_OF_VALUES);
     parameters.extend(NO_LIMITS);
     // Creating a slot waits for running transactions. Our own limit applies to that.
@@ -54,8 +99,11 @@ pub(super) fn startup_parameters<'a>(
 
 /// The same for `tokio-postgres`, which accepts settings only in the `options` parameter. The user's options come
 /// first: if a setting appears twice, the last one counts.
-pub(super) fn options(settings: &PostgresSection) -> String {
+pub(super) fn options(settings: &PostgresSection, startup: Startup) -> String {
     let mut text = settings.options.clone().unwrap_or_default();
+    if startup == Startup::Bare {
+        return text;
+    }
     let mut add = |name: &str, value: &str| {
         if !text.is_empty() {
             text.push(' ');
@@ -83,9 +131,9 @@ mod tests {
         settings.query_timeout = Duration::from_secs(2);
         let expected = "-c DateStyle=German -c work_mem=64MB -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3 \
                         -c bytea_output=hex -c TimeZone=UTC -c idle_in_transaction_session_timeout=0 -c statement_timeout=2000";
-        assert_eq!(options(&settings), expected);
+        assert_eq!(options(&settings, Startup::Full), expected);
 
-        let parameters = startup_parameters(&settings, "a name");
+        let parameters = startup_parameters(&settings, "a name", Startup::Full);
         for expected in [
             ("user", "u"),
             ("database", "d"),
@@ -96,5 +144,25 @@ mod tests {
         }
         assert!(parameters.contains(&("client_min_messages", "warning")));
         assert!(parameters.contains(&("DateStyle", "ISO")) && parameters.contains(&("statement_timeout", "0")));
+    }
+
+    #[test]
+    fn behind_a_pooler_every_setting_comes_after_the_login() {
+        let Endpoint(settings, ..) = Endpoint::nowhere();
+        let bare = startup_parameters(&settings, "a name", Startup::Bare);
+        let names: Vec<&str> = bare.iter().map(|(name, _)| *name).collect();
+        assert_eq!(
+            names,
+            ["user", "database", "replication", "client_encoding", "application_name"]
+        );
+        assert_eq!(options(&settings, Startup::Bare), "");
+        let full = startup_parameters(&settings, "a name", Startup::Full);
+        for (name, _) in full.iter().filter(|(name, _)| !names.contains(name)) {
+            assert!(after_bare_startup().contains(&format!("SET {name} = ")), "{name}");
+        }
+        for (name, value) in TEXT_OF_VALUES {
+            let set = format!("SET LOCAL {name} = '{value}'");
+            assert!(super::super::pinned::BEGIN.contains(&set), "{set}");
+        }
     }
 }

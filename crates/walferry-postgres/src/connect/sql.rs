@@ -14,7 +14,7 @@ use tokio_postgres::{Client, CopyOutStream, Row, SimpleQueryMessage, Statement};
 use walferry_config::connector::{ChannelBinding, PostgresSection};
 
 use super::pinned::{self, Pinned};
-use super::session::options;
+use super::session::{Startup, options};
 use super::{Purpose, Stream, within};
 use crate::error::Error;
 use crate::money;
@@ -286,13 +286,17 @@ impl Drop for Sql {
 }
 
 /// Logs in for SQL over a stream on which TLS, if any, is already set up.
-pub(super) async fn login(settings: &PostgresSection, purpose: Purpose, stream: Stream) -> Result<Sql, Error> {
+pub(super) async fn login(
+    settings: &PostgresSection,
+    purpose: Purpose,
+    startup: Startup,
+    stream: Stream,
+) -> Result<Sql, Error> {
     let mut config = tokio_postgres::Config::new();
     config
         .user(&settings.user)
         .dbname(&settings.dbname)
         .application_name(purpose.application_name())
-        .options(options(settings))
         .channel_binding(match settings.channel_binding {
             ChannelBinding::Disable => Binding::Disable,
             ChannelBinding::Prefer => Binding::Prefer,
@@ -301,6 +305,11 @@ pub(super) async fn login(settings: &PostgresSection, purpose: Purpose, stream: 
         // "Direct" makes the driver hand the stream to the connector at once, without negotiating TLS itself.
         .ssl_mode(TlsUse::Require)
         .ssl_negotiation(SslNegotiation::Direct);
+    let options = options(settings, startup);
+    // A pooler refuses an empty one, too.
+    if !options.is_empty() {
+        config.options(options);
+    }
     if let Some(password) = &settings.password {
         config.password(password.expose());
     }
