@@ -134,3 +134,26 @@ fn money_is_right_in_every_locale_whatever_the_session_has() {
         "{output}"
     );
 }
+
+/// A database in SQL_ASCII takes any bytes. The server refuses to send them, and says which change it is.
+#[test]
+fn bytes_that_have_no_form_in_utf8_stop_with_the_position_of_their_change() {
+    let (name, ascii) = ("values_ascii", "values_sql_ascii");
+    let world = world::shared();
+    let database = world.postgres.database(name);
+    database.sql().run(&format!(
+        "create database {ascii} encoding 'SQL_ASCII' template template0"
+    ));
+    let sql = world.postgres.in_database(ascii);
+    sql.run("create table items (id int primary key, v text)");
+    let mut config = signals::config(name, &database, &[("database.dbname", ascii)]);
+    config.remove("signal.data.collection");
+    let mut walferry = signals::start_as(world, name, config);
+    sql.run(r"insert into items values (1, convert_from('\xe9', 'SQL_ASCII'))");
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    let output = walferry.output();
+    assert!(
+        output.contains("associated LSN") && output.contains("have no form in UTF-8"),
+        "{output}"
+    );
+}

@@ -23,6 +23,8 @@ pub struct ServerError {
     pub hint: Option<String>,
     /// Name of the server's function that reported it. It does not depend on the language.
     pub routine: Option<String>,
+    /// Where the server was. Of a change in the stream, it has the LSN.
+    pub context: Option<String>,
 }
 
 impl fmt::Display for ServerError {
@@ -30,6 +32,10 @@ impl fmt::Display for ServerError {
         write!(f, "{}", self.message)?;
         if let Some(detail) = &self.detail {
             write!(f, " ({detail})")?;
+        }
+        // Nothing else says which change it is about.
+        if let Some(context) = self.context.as_ref().filter(|_| self.has_no_utf8()) {
+            write!(f, ", {context}")?;
         }
         write!(f, " [SQLSTATE {}]", self.code)
     }
@@ -58,6 +64,7 @@ impl ServerError {
                 b'D' => error.detail = Some(text),
                 b'H' => error.hint = Some(text),
                 b'R' => error.routine = Some(text),
+                b'W' => error.context = Some(text),
                 _ => {}
             }
         }
@@ -146,6 +153,12 @@ impl ServerError {
         self.code == "55000" && detail.contains("being synchronized from the primary")
     }
 
+    /// A text has bytes that cannot be converted to UTF-8: the database is in SQL_ASCII, which takes any bytes, or its encoding has codes
+    /// without a character.
+    fn has_no_utf8(&self) -> bool {
+        matches!(self.code.as_str(), "22021" | "22P05")
+    }
+
     /// What an operator can do.
     pub(crate) fn remedy(&self) -> Option<String> {
         let known = match self.code.as_str() {
@@ -167,6 +180,10 @@ impl ServerError {
             "28000" if self.message.contains("client certificate") => "set `database.sslcert` and `database.sslkey`",
             "28000" => "check `database.user`",
             "3D000" => "check `database.dbname`",
+            _ if self.has_no_utf8() => {
+                "the encoding of the database (SQL_ASCII, for example) lets in texts that have no form in UTF-8: correct the value in the table. \
+                 Where it is a change of the stream, the position names the change"
+            }
             "42501" if self.is_replication_denied() => {
                 "ALTER ROLE … REPLICATION; (on Amazon RDS: GRANT rds_replication TO …;)"
             }
@@ -275,6 +292,7 @@ impl From<&tokio_postgres::error::DbError> for ServerError {
             detail: error.detail().map(ToOwned::to_owned),
             hint: error.hint().map(ToOwned::to_owned),
             routine: error.routine().map(ToOwned::to_owned),
+            context: error.where_().map(ToOwned::to_owned),
         }
     }
 }
@@ -307,6 +325,25 @@ mod tests {
                 "{code} {routine}"
             );
         }
+    }
+
+    #[test]
+    fn bytes_without_utf8_are_told_with_their_position() {
+        let error = ServerError {
+            code: "22021".into(),
+            message: "invalid byte sequence for encoding \"UTF8\": 0xe9".into(),
+            context: Some(
+                "slot \"s\", output plugin \"pgoutput\", in the change callback, associated LSN 0/1924D70".into(),
+            ),
+            ..Default::default()
+        };
+        assert!(error.to_string().contains("associated LSN 0/1924D70"), "{error}");
+        assert!(error.remedy().is_some_and(|remedy| remedy.contains("SQL_ASCII")));
+        let other = ServerError {
+            code: "42P01".into(),
+            ..error
+        };
+        assert!(!other.to_string().contains("LSN"), "{other}");
     }
 
     #[test]
