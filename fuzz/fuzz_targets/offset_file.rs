@@ -8,6 +8,9 @@ use walferry_record::SourcePartition;
 #[path = "../../crates/walferry-offset/src/format.rs"]
 mod format;
 #[allow(dead_code)]
+#[path = "../../crates/walferry-offset/src/halves.rs"]
+mod halves;
+#[allow(dead_code)]
 #[path = "../../crates/walferry-offset/src/recognition.rs"]
 mod recognition;
 
