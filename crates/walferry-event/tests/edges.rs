@@ -306,7 +306,8 @@ fn unchanged_dates_have_a_placeholder_only_as_days() {
 /// `money.fraction.digits` counts if it is set. If it is left out, no digit of the stored amount is lost.
 #[test]
 fn money_has_as_many_decimal_places_as_the_database_needs() {
-    let cases: [(u16, &[(&str, &str)], (i64, i32)); 5] = [
+    type Properties = &'static [(&'static str, &'static str)];
+    let cases: [(u16, Properties, (i64, i32)); 5] = [
         (0, &[], (123_456_700, 2)),
         (2, &[], (1_234_567, 2)),
         (3, &[], (1_234_567, 3)),

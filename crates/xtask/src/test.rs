@@ -146,7 +146,7 @@ impl Session<'_> {
         let transforms = has(What::Transforms).then(|| self.on_servers("transforms", |_| Ok(())));
         let mut e2e = Vec::new();
         if has(What::E2e) && wide {
-            let majors = provide::postgres_versions().into_iter();
+            let majors = provide::postgres_versions();
             e2e.extend(majors.map(|major| self.e2e(Some(major), &format!("e2e-{major}"), &[])));
         } else if has(What::E2e) {
             e2e.push(self.e2e(self.args.pg, "e2e", &[]));
