@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use walferry_offset::{export_key_value, export_rest, import};
+use walferry_offset::{export_rest, import};
 use walferry_record::SourcePartition;
 
 fuzz_target!(|text: &str| {
@@ -13,13 +13,9 @@ fuzz_target!(|text: &str| {
     match import(&partition, text) {
         Ok(found) => {
             let offset = &found.offset.connect;
-            for again in [
-                export_key_value(&partition, offset),
-                export_rest(&partition, Some(offset)).to_string(),
-            ] {
-                let again = import(&partition, &again).expect("what was exported can be imported");
-                assert_eq!(again.offset.connect, *offset);
-            }
+            let again = export_rest(&partition, Some(offset)).to_string();
+            let again = import(&partition, &again).expect("what was exported can be imported");
+            assert_eq!(again.offset.connect, *offset);
         }
         Err(error) => drop((error.to_string(), error.hint())),
     }

@@ -49,6 +49,22 @@ mod tables {
     }
 }
 
+/// The crate's own asks the server.
+mod signal_table {
+    /// No signal table is looked at here.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub enum NotPublished {}
+
+    impl NotPublished {
+        pub(crate) fn text(&self, _: &str, _: &str) -> String {
+            match *self {}
+        }
+        pub(crate) fn hint(&self, _: &str, _: &str) -> String {
+            match *self {}
+        }
+    }
+}
+
 /// A connection without a socket.
 mod connect {
     use super::*;
@@ -89,6 +105,42 @@ mod connect {
         }
         fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
             Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Logins and certificates come before the stream, so nothing of them can be refused here.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum AuthRefusal {}
+
+    /// The same.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Refusal {}
+
+    impl std::error::Error for AuthRefusal {}
+
+    impl std::fmt::Display for AuthRefusal {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            match *self {}
+        }
+    }
+
+    impl AuthRefusal {
+        pub(crate) fn hint(self) -> String {
+            match self {}
+        }
+    }
+
+    impl std::error::Error for Refusal {}
+
+    impl std::fmt::Display for Refusal {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            match *self {}
+        }
+    }
+
+    impl Refusal {
+        pub(crate) fn hint(self) -> String {
+            match self {}
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum What {
-    /// Formatting, lints, arrows, and one set of features for all tests
+    /// Formatting, lints, fuzz targets, arrows, and one set of features for all tests
     Code,
     /// Licences, sources and versions of dependencies, and those that nothing uses; builds cargo-deny and
     /// cargo-machete the first time
@@ -52,6 +52,14 @@ fn code() -> Outcome {
         "--",
         "-D",
         "warnings",
+    ]))?;
+    // They are a workspace of their own, and include private files of the crates by their path.
+    shell::run(&mut shell::cargo([
+        "check",
+        "--manifest-path",
+        "fuzz/Cargo.toml",
+        "--bins",
+        "--quiet",
     ]))?;
     features::check()?;
     arrows::run()

@@ -183,9 +183,10 @@ fn rows_of_a_chunk_leave_between_transactions_and_none_is_lost_or_old() {
         world.rush(100).await;
         times.set(times.get() + world.slices());
     });
-    let is_one = std::env::var(SEED).is_ok();
+    // A part alone may have none.
+    let is_whole = std::env::var(TIMES).is_ok() && std::env::var(SEED).is_err();
     assert!(
-        is_one || times.get() >= 5,
+        !is_whole || times.get() >= 5,
         "chunks hardly leave in slices: {}",
         times.get()
     );

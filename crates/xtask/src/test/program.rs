@@ -152,6 +152,16 @@ mod tests {
         }
     }
 
+    /// Whoever runs this in the background may have signals ignored, and programs inherit that.
+    fn heeding_signals(program: &Path) -> Command {
+        if cfg!(target_os = "linux") {
+            let mut command = Command::new("env");
+            command.arg("--default-signal=INT,TERM,HUP").arg(program);
+            return command;
+        }
+        Command::new(program)
+    }
+
     /// Runs again in a process of its own, which is ended while its program and a server of this run.
     #[test]
     fn whatever_ends_the_task_ends_the_program_and_what_it_has_started() {
@@ -163,7 +173,8 @@ mod tests {
         }
         for signal in ["INT", "TERM", "HUP", "KILL"] {
             let folder = folder(signal);
-            let mut task = Command::new(env::current_exe().expect("it has a path"))
+            let mut task = heeding_signals(&env::current_exe().expect("it has a path"));
+            let mut task = task
                 .args(["whatever_ends_the_task", "--nocapture"])
                 .env(INNER, &folder)
                 .stdout(Stdio::null())
