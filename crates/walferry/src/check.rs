@@ -306,6 +306,11 @@ async fn postgres(loaded: &Loaded, found: &StoredState) -> Vec<Diagnosis> {
     let tables_read = stored.and_then(|stored| stored.tables_read.as_deref());
     match walferry_postgres::check::check(config, captured(config), snapshot).await {
         Ok(mut remarks) => {
+            // Nobody reads an outbox again by a snapshot: all its events would be sent once more.
+            if has_outbox(loaded) {
+                remarks
+                    .retain(|remark| (remark.kind, remark.severity) != (Some(Kind::PrivilegeMissing), Severity::Note));
+            }
             foresee(loaded, found, &mut remarks).await;
             remarks.extend(requirements(loaded).await);
             remarks.extend(
@@ -436,6 +441,13 @@ fn never_read(connector: &str, captured: &[String], read: &BTreeSet<String>) -> 
         shell_word(first)
     );
     Some(Diagnosis::note(Kind::TablesNeverRead, text).with_hint(hint))
+}
+
+fn has_outbox(loaded: &Loaded) -> bool {
+    let config = &loaded.connector;
+    let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
+    let pipeline = pipelines(loaded, &status, None, None, from_postgres(config))(&StoredOffset::default());
+    pipeline.is_ok_and(|pipeline| pipeline.has_outbox())
 }
 
 /// An EventRouter needs a table to work on, and TimescaleDb needs TimescaleDB's catalog; a start is refused where one is missing.
