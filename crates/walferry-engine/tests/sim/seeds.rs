@@ -1,5 +1,5 @@
 //! Runs by seed. A run that fails tells its seed; `WALFERRY_SIM_SEED=<seed>` runs that one alone, and tells what happened.
-//! Each call runs a tenth of the seeds, so that whoever changes a line does not wait for minutes. `WALFERRY_SIM_PART=<number>` chooses
+//! Each call runs a twentieth of the seeds, so that whoever changes a line does not wait for minutes. `WALFERRY_SIM_PART=<number>` chooses
 //! which: `cargo xtask test` takes another one for each commit. `WALFERRY_SIM_TIMES=1` runs all, `WALFERRY_SIM_TIMES=10` ten times as many.
 
 use std::{cell::Cell, ops::Range, time::Duration};
@@ -18,7 +18,7 @@ use crate::{
 const SEED: &str = "WALFERRY_SIM_SEED";
 /// Which part of the seeds is run; the remainder counts.
 const PART: &str = "WALFERRY_SIM_PART";
-const PARTS: u64 = 10;
+const PARTS: u64 = 20;
 /// Has all parts run, with so many times as many seeds: a search that is wider than what each change needs.
 const TIMES: &str = "WALFERRY_SIM_TIMES";
 /// How much of what happened is told of a run that fails.
