@@ -163,3 +163,17 @@ fn check_tells_of_tables_that_a_later_snapshot_could_not_read() {
         assert!(checked.stdout.contains(told), "{told}:\n{}", checked.stdout);
     }
 }
+
+#[test]
+fn the_log_is_coloured_on_a_terminal_unless_no_color_is_set() {
+    let world = world::shared();
+    let outbox = Outbox::new(world, "foreseen_colours");
+    for (no_color, is_coloured) in [("", true), ("1", false)] {
+        // A property that is not known is logged.
+        let mut options = outbox.options(outbox.config_with([("snapshot.mod", "initial")]));
+        options.env.push(("NO_COLOR".into(), no_color.into()));
+        let checked = Checked::at_a_terminal(&options, &[], "");
+        assert!(checked.stdout.contains("WARN"), "{}", checked.stdout);
+        assert_eq!(checked.stdout.contains("\u{1b}["), is_coloured, "{:?}", checked.stdout);
+    }
+}

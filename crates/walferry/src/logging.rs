@@ -40,7 +40,8 @@ pub(crate) fn init(filter: Option<&str>, json: bool, bars: &Bars) {
     };
     // A second call would change nothing.
     let _ = JSON.set(json);
-    let is_coloured = !json && io::stderr().is_terminal();
+    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_coloured = !json && io::stderr().is_terminal() && !is_unwanted;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(bars.lines(is_coloured))
