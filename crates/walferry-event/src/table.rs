@@ -224,6 +224,13 @@ impl TablePlan {
         columns.iter().all(|name| self.replica_identity.contains(name))
     }
 
+    /// Whether an update has changed the key of the row's records: then it has a record for the old key, and one for the new one.
+    pub fn moves_key(&self, old: OldTuple<'_>, new: Tuple<'_>) -> bool {
+        let values = self.columns.iter().zip(old.tuple().columns().zip(new.columns()));
+        let mut key = values.filter(|(plan, _)| plan.in_key.is_some());
+        key.any(|(_, (before, now))| now != Column::Unchanged && before != now)
+    }
+
     /// Whether the stream has left out a value of an updated row, as it is long and has not changed.
     pub fn lacks_values(&self, row: Tuple<'_>, old: Option<OldTuple<'_>>) -> bool {
         let mut old = old.map(|old| old.tuple().columns());

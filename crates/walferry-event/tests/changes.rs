@@ -131,6 +131,29 @@ fn each_kind_of_change_has_its_records() {
 }
 
 #[test]
+fn an_update_moves_the_key_if_it_has_records_for_two_keys() {
+    let plan = keyed().plan(&settings(&[]));
+    let whole = tuple(&[text("2"), text("two")]);
+    let key = tuple(&[text("2"), Column::Null]);
+    for old in [OldTuple::Full(whole.as_tuple()), OldTuple::Key(key.as_tuple())] {
+        for (new, moves) in [
+            (tuple(&[text("3"), text("two")]), true),
+            (tuple(&[text("2"), text("TWO")]), false),
+            (tuple(&[Column::Unchanged, text("TWO")]), false),
+        ] {
+            let new = new.as_tuple();
+            assert_eq!(plan.moves_key(old, new), moves, "{old:?} {new:?}");
+            let update = Operation::Update { old: Some(old), new };
+            assert_eq!(
+                records(&plan, update).len(),
+                if moves { 3 } else { 1 },
+                "{old:?} {new:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn unchanged_toast_is_taken_from_the_old_row_where_that_has_it() {
     let plan = keyed().plan(&settings(&[]));
     let new = tuple(&[text("2"), Column::Unchanged]);

@@ -417,7 +417,7 @@ fn part_of_commit() -> String {
     number.unwrap_or_else(day).to_string()
 }
 
-/// Which part of the seeds the simulation of the engine runs. A small number is enough for it.
+/// Which part of its seeds the engine's simulation runs: a number, of which the remainder counts.
 const SIMULATION_PART: &str = "WALFERRY_SIM_PART";
 
 /// The tests of what versions of Postgres differ in.
@@ -434,7 +434,7 @@ fn versions_beside(own: u32) -> impl Iterator<Item = u32> {
 /// How many tests the test program runs at the same time, unless `--test-threads` says it.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
-/// An end-to-end test mostly waits, for servers to start and for time to pass: six at a time use about half of two cores.
+/// An end-to-end test waits much of the time, for servers to start and for time to pass.
 const E2E_TESTS_AT_A_TIME: &str = "8";
 
 fn example_programs() -> Outcome {

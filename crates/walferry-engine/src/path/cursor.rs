@@ -182,6 +182,7 @@ impl Cursor {
         };
         self.transaction = Some(transaction);
         self.origin = None;
+        self.last_of_debezium.take_if(|last| last.unit < begin.final_lsn);
         if let Some(position) = self.of_debezium.and_then(|mark| mark.position_in(begin)) {
             self.of_debezium = None;
             self.last_of_debezium = Some(position);
@@ -267,6 +268,11 @@ impl Cursor {
         } else {
             ChangeNovelty::Delivered(position)
         }
+    }
+
+    /// Whether the transaction that an offset of Debezium names has come, and its last delivered change may be met.
+    pub(crate) const fn is_at_offset_of_debezium(&self) -> bool {
+        self.last_of_debezium.is_some()
     }
 
     /// The same for a change with records of several keys. Connect may have stored the offset when Kafka had the first of them, so

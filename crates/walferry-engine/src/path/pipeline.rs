@@ -12,7 +12,7 @@ use tracing::warn;
 use walferry_config::{connector::GuardrailAction, limited};
 use walferry_event::{Context, EventSettings, Messages, TransactionMetadata, catalog::TableFacts, reselect::RowReader};
 use walferry_pgoutput::{
-    self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, OldTuple, Operation, Origin, Relation, Truncate, Xid,
+    self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Relation, Truncate, Xid,
 };
 use walferry_record::Wait;
 use walferry_snapshot::{ChunksDone, RowsToReread, SnapshotStep};
@@ -540,14 +540,12 @@ impl Pipeline {
                 .leave_out_table(MessageType::from(&change.operation), met, lsn, now_ns);
             return Ok(());
         };
-        // Under the default replica identity, an update brings the old key only if it has changed.
-        let has_other_key = matches!(
-            change.operation,
-            Operation::Update {
-                old: Some(OldTuple::Key(_)),
-                ..
+        let has_other_key = match change.operation {
+            Operation::Update { old: Some(old), new } if self.emit.cursor.is_at_offset_of_debezium() => {
+                plan.moves_key(old, new)
             }
-        );
+            _ => false,
+        };
         let met = match has_other_key {
             true => self.emit.cursor.advance_with_other_key(lsn),
             false => self.emit.cursor.advance(lsn),
