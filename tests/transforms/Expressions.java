@@ -20,14 +20,14 @@ import io.debezium.transforms.scripting.GraalJsEngine;
 import io.debezium.transforms.scripting.Jsr223Engine;
 
 /**
- * Records what the real engines answer to the expressions in crates/walferry-transform/src/script/recorded: reads a file there, asks the
+ * Records what the real engines answer to the expressions in crates/walferry-script/src/recorded: reads a file there, asks the
  * expression of each line anew, and prints the file. All are asked about the same records, so none may change them. ⏎ in an expression
  * stands for the end of a line. Beside the jars that the transforms' harness has, it needs from Maven
  * io.debezium:debezium-scripting:3.5.0.Final, org.apache.groovy:groovy-jsr223 and groovy-json 4.0.17, and org.graalvm.polyglot:js and
  * org.graalvm.js:js-scriptengine 25.0.1.
  *
- * java -cp ... Expressions.java groovy crates/walferry-transform/src/script/recorded/groovy.txt
- * java -cp ... Expressions.java graal.js crates/walferry-transform/src/script/recorded/graaljs.txt
+ * java -cp ... Expressions.java groovy crates/walferry-script/src/recorded/groovy.txt
+ * java -cp ... Expressions.java graal.js crates/walferry-script/src/recorded/graaljs.txt
  */
 public class Expressions {
     static final String ARROW = "   =>   ";

@@ -20,7 +20,6 @@ mod outcome;
 mod predicates;
 mod registry;
 mod reshape;
-mod script;
 mod shared_headers;
 mod throttle;
 mod topic;

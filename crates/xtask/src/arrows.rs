@@ -16,7 +16,7 @@ struct Row {
     may_see: &'static str,
 }
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 11] = [
     Row {
         crates: "diagnosis java",
         pure: true,
@@ -43,7 +43,17 @@ const ROWS: [Row; 9] = [
         may_see: "diagnosis pgoutput record config telemetry",
     },
     Row {
-        crates: "transform converter",
+        crates: "script",
+        pure: true,
+        may_see: "record config",
+    },
+    Row {
+        crates: "transform",
+        pure: true,
+        may_see: "diagnosis record config telemetry script",
+    },
+    Row {
+        crates: "converter",
         pure: true,
         may_see: "diagnosis record config telemetry",
     },

@@ -2,10 +2,10 @@
 
 use walferry_config::{Declaration, Group, Property, Reader};
 use walferry_record::Record;
+use walferry_script::{Answer, Wanted};
 
 use super::scripting::{OPTIONS, ScriptVerdict, Scripting, Unanswered};
 use crate::contract::{HeaderList, PluginRow, Side};
-use crate::script::{Object, Wanted};
 use crate::{DropReason, Error, Outcome, Transform};
 
 const EXPRESSION: Property<String> = Property::new("topic.expression").example("value.after.country == 'de' ? 'customers_de' : null").required().text(
@@ -47,8 +47,8 @@ impl Transform for ContentBasedRouter {
         let topic = match self.0.ask(&record)? {
             ScriptVerdict::Passes => None,
             ScriptVerdict::Drops => return Ok(Outcome::Dropped(DropReason::Filtered)),
-            ScriptVerdict::Answer(Object::Null | Object::Undefined) => None,
-            ScriptVerdict::Answer(Object::Text(topic)) => Some(topic.into_owned()),
+            ScriptVerdict::Answer(Answer::Null | Answer::Undefined) => None,
+            ScriptVerdict::Answer(Answer::Text(topic)) => Some(topic.into_owned()),
             ScriptVerdict::Answer(other) => return Err(Unanswered::of(&other, "a text or null").into()),
         };
         if let Some(topic) = topic {

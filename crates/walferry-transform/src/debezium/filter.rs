@@ -2,10 +2,10 @@
 
 use walferry_config::{Declaration, Group, Property, Reader};
 use walferry_record::Record;
+use walferry_script::{Answer, Wanted};
 
 use super::scripting::{OPTIONS, ScriptVerdict, Scripting, Unanswered};
 use crate::contract::{HeaderList, PluginRow, Side};
-use crate::script::{Object, Wanted};
 use crate::{DropReason, Error, Outcome, Transform};
 
 const CONDITION: Property<String> = Property::new("condition").example("value.op != 'd'").required().text(
@@ -44,7 +44,7 @@ impl Transform for Filter {
         let is_kept = match self.0.ask(&record)? {
             ScriptVerdict::Passes => true,
             ScriptVerdict::Drops => false,
-            ScriptVerdict::Answer(Object::Boolean(answer)) => answer,
+            ScriptVerdict::Answer(Answer::Boolean(answer)) => answer,
             ScriptVerdict::Answer(other) => return Err(Unanswered::of(&other, "true or false").into()),
         };
         Ok(match is_kept {

@@ -2,10 +2,10 @@
 
 use walferry_config::{JavaRegex, Property, Reader, RegexLimit, limited, properties};
 use walferry_record::Record;
+use walferry_script::{Answer, Language, Script, ScriptFailure, Wanted};
 
 use crate::Error;
 use crate::error::TransformFault;
-use crate::script::{Language, Object, Script, ScriptFailure, Wanted};
 
 properties! {
     const LANGUAGE: Property<String> = Property::new("language").example("jsr223.groovy").required()
@@ -43,7 +43,7 @@ pub(super) enum ScriptVerdict<'r> {
     /// The expression is not asked: the record is dropped.
     Drops,
     /// What the expression answers.
-    Answer(Object<'r>),
+    Answer(Answer<'r>),
 }
 
 /// An expression that cannot be evaluated for a record, or answers something of another type.
@@ -70,7 +70,7 @@ impl TransformFault for Unanswered {
 }
 
 impl Unanswered {
-    pub(super) const fn of(found: &Object<'_>, wanted: &'static str) -> Self {
+    pub(super) fn of(found: &Answer<'_>, wanted: &'static str) -> Self {
         let found = found.kind();
         Self::Type { found, wanted }
     }
@@ -148,7 +148,7 @@ impl Scripting {
             }
         }
         Ok(ScriptVerdict::Answer(
-            self.script.evaluate(record).map_err(Unanswered::Fails)?,
+            self.script.answer(record).map_err(Unanswered::Fails)?,
         ))
     }
 }

@@ -2,9 +2,9 @@
 
 use super::text::{last_place_of, made, of_units, padded, place, place_of, replaced, units};
 use super::{Call, MANY, Row, bounded, repeated, script};
-use crate::script::javascript;
-use crate::script::object::Object;
-use crate::script::receiver::Receiver as R;
+use crate::javascript;
+use crate::object::Object;
+use crate::receiver::Receiver as R;
 
 type Called<'r> = Result<Object<'r>, String>;
 

@@ -5,11 +5,11 @@ use walferry_record::java::hash;
 use walferry_record::java::number::{parse_f32, parse_f64};
 
 use super::{Call, LONGEST, Row, both, bounded, count, groovy, repeated, script, too_long};
-use crate::script::access;
-use crate::script::groovy::fold;
-use crate::script::number::Number;
-use crate::script::object::Object;
-use crate::script::receiver::Receiver as R;
+use crate::access;
+use crate::groovy::fold;
+use crate::number::Number;
+use crate::object::Object;
+use crate::receiver::Receiver as R;
 
 type Called<'r> = Result<Object<'r>, String>;
 
@@ -186,7 +186,7 @@ fn ignoring_case<'r>(call: &Call<'_, 'r>, holds: fn(&str, &str) -> bool) -> Call
 }
 
 /// Java's `compareTo`: by how much the first units differ, or else the lengths.
-pub(in crate::script) fn compared(a: &str, b: &str) -> Object<'static> {
+pub(crate) fn compared(a: &str, b: &str) -> Object<'static> {
     let mut other = b.encode_utf16();
     for unit in a.encode_utf16() {
         match other.next() {
@@ -305,7 +305,7 @@ fn tokens<'r>(text: &str, by: &str) -> Vec<Object<'r>> {
     tokens.map(|token| Object::text(token.to_owned())).collect()
 }
 
-pub(in crate::script) fn characters<'r>(text: &str) -> Vec<Object<'r>> {
+pub(crate) fn characters<'r>(text: &str) -> Vec<Object<'r>> {
     let units = text.encode_utf16();
     units
         .map(|unit| Object::text(String::from_utf16_lossy(&[unit])))
@@ -379,7 +379,7 @@ fn parsed<'r>(call: &Call<'_, 'r>, parse: fn(&str) -> Option<Number>) -> Called<
 }
 
 /// A whole number without its plus, which Rust reads only once.
-pub(in crate::script) fn digits(text: &str) -> &str {
+pub(crate) fn digits(text: &str) -> &str {
     match text.strip_prefix('+') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => rest,
         _ => text,

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use walferry_record::{Schema, Shape, Struct};
 
 use super::{Call, Row, both, groovy};
-use crate::script::object::Object;
-use crate::script::receiver::Receiver as R;
+use crate::object::Object;
+use crate::receiver::Receiver as R;
 
 type Called<'r> = Result<Object<'r>, String>;
 

@@ -1,10 +1,10 @@
 //! The methods of maps, of JavaScript's objects, and of the record's headers.
 
 use super::{Call, Row, both, count, groovy, script};
-use crate::script::groovy as rules;
-use crate::script::javascript;
-use crate::script::object::Object;
-use crate::script::receiver::Receiver as R;
+use crate::groovy as rules;
+use crate::javascript;
+use crate::object::Object;
+use crate::receiver::Receiver as R;
 
 type Called<'r> = Result<Object<'r>, String>;
 

@@ -3,10 +3,10 @@
 use walferry_config::{JavaRegex, Replacement};
 
 use super::{Language, Node, NodeKind, Parser, Receiver, ScriptRefusal, Token, constant, node};
-use crate::script::method::{self, Method};
-use crate::script::number::Number;
-use crate::script::rewritten;
-use crate::script::tree::{FieldName, Rewrite};
+use crate::method::{self, Method};
+use crate::number::Number;
+use crate::rewritten;
+use crate::tree::{FieldName, Rewrite};
 
 /// What is done with a regular expression, and the expression.
 type RegexCall = (Box<Rewrite>, Box<JavaRegex>);

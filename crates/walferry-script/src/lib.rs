@@ -14,6 +14,7 @@ mod evaluate;
 mod function;
 mod groovy;
 mod javascript;
+mod language;
 mod matcher;
 mod method;
 mod number;
@@ -22,98 +23,64 @@ mod operators;
 mod parse;
 mod range;
 mod receiver;
+mod refusal;
 mod rewritten;
 mod token;
 mod tree;
 
-use walferry_config::{RegexLimit, limited};
+use std::borrow::Cow;
+
+use walferry_config::limited;
 use walferry_record::Record;
 
 use evaluate::{Evaluation, Unfit};
-pub(crate) use object::Object;
+pub use language::Language;
+use object::Object;
 use receiver::Receiver;
+use refusal::character;
+pub use refusal::{ScriptFailure, ScriptRefusal};
 use tree::{Block, NodeKind, Statement};
-
-/// Whose rules hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Language {
-    /// `jsr223.groovy`.
-    Groovy,
-    /// `jsr223.graal.js`.
-    JavaScript,
-}
-
-/// An expression that is not evaluated, with the place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ScriptRefusal {
-    /// The byte where it shows.
-    at: usize,
-    what: String,
-    hint: Option<String>,
-}
-
-impl ScriptRefusal {
-    fn new(at: usize, what: impl Into<String>) -> Self {
-        let what = what.into();
-        Self { at, what, hint: None }
-    }
-
-    fn hint(self, hint: impl Into<String>) -> Self {
-        let hint = Some(hint.into());
-        Self { hint, ..self }
-    }
-
-    fn moved(self, by: usize) -> Self {
-        Self {
-            at: self.at + by,
-            ..self
-        }
-    }
-
-    /// What is wrong, with the character where it shows: `… at character 7`.
-    pub(crate) fn message(&self, text: &str) -> String {
-        format!("{} at character {}", self.what, character(text, self.at))
-    }
-
-    /// What to write instead.
-    pub(crate) fn remedy(&self) -> Option<&str> {
-        self.hint.as_deref()
-    }
-}
-
-/// Characters up to a byte, plus one.
-fn character(text: &str, at: usize) -> usize {
-    text.char_indices().take_while(|(place, _)| *place < at).count() + 1
-}
-
-/// An expression that failed on a record.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ScriptFailure {
-    /// The data does not fit the expression. No value of the row is in the text.
-    #[error("{what} at character {character}")]
-    Unfit {
-        /// What does not fit.
-        what: String,
-        /// Where in the expression.
-        character: usize,
-    },
-    /// A regular expression takes too long.
-    #[error(transparent)]
-    Limit(#[from] RegexLimit),
-}
 
 /// What a transform needs an expression for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub enum Wanted {
     /// Whether a record is kept.
     Truth,
     /// The topic of a record, or null where it stays.
     Topic,
 }
 
+/// What an expression answers, as far as a transform can use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer<'r> {
+    /// `null`.
+    Null,
+    /// JavaScript's `undefined`.
+    Undefined,
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A text. Groovy's `"…${…}"` is none.
+    Text(Cow<'r, str>),
+    /// Anything else, with its kind, such as `a list`.
+    Other(&'static str),
+}
+
+impl Answer<'_> {
+    /// What it is, for errors.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => Object::Null.kind(),
+            Self::Undefined => Object::Undefined.kind(),
+            Self::Boolean(_) => Object::Boolean(true).kind(),
+            Self::Text(_) => Object::Text(Cow::Borrowed("")).kind(),
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
 /// An expression that can be evaluated.
 #[derive(Clone)]
-pub(crate) struct Script {
+pub struct Script {
     language: Language,
     text: String,
     block: Block,
@@ -125,7 +92,7 @@ impl Script {
     ///
     /// # Errors
     /// It is malformed, or uses what Walferry does not evaluate.
-    pub(crate) fn parse(language: Language, text: &str) -> Result<Self, ScriptRefusal> {
+    pub fn parse(language: Language, text: &str) -> Result<Self, ScriptRefusal> {
         let parsed = parse::parse(text, language)?;
         Ok(Self {
             language,
@@ -139,7 +106,7 @@ impl Script {
     ///
     /// # Errors
     /// It gives something else for every record for which it gives anything.
-    pub(crate) fn must_give(&self, wanted: Wanted) -> Result<(), ScriptRefusal> {
+    pub fn must_give(&self, wanted: Wanted) -> Result<(), ScriptRefusal> {
         let (fits, what): (&[Receiver], _) = match wanted {
             Wanted::Truth => (&[Receiver::Boolean], "true or false"),
             Wanted::Topic => (&[Receiver::Text, Receiver::Null], "a text or null"),
@@ -179,7 +146,17 @@ impl Script {
     ///
     /// # Errors
     /// The record does not have what the expression asks for, as where the language itself would raise an exception.
-    pub(crate) fn evaluate<'r>(&'r self, record: &'r Record<'r>) -> Result<Object<'r>, ScriptFailure> {
+    pub fn answer<'r>(&'r self, record: &'r Record<'r>) -> Result<Answer<'r>, ScriptFailure> {
+        Ok(match self.evaluate(record)? {
+            Object::Null => Answer::Null,
+            Object::Undefined => Answer::Undefined,
+            Object::Boolean(answer) => Answer::Boolean(answer),
+            Object::Text(text) => Answer::Text(text),
+            other => Answer::Other(other.kind()),
+        })
+    }
+
+    fn evaluate<'r>(&'r self, record: &'r Record<'r>) -> Result<Object<'r>, ScriptFailure> {
         let evaluation = Evaluation::new(self.language, record, self.locals);
         match limited(|| evaluation.result(&self.block))? {
             Ok(object) => Ok(object),

@@ -1,11 +1,11 @@
 //! The methods of all values, and of those that have few of their own.
 
 use super::{Call, Row, both, groovy, script};
-use crate::script::groovy as rules;
-use crate::script::number::Number;
-use crate::script::object::Object;
-use crate::script::receiver::Receiver as R;
-use crate::script::{Language, javascript};
+use crate::groovy as rules;
+use crate::number::Number;
+use crate::object::Object;
+use crate::receiver::Receiver as R;
+use crate::{Language, javascript};
 
 type Called<'r> = Result<Object<'r>, String>;
 
@@ -61,7 +61,7 @@ fn equals<'r>(call: &Call<'_, 'r>) -> Called<'r> {
 }
 
 /// The text of a value, as `toString()` and Groovy's `as String` give it.
-pub(in crate::script) fn text_of<'r>(object: &Object<'r>, language: Language) -> Called<'r> {
+pub(crate) fn text_of<'r>(object: &Object<'r>, language: Language) -> Called<'r> {
     if let Object::Text(text) = object {
         return Ok(Object::Text(text.clone()));
     }

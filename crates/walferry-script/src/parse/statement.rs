@@ -1,9 +1,9 @@
 //! Statements: `def`, `if` and `return`.
 
 use super::{Language, Node, NodeKind, Parser, ScriptRefusal, Token, constant, node};
-use crate::script::cast;
-use crate::script::number::Number;
-use crate::script::tree::{Block, Statement};
+use crate::cast;
+use crate::number::Number;
+use crate::tree::{Block, Statement};
 
 /// Words with which a statement begins that is not evaluated.
 const REFUSED: [&str; 10] = [

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use super::{Call, Row, count, groovy};
-use crate::script::matcher::Matcher;
-use crate::script::number::Number;
-use crate::script::object::Object;
-use crate::script::receiver::Receiver as R;
+use crate::matcher::Matcher;
+use crate::number::Number;
+use crate::object::Object;
+use crate::receiver::Receiver as R;
 
 type Called<'r> = Result<Object<'r>, String>;
 

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use super::{Call, LONGEST, MANY, Row, both, bounded, count, groovy, script, too_long};
-use crate::script::groovy as rules;
-use crate::script::object::Object;
-use crate::script::operators::{LONGEST_LIST, MOST_COMPARED};
-use crate::script::receiver::Receiver as R;
-use crate::script::tree::Operator;
-use crate::script::{Language, access, javascript, operators};
+use crate::groovy as rules;
+use crate::object::Object;
+use crate::operators::{LONGEST_LIST, MOST_COMPARED};
+use crate::receiver::Receiver as R;
+use crate::tree::Operator;
+use crate::{Language, access, javascript, operators};
 
 type Called<'r> = Result<Object<'r>, String>;
 

@@ -4,11 +4,11 @@ use walferry_record::Decimal;
 use walferry_record::java::hash;
 
 use super::{Call, Row, both, groovy, script};
-use crate::script::cast;
-use crate::script::groovy as rules;
-use crate::script::number::{Arithmetic, Number};
-use crate::script::object::Object;
-use crate::script::receiver::Receiver as R;
+use crate::cast;
+use crate::groovy as rules;
+use crate::number::{Arithmetic, Number};
+use crate::object::Object;
+use crate::receiver::Receiver as R;
 
 type Called<'r> = Result<Object<'r>, String>;
 

@@ -1,8 +1,8 @@
 //! Casts, `as` and `instanceof`.
 
 use super::{Language, Node, NodeKind, Parser, ScriptRefusal, Token, node};
-use crate::script::cast::{JavaType, as_type, to_type};
-use crate::script::function::Function;
+use crate::cast::{JavaType, as_type, to_type};
+use crate::function::Function;
 
 impl Parser<'_> {
     /// The name of a type, with dots.

@@ -1,8 +1,8 @@
 //! The methods of what `charAt` gives in Groovy.
 
 use super::{Call, Row, groovy};
-use crate::script::object::Object;
-use crate::script::receiver::Receiver as R;
+use crate::object::Object;
+use crate::receiver::Receiver as R;
 
 type Called<'r> = Result<Object<'r>, String>;
 

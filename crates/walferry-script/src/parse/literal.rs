@@ -1,11 +1,11 @@
 //! Values that are written out, and names.
 
 use super::{Language, Node, NodeKind, Parser, ScriptRefusal, Token, node};
-use crate::script::function::{Function, constant};
-use crate::script::method::{contains, no_closures};
-use crate::script::number::Number;
-use crate::script::token::{Piece, tokens};
-use crate::script::tree::Variable;
+use crate::function::{Function, constant};
+use crate::method::{contains, no_closures};
+use crate::number::Number;
+use crate::token::{Piece, tokens};
+use crate::tree::Variable;
 use walferry_config::JavaRegex;
 
 impl Parser<'_> {
