@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code)]
-#[path = "../../crates/walferry-postgres/src/connect/certificate.rs"]
+#[path = "../../crates/walferry-postgres/src/connection/certificate.rs"]
 mod certificate;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -18,56 +18,43 @@ use walferry_engine::source::Frame;
 #[path = "../../crates/walferry-postgres/src/error.rs"]
 mod error;
 #[allow(dead_code)]
-#[path = "../../crates/walferry-postgres/src/replication/frames.rs"]
+#[path = "../../crates/walferry-postgres/src/stream/frames.rs"]
 mod frames;
 #[allow(dead_code)]
-#[path = "../../crates/walferry-postgres/src/problem.rs"]
+#[path = "../../crates/walferry-postgres/src/chunks/not_published.rs"]
+mod not_published;
+#[allow(dead_code)]
+#[path = "../../crates/walferry-postgres/src/setup/problem.rs"]
 mod problem;
 #[allow(dead_code)]
 #[path = "../../crates/walferry-postgres/src/quote.rs"]
 mod quote;
 #[allow(dead_code)]
-#[path = "../../crates/walferry-postgres/src/server_error.rs"]
+#[path = "../../crates/walferry-postgres/src/connection/server_error.rs"]
 mod server_error;
 #[allow(dead_code)]
-#[path = "../../crates/walferry-postgres/src/wire.rs"]
+#[path = "../../crates/walferry-postgres/src/catalog/table_name.rs"]
+mod table_name;
+#[allow(dead_code)]
+#[path = "../../crates/walferry-postgres/src/connection/wire.rs"]
 mod wire;
 
-/// The crate's own brings the catalog's queries along.
-mod tables {
-    /// Schema and name of a table.
-    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub struct TableName {
-        pub schema: String,
-        pub name: String,
-    }
-
-    impl TableName {
-        pub(crate) fn quoted(&self) -> String {
-            super::quote::qualified(&self.schema, &self.name)
-        }
-    }
+mod catalog {
+    pub(crate) use crate::table_name;
 }
 
-/// The crate's own asks the server.
-mod signal_table {
-    /// No signal table is looked at here.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub enum NotPublished {}
+mod chunks {
+    pub(crate) use crate::not_published;
+}
 
-    impl NotPublished {
-        pub(crate) fn text(&self, _: &str, _: &str) -> String {
-            match *self {}
-        }
-        pub(crate) fn hint(&self, _: &str, _: &str) -> String {
-            match *self {}
-        }
-    }
+mod setup {
+    pub(crate) use crate::problem;
 }
 
 /// A connection without a socket.
-mod connect {
+mod connection {
     use super::*;
+    pub(crate) use crate::{server_error, wire};
 
     /// What the server says, a few bytes a read.
     #[derive(Debug)]
@@ -159,7 +146,7 @@ struct Told {
     end: Option<String>,
 }
 
-fn read(mut buffer: frames::FrameBuffer, stream: &mut connect::Stream) -> Told {
+fn read(mut buffer: frames::FrameBuffer, stream: &mut connection::Stream) -> Told {
     let mut told = Told::default();
     loop {
         let piece = match buffer.take() {
@@ -212,7 +199,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let step = usize::from(step) + 1;
-    let stream = |step| connect::Stream {
+    let stream = |step| connection::Stream {
         said: said.to_vec(),
         read: 0,
         step,
@@ -237,7 +224,7 @@ fuzz_target!(|input: &[u8]| {
     let in_parts = read(frames::FrameBuffer::new(&[]), &mut stream(step));
     let at_once = read(
         frames::FrameBuffer::new(&BytesMut::from(said)),
-        &mut connect::Stream {
+        &mut connection::Stream {
             said: Vec::new(),
             read: 0,
             step: 1,

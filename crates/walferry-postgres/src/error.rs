@@ -9,11 +9,11 @@ use walferry_config::connector::SslMode;
 use walferry_engine::failure::{Disposition, Failure};
 use walferry_engine::gap;
 
-use crate::connect::{AuthRefusal, Refusal};
-use crate::problem::SetupProblem;
+use crate::chunks::not_published::NotPublished;
+use crate::connection::server_error::ServerError;
+use crate::connection::{AuthRefusal, Refusal};
 use crate::quote::identifier;
-use crate::server_error::ServerError;
-use crate::signal_table::NotPublished;
+use crate::setup::problem::SetupProblem;
 
 /// A failure of a connection, a statement or the stream.
 #[derive(Debug, thiserror::Error)]

@@ -18,8 +18,8 @@ use walferry_event::reselect::{RowAnswer, RowQuery, RowReader, RowReading};
 use walferry_pgoutput::Xid;
 
 use crate::catalog::CatalogLookup;
-use crate::compare::{Comparison, Order, comparisons_of};
-use crate::connect::{Endpoint, Sql, within};
+use crate::catalog::compare::{Comparison, Order, comparisons_of};
+use crate::connection::{Endpoint, Sql, within};
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
 

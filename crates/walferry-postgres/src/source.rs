@@ -21,20 +21,20 @@ use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_transform::Hypertables;
 
-use crate::blockers;
+use crate::catalog::hypertables::hypertables;
+use crate::catalog::tables::{having, listed};
 use crate::catalog::{CatalogLookup, catalogs};
-use crate::connect::{Endpoint, Sql, within};
+use crate::chunks::windows::Windows;
+use crate::connection::wire::Wire;
+use crate::connection::{Endpoint, Sql, within};
 use crate::error::Error;
-use crate::hypertables::hypertables;
-use crate::identity;
-use crate::inspect::ServerState;
-use crate::problem::SetupProblem;
+use crate::publication::identity;
 use crate::publication::{self, Publication};
-use crate::replication::{self, Identity, Lifetime, NewSlot, Patience, StreamPlan};
+use crate::setup::inspect::ServerState;
+use crate::setup::problem::SetupProblem;
 use crate::snapshot;
-use crate::tables::{having, listed};
-use crate::windows::Windows;
-use crate::wire::Wire;
+use crate::stream::blockers;
+use crate::stream::{self, Identity, Lifetime, NewSlot, Patience, StreamPlan};
 
 /// One server, database, slot and publication, in four parts that can work at the same time.
 pub struct Postgres {
@@ -150,9 +150,9 @@ struct ReplicationLink {
 impl ReplicationLink {
     async fn open(endpoint: &Endpoint) -> Result<Self, Error> {
         let mut wire = endpoint.replication().await?;
-        let identity = replication::identify_system(&mut wire).await?;
-        let lineage = replication::lineage(&mut wire, identity.timeline).await?;
-        let wal_sender_timeout = replication::wal_sender_timeout(&mut wire).await?;
+        let identity = stream::identify_system(&mut wire).await?;
+        let lineage = stream::lineage(&mut wire, identity.timeline).await?;
+        let wal_sender_timeout = stream::wal_sender_timeout(&mut wire).await?;
         Ok(Self {
             wire,
             identity,
@@ -163,9 +163,9 @@ impl ReplicationLink {
 
     /// Takes notice of a promotion.
     async fn identify_again(&mut self) -> Result<(), Error> {
-        let identity = replication::identify_system(&mut self.wire).await?;
+        let identity = stream::identify_system(&mut self.wire).await?;
         if identity.timeline != self.identity.timeline {
-            self.lineage = replication::lineage(&mut self.wire, identity.timeline).await?;
+            self.lineage = stream::lineage(&mut self.wire, identity.timeline).await?;
         }
         self.identity = identity;
         Ok(())
@@ -359,7 +359,7 @@ impl Control {
         }
         let mut link = self.ready.link(&self.endpoint).await?;
         if export {
-            replication::lift_limits(&mut link.wire).await?;
+            stream::lift_limits(&mut link.wire).await?;
         }
         // A standby's slots cannot be synchronized to another standby.
         let failover = self.slot.failover && !self.server.as_ref().is_some_and(|server| server.standby);
@@ -391,7 +391,7 @@ impl Control {
         let mut blockers = Vec::new();
         let created = within(timeout, async {
             tokio::select! {
-                created = replication::create_slot(&mut link.wire, slot, lifetime, failover) => created,
+                created = stream::create_slot(&mut link.wire, slot, lifetime, failover) => created,
                 never = blockers::tell(&mut self.sql, waiting, slot, &self.status, &mut blockers) => match never {},
             }
         })
@@ -413,7 +413,7 @@ impl Control {
         self.ready.lock().watermark = None;
         let slot = watermark_slot(self.slot.name.as_str());
         let mut link = ReplicationLink::open(&self.endpoint).await?;
-        replication::lift_limits(&mut link.wire).await?;
+        stream::lift_limits(&mut link.wire).await?;
         let created = self.create(&mut link, &slot, Lifetime::Temporary, false).await?;
         let name = created.snapshot.ok_or_else(|| Error::Protocol {
             doing: "exporting a snapshot",
@@ -479,7 +479,7 @@ impl Control {
         const PATIENCE: Duration = Duration::from_secs(10);
         let mut link = self.ready.link(&self.endpoint).await?;
         let slot = self.slot.name.as_str();
-        match within(PATIENCE, replication::drop_slot(&mut link.wire, slot)).await {
+        match within(PATIENCE, stream::drop_slot(&mut link.wire, slot)).await {
             None => {
                 self.endpoint.cancel(&link.wire).await?;
                 Err(Error::Problems(vec![SetupProblem::SlotStillRead {
@@ -506,7 +506,7 @@ impl Stream {
         // The address may lead to another server than last time.
         self.catalog.close();
         let from = from.max(stood.unwrap_or_default());
-        let start = replication::start(&mut link.wire, slot, from, &self.publication, &self.slot.stream_params);
+        let start = stream::start(&mut link.wire, slot, from, &self.publication, &self.slot.stream_params);
         let (started, sql) = tokio::join!(start, self.catalog.sql());
         started?;
         // From now on nobody else moves the slot. Until now, a walsender of ours that had not ended could. Then the
@@ -536,7 +536,7 @@ impl Stream {
         } = self;
         patience.begin(&link.identity);
         let begin = Frame::Begin { from, under_way };
-        replication::stream(link.wire, plan, begin, (patience, sought), status, catalog, port).await
+        stream::stream(link.wire, plan, begin, (patience, sought), status, catalog, port).await
     }
 }
 

@@ -25,7 +25,7 @@ use walferry_kafka::{ClientSettings, Health, SetAsideCount};
 use walferry_postgres::{
     CleanedTable, Cleaner, OutboxPartitions, OutboxWatch, PartitionedTable, Period, Postgres, SlotWatch, SlotsLook,
     WatchedTable,
-    connect::{Endpoint, Purpose},
+    connection::{Endpoint, Purpose},
 };
 use walferry_transform::PartitionPeriod;
 

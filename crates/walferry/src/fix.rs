@@ -10,7 +10,7 @@ use std::{
 use walferry_config::{Secret, connector::PostgresSection};
 use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
 use walferry_engine::Failure;
-use walferry_postgres::connect::{Endpoint, Purpose};
+use walferry_postgres::connection::{Endpoint, Purpose};
 
 use crate::{check::fixable, cli::CheckArgs, error::Error, load::Loaded, output, process, say::say};
 

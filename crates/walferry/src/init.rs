@@ -15,7 +15,7 @@ use walferry_diagnosis::{
 };
 use walferry_postgres::{
     TableName,
-    setup::{self, DatabaseSurvey, SetupRequest, Table},
+    survey::{self, DatabaseSurvey, SetupRequest, Table},
 };
 
 use crate::{cli::InitArgs, endpoint, error::Error, load::load_own_configuration, process, say::say};
@@ -50,7 +50,7 @@ pub(crate) fn init(args: &InitArgs) -> Result<(), Error> {
     let section = address.section()?;
     let runtime = process::runtime().map_err(|failure| Error::failure("the database was not looked at", failure))?;
     let survey = runtime
-        .block_on(setup::survey(&section, &args.role, &name))
+        .block_on(survey::survey(&section, &args.role, &name))
         .map_err(|failure| Error::failure("the database could not be looked at", failure))?;
     if survey.standby {
         return Err(refused(
@@ -73,7 +73,7 @@ pub(crate) fn init(args: &InitArgs) -> Result<(), Error> {
     let file = file(&address, args, &name, &wish);
     // Write nothing that a start would refuse.
     check(&file)?;
-    write(&script, &(header(&address, &script) + &setup::sql(&survey, &wish)))?;
+    write(&script, &(header(&address, &script) + &survey::sql(&survey, &wish)))?;
     write(
         &connector,
         &format!("{}\n", lines(&serde_json::to_string_pretty(&file).unwrap_or_default())),

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use walferry_config::connector::PostgresSection;
 use walferry_diagnosis::printed::{is_control, one_line};
 use walferry_engine::Failure;
-use walferry_postgres::connect::{Endpoint, Purpose};
+use walferry_postgres::connection::{Endpoint, Purpose};
 
 use crate::{error::Error, outbox::runtime, say::say};
 

@@ -18,11 +18,11 @@ use walferry_pgoutput::Lsn;
 
 use super::Publication;
 use super::differences::{Differences, Suspect, differences, lost};
-use crate::connect::Sql;
+use crate::catalog::tables::{TableName, listed};
+use crate::connection::Sql;
 use crate::error::Error;
-use crate::inspect::lsn;
 use crate::quote::identifier;
-use crate::tables::{TableName, listed};
+use crate::setup::inspect::lsn;
 
 const DOING: &str = "reading the publication";
 

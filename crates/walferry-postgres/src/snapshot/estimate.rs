@@ -5,7 +5,7 @@ use walferry_engine::source::SnapshotPlan;
 use walferry_pgoutput::Oid;
 
 use super::queue::file_of;
-use crate::connect::Sql;
+use crate::connection::Sql;
 use crate::error::Error;
 
 /// The number of rows left, from the server's statistics (`pg_class.reltuples`). These do not cover a table that was

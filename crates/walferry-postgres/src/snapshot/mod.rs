@@ -1,5 +1,6 @@
 //! Existing rows: reads the captured tables with COPY, all in one snapshot of the database.
 
+pub(crate) mod copy;
 mod estimate;
 mod queue;
 mod rows;
@@ -29,13 +30,13 @@ use self::estimate::rows_left;
 use self::queue::{Job, Queue, understood};
 use self::rows::{TableRows, send};
 use crate::catalog::catalogs;
-use crate::connect::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
+use crate::catalog::privileges::{ReadColumns, unreadable};
+use crate::catalog::tables::TableName;
+use crate::chunks::windows::enclosed;
+use crate::connection::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
 use crate::error::Error;
-use crate::privileges::{ReadColumns, unreadable};
-use crate::problem::SetupProblem;
 use crate::quote::{identifier, literal, qualified};
-use crate::tables::TableName;
-use crate::windows::enclosed;
+use crate::setup::problem::SetupProblem;
 
 const DOING: &str = "reading a table";
 

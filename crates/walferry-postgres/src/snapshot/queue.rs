@@ -12,12 +12,12 @@ use walferry_snapshot::{Blocks, ChunksDone, Keys, SnapshotStep};
 
 use super::statement::{inner, stays_enclosed};
 use super::{Moment, Options, facts, reading_failed};
-use crate::compare::{Comparison, Order, comparisons};
-use crate::connect::Sql;
+use crate::catalog::compare::{Comparison, Order, comparisons};
+use crate::chunks::windows::{refuses, tell_of_hidden, unpublished_columns};
+use crate::connection::Sql;
+use crate::connection::server_error::ServerError;
 use crate::error::Error;
 use crate::quote::{identifier, plain, qualified};
-use crate::server_error::ServerError;
-use crate::windows::{refuses, tell_of_hidden, unpublished_columns};
 
 /// Number of blocks of a chunk: 32 MiB with Postgres' default block size. If a snapshot is interrupted, unfinished
 /// chunks are read again.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use walferry_engine::source::{Frame, FrameBatch, FrameSender, SnapshotTable};
 
-use crate::copy::append_tuple;
 use crate::error::Error;
+use crate::snapshot::copy::append_tuple;
 
 /// Size of the pieces in which rows are passed on.
 const PIECE_BYTES: usize = 256 * 1024;

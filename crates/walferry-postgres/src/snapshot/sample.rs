@@ -13,10 +13,10 @@ use walferry_pgoutput::{Column, Lsn, Relation, RelationColumn, ReplicaIdentity, 
 use super::queue::Select;
 use super::{Moment, Options, begin, isolation, reading_failed};
 use crate::catalog::catalogs;
-use crate::connect::{Endpoint, Purpose, Sql};
-use crate::copy::append_tuple;
+use crate::catalog::tables::{Captured, captured};
+use crate::connection::{Endpoint, Purpose, Sql};
 use crate::error::Error;
-use crate::tables::{Captured, captured};
+use crate::snapshot::copy::append_tuple;
 
 const DOING: &str = "reading one row of a table";
 /// `pg_publication_tables` has columns and row filters since Postgres 15.

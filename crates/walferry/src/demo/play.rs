@@ -25,7 +25,7 @@ use walferry_engine::{
     supervisor::{Connectors as _, Supervisor},
 };
 use walferry_kafka::demo::{Follower, Received};
-use walferry_postgres::connect::{Endpoint, Purpose, Sql};
+use walferry_postgres::connection::{Endpoint, Purpose, Sql};
 
 use super::{
     screen::{Screen, bytes},

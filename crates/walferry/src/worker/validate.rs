@@ -5,7 +5,7 @@ use walferry_admin::herder::Validation;
 use walferry_config::{CONNECTOR_GROUPS, Sanitizer};
 use walferry_diagnosis::Diagnosis;
 use walferry_engine::{Failure, book::Configuration};
-use walferry_postgres::connect::{Endpoint, Purpose};
+use walferry_postgres::connection::{Endpoint, Purpose};
 
 use super::Herd;
 use crate::load::load_configuration;

@@ -1,0 +1,243 @@
+//! Connections to a server: address, TLS, authentication and session settings, for both replication and SQL.
+
+mod certificate;
+mod login;
+mod methods;
+pub(crate) mod money;
+mod one_server;
+mod pinned;
+mod plain_text;
+mod purpose;
+pub(crate) mod server_error;
+mod session;
+mod sql;
+mod sslmode;
+mod stream;
+mod time_limit;
+mod tls;
+mod trust;
+pub(crate) mod wire;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt;
+use walferry_config::connector::PostgresSection;
+use walferry_diagnosis::Diagnosis;
+use walferry_engine::status::Status;
+
+pub use methods::AuthRefusal;
+pub use purpose::Purpose;
+pub use sql::Sql;
+pub use trust::Refusal;
+
+pub(crate) use stream::Stream;
+pub(crate) use time_limit::within;
+
+use crate::connection::wire::Wire;
+use crate::error::Error;
+use one_server::OneServer;
+use plain_text::PlainText;
+use session::{Startup, StartupRefused};
+use sslmode::Encryption;
+
+/// Where the server is and who we are.
+#[derive(Debug, Clone)]
+pub struct Endpoint(PostgresSection, Option<OneServer>, PlainText, StartupRefused);
+
+/// Removes the time limits of a session. Skips limits that the server's version does not have.
+pub(crate) const LIFT_LIMITS: &str = "
+    SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings
+    WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')";
+
+/// Makes the server refuse a statement if row-level security would hide rows from it. Otherwise it would answer without
+/// them.
+pub(crate) const ALL_ROWS: &str = "SET row_security = off";
+
+impl Endpoint {
+    /// Does not connect yet.
+    pub fn new(settings: PostgresSection) -> Self {
+        Self(settings, None, PlainText::default(), StartupRefused::default())
+    }
+
+    /// The same, whose connections must all reach one server. Clones share this.
+    pub(crate) fn of_one_server(self) -> Self {
+        Self(self.0, Some(OneServer::default()), self.2, self.3)
+    }
+
+    /// The same, which shows on the page that a connection is not encrypted although the server offers it.
+    pub(crate) fn shown_by(self, status: Arc<Status>) -> Self {
+        Self(self.0, self.1, self.2.shown_by(status), self.3)
+    }
+
+    /// The warning about a connection that is not encrypted although the server offers it.
+    pub(crate) fn plain_text(&self) -> Option<Diagnosis> {
+        self.2.warning()
+    }
+
+    /// From the next connection on, it may be another server.
+    pub(crate) fn forget_server(&self) {
+        if let Some(server) = &self.1 {
+            server.forget();
+        }
+    }
+
+    /// Host and port, for messages.
+    pub fn address(&self) -> String {
+        let (host, port) = (&self.0.hostname, self.0.port);
+        if host.as_str().contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
+    }
+
+    /// Opens a connection for ordinary SQL.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses the connection.
+    pub async fn sql(&self, purpose: Purpose) -> Result<Sql, Error> {
+        let sql = self
+            .log_in(|startup, stream| sql::login(&self.0, purpose, startup, stream))
+            .await?;
+        if let Some(server) = &self.1 {
+            let started = self.in_time(sql.texts(one_server::DOING, one_server::QUERY)).await?;
+            server.reached(&self.address(), started)?;
+        }
+        Ok(sql)
+    }
+
+    /// Opens a connection for replication commands.
+    pub(crate) async fn replication(&self) -> Result<Wire, Error> {
+        let mut wire = self
+            .log_in(|startup, stream| login::replication(&self.0, startup, stream))
+            .await?;
+        if let Some(server) = &self.1 {
+            let started = self.in_time(wire.command(one_server::DOING, one_server::QUERY)).await?;
+            server.reached(&self.address(), started)?;
+        }
+        Ok(wire)
+    }
+
+    /// The result of what belongs to the login.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        within(self.0.connect_timeout, work).await.unwrap_or_else(|| {
+            Err(Error::LoginTimeout {
+                address: self.address(),
+                seconds: self.0.connect_timeout.as_secs(),
+            })
+        })
+    }
+
+    /// Asks the server to cancel the command of a connection.
+    pub(crate) async fn cancel(&self, wire: &Wire) -> Result<(), Error> {
+        const DOING: &str = "cancelling a command";
+        let encryption = if wire.is_encrypted() {
+            Encryption::Tls
+        } else {
+            Encryption::Plain
+        };
+        let mut request = bytes::BytesMut::new();
+        let (process, secret) = wire.cancel_key;
+        postgres_protocol::message::frontend::cancel_request(process, secret, &mut request);
+        let lost = |source| Error::lost(DOING, source);
+        let send = |mut stream: Stream| async move {
+            stream.write_all(&request).await.map_err(lost)?;
+            stream.shutdown().await.map_err(lost)
+        };
+        self.attempt(encryption, send).await
+    }
+
+    /// Opens a stream and logs in, without settings if a pooler refuses them.
+    async fn log_in<T, F>(&self, login: impl Fn(Startup, Stream) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let startup = self.3.startup();
+        match self.attempts(|stream| login(startup, stream)).await {
+            Err(error) if startup == Startup::Full && error.is_startup_refused() => {
+                self.3.refuse();
+                self.attempts(|stream| login(Startup::Bare, stream)).await
+            }
+            done => done,
+        }
+    }
+
+    /// Opens a stream and logs in. Tries each way that `sslmode` allows until one succeeds.
+    async fn attempts<T, F>(&self, login: impl Fn(Stream) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let mut first_refusal = None;
+        let attempts = sslmode::attempts(self.0.sslmode);
+        for (index, encryption) in attempts.iter().enumerate() {
+            let failure = match self.attempt(*encryption, &login).await {
+                Ok(session) => {
+                    if let (Encryption::Plain, Some(refusal)) = (encryption, &first_refusal) {
+                        self.2.is_used(&self.address(), refusal);
+                    }
+                    return Ok(session);
+                }
+                Err(failure) => failure,
+            };
+            let another_way = index + 1 < attempts.len()
+                && (failure.is_refused_by_hba() || matches!(failure, Error::TlsHandshake { .. }));
+            if another_way {
+                first_refusal = Some(failure);
+                continue;
+            }
+            // Of two refusals, report the more specific one, not "not with this encryption".
+            return Err(match first_refusal {
+                Some(first) if failure.is_refused_by_hba() || matches!(failure, Error::TlsNotOffered { .. }) => first,
+                _ => failure,
+            });
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    async fn attempt<T, F>(&self, encryption: Encryption, login: impl FnOnce(Stream) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let socket = Stream::reach(self).await?;
+        let login = async { login(Stream::open(self, socket, encryption).await?).await };
+        self.in_time(login).await
+    }
+}
+
+#[cfg(test)]
+impl Endpoint {
+    /// An address that nobody connects to.
+    pub(crate) fn nowhere() -> Self {
+        use std::time::Duration;
+
+        use walferry_config::{HostName, Value};
+
+        Self(
+            PostgresSection {
+                hostname: HostName::parse("localhost").unwrap(),
+                port: 1,
+                user: "u".to_owned(),
+                password: None,
+                dbname: "d".to_owned(),
+                sslmode: Default::default(),
+                sslrootcert: None,
+                sslcert: None,
+                sslkey: None,
+                sslkey_check_mode: true,
+                sslpassword: None,
+                require_auth: None,
+                channel_binding: Default::default(),
+                tcp_keepalive: true,
+                connect_timeout: Duration::from_secs(1),
+                initial_statements: Vec::new(),
+                query_timeout: Duration::ZERO,
+                options: None,
+                ssl_negotiation: Default::default(),
+            },
+            None,
+            PlainText::default(),
+            StartupRefused::default(),
+        )
+    }
+}

@@ -1,0 +1,367 @@
+//! A connection for ordinary SQL: `tokio-postgres` over our own stream.
+
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
+use tokio_postgres::config::{ChannelBinding as Binding, SslMode as TlsUse, SslNegotiation};
+use tokio_postgres::tls::TlsConnect;
+use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
+use tokio_postgres::{Client, CopyOutStream, Row, SimpleQueryMessage, Statement};
+use walferry_config::connector::{ChannelBinding, PostgresSection};
+
+use super::pinned::{self, Pinned};
+use super::session::{Startup, options};
+use super::{Purpose, Stream, within};
+use crate::connection::money;
+use crate::error::Error;
+use crate::quote::literal;
+
+const DOING: &str = "logging in";
+
+/// The driver's error for a statement that failed.
+pub(crate) type Refused = tokio_postgres::Error;
+
+/// A SQL session with the settings of `session.rs`. Dropping it ends the connection.
+#[derive(Debug)]
+pub struct Sql {
+    client: Client,
+    connection: JoinHandle<()>,
+    /// How long a statement may take. `None`: without limit.
+    limit: Option<Duration>,
+    /// What the role's own session settings are.
+    own: RoleSettings,
+    pinned: Pinned,
+    /// See [`Sql::money_digits`].
+    money_digits: OnceCell<u16>,
+}
+
+/// Settings of the role, for SQL that the user wrote.
+#[derive(Debug, Clone, Default)]
+struct RoleSettings {
+    search_path: String,
+    /// Whether a backslash in `'…'` is an escape.
+    has_backslash_escapes: bool,
+}
+
+/// A table may be replaced by a view of the same name between two statements, whose functions would run as the connector's role. Only views: a
+/// partition may well be a foreign table.
+const REFUSE_VIEWS: &str = "SELECT pg_catalog.set_config(name, 'view', false) FROM pg_catalog.pg_settings WHERE name = 'restrict_nonsystem_relation_kind'";
+const REFUSE_VIEWS_AGAIN: &str = "SELECT pg_catalog.set_config(name, 'view', true) FROM pg_catalog.pg_settings WHERE name = 'restrict_nonsystem_relation_kind'";
+const ALLOW_VIEWS: &str = "SELECT pg_catalog.set_config(name, '', true) FROM pg_catalog.pg_settings WHERE name = 'restrict_nonsystem_relation_kind'";
+
+/// A live server ends a statement at `statement_timeout`. A server that has not done so after this additional time is
+/// dead.
+const GRACE: Duration = Duration::from_secs(10);
+
+impl Sql {
+    /// All rows of a statement, in one round trip. The parameter types are given, so the server need not be asked for
+    /// them.
+    pub(crate) async fn rows(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, Error> {
+        let rows = self.client.query_typed(sql, parameters);
+        if !self.pinned.needs_transaction() {
+            return self
+                .answer(doing, rows)
+                .await?
+                .map_err(|error| Error::sql(doing, error));
+        }
+        let (begin, end) = (
+            self.client.batch_execute(pinned::BEGIN),
+            self.client.batch_execute(pinned::COMMIT),
+        );
+        // All are sent at once. If the statement fails, the last one rolls back.
+        let together = async { tokio::join!(begin, rows, end) };
+        let (begun, rows, ended) = self.answer(doing, together).await?;
+        begun
+            .and(rows)
+            .and_then(|rows| ended.map(|()| rows))
+            .map_err(|error| Error::sql(doing, error))
+    }
+
+    /// The first row of a statement that always returns one.
+    ///
+    /// # Errors
+    /// The statement failed, the connection was lost, or there is no row.
+    pub(crate) async fn row(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Row, Error> {
+        let rows = self.rows(doing, sql, parameters).await?;
+        rows.into_iter().next().ok_or_else(|| Error::no_row(doing))
+    }
+
+    /// All rows of a statement, as text. Several statements may be sent at once; they then share one round trip.
+    pub(crate) async fn texts(&self, doing: &'static str, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
+        let answer = self.simple(doing, sql).await?;
+        let messages = answer.map_err(|error| Error::sql(doing, error))?;
+        let rows = messages.into_iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|place| row.get(place).map(str::to_owned)).collect())
+            }
+            _ => None,
+        });
+        Ok(rows.collect())
+    }
+
+    /// The names of the columns of a statement, which is run. Returns the driver's error if the server refuses it.
+    pub(crate) async fn columns(&self, doing: &'static str, sql: &str) -> Result<Result<Vec<String>, Refused>, Error> {
+        let answer = self.simple(doing, sql).await?;
+        Ok(answer.map(|messages| {
+            let columns = messages.iter().find_map(|message| match message {
+                SimpleQueryMessage::RowDescription(columns) => {
+                    Some(columns.iter().map(|column| column.name().to_owned()))
+                }
+                _ => None,
+            });
+            columns.into_iter().flatten().collect()
+        }))
+    }
+
+    /// The first column of the first row.
+    pub(crate) async fn value<T: FromSqlOwned>(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<T, Error> {
+        let row = self.row(doing, sql, parameters).await?;
+        row.try_get(0).map_err(|error| Error::sql(doing, error))
+    }
+
+    /// Runs statements without parameters or results.
+    ///
+    /// # Errors
+    /// The statement failed, or the connection was lost.
+    pub async fn execute(&self, doing: &'static str, sql: &str) -> Result<(), Error> {
+        self.try_execute(doing, sql)
+            .await?
+            .map_err(|error| Error::sql(doing, error))
+    }
+
+    /// The same, but returns the driver's error if the server refuses the statement.
+    pub(crate) async fn try_execute(&self, doing: &'static str, sql: &str) -> Result<Result<(), Refused>, Error> {
+        let statements = self.pinned.statements(sql);
+        let answer = self.answer(doing, self.client.batch_execute(&statements)).await?;
+        self.pinned.ran(sql, answer.is_ok());
+        Ok(answer)
+    }
+
+    /// The same, with what the statements answer.
+    async fn simple(&self, doing: &'static str, sql: &str) -> Result<Result<Vec<SimpleQueryMessage>, Refused>, Error> {
+        let statements = self.pinned.statements(sql);
+        let answer = self.answer(doing, self.client.simple_query(&statements)).await?;
+        self.pinned.ran(sql, answer.is_ok());
+        Ok(answer)
+    }
+
+    /// From here on, reading a view that is not Postgres' own is an error. Not behind a pooler, where others would get this session.
+    pub(crate) async fn refuse_views(&self, doing: &'static str) -> Result<(), Error> {
+        match self.pinned.has_session() {
+            true => self.execute(doing, REFUSE_VIEWS).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Within a transaction: statements run with the role's own settings until [`Sql::end_of_user`] or the transaction's end. For SQL that the user
+    /// wrote.
+    pub(crate) async fn begin_of_user(&self, doing: &'static str) -> Result<(), Error> {
+        self.execute(doing, &self.of_user()).await
+    }
+
+    /// Within a transaction: statements are Walferry's own again.
+    pub(crate) async fn end_of_user(&self, doing: &'static str) -> Result<(), Error> {
+        self.execute(doing, &format!("{}; {REFUSE_VIEWS_AGAIN}", pinned::AGAIN))
+            .await
+    }
+
+    /// One statement with the role's own settings, in a transaction of its own. For writes into tables of the user's, whose triggers expect them.
+    pub(crate) async fn execute_as_user(&self, doing: &'static str, statement: &str) -> Result<(), Error> {
+        self.execute(doing, &format!("{}; {statement}", self.of_user())).await
+    }
+
+    fn of_user(&self) -> String {
+        format!("{ALLOW_VIEWS}; SELECT {}", self.own_path())
+    }
+
+    /// An expression that sets the role's own `search_path` while the statement runs, until the transaction ends. Names in the statement were
+    /// looked up before.
+    pub(crate) fn own_path(&self) -> String {
+        format!(
+            "pg_catalog.set_config('search_path', {}, true)",
+            literal(&self.own.search_path)
+        )
+    }
+
+    /// A statement that sets the path of Walferry's own statements again, if a transaction goes on.
+    pub(crate) const PIN_AGAIN: &str = pinned::AGAIN;
+
+    /// Whether a backslash in `'…'` is an escape in SQL that the user wrote.
+    pub(crate) fn has_backslash_escapes(&self) -> bool {
+        self.own.has_backslash_escapes
+    }
+
+    /// Notes what the role has, and pins what Walferry's own statements need.
+    async fn pin(&mut self) -> Result<(), Error> {
+        // The first statement still runs with the role's path. Without a process id, nothing is certain of the session.
+        let is_ours = pinned::process_id(&self.client.cancel_token()).await.map_or_else(
+            || "false".to_owned(),
+            |process| format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process}"),
+        );
+        let pin = format!(
+            "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('standard_conforming_strings'), {is_ours};
+             SELECT pg_catalog.set_config('search_path', '{}', false) WHERE {is_ours}",
+            pinned::PATH
+        );
+        let rows = self.texts(DOING, &pin).await?;
+        let own = rows.into_iter().next().ok_or_else(|| Error::no_row(DOING))?;
+        let mut own = own.into_iter().flatten();
+        self.own = RoleSettings {
+            search_path: own.next().unwrap_or_default(),
+            has_backslash_escapes: own.next().as_deref() == Some("off"),
+        };
+        self.pinned = Pinned::new(own.next().as_deref() == Some("t"));
+        Ok(())
+    }
+
+    /// Prepares a statement. Returns the driver's error if the server refuses it.
+    pub(crate) async fn prepare(&self, doing: &'static str, sql: &str) -> Result<Result<Statement, Refused>, Error> {
+        self.answer(doing, self.client.prepare(sql)).await
+    }
+
+    /// Begins a COPY. The caller sets a limit for this and for each row.
+    pub(crate) async fn copy_out(&self, sql: &str) -> Result<CopyOutStream, Refused> {
+        self.client.copy_out(sql).await
+    }
+
+    /// The number of decimal places of `money` in this database. It is read once for each connection.
+    pub(crate) async fn money_digits(&self) -> Result<u16, Error> {
+        let digits = self
+            .money_digits
+            .get_or_try_init(|| money::fraction_digits(self))
+            .await?;
+        Ok(*digits)
+    }
+
+    /// Waits for an answer within the limit. After the limit the connection is closed, since the statement may still
+    /// run.
+    async fn answer<T>(&self, doing: &'static str, answer: impl Future<Output = T>) -> Result<T, Error> {
+        let Some(limit) = self.limit else {
+            return Ok(answer.await);
+        };
+        match within(limit, answer).await {
+            Some(answer) => Ok(answer),
+            None => Err(self.fell_silent(doing, limit)),
+        }
+    }
+
+    /// Closes the connection of a silent server, and returns the error.
+    pub(crate) fn fell_silent(&self, doing: &'static str, limit: Duration) -> Error {
+        self.connection.abort();
+        Error::Silent {
+            doing,
+            seconds: limit.as_secs(),
+        }
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+}
+
+impl Drop for Sql {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Logs in for SQL over a stream on which TLS, if any, is already set up.
+pub(super) async fn login(
+    settings: &PostgresSection,
+    purpose: Purpose,
+    startup: Startup,
+    stream: Stream,
+) -> Result<Sql, Error> {
+    let mut config = tokio_postgres::Config::new();
+    config
+        .user(&settings.user)
+        .dbname(&settings.dbname)
+        .application_name(purpose.application_name())
+        .channel_binding(match settings.channel_binding {
+            ChannelBinding::Disable => Binding::Disable,
+            ChannelBinding::Prefer => Binding::Prefer,
+            ChannelBinding::Require => Binding::Require,
+        })
+        // "Direct" makes the driver hand the stream to the connector at once, without negotiating TLS itself.
+        .ssl_mode(TlsUse::Require)
+        .ssl_negotiation(SslNegotiation::Direct);
+    let options = options(settings, startup);
+    // A pooler refuses an empty one, too.
+    if !options.is_empty() {
+        config.options(options);
+    }
+    if let Some(password) = &settings.password {
+        config.password(password.expose());
+    }
+    let (client, connection) = config.connect_raw(stream, Negotiated).await.map_err(login_error)?;
+    let connection = tokio::spawn(async move {
+        // The next statement reports why the connection ended.
+        let _ = connection.await;
+    });
+    let limit = Some(settings.query_timeout).filter(|limit| !limit.is_zero());
+    let mut sql = Sql {
+        client,
+        connection,
+        limit: limit.map(|limit| limit + GRACE),
+        own: RoleSettings::default(),
+        pinned: Pinned::Not,
+        money_digits: OnceCell::new(),
+    };
+    if !settings.initial_statements.is_empty() {
+        sql.execute(
+            "running database.initial.statements",
+            &settings.initial_statements.join(";\n"),
+        )
+        .await?;
+    }
+    if !purpose.is_of_user() {
+        sql.pin().await?;
+    }
+    Ok(sql)
+}
+
+/// Before the session exists, an error that comes neither from the server nor from the network is about authentication.
+fn login_error(error: tokio_postgres::Error) -> Error {
+    match Error::sql(DOING, error) {
+        Error::Protocol { problem, .. } => Error::Authentication { problem },
+        Error::Lost { source, .. } if matches!(source.kind(), ErrorKind::InvalidInput | ErrorKind::Other) => {
+            Error::Authentication {
+                problem: source.to_string(),
+            }
+        }
+        other => other,
+    }
+}
+
+/// Hands over the stream that [`Stream::open`] has opened.
+struct Negotiated;
+
+impl TlsConnect<Stream> for Negotiated {
+    type Stream = Stream;
+    type Error = Infallible;
+    type Future = Ready<Result<Stream, Infallible>>;
+
+    fn connect(self, stream: Stream) -> Self::Future {
+        ready(Ok(stream))
+    }
+}

@@ -1,0 +1,6 @@
+//! What a server must have before a connector can read it, and the SQL that gives it that.
+
+pub mod check;
+pub(crate) mod inspect;
+pub(crate) mod problem;
+pub mod survey;
