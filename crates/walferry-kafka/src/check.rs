@@ -13,10 +13,10 @@ use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::Failure;
 
 use crate::{
+    auth::tokens::LoggedIn,
+    client::settings::{ClientSettings, SetAside},
     failure,
     native::{Client, Event},
-    settings::{ClientSettings, SetAside},
-    tokens::LoggedIn,
     topics::not_created,
 };
 

@@ -7,7 +7,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use walferry_config::{RegexLimit, shown_text};
 use walferry_engine::{Disposition, Failure};
 
-use crate::{aws::AwsError, client::TokenSource};
+use crate::auth::{TokenSource, aws::options::AwsError};
 
 /// A record as an error tells of it.
 #[derive(Clone, Copy)]
@@ -48,6 +48,17 @@ impl FailedRecord<'_> {
             None => failure,
         }
     }
+}
+
+/// Bytes of a record as errors tell of it.
+pub(crate) fn size(key: Option<&[u8]>, value: Option<&[u8]>, headers: walferry_engine::sink::Headers<'_>) -> usize {
+    let len = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+    len(key)
+        + len(value)
+        + headers
+            .iter()
+            .map(|(name, value)| name.len() + len(*value))
+            .sum::<usize>()
 }
 
 /// What a refused record means.

@@ -5,10 +5,8 @@
 
 use std::{collections::BTreeMap, env, path::Path};
 
-use super::{
-    Translation,
-    sasl::{self, JAAS, MECHANISM},
-};
+use super::Translation;
+use super::jaas::{JAAS, MECHANISM, jaas};
 
 pub(super) const KINIT: &str = "sasl.kerberos.kinit.cmd";
 pub(super) const RELOGIN: &str = "sasl.kerberos.min.time.before.relogin";
@@ -54,7 +52,7 @@ pub(super) fn translate(t: &mut Translation) {
     }
     let options = match t.get_filled(JAAS).is_some() {
         false => BTreeMap::new(),
-        true => match sasl::jaas(t, MODULE) {
+        true => match jaas(t, MODULE) {
             Some(jaas) => jaas.options,
             None => return,
         },

@@ -1,35 +1,26 @@
 //! From the client properties of Kafka Connect's users to those of librdkafka.
 
 mod acknowledge;
+mod jaas;
 mod java;
 mod kerberos;
 mod native;
+mod properties;
 mod reference;
 mod sasl;
+pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod translation;
 
-use std::collections::BTreeMap;
-
-use walferry_config::{Findings, Options, ValueError, Worker};
-use walferry_diagnosis::Diagnosis;
+use walferry_config::{Findings, Options, Worker};
 
 pub use reference::reference_markdown;
 
 use java::Rule;
-pub(crate) use sasl::{OAuth, TokenSource};
-
-/// A Kafka client, ready to be made.
-#[derive(Clone, Default)]
-pub(crate) struct Properties {
-    /// librdkafka's properties. Values may be secrets.
-    pub(crate) values: BTreeMap<String, String>,
-    /// Where tokens come from, with the mechanism OAUTHBEARER.
-    pub(crate) token: Option<TokenSource>,
-    /// Settings that weaken a guarantee.
-    pub(crate) warnings: Vec<String>,
-}
+pub(crate) use properties::Properties;
+use translation::{GivenProperties, Translation};
 
 /// Properties without effect whose values are classes that somebody may have written.
 const NAMES_CLASSES: [&str; 4] = [
@@ -131,41 +122,6 @@ fn is_for_producers(name: &str) -> bool {
     .any(|p| name.starts_with(p))
 }
 
-/// What users wrote, the last layer winning.
-#[derive(Default)]
-struct GivenProperties(BTreeMap<String, GivenProperty>);
-
-struct GivenProperty {
-    text: String,
-    /// The name as it stands in the user's file.
-    written_as: String,
-    /// The text as an error may show it.
-    shown: String,
-    /// Not even a part of the text may be shown.
-    secret: bool,
-}
-
-impl GivenProperties {
-    fn add(&mut self, options: &Options, wanted: impl Fn(&str) -> bool) {
-        for (name, text) in options.iter().filter(|(name, _)| wanted(name)) {
-            let entry = GivenProperty {
-                text: text.to_owned(),
-                written_as: options.full_name(name),
-                shown: options.shown(name),
-                secret: options.is_secret(name),
-            };
-            self.0.insert(name.to_owned(), entry);
-        }
-    }
-}
-
-/// A translation on its way.
-struct Translation {
-    given: GivenProperties,
-    out: Properties,
-    findings: Findings,
-}
-
 fn translate(defaults: &[(&str, &str)], given: GivenProperties) -> (Properties, Findings) {
     let mut translation = Translation {
         given,
@@ -186,65 +142,6 @@ fn translate(defaults: &[(&str, &str)], given: GivenProperties) -> (Properties, 
 }
 
 impl Translation {
-    /// What users wrote for one of Java's properties; blanks around it do not count.
-    fn get(&self, name: &str) -> Option<&str> {
-        self.given.0.get(name).map(|entry| entry.text.trim())
-    }
-
-    /// The same, unless it is empty.
-    fn get_filled(&self, name: &str) -> Option<&str> {
-        self.get(name).filter(|text| !text.is_empty())
-    }
-
-    fn set(&mut self, name: &str, value: impl Into<String>) {
-        self.out.values.insert(name.to_owned(), value.into());
-    }
-
-    /// The name as it stands in the user's file.
-    fn written_as(&self, name: &str) -> String {
-        self.given
-            .0
-            .get(name)
-            .map_or_else(|| name.to_owned(), |entry| entry.written_as.clone())
-    }
-
-    fn problem(&mut self, name: &str, message: impl Into<String>) -> &mut Diagnosis {
-        self.findings.problem(self.written_as(name), message)
-    }
-
-    fn note(&mut self, name: &str, message: impl Into<String>) {
-        self.findings.note(self.written_as(name), message);
-    }
-
-    /// Something that is honoured and weakens a guarantee: told at the start and as long as it is in force.
-    fn weakens(&mut self, name: &str, message: &str) {
-        let name = self.written_as(name);
-        self.out.warnings.push(format!("{name} {message}"));
-        self.findings.warning(name, message);
-    }
-
-    fn wrong_value(&mut self, name: &str, error: ValueError) {
-        let entry = self.given.0.get(name);
-        let message = match entry {
-            Some(entry) if entry.secret => format!("is {}, whose value {error}", entry.shown),
-            Some(entry) if !entry.text.trim().is_empty() => format!("is {}, which {error}", entry.shown),
-            _ => format!("is empty, which {error}"),
-        };
-        let hint = error.hint.filter(|_| entry.is_none_or(|entry| !entry.secret));
-        self.problem(name, message).hint =
-            hint.or_else(|| Some("correct it, or remove it to use the default".to_owned()));
-    }
-
-    /// Whether a value of librdkafka's comes from a text that must not be shown.
-    fn is_secret(&self, name: &str, value: &str) -> bool {
-        let named = ["password", "secret", ".pem", "key", "jaas", "token"]
-            .iter()
-            .any(|part| name.contains(part));
-        let hidden = |entry: &GivenProperty| entry.secret || !entry.shown.contains(entry.text.trim());
-        let from_secret = |entry: &GivenProperty| hidden(entry) && entry.text.trim().eq_ignore_ascii_case(value);
-        named || self.given.0.get(name).is_some_and(|entry| entry.secret) || self.given.0.values().any(from_secret)
-    }
-
     fn one_by_one(&mut self) {
         let names: Vec<String> = self.given.0.keys().cloned().collect();
         for name in names {

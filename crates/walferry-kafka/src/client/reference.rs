@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::java::{Rule, TABLE};
-use crate::settings::DEFAULTS;
+use crate::client::settings::DEFAULTS;
 
 const INTRODUCTION: &str = "\
 # Properties of the Kafka client

@@ -1,37 +1,15 @@
 //! SASL: the mechanism and its credentials.
 
-use std::collections::BTreeMap;
+use walferry_config::{Secret, ValueError};
 
-use walferry_config::{Jaas, Secret, ValueError};
-
+use super::jaas::{JAAS, MECHANISM, jaas};
 use super::{Translation, kerberos, tls::Protocol};
-use crate::aws::{Msk, Role};
+use crate::auth::{
+    TokenSource,
+    aws::options::{Msk, Role},
+    oauth::OAuth,
+};
 
-/// Where tokens for OAUTHBEARER come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TokenSource {
-    OAuth(OAuth),
-    /// Amazon MSK with IAM
-    Msk(Msk),
-}
-
-/// A token endpoint: OAuth's client credentials.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OAuth {
-    pub(crate) token_endpoint: String,
-    pub(crate) client_id: String,
-    pub(crate) client_secret: Secret,
-    pub(crate) scope: Option<String>,
-    /// Whether id and secret are escaped before they are sent.
-    pub(crate) escaped: bool,
-    /// SASL extensions, such as Confluent Cloud's `logicalCluster`.
-    pub(crate) extensions: BTreeMap<String, String>,
-    /// Whom the token endpoint's certificate must come from; `None` for the system's authorities.
-    pub(crate) trusted: Option<String>,
-}
-
-pub(super) const JAAS: &str = "sasl.jaas.config";
-pub(super) const MECHANISM: &str = "sasl.mechanism";
 const HANDLER: &str = "sasl.login.callback.handler.class";
 const CLIENT_HANDLER: &str = "sasl.client.callback.handler.class";
 
@@ -75,29 +53,6 @@ pub(super) fn translate(t: &mut Translation, protocol: Protocol) {
         }
     }
     t.set(MECHANISM, mechanism);
-}
-
-/// Reads the log-in module; a problem is told of.
-pub(super) fn jaas(t: &mut Translation, module: &str) -> Option<Jaas> {
-    match Jaas::parse(t.get_filled(JAAS)?) {
-        Ok(jaas) if jaas.module == module => Some(jaas),
-        Ok(jaas) => {
-            // What stands in the place of the class may be anything.
-            let message = match jaas.module.ends_with("LoginModule") {
-                true => format!("contains {}, which does not match sasl.mechanism", jaas.module),
-                false => "contains a class that does not match sasl.mechanism".to_owned(),
-            };
-            t.problem(JAAS, message)
-                .hint(format!("the matching module is {module}"));
-            None
-        }
-        Err(error) => {
-            t.problem(JAAS, error.to_string()).hint(format!(
-                "write … {module} required username=\"…\" password=\"…\"; with the semicolon"
-            ));
-            None
-        }
-    }
 }
 
 fn password(t: &mut Translation, module: &str) {
@@ -271,7 +226,7 @@ fn msk(t: &mut Translation, module: &str) {
     });
     let sts_region = option("awsStsRegion");
     if let Some(region) = &sts_region
-        && !crate::aws::is_region(region)
+        && !crate::auth::aws::is_region(region)
     {
         t.problem(JAAS, "contains an awsStsRegion that is no AWS region")
             .hint("write a region such as eu-central-1");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use walferry_config::{Findings, Options, Worker};
 
 use super::*;
-use crate::aws::Msk;
+use crate::auth::{TokenSource, aws::options::Msk};
 
 const SASL: (&str, &str) = ("security.protocol", "SASL_PLAINTEXT");
 
@@ -306,7 +306,7 @@ fn a_login_that_cannot_work_is_a_problem_with_a_way_out_and_without_secrets() {
 }
 
 /// Where a client of OAuth gets its tokens.
-fn oauth_of(properties: Properties) -> super::OAuth {
+fn oauth_of(properties: Properties) -> crate::auth::oauth::OAuth {
     match properties.token {
         Some(TokenSource::OAuth(oauth)) => oauth,
         other => panic!("{other:?}"),

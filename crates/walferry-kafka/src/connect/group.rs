@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 use walferry_engine::{Disposition, Failure, Kind};
 
 use super::ConnectTopics;
-use crate::{failure, tokens::LoggedIn};
+use crate::{auth::tokens::LoggedIn, failure};
 
 const REQUEST: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(200);

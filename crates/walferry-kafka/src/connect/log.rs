@@ -23,7 +23,7 @@ use tracing::info;
 use walferry_engine::{Failure, Kind};
 
 use super::{ConnectTopics, Queue, Tenure, Topic};
-use crate::{client::Properties, failure, tokens::LoggedIn};
+use crate::{auth::tokens::LoggedIn, client::Properties, failure};
 
 /// How long a broker may take for an answer.
 const REQUEST: Duration = Duration::from_secs(15);

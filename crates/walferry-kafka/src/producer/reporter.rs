@@ -19,19 +19,20 @@ use walferry_engine::{
 use walferry_telemetry::otlp::{self, DeliverySpan, TRACEPARENT, TraceParent};
 
 use crate::{
-    batching::{Batching, Step},
+    client::settings::ClientSettings,
     failure::{self, FailedRecord},
     health::Health,
-    line::Line,
     native::{Client, Event, Polled, Report},
-    origin::{DeliveryTag, TableNames},
-    producer::size,
-    refusal::{Fate, fates, is_of_size},
-    set_aside::{DeadLetters, RefusedRecord},
-    settings::ClientSettings,
-    thick::Thick,
+    producer::{
+        batching::{Batching, Step},
+        line::Line,
+        origin::{DeliveryTag, TableNames},
+        refusal::{Fate, fates, is_of_size},
+        set_aside::{DeadLetters, RefusedRecord},
+        thick::Thick,
+        transactions::Transactions,
+    },
     topics::Topics,
-    transactions::Transactions,
 };
 
 pub(crate) struct Reporter {
@@ -417,7 +418,7 @@ fn culprit<'a>(
         table,
         position: position.map(|position| position as &dyn fmt::Display),
         key: report.key(),
-        size: size(report.key(), report.value(), headers),
+        size: failure::size(report.key(), report.value(), headers),
     }
 }
 

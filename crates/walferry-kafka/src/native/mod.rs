@@ -6,6 +6,8 @@
 //! once (`examples/produce.rs` measures both). The wrapper still creates, configures and destroys the client.
 #![allow(unsafe_code)]
 
+pub(crate) mod token;
+
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     marker::PhantomData,
@@ -25,9 +27,8 @@ use rdkafka::{
         rd_kafka_event_message_next, rd_kafka_event_t, rd_kafka_event_type, rd_kafka_header_add, rd_kafka_header_get,
         rd_kafka_header_get_all, rd_kafka_headers_destroy, rd_kafka_headers_new, rd_kafka_headers_t,
         rd_kafka_last_error, rd_kafka_message_headers, rd_kafka_message_t, rd_kafka_message_timestamp,
-        rd_kafka_msg_partitioner_murmur2_random, rd_kafka_oauthbearer_set_token,
-        rd_kafka_oauthbearer_set_token_failure, rd_kafka_producev, rd_kafka_queue_destroy, rd_kafka_queue_get_main,
-        rd_kafka_queue_poll, rd_kafka_queue_t, rd_kafka_queue_yield, rd_kafka_t, rd_kafka_topic_conf_destroy,
+        rd_kafka_msg_partitioner_murmur2_random, rd_kafka_producev, rd_kafka_queue_destroy, rd_kafka_queue_get_main,
+        rd_kafka_queue_poll, rd_kafka_queue_t, rd_kafka_queue_yield, rd_kafka_topic_conf_destroy,
         rd_kafka_topic_conf_new, rd_kafka_topic_conf_set, rd_kafka_topic_destroy, rd_kafka_topic_name,
         rd_kafka_topic_new, rd_kafka_topic_t, rd_kafka_vtype_t,
     },
@@ -38,7 +39,7 @@ use rdkafka::{
 };
 use walferry_engine::{Failure, sink::Outgoing};
 
-use crate::{client::Properties, tokens::LoggedIn};
+use crate::{auth::tokens::LoggedIn, client::Properties};
 
 /// What the wrapper calls back: nothing. Events are polled from the queue below; what is still under way when the producer
 /// is dropped was not delivered.
@@ -70,54 +71,6 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // SAFETY: the reference that `rd_kafka_queue_get_main` returned is given back once.
         unsafe { rd_kafka_queue_destroy(self.0.as_ptr()) }
-    }
-}
-
-/// A token for SASL OAUTHBEARER.
-pub(crate) struct Token {
-    pub(crate) value: String,
-    pub(crate) principal: String,
-    /// Milliseconds since 1970.
-    pub(crate) expires_ms: i64,
-    pub(crate) extensions: Vec<(String, String)>,
-}
-
-/// Gives any client a token, or says why there is none.
-///
-/// # Safety
-/// The client is alive.
-pub(crate) unsafe fn set_token(client: *mut rd_kafka_t, token: Result<Token, String>) {
-    let mut reason = [0 as c_char; 256];
-    let set = token.map_err(|why| c_string(&why)).and_then(|token| {
-        let (value, principal) = (c_string(&token.value), c_string(&token.principal));
-        let extensions = token
-            .extensions
-            .iter()
-            .flat_map(|(name, value)| [c_string(name), c_string(value)]);
-        let extensions: Vec<CString> = extensions.collect();
-        let mut pointers: Vec<*const c_char> = extensions.iter().map(|text| text.as_ptr()).collect();
-        // SAFETY: the client is alive; all strings end in a zero byte and live during the call; the buffer has the size that is given.
-        let error = unsafe {
-            rd_kafka_oauthbearer_set_token(
-                client,
-                value.as_ptr(),
-                token.expires_ms,
-                principal.as_ptr(),
-                pointers.as_mut_ptr(),
-                pointers.len(),
-                reason.as_mut_ptr(),
-                reason.len(),
-            )
-        };
-        match error {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
-            // SAFETY: librdkafka has written a text that ends in a zero byte into the buffer.
-            _ => Err(unsafe { CStr::from_ptr(reason.as_ptr()) }.to_owned()),
-        }
-    });
-    if let Err(reason) = set {
-        // SAFETY: the client is alive, and the text lives during the call.
-        unsafe { rd_kafka_oauthbearer_set_token_failure(client, reason.as_ptr()) };
     }
 }
 
@@ -601,9 +554,4 @@ unsafe fn text<'a>(pointer: *const c_char) -> &'a str {
     // Names of topics and headers were given as Rust strings; librdkafka's own texts are ASCII, a host's may be anything.
     let valid = str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), |_| bytes.len());
     str::from_utf8(&bytes[..valid]).unwrap_or_default()
-}
-
-fn c_string(text: &str) -> CString {
-    let bytes: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
-    CString::new(bytes).unwrap_or_default()
 }

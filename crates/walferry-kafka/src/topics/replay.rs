@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use walferry_config::{Connector, Options, Worker};
 use walferry_engine::{Failure, Kind};
 
-use crate::{ClientSettings, client, failure, tokens::LoggedIn};
+use crate::{ClientSettings, auth::tokens::LoggedIn, client, failure};
 
 /// How long a broker may take for an answer.
 const REQUEST: Duration = Duration::from_secs(15);

@@ -26,12 +26,12 @@ use walferry_engine::{
 };
 
 use crate::{
+    auth::tokens::LoggedIn,
+    client::settings::ClientSettings,
     connect::{OffsetLog, OffsetRecord},
     failure,
     native::{Client, Topic, TransactionError},
-    origin::DeliveryTag,
-    settings::ClientSettings,
-    tokens::LoggedIn,
+    producer::origin::DeliveryTag,
 };
 
 /// The transactions of one connector. Its producers and its store share them. Cheap to clone.

@@ -1,5 +1,8 @@
 //! Topics that records are sent to: looked for once, created where the connector says how.
 
+pub mod replay;
+pub(crate) mod signals;
+
 use std::{
     sync::Arc,
     thread,
@@ -16,7 +19,7 @@ use tracing::{info, warn};
 use walferry_config::connector::TopicSettings;
 use walferry_engine::{Disposition, Failure, sink::Acks};
 
-use crate::{failure, health::Health, native::Client, settings::ClientSettings};
+use crate::{client::settings::ClientSettings, failure, health::Health, native::Client};
 
 /// Sees to it that topics exist.
 #[derive(Clone)]
@@ -125,7 +128,7 @@ impl Topics {
     }
 
     /// Whether the leaders of a new topic are ready for records. A broker tells of a new partition shortly before it accepts records
-    /// for it. It would reject a first batch then, and might accept the second (see `unproven` in `reporter.rs`).
+    /// for it. It would reject a first batch then, and might accept the second (see `unproven` in `producer/reporter.rs`).
     fn has_leaders(&self, name: &str, partitions: usize) -> bool {
         let client = self.client.producer().client();
         let mut partitions = 0..i32::try_from(partitions).unwrap_or(i32::MAX);

@@ -1,5 +1,17 @@
 //! The producer: the engine's sink.
 
+mod batching;
+mod line;
+mod mend;
+mod origin;
+mod refusal;
+mod reporter;
+pub(crate) mod set_aside;
+#[cfg(test)]
+mod tests;
+mod thick;
+pub(crate) mod transactions;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -22,19 +34,21 @@ use walferry_engine::{
 };
 
 use crate::{
-    batching::Batching,
+    client::settings::ClientSettings,
     connect::{Queue, Tenure},
     failure::{self, FailedRecord, RefusalVerdict},
     health::Health,
-    line::Line,
     native::{Client, Topic},
-    origin::{DeliveryTag, TableNames},
-    reporter::{Refusals, Reporter},
-    set_aside::{Aside, DeadLetters, Letter, RefusedRecord, SetAsideCount},
-    settings::ClientSettings,
-    thick::Thick,
+    producer::{
+        batching::Batching,
+        line::Line,
+        origin::{DeliveryTag, TableNames},
+        reporter::{Refusals, Reporter},
+        set_aside::{Aside, DeadLetters, Letter, RefusedRecord, SetAsideCount},
+        thick::Thick,
+        transactions::Transactions,
+    },
     topics::Topics,
-    transactions::Transactions,
 };
 
 /// Opens producers for one connector.
@@ -487,7 +501,7 @@ impl Producer {
                 table: record.origin.table,
                 position: Some(record.origin.position),
                 key: record.key,
-                size: size(record.key, record.value, record.headers),
+                size: failure::size(record.key, record.value, record.headers),
             },
             value: record.value,
             timestamp_ms: record.timestamp_ms,
@@ -556,15 +570,4 @@ impl Drop for Producer {
             tracing::error!("the thread that handles Kafka's delivery reports has panicked");
         }
     }
-}
-
-/// Bytes of a record as errors tell of it.
-pub(crate) fn size(key: Option<&[u8]>, value: Option<&[u8]>, headers: walferry_engine::sink::Headers<'_>) -> usize {
-    let len = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
-    len(key)
-        + len(value)
-        + headers
-            .iter()
-            .map(|(name, value)| name.len() + len(*value))
-            .sum::<usize>()
 }

@@ -15,9 +15,9 @@ use walferry_engine::{
 };
 
 use crate::{
+    client::settings::{ClientSettings, SetAside},
     failure::{self, FailedRecord, RefusalVerdict},
-    refusal::is_of_size,
-    settings::{ClientSettings, SetAside},
+    producer::refusal::is_of_size,
     topics::Topics,
 };
 

@@ -6,6 +6,8 @@
 
 mod credentials;
 mod http;
+mod keys;
+pub(crate) mod options;
 mod profile;
 mod sign;
 mod sts;
@@ -17,56 +19,13 @@ use std::sync::{
     atomic::{AtomicI64, Ordering::Relaxed},
 };
 
-use walferry_config::Secret;
-
-pub(crate) use credentials::Credentials;
 use credentials::Sources;
+use keys::Credentials;
+#[cfg(test)]
+use options::Role;
+use options::{AwsError, Env, Msk};
 
-use crate::native::Token;
-
-/// How a client of MSK finds its credentials: the options of Amazon's log-in module.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Msk {
-    /// `awsProfileName`
-    pub(crate) profile: Option<String>,
-    /// `awsRoleArn` and what belongs to it
-    pub(crate) role: Option<Role>,
-    /// `awsStsRegion`
-    pub(crate) sts_region: Option<String>,
-    /// `awsShouldUseFips`
-    pub(crate) fips: bool,
-}
-
-/// A role that is assumed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Role {
-    pub(crate) arn: String,
-    pub(crate) session_name: Option<String>,
-    pub(crate) external_id: Option<String>,
-    pub(crate) duration_seconds: Option<u32>,
-    /// Credentials that are written in the options: access key, secret key, session token.
-    pub(crate) given: Option<(String, Secret, Option<Secret>)>,
-}
-
-/// Why there is no token. Shows no secret.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what}")]
-pub(crate) struct AwsError {
-    what: String,
-    pub(crate) hint: &'static str,
-}
-
-impl AwsError {
-    fn new(what: impl Into<String>, hint: &'static str) -> Self {
-        Self {
-            what: what.into(),
-            hint,
-        }
-    }
-}
-
-/// Where settings come from besides the properties: the environment.
-type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+use crate::native::token::Token;
 
 /// The environment of the process. An empty variable counts as none, as in AWS's tools.
 fn environment(name: &str) -> Option<String> {
@@ -203,15 +162,4 @@ pub(crate) fn is_region(label: &str) -> bool {
         && WHERE.contains(direction)
         && (1..=2).contains(&number.len())
         && number.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-/// The domain of AWS's services in a region.
-fn domain(region: &str) -> &'static str {
-    if region.starts_with("cn-") {
-        "amazonaws.com.cn"
-    } else if region.starts_with("eusc-") {
-        "amazonaws.eu"
-    } else {
-        "amazonaws.com"
-    }
 }

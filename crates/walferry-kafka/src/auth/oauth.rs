@@ -1,6 +1,6 @@
 //! Tokens for SASL OAUTHBEARER: OAuth's client credentials, RFC 6749 4.4.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::Value as Json;
@@ -11,7 +11,22 @@ use ureq::{
 
 use walferry_config::{Secret, shown_answer, shown_text};
 
-use crate::{client::OAuth, native::Token};
+use crate::native::token::Token;
+
+/// A token endpoint: OAuth's client credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OAuth {
+    pub(crate) token_endpoint: String,
+    pub(crate) client_id: String,
+    pub(crate) client_secret: Secret,
+    pub(crate) scope: Option<String>,
+    /// Whether id and secret are escaped before they are sent.
+    pub(crate) escaped: bool,
+    /// SASL extensions, such as Confluent Cloud's `logicalCluster`.
+    pub(crate) extensions: BTreeMap<String, String>,
+    /// Whom the token endpoint's certificate must come from; `None` for the system's authorities.
+    pub(crate) trusted: Option<String>,
+}
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 

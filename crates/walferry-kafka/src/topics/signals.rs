@@ -24,7 +24,7 @@ use walferry_engine::{
     status::{Signal, Status},
 };
 
-use crate::{ClientSettings, client, tokens::LoggedIn};
+use crate::{ClientSettings, auth::tokens::LoggedIn, client};
 
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);

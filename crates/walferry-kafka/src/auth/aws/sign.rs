@@ -7,7 +7,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ring::{digest, hmac};
 
-use super::Credentials;
+use super::keys::Credentials;
 
 pub(super) const SERVICE: &str = "kafka-cluster";
 pub(super) const USER_AGENT: &str = concat!("walferry/", env!("CARGO_PKG_VERSION"));

@@ -34,13 +34,15 @@ use tracing::{info, warn};
 use walferry_engine::{Failure, sink::Outgoing, sink::RecordOrigin};
 
 use crate::{
-    batching::ALONE,
     failure,
     native::{Client, Event, KeptReport, Polled, Report, Topic},
-    origin::DeliveryTag,
-    refusal::{Fate, is_of_size},
-    reporter::Reporter,
-    set_aside::{Aside, Letter, LetterForm, RefusedRecord},
+    producer::{
+        batching::ALONE,
+        origin::DeliveryTag,
+        refusal::{Fate, is_of_size},
+        reporter::Reporter,
+        set_aside::{Aside, Letter, LetterForm, RefusedRecord},
+    },
 };
 
 /// How long a wait for reports lasts at a time: how late a stop is noticed.
@@ -79,7 +81,7 @@ struct Leftover {
 /// What one client is opened for.
 struct Round {
     topics: HashMap<String, Topic>,
-    /// The first record that went to each partition, until it has arrived (see `Opening` in `producer.rs`).
+    /// The first record that went to each partition, until it has arrived (see `Opening` in `producer/mod.rs`).
     begun: HashMap<(String, i32), u64>,
     /// Whether others may follow a record that was refused. Only if each record is alone: then none of its batch is left behind.
     goes_on: bool,

@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use walferry_config::Secret;
 
-use super::{AwsError, Credentials, Env, Role, domain, http, sign};
+use super::keys::Credentials;
+use super::options::{AwsError, Env, Role, domain};
+use super::{http, sign};
 
 /// The name of sessions, as Amazon's library gives it.
 const SESSION: &str = "aws-msk-iam-auth";

@@ -19,7 +19,7 @@ const LATER: &str = "2099-01-01T00:00:00Z";
 /// `testdata/msk/record.py` made the tokens with `aws-msk-iam-sasl-signer-python`.
 #[test]
 fn a_token_is_that_of_amazons_signer_byte_for_byte() {
-    let recorded: Json = serde_json::from_str(include_str!("../../testdata/msk/tokens.json")).unwrap();
+    let recorded: Json = serde_json::from_str(include_str!("../../../testdata/msk/tokens.json")).unwrap();
     let cases = recorded["cases"].as_array().unwrap();
     assert!(cases.len() >= 6);
     for case in cases {
@@ -326,7 +326,7 @@ fn a_role_is_assumed_with_its_options_and_a_refusal_is_told_without_secrets() {
 /// `testdata/msk/record.py` shows how botocore signs the same request.
 #[test]
 fn a_request_to_sts_is_signed_as_botocore_does() {
-    let recorded: Json = serde_json::from_str(include_str!("../../testdata/msk/tokens.json")).unwrap();
+    let recorded: Json = serde_json::from_str(include_str!("../../../testdata/msk/tokens.json")).unwrap();
     let case = &recorded["sts"];
     let text = |name: &str| case[name].as_str().unwrap().to_owned();
     let by = Credentials::lasting(text("access_key"), text("secret_key"), Some(text("session_token")));

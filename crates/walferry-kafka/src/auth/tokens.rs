@@ -24,10 +24,11 @@ use rdkafka::{
 use tracing::{debug, info, warn};
 use walferry_engine::Failure;
 
+use super::{TokenSource, aws, oauth};
 use crate::{
-    aws,
-    client::{Properties, TokenSource},
-    failure, native, oauth,
+    client::Properties,
+    failure,
+    native::token::{self, Token},
 };
 
 /// Between two attempts while there is no token.
@@ -230,7 +231,7 @@ impl Renewer {
     }
 
     /// Returns whether the client is still there.
-    fn hand_over(&self, fetched: Result<native::Token, (Failure, String)>) -> bool {
+    fn hand_over(&self, fetched: Result<Token, (Failure, String)>) -> bool {
         let mut state = self.shared.state();
         let Some(Native(client)) = &state.client else {
             return false;
@@ -240,7 +241,7 @@ impl Renewer {
             Err((failure, why)) => (Some(failure), Err(why)),
         };
         // SAFETY: the client lives until `Login` takes it out of the state, under the lock that is held here.
-        unsafe { native::set_token(client.as_ptr(), token) };
+        unsafe { token::set_token(client.as_ptr(), token) };
         self.tell(state.failure.as_ref(), failure.as_ref());
         state.failure = failure;
         state.asked = true;

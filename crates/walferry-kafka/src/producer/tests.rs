@@ -17,9 +17,9 @@ use walferry_engine::{
 use walferry_pgoutput::Lsn;
 
 use crate::{
+    client::settings::{ClientSettings, SetAside},
     demo::{DemoCluster, Follower, Received},
     producer::{PARTITION_KIB, Producer, Producers, TOPIC_KIB},
-    settings::{ClientSettings, SetAside},
 };
 
 /// Longer than anything here takes on the slowest machine; only a failing test waits so long.

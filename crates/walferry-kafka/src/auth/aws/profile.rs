@@ -11,7 +11,9 @@ use std::{
 
 use serde_json::Value as Json;
 
-use super::{AwsError, Credentials, Env, Role, credentials::Sources};
+use super::credentials::Sources;
+use super::keys::Credentials;
+use super::options::{AwsError, Env, Role};
 
 type Profile = BTreeMap<String, String>;
 

@@ -10,8 +10,8 @@ use walferry_config::{
 };
 
 use crate::{
+    auth::tokens::LoggedIn,
     client::{self, Properties},
-    tokens::LoggedIn,
 };
 
 /// Everything that the Kafka clients of a connector need to know.
