@@ -4,10 +4,13 @@ use walferry_config::connector::{BinaryHandling, EventSection, TimePrecision};
 use walferry_pgoutput::Oid;
 use walferry_record::{Schema, SchemaRef, Shape, Value};
 
+use super::binary;
 use super::builtin::oid;
 use super::column_type::{ColumnType, RootKind};
-use super::resolve::{enumeration, scalar};
-use super::{Decoder, Mapping, Reason, RowOrigin, Unavailable, binary};
+use super::mapping::{ArrayDecoder, Decoder, Mapping, Unavailable};
+use super::origin::RowOrigin;
+use super::reason::Reason;
+use super::scalar::{enumeration, scalar};
 use crate::catalog::Catalog;
 use crate::java::name_uuid;
 
@@ -55,12 +58,6 @@ pub(super) fn array(
         fallback: Value::Array(Vec::new()),
         unavailable: unavailable(column, modes),
     })
-}
-
-/// `int2vector` and `oidvector`. Debezium treats them as arrays, but finds no elements in their text.
-pub(super) fn vector(element: Schema) -> Mapping {
-    let schema = Schema::array(element.build());
-    Mapping::new(schema, Decoder::EmptyArray, Value::Array(Vec::new()))
 }
 
 /// Arrays that Debezium has no schema for.
@@ -111,16 +108,6 @@ fn unavailable(column: &ColumnType, modes: &EventSection) -> Unavailable {
         _ => return Unavailable::Missing,
     };
     Unavailable::Placeholder(Value::Array(elements))
-}
-
-/// How arrays of one type are read.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ArrayDecoder {
-    pub(crate) element: Decoder,
-    /// The character between elements. It is a comma, except for a few types.
-    pub(crate) delimiter: u8,
-    /// Whether elements may be null.
-    pub(crate) nullable: bool,
 }
 
 const MALFORMED: Reason = Reason::Malformed("array");

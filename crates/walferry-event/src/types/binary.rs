@@ -9,7 +9,8 @@ use walferry_record::{Schema, Value};
 
 use super::builtin::oid;
 use super::column_type::ColumnType;
-use super::{Decoder, Mapping, Reason, Unavailable};
+use super::mapping::{Decoder, Mapping, Unavailable};
+use super::reason::Reason;
 
 /// `bytea`.
 pub(super) fn bytea(modes: &EventSection) -> Mapping {

@@ -2,8 +2,8 @@
 
 use walferry_pgoutput::Oid;
 
-use super::RowOrigin;
 use super::builtin::{self, VARIABLE_NUMERIC_LENGTH, oid};
+use super::origin::RowOrigin;
 use crate::catalog::{Catalog, TypeFacts, TypeKind};
 
 /// The type of a column and, for a domain, the type below it.

@@ -4,9 +4,10 @@ use walferry_record::java::float::push_f64;
 use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
 
 use super::binary::unhex;
+use super::mapping::{Decoder, Mapping};
 use super::number::float;
+use super::reason::Reason;
 use super::text::utf8;
-use super::{Decoder, Mapping, Reason};
 
 /// `point`.
 pub(super) fn point() -> Mapping {

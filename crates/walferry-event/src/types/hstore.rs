@@ -6,8 +6,9 @@ use walferry_config::connector::{EventSection, HstoreHandling};
 use walferry_record::java::hash;
 use walferry_record::{Schema, Value};
 
+use super::mapping::{Decoder, Mapping, Unavailable};
+use super::reason::Reason;
 use super::text::utf8;
-use super::{Decoder, Mapping, Reason, Unavailable};
 
 /// `hstore`.
 pub(super) fn hstore(modes: &EventSection) -> Mapping {

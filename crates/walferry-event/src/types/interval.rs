@@ -4,9 +4,10 @@ use walferry_config::connector::IntervalHandling;
 use walferry_record::{Schema, Value};
 
 use super::calendar::{MICROS_PER_SECOND, Scanner};
+use super::mapping::{Decoder, Mapping};
+use super::reason::Reason;
 use super::temporal::{counted, text};
 use super::text::utf8;
-use super::{Decoder, Mapping, Reason};
 
 /// `interval`.
 pub(super) fn interval(mode: IntervalHandling) -> Mapping {

@@ -7,8 +7,10 @@ use walferry_record::{Decimal, Field, Schema, SchemaRef, Struct, Value};
 
 use super::builtin::oid;
 use super::column_type::ColumnType;
+use super::mapping::{Decoder, Mapping, Unavailable};
+use super::origin::RowOrigin;
+use super::reason::Reason;
 use super::text::utf8;
-use super::{Decoder, Mapping, Reason, RowOrigin, Unavailable};
 use crate::catalog::{Catalog, TypeFacts, TypeKind};
 
 /// The largest scale of `numeric`.

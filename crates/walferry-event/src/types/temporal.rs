@@ -7,35 +7,26 @@ use super::calendar::{
     Date, MICROS_PER_DAY, MICROS_PER_SECOND, Moment, Scanner, civil_from_days, days_from_civil, days_from_old_calendar,
     iso_timestamp, push_date, push_time,
 };
-use super::{Decoder, Mapping, Reason, RowOrigin};
+use super::mapping::{DateUnit, Decoder, Mapping, Path, TimeUnit, TimestampUnit};
+use super::origin::RowOrigin;
+use super::reason::Reason;
 
-/// How a date is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DateUnit {
-    /// Days since 1970.
-    Days,
-    /// ISO 8601 in UTC.
-    Iso,
-}
+impl RowOrigin {
+    /// How dates come to Debezium.
+    const fn of_dates(self) -> Path {
+        match self {
+            Self::Stream => Path::Text,
+            Self::Snapshot | Self::Element | Self::Again => Path::Driver,
+        }
+    }
 
-/// How a time of day is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TimeUnit {
-    Millis,
-    Micros,
-    Nanos,
-    /// ISO 8601 in UTC.
-    Iso,
-}
-
-/// How a timestamp is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TimestampUnit {
-    Millis,
-    Micros,
-    Nanos,
-    /// ISO 8601 in UTC.
-    Iso,
+    /// How times and timestamps come to Debezium.
+    const fn of_times(self) -> Path {
+        match self {
+            Self::Stream | Self::Snapshot => Path::Text,
+            Self::Element | Self::Again => Path::Driver,
+        }
+    }
 }
 
 /// The driver's value for an infinite timestamp, in microseconds since 1970.
@@ -76,19 +67,6 @@ pub(crate) fn plain_default(decoder: &Decoder, text: &str) -> Option<Value<'stat
         Decoder::Time(unit, path) => read_time(text.as_bytes(), *unit, *path).ok(),
         _ => None,
     }
-}
-
-/// How a value reaches Debezium. Elements of arrays, and dates in snapshots, are objects of the driver such as
-/// `java.sql.Date`, which lose some information.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Path {
-    /// As text from Postgres.
-    Text,
-    /// As an object of the driver.
-    Driver,
-    /// As an object of the driver whose moment is asked for, not what a calendar writes for it: timestamps with time zone that a
-    /// post-processor has read.
-    Moment,
 }
 
 /// A date.

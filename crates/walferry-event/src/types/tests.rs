@@ -4,9 +4,7 @@ use proptest::prelude::*;
 use walferry_config::connector::{BinaryHandling, DecimalHandling, HstoreHandling, IntervalHandling};
 use walferry_record::{Decimal, Schema, SchemaRef, Shape, Value};
 
-use super::array::ArrayDecoder;
-use super::temporal::{DateUnit, Path, TimeUnit, TimestampUnit};
-use super::vector::Element;
+use super::mapping::{ArrayDecoder, DateUnit, Element, Path, TimeUnit, TimestampUnit};
 use super::{Decoder, Reason, geometry, number, vector};
 
 fn decode(decoder: &Decoder, text: &str, schema: Schema) -> Result<Value<'static>, Reason> {

@@ -2,8 +2,9 @@
 
 use walferry_record::{Field, Schema, SchemaRef, Struct, Value, java::hash};
 
+use super::mapping::{Decoder, Element, Mapping};
 use super::number::{float, integer};
-use super::{Decoder, Mapping, Reason};
+use super::reason::Reason;
 
 /// `vector` and `halfvec`.
 pub(super) fn dense(element: Element) -> Mapping {
@@ -21,15 +22,6 @@ pub(super) fn sparse() -> Mapping {
     let schema = sparse_schema();
     let empty = Struct::new(schema.clone().build(), vec![Value::Int16(0), Value::Map(Vec::new())]);
     Mapping::new(schema, Decoder::SparseVector, Value::Struct(empty))
-}
-
-/// The element type of a vector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Element {
-    /// 64-bit floats, for `vector`.
-    Double,
-    /// 32-bit floats, for `halfvec`.
-    Float,
 }
 
 /// A vector as pgvector prints it: `[1,2.5]`.
