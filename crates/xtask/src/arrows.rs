@@ -2,11 +2,14 @@
 //!
 //! Arrows point down the rows below and never along one; pure crates must not even reach a crate
 //! that does input or output, nor call the parts of `std` that do. A folder may have a rule of its own.
+//! Within a crate, modules form no circles but those that are listed (`circles.txt`).
 
+mod circles;
+
+use crate::sources::each_source;
 use crate::{Outcome, shell};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates of ours (without `walferry-`) that keep the same rule, and the ones they may see.
@@ -166,6 +169,9 @@ pub(crate) fn run() -> Outcome {
     for ban in &BANS {
         problems.extend(banned_words(ban)?);
     }
+    let crates = graph.ours.iter().filter(|(name, _)| *name != "walferry-tests");
+    let crates = crates.map(|(name, ours)| (name.clone(), ours.folder.as_path()));
+    problems.extend(circles::problems(&crates.collect())?);
     if problems.is_empty() {
         println!("arrows: {} crates keep the rules", graph.ours.len());
         return Ok(());
@@ -289,20 +295,6 @@ fn banned_words(ban: &Ban) -> Outcome<Vec<String>> {
         problems.extend(lines.map(|(line, word)| format!("{path}:{line} names {word}, but {}", ban.why)));
     })?;
     Ok(problems)
-}
-
-/// Shows the path and the text of each Rust file in a folder.
-fn each_source(folder: &Path, look: &mut impl FnMut(&str, &str)) -> Outcome {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            each_source(&path, look)?;
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            let shown = path.strip_prefix(shell::root()).unwrap_or(&path);
-            look(&shown.display().to_string(), &fs::read_to_string(&path)?);
-        }
-    }
-    Ok(())
 }
 
 fn banned_lines<'a>(source: &'a str, words: &'a [&str]) -> impl Iterator<Item = (usize, &'a str)> {

@@ -1,6 +1,6 @@
 //! `cargo xtask check`: what must hold before a change is looked at.
 
-use crate::{Outcome, arrows, features, provide, shell};
+use crate::{Outcome, arrows, features, provide, shell, words};
 use clap::ValueEnum;
 use std::process::Command;
 
@@ -13,7 +13,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum What {
-    /// Formatting, lints, fuzz targets, arrows, and one set of features for all tests
+    /// Formatting, lints, fuzz targets, arrows, words that are no names, and one set of features for all tests
     Code,
     /// Licences, sources and versions of dependencies, and those that nothing uses; builds cargo-deny and
     /// cargo-machete the first time
@@ -62,6 +62,7 @@ fn code() -> Outcome {
         "--quiet",
     ]))?;
     features::check()?;
+    words::check()?;
     arrows::run()
 }
 

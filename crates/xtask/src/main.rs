@@ -9,17 +9,18 @@ mod deploy;
 mod docs;
 mod features;
 mod golden;
+mod outcome;
 mod provide;
 mod release;
 mod shell;
 mod soak;
+mod sources;
 mod test;
+mod words;
 
 use clap::{Parser, Subcommand};
+use outcome::Outcome;
 use std::process::ExitCode;
-
-/// What a task ends with; the message is for a person.
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Walferry's project tasks")]
@@ -36,7 +37,7 @@ enum Task {
     Demo(demo::Args),
     /// Formatting, lints, arrows and dependencies, as a reviewer would ask for them
     Check(check::Args),
-    /// Check who may depend on whom, and that pure crates stay pure
+    /// Check who may depend on whom, and that pure crates stay pure, and that modules form no new circles
     Arrows,
     /// Kill Walferry again and again while rows are written, and look for what was lost; or measure its memory
     Soak(soak::Args),
