@@ -166,7 +166,7 @@ fn to_list<'r>(arguments: &[Object<'r>]) -> Answer<'r> {
 }
 
 fn to_set<'r>(arguments: &[Object<'r>]) -> Answer<'r> {
-    Object::set(elements(first(arguments))?.into_owned())
+    groovy::set(elements(first(arguments))?.into_owned())
 }
 
 /// A type behind `instanceof`.

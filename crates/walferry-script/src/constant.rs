@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use walferry_config::JavaRegex;
 
 use super::ScriptRefusal;
-use super::tree::{Node, NodeKind, Operator};
+use super::operator::Operator;
+use super::tree::{Node, NodeKind};
 
 /// What `def` or `let` has named and is the same for every record, by the place of the name.
 pub(super) type Constants = HashMap<usize, NodeKind>;

@@ -9,11 +9,13 @@ use walferry_record::{Record, Value};
 
 use super::cast::JavaType;
 use super::function::Function;
+use super::limits::{LONGEST, too_long};
 use super::matcher::Matcher;
 use super::object::Object;
+use super::operator::Operator;
 use super::range::Range;
-use super::tree::{Block, Node, NodeKind, Operator, Rewrite, Statement, Variable};
-use super::{Language, access, groovy, javascript, method, operators};
+use super::tree::{Block, Node, NodeKind, Rewrite, Statement, Variable};
+use super::{Language, access, groovy, javascript, operators};
 
 /// What does not fit, and the byte of the expression.
 pub(super) struct Unfit {
@@ -337,8 +339,8 @@ impl<'r> Evaluation<'r> {
         let mut text = String::new();
         for piece in pieces {
             text.push_str(&self.text(piece.at, &self.node(piece)?)?);
-            if text.len() > method::LONGEST {
-                return Err(method::too_long()).at(at);
+            if text.len() > LONGEST {
+                return Err(too_long()).at(at);
             }
         }
         Ok(match self.language {
@@ -394,8 +396,8 @@ fn groups(text: &str, regex: &JavaRegex, all: bool) -> Object<'static> {
 /// A method of a text that takes a regular expression.
 fn rewritten(text: &str, how: &Rewrite, regex: &JavaRegex, language: Language) -> Result<Object<'static>, String> {
     let replaced = |replacement, most| {
-        let replaced = regex.replace_at_most(text, replacement, most, method::LONGEST);
-        replaced.map_or_else(|| Err(method::too_long()), |text| Ok(Object::text(text)))
+        let replaced = regex.replace_at_most(text, replacement, most, LONGEST);
+        replaced.map_or_else(|| Err(too_long()), |text| Ok(Object::text(text)))
     };
     let texts = |parts: Vec<&str>| parts.into_iter().map(|part| Object::text(part.to_owned())).collect();
     Ok(match how {

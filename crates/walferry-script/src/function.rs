@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use walferry_record::Decimal;
 use walferry_record::java::number::parse_f64;
 
-use super::method::{LONGEST, digits, text_of, too_long};
+use super::limits::{LONGEST, bounded, too_long};
+use super::method::{digits, text_of};
 use super::number::Number;
 use super::object::Object;
 use super::receiver::Receiver;
-use super::tree::NodeKind;
 use super::{Language, groovy, javascript};
 
 type Answer<'r> = Result<Object<'r>, String>;
@@ -185,24 +185,6 @@ impl Function {
     }
 }
 
-/// Constants of Java's classes.
-pub(super) fn constant(name: &str, language: Language) -> Option<NodeKind> {
-    let decimal = |number| NodeKind::Number(Number::Decimal(Decimal::small(number, 0)));
-    Some(match (name, language) {
-        ("Boolean.TRUE", Language::Groovy) => NodeKind::Boolean(true),
-        ("Boolean.FALSE", Language::Groovy) => NodeKind::Boolean(false),
-        ("Integer.MAX_VALUE", Language::Groovy) => NodeKind::Number(Number::Int(i32::MAX)),
-        ("Integer.MIN_VALUE", Language::Groovy) => NodeKind::Number(Number::Int(i32::MIN)),
-        ("Long.MAX_VALUE", Language::Groovy) => NodeKind::Number(Number::Long(i64::MAX)),
-        ("Long.MIN_VALUE", Language::Groovy) => NodeKind::Number(Number::Long(i64::MIN)),
-        ("Double.NaN", Language::Groovy) => NodeKind::Number(Number::Double(f64::NAN)),
-        ("BigDecimal.ZERO", Language::Groovy) => decimal(0),
-        ("BigDecimal.ONE", Language::Groovy) => decimal(1),
-        ("BigDecimal.TEN", Language::Groovy) => decimal(10),
-        _ => return None,
-    })
-}
-
 /// Java's `String.valueOf`, in which a map is `{a=1}`.
 fn java_text<'r>(object: &Object<'r>) -> Answer<'r> {
     match object {
@@ -212,7 +194,7 @@ fn java_text<'r>(object: &Object<'r>) -> Answer<'r> {
             let mut text = String::new();
             let pushed = object.push(&mut text);
             pushed.ok_or_else(|| format!("{} has no text of its own", object.kind()))?;
-            super::method::bounded(text)
+            bounded(text)
         }
     }
 }
@@ -323,7 +305,7 @@ fn fixed<'r>(arguments: &[Object<'r>]) -> Answer<'r> {
 }
 
 fn fixed_set<'r>(arguments: &[Object<'r>]) -> Answer<'r> {
-    let Object::Set(set) = Object::set(arguments.to_vec())? else {
+    let Object::Set(set) = groovy::set(arguments.to_vec())? else {
         return fixed(arguments);
     };
     match set.len() == arguments.len() {

@@ -1,10 +1,13 @@
 //! Groovy's rules of truth, equality, order and texts, for the values that a record has.
 
+use std::collections::HashSet;
+
 use std::cmp::Ordering;
 
-use super::number::Number;
+use super::number::{Arithmetic, Number};
 use super::object::Object;
-use super::tree::Operator;
+use super::operator::Operator;
+use super::range::{Range, is_between};
 
 /// What counts as true: all but null, false, zero, no number (NaN), and empty texts, lists and maps. A buffer of bytes is true even if it
 /// is empty. A match is one if it is found.
@@ -202,7 +205,7 @@ pub(super) fn is_in(object: &Object<'_>, among: &Object<'_>) -> Result<bool, Str
 /// Whether a list, a set or a range has an element. `Err` where Groovy fails.
 pub(super) fn contains(among: &Object<'_>, wanted: &Object<'_>) -> Result<bool, String> {
     match among {
-        Object::Range(range) => range.contains(wanted),
+        Object::Range(range) => range_contains(range, wanted),
         Object::Fixed(_) if wanted.is_null() => Err("what List.of and Set.of make cannot be asked for null".into()),
         Object::List(elements) | Object::Set(elements) | Object::Fixed(elements) => {
             Ok(elements.iter().any(|element| equals(element, wanted)))
@@ -275,4 +278,53 @@ pub(super) fn fold(text: &str) -> String {
         upper.to_lowercase().next().unwrap_or(upper)
     };
     text.chars().map(folded).collect()
+}
+
+/// Larger sets than this are not made.
+const LARGEST_SET: usize = 10_000;
+
+/// A set of elements, each of which is in it once. `Err` where there are too many to be compared with each other.
+pub(super) fn set<'r>(elements: Vec<Object<'r>>) -> Result<Object<'r>, String> {
+    if elements.len() > LARGEST_SET {
+        return Err(format!("a set is made of more than {LARGEST_SET} elements"));
+    }
+    let mut texts = HashSet::new();
+    let mut set: Vec<Object<'r>> = Vec::with_capacity(elements.len());
+    for element in elements {
+        let is_new = match &element {
+            Object::Text(text) => texts.insert(text.clone()),
+            _ => !set.iter().any(|other| equals(other, &element)),
+        };
+        if is_new {
+            set.push(element);
+        }
+    }
+    Ok(Object::Set(set))
+}
+
+/// Whether an object is one of the elements of a range. `Err` where that would take too long to find out.
+fn range_contains(range: &Range, object: &Object<'_>) -> Result<bool, String> {
+    match (range, object) {
+        (Range::Empty(_), _) => Ok(false),
+        (Range::Integers { .. }, Object::Number(Number::Int(n))) => {
+            let (least, most) = range.bounds();
+            Ok((least..=most).contains(&i64::from(*n)))
+        }
+        (Range::Integers { .. }, _) => Ok(false),
+        (Range::Numbers { from, to, exclusive }, Object::Number(number)) => {
+            if !is_between(from, to, *exclusive, number) {
+                return Ok(false);
+            }
+            if let (Number::Double(_), _) | (_, Number::Double(_)) = (from, to) {
+                // A step of a double may be inexact, so each is made.
+                return Ok(range.elements()?.iter().any(|element| equal(element, object)));
+            }
+            let distance = number.arithmetic(from, Arithmetic::Subtract);
+            let part = distance.and_then(|distance| distance.arithmetic(&Number::Int(1), Arithmetic::Remainder));
+            Ok(part.is_some_and(|part| !part.is_true()))
+        }
+        (Range::Texts { .. }, Object::Null | Object::Undefined) => Ok(false),
+        (Range::Texts { .. }, _) => Ok(range.elements()?.iter().any(|element| equal(object, element))),
+        (Range::Numbers { .. }, _) => Ok(false),
+    }
 }

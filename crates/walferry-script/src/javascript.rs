@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::method::LONGEST;
+use super::limits::LONGEST;
 use super::number::Number;
 use super::object::Object;
-use super::tree::Operator;
+use super::operator::Operator;
 
 /// What counts as true: all but null, undefined, false, zero, NaN and the empty text.
 pub(super) fn is_true(object: &Object<'_>) -> bool {

@@ -13,14 +13,18 @@ mod constant;
 mod evaluate;
 mod function;
 mod groovy;
+mod inference;
 mod javascript;
 mod language;
+mod limits;
 mod matcher;
 mod method;
 mod number;
 mod object;
+mod operator;
 mod operators;
 mod parse;
+mod parts;
 mod range;
 mod receiver;
 mod refusal;
@@ -111,7 +115,7 @@ impl Script {
             Wanted::Truth => (&[Receiver::Boolean], "true or false"),
             Wanted::Topic => (&[Receiver::Text, Receiver::Null], "a text or null"),
         };
-        let Some((at, found)) = receiver::of_block(&self.block, self.language) else {
+        let Some((at, found)) = inference::of_block(&self.block, self.language) else {
             return Ok(());
         };
         if fits.contains(&found) {

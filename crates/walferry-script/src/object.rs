@@ -1,20 +1,16 @@
 //! What an expression works with.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::rc::Rc;
 
 use walferry_config::JavaRegex;
 use walferry_record::java::{self, logical::Logical};
 use walferry_record::{Field, Header, Schema, SchemaAndValue, Shape, Struct, Value};
 
+use super::Language;
 use super::matcher::Matcher;
 use super::number::Number;
 use super::range::Range;
-use super::{Language, groovy};
-
-/// Larger sets than this are not made.
-const LARGEST_SET: usize = 10_000;
 
 /// A value while an expression is evaluated. It borrows from the record and the expression.
 #[derive(Debug, Clone)]
@@ -129,25 +125,6 @@ impl<'r> Object<'r> {
             Language::Groovy => Self::List(elements),
             Language::JavaScript => Self::Array(elements),
         }
-    }
-
-    /// A set of elements, each of which is in it once. `Err` where there are too many to be compared with each other.
-    pub(super) fn set(elements: Vec<Object<'r>>) -> Result<Self, String> {
-        if elements.len() > LARGEST_SET {
-            return Err(format!("a set is made of more than {LARGEST_SET} elements"));
-        }
-        let mut texts = HashSet::new();
-        let mut set: Vec<Self> = Vec::with_capacity(elements.len());
-        for element in elements {
-            let is_new = match &element {
-                Self::Text(text) => texts.insert(text.clone()),
-                _ => !set.iter().any(|other| groovy::equals(other, &element)),
-            };
-            if is_new {
-                set.push(element);
-            }
-        }
-        Ok(Self::Set(set))
     }
 
     pub(super) const fn text(text: String) -> Self {

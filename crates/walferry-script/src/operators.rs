@@ -2,10 +2,10 @@
 
 use walferry_record::Struct;
 
-use super::method::{bounded, repeated};
+use super::limits::{bounded, repeated};
 use super::number::{Arithmetic, Number};
 use super::object::Object;
-use super::tree::Operator;
+use super::operator::Operator;
 use super::{Language, groovy, javascript};
 
 /// Longer lists than this are not made.

@@ -1,6 +1,5 @@
 //! Groovy's ranges. What they contain is worked out, and no walk through them is needed.
 
-use super::groovy;
 use super::number::{Arithmetic, Number};
 use super::object::Object;
 
@@ -83,35 +82,8 @@ impl Range {
         })
     }
 
-    /// Whether an object is one of the elements. `Err` where that would take too long to find out.
-    pub(super) fn contains(&self, object: &Object<'_>) -> Result<bool, String> {
-        match (self, object) {
-            (Self::Empty(_), _) => Ok(false),
-            (Self::Integers { .. }, Object::Number(Number::Int(n))) => {
-                let (least, most) = self.bounds();
-                Ok((least..=most).contains(&i64::from(*n)))
-            }
-            (Self::Integers { .. }, _) => Ok(false),
-            (Self::Numbers { from, to, exclusive }, Object::Number(number)) => {
-                if !is_between(from, to, *exclusive, number) {
-                    return Ok(false);
-                }
-                if let (Number::Double(_), _) | (_, Number::Double(_)) = (from, to) {
-                    // A step of a double may be inexact, so each is made.
-                    return Ok(self.elements()?.iter().any(|element| groovy::equal(element, object)));
-                }
-                let distance = number.arithmetic(from, Arithmetic::Subtract);
-                let part = distance.and_then(|distance| distance.arithmetic(&Number::Int(1), Arithmetic::Remainder));
-                Ok(part.is_some_and(|part| !part.is_true()))
-            }
-            (Self::Texts { .. }, Object::Null | Object::Undefined) => Ok(false),
-            (Self::Texts { .. }, _) => Ok(self.elements()?.iter().any(|element| groovy::equal(object, element))),
-            (Self::Numbers { .. }, _) => Ok(false),
-        }
-    }
-
     /// The least and the largest `Integer`.
-    fn bounds(&self) -> (i64, i64) {
+    pub(super) fn bounds(&self) -> (i64, i64) {
         let Self::Integers { from, to, exclusive } = *self else {
             return (0, -1);
         };
@@ -244,7 +216,7 @@ impl Range {
 }
 
 /// Whether a number is between two others.
-fn is_between(from: &Number, to: &Number, exclusive: bool, number: &Number) -> bool {
+pub(super) fn is_between(from: &Number, to: &Number, exclusive: bool, number: &Number) -> bool {
     let (behind_from, before_to) = (number.compare(from), number.compare(to));
     let is_up = from.compare(to).is_le();
     match (is_up, exclusive) {

@@ -117,7 +117,7 @@ pub(super) fn is_apart(before: Option<&Token>, behind: &Token) -> bool {
 ///
 /// Only where the doubled one joins the same operands: `&` binds more tightly than `|`, and both more tightly than `&&`.
 pub(super) fn doubled(text: &str, left: &Node, tokens: &[Placed], place: usize) -> Option<String> {
-    use super::tree::Operator as O;
+    use crate::operator::Operator as O;
     let is_boolean = match &left.kind {
         NodeKind::Boolean(_) | NodeKind::Not(_) | NodeKind::And(..) | NodeKind::Or(..) | NodeKind::In { .. } => true,
         NodeKind::Find(..) | NodeKind::Search(..) | NodeKind::Match(..) | NodeKind::InstanceOf { .. } => true,

@@ -9,6 +9,7 @@ use super::cast::JavaType;
 use super::function::Function;
 use super::method::Method;
 use super::number::Number;
+use super::operator::Operator;
 use super::receiver::Receiver;
 
 /// A part of an expression, with the byte where it begins.
@@ -211,27 +212,6 @@ impl Variable {
         ("topic", Self::Topic),
         ("header", Self::Header),
     ];
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operator {
-    Equal,
-    NotEqual,
-    /// `===`.
-    Same,
-    /// `!==`.
-    NotSame,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    /// `<=>`.
-    Compare,
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Remainder,
 }
 
 /// Statements in a row; the last one that is an expression is the result.

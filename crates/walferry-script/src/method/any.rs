@@ -1,7 +1,8 @@
 //! The methods of all values, and of those that have few of their own.
 
-use super::{Call, Row, both, groovy, script};
+use super::row::{Call, Row, both, groovy, script};
 use crate::groovy as rules;
+use crate::limits::bounded;
 use crate::number::Number;
 use crate::object::Object;
 use crate::receiver::Receiver as R;
@@ -71,7 +72,7 @@ pub(crate) fn text_of<'r>(object: &Object<'r>, language: Language) -> Called<'r>
         Language::JavaScript => javascript::push(object, &mut text),
     };
     match pushed {
-        Some(()) => super::bounded(text),
+        Some(()) => bounded(text),
         None => Err(format!("{} has no text of its own", object.kind())),
     }
 }

@@ -1,6 +1,6 @@
 //! The methods of what `charAt` gives in Groovy.
 
-use super::{Call, Row, groovy};
+use super::row::{Call, Row, groovy};
 use crate::object::Object;
 use crate::receiver::Receiver as R;
 

@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::{Call, LONGEST, MANY, Row, both, bounded, count, groovy, script, too_long};
+use super::any;
+use super::row::{Call, MANY, Row, both, count, groovy, script};
 use crate::groovy as rules;
+use crate::limits::{LONGEST, bounded, too_long};
 use crate::object::Object;
+use crate::operator::Operator;
 use crate::operators::{LONGEST_LIST, MOST_COMPARED};
 use crate::receiver::Receiver as R;
-use crate::tree::Operator;
-use crate::{Language, access, javascript, operators};
+use crate::{Language, javascript, operators, parts};
 
 type Called<'r> = Result<Object<'r>, String>;
 
@@ -30,7 +32,7 @@ pub(super) const ORDERED: &[Row] = &[
     groovy("drop", (1, 1), None, |call| taken(call, |elements, by| &elements[by..])),
     groovy("reverse", (0, 0), None, reverse),
     groovy("getAt", (1, 1), None, |call| {
-        access::part_of_list(call.of, call.argument(0))
+        parts::part_of_list(call.of, call.argument(0))
     }),
     groovy("contains", (1, 1), BOOLEAN, |call| {
         Ok(Object::Boolean(rules::contains(call.of, call.argument(0))?))
@@ -80,7 +82,7 @@ pub(super) const LIST: &[Row] = &[
     groovy("containsAll", (1, 1), BOOLEAN, contains_all),
     groovy("disjoint", (1, 1), BOOLEAN, disjoint),
     groovy("toSet", (0, 0), Some(R::Set), |call| {
-        Object::set(call.elements()?.into_owned())
+        rules::set(call.elements()?.into_owned())
     }),
     // Java's lists keep their own methods in JavaScript.
     script("size", (0, 0), NUMBER, size),
@@ -96,7 +98,7 @@ pub(super) const ARRAY: &[Row] = &[
     }),
     script("reverse", (0, 0), Some(R::Array), reverse),
     // That of Java's arrays says nothing.
-    script("toString", (0, 0), TEXT, |call| super::text_of(call.of, call.language)),
+    script("toString", (0, 0), TEXT, |call| any::text_of(call.of, call.language)),
 ];
 
 /// Of sets, which are asked nothing about an order.

@@ -1,6 +1,6 @@
 //! The methods of maps, of JavaScript's objects, and of the record's headers.
 
-use super::{Call, Row, both, count, groovy, script};
+use super::row::{Call, Row, both, count, groovy, script};
 use crate::groovy as rules;
 use crate::javascript;
 use crate::object::Object;

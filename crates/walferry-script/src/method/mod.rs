@@ -6,6 +6,7 @@ mod list;
 mod map;
 mod number;
 mod pattern;
+mod row;
 mod schema;
 mod text;
 mod text_javascript;
@@ -13,68 +14,12 @@ mod text_javascript;
 pub(super) use any::text_of;
 pub(super) use text::{characters, digits};
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::number::Number;
 use super::object::Object;
 use super::receiver::Receiver;
-use super::{Language, ScriptRefusal, javascript};
-
-/// Longer texts than this are not made.
-pub(super) const LONGEST: usize = 1024 * 1024;
-
-/// What a method does. An error says what is wrong with the arguments, without their values.
-pub(super) type Code = for<'a, 'r> fn(&Call<'a, 'r>) -> Result<Object<'r>, String>;
-
-/// A call of a method: what it is asked of, and the arguments.
-pub(super) struct Call<'a, 'r> {
-    pub(super) of: &'a Object<'r>,
-    pub(super) arguments: &'a [Object<'r>],
-    pub(super) language: Language,
-}
-
-/// A method of one kind of receiver.
-pub(super) struct Row {
-    /// `None` stands for both languages.
-    language: Option<Language>,
-    name: &'static str,
-    /// How many arguments it takes: at least, and at most.
-    counts: (usize, usize),
-    /// What it gives beside null, where that is always the same.
-    gives: Option<Receiver>,
-    code: Code,
-}
-
-const MANY: usize = usize::MAX;
-
-const fn row(
-    language: Option<Language>,
-    name: &'static str,
-    counts: (usize, usize),
-    gives: Option<Receiver>,
-    code: Code,
-) -> Row {
-    Row {
-        language,
-        name,
-        counts,
-        gives,
-        code,
-    }
-}
-
-const fn both(name: &'static str, counts: (usize, usize), gives: Option<Receiver>, code: Code) -> Row {
-    row(None, name, counts, gives, code)
-}
-
-const fn groovy(name: &'static str, counts: (usize, usize), gives: Option<Receiver>, code: Code) -> Row {
-    row(Some(Language::Groovy), name, counts, gives, code)
-}
-
-const fn script(name: &'static str, counts: (usize, usize), gives: Option<Receiver>, code: Code) -> Row {
-    row(Some(Language::JavaScript), name, counts, gives, code)
-}
+use super::{Language, ScriptRefusal};
+use row::{Call, Code, Row};
 
 /// The tables of a receiver's methods.
 fn methods(receiver: Receiver) -> &'static [&'static [Row]] {
@@ -200,12 +145,6 @@ impl Method {
     }
 }
 
-impl Row {
-    fn fits(&self, name: &str, language: Language) -> bool {
-        self.name == name && self.language.is_none_or(|of| of == language)
-    }
-}
-
 /// Whether a receiver has a method of this name in this language, with any number of arguments.
 pub(super) fn has(receiver: Receiver, name: &str, language: Language) -> bool {
     methods(receiver)
@@ -315,101 +254,4 @@ pub(super) const fn contains(language: Language) -> &'static str {
 pub(super) fn no_closures(language: Language) -> String {
     let contains = contains(language);
     format!("there are no closures: ask for one element, such as list[0], or use list.{contains}(…)")
-}
-
-impl<'a, 'r> Call<'a, 'r> {
-    fn is_groovy(&self) -> bool {
-        self.language == Language::Groovy
-    }
-
-    /// The text that the method is asked of.
-    fn text(&self) -> &'a str {
-        self.of.as_text().unwrap_or_default()
-    }
-
-    fn argument(&self, place: usize) -> &'a Object<'r> {
-        const NULL: &Object<'static> = &Object::Null;
-        self.arguments.get(place).unwrap_or(NULL)
-    }
-
-    /// A text that is an argument. JavaScript makes a text of anything.
-    fn text_argument(&self, place: usize) -> Result<Cow<'a, str>, String> {
-        let argument = match self.language {
-            Language::Groovy => self.argument(place),
-            Language::JavaScript => self.arguments.get(place).unwrap_or(&Object::Undefined),
-        };
-        if let Some(text) = argument.as_text() {
-            return Ok(Cow::Borrowed(text));
-        }
-        match self.language {
-            Language::JavaScript => javascript::text(argument)
-                .map(Cow::Owned)
-                .ok_or_else(|| format!("{} has no text of its own", argument.kind())),
-            Language::Groovy => Err(format!("the argument is {}, not a text", argument.kind())),
-        }
-    }
-
-    /// An argument that Java declares as `int`, to which Groovy makes no other number.
-    fn int_argument(&self, place: usize) -> Result<i64, String> {
-        match self.argument(place) {
-            Object::Number(number @ (Number::Int(_) | Number::Short(_) | Number::Byte(_))) => Ok(number.long()),
-            other => Err(format!("the argument is {}, not an Integer", other.kind())),
-        }
-    }
-
-    /// An argument that Groovy declares as `Number`.
-    fn number_argument(&self, place: usize) -> Result<i64, String> {
-        match self.argument(place) {
-            Object::Number(number) => Ok(number.long()),
-            other => Err(format!("the argument is {}, not a number", other.kind())),
-        }
-    }
-
-    /// JavaScript's integer of an argument: what is no number is zero. `None` where there is no argument, or it is undefined.
-    fn integer(&self, place: usize) -> Option<i64> {
-        let argument = self.arguments.get(place)?;
-        if matches!(argument, Object::Undefined) {
-            return None;
-        }
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the cast stops at the largest number, and NaN is zero"
-        )]
-        let integer = javascript::number(argument) as i64;
-        Some(integer)
-    }
-
-    /// The elements of a list, an array or a range.
-    fn elements(&self) -> Result<Cow<'a, [Object<'r>]>, String> {
-        match self.of {
-            Object::Range(range) => range.elements().map(Cow::Owned),
-            of => Ok(of.elements().unwrap_or_default()),
-        }
-    }
-}
-
-/// A number of things.
-fn count(number: usize) -> Object<'static> {
-    Object::integer(i32::try_from(number).unwrap_or(i32::MAX))
-}
-
-/// A text that was made, unless it is longer than any record may be.
-pub(super) fn bounded(text: String) -> Result<Object<'static>, String> {
-    match text.len() > LONGEST {
-        true => Err(too_long()),
-        false => Ok(Object::text(text)),
-    }
-}
-
-pub(super) fn too_long() -> String {
-    format!("a text of more than {LONGEST} bytes is made")
-}
-
-/// A text so many times.
-pub(super) fn repeated(text: &str, count: i64) -> Result<Object<'static>, String> {
-    let count = usize::try_from(count).map_err(|_| "a text is not repeated a negative number of times")?;
-    match text.len().checked_mul(count) {
-        Some(length) if length <= LONGEST => Ok(Object::text(text.repeat(count))),
-        _ => Err(too_long()),
-    }
 }

@@ -3,7 +3,7 @@
 use walferry_record::Decimal;
 use walferry_record::java::hash;
 
-use super::{Call, Row, both, groovy, script};
+use super::row::{Call, Row, both, groovy, script};
 use crate::cast;
 use crate::groovy as rules;
 use crate::number::{Arithmetic, Number};

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Call, Row, count, groovy};
+use super::row::{Call, Row, count, groovy};
 use crate::matcher::Matcher;
 use crate::number::Number;
 use crate::object::Object;

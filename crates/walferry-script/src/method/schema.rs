@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use walferry_record::{Schema, Shape, Struct};
 
-use super::{Call, Row, both, groovy};
+use super::row::{Call, Row, both, count, groovy};
 use crate::object::Object;
 use crate::receiver::Receiver as R;
 
@@ -122,7 +122,7 @@ pub(super) const FIELD: &[Row] = &[
     both("schema", (0, 0), SCHEMA, |call| {
         Ok(Object::Schema(&of_field(call)?.1.schema))
     }),
-    both("index", (0, 0), NUMBER, |call| Ok(super::count(of_field(call)?.0))),
+    both("index", (0, 0), NUMBER, |call| Ok(count(of_field(call)?.0))),
 ];
 
 pub(super) const FIELD_PROPERTIES: &[Row] = &[
@@ -132,7 +132,7 @@ pub(super) const FIELD_PROPERTIES: &[Row] = &[
     groovy("schema", (0, 0), SCHEMA, |call| {
         Ok(Object::Schema(&of_field(call)?.1.schema))
     }),
-    groovy("index", (0, 0), NUMBER, |call| Ok(super::count(of_field(call)?.0))),
+    groovy("index", (0, 0), NUMBER, |call| Ok(count(of_field(call)?.0))),
 ];
 
 fn of_struct<'r>(call: &Call<'_, 'r>) -> Result<&'r Struct<'r>, String> {

@@ -4,11 +4,12 @@ use walferry_record::Decimal;
 use walferry_record::java::hash;
 use walferry_record::java::number::{parse_f32, parse_f64};
 
-use super::{Call, LONGEST, Row, both, bounded, count, groovy, repeated, script, too_long};
-use crate::access;
+use super::row::{Call, Row, both, count, groovy, script};
 use crate::groovy::fold;
+use crate::limits::{LONGEST, bounded, repeated, too_long};
 use crate::number::Number;
 use crate::object::Object;
+use crate::parts;
 use crate::receiver::Receiver as R;
 
 type Called<'r> = Result<Object<'r>, String>;
@@ -71,7 +72,7 @@ pub(super) const ROWS: &[Row] = &[
     groovy("lastIndexOf", (1, 2), NUMBER, last_index_of),
     groovy("charAt", (1, 1), Some(R::Character), char_at),
     groovy("getAt", (1, 1), TEXT, |call| {
-        access::part_of_text(call.text(), call.argument(0))
+        parts::part_of_text(call.text(), call.argument(0))
     }),
     groovy("concat", (1, 1), TEXT, |call| {
         bounded(format!("{}{}", call.text(), call.text_argument(0)?))

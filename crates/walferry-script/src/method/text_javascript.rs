@@ -1,8 +1,9 @@
 //! The methods of texts in JavaScript, which make texts and numbers of their arguments.
 
+use super::row::{Call, MANY, Row, script};
 use super::text::{last_place_of, made, of_units, padded, place, place_of, replaced, units};
-use super::{Call, MANY, Row, bounded, repeated, script};
 use crate::javascript;
+use crate::limits::{bounded, repeated};
 use crate::object::Object;
 use crate::receiver::Receiver as R;
 

@@ -1,7 +1,8 @@
 //! Values that are written out, and names.
 
+use super::java_constant::constant;
 use super::{Language, Node, NodeKind, Parser, ScriptRefusal, Token, node};
-use crate::function::{Function, constant};
+use crate::function::Function;
 use crate::method::{contains, no_closures};
 use crate::number::Number;
 use crate::token::{Piece, tokens};

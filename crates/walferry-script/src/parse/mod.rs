@@ -1,5 +1,6 @@
 //! Tokens to an expression.
 
+mod java_constant;
 mod literal;
 mod postfix;
 mod statement;
@@ -9,12 +10,14 @@ use std::collections::HashMap;
 
 use super::constant::{self, Constants};
 use super::function::Function;
+use super::inference;
 use super::method::no_closures;
 use super::number::Number;
-use super::receiver::{self, Receiver};
+use super::operator::Operator;
+use super::receiver::Receiver;
 use super::rewritten;
 use super::token::{Placed, Token, tokens};
-use super::tree::{Block, Node, NodeKind, Operator};
+use super::tree::{Block, Node, NodeKind};
 use super::{Language, ScriptRefusal};
 
 /// How deeply expressions may be nested.
@@ -374,7 +377,7 @@ impl<'t> Parser<'t> {
 
     /// What a part of the expression gives beside null, where that is known.
     fn receiver(&self, node: &Node) -> Option<Receiver> {
-        receiver::of_node(node, self.language)
+        inference::of_node(node, self.language)
     }
 
     fn unary(&mut self) -> Result<Node, ScriptRefusal> {
