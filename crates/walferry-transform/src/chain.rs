@@ -1,5 +1,6 @@
 //! Transforms in a row, each with its predicate.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::Record;
 
 use crate::contract::{PluginRow, Predicate, Requirement, Side, TransactionPlace};
+use crate::event_router::EventRouter;
 use crate::foreign::instead_of;
 use crate::hypertables::HypertableReader;
 use crate::outbox::{OutboxColumns, OutboxTable, OutboxUpkeep, check_tables, nearest};
@@ -134,7 +136,7 @@ impl Chain {
         }
         // Behind a transform that makes rows of messages, the messages are the outbox, and no table has rows to be removed.
         let behind = steps.iter().skip_while(|step| !step.transform.makes_rows());
-        for (step, care) in behind.filter_map(|step| Some((step, step.transform.care()?))) {
+        for (step, care) in behind.filter_map(|step| Some((step, step.care()?))) {
             let option = match care {
                 OutboxUpkeep { retention: Some(_), .. } => "retention.ms",
                 OutboxUpkeep {
@@ -150,8 +152,11 @@ impl Chain {
                 .hint("remove it");
         }
         let chain = Self {
-            wants_place: steps.iter().any(|step| step.transform.wants_place()),
-            checks_events: steps.iter().any(|step| !step.transform.event_schemas().is_empty()),
+            wants_place: steps.iter().filter_map(ChainStep::router).any(EventRouter::wants_place),
+            checks_events: steps
+                .iter()
+                .filter_map(ChainStep::router)
+                .any(|router| !router.event_schemas().is_empty()),
             shared: SharedHeaders::of(steps.iter().any(|step| step.transform.adds_headers())),
             steps,
             dropped_by: None,
@@ -219,8 +224,8 @@ impl Chain {
 
     /// Sets the position of the next record in its transaction. `None` if the record is not a change of a transaction.
     pub fn at(&mut self, place: Option<TransactionPlace>) {
-        for step in &mut self.steps {
-            step.transform.at(place);
+        for router in self.steps.iter_mut().filter_map(ChainStep::router_mut) {
+            router.at(place);
         }
     }
 
@@ -230,7 +235,8 @@ impl Chain {
             true => self
                 .steps
                 .iter_mut()
-                .flat_map(|step| step.transform.take_mismatched())
+                .filter_map(ChainStep::router_mut)
+                .flat_map(EventRouter::take_mismatched)
                 .collect(),
             false => Vec::new(),
         }
@@ -241,7 +247,7 @@ impl Chain {
         let all = self
             .steps
             .iter()
-            .map(|step| (&*step.name, step.transform.event_schemas()));
+            .filter_map(|step| Some((&*step.name, step.router()?.event_schemas())));
         all.filter(|(_, schemas)| !schemas.is_empty()).collect()
     }
 
@@ -296,18 +302,18 @@ impl Chain {
 
     /// Whether an outbox is taken care of beside the stream.
     pub fn has_care(&self) -> bool {
-        self.outboxes().any(|(step, _)| step.transform.care().is_some())
+        self.outboxes().any(|(step, _)| step.care().is_some())
     }
 
     /// Whether delivered rows of an outbox are to be removed.
     pub fn has_retention(&self) -> bool {
-        let mut cares = self.outboxes().filter_map(|(step, _)| step.transform.care());
+        let mut cares = self.outboxes().filter_map(|(step, _)| step.care());
         cares.any(|care| care.retention.is_some())
     }
 
     /// Whether partitions of an outbox are to be created.
     pub fn has_partitions(&self) -> bool {
-        let mut cares = self.outboxes().filter_map(|(step, _)| step.transform.care());
+        let mut cares = self.outboxes().filter_map(|(step, _)| step.care());
         cares.any(|care| care.partitions.is_some())
     }
 
@@ -317,7 +323,7 @@ impl Chain {
         let mut found = Vec::new();
         for (step, columns) in self.outboxes() {
             for place in step.outbox_tables(columns, tables).unwrap_or_default() {
-                if let (true, Some(care)) = (decided.insert(place), step.transform.care()) {
+                if let (true, Some(care)) = (decided.insert(place), step.care()) {
                     found.push((place, care));
                 }
             }
@@ -349,6 +355,23 @@ impl Chain {
 }
 
 impl ChainStep {
+    /// The transform, if it is an EventRouter. It alone has an outbox that is taken care of, checks events against schemas, and asks for the
+    /// position of a record.
+    fn router(&self) -> Option<&EventRouter> {
+        let transform: &dyn Any = &*self.transform;
+        transform.downcast_ref()
+    }
+
+    fn router_mut(&mut self) -> Option<&mut EventRouter> {
+        let transform: &mut dyn Any = &mut *self.transform;
+        transform.downcast_mut()
+    }
+
+    /// What is done for its outbox beside the stream.
+    fn care(&self) -> Option<&OutboxUpkeep> {
+        self.router()?.care()
+    }
+
     fn failed(&self, record: &Record<'_>, limit: RegexLimit) -> ChainError {
         ChainError {
             transform: self.name.clone(),

@@ -1,5 +1,6 @@
 //! The traits that a transform and a predicate implement, and the row with which they register.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use dyn_clone::{DynClone, clone_trait_object};
@@ -7,8 +8,7 @@ use walferry_config::{Group, Reader, RegexLimit};
 use walferry_record::{Header, Record, SchemaAndValue};
 
 use crate::hypertables::HypertableReader;
-use crate::outbox::{OutboxColumns, OutboxUpkeep};
-use crate::outcome::Mismatched;
+use crate::outbox::OutboxColumns;
 use crate::{Error, Outcome};
 
 /// One step of a chain.
@@ -18,7 +18,7 @@ use crate::{Error, Outcome};
 /// look at the values. `Reshape` does both steps for transforms of the key or the value.
 ///
 /// A transform is built once, when the configuration is checked. Each session of the connector gets a clone that has not seen a record.
-pub trait Transform: DynClone + Send {
+pub trait Transform: DynClone + Send + Any {
     /// Transforms one record. The result may borrow from the transform (topics, header names), so the caller must
     /// encode it before it passes the next record.
     ///
@@ -52,29 +52,6 @@ pub trait Transform: DynClone + Send {
         let _ = record;
         Vec::new()
     }
-
-    /// What is done for the outboxes that it works on beside the stream.
-    fn care(&self) -> Option<&OutboxUpkeep> {
-        None
-    }
-
-    /// The schemas that it checks events against: each type, or expression for types, with its file.
-    fn event_schemas(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    /// What it has found since the last call. Only a transform with such schemas is asked.
-    fn take_mismatched(&mut self) -> Vec<Mismatched> {
-        Vec::new()
-    }
-
-    /// Whether it needs to know the position of each record in its transaction.
-    fn wants_place(&self) -> bool {
-        false
-    }
-
-    /// Sets the position of the next record, for a transform that wants it. `None` if the record is not a change of a transaction.
-    fn at(&mut self, _place: Option<TransactionPlace>) {}
 
     /// Gives a reader to a transform that reads TimescaleDB's catalog. Without a reader, such a transform cannot route records.
     fn attach(&mut self, _connect: &mut dyn FnMut() -> Arc<dyn HypertableReader>) {}

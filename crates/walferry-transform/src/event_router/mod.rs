@@ -62,7 +62,7 @@ pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
 
 /// Debezium's outbox EventRouter.
 #[derive(Debug, Clone)]
-struct EventRouter {
+pub(crate) struct EventRouter {
     settings: RouterOptions,
     columns: OutboxColumns,
     tables: Tables,
@@ -222,30 +222,38 @@ impl Transform for EventRouter {
         })
     }
 
-    fn care(&self) -> Option<&OutboxUpkeep> {
+    fn requirement(&self) -> Option<Requirement<'_>> {
+        Some(Requirement::Outbox(&self.columns))
+    }
+}
+
+/// What the chain asks of no other transform.
+impl EventRouter {
+    /// What is done for the outbox beside the stream.
+    pub(crate) fn care(&self) -> Option<&OutboxUpkeep> {
         self.settings.care.as_ref()
     }
 
-    fn event_schemas(&self) -> Vec<(String, String)> {
+    /// The schemas that it checks events against: each type, or expression for types, with its file.
+    pub(crate) fn event_schemas(&self) -> Vec<(String, String)> {
         self.conformance.as_ref().map_or_else(Vec::new, Conformance::listed)
     }
 
-    fn take_mismatched(&mut self) -> Vec<Mismatched> {
+    /// What it has found since the last call.
+    pub(crate) fn take_mismatched(&mut self) -> Vec<Mismatched> {
         self.conformance.as_mut().map_or_else(Vec::new, Conformance::take)
     }
 
-    fn wants_place(&self) -> bool {
+    /// Whether it needs to know the position of each record in its transaction.
+    pub(crate) fn wants_place(&self) -> bool {
         self.transaction.is_some()
     }
 
-    fn at(&mut self, place: Option<TransactionPlace>) {
+    /// Sets the position of the next record. `None` if the record is not a change of a transaction.
+    pub(crate) fn at(&mut self, place: Option<TransactionPlace>) {
         if let Some(transaction) = &mut self.transaction {
             transaction.place = place;
         }
-    }
-
-    fn requirement(&self) -> Option<Requirement<'_>> {
-        Some(Requirement::Outbox(&self.columns))
     }
 }
 
