@@ -3,6 +3,7 @@
 mod admin;
 mod attacks;
 mod broker;
+mod cluster_check;
 mod conditions;
 mod crash;
 mod crowd;
@@ -10,6 +11,7 @@ mod delivery;
 mod demo;
 mod exactly_once;
 mod exactly_once_edges;
+mod failed_snapshots;
 mod fix;
 mod foreseen;
 mod hangs;

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The worker file that `Connect` of the test kit has, as far as Walferry needs it.
-pub(super) const WORKER: [&str; 11] = [
+pub(crate) const WORKER: [&str; 11] = [
     "group.id=walferry-test",
     "key.converter=org.apache.kafka.connect.json.JsonConverter",
     "value.converter=org.apache.kafka.connect.json.JsonConverter",

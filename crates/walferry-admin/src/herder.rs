@@ -5,8 +5,9 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 use serde_json::Value as Json;
 use walferry_config::Group;
 use walferry_engine::{
-    TargetState,
+    Diagnosis, TargetState,
     book::Configuration,
+    status::Execute,
     supervisor::{Connectors, UnknownConnector},
 };
 
@@ -69,6 +70,15 @@ pub struct Plugin {
     pub kind: &'static str,
     /// Its properties.
     pub groups: Vec<&'static Group>,
+}
+
+/// A snapshot that a signal is to ask for.
+#[derive(Debug, Clone, Default)]
+pub struct RequestedSnapshot {
+    /// Names of the tables that it would read. Empty if that is not known.
+    pub tables: Vec<String>,
+    /// What would make it fail.
+    pub obstacles: Vec<Diagnosis>,
 }
 
 /// The problems of a configuration.
@@ -137,6 +147,12 @@ pub trait Herder: fmt::Debug + Send + Sync {
 
     /// All classes that connectors may name.
     fn plugins(&self) -> Vec<Plugin>;
+
+    /// Looks at a snapshot before a signal asks for it: the tables that it would read, and why it would fail.
+    fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> HerderFuture<RequestedSnapshot> {
+        let _ = (name, snapshot);
+        Box::pin(async { Ok(RequestedSnapshot::default()) })
+    }
 
     /// Completes once the part of the process that makes changes has reached this request: a sign that changes can be made.
     fn answers(&self) -> HerderFuture<()>;

@@ -287,6 +287,9 @@ impl MetricsPage<'_> {
         self.value(&m::BESIDE_LEFT, |observed| {
             Some(observed.beside().map_or(0, |beside| beside.tables_left))
         });
+        self.value(&m::UNREAD_TABLES, |observed| {
+            Some(observed.status.unread_tables().len())
+        });
         self.each(&m::BESIDE_ROWS, |observed, name, samples| {
             if let Some(beside) = observed.beside() {
                 samples.add(&[name, &beside.table], beside.rows);

@@ -112,6 +112,7 @@ rest::resources! {
     "/slots" => get all_slots;
     "/connectors/{name}/signals" => post signal;
     "/connectors/{name}/notifications" => get notifications;
+    "/connectors/{name}/snapshots" => get snapshots;
     "/ui" => get page;
     "/ui/data" => get data;
     "/openapi.json" => get open_api;
@@ -202,7 +203,7 @@ async fn all_slots(State(shown): App) -> Response {
 async fn signal(State(shown): App, Path(name): Path<String>, body: Bytes) -> Response {
     let statuses = shown.admin.connectors.statuses();
     match statuses.iter().find(|status| status.name == name) {
-        Some(status) => signals::post(status, &body).await,
+        Some(status) => signals::post(status, shown.admin.herder.as_ref(), &body).await,
         None => signals::unknown(&name),
     }
 }
@@ -212,6 +213,15 @@ async fn notifications(State(shown): App, Path(name): Path<String>) -> Response 
     let statuses = shown.admin.connectors.statuses();
     match statuses.iter().find(|status| status.name == name) {
         Some(status) => signals::notifications(status),
+        None => signals::unknown(&name),
+    }
+}
+
+/// `GET /connectors/{name}/snapshots`.
+async fn snapshots(State(shown): App, Path(name): Path<String>) -> Response {
+    let statuses = shown.admin.connectors.statuses();
+    match statuses.iter().find(|status| status.name == name) {
+        Some(status) => signals::snapshots(status),
         None => signals::unknown(&name),
     }
 }

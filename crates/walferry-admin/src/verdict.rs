@@ -90,6 +90,7 @@ impl Verdict {
         };
         verdict.judge_slot(observed);
         verdict.tell_missing(observed);
+        verdict.tell_unread(observed);
         verdict.tell_outboxes(observed);
         verdict
     }
@@ -372,6 +373,28 @@ impl Verdict {
         let text = human::sentence(&format!("{} (found at {found})", missing.sentence()));
         let hint = "topics may contain rows that the server does not have: see docs/how-to/failover.md";
         self.raise(Level::Note, &text, Some(hint));
+    }
+
+    /// Tables that a snapshot could not read. The connector streams, so it is ready: a restart of the process would not help.
+    fn tell_unread(&mut self, observed: &Observation<'_>) {
+        const SHOWN: usize = 3;
+        let unread = observed.status.unread_tables();
+        for table in unread.iter().take(SHOWN) {
+            let at = human::ago(table.at_us, observed.now_us);
+            let text = human::sentence(&format!("{} (at {at})", table.failure));
+            self.raise(Level::Bad, &text, table.failure.hint());
+        }
+        match unread.len().saturating_sub(SHOWN) {
+            0 => {}
+            more => self.raise(Level::Bad, &format!("{more} more tables could not be read."), None),
+        }
+        if let Some(first) = unread.first() {
+            self.hints.push(format!(
+                "then ask for the rows again: `walferry snapshot {} --table {} --wait`",
+                shell_word(&observed.status.name),
+                shell_word(&first.table)
+            ));
+        }
     }
 
     /// Outboxes in which many rows wait, or one for long, or which have many dead rows. The first two limits are those of the alerts.

@@ -468,6 +468,13 @@ kinds! {
         "`walferry.table.changes=stop` says that the connector stops before it sends the first record with the new columns. Everything \
          before that record was delivered.",
         "Check that the consumers can read records with the new columns, then restart the connector. It continues with them.";
+    "WF0418" TableNotRead "table_not_read" SETUP,
+        "A snapshot that was asked for could not read a table",
+        "A signal or `walferry snapshot` asked for the rows of a table, and the table does not exist, is not captured, may not be read by the \
+         connector's role, or is read with a condition that Postgres refuses. The other tables of the snapshot were read, and streaming goes \
+         on, but existing rows of this table are missing from its topic. The page, `/ready`, `walferry_snapshot_tables_unread` and \
+         `GET /connectors/NAME/snapshots` name the table until a later snapshot has read it or the connector is restarted.",
+        "Follow the hint, then ask for the table again: `walferry snapshot NAME --table SCHEMA.TABLE --wait`.";
     "WF0501" KafkaUnreachable "kafka_unreachable" GAVE_UP,
         "No Kafka broker answers",
         "Walferry cannot reach any broker. Records wait and nothing is lost; Postgres keeps the WAL that has not been \

@@ -17,7 +17,7 @@ use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{
     self as snapshot, ChunksDone, Keys, RowsToReread,
-    incremental::{Ask, ChunkAnswer, Collection, Execute, Signal},
+    incremental::{Ask, ChunkAnswer, Collection, Execute, NotRead, Signal},
 };
 use walferry_transform::Hypertables;
 
@@ -27,6 +27,15 @@ use crate::{
     history::Lineage,
     published::{PublicationLook, Published},
 };
+
+/// Why a blocking snapshot was given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockingFailure {
+    /// The tables that it has not read, or not to their end.
+    pub tables: Vec<String>,
+    /// What happened.
+    pub failure: Failure,
+}
 
 /// One Postgres server, database, slot and publication, in four parts that can work at the same time.
 /// `walferry-postgres` implements it.
@@ -484,13 +493,13 @@ pub enum Frame {
     },
     /// All rows of a blocking snapshot have been sent, or it is given up.
     BlockingEnd {
-        /// Whether it is given up.
-        given_up: bool,
+        /// Why it is given up, if it is.
+        failed: Option<Box<BlockingFailure>>,
     },
     /// All rows of a table without a key, of an incremental snapshot, have been sent.
     WholeEnd {
         /// Why they have not, where the table cannot be read.
-        failed: Option<String>,
+        failed: Option<NotRead>,
     },
     /// Everything before the watermark of a snapshot has been handed over; the engine's own. The pipeline answers with
     /// [`SourceRequest::ReadAgain`].

@@ -7,6 +7,7 @@ mod inbox;
 mod invalidation;
 mod latency;
 mod mismatches;
+mod requests;
 mod slot_xmin;
 mod snapshot;
 mod stream;
@@ -40,10 +41,13 @@ use crate::{
 
 use by_name::ByName;
 pub use by_name::OTHERS;
-pub use inbox::{Inbox, InboxFull, Signal, SignalOrigin};
+pub use inbox::{Action, Execute, Inbox, InboxFull, Signal, SignalOrigin};
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 use mismatches::Mismatches;
+pub(crate) use requests::SnapshotNews;
+use requests::SnapshotRequests;
+pub use requests::{SnapshotRequest, TableState, UnreadTable};
 pub use slot_xmin::SlotXmin;
 pub use stream::{StreamConnection, StreamState, StreamWatch};
 pub use wal_clock::WalClock;
@@ -91,6 +95,7 @@ pub struct Status {
     missing: Mutex<Option<MissingPositions>>,
     notifications: Mutex<VecDeque<Notification>>,
     incremental: Mutex<Incrementals>,
+    snapshots: Mutex<SnapshotRequests>,
     outboxes: Mutex<Vec<OutboxFigures>>,
     mismatched: Mutex<ByName<Mismatches>>,
     table_change: Mutex<Option<(TableChange, i64)>>,
@@ -539,6 +544,29 @@ impl Status {
             .as_ref()
             .map_or_else(now_us, |(_, begun_us)| *begun_us);
         incremental.running = Some((progress, begun_us));
+    }
+
+    /// A signal that asks for a snapshot has been accepted; no session has taken it yet.
+    pub fn accept_snapshot(&self, id: &str, is_blocking: bool) {
+        lock(&self.snapshots).accepted(id, is_blocking, now_us());
+    }
+
+    /// News of snapshots that signals have asked for. A failure is counted, and kept as an incident.
+    pub(crate) fn tell_snapshot(&self, news: SnapshotNews) {
+        let failure = lock(&self.snapshots).learn(news, now_us());
+        if let Some(failure) = failure {
+            self.tell_incident(&failure);
+        }
+    }
+
+    /// The last snapshots that signals have asked for, oldest first.
+    pub fn snapshot_requests(&self) -> Vec<SnapshotRequest> {
+        lock(&self.snapshots).requests()
+    }
+
+    /// Tables that a snapshot could not read, and that no later one has read.
+    pub fn unread_tables(&self) -> Vec<UnreadTable> {
+        lock(&self.snapshots).unread()
     }
 
     /// No incremental snapshot is running any more.

@@ -577,6 +577,14 @@ pub const BESIDE_LEFT: Metric = Metric::new(
 )
 .labels(&["connector"]);
 
+/// `walferry_snapshot_tables_unread`.
+pub const UNREAD_TABLES: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_snapshot_tables_unread",
+    "Number of tables that a snapshot could not read after a signal had asked for it, and that no later snapshot has read. It begins anew when the connector is restarted.",
+)
+.labels(&["connector"]);
+
 /// `walferry_incremental_snapshot_table_rows`.
 pub const BESIDE_ROWS: Metric = Metric::new(
     MetricType::Gauge,

@@ -21,6 +21,7 @@ use crate::{
         self, captured, from_postgres, history_mismatch, kafka, partition, pipelines, snapshot_policy, snapshot_tables,
     },
     cli::CheckArgs,
+    commands::cluster::Cluster,
     error::Error,
     fix, listen,
     load::{Configuration, Loaded, data_dir, load},
@@ -38,39 +39,54 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     let mut configuration = load(&args.connector)?;
     let set_aside = topics_set_aside(&args.data, &configuration.worker);
     configuration.warnings.extend(set_aside);
-    let outcome = check_all(args, &configuration);
+    let cluster = cluster(args, &configuration)?;
+    let outcome = check_all(args, &configuration, cluster.as_ref());
     if !args.fix {
         return outcome;
     }
-    match fix::fix(args, &configuration.connectors)? {
+    let of_cluster = cluster.iter().flat_map(|cluster| &cluster.connectors);
+    let of_cluster = of_cluster.filter_map(|connector| connector.loaded.as_deref());
+    let connectors: Vec<Loaded> = configuration.connectors.iter().chain(of_cluster).cloned().collect();
+    match fix::fix(args, &connectors)? {
         // Nothing has changed.
         0 => outcome,
         _ => {
             say!("");
             say!("checking again");
-            check_all(args, &configuration)
+            check_all(args, &configuration, cluster.as_ref())
         }
     }
+}
+
+/// The connectors of the worker's topics, if no file is given. They are those of a Kafka Connect cluster that may be running.
+fn cluster(args: &CheckArgs, configuration: &Configuration) -> Result<Option<Cluster>, Error> {
+    if !configuration.connectors.is_empty() {
+        return Ok(None);
+    }
+    let topics = topics_of(&args.data, &configuration.worker, &configuration.bootstrap_servers);
+    let topics = topics.map_err(|failure| Error::failure("the connectors of the cluster cannot be read", failure))?;
+    topics.map(|topics| Cluster::read(&topics, configuration)).transpose()
 }
 
 /// What must be fixed before a connector can start on the database as it is now.
 pub(crate) async fn fixable(args: &CheckArgs, loaded: &Loaded) -> Vec<Diagnosis> {
     let found = offset(args, loaded);
-    let mut remarks = postgres(loaded, &found).await;
+    let mut remarks = postgres(args, loaded, &found).await;
     remarks.retain(|remark| remark.fix.is_some());
     remarks
 }
 
 /// Looks, and tells what it has found.
-fn check_all(args: &CheckArgs, configuration: &Configuration) -> Result<(), Error> {
+fn check_all(args: &CheckArgs, configuration: &Configuration, cluster: Option<&Cluster>) -> Result<(), Error> {
     let Configuration {
         connectors,
         worker,
         warnings,
         ..
     } = configuration;
-    if connectors.is_empty() {
-        let hint = "specify a connector with `--config`; connectors created through the REST API were checked when they were created";
+    if connectors.is_empty() && cluster.is_none() {
+        let hint = "specify a connector with `--config`, or the worker file of a Kafka Connect cluster with `--worker`: then the connectors in its \
+                    topics are checked. With `--data-dir`, connectors of the REST API were checked when they were created";
         return Err(Error::new(Kind::NothingToRun, "there is nothing to check")
             .cause("no connector is given", Some(hint.into())));
     }
@@ -81,42 +97,29 @@ fn check_all(args: &CheckArgs, configuration: &Configuration) -> Result<(), Erro
     let mut shown = Vec::new();
     for loaded in connectors {
         say!("connector {:?}", loaded.connector.name);
-        let found = offset(args, loaded);
-        // Either side may keep silent for a while.
-        let (postgres, kafka, registries) = thread::scope(|scope| {
-            let kafka = scope.spawn(|| kafka_side(loaded));
-            let registries = scope.spawn(|| registries(loaded));
-            let postgres = runtime.block_on(postgres(loaded, &found));
-            (postgres, kafka.join(), registries.join())
-        });
-        let bug = |what: &str| {
-            Error::new(
-                Kind::Panic,
-                format!("the check of {what} failed because of a bug in Walferry"),
-            )
-        };
-        let kafka = kafka.map_err(|_| bug("Kafka"))??;
-        let registries = registries.map_err(|_| bug("the schema registry"))?;
-        let schemas = event_schemas(loaded);
-        obstacles += tell(
-            found
-                .remarks
-                .into_iter()
-                .chain(postgres)
-                .chain(schemas)
-                .chain(kafka)
-                .chain(registries),
-        );
-        if args.show_records {
-            let found = runtime.block_on(show(loaded, &args.table));
-            obstacles += tell(found.remarks);
-            shown.extend(found.tables);
+        obstacles += check_one(args, loaded, &runtime, &mut shown)?;
+    }
+    let mut of_cluster = Vec::new();
+    for connector in cluster.iter().flat_map(|cluster| &cluster.connectors) {
+        say!("connector {:?}", connector.name);
+        let mut found = tell(connector.remarks.iter().cloned());
+        if let Some(loaded) = &connector.loaded {
+            found += check_one(args, loaded, &runtime, &mut shown)?;
         }
+        obstacles += found;
+        of_cluster.push(found);
     }
     obstacles += tell(not_captured(&args.table, &shown));
+    if let Some(cluster) = cluster {
+        say!("cluster");
+        obstacles += tell(cluster.remarks());
+    }
     say!("process");
     obstacles += tell(admin(args, worker, &runtime));
     repeat(warnings);
+    if let Some(cluster) = cluster {
+        cluster.summarise(&of_cluster);
+    }
     match obstacles {
         0 => {
             say!("nothing prevents a start");
@@ -131,6 +134,42 @@ fn check_all(args: &CheckArgs, configuration: &Configuration) -> Result<(), Erro
             format!("{n} problems prevent a start: see above"),
         )),
     }
+}
+
+/// Looks at all that one connector needs. Returns how many obstacles there are.
+fn check_one(args: &CheckArgs, loaded: &Loaded, runtime: &Runtime, shown: &mut Vec<String>) -> Result<usize, Error> {
+    let found = offset(args, loaded);
+    // Either side may keep silent for a while.
+    let (postgres, kafka, registries) = thread::scope(|scope| {
+        let kafka = scope.spawn(|| kafka_side(loaded));
+        let registries = scope.spawn(|| registries(loaded));
+        let postgres = runtime.block_on(postgres(args, loaded, &found));
+        (postgres, kafka.join(), registries.join())
+    });
+    let bug = |what: &str| {
+        Error::new(
+            Kind::Panic,
+            format!("the check of {what} failed because of a bug in Walferry"),
+        )
+    };
+    let kafka = kafka.map_err(|_| bug("Kafka"))??;
+    let registries = registries.map_err(|_| bug("the schema registry"))?;
+    let schemas = event_schemas(loaded);
+    let mut obstacles = tell(
+        found
+            .remarks
+            .into_iter()
+            .chain(postgres)
+            .chain(schemas)
+            .chain(kafka)
+            .chain(registries),
+    );
+    if args.show_records {
+        let found = runtime.block_on(show(loaded, &args.table));
+        obstacles += tell(found.remarks);
+        shown.extend(found.tables);
+    }
+    Ok(obstacles)
 }
 
 /// Tables that `--table` names and no connector captures.
@@ -297,7 +336,7 @@ fn whether_it_can_be_stored(dir: &Path, partition: &SourcePartition, has_topics:
     }
 }
 
-async fn postgres(loaded: &Loaded, found: &StoredState) -> Vec<Diagnosis> {
+async fn postgres(args: &CheckArgs, loaded: &Loaded, found: &StoredState) -> Vec<Diagnosis> {
     let config = &loaded.connector;
     let policy = snapshot_policy(config);
     let first_start = found.first_start;
@@ -311,7 +350,7 @@ async fn postgres(loaded: &Loaded, found: &StoredState) -> Vec<Diagnosis> {
                 remarks
                     .retain(|remark| (remark.kind, remark.severity) != (Some(Kind::PrivilegeMissing), Severity::Note));
             }
-            foresee(loaded, found, &mut remarks).await;
+            foresee(args, loaded, found, &mut remarks).await;
             remarks.extend(requirements(loaded).await);
             remarks.extend(
                 poller::remarks(loaded, snapshot, first_start)
@@ -332,7 +371,7 @@ async fn postgres(loaded: &Loaded, found: &StoredState) -> Vec<Diagnosis> {
 }
 
 /// Adds what a start would do with the stored offset on this server, behind the remark on the server. The start decides by the same rules.
-async fn foresee(loaded: &Loaded, state: &StoredState, remarks: &mut Vec<Diagnosis>) {
+async fn foresee(args: &CheckArgs, loaded: &Loaded, state: &StoredState, remarks: &mut Vec<Diagnosis>) {
     let config = &loaded.connector;
     let Ok(stored) = &state.stored else {
         return;
@@ -343,18 +382,23 @@ async fn foresee(loaded: &Loaded, state: &StoredState, remarks: &mut Vec<Diagnos
     let Ok(found) = source.control().inspect().await else {
         return;
     };
-    // A connector that runs stores an offset before it confirms it, so the offset that was read before the slot may be behind it.
+    let slot = config.slot.name.as_str();
+    let (policy, mismatch) = (snapshot_policy(config), history_mismatch(config));
+    // A connector that runs stores an offset before it confirms it. So the offset is read again after the slot, and then it must not be
+    // behind it. That somebody reads the slot has been told.
     if found.slot.as_ref().is_some_and(|slot| slot.active_pid.is_some()) {
+        let mut found = found;
+        found.slot.iter_mut().for_each(|slot| slot.active_pid = None);
+        if let Ok(stored) = offset(args, loaded).stored
+            && let Err(failure) = start::foresee(slot, &found, stored.as_ref(), policy, mismatch)
+            && matches!(failure.disposition, Disposition::Stop(_))
+            && !remarks.iter().any(|remark| remark.kind == Some(failure.kind))
+        {
+            remarks.extend(obstacles(failure));
+        }
         return;
     }
-    let slot = config.slot.name.as_str();
-    let plan = start::foresee(
-        slot,
-        &found,
-        stored.as_ref(),
-        snapshot_policy(config),
-        history_mismatch(config),
-    );
+    let plan = start::foresee(slot, &found, stored.as_ref(), policy, mismatch);
     let is_lost = |remark: &Diagnosis| remark.kind == Some(Kind::SlotLost);
     let foreseen = match plan {
         Err(failure) if failure.disposition == Disposition::Retry => {

@@ -36,7 +36,8 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Run connectors: read changes from Postgres and deliver them to Kafka
     Run(RunArgs),
-    /// Check a configuration against Postgres and Kafka: what is missing, what is wrong, and what a start would create
+    /// Check a configuration against Postgres and Kafka: what is missing, what is wrong, and what a start would create. With only the worker
+    /// file of a Kafka Connect cluster, check all connectors in its topics while it runs
     Check(CheckArgs),
     /// Show the records of changes in the terminal as they would be sent, without Kafka. Uses a temporary slot, and leaves nothing
     /// behind
@@ -60,7 +61,7 @@ pub(crate) enum Command {
     Health(HealthArgs),
     /// Send a signal, such as pause-snapshot, to a running connector
     Signal(SignalArgs),
-    /// Make a running connector read tables again
+    /// Make a running connector read tables again. A table that does not exist or may not be read, or a wrong condition, is refused
     Snapshot(SnapshotArgs),
     /// Print a shell completion script
     Completions {
@@ -514,6 +515,10 @@ pub(crate) struct SnapshotArgs {
     /// Read the tables in the order of this column instead of their keys
     #[arg(long, value_name = "COLUMN", conflicts_with = "blocking")]
     pub(crate) surrogate_key: Option<String>,
+    /// Wait until the snapshot has ended, and show how far it is. Exit code 0 if all was read, 2 if a table could not be read. Ctrl-C ends
+    /// the waiting, not the snapshot
+    #[arg(long)]
+    pub(crate) wait: bool,
     #[command(flatten)]
     pub(crate) endpoint: EndpointArgs,
 }

@@ -4,6 +4,7 @@ mod assemble;
 mod beside;
 mod check;
 mod cli;
+mod commands;
 mod container;
 #[cfg(feature = "demo")]
 mod demo;
@@ -102,7 +103,7 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
         Command::Signal(args) => signal::signal(&args),
         Command::Outbox(args) => outbox::outbox(&args.command),
         Command::Inbox(args) => inbox::inbox(&args.command),
-        Command::Snapshot(args) => signal::snapshot(&args),
+        Command::Snapshot(args) => commands::snapshot::snapshot(&args, bars),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "walferry", &mut script);

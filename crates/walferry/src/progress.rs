@@ -148,6 +148,38 @@ impl TermLike for Terminal {
     }
 }
 
+/// A bar for rows that another process reads. It is removed when this is dropped.
+pub(crate) struct RowsBar(ProgressBar);
+
+impl Bars {
+    /// A new bar.
+    pub(crate) fn rows(&self) -> RowsBar {
+        RowsBar(self.0.add(ProgressBar::no_length()))
+    }
+}
+
+impl RowsBar {
+    /// Shows how many rows of a table have been read, and of how many.
+    pub(crate) fn show(&self, table: &str, rows: u64, estimate: Option<u64>) {
+        let Self(bar) = self;
+        bar.set_prefix(printed::one_line(table).into_owned());
+        match estimate {
+            Some(estimate) => {
+                bar.set_style(style(WITH_ESTIMATE));
+                bar.set_length(estimate.max(rows));
+            }
+            None => bar.set_style(style(WITHOUT)),
+        }
+        bar.set_position(rows);
+    }
+}
+
+impl Drop for RowsBar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
 /// Shows the progress of a connector's snapshots, for ever.
 pub(crate) async fn show(bars: Bars, status: Arc<Status>) {
     let mut bar: Option<ProgressBar> = None;

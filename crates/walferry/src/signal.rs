@@ -1,9 +1,10 @@
-//! `walferry signal` and `walferry snapshot`: signals for a connector of another process, through its admin endpoint.
+//! `walferry signal`: signals for a connector of another process, through its admin endpoint.
 
 use serde_json::{Value, json};
+use walferry_engine::{Diagnosis, Kind};
 
 use crate::{
-    cli::{EndpointArgs, SignalArgs, SnapshotArgs},
+    cli::{EndpointArgs, SignalArgs},
     endpoint::{Endpoint, EndpointError, encoded},
     error::Error,
     say::say,
@@ -20,49 +21,27 @@ pub(crate) fn signal(args: &SignalArgs) -> Result<(), Error> {
     if let Some(id) = &args.id {
         body["id"] = json!(id);
     }
-    let Given { id, is_stored } = give(&args.endpoint, &args.name, &body)?;
+    let Given { id, is_stored, .. } = give(&args.endpoint, &args.name, &body)?;
     say!("{} was sent to connector {} (id {id})", args.kind, args.name);
     tell_unstored(is_stored);
     Ok(())
 }
 
-pub(crate) fn snapshot(args: &SnapshotArgs) -> Result<(), Error> {
-    let kind = if args.blocking { "blocking" } else { "incremental" };
-    let mut data = json!({"type": kind, "data-collections": args.table});
-    if let Some(condition) = &args.r#where {
-        let of = |table: &String| json!({"data-collection": table, "filter": condition});
-        data["additional-conditions"] = args.table.iter().map(of).collect();
-    }
-    if let Some(column) = &args.surrogate_key {
-        data["surrogate-key"] = json!(column);
-    }
-    let Given { id, is_stored } = give(
-        &args.endpoint,
-        &args.name,
-        &json!({"type": "execute-snapshot", "data": data}),
-    )?;
-    say!(
-        "connector {} was asked for a snapshot of {} (id {id}); its log shows the progress",
-        args.name,
-        args.table.join(", ")
-    );
-    tell_unstored(is_stored);
-    Ok(())
-}
-
 fn failed(what: String, hint: &str) -> Error {
-    Error::new(walferry_engine::Kind::SignalNotGiven, "the signal was not given").cause(what, Some(hint.to_owned()))
+    Error::new(Kind::SignalNotGiven, "the signal was not given").cause(what, Some(hint.to_owned()))
 }
 
 /// A signal that a connector has accepted.
 #[derive(Debug, PartialEq, Eq)]
-struct Given {
-    id: String,
+pub(crate) struct Given {
+    pub(crate) id: String,
     /// Whether a crash cannot lose it.
-    is_stored: bool,
+    pub(crate) is_stored: bool,
+    /// The tables of a snapshot, as far as they are known.
+    pub(crate) tables: Vec<String>,
 }
 
-fn tell_unstored(is_stored: bool) {
+pub(crate) fn tell_unstored(is_stored: bool) {
     if !is_stored {
         say!(
             "it is not in the stored offset yet, because the connector does not stream, or Kafka does not answer: if the process is killed \
@@ -72,7 +51,7 @@ fn tell_unstored(is_stored: bool) {
 }
 
 /// Gives a signal to a connector.
-fn give(args: &EndpointArgs, name: &str, body: &Value) -> Result<Given, Error> {
+pub(crate) fn give(args: &EndpointArgs, name: &str, body: &Value) -> Result<Given, Error> {
     let told = |EndpointError { what, hint }: EndpointError| failed(what, &hint);
     let endpoint = Endpoint::of(args).map_err(told)?;
     let path = format!("/connectors/{}/signals", encoded(name));
@@ -82,9 +61,33 @@ fn give(args: &EndpointArgs, name: &str, body: &Value) -> Result<Given, Error> {
             id: answer.body["id"].as_str().unwrap_or_default().to_owned(),
             // Older versions do not say.
             is_stored: answer.body["stored"].as_bool().unwrap_or(true),
+            tables: {
+                let tables = answer.body["tables"].as_array().into_iter().flatten();
+                tables.filter_map(|table| table.as_str().map(str::to_owned)).collect()
+            },
         }),
+        // Each obstacle with its own remedy.
+        400 if answer.body["obstacles"].is_array() => Err(obstructed(&answer.body)),
         _ => Err(told(endpoint.refused(&answer, name, "walferry signal --help"))),
     }
+}
+
+/// The snapshot would fail.
+fn obstructed(body: &Value) -> Error {
+    let text = |of: &Value| of.as_str().map(str::to_owned);
+    let obstacles = body["obstacles"].as_array().into_iter().flatten().map(|obstacle| {
+        let kind = obstacle["code"]
+            .as_str()
+            .and_then(Kind::find)
+            .unwrap_or(Kind::TableNotRead);
+        let what = text(&obstacle["what"]).unwrap_or_default();
+        Diagnosis::error(kind, what).with_any_hint(text(&obstacle["hint"]))
+    });
+    Error::new(
+        Kind::SignalNotGiven,
+        "the snapshot was not asked for, because it would fail",
+    )
+    .because(obstacles)
 }
 
 #[cfg(test)]
@@ -156,7 +159,8 @@ mod tests {
             vec![(202, r#"{"id": "rest-1", "stored": false}"#)],
         );
         let (id, is_stored) = ("rest-1".to_owned(), false);
-        assert_eq!(said, Ok(Given { id, is_stored }));
+        let tables = Vec::new();
+        assert_eq!(said, Ok(Given { id, is_stored, tables }));
         let request = requests[0].to_lowercase();
         assert!(
             request.starts_with("post /connectors/shop%20orders/signals "),

@@ -14,7 +14,10 @@ use tracing::{debug, info, warn};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::{ChunksDone, Keys, RowsToReread, SnapshotStep, incremental::Execute};
+use walferry_snapshot::{
+    ChunksDone, Keys, RowsToReread, SnapshotStep,
+    incremental::{Execute, NotRead},
+};
 
 use crate::{
     account::{Stored, StoredOffset},
@@ -30,8 +33,8 @@ use crate::{
     },
     published::PublicationLook,
     source::{
-        Control, Frame, FrameBatch, FrameSender, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest, Stream,
-        StreamPhase, StreamPort, TableFilter, WholeTable,
+        BlockingFailure, Control, Frame, FrameBatch, FrameSender, Rows, SnapshotKind, SnapshotPlan, Source,
+        SourceRequest, Stream, StreamPhase, StreamPort, TableFilter, WholeTable,
     },
     status::{self, Status, StreamConnection, WaitFor},
 };
@@ -329,7 +332,10 @@ impl<S: Source> SourceReader<'_, S> {
 
     /// A blocking snapshot. What fails for good gives it up, and not the stream.
     async fn read_blocking(&mut self, execute: &Execute) -> Result<(), Failure> {
-        let end = |given_up| FrameBatch::new(Bytes::new(), vec![Frame::BlockingEnd { given_up }]);
+        let given_up = |tables, failure| {
+            let failed = Some(Box::new(BlockingFailure { tables, failure }));
+            FrameBatch::new(Bytes::new(), vec![Frame::BlockingEnd { failed }])
+        };
         let plan = self.held.plan.take().unwrap_or_default();
         // The list of the signal takes the place of `snapshot.include.collection.list`, as in Debezium.
         let listed = self.control.tables(self.settings.tables.clone(), &[]).await?;
@@ -338,11 +344,16 @@ impl<S: Source> SourceReader<'_, S> {
             .filter(|table| execute.reads(&dotted(table)))
             .collect();
         if tables.is_empty() {
-            warn!(
-                tables = execute.tables.join(", "),
-                "the blocking snapshot reads nothing: no captured table matches"
+            let failure = Failure::stop(
+                Kind::TableNotRead,
+                format!(
+                    "the blocking snapshot of {} reads nothing: no captured table matches",
+                    execute.tables.join(", ")
+                ),
+                "write it as SCHEMA.TABLE, in the case that Postgres has it in; `walferry check` lists the captured tables",
             );
-            let _ = self.port.frames.send(end(true)).await;
+            warn!(code = failure.code(), hint = failure.hint(), "{failure}");
+            let _ = self.port.frames.send(given_up(execute.tables.clone(), failure)).await;
             return Ok(());
         }
         let names: Vec<String> = tables.iter().map(dotted).collect();
@@ -368,9 +379,11 @@ impl<S: Source> SourceReader<'_, S> {
             Ok(()) => Ok(()),
             Err(failure) if failure.disposition == Disposition::Retry => Err(failure),
             Err(failure) => {
-                let hint = failure.causes.iter().find_map(|cause| cause.hint.as_deref());
+                let hint = failure.hint().map(str::to_owned);
+                let what = format!("the blocking snapshot of {} failed: {failure}", names.join(", "));
                 warn!(error = %failure, hint, "the blocking snapshot was cancelled; streaming continues");
-                let _ = self.port.frames.send(end(true)).await;
+                let failure = Failure::new(failure.disposition, Kind::TableNotRead, what, hint);
+                let _ = self.port.frames.send(given_up(names, failure)).await;
                 Ok(())
             }
         }
@@ -390,10 +403,10 @@ impl<S: Source> SourceReader<'_, S> {
                 match self.read_whole_at(watermark, asked).await {
                     Ok(()) => return Ok(()),
                     Err(failure) if failure.disposition == Disposition::Retry => return Err(failure),
-                    Err(failure) => failure.to_string(),
+                    Err(failure) => not_read(&failure),
                 }
             }
-            Err(failure) if may_last(&failure) => failure.to_string(),
+            Err(failure) if may_last(&failure) => not_read(&failure),
             Err(failure) => return Err(failure),
         };
         let end = Frame::WholeEnd { failed: Some(failed) };
@@ -568,6 +581,13 @@ impl<S: Source> SourceReader<'_, S> {
 /// stream must not wait for it.
 fn may_last(failure: &Failure) -> bool {
     matches!(failure.kind, Kind::NoFreeSlot | Kind::Timeout)
+}
+
+fn not_read(failure: &Failure) -> NotRead {
+    NotRead {
+        why: failure.to_string(),
+        hint: failure.hint().map(str::to_owned),
+    }
 }
 
 fn dotted(table: &TableFacts) -> String {

@@ -34,6 +34,8 @@ pub(crate) struct Estimates {
     tables_done: usize,
     /// Whether the last thing that happened to the snapshot was that a signal stopped a table.
     was_stopped: bool,
+    /// Whether a table could not be read.
+    has_failed: bool,
 }
 
 impl Estimates {
@@ -89,6 +91,11 @@ impl Estimates {
         }
     }
 
+    /// A table could not be read.
+    pub(crate) const fn table_failed(&mut self) {
+        self.has_failed = true;
+    }
+
     fn of_current(&self, table: &str) -> Option<u64> {
         let (known, rows) = self.current.as_ref()?;
         (known == table).then_some(*rows)
@@ -97,9 +104,9 @@ impl Estimates {
     /// Shows the progress in the status.
     pub(crate) fn report(&mut self, snapshot: &Incremental, status: &Status) {
         let Some(table) = snapshot.tables().next() else {
-            let was_stopped = self.was_stopped;
+            let is_complete = !self.was_stopped && !self.has_failed;
             *self = Self::default();
-            status.end_incremental(!was_stopped);
+            status.end_incremental(is_complete);
             return;
         };
         let (rows, tables_left) = (snapshot.rows(), snapshot.tables().count());

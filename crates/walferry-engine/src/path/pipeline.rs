@@ -15,7 +15,7 @@ use walferry_pgoutput::{
     self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Relation, Truncate, Xid,
 };
 use walferry_record::Wait;
-use walferry_snapshot::{ChunksDone, RowsToReread, SnapshotStep};
+use walferry_snapshot::{ChunksDone, RowsToReread, SnapshotStep, incremental::NotRead};
 use walferry_transform::{Chain, OutboxUpkeep};
 
 use crate::{
@@ -36,7 +36,7 @@ use crate::{
         witness::Witness,
     },
     position::Position,
-    source::{Frame, NumberedAsk, SnapshotKind, SourceRequest},
+    source::{BlockingFailure, Frame, NumberedAsk, SnapshotKind, SourceRequest},
     status::SlotXmin,
     status::Status,
 };
@@ -54,6 +54,8 @@ pub struct Pipeline {
     snapshot_kind: SnapshotKind,
     /// Its tables, without those of which a condition chooses rows.
     snapshot_tables: Arc<[String]>,
+    /// The same, and those of which it reads rows that match a condition.
+    snapshot_names: Vec<String>,
     /// Notes rows to read again. `None` unless an interrupted snapshot has to continue.
     toast_reread: Option<ToastReread>,
     /// Signals, incremental snapshots and notifications, if they are configured.
@@ -103,6 +105,7 @@ impl Pipeline {
             snapshot: None,
             snapshot_kind: SnapshotKind::Initial,
             snapshot_tables: Arc::default(),
+            snapshot_names: Vec::new(),
             toast_reread: None,
             signals: None,
             heartbeats: None,
@@ -262,7 +265,7 @@ impl Pipeline {
             Frame::Row { tuple } => self.on_row(&bytes[tuple], now_ns, out)?,
             Frame::Part { step, completes } => self.end_part(step, completes, now_ns, out)?,
             Frame::SnapshotEnd { lsn, transaction } => return self.end_initial(lsn, transaction, now_ns, out),
-            Frame::BlockingEnd { given_up } => self.end_blocking(given_up, now_ns, out)?,
+            Frame::BlockingEnd { failed } => self.end_blocking(failed, now_ns, out)?,
             Frame::WholeEnd { failed } => self.end_whole(failed, now_ns, out)?,
             Frame::Watermark => self.toast_reread = None,
             Frame::Tick => {}
@@ -328,6 +331,7 @@ impl Pipeline {
         }
         let whole = tables.iter().filter(|(_, name)| !in_part.contains(name));
         self.snapshot_tables = whole.map(|(_, name)| name.clone()).collect();
+        self.snapshot_names = tables.iter().map(|(_, name)| name.clone()).collect();
         if kind == SnapshotKind::Blocking {
             out.step(StreamStep::BlockingBegin);
         }
@@ -381,24 +385,30 @@ impl Pipeline {
         self.tell(SnapshotEvent::End, now_ns, out)
     }
 
-    fn end_blocking(&mut self, given_up: bool, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+    fn end_blocking(
+        &mut self,
+        failed: Option<Box<BlockingFailure>>,
+        now_ns: i64,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
         self.end_rows(now_ns, out)?;
         self.beat(now_ns, true, out)?;
-        let event = match given_up {
-            true => SnapshotEvent::GivenUp,
-            false => SnapshotEvent::End,
+        let event = match failed {
+            Some(_) => SnapshotEvent::GivenUp,
+            None => SnapshotEvent::End,
         };
         self.tell(event, now_ns, out)?;
-        if !given_up {
+        let read = mem::take(&mut self.snapshot_names);
+        if failed.is_none() {
             out.step(StreamStep::TablesRead(mem::take(&mut self.snapshot_tables)));
         }
         if let Some(signals) = &mut self.signals {
-            signals.blocking_ended(out);
+            signals.blocking_ended(failed, read, out);
         }
         Ok(())
     }
 
-    fn end_whole(&mut self, failed: Option<String>, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+    fn end_whole(&mut self, failed: Option<NotRead>, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         let rows = self.snapshot.as_ref().map_or(0, Snapshot::rows);
         self.snapshot_kind = SnapshotKind::Initial;
         self.end_rows(now_ns, out)?;

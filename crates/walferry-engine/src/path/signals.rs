@@ -18,7 +18,7 @@ use walferry_config::connector::Watermarking;
 use walferry_event::{Catalog, Context, Notification, Notifications, SnapshotMarker, TablePlan};
 use walferry_pgoutput::{Change, Column, Lsn, Operation, Relation, Tuple};
 use walferry_snapshot::incremental::{
-    Action, Ask, ChunkAnswer, Effect, Incremental, KEYS, Signal, SnapshotNotice, WindowEnd,
+    Action, Ask, ChunkAnswer, Effect, Incremental, KEYS, NotRead, Signal, SnapshotNotice, TableEnd, WindowEnd,
 };
 
 use crate::{
@@ -34,8 +34,8 @@ use crate::{
         window::{ChunkRow, Evicted, SliceSize, Window},
     },
     position::Position,
-    source::{ChunkRows, NumberedAsk, SourceRequest, VisibleTransactions, WholeTable},
-    status::Status,
+    source::{BlockingFailure, ChunkRows, NumberedAsk, SourceRequest, VisibleTransactions, WholeTable},
+    status::{SnapshotNews, Status, TableState},
 };
 
 /// Settings of signals and notifications.
@@ -131,6 +131,8 @@ pub(crate) struct Signals {
     closed_before: Option<Lsn>,
     /// What went wrong and has not been reported.
     lost: Option<Failure>,
+    /// What has become of snapshots and has not been reported.
+    snapshot_news: Vec<SnapshotNews>,
     /// Why the offset's state of the snapshot cannot be read.
     unreadable: Option<String>,
     requests: Option<UnboundedSender<SourceRequest>>,
@@ -179,6 +181,7 @@ impl Signals {
             stream_at: Lsn::INVALID,
             closed_before: None,
             lost: None,
+            snapshot_news: Vec::new(),
             unreadable,
             requests: None,
             has_begun: false,
@@ -195,9 +198,13 @@ impl Signals {
         self.slice.rows = rows;
     }
 
-    /// A blocking snapshot has ended, or is given up.
-    pub(crate) fn blocking_ended(&mut self, out: &mut Batch) {
+    /// A blocking snapshot has read these tables, or is given up.
+    pub(crate) fn blocking_ended(&mut self, failed: Option<Box<BlockingFailure>>, read: Vec<String>, out: &mut Batch) {
         self.snapshot.blocking_ended();
+        self.snapshot_news.push(match failed.map(|failed| *failed) {
+            Some(BlockingFailure { tables, failure }) => SnapshotNews::BlockingFailed { tables, failure },
+            None => SnapshotNews::BlockingRead(read),
+        });
         self.keep_at_end(out);
     }
 
@@ -205,7 +212,7 @@ impl Signals {
     pub(crate) fn whole_read(
         &mut self,
         rows: u64,
-        failed: Option<String>,
+        failed: Option<NotRead>,
         here: FramePlace<'_, '_>,
         emit: &mut RecordEmitter,
         out: &mut Batch,
@@ -243,6 +250,11 @@ impl Signals {
         }
         let is_first = !mem::replace(&mut self.has_begun, true);
         if is_first {
+            let tables: Vec<String> = self.snapshot.tables().map(str::to_owned).collect();
+            if !tables.is_empty() {
+                let id = self.snapshot.correlation().unwrap_or_default().to_owned();
+                self.snapshot_news.push(SnapshotNews::GoesOn { id, tables });
+            }
             self.tell(initial::SnapshotEvent::Stream, here, emit, out)?;
         }
         self.stream_at = Lsn::INVALID;
@@ -764,7 +776,22 @@ impl Signals {
                         let _ = requests.send(SourceRequest::Block(execute));
                     }
                 }
-                Effect::TableRead(table) => out.step(StreamStep::TablesRead(Arc::new([table]))),
+                Effect::Requested { id, tables } => self.snapshot_news.push(SnapshotNews::Begins {
+                    id,
+                    is_blocking: false,
+                    tables,
+                }),
+                Effect::BlockingRequested { id, tables } => self.snapshot_news.push(SnapshotNews::Begins {
+                    id,
+                    is_blocking: true,
+                    tables,
+                }),
+                Effect::TableEnded(table, end) => {
+                    if matches!(end, TableEnd::Read { is_whole: true, .. }) {
+                        out.step(StreamStep::TablesRead(Arc::new([table.clone()])));
+                    }
+                    self.table_ended(table, end);
+                }
                 Effect::ReadWhole(table) => {
                     let left_out = self.left_out.get(&table.id).cloned().unwrap_or_default();
                     if let Some(requests) = &self.requests {
@@ -801,8 +828,29 @@ impl Signals {
         Ok(())
     }
 
+    /// A table of an incremental snapshot is done with. What could not be read is told.
+    fn table_ended(&mut self, table: String, end: TableEnd) {
+        let state = match end {
+            TableEnd::Read { rows, .. } => TableState::Read { rows: Some(rows) },
+            TableEnd::Stopped => TableState::Stopped,
+            TableEnd::NotRead(NotRead { why, hint }) => {
+                let what =
+                    format!("the incremental snapshot of {table} failed, because the table cannot be read: {why}");
+                let kind = walferry_diagnosis::Kind::TableNotRead;
+                let failure = Failure::new(Disposition::stop(kind), kind, what, hint);
+                warn!(code = failure.code(), hint = failure.hint(), "{failure}");
+                self.estimates.table_failed();
+                TableState::Failed(failure)
+            }
+        };
+        self.snapshot_news.push(SnapshotNews::Ended { table, state });
+    }
+
     /// Shows the progress of the snapshot in the status.
     pub(crate) fn report(&mut self, status: &Status) {
+        for news in self.snapshot_news.drain(..) {
+            status.tell_snapshot(news);
+        }
         if let Some(lost) = self.lost.take() {
             status.tell_incident(&lost);
         }

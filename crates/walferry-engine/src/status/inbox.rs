@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::sync::{Notify, watch};
-pub use walferry_snapshot::incremental::Signal;
+pub use walferry_snapshot::incremental::{Action, Execute, Signal};
 
 /// How many signals may wait.
 const MOST: usize = 1000;

@@ -1,6 +1,8 @@
 //! Reads chunks of tables by their keys beside the stream, and writes the rows of the signal table that mark them in
 //! the stream.
 
+mod ahead;
+
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::pin::pin;
@@ -13,18 +15,18 @@ use tokio_postgres::types::Type;
 use tracing::info;
 use walferry_config::connector::{SignalChannel, SignalTable, Watermarking};
 use walferry_config::{Connector, JavaRegex};
-use walferry_diagnosis::Diagnosis;
+use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::Failure;
 use walferry_engine::source::{ChunkRead, ChunkRows, TableFilter, VisibleTransactions, Windows as Edge};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
 use walferry_pgoutput::{Column, Lsn, Oid, Tuple};
 use walferry_record::java::date::{calendar_date, time_of_day};
 use walferry_record::java::hash;
-use walferry_snapshot::incremental::{self, Ask, ChunkAnswer, ChunkAsk, Key, KeyColumns, WindowEnd};
+use walferry_snapshot::incremental::{self, Ask, ChunkAnswer, ChunkAsk, Key, KeyColumns, NotRead, WindowEnd};
 
 use crate::catalog::catalogs;
 use crate::catalog::compare::{Comparison, Order, comparisons};
-use crate::catalog::privileges::ReadColumns;
+use crate::catalog::privileges::{ReadColumns, unreadable};
 use crate::catalog::tables::listed;
 use crate::chunks::signal_table::{Written, is_in, obstacle};
 use crate::connection::{ALL_ROWS, Endpoint, Purpose, Sql, within};
@@ -32,6 +34,8 @@ use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
 use crate::snapshot::copy::append_tuple;
 use crate::snapshot::statement::stays_enclosed;
+
+pub use ahead::{RequestedSnapshot, requested_snapshot};
 
 /// Reads chunks, and writes their watermarks.
 pub struct Windows {
@@ -423,9 +427,9 @@ async fn attempt(sql: &Sql, ask: &ChunkAsk, limits: (u32, bool), wanted: &Wanted
         }
         Err(error) if is_refusal(&error) => {
             sql.execute(READING, "ROLLBACK").await?;
-            let why = Failure::from(error).to_string();
+            let failed = refused(sql, &ask.table.id, wanted, error).await?;
             Ok(Attempt {
-                read: plain(ChunkAnswer::Failed(why)),
+                read: plain(ChunkAnswer::Failed(failed)),
                 is_full: false,
                 read_at: None,
                 // A column may have been renamed since the catalog was read.
@@ -434,6 +438,22 @@ async fn attempt(sql: &Sql, ask: &ChunkAsk, limits: (u32, bool), wanted: &Wanted
         }
         Err(error) => Err(error),
     }
+}
+
+/// Why the server refuses to read a table. Where the role lacks a privilege on it, the hint has the SQL that grants it.
+async fn refused(sql: &Sql, table: &str, wanted: &Wanted, error: Error) -> Result<NotRead, Error> {
+    let failure = Failure::from(error);
+    let mut hint = failure.hint().map(str::to_owned);
+    if failure.kind == Kind::PrivilegeMissing
+        && let Some((oid, _)) = find(sql, table).await?
+        && let Some(problem) = unreadable(sql, [oid].into_iter(), &wanted.reads).await?
+    {
+        hint = Some(problem.hint());
+    }
+    Ok(NotRead {
+        why: failure.to_string(),
+        hint,
+    })
 }
 
 async fn read(sql: &Sql, ask: &ChunkAsk, limits: (u32, bool), wanted: &Wanted) -> Result<Attempt, Error> {
@@ -519,7 +539,7 @@ async fn read_rows(
              ask for a blocking snapshot",
             names.join(", ")
         );
-        return Ok((plain(ChunkAnswer::Failed(why)), false));
+        return Ok((plain(ChunkAnswer::Failed(why.into())), false));
     }
     let last = tuples
         .last()
@@ -588,18 +608,23 @@ async fn rows_of(sql: &Sql, tables: &[String]) -> Result<Vec<(String, u64)>, Err
     Ok(known.into_iter().flatten().collect())
 }
 
-/// Finds how to read the table. Returns an answer if the table cannot be read.
-async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Target, ChunkAnswer>, Error> {
+/// A table by its dotted name, and the version of the server.
+async fn find(sql: &Sql, table: &str) -> Result<Option<(Oid, i32)>, Error> {
     const FIND: &str = "
         SELECT c.oid, pg_catalog.current_setting('server_version_num')::int
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE pg_catalog.concat(n.nspname, '.', c.relname) = $1 AND c.relkind IN ('r', 'p')";
-    let rows = sql.rows(READING, FIND, &[(&ask.table.id, Type::TEXT)]).await?;
-    let Some(row) = rows.first() else {
+    let rows = sql.rows(READING, FIND, &[(&table, Type::TEXT)]).await?;
+    let read = |row: &tokio_postgres::Row| Ok((Oid(row.try_get(0)?), row.try_get(1)?));
+    let found = rows.first().map(read).transpose();
+    found.map_err(|error| Error::sql(READING, error))
+}
+
+/// Finds how to read the table. Returns an answer if the table cannot be read.
+async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Target, ChunkAnswer>, Error> {
+    let Some((oid, version)) = find(sql, &ask.table.id).await? else {
         return Ok(Err(ChunkAnswer::UnknownTable));
     };
-    let oid = Oid(row.try_get(0).map_err(|error| Error::sql(READING, error))?);
-    let version: i32 = row.try_get(1).map_err(|error| Error::sql(READING, error))?;
     let Some((_, mut catalog)) = catalogs(sql, &[oid]).await?.into_iter().next() else {
         return Ok(Err(ChunkAnswer::UnknownTable));
     };
@@ -607,8 +632,10 @@ async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Tar
         return Ok(Err(ChunkAnswer::UnknownTable));
     };
     if !(wanted.captured)(&facts.schema, &facts.name) {
-        let why = "the connector does not capture it: add it to table.include.list".to_owned();
-        return Ok(Err(ChunkAnswer::Failed(why)));
+        return Ok(Err(ChunkAnswer::Failed(NotRead {
+            why: "the connector does not capture it".to_owned(),
+            hint: Some("add it to `table.include.list`".to_owned()),
+        })));
     }
     let unique = unique_columns(sql, oid).await?;
     let Some(names) = order(ask, &facts, &unique, wanted) else {
@@ -618,9 +645,9 @@ async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Tar
         Some(condition) => match enclosed(condition, sql.has_backslash_escapes()) {
             Ok(condition) => Some(condition),
             Err(why) => {
-                return Ok(Err(ChunkAnswer::Failed(format!(
-                    "its condition cannot stand alone: {why}"
-                ))));
+                return Ok(Err(ChunkAnswer::Failed(
+                    format!("its condition cannot stand alone: {why}").into(),
+                )));
             }
         },
         None => None,
@@ -642,7 +669,7 @@ async fn target(sql: &Sql, ask: &ChunkAsk, wanted: &Wanted) -> Result<Result<Tar
     for name in &names {
         let Some((mut column, version)) = key_column(name, &facts, &catalog, &compared).zip(versions.get(name)) else {
             let why = format!("it has no column {}", names.join(", "));
-            return Ok(Err(ChunkAnswer::Failed(why)));
+            return Ok(Err(ChunkAnswer::Failed(why.into())));
         };
         column.is_optional |= version.has_doubtful_nulls;
         order.push(incremental::KeyColumn {

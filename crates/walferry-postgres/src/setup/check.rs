@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use walferry_config::connector::{ColumnPattern, FilterSection, GuardrailAction, PublicationAutocreate, SlotSection};
 use walferry_config::{Connector, limited, quoted};
 use walferry_diagnosis::printed::shell_word;
-use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
+use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs, Severity};
 use walferry_engine::Failure;
 use walferry_engine::gap::MISSING;
 use walferry_engine::source::TableFilter;
@@ -180,7 +180,12 @@ fn later_diagnosis(problem: &SetupProblem) -> Diagnosis {
         "a snapshot that is asked for later would fail: {}",
         problem.cause().text
     );
-    Diagnosis::note(Kind::PrivilegeMissing, text).with_hint(problem.hint())
+    // With the remedy of the obstacle that it would be.
+    Diagnosis {
+        severity: Severity::Note,
+        text,
+        ..problem.cause()
+    }
 }
 
 /// What the publication lacks.

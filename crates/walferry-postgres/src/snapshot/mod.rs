@@ -216,7 +216,7 @@ pub(crate) async fn snapshot(
         try_join_all(workers).await?;
     }
     let end = match plan.kind {
-        SnapshotKind::Blocking => Frame::BlockingEnd { given_up: false },
+        SnapshotKind::Blocking => Frame::BlockingEnd { failed: None },
         SnapshotKind::Incremental => Frame::WholeEnd { failed: None },
         SnapshotKind::Initial => moment.end(),
     };

@@ -18,11 +18,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value as Json};
 use walferry_config::JavaRegex;
 
-use self::signal::unquoted;
 pub use self::{
     key::{Key, KeyColumn, KeyColumns},
-    notification::{KEYS, ScanResult, SnapshotNotice},
-    signal::{Action, Execute, Signal, WindowEnd},
+    notification::{KEYS, NotRead, ScanResult, SnapshotNotice, TableEnd},
+    signal::{Action, Execute, Signal, WindowEnd, unquoted},
 };
 
 /// What the caller has to do.
@@ -42,8 +41,23 @@ pub enum Effect {
     /// This table has no key, so it is to be read as a whole, at one position of the stream. [`Incremental::whole_read`] is told when
     /// that is done.
     ReadWhole(Collection),
-    /// All rows of this table have been sent.
-    TableRead(String),
+    /// An incremental snapshot of these tables was requested by the signal with this id. Each of them ends with
+    /// [`Effect::TableEnded`], in this order among those of one name.
+    Requested {
+        /// The signal's id.
+        id: String,
+        /// Names of the tables.
+        tables: Vec<String>,
+    },
+    /// A blocking snapshot was requested by the signal with this id.
+    BlockingRequested {
+        /// The signal's id.
+        id: String,
+        /// Names or expressions, as the signal has them.
+        tables: Vec<String>,
+    },
+    /// A table of the snapshot is done with.
+    TableEnded(String, TableEnd),
     /// A message that a signal asks for.
     Log(String),
     /// Log this warning.
@@ -133,7 +147,7 @@ pub enum ChunkAnswer {
     /// The table has no rows.
     Empty,
     /// The table cannot be read, for this reason.
-    Failed(String),
+    Failed(NotRead),
     /// The chunk cannot be read now, and a signal waits.
     Waits,
     /// Rows were read.
@@ -192,6 +206,8 @@ pub struct Incremental {
     repeats: bool,
     /// The table that was read last.
     current: Option<String>,
+    /// Tables of this snapshot that could not be read.
+    unread: Vec<String>,
     /// Signals whose tables are being looked up, in order.
     looks_up: VecDeque<(Signal, Execute)>,
     /// Whether a chunk is being read, or its key is looked up.
@@ -431,7 +447,7 @@ impl Incremental {
     }
 
     /// The table without a key has been read, so many rows; or it cannot be read, for this reason.
-    pub fn whole_read(&mut self, rows: u64, failed: Option<String>, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
+    pub fn whole_read(&mut self, rows: u64, failed: Option<NotRead>, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
         if !mem::take(&mut self.reads_whole) || !self.is_running() {
             return effects;
@@ -441,14 +457,11 @@ impl Incremental {
         }
         self.rows = rows;
         let scan = match failed {
-            Some(why) => self.cannot_be_read(&why, &mut effects),
+            Some(_) => ScanResult::SqlException,
             None if rows == 0 => ScanResult::Empty,
             None => ScanResult::Succeeded,
         };
-        self.scanned(scan, &mut effects);
-        if !self.is_running() {
-            effects.push(Effect::Info("the incremental snapshot is complete".to_owned()));
-        }
+        self.scanned(scan, failed, &mut effects);
         self.read(id, &mut effects);
         effects
     }
@@ -585,6 +598,10 @@ impl Incremental {
                     signal.id,
                     execute.tables.join(", ")
                 )));
+                effects.push(Effect::BlockingRequested {
+                    id: signal.id,
+                    tables: execute.tables.clone(),
+                });
                 self.blocking.push_back(execute.clone());
                 self.has_changed = true;
                 effects.push(Effect::Block(execute));
@@ -714,6 +731,10 @@ impl Incremental {
                 .into_iter()
                 .map(Effect::Warn),
         );
+        effects.push(Effect::Requested {
+            id: of.clone(),
+            tables: tables.clone(),
+        });
         for table in tables {
             let condition = execute.condition(&table);
             let collection = Collection {
@@ -729,6 +750,11 @@ impl Incremental {
             self.notify(effects, SnapshotNotice::started);
             self.read(id, effects);
         }
+    }
+
+    /// The signal that requested tables last, as far as it is known.
+    pub fn correlation(&self) -> Option<&str> {
+        self.correlation.as_deref()
     }
 
     /// Requests the next chunk, if there is one.
@@ -832,8 +858,15 @@ impl Incremental {
             self.ask_to_close(effects);
             return;
         }
+        let mut why = None;
         let scan = match answer {
-            ChunkAnswer::UnknownTable => ScanResult::UnknownSchema,
+            ChunkAnswer::UnknownTable => {
+                why = Some(NotRead {
+                    why: "the table does not exist".to_owned(),
+                    hint: Some("write it as SCHEMA.TABLE, in the case that Postgres has it in".to_owned()),
+                });
+                ScanResult::UnknownSchema
+            }
             ChunkAnswer::NoKey => {
                 self.reads_whole = true;
                 effects.extend(self.queue.front().cloned().map(Effect::ReadWhole));
@@ -842,7 +875,10 @@ impl Incremental {
                 return;
             }
             ChunkAnswer::Empty => ScanResult::Empty,
-            ChunkAnswer::Failed(why) => self.cannot_be_read(&why, effects),
+            ChunkAnswer::Failed(failed) => {
+                why = Some(failed);
+                ScanResult::SqlException
+            }
             ChunkAnswer::Tables(_)
             | ChunkAnswer::Key(_)
             | ChunkAnswer::OtherKey(_)
@@ -878,34 +914,28 @@ impl Incremental {
                 ScanResult::Succeeded
             }
         };
-        self.scanned(scan, effects);
+        self.scanned(scan, why, effects);
         match self.is_running() {
             true => self.ask(false, effects),
-            false => {
-                effects.push(Effect::Info("the incremental snapshot is complete".to_owned()));
-                self.ask_to_close(effects);
-            }
+            false => self.ask_to_close(effects),
         }
     }
 
-    fn cannot_be_read(&self, why: &str, effects: &mut Vec<Effect>) -> ScanResult {
-        let table = self.current.as_deref().unwrap_or_default();
-        effects.push(Effect::Warn(format!(
-            "the incremental snapshot of {table} is cancelled, because the table cannot be read: {why}"
-        )));
-        ScanResult::SqlException
-    }
-
-    /// The table at the head is done with.
-    fn scanned(&mut self, scan: ScanResult, effects: &mut Vec<Effect>) {
+    /// The table at the head is done with. `why` says why it could not be read, if so.
+    fn scanned(&mut self, scan: ScanResult, why: Option<NotRead>, effects: &mut Vec<Effect>) {
         let table = self.current.clone().unwrap_or_default();
         effects.extend(scan.told(&table));
         let rows = self.rows;
         self.notify(effects, |ids, of| SnapshotNotice::scanned(ids, of, &table, rows, scan));
         let is_whole = self.queue.front().is_some_and(|table| table.condition.is_none());
-        if is_whole && matches!(scan, ScanResult::Succeeded | ScanResult::Empty) {
-            effects.push(Effect::TableRead(table.clone()));
-        }
+        let end = match why {
+            Some(why) => {
+                self.unread.push(table.clone());
+                TableEnd::NotRead(why)
+            }
+            None => TableEnd::Read { rows, is_whole },
+        };
+        effects.push(Effect::TableEnded(table.clone(), end));
         if scan == ScanResult::Succeeded {
             effects.push(Effect::Info(format!(
                 "the incremental snapshot of {table} is complete: {rows} rows"
@@ -913,6 +943,7 @@ impl Incremental {
             self.rows = 0;
         }
         self.next(effects);
+        self.tell_end(effects);
     }
 
     fn ask_to_close(&self, effects: &mut Vec<Effect>) {
@@ -931,6 +962,21 @@ impl Incremental {
             self.notify(effects, |_, of| SnapshotNotice::completed(of));
             self.correlation = None;
         }
+    }
+
+    /// Says that nothing is left to read, and what was not read.
+    fn tell_end(&mut self, effects: &mut Vec<Effect>) {
+        if self.is_running() {
+            return;
+        }
+        let unread = mem::take(&mut self.unread);
+        effects.push(match unread.is_empty() {
+            true => Effect::Info("the incremental snapshot is complete".to_owned()),
+            false => Effect::Warn(format!(
+                "the incremental snapshot has ended without {}, which could not be read",
+                unread.join(", ")
+            )),
+        });
     }
 
     /// Carries out `stop-snapshot`. As in Debezium, the table that is being read comes last.
@@ -962,6 +1008,7 @@ impl Incremental {
                     continue;
                 }
                 self.queue.retain(|queued| queued.id != table);
+                effects.push(Effect::TableEnded(table.clone(), TableEnd::Stopped));
                 if !stopped.contains(&table) {
                     stopped.push(table);
                 }
@@ -970,10 +1017,14 @@ impl Incremental {
         self.has_changed = true;
         if let Some(current) = current {
             self.rows = 0;
+            effects.push(Effect::TableEnded(current.clone(), TableEnd::Stopped));
             stopped.push(current);
             self.next(effects);
         } else if !self.is_running() {
             self.correlation = None;
+        }
+        if !self.is_running() {
+            self.unread.clear();
         }
         effects.push(Effect::Info(format!(
             "stopped the incremental snapshot of {}",

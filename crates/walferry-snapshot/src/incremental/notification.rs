@@ -18,6 +18,37 @@ pub struct SnapshotNotice {
 /// The names of the details that are keys of rows.
 pub const KEYS: [&str; 2] = ["maximum_key", "last_processed_key"];
 
+/// Why a table could not be read, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotRead {
+    /// The reason, as a clause.
+    pub why: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl From<String> for NotRead {
+    fn from(why: String) -> Self {
+        Self { why, hint: None }
+    }
+}
+
+/// What became of a table of an incremental snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TableEnd {
+    /// All its rows have been sent.
+    Read {
+        /// How many were read, as far as this process knows.
+        rows: u64,
+        /// Whether no condition left rows out.
+        is_whole: bool,
+    },
+    /// It could not be read.
+    NotRead(NotRead),
+    /// A signal stopped its snapshot.
+    Stopped,
+}
+
 /// How the scan of a table ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanResult {
@@ -47,10 +78,8 @@ impl ScanResult {
             Self::Empty => Some(Effect::Info(format!(
                 "the incremental snapshot of {table} found no rows"
             ))),
-            Self::UnknownSchema => Some(Effect::Warn(format!(
-                "the incremental snapshot of {table} is cancelled: the table does not exist"
-            ))),
-            Self::SqlException | Self::Succeeded => None,
+            // With [`Effect::TableEnded`].
+            Self::UnknownSchema | Self::SqlException | Self::Succeeded => None,
         }
     }
 }

@@ -179,7 +179,7 @@ fn names(expression: &str, table: &str) -> bool {
 }
 
 /// A table's name without the quotes around its parts.
-pub(super) fn unquoted(name: &str) -> String {
+pub fn unquoted(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut quoted = false;
     let mut rest = name.chars().peekable();

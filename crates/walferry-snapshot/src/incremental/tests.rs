@@ -57,7 +57,16 @@ impl Driven {
                 Effect::ClearWindow => self.cleared += 1,
                 Effect::ReadWhole(table) => self.whole.push(table.id),
                 Effect::Warn(text) => self.told.push(format!("! {text}")),
-                Effect::Block(_) | Effect::TableRead(_) | Effect::Log(_) | Effect::Info(_) => {}
+                Effect::TableEnded(table, TableEnd::NotRead(NotRead { why, .. })) => {
+                    self.told.push(format!("! {table} is not read: {why}"));
+                }
+                Effect::Info(text) if text.contains("snapshot is complete") => self.told.push(text),
+                Effect::Block(_)
+                | Effect::TableEnded(..)
+                | Effect::Requested { .. }
+                | Effect::BlockingRequested { .. }
+                | Effect::Log(_)
+                | Effect::Info(_) => {}
             }
         }
     }
@@ -131,7 +140,7 @@ impl Driven {
     }
 
     fn whole_read(&mut self, rows: u64, failed: Option<&str>) {
-        let failed = failed.map(str::to_owned);
+        let failed = failed.map(|why| why.to_owned().into());
         let effects = self.snapshot.whole_read(rows, failed, &mut next_id(&mut self.chunks));
         self.take(effects);
     }
@@ -238,10 +247,11 @@ fn a_table_without_a_key_is_read_as_a_whole_before_the_next_one() {
     assert_eq!(
         driven.told,
         [
-            "! the incremental snapshot of public.b is cancelled, because the table cannot be read: it is gone",
             "TABLE_SCAN_COMPLETED public.b,public.c public.b 7 SQL_EXCEPTION",
+            "! public.b is not read: it is gone",
             "TABLE_SCAN_COMPLETED public.c public.c 0 EMPTY",
             "COMPLETED",
+            "! the incremental snapshot has ended without public.b, which could not be read",
         ]
     );
 }

@@ -294,6 +294,14 @@ impl Walferry {
     /// The same of a command that knows no data directory.
     #[track_caller]
     pub fn command_at<const N: usize>(&self, args: [&str; N]) -> Output {
+        self.command_with(&args)
+    }
+
+    /// The same with a list of arguments.
+    ///
+    /// # Panics
+    /// The program cannot be run.
+    pub fn command_with(&self, args: &[&str]) -> Output {
         let mut command = Command::new(tools::walferry());
         command.args(args).current_dir(&self.folder);
         command.output().expect("the program can be run")

@@ -8,6 +8,7 @@ pub(crate) mod cluster;
 mod keeper;
 mod offsets;
 mod plugins;
+mod snapshots;
 pub(crate) mod states;
 pub(crate) mod storage;
 pub(crate) mod store;
@@ -30,12 +31,12 @@ use tokio::{
     time::sleep,
 };
 use tracing::{info, warn};
-use walferry_admin::herder::{Herder, HerderFuture, Plugin, Refused, SubmitMode, Validation, steer};
+use walferry_admin::herder::{Herder, HerderFuture, Plugin, Refused, RequestedSnapshot, SubmitMode, Validation, steer};
 use walferry_config::Worker;
 use walferry_engine::{
     Disposition, Exit, Failure, Kind, TargetState,
     book::{Book, BookEntry, Configuration},
-    status::Status,
+    status::{Execute, Status},
     supervisor::{Connectors as _, Supervisor},
 };
 
@@ -300,6 +301,11 @@ impl Herder for Herd {
     fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> HerderFuture<()> {
         let (herd, name) = (self.clone(), name.to_owned());
         Box::pin(async move { herd.write_offsets(&name, offsets).await })
+    }
+
+    fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> HerderFuture<RequestedSnapshot> {
+        let (herd, name) = (self.clone(), name.to_owned());
+        Box::pin(async move { snapshots::look(&herd, &name, snapshot).await })
     }
 
     fn topics(&self, name: &str) -> Vec<String> {

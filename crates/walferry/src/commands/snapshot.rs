@@ -1,0 +1,215 @@
+//! `walferry snapshot`: makes a running connector read tables again. What is known to fail is refused, and `--wait` says how it ended.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value as Json, json};
+use walferry_engine::{Diagnosis, Kind};
+
+use crate::{
+    cli::SnapshotArgs,
+    endpoint::{Endpoint, EndpointError, encoded},
+    error::Error,
+    output::note,
+    progress::{Bars, RowsBar},
+    say::say,
+    signal::{Given, give, tell_unstored},
+};
+
+/// How often to ask how far the snapshot is.
+const PAUSE: Duration = Duration::from_millis(300);
+/// How often to say so where there is no terminal.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// How long the process may keep silent while it is waited for: it may be restarted meanwhile.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Asks for the snapshot. With `--wait`, returns once it has ended, and fails unless all was read.
+pub(crate) fn snapshot(args: &SnapshotArgs, bars: &Bars) -> Result<(), Error> {
+    let kind = if args.blocking { "blocking" } else { "incremental" };
+    let mut data = json!({"type": kind, "data-collections": args.table});
+    if let Some(condition) = &args.r#where {
+        let of = |table: &String| json!({"data-collection": table, "filter": condition});
+        data["additional-conditions"] = args.table.iter().map(of).collect();
+    }
+    if let Some(column) = &args.surrogate_key {
+        data["surrogate-key"] = json!(column);
+    }
+    let body = json!({"type": "execute-snapshot", "data": data, "check": true});
+    let Given { id, is_stored, tables } = give(&args.endpoint, &args.name, &body)?;
+    let tables = match tables.is_empty() {
+        true => args.table.join(", "),
+        false => tables.join(", "),
+    };
+    let rest = if args.wait { "" } else { "; its log shows the progress" };
+    say!(
+        "connector {} was asked for a snapshot of {tables} (id {id}){rest}",
+        args.name
+    );
+    tell_unstored(is_stored);
+    match args.wait {
+        true => wait(args, &id, bars),
+        false => Ok(()),
+    }
+}
+
+fn not_known(what: String, hint: impl Into<String>) -> Error {
+    let error = Error::new(Kind::SignalNotGiven, "it is not known how the snapshot ended");
+    error.cause(what, Some(hint.into()))
+}
+
+/// Waits until the snapshot with this id has ended.
+fn wait(args: &SnapshotArgs, id: &str, bars: &Bars) -> Result<(), Error> {
+    let told = |EndpointError { what, hint }: EndpointError| not_known(what, hint);
+    let endpoint = Endpoint::of(&args.endpoint).map_err(told)?;
+    let path = format!("/connectors/{}/snapshots", encoded(&args.name));
+    let later = format!("ask later: GET {path}, or look at the log of the process");
+    let (mut silent_since, mut shown) = (None, Shown::new(bars));
+    loop {
+        let answer = match endpoint.get(&path) {
+            Ok(answer) if answer.code == 200 => answer.body,
+            Ok(answer) if answer.code == 404 && answer.body["message"].is_null() => {
+                let what = format!("the Walferry at {endpoint} is too old to say how a snapshot ended");
+                return Err(not_known(what, "look at its log"));
+            }
+            // It is being restarted, or another process takes over.
+            result => {
+                let since = *silent_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > SILENCE {
+                    return Err(match result {
+                        Ok(answer) => told(endpoint.refused(&answer, &args.name, "walferry snapshot --help")),
+                        Err(error) => told(error),
+                    });
+                }
+                thread::sleep(PAUSE);
+                continue;
+            }
+        };
+        silent_since = None;
+        let requests = answer["requests"].as_array().into_iter().flatten();
+        let Some(request) = requests.into_iter().find(|request| request["id"] == id) else {
+            let what =
+                "the process does not know this snapshot: it has been restarted since, and it may have read all of it";
+            return Err(not_known(what.to_owned(), later));
+        };
+        match request["state"].as_str() {
+            Some("done") => {
+                shown.end();
+                tell_tables(request);
+                say!("the snapshot is complete");
+                return Ok(());
+            }
+            Some("failed" | "stopped") => {
+                shown.end();
+                tell_tables(request);
+                return Err(failed(request));
+            }
+            state => shown.show(state == Some("accepted"), &answer["running"]),
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn text(of: &Json) -> &str {
+    of.as_str().unwrap_or_default()
+}
+
+fn tables(request: &Json) -> impl Iterator<Item = &Json> {
+    request["tables"].as_array().into_iter().flatten()
+}
+
+/// One line for each table.
+fn tell_tables(request: &Json) {
+    for table in tables(request) {
+        let (name, state) = (text(&table["table"]), text(&table["state"]));
+        match (state, table["rows"].as_u64()) {
+            ("done", Some(rows)) => say!("{name}: {rows} rows"),
+            ("done", None) => say!("{name}: read"),
+            _ => say!("{name}: {state}"),
+        }
+    }
+}
+
+/// The snapshot has not read all of its tables.
+fn failed(request: &Json) -> Error {
+    let causes = tables(request).filter_map(|table| match text(&table["state"]) {
+        "failed" => {
+            let kind = Kind::find(text(&table["code"])).unwrap_or(Kind::TableNotRead);
+            let hint = table["hint"].as_str().map(str::to_owned);
+            Some(Diagnosis::error(kind, text(&table["what"])).with_any_hint(hint))
+        }
+        "stopped" => {
+            let what = format!("a signal stopped the snapshot of {}", text(&table["table"]));
+            Some(Diagnosis::error(Kind::TableNotRead, what).with_hint("ask for it again"))
+        }
+        _ => None,
+    });
+    Error::new(Kind::TableNotRead, "the snapshot has not read all of its tables").because(causes)
+}
+
+/// What is shown while it is waited.
+struct Shown<'a> {
+    bars: &'a Bars,
+    bar: Option<RowsBar>,
+    told: Instant,
+    has_said_that_it_waits: bool,
+}
+
+impl<'a> Shown<'a> {
+    fn new(bars: &'a Bars) -> Self {
+        Self {
+            bars,
+            bar: None,
+            told: Instant::now(),
+            has_said_that_it_waits: false,
+        }
+    }
+
+    fn show(&mut self, waits: bool, running: &Json) {
+        if waits && !self.has_said_that_it_waits && self.told.elapsed() >= TOLD_EVERY {
+            self.has_said_that_it_waits = true;
+            note!("the connector has not taken the signal yet: it does not stream, or reads another table");
+        }
+        let Some(table) = running["table"].as_str() else { return };
+        let (rows, estimate) = (
+            running["rows"].as_u64().unwrap_or_default(),
+            running["rows_estimate"].as_u64(),
+        );
+        if self.bars.are_shown() {
+            let bar = self.bar.get_or_insert_with(|| self.bars.rows());
+            bar.show(table, rows, estimate);
+        } else if self.told.elapsed() >= TOLD_EVERY {
+            self.told = Instant::now();
+            match estimate {
+                Some(estimate) => note!("{table}: {rows} of about {} rows", estimate.max(rows)),
+                None => note!("{table}: {rows} rows"),
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.bar = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_was_not_read_is_an_error_with_its_remedy_and_exit_code() {
+        let request = json!({"id": "x", "state": "failed", "tables": [
+            {"table": "public.a", "state": "done", "rows": 7},
+            {"table": "public.b", "state": "failed", "what": "b\u{1b}[2J failed", "hint": "GRANT SELECT", "code": "WF0418"},
+            {"table": "public.c", "state": "stopped"},
+        ]});
+        let error = failed(&request);
+        assert_eq!(error.exit as u8, 2);
+        let text = error.to_string();
+        for part in ["GRANT SELECT", "WF0418", "stopped the snapshot of public.c"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(!text.contains('\u{1b}') && !text.contains("public.a"), "{text:?}");
+    }
+}
