@@ -49,7 +49,8 @@ fn sql_that_needs_no_superuser_runs_after_a_yes_and_the_rest_is_only_printed() {
         config: properties,
         worker: Vec::new(),
         bootstrap: world.kafka.bootstrap(),
-        env: Vec::new(),
+        // What it says on a terminal is compared as text.
+        env: vec![("NO_COLOR".into(), "1".into())],
     };
     let nothing = row(["f", "f", "d", "f", "-1"]);
 

@@ -27,6 +27,7 @@ mod mistakes;
 mod moved;
 mod msk;
 mod offsets;
+mod operate;
 mod otlp;
 mod outbox;
 mod outbox_children;

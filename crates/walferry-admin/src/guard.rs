@@ -16,7 +16,7 @@ use axum::{
     extract::{FromRequest, Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header, uri::Authority},
     middleware::Next,
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
 use jiff::Timestamp;
 use tokio::time::timeout;
@@ -69,8 +69,14 @@ pub(crate) async fn guard(
                     refused(StatusCode::NOT_FOUND)
                 }
                 Permission::ReadOnly => {
-                    warn!(peer = ?doors::shown(peer), ?user, %method, ?path, "a user who may only read has tried to change something");
-                    error(StatusCode::FORBIDDEN, "This user may read but not change anything.")
+                    warn!(peer = ?doors::shown(peer), ?user, %method, ?path, "a user who may only read has tried to do more");
+                    let what = match doors::reads(&method) {
+                        true => {
+                            "This user may not read the log: it can have keys of rows. It is for users who may change connectors."
+                        }
+                        false => "This user may read but not change anything.",
+                    };
+                    error(StatusCode::FORBIDDEN, what)
                 }
                 Permission::Busy(wait) => {
                     let mut response = error(
@@ -90,7 +96,10 @@ pub(crate) async fn guard(
                 }
                 Permission::Granted | Permission::Unknown => match &settings.standby {
                     Some(standby) if !IN_STANDBY.contains(&request.uri().path().trim_end_matches('/')) => {
-                        error(StatusCode::SERVICE_UNAVAILABLE, &standby.why())
+                        match shows_page(&request) {
+                            true => standby_page(&standby.why()),
+                            false => error(StatusCode::SERVICE_UNAVAILABLE, &standby.why()),
+                        }
                     }
                     _ => {
                         let base = ClientBaseUri::of(place, &request);
@@ -120,6 +129,35 @@ pub(crate) async fn guard(
         }
     }
     response
+}
+
+/// Whether a browser asks for the page, and not a program.
+fn shows_page(request: &Request) -> bool {
+    let accepts = text(request.headers(), header::ACCEPT).is_some_and(|accept| accept.contains("text/html"));
+    let path = request.uri().path().trim_end_matches('/');
+    request.method() == Method::GET && accepts && matches!(path, "" | "/ui")
+}
+
+/// What a browser shows of a process that waits for its turn. It asks again, so the page comes when the turn does.
+fn standby_page(why: &str) -> Response {
+    let escaped = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"5\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
+         <title>Walferry: waiting</title><body style=\"font-family:system-ui;max-width:40em;margin:3em auto;padding:0 1em\">\
+         <h1>This Walferry is waiting</h1><p>{escaped}</p><p>It takes over at once when the active process ends in order, and 10 seconds after a \
+         crash. The page asks again every 5 seconds.</p></body></html>\n"
+    );
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (StatusCode::SERVICE_UNAVAILABLE, headers, page).into_response()
 }
 
 /// Logs who has changed something, or tried to. Without a login, nobody has a name.

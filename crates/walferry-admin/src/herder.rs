@@ -253,6 +253,12 @@ pub trait Loggers: fmt::Debug + Send + Sync {
     /// All loggers with a level of their own: name, level, and when it was changed, milliseconds since 1970. `root` is one of them.
     fn all(&self) -> Vec<(String, String, Option<u64>)>;
 
+    /// The last lines that the log has about a connector, after the line with this number: each with its number.
+    fn lines(&self, connector: &str, after: u64) -> Vec<(u64, String)> {
+        let _ = (connector, after);
+        Vec::new()
+    }
+
     /// Changes the level of a logger. Returns the changed loggers. `None` if there is no such level.
     fn set(&self, logger: &str, level: &str) -> Option<Vec<String>>;
 }

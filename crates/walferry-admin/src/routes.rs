@@ -10,12 +10,12 @@ use std::{
 use axum::{
     Router,
     body::{Body, Bytes},
-    extract::{DefaultBodyLimit, Path, State},
+    extract::{DefaultBodyLimit, Path, Query, State},
     http::{HeaderValue, StatusCode, header},
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use walferry_engine::status::Phase;
 
 use crate::{
@@ -113,6 +113,7 @@ rest::resources! {
     "/connectors/{name}/signals" => post signal;
     "/connectors/{name}/notifications" => get notifications;
     "/connectors/{name}/snapshots" => get snapshots;
+    "/connectors/{name}/logs" => get logs;
     "/ui" => get page;
     "/ui/data" => get data;
     "/openapi.json" => get open_api;
@@ -224,6 +225,33 @@ async fn snapshots(State(shown): App, Path(name): Path<String>) -> Response {
         Some(status) => signals::snapshots(status),
         None => signals::unknown(&name),
     }
+}
+
+/// Where lines of the log begin.
+#[derive(Debug, Deserialize)]
+struct LogQuery {
+    #[serde(default)]
+    after: u64,
+}
+
+/// `GET /connectors/{name}/logs`.
+async fn logs(State(shown): App, Path(name): Path<String>, Query(query): Query<LogQuery>) -> Response {
+    if !shown
+        .admin
+        .connectors
+        .statuses()
+        .iter()
+        .any(|status| status.name == name)
+    {
+        return signals::unknown(&name);
+    }
+    let lines = shown.admin.loggers.lines(&name, query.after);
+    let next = lines.last().map_or(query.after, |(number, _)| *number);
+    let lines: Vec<_> = lines
+        .into_iter()
+        .map(|(number, line)| serde_json::json!({ "number": number, "line": line }))
+        .collect();
+    json(StatusCode::OK, &serde_json::json!({ "lines": lines, "next": next }))
 }
 
 async fn page() -> Response {

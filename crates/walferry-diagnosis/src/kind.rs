@@ -96,7 +96,9 @@ impl Kind {
         let text = text.trim().to_ascii_lowercase();
         let distance = |page: &Page| {
             let to = |name: &str| strsim::damerau_levenshtein(&text, &name.to_ascii_lowercase());
-            to(page.code).min(to(page.word))
+            // Of a code, only one digit is likely to be wrong: all codes are near to each other.
+            let to_code = Some(to(page.code)).filter(|distance| *distance <= 1);
+            to(page.word).min(to_code.unwrap_or(usize::MAX))
         };
         let near = PAGES
             .iter()

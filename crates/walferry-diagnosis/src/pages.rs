@@ -402,11 +402,13 @@ kinds! {
     "WF0403" TransformFailed "transform_failed" RECORD,
         "A transform cannot process a record",
         "The record does not have the structure that the transform expects. The message names the transform and the topic.",
-        "Correct the options of the transform, or add a predicate so that the transform is not applied to such records.";
+        "Correct the options of the transform, or add a predicate so that the transform is not applied to such records. To go on without them, set \
+         `errors.tolerance=all` and `errors.deadletterqueue.topic.name`: each is set aside with its reason, and the others are sent.";
     "WF0404" NotWritten "not_written" RECORD,
         "A converter cannot serialize a record",
         "The converter of the key, the value or a header cannot serialize it.",
-        "Use a converter that supports this kind of data, or change the record with a transform, as the hint says.";
+        "Use a converter that supports this kind of data, or change the record with a transform, as the hint says. To go on without such records, set \
+         `errors.tolerance=all` and `errors.deadletterqueue.topic.name`: each is set aside with its reason, and the others are sent.";
     "WF0405" MalformedMessage "malformed_message" RECORD,
         "A message of the stream cannot be decoded",
         "The bytes that arrived are not valid pgoutput. Nothing was skipped.",
@@ -685,6 +687,11 @@ kinds! {
         "There is nothing to run or to check",
         "Neither a connector nor a worker was given.",
         "Specify a connector with `--config FILE`, or a worker with `--worker FILE`.";
+    "WF0714" NotOperated "not_operated" SETUP,
+        "A command for a running process was not carried out",
+        "A command such as `walferry pause` or `walferry apply` asked a running Walferry, or a worker of Kafka Connect, and it did not answer or refused \
+         the request.",
+        "Follow the hint. `walferry status` says whether the process answers, and `--url`, WALFERRY_URL or the file of contexts which process is asked.";
     "WF0775" OutboxWatch "outbox_watch" None,
         "Rows of an outbox cannot be counted",
         "`walferry.watch`, `walferry.partitions` or `walferry.retention.ms` is set, but the rows of the outbox that are not confirmed could not be counted. Events are delivered as \

@@ -498,6 +498,10 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Expression(limit) => limit.hint(),
+            Self::Resolve { host, .. } if host.contains(':') => {
+                let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
+                format!("a port belongs into `database.port`: write {name:?} in `database.hostname`, and {port:?} in `database.port`")
+            }
             Self::Resolve { .. } => "check `database.hostname`, and check that this machine can resolve it".to_owned(),
             Self::Unreachable { address, .. } => format!(
                 "check that the server is running and listening (`listen_addresses`, `port`), that no firewall blocks the connection, and \

@@ -71,6 +71,7 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
             SNAPSHOT_SECONDS,
             BESIDE_RUNNING,
             BESIDE_LEFT,
+            UNREAD_TABLES,
             BESIDE_ROWS,
             BESIDE_ROWS_LEFT,
         ],

@@ -1,7 +1,10 @@
 //! `walferry check`: what a start would find, in sentences, and nothing changed.
 
 use std::{collections::BTreeSet, io, path::Path, sync::Arc, thread};
-use walferry_diagnosis::{Kind, printed::shell_word};
+use walferry_diagnosis::{
+    Kind,
+    printed::{one_line, shell_word},
+};
 
 use tokio::runtime::{Builder, Runtime};
 use walferry_config::Worker;
@@ -21,7 +24,7 @@ use crate::{
         self, captured, from_postgres, history_mismatch, kafka, partition, pipelines, snapshot_policy, snapshot_tables,
     },
     cli::CheckArgs,
-    commands::cluster::Cluster,
+    commands::{cluster::Cluster, shown},
     error::Error,
     fix, listen,
     load::{Configuration, Loaded, data_dir, load},
@@ -189,13 +192,28 @@ fn tell(remarks: impl IntoIterator<Item = Diagnosis>) -> usize {
     let mut obstacles = 0;
     for remark in remarks.into_iter().map(Diagnosis::concealed) {
         let code = remark.code().map(|code| format!(" [{code}]")).unwrap_or_default();
-        say!("  {:<8} {}{code}", word(remark.severity), remark.sentence());
+        line(remark.severity, &format!("{}{code}", remark.sentence()));
         if let Some(hint) = &remark.hint {
             arrow(hint);
         }
         obstacles += usize::from(remark.severity == Severity::Error);
     }
     obstacles
+}
+
+/// A line with the word of its severity in front, in a colour if it is shown on a terminal.
+fn line(severity: Severity, text: &str) {
+    let word = word(severity);
+    let colour = match severity {
+        Severity::Good => Some("32"),
+        Severity::Warning => Some("33"),
+        Severity::Error => Some("31"),
+        Severity::Change | Severity::Note => None,
+    };
+    match colour.filter(|_| shown::is_coloured()) {
+        Some(colour) => say::text(format!("  \x1b[{colour}m{word:<8}\x1b[0m {}\n", one_line(text)).into_bytes()),
+        None => say!("  {word:<8} {text}"),
+    }
 }
 
 fn arrow(remedy: &str) {

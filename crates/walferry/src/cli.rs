@@ -3,6 +3,8 @@
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+use crate::commands::args::OperateCommand;
 use clap_complete::Shell;
 
 /// Change data capture from Postgres to Kafka. Replaces Kafka Connect with Debezium's PostgreSQL connector.
@@ -63,10 +65,19 @@ pub(crate) enum Command {
     Signal(SignalArgs),
     /// Make a running connector read tables again. A table that does not exist or may not be read, or a wrong condition, is refused
     Snapshot(SnapshotArgs),
-    /// Print a shell completion script
+    #[command(flatten)]
+    Operate(OperateCommand),
+    /// Print a shell completion script. In bash, zsh and fish, it also completes the names of connectors of a running process
     Completions {
         /// The shell
         shell: Shell,
+    },
+    /// Write manual pages of all commands to a folder, for packages
+    #[command(hide = true)]
+    Man {
+        /// The folder
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
     },
 }
 
@@ -108,8 +119,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) in_container: bool,
     /// Take these connectors from a Kafka Connect cluster that keeps running: stop them there, and continue with them here at the next
-    /// change. From then on, their configurations and offsets are kept in the data directory. Needs the worker file of the cluster
-    #[arg(long, value_name = "NAME", num_args = 1.., requires = "worker", conflicts_with = "config")]
+    /// change. From then on, their configurations and offsets are kept in the folder of --data-dir. Needs the worker file of the cluster
+    #[arg(long, value_name = "NAME", num_args = 1.., requires_all = ["worker", "data_dir"], conflicts_with = "config")]
     pub(crate) take: Vec<String>,
     /// Address of the REST API of that cluster, as http://HOST:8083 or https://USER:PASSWORD@HOST [default: the worker that
     /// `status.storage.topic` names]
@@ -117,7 +128,7 @@ pub(crate) struct RunArgs {
     pub(crate) take_from: Option<String>,
     /// Address of the admin endpoint: /health, /live, /ready, /metrics, /slots and the status page /ui [default: `listeners` of the worker
     /// file, or 127.0.0.1:8083]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     pub(crate) admin: Option<SocketAddr>,
 }
 
@@ -129,7 +140,7 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
     /// Address of the admin endpoint, as for `run`
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = listen_address)]
     pub(crate) admin: Option<SocketAddr>,
     /// Show the records that captured tables would produce: topic, key, value, headers and schemas, for one row of each table.
     /// This prints the values of rows, but not what the configuration masks or excludes. Nothing is sent, and values are not
@@ -208,7 +219,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "HOSTS")]
     pub(crate) bootstrap_servers: Option<String>,
     /// Address of the admin endpoint; if its port is in use, another one is chosen
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083", value_parser = listen_address)]
     pub(crate) admin: SocketAddr,
 }
 
@@ -528,6 +539,10 @@ pub(crate) struct SnapshotArgs {
 pub(crate) struct EndpointArgs {
     #[command(flatten)]
     pub(crate) address: AddressArgs,
+    /// Use this section of ~/.config/walferry/config.toml: its URL, and how to log in. Without --context, --admin and --url, the environment
+    /// variable WALFERRY_URL counts, then WALFERRY_CONTEXT, then `current` of that file
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["admin", "url"])]
+    pub(crate) context: Option<String>,
     /// User who logs in. The password is read from --password-file, from the environment variable WALFERRY_REST_PASSWORD, or from the
     /// terminal
     #[arg(long, value_name = "NAME")]
@@ -540,17 +555,17 @@ pub(crate) struct EndpointArgs {
 /// Where a process has its admin endpoint.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AddressArgs {
-    /// Address of the admin endpoint of the process
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
-    pub(crate) admin: SocketAddr,
+    /// Address of the admin endpoint of the process: HOST:PORT, or only a port of this machine [default: 127.0.0.1:8083]
+    #[arg(long, value_name = "ADDR", value_parser = admin_address)]
+    pub(crate) admin: Option<String>,
     /// URL of this endpoint, if it has a host name or speaks TLS: http://HOST:8083 or https://HOST:8443
     #[arg(long, value_name = "URL", conflicts_with = "admin")]
     pub(crate) url: Option<String>,
     /// File with the certificates (PEM) of the authorities that sign the endpoint's certificate [default: those of the system]
-    #[arg(long, value_name = "FILE", requires = "url", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) ca: Option<PathBuf>,
     /// File with a client certificate (PEM), if the endpoint asks for one
-    #[arg(long, value_name = "FILE", requires_all = ["url", "key"], value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", requires = "key", value_hint = ValueHint::FilePath)]
     pub(crate) cert: Option<PathBuf>,
     /// File with the key (PEM) of the client certificate
     #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
@@ -580,9 +595,79 @@ pub(crate) struct OffsetArgs {
     pub(crate) data: DataArgs,
 }
 
+/// HOST:PORT, where the host is this machine if it is left out.
+fn admin_address(text: &str) -> Result<String, String> {
+    let example =
+        "write it as HOST:PORT, such as 127.0.0.1:8083 or cdc.internal:8083; for https, write --url https://HOST:PORT";
+    if text.contains("://") || text.contains(['/', '@']) {
+        return Err(example.to_owned());
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, port),
+        None => ("", text),
+    };
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => host
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')),
+    };
+    match (is_port && is_host, host) {
+        (false, _) => Err(example.to_owned()),
+        (true, "") => Ok(format!("127.0.0.1:{port}")),
+        (true, host) => Ok(format!("{host}:{port}")),
+    }
+}
+
+/// An address to listen on. A host name means its addresses; the first counts, and one of IPv4 before others.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let example =
+        "write ADDRESS:PORT, such as 127.0.0.1:8083 for this machine alone or 0.0.0.0:8083 for all of its addresses";
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let found = std::net::ToSocketAddrs::to_socket_addrs(text).map_err(|_| example.to_owned())?;
+    let mut found: Vec<SocketAddr> = found.collect();
+    found.sort_by_key(|address| !address.is_ipv4());
+    let is_named = text.rsplit_once(':').is_some_and(|(host, _)| !host.is_empty());
+    found
+        .into_iter()
+        .next()
+        .filter(|_| is_named)
+        .ok_or_else(|| example.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+
+    use super::{admin_address, listen_address};
+
+    #[test]
+    fn an_address_has_a_host_name_or_only_a_port_and_a_mistake_gets_an_example() {
+        for (text, expected) in [
+            ("localhost:8083", Some("localhost:8083")),
+            ("127.0.0.1:8083", Some("127.0.0.1:8083")),
+            ("[::1]:8083", Some("[::1]:8083")),
+            (":8083", Some("127.0.0.1:8083")),
+            ("8083", Some("127.0.0.1:8083")),
+            ("localhost", None),
+            ("localhost:", None),
+            ("localhost:99999", None),
+            ("http://localhost:8083", None),
+            ("ops:secret@host:8083", None),
+            ("a b:1", None),
+        ] {
+            let found = admin_address(text);
+            assert_eq!(found.as_deref().ok(), expected, "{text}");
+            assert!(found.is_ok() || found.unwrap_err().contains("such as"), "{text}");
+        }
+        assert_eq!(listen_address("localhost:8083").map(|address| address.port()), Ok(8083));
+        for text in [":8083", "8083", "localhost"] {
+            assert!(listen_address(text).unwrap_err().contains("0.0.0.0:8083"), "{text}");
+        }
+    }
 
     #[test]
     fn command_line_is_consistent() {

@@ -22,12 +22,19 @@ use walferry_config::quoted;
 
 use crate::{
     cli::{AddressArgs, EndpointArgs},
+    commands::contexts,
     http,
     output::{self, note},
 };
 
 /// How long the endpoint may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// Where a process listens unless it is told otherwise.
+const DEFAULT: &str = "http://127.0.0.1:8083";
+
+/// The endpoint, where neither an option nor a context names one.
+const URL: &str = "WALFERRY_URL";
 
 /// The password of `--user`.
 const PASSWORD: &str = "WALFERRY_REST_PASSWORD";
@@ -56,7 +63,7 @@ pub(crate) struct EndpointError {
     pub(crate) hint: String,
 }
 
-fn trouble(what: impl Into<String>, hint: impl Into<String>) -> EndpointError {
+pub(crate) fn trouble(what: impl Into<String>, hint: impl Into<String>) -> EndpointError {
     EndpointError {
         what: what.into(),
         hint: hint.into(),
@@ -72,9 +79,10 @@ impl std::fmt::Display for Endpoint {
 impl Endpoint {
     /// The endpoint that the arguments name, without a login. An answer may take as long as `limit`.
     pub(crate) fn at(args: &AddressArgs, limit: Duration) -> Result<Self, EndpointError> {
-        let base = match &args.url {
-            Some(url) => base(url)?,
-            None => format!("http://{}", args.admin),
+        let base = match (&args.url, &args.admin) {
+            (Some(url), _) => base("--url", url)?,
+            (None, Some(admin)) => format!("http://{admin}"),
+            (None, None) => DEFAULT.to_owned(),
         };
         let mut agent = http::client(limit);
         if base.starts_with("https:") {
@@ -96,10 +104,38 @@ impl Endpoint {
         })
     }
 
-    /// The endpoint that the arguments name. May ask for a password on the terminal.
+    /// The endpoint that the arguments, the environment or the file of contexts name. May ask for a password on the terminal.
     pub(crate) fn of(args: &EndpointArgs) -> Result<Self, EndpointError> {
-        let endpoint = Self::at(&args.address, LIMIT)?;
-        let Some(user) = &args.user else {
+        let AddressArgs {
+            admin,
+            url,
+            ca,
+            cert,
+            key,
+        } = args.address.clone();
+        let from_environment = env::var(URL).ok().filter(|url| !url.is_empty());
+        // A login of a context is sent nowhere else.
+        let context = match (&args.context, admin.is_none() && url.is_none()) {
+            (None, true) if from_environment.is_none() => contexts::find(None)?,
+            (Some(name), _) => contexts::find(Some(name.as_str()))?,
+            _ => None,
+        };
+        let place = context.unwrap_or_default();
+        let url = match (url, place.url.is_empty()) {
+            (Some(url), _) => Some(url),
+            (None, false) => Some(base("the url of the context", &place.url)?),
+            (None, true) if admin.is_none() => from_environment.map(|url| base(URL, &url)).transpose()?,
+            (None, true) => None,
+        };
+        let address = AddressArgs {
+            admin,
+            url,
+            ca: ca.or(place.ca),
+            cert: cert.or(place.cert),
+            key: key.or(place.key),
+        };
+        let endpoint = Self::at(&address, LIMIT)?;
+        let Some(user) = args.user.clone().or(place.user) else {
             return Ok(endpoint);
         };
         if user.contains(':') {
@@ -108,7 +144,10 @@ impl Endpoint {
                 format!("give only the name with --user, and the password in {PASSWORD} or with --password-file"),
             ));
         }
-        let password = password(user, args.password_file.as_deref())?;
+        let password = match (&args.password_file, &place.password_command) {
+            (None, Some(command)) if args.user.is_none() => contexts::password_of_command(command)?,
+            (file, _) => password(&user, file.as_deref().or(place.password_file.as_deref()))?,
+        };
         let pair = STANDARD.encode(format!("{user}:{password}"));
         Ok(endpoint.logging_in("password", format!("Basic {pair}")))
     }
@@ -133,6 +172,29 @@ impl Endpoint {
             request = request.header("Authorization", authorization);
         }
         self.read(request.send(body.to_string()))
+    }
+
+    /// Sends a PUT with a JSON body, or without a body.
+    pub(crate) fn put(&self, path: &str, body: Option<&Json>) -> Result<Answer, EndpointError> {
+        let mut request = self.agent.put(format!("{}{path}", self.base));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        self.read(match body {
+            Some(body) => request
+                .header("Content-Type", "application/json")
+                .send(body.to_string()),
+            None => request.send_empty(),
+        })
+    }
+
+    /// Sends a DELETE.
+    pub(crate) fn delete(&self, path: &str) -> Result<Answer, EndpointError> {
+        let mut request = self.agent.delete(format!("{}{path}", self.base));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
+        self.read(request.call())
     }
 
     /// Sends a request without a body.
@@ -213,20 +275,20 @@ impl Endpoint {
     }
 }
 
-/// The URL without a slash at its end.
-fn base(url: &str) -> Result<String, EndpointError> {
+/// The URL without a slash at its end. `of` says where it was found.
+fn base(of: &str, url: &str) -> Result<String, EndpointError> {
     let rest = ["http://", "https://"]
         .iter()
         .find_map(|scheme| url.strip_prefix(scheme));
     let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
         return Err(trouble(
-            format!("--url is {}, which is not a URL of http or https", quoted(url)),
-            "write it as in --url https://HOST:8443",
+            format!("{of} is {}, which is not a URL of http or https", quoted(url)),
+            "write it as in https://HOST:8443",
         ));
     };
     if rest.split('/').next().is_some_and(|host| host.contains('@')) {
         return Err(trouble(
-            "--url contains a login",
+            format!("{of} contains a login"),
             format!(
                 "other users of this machine can see it: give the user with --user, and the password in {PASSWORD} or with --password-file"
             ),
@@ -389,7 +451,7 @@ mod tests {
             ("ftp://db", None),
             ("https://ops:s3cret@db:8443", None),
         ] {
-            let said = base(url).map_err(|trouble| format!("{trouble:?}"));
+            let said = base("--url", url).map_err(|trouble| format!("{trouble:?}"));
             if let Err(said) = &said {
                 assert!(!said.contains("s3cret"), "{said}");
             }

@@ -35,7 +35,10 @@ pub(crate) fn health(args: &HealthArgs) -> Result<(), Error> {
         return Ok(());
     }
     let mut error = unhealthy();
-    for (name, reason, hint) in reasons.into_iter().filter(|_| args.ready) {
+    for (name, reason, hint) in reasons
+        .into_iter()
+        .filter(|(name, ..)| args.ready && !is_ready(&answer.body, name))
+    {
         error = error.cause(format!("{name}: {reason}"), hint);
     }
     let hint = match (code, &args.token_file) {
@@ -72,6 +75,12 @@ fn unhealthy() -> Error {
     Error::new(Kind::NotHealthy, "Walferry is not healthy")
 }
 
+/// Whether the answer says that this connector works.
+fn is_ready(answer: &Value, name: &str) -> bool {
+    let mut connectors = answer["connectors"].as_array().into_iter().flatten();
+    connectors.any(|connector| connector["name"] == *name && connector["ready"] == true)
+}
+
 /// Name, reason and hint of each connector in the answer of `/ready`. The answer of `/live` lists no connectors.
 fn reasons(answer: &Value) -> Vec<(String, String, Option<String>)> {
     let connectors = answer["connectors"].as_array().cloned().unwrap_or_default();
@@ -96,7 +105,7 @@ mod tests {
 
     fn at(admin: SocketAddr) -> AddressArgs {
         AddressArgs {
-            admin,
+            admin: Some(admin.to_string()),
             url: None,
             ca: None,
             cert: None,
@@ -150,10 +159,12 @@ mod tests {
 
     #[test]
     fn a_connector_that_is_not_ready_is_named_with_its_reason_and_hint() {
-        let body = r#"{"ready":false,"connectors":[{"name":"orders","reason":"Kafka has been in trouble.","hints":["start the brokers"]}]}"#;
+        let body = r#"{"ready":false,"connectors":[{"name":"users","ready":true,"reason":"Streaming.","hints":[]},
+            {"name":"orders","ready":false,"reason":"Kafka has been in trouble.","hints":["start the brokers"]}]}"#;
         let (said, request) = asked(true, 503, body);
         assert_eq!(request, "GET /ready HTTP/1.1");
         let said = said.unwrap_err();
+        assert!(!said.contains("users"), "{said}");
         for part in ["orders: Kafka has been in trouble.", "start the brokers", "WF0780"] {
             assert!(said.contains(part), "{said}");
         }
@@ -191,7 +202,7 @@ mod tests {
         );
 
         fs::write(&file, "sha256:00ff\n").unwrap();
-        let admin = "127.0.0.1:9".parse().unwrap();
+        let admin: SocketAddr = "127.0.0.1:9".parse().unwrap();
         let token_file = Some(file);
         let error = health(&HealthArgs {
             ready: true,

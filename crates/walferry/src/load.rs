@@ -321,8 +321,26 @@ fn bootstrap_servers(args: &ConnectorArgs, worker: Option<&Worker>, problems: &m
             ),
             "write host:port,host:port; user and password belong into sasl.jaas.config",
         );
+    } else if let Some(server) = servers.as_deref().and_then(no_server) {
+        problems.push(
+            Kind::PropertyValue,
+            format!(
+                "bootstrap.servers has {}, which is not a host with a port",
+                quoted(server)
+            ),
+            "write host:port,host:port, such as localhost:9092; brokers do not speak HTTP",
+        );
     }
     servers
+}
+
+/// The first entry that is certain to be a mistake. Other prefixes than those of HTTP are names of listeners.
+fn no_server(servers: &str) -> Option<&str> {
+    let is_wrong = |server: &&str| {
+        let lower = server.to_ascii_lowercase();
+        lower.starts_with("http://") || lower.starts_with("https://") || server.ends_with(':')
+    };
+    servers.split(',').map(str::trim).find(is_wrong)
 }
 
 /// Offsets are stored by name.

@@ -25,7 +25,7 @@ use walferry_admin::herder::Loggers;
 use walferry_diagnosis::Kind;
 use walferry_diagnosis::printed;
 
-use crate::progress::Bars;
+use crate::{commands::last_lines, progress::Bars};
 
 /// What is logged unless asked otherwise. The Kafka client's own chatter is told through the connector's status.
 const DEFAULT: &str = "info,librdkafka=error,rdkafka=error";
@@ -187,6 +187,10 @@ impl Loggers for Levels {
             all.push(("root".into(), root_level(&filter.directives).to_uppercase(), None));
         }
         all
+    }
+
+    fn lines(&self, connector: &str, after: u64) -> Vec<(u64, String)> {
+        last_lines::of(connector, after)
     }
 
     fn set(&self, logger: &str, level: &str) -> Option<Vec<String>> {

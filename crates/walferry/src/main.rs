@@ -44,7 +44,7 @@ mod worker;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use mimalloc::MiMalloc;
 
 use crate::{
@@ -104,10 +104,10 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
         Command::Outbox(args) => outbox::outbox(&args.command),
         Command::Inbox(args) => inbox::inbox(&args.command),
         Command::Snapshot(args) => commands::snapshot::snapshot(&args, bars),
+        Command::Operate(command) => commands::operate::operate(&command),
+        Command::Man { folder } => commands::man::write(&folder),
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "walferry", &mut script);
-            say::text(script);
+            say::text(commands::completions::script(shell));
             Ok(())
         }
     }

@@ -40,11 +40,7 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
     let Some(stored) =
         FileStore::peek(&data_dir(&which.data), &partition).map_err(|error| unusable(&connector, error))?
     else {
-        say!(
-            "connector {:?} has no stored offset: its next start is a first start",
-            connector.name
-        );
-        return Ok(());
+        return absent(&connector, which);
     };
     let offset = &stored.connect;
     say!(
@@ -102,6 +98,31 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
         show_history(history);
     }
     say!("  {:<14} {}", "Connect's JSON", serde_json::json!(offset));
+    Ok(())
+}
+
+/// There is no offset in the folder. That says something of the connector only if it is the connector's folder.
+fn absent(connector: &Connector, which: &OffsetArgs) -> Result<(), Error> {
+    let folder = data_dir(&which.data);
+    if !folder.is_dir() {
+        let what = format!("the data directory {} does not exist", folder.display());
+        let hint = "give the `--data-dir` that `walferry run` has";
+        let error = Error::new(
+            Kind::DataDirIo,
+            format!("the offset of connector {:?} cannot be shown", connector.name),
+        );
+        return Err(error.cause(what, Some(hint.to_owned())));
+    }
+    say!(
+        "connector {:?} has no stored offset in {}: with this data directory, its next start is a first start",
+        connector.name,
+        folder.display()
+    );
+    say!(
+        "  if it runs as part of a worker without `--data-dir`, its offset is in Connect's topic: `walferry describe {}` shows it while the \
+         worker runs",
+        shell_word(&connector.name)
+    );
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use walferry_diagnosis::{concealed, printed};
 use walferry_engine::status::{Phase, Status};
 
-use crate::output;
+use crate::{commands::last_lines, output};
 
 /// How often a bar is drawn.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -72,6 +72,7 @@ impl Write for Lines {
             true => shown,
             false => printed::lines(&shown).into_owned().into(),
         };
+        last_lines::keep(&shown);
         self.bars
             .suspend(|| output::stderr().log(shown.into_owned().into_bytes()));
         Ok(line.len())

@@ -105,12 +105,13 @@ mod tests {
     fn to(admin: std::net::SocketAddr) -> EndpointArgs {
         EndpointArgs {
             address: AddressArgs {
-                admin,
+                admin: Some(admin.to_string()),
                 url: None,
                 ca: None,
                 cert: None,
                 key: None,
             },
+            context: None,
             user: None,
             password_file: None,
         }

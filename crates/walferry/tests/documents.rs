@@ -17,9 +17,12 @@ fn root() -> &'static Path {
 /// connects to nothing.
 #[track_caller]
 fn assert_taken(connector: &Path, place: &str) {
+    // A folder that does not exist is a mistake of its own.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-offsets");
+    fs::create_dir_all(&folder).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_walferry"))
         .args(["--log", "warn", "offsets", "show", "--data-dir"])
-        .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-offsets"))
+        .arg(folder)
         .arg("--config")
         .arg(connector)
         .env("PGPASSWORD", "secret")

@@ -239,7 +239,9 @@ async fn every_route_asks_who_it_is_and_what_they_may() {
         let is_open = ["/health", "/live"].contains(&path);
         for method in methods {
             let (filled, body) = request(&method, path);
-            let reads = ["GET", "HEAD", "OPTIONS"].contains(&method.as_str());
+            // The log can have keys of rows.
+            let is_log = path == "/connectors/{name}/logs";
+            let reads = !is_log && ["GET", "HEAD", "OPTIONS"].contains(&method.as_str());
             for slash in ["", "/"] {
                 let filled = format!("{}{slash}", filled.trim_end_matches('/'));
                 let filled = if filled.is_empty() { "/" } else { filled.as_str() };

@@ -332,6 +332,14 @@ pub(super) fn read(reader: &mut Reader<'_>) -> PostgresSection {
         options: reader.get(&OPTIONS),
         ssl_negotiation: reader.get(&SSL_NEGOTIATION),
     };
+    let has_blank = |password: &Secret| password.expose().trim() != password.expose();
+    if section.password.as_ref().is_some_and(has_blank) {
+        let finding = reader.warning(
+            PASSWORD.name(),
+            "begins or ends with a blank, which is sent as a part of the password",
+        );
+        finding.hint("remove it, if it is not meant: in a .properties file, blanks at the end of a line count");
+    }
     let is_weak = matches!(section.sslmode, SslMode::Disable | SslMode::Allow | SslMode::Prefer);
     if section.ssl_negotiation == SslNegotiation::Direct && is_weak {
         let finding = reader.problem(

@@ -679,11 +679,13 @@ impl RecordEmitter {
         let Some(log) = aside else {
             let place = format!("{} at LSN {at}", from.subject());
             let text = format!("cannot be sent: {}", failed.told.text);
-            let hint = failed.told.hint.unwrap_or_else(|| {
-                "correct the configuration of the table, or set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep \
-                 the records that are set aside)"
-                    .into()
-            });
+            // Whoever cannot correct it now must know how to go on.
+            let aside = "set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep the records that are set aside)";
+            let hint = match failed.told.hint {
+                Some(hint) if hint.contains("errors.tolerance") => hint,
+                Some(hint) => format!("{hint}; to go on without such records, {aside}"),
+                None => format!("correct the configuration of the table, or {aside}"),
+            };
             // The cause says which step failed. Metrics and retries depend on the failure's kind.
             let kind = failed.told.kind.unwrap_or(Kind::RecordFailed);
             let cause = Diagnosis::error(kind, text).at(place).with_hint(hint);

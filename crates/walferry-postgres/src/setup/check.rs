@@ -429,10 +429,15 @@ fn list_diagnoses(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis
         } = pattern;
         let shown = quoted(expression.as_str());
         let text = format!("`{property}`: expression {number}, {shown}, matches no captured table");
-        Diagnosis::warning(Kind::NoCapturedTables, text).with_hint(
-            "compare it with the tables in the database; patterns match SCHEMA.TABLE and are separated by commas, and views and foreign \
-             tables are never captured",
-        )
+        let rule = "compare it with the tables in the database; patterns match SCHEMA.TABLE and are separated by commas, and views and foreign \
+                    tables are never captured";
+        let hint = match expression.as_str() {
+            word if word.chars().all(|c| c.is_alphanumeric() || c == '_') => {
+                format!("did you mean public.{word}? Else {rule}")
+            }
+            _ => rule.to_owned(),
+        };
+        Diagnosis::warning(Kind::NoCapturedTables, text).with_hint(hint)
     };
     filters.table_patterns().filter(is_vain).map(diagnosis).collect()
 }

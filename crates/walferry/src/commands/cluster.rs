@@ -77,7 +77,7 @@ impl Cluster {
                 walferry_config::quoted(class)
             );
             remarks.push(Diagnosis::warning(Kind::ClassUnknown, text).with_hint(
-                "while anything needs it, keep the cluster, and move single connectors: `walferry run --worker FILE --take NAME`",
+                "while anything needs it, keep the cluster, and move single connectors: `walferry run --worker FILE --take NAME --data-dir DIR`",
             ));
         }
         if self.connectors.is_empty() {

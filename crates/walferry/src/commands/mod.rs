@@ -1,4 +1,11 @@
 //! Commands that talk to a running process.
 
+pub(crate) mod args;
 pub(crate) mod cluster;
+pub(crate) mod completions;
+pub(crate) mod contexts;
+pub(crate) mod last_lines;
+pub(crate) mod man;
+pub(crate) mod operate;
+pub(crate) mod shown;
 pub(crate) mod snapshot;

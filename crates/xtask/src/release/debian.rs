@@ -42,6 +42,9 @@ pub(super) fn write(release: &Release) -> Outcome<PathBuf> {
     let folder = root.join("usr/share/bash-completion/completions");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("walferry"), completions)?;
+    let manual = root.join("usr/share/man/man1");
+    fs::create_dir_all(&manual)?;
+    shell::run(Command::new(&release.programs.package).arg("man").arg(&manual))?;
 
     let size = shell::output(
         Command::new("du")

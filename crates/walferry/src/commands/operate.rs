@@ -1,0 +1,789 @@
+//! `walferry status`, `list`, `describe`, `pause`, `resume`, `stop`, `restart`, `apply`, `delete`, `logs` and `top`: operating a running process
+//! through its REST API. All of them but `logs` and `top` work with a worker of Kafka Connect, too.
+//!
+//! What the process answers is not trusted: it is limited in size (`endpoint.rs`), and printed so that it controls no terminal.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, IsTerminal as _, Read as _},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value as Json, json};
+use walferry_config::{Sanitizer, Submitted};
+use walferry_diagnosis::printed::one_line;
+use walferry_engine::{Diagnosis, Kind};
+
+use super::{
+    args::{ApplyArgs, DeleteArgs, ListArgs, LogsArgs, NameArgs, NamesArgs, OperateCommand, TopArgs},
+    shown::{self, Cell, Colour, Format},
+};
+use crate::{
+    cli::EndpointArgs,
+    endpoint::{Answer, Endpoint, EndpointError, encoded},
+    error::Error,
+    output,
+    say::{self, say},
+};
+
+/// How long a worker of Kafka Connect may answer that it rebalances.
+const REBALANCES: Duration = Duration::from_secs(60);
+/// How long a connector may take to reach a state.
+const REACHES: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(250);
+/// How often to ask for further lines of a log.
+const FOLLOWS: Duration = Duration::from_millis(500);
+/// Larger files hold no configuration.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// Carries out a command.
+pub(crate) fn operate(command: &OperateCommand) -> Result<(), Error> {
+    match command {
+        OperateCommand::Status(args) => status(args),
+        OperateCommand::List(args) => list(args),
+        OperateCommand::Describe(args) => describe(args),
+        OperateCommand::Pause(args) => want(args, &Wanted::new("PUT", "/pause", "PAUSED", "paused")),
+        OperateCommand::Resume(args) => want(args, &Wanted::new("PUT", "/resume", "RUNNING", "resumed")),
+        OperateCommand::Stop(args) => want(args, &Wanted::new("PUT", "/stop", "STOPPED", "stopped")),
+        OperateCommand::Restart(args) => {
+            let path = "/restart?includeTasks=true&onlyFailed=false";
+            want(args, &Wanted::new("POST", path, "RUNNING", "restarted"))
+        }
+        OperateCommand::Apply(args) => apply(args),
+        OperateCommand::Delete(args) => delete(args),
+        OperateCommand::Top(args) => top(args),
+        OperateCommand::Logs(args) => logs(args),
+    }
+}
+
+fn failed(what: impl Into<String>) -> Error {
+    Error::new(Kind::NotOperated, what)
+}
+
+/// A running process.
+struct Process(Endpoint);
+
+impl Process {
+    fn of(args: &EndpointArgs) -> Result<Self, Error> {
+        Endpoint::of(args)
+            .map(Self)
+            .map_err(|error| told("the process was not asked", error))
+    }
+
+    /// Sends a request, again and again while workers rebalance.
+    fn ask(&self, method: &str, path: &str, body: Option<&Json>) -> Result<Answer, Error> {
+        let begun = Instant::now();
+        loop {
+            let answer = match (method, body) {
+                ("GET", _) => self.0.get(path),
+                ("DELETE", _) => self.0.delete(path),
+                ("POST", body) => self.0.post(path, body.unwrap_or(&json!({}))),
+                (_, body) => self.0.put(path, body),
+            };
+            let answer = answer.map_err(|error| told("the process was not asked", error))?;
+            let rebalances = answer.code == 409 && method != "PUT" || is_rebalance(&answer);
+            if !rebalances || begun.elapsed() > REBALANCES {
+                return Ok(answer);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// The same, where one of these codes is expected.
+    fn demand(
+        &self,
+        what: &str,
+        connector: &str,
+        request: (&str, String, Option<&Json>),
+        codes: &[u16],
+    ) -> Result<Json, Error> {
+        let (method, path, body) = request;
+        let answer = self.ask(method, &path, body)?;
+        match codes.contains(&answer.code) {
+            true => Ok(answer.body),
+            false => Err(told(what, self.0.refused(&answer, connector, "walferry --help"))),
+        }
+    }
+
+    /// An answer that only Walferry has. `None` from a worker of Kafka Connect.
+    fn own(&self, path: &str) -> Result<Option<Json>, Error> {
+        let answer = self.ask("GET", path, None)?;
+        match answer.code {
+            200 | 503 if answer.body.is_object() => Ok(Some(answer.body)),
+            404 => Ok(None),
+            _ => Err(told(
+                "the process was not asked",
+                self.0.refused(&answer, "", "walferry --help"),
+            )),
+        }
+    }
+
+    /// The worker, and the connectors with their states.
+    fn connectors(&self) -> Result<(Json, BTreeMap<String, Json>), Error> {
+        let what = "the process was not asked";
+        let worker = self.demand(what, "", ("GET", "/".into(), None), &[200])?;
+        if worker["version"].as_str().is_none() {
+            let hint = "check --admin or --url: its root has no version, so it is neither Walferry nor Kafka Connect";
+            return Err(failed(what).cause(format!("{} does not answer as expected", self.0), Some(hint.into())));
+        }
+        let path = "/connectors?expand=status&expand=info".to_owned();
+        let all = self.demand(what, "", ("GET", path, None), &[200])?;
+        let all = all.as_object().cloned().unwrap_or_default();
+        Ok((worker, all.into_iter().collect()))
+    }
+}
+
+/// Connect's words for a group whose workers are about to agree who does what.
+fn is_rebalance(answer: &Answer) -> bool {
+    let message = answer.body["message"].as_str().unwrap_or_default();
+    answer.code == 409 && message.contains("rebalance")
+}
+
+fn told(what: &str, EndpointError { what: why, hint }: EndpointError) -> Error {
+    failed(what).cause(why, Some(hint))
+}
+
+fn text(of: &Json) -> &str {
+    of.as_str().unwrap_or_default()
+}
+
+fn path(name: &str, rest: &str) -> String {
+    format!("/connectors/{}{rest}", encoded(name))
+}
+
+/// States of a connector, put together: that of the connector, unless a task has failed.
+fn state(status: &Json) -> String {
+    let tasks = status["tasks"].as_array().map_or(&[][..], Vec::as_slice);
+    match tasks.iter().any(|task| task["state"] == "FAILED") {
+        true => "FAILED".to_owned(),
+        false => text(&status["connector"]["state"]).to_owned(),
+    }
+}
+
+/// The first line of why a connector or its task has failed.
+fn trace(status: &Json) -> Option<&str> {
+    let tasks = status["tasks"].as_array().into_iter().flatten();
+    let mut all = std::iter::once(&status["connector"]).chain(tasks);
+    all.find_map(|part| part["trace"].as_str()?.lines().next())
+}
+
+/// Failures come first, then what somebody has to know of.
+fn rank(state: &str) -> u8 {
+    match state {
+        "FAILED" => 0,
+        "RUNNING" => 2,
+        _ => 1,
+    }
+}
+
+fn list(args: &ListArgs) -> Result<(), Error> {
+    let (_, connectors) = Process::of(&args.endpoint)?.connectors()?;
+    match args.output.output {
+        Format::Name => connectors.keys().for_each(|name| say!("{name}")),
+        Format::Table => {
+            let rows: Vec<Vec<Cell>> = connectors
+                .iter()
+                .map(|(name, connector)| {
+                    let status = &connector["status"];
+                    let state = state(status);
+                    let tasks = status["tasks"].as_array().map_or(0, Vec::len).to_string();
+                    let class = text(&connector["info"]["config"]["connector.class"]);
+                    vec![
+                        name.into(),
+                        Cell::coloured(&state, Colour::of_state(&state)),
+                        tasks.into(),
+                        text(&status["connector"]["worker_id"]).into(),
+                        class.rsplit('.').next().unwrap_or_default().into(),
+                    ]
+                })
+                .collect();
+            shown::print_table(&["NAME", "STATE", "TASKS", "WORKER", "CLASS"], &rows);
+        }
+        format => {
+            let all: Vec<Json> = connectors
+                .iter()
+                .map(|(name, connector)| summary(name, connector))
+                .collect();
+            shown::print(&Json::Array(all), format);
+        }
+    }
+    Ok(())
+}
+
+fn summary(name: &str, connector: &Json) -> Json {
+    let status = &connector["status"];
+    json!({
+        "name": name,
+        "state": state(status),
+        "connector": status["connector"],
+        "tasks": status["tasks"],
+        "type": status["type"],
+        "class": connector["info"]["config"]["connector.class"],
+    })
+}
+
+fn status(args: &ListArgs) -> Result<(), Error> {
+    let process = Process::of(&args.endpoint)?;
+    let (worker, connectors) = process.connectors()?;
+    let ready = process.own("/ready")?;
+    let sentences: BTreeMap<String, (bool, String, String)> = ready
+        .iter()
+        .flat_map(|ready| ready["connectors"].as_array().into_iter().flatten())
+        .map(|found| {
+            let is_ready = found["ready"].as_bool().unwrap_or_default();
+            (
+                text(&found["name"]).to_owned(),
+                (
+                    is_ready,
+                    text(&found["level"]).to_owned(),
+                    text(&found["reason"]).to_owned(),
+                ),
+            )
+        })
+        .collect();
+    let mut rows: Vec<(u8, String, String, Colour, String)> = connectors
+        .iter()
+        .map(|(name, connector)| {
+            let state = state(&connector["status"]);
+            let (level, why) = match sentences.get(name) {
+                Some((_, level, why)) => (level.as_str(), why.clone()),
+                None => ("", trace(&connector["status"]).unwrap_or_default().to_owned()),
+            };
+            let (rank, colour) = match (level, rank(&state)) {
+                (_, 0) | ("bad", _) => (0, Colour::Bad),
+                (_, 1) | ("note", _) => (1, Colour::Note),
+                _ => (2, Colour::of_state(&state)),
+            };
+            (rank, name.clone(), state, colour, why)
+        })
+        .collect();
+    rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+    let is_ready = match &ready {
+        Some(ready) => ready["ready"].as_bool().unwrap_or_default(),
+        None => rows.iter().all(|(_, _, state, ..)| state == "RUNNING"),
+    };
+    let kind = if ready.is_some() { "Walferry" } else { "Kafka Connect" };
+    match args.output.output {
+        Format::Table => {
+            let bad = rows.iter().filter(|(rank, ..)| *rank == 0).count();
+            let version = one_line(text(&worker["version"])).into_owned();
+            let count = match (rows.len(), bad) {
+                (0, _) => "no connectors".to_owned(),
+                (1, 0) => "1 connector".to_owned(),
+                (n, 0) => format!("{n} connectors"),
+                (n, bad) => format!("{bad} of {n} connectors need somebody to look"),
+            };
+            say!("{kind} {version} at {}: {count}", process.0);
+            if !rows.is_empty() {
+                let rows: Vec<Vec<Cell>> = rows
+                    .into_iter()
+                    .map(|(_, name, state, colour, why)| vec![name.into(), Cell::coloured(state, colour), why.into()])
+                    .collect();
+                shown::print_table(&["NAME", "STATE", "WHAT"], &rows);
+            }
+        }
+        Format::Name => rows.iter().for_each(|(_, name, ..)| say!("{name}")),
+        format => {
+            let connectors: Vec<Json> = rows
+                .iter()
+                .map(|(_, name, ..)| {
+                    let mut summary = summary(name, &connectors[name]);
+                    if let Some((is_ready, level, why)) = sentences.get(name) {
+                        summary["ready"] = json!(is_ready);
+                        summary["level"] = json!(level);
+                        summary["reason"] = json!(why);
+                    }
+                    summary
+                })
+                .collect();
+            let all = json!({
+                "server": kind, "version": worker["version"], "kafka_cluster_id": worker["kafka_cluster_id"],
+                "ready": is_ready, "connectors": connectors,
+            });
+            shown::print(&all, format);
+        }
+    }
+    match is_ready {
+        true => Ok(()),
+        false => Err(Error::new(Kind::NotHealthy, "not all connectors work").already_told()),
+    }
+}
+
+fn describe(args: &NameArgs) -> Result<(), Error> {
+    let process = Process::of(&args.endpoint)?;
+    let name = &args.name;
+    let what = format!("connector {name:?} cannot be described");
+    let get = |rest: &str| process.demand(&what, name, ("GET", path(name, rest), None), &[200]);
+    let (info, status) = (get("")?, get("/status")?);
+    // Older workers have no offsets, and topics may be switched off.
+    let optional = |rest: &str| -> Result<Json, Error> {
+        let answer = process.ask("GET", &path(name, rest), None)?;
+        Ok(if answer.code == 200 { answer.body } else { Json::Null })
+    };
+    let (offsets, topics) = (optional("/offsets")?, optional("/topics")?);
+    let ready = process.own("/ready")?;
+    let of_walferry = ready
+        .iter()
+        .flat_map(|ready| ready["connectors"].as_array().into_iter().flatten());
+    let verdict = of_walferry.into_iter().find(|found| found["name"] == **name).cloned();
+    let sanitizer = Sanitizer::default();
+    let config: BTreeMap<String, String> = info["config"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(property, value)| {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            // A reference to a secret is none.
+            let is_shown = value.starts_with("${") && value.ends_with('}') && !value[2..].contains("${");
+            let shown = if is_shown {
+                value
+            } else {
+                sanitizer.hide(property, &value).into_owned()
+            };
+            (property.clone(), shown)
+        })
+        .collect();
+    let topics = &topics[name.as_str()]["topics"];
+    if args.output.output != Format::Table {
+        let mut all = json!({
+            "name": name, "state": state(&status), "connector": status["connector"], "tasks": status["tasks"], "type": status["type"],
+            "offsets": offsets["offsets"], "topics": topics, "config": config,
+        });
+        if let Some(verdict) = verdict {
+            for member in ["ready", "level", "reason", "hints"] {
+                all[member] = verdict[member].clone();
+            }
+        }
+        match args.output.output {
+            Format::Name => say!("{name}"),
+            format => shown::print(&all, format),
+        }
+        return Ok(());
+    }
+    let state = state(&status);
+    let mut rows: Vec<Vec<Cell>> = vec![
+        vec!["name".into(), name.into()],
+        vec!["state".into(), Cell::coloured(&state, Colour::of_state(&state))],
+        vec!["worker".into(), text(&status["connector"]["worker_id"]).into()],
+        vec!["class".into(), text(&info["config"]["connector.class"]).into()],
+    ];
+    let mut row = |head: &str, value: &str| rows.push(vec![head.into(), value.into()]);
+    if let Some(verdict) = &verdict {
+        row("what", text(&verdict["reason"]));
+        for hint in verdict["hints"].as_array().into_iter().flatten() {
+            row("to do", text(hint));
+        }
+    }
+    for task in status["tasks"].as_array().into_iter().flatten() {
+        row(&format!("task {}", task["id"]), text(&task["state"]));
+        for line in task["trace"].as_str().unwrap_or_default().lines().take(20) {
+            row("", line);
+        }
+    }
+    if let Some(why) = status["connector"]["trace"].as_str().filter(|_| verdict.is_none()) {
+        row("failure", why.lines().next().unwrap_or_default());
+    }
+    for offset in offsets["offsets"].as_array().into_iter().flatten() {
+        row("offset", &format!("{} {}", offset["partition"], offset["offset"]));
+    }
+    let topics: Vec<&str> = topics.as_array().into_iter().flatten().map(text).collect();
+    if !topics.is_empty() {
+        row("topics", &topics.join(", "));
+    }
+    let lines = shown::table(&["", ""], &rows, shown::is_coloured());
+    say::text(lines.trim_start().as_bytes().to_vec());
+    say!("configuration");
+    for (property, value) in &config {
+        say!("  {property} = {value}");
+    }
+    Ok(())
+}
+
+/// A state that somebody wants.
+struct Wanted {
+    method: &'static str,
+    path: &'static str,
+    /// Connect's word for it.
+    state: &'static str,
+    /// Its end was asked for.
+    verb: &'static str,
+}
+
+impl Wanted {
+    const fn new(method: &'static str, path: &'static str, state: &'static str, verb: &'static str) -> Self {
+        Self {
+            method,
+            path,
+            state,
+            verb,
+        }
+    }
+}
+
+/// Steers each connector, and goes on with the next one if that fails.
+fn want(args: &NamesArgs, wanted: &Wanted) -> Result<(), Error> {
+    let process = Process::of(&args.endpoint)?;
+    for_each(&args.names, wanted.verb, |name| {
+        let what = format!("connector {name:?} was not {}", wanted.verb);
+        let body = json!({});
+        let body = (wanted.method == "POST").then_some(&body);
+        process.demand(
+            &what,
+            name,
+            (wanted.method, path(name, wanted.path), body),
+            &[200, 202, 204],
+        )?;
+        if !args.wait {
+            say!("{name}: asked to be {}", wanted.verb);
+            return Ok(());
+        }
+        reach(&process, name, wanted)?;
+        say!("{name}: {}", wanted.verb);
+        Ok(())
+    })
+}
+
+/// Does something with each connector. All failures are told.
+fn for_each(names: &[String], verb: &str, mut act: impl FnMut(&str) -> Result<(), Error>) -> Result<(), Error> {
+    let mut causes: Vec<Diagnosis> = Vec::new();
+    for name in names {
+        if let Err(error) = act(name) {
+            match names.len() {
+                1 => return Err(error),
+                _ => causes.extend(error.causes().into_iter().map(|cause| cause.at(name.clone()))),
+            }
+        }
+    }
+    match causes.is_empty() {
+        true => Ok(()),
+        false => Err(failed(format!("not all connectors were {verb}")).because(causes)),
+    }
+}
+
+fn reach(process: &Process, name: &str, wanted: &Wanted) -> Result<(), Error> {
+    let what = format!("connector {name:?} was not {}", wanted.verb);
+    let begun = Instant::now();
+    loop {
+        let status = process.demand(&what, name, ("GET", path(name, "/status"), None), &[200, 404])?;
+        let state = state(&status);
+        let tasks = status["tasks"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_there = state == wanted.state
+            && tasks.iter().all(|task| task["state"] == wanted.state)
+            // A connector that runs has a task.
+            && (wanted.state == "STOPPED") == tasks.is_empty();
+        if is_there {
+            return Ok(());
+        }
+        if state == "FAILED" && wanted.state == "RUNNING" && begun.elapsed() > Duration::from_secs(2) {
+            let why = trace(&status).unwrap_or("it gives no reason").to_owned();
+            return Err(failed(what).cause(why, Some(format!("`walferry describe {name}` shows more"))));
+        }
+        if begun.elapsed() > REACHES {
+            let why = format!("it is {state} after {} s", REACHES.as_secs());
+            return Err(failed(what).cause(why, Some(format!("`walferry describe {name}` shows more"))));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// A configuration of a file.
+fn submitted(file: &Path) -> Result<(String, BTreeMap<String, String>), Error> {
+    let shown = file.display();
+    let refused =
+        |why: String, hint: &str| failed(format!("{shown} was not applied")).cause(why, Some(hint.to_owned()));
+    let unreadable = |error: io::Error| refused(format!("it cannot be read: {error}"), "correct the path");
+    let mut content = String::new();
+    if file == Path::new("-") {
+        io::stdin()
+            .take(MOST_BYTES)
+            .read_to_string(&mut content)
+            .map_err(unreadable)?;
+    } else {
+        let opened = fs::File::open(file).map_err(unreadable)?;
+        opened
+            .take(MOST_BYTES)
+            .read_to_string(&mut content)
+            .map_err(unreadable)?;
+    }
+    let (submitted, findings) = Submitted::read(&content).map_err(|error| refused(error.to_string(), error.hint()))?;
+    if findings.has_problems() {
+        return Err(failed(format!("{shown} was not applied")).because(findings.problems().cloned()));
+    }
+    let Some(name) = submitted.name.filter(|name| !name.is_empty()) else {
+        return Err(refused("it has no `name`".into(), "add the connector's name"));
+    };
+    let mut properties: BTreeMap<String, String> = submitted.properties.into_iter().collect();
+    properties.insert("name".into(), name.clone());
+    Ok((name, properties))
+}
+
+fn apply(args: &ApplyArgs) -> Result<(), Error> {
+    // Before anything changes.
+    let all: Vec<_> = args.file.iter().map(|file| submitted(file)).collect::<Result<_, _>>()?;
+    let process = Process::of(&args.endpoint)?;
+    let names: Vec<String> = all.iter().map(|(name, _)| name.clone()).collect();
+    let mut all: BTreeMap<String, _> = all.into_iter().collect();
+    if all.len() < names.len() {
+        let hint = "give each connector a name of its own";
+        return Err(failed("nothing was applied").cause("two files have the same name", Some(hint.into())));
+    }
+    for_each(&names, "applied", |name| {
+        let properties = all.remove(name).unwrap_or_default();
+        let what = format!("connector {name:?} was not applied");
+        let before = process.ask("GET", &path(name, "/config"), None)?;
+        let verb = match before.code {
+            200 if before.body == json!(properties) => {
+                say!("{name}: unchanged");
+                return Ok(());
+            }
+            200 => "changed",
+            _ => "created",
+        };
+        validate(&process, &what, &properties)?;
+        if args.dry_run {
+            say!("{name}: would be {verb}");
+            return Ok(());
+        }
+        let body = json!(properties);
+        process.demand(&what, name, ("PUT", path(name, "/config"), Some(&body)), &[200, 201])?;
+        say!("{name}: {verb}");
+        Ok(())
+    })
+}
+
+/// Lets the process find all mistakes at once.
+fn validate(process: &Process, what: &str, properties: &BTreeMap<String, String>) -> Result<(), Error> {
+    let Some(class) = properties.get("connector.class") else {
+        let hint = "add it, such as io.debezium.connector.postgresql.PostgresConnector";
+        return Err(failed(what).cause("it has no `connector.class`", Some(hint.into())));
+    };
+    let path = format!("/connector-plugins/{}/config/validate", encoded(class));
+    let answer = process.ask("PUT", &path, Some(&json!(properties)))?;
+    // A process that does not validate says at the change what is wrong.
+    if answer.code != 200 {
+        return Ok(());
+    }
+    let mut causes = Vec::new();
+    for found in answer.body["configs"].as_array().into_iter().flatten() {
+        let value = &found["value"];
+        for error in value["errors"].as_array().into_iter().flatten() {
+            causes.push(Diagnosis::error(Kind::NotOperated, text(error)).at(text(&value["name"])));
+        }
+    }
+    match causes.is_empty() {
+        true => Ok(()),
+        false => Err(failed(what).because(causes)),
+    }
+}
+
+fn delete(args: &DeleteArgs) -> Result<(), Error> {
+    let process = Process::of(&args.endpoint)?;
+    if !args.yes {
+        if !io::stdin().is_terminal() {
+            let hint = "say --yes";
+            return Err(failed("nothing was removed").cause(
+                "standard input is no terminal, so nobody can say yes",
+                Some(hint.into()),
+            ));
+        }
+        output::stderr()
+            .log(format!("Remove {} from {}? [y/N] ", one_line(&args.names.join(", ")), process.0).into_bytes());
+        let mut answer = String::new();
+        let read = io::stdin().lock().read_line_limited(&mut answer);
+        if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return Err(failed("nothing was removed").cause("nobody said yes", None));
+        }
+    }
+    for_each(&args.names, "removed", |name| {
+        let what = format!("connector {name:?} was not removed");
+        process.demand(&what, name, ("DELETE", path(name, ""), None), &[200, 204])?;
+        say!("{name}: removed; its offset, slot, publication and topics stay");
+        Ok(())
+    })
+}
+
+/// A line of an answer.
+trait ReadLine {
+    fn read_line_limited(&mut self, line: &mut String) -> io::Result<()>;
+}
+
+impl<T: io::BufRead> ReadLine for T {
+    fn read_line_limited(&mut self, line: &mut String) -> io::Result<()> {
+        io::BufRead::read_line(&mut self.take(100), line).map(drop)
+    }
+}
+
+/// Prints the last lines of a connector's log, and those that follow.
+fn logs(args: &LogsArgs) -> Result<(), Error> {
+    let process = Process::of(&args.endpoint)?;
+    let name = &args.name;
+    let what = format!("the log of connector {name:?} cannot be shown");
+    let (mut after, mut left) = (0, args.lines);
+    loop {
+        let answer = process.ask("GET", &path(name, &format!("/logs?after={after}")), None)?;
+        if answer.code == 404 && process.own("/ready")?.is_none() {
+            let hint = "look at the log of its workers";
+            let why = format!(
+                "{} is a worker of Kafka Connect, which does not serve its log",
+                process.0
+            );
+            return Err(failed(what).cause(why, Some(hint.into())));
+        }
+        if answer.code != 200 {
+            return Err(told(&what, process.0.refused(&answer, name, "walferry logs --help")));
+        }
+        let lines = answer.body["lines"].as_array().map_or(&[][..], Vec::as_slice);
+        let skipped = left.map_or(0, |most| lines.len().saturating_sub(most));
+        for line in &lines[skipped..] {
+            say!("{}", text(&line["line"]));
+        }
+        left = None;
+        let next = answer.body["next"].as_u64().unwrap_or_default();
+        // The process has been restarted, and counts anew.
+        after = if next < after { 0 } else { next };
+        if !args.follow {
+            return Ok(());
+        }
+        thread::sleep(FOLLOWS);
+    }
+}
+
+/// What `top` has seen of a connector before.
+type Seen = BTreeMap<String, (Instant, u64)>;
+
+fn top(args: &TopArgs) -> Result<(), Error> {
+    let process = Process::of(&args.endpoint)?;
+    let is_once = args.once || !io::stdout().is_terminal();
+    let mut seen = Seen::new();
+    loop {
+        let Some(data) = process.own("/ui/data")? else {
+            let hint = "use `walferry list` and the metrics of its workers";
+            let why = format!(
+                "{} is a worker of Kafka Connect, which does not say how far its connectors are",
+                process.0
+            );
+            return Err(failed("there is nothing to show").cause(why, Some(hint.into())));
+        };
+        let text = top_text(&data, &mut seen, Instant::now(), shown::is_coloured());
+        if is_once {
+            say::text(text.into_bytes());
+            return Ok(());
+        }
+        // Home, the lines, and nothing of an older one behind them.
+        let text = text.replace('\n', "\x1b[K\n");
+        say::text(format!("\x1b[H{text}\x1b[J").into_bytes());
+        thread::sleep(Duration::from_secs(args.interval));
+    }
+}
+
+/// One screen of `top`.
+fn top_text(data: &Json, seen: &mut Seen, now: Instant, is_coloured: bool) -> String {
+    let mut rows = Vec::new();
+    for connector in data["connectors"].as_array().into_iter().flatten() {
+        let name = text(&connector["name"]).to_owned();
+        let level = text(&connector["level"]);
+        let records = connector["totals"]["records"].as_u64().unwrap_or_default();
+        let before = seen.insert(name.clone(), (now, records));
+        let rate = before.map(|(then, before)| {
+            let seconds = now.duration_since(then).as_secs_f64().max(0.001);
+            records.saturating_sub(before) as f64 / seconds
+        });
+        let (rank, colour) = match level {
+            "bad" => (0, Colour::Bad),
+            "note" => (1, Colour::Note),
+            _ => (2, Colour::Good),
+        };
+        let seconds = connector["lag_seconds"].as_f64();
+        let row: Vec<Cell> = vec![
+            (&name).into(),
+            Cell::coloured(text(&connector["phase"]), colour),
+            seconds.map_or("-".to_owned(), |lag| format!("{lag:.1} s")).into(),
+            connector["lag_bytes"].as_u64().map_or("-".to_owned(), bytes).into(),
+            rate.map_or("-".to_owned(), |rate| format!("{rate:.0}")).into(),
+            records.to_string().into(),
+            bytes(connector["in_flight"]["bytes"].as_u64().unwrap_or_default()).into(),
+            text(&connector["reason"]).into(),
+        ];
+        rows.push((rank, name, row));
+    }
+    rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+    let bad = rows.iter().filter(|(rank, ..)| *rank == 0).count();
+    let rows: Vec<Vec<Cell>> = rows.into_iter().map(|(_, _, row)| row).collect();
+    let resident = data["resident_bytes"].as_u64().map_or("-".to_owned(), bytes);
+    let head = format!(
+        "Walferry {}  {}  memory {resident}  {bad} of {} connectors need somebody to look\n",
+        one_line(text(&data["version"])),
+        one_line(text(&data["now"])),
+        rows.len()
+    );
+    let names = [
+        "NAME",
+        "PHASE",
+        "LAG",
+        "LAG BYTES",
+        "RECORDS/S",
+        "RECORDS",
+        "IN FLIGHT",
+        "WHAT",
+    ];
+    head + &shown::table(&names, &rows, is_coloured)
+}
+
+/// A number of bytes for people.
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (count as f64, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    match unit {
+        0 => format!("{count} B"),
+        _ => format!("{value:.1} {}", UNITS[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_comes_first_and_rates_are_those_between_two_looks() {
+        let data = |records: u64| {
+            json!({"version": "1", "now": "10:00", "resident_bytes": 3 << 20, "connectors": [
+                {"name": "a", "level": "good", "phase": "streaming", "lag_seconds": 0.2, "lag_bytes": 2048,
+                 "totals": {"records": records}, "in_flight": {"bytes": 10}, "reason": "Streaming."},
+                {"name": "b\u{1b}[2J", "level": "bad", "phase": "failed", "reason": "Failed."},
+            ]})
+        };
+        let (mut seen, begun) = (Seen::new(), Instant::now());
+        top_text(&data(100), &mut seen, begun, false);
+        let text = top_text(&data(300), &mut seen, begun + Duration::from_secs(2), false);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[0].contains("memory 3.0 MiB") && lines[0].contains("1 of 2 connectors"),
+            "{text}"
+        );
+        assert!(lines[2].starts_with("b") && lines[2].contains("Failed."), "{text}");
+        let columns: Vec<&str> = lines[3]
+            .split("  ")
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .collect();
+        assert_eq!(
+            columns,
+            ["a", "streaming", "0.2 s", "2.0 KiB", "100", "300", "10 B", "Streaming."]
+        );
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn a_failed_task_is_a_failed_connector() {
+        let status =
+            json!({"connector": {"state": "RUNNING"}, "tasks": [{"id": 0, "state": "FAILED", "trace": "why\n\tat x"}]});
+        assert_eq!(state(&status), "FAILED");
+        assert_eq!(trace(&status), Some("why"));
+    }
+}

@@ -1,0 +1,265 @@
+//! What commands for operators print: tables, JSON and YAML. What a server has answered controls no terminal and begins no line.
+
+use std::{
+    env,
+    fmt::Write as _,
+    io::{self, IsTerminal as _},
+};
+
+use clap::ValueEnum;
+use serde_json::Value as Json;
+use walferry_diagnosis::printed::one_line;
+
+use crate::say;
+
+/// How an answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// Only the names of connectors, one in each line
+    Name,
+}
+
+/// A colour of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colour {
+    Plain,
+    Good,
+    Note,
+    Bad,
+}
+
+impl Colour {
+    /// Of a state of Kafka Connect.
+    pub(crate) fn of_state(state: &str) -> Self {
+        match state {
+            "RUNNING" => Self::Good,
+            "FAILED" => Self::Bad,
+            "PAUSED" | "STOPPED" | "UNASSIGNED" | "RESTARTING" => Self::Note,
+            _ => Self::Plain,
+        }
+    }
+
+    const fn code(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Good => Some("32"),
+            Self::Note => Some("33"),
+            Self::Bad => Some("31"),
+        }
+    }
+}
+
+/// Whether standard output takes colours: it is a terminal, and `NO_COLOR` is not set.
+pub(crate) fn is_coloured() -> bool {
+    let is_unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+    io::stdout().is_terminal() && !is_unwanted && !is_dumb
+}
+
+/// A cell of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    text: String,
+    colour: Colour,
+}
+
+impl Cell {
+    pub(crate) fn coloured(text: impl AsRef<str>, colour: Colour) -> Self {
+        let text = one_line(text.as_ref()).into_owned();
+        Self { text, colour }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::coloured(text, Colour::Plain)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<&String> for Cell {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+/// The lines of a table. The last column is as wide as it likes.
+pub(crate) fn table(head: &[&str], rows: &[Vec<Cell>], is_coloured: bool) -> String {
+    let mut widths: Vec<usize> = head.iter().map(|name| name.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.text.chars().count());
+        }
+    }
+    let mut out = String::new();
+    let head: Vec<Cell> = head.iter().map(|name| Cell::from(*name)).collect();
+    for row in std::iter::once(&head).chain(rows) {
+        let mut line = String::new();
+        for (at, cell) in row.iter().enumerate() {
+            let padding = match at + 1 == row.len() {
+                true => 0,
+                false => widths[at] + 2 - cell.text.chars().count(),
+            };
+            match cell.colour.code().filter(|_| is_coloured) {
+                Some(code) => drop(write!(line, "\x1b[{code}m{}\x1b[0m", cell.text)),
+                None => line.push_str(&cell.text),
+            }
+            line.extend(std::iter::repeat_n(' ', padding));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Prints a table.
+pub(crate) fn print_table(head: &[&str], rows: &[Vec<Cell>]) {
+    say::text(table(head, rows, is_coloured()).into_bytes());
+}
+
+/// Prints a value as JSON or YAML.
+pub(crate) fn print(value: &Json, format: Format) {
+    let text = match format {
+        Format::Yaml => yaml(value),
+        _ => escaped(&serde_json::to_string_pretty(value).unwrap_or_default()) + "\n",
+    };
+    say::text(text.into_bytes());
+}
+
+/// JSON leaves some control characters as they are, such as DEL and those from U+0080 on.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '\n' => out.push(c),
+            c if is_dangerous(c) => drop(write!(out, "\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Controls a terminal, or shows text in another order than it has.
+fn is_dangerous(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// YAML 1.2, which contains JSON: texts that are not plain are written as in JSON.
+fn yaml(value: &Json) -> String {
+    let mut out = String::new();
+    block(value, 0, &mut out);
+    out
+}
+
+fn scalar(value: &Json) -> Option<String> {
+    match value {
+        Json::String(text) if is_plain(text) => Some(text.clone()),
+        Json::Array(all) if !all.is_empty() => None,
+        Json::Object(members) if !members.is_empty() => None,
+        other => Some(escaped(&other.to_string())),
+    }
+}
+
+/// Whether every reader of YAML takes the text for a text.
+fn is_plain(text: &str) -> bool {
+    let first = text.chars().next();
+    let words = [
+        "true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf",
+    ];
+    first.is_some_and(|first| first.is_ascii_alphabetic() || first == '/')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/'))
+        && !words.iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+fn block(value: &Json, depth: usize, out: &mut String) {
+    let indent = "  ".repeat(depth);
+    if let Some(scalar) = scalar(value) {
+        out.push_str(&format!("{indent}{scalar}\n"));
+        return;
+    }
+    let mut put = |head: &str, value: &Json| match scalar(value) {
+        Some(scalar) => out.push_str(&format!("{indent}{head} {scalar}\n")),
+        None => {
+            out.push_str(&format!("{indent}{head}\n"));
+            block(value, depth + 1, out);
+        }
+    };
+    match value {
+        Json::Array(all) => all.iter().for_each(|value| put("-", value)),
+        Json::Object(members) => {
+            for (name, value) in members {
+                let name = scalar(&Json::String(name.clone())).unwrap_or_default();
+                put(&format!("{name}:"), value);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_server_cannot_write_to_the_terminal_or_begin_a_line() {
+        let hostile = "a\u{1b}]0;x\u{7}\nb\u{202e}\u{9b}2J";
+        let shown = table(&["NAME", "STATE"], &[vec![hostile.into(), "RUNNING".into()]], false);
+        assert_eq!(shown.lines().count(), 2, "{shown:?}");
+        let value = json!({hostile: [hostile]});
+        for text in [shown, yaml(&value), escaped(&value.to_string())] {
+            assert!(!text.chars().any(|c| c != '\n' && is_dangerous(c)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn columns_are_aligned_and_coloured_only_where_colours_are_wanted() {
+        let rows = [
+            vec![
+                Cell::from("a"),
+                Cell::coloured("FAILED", Colour::Bad),
+                Cell::from("x y"),
+            ],
+            vec![
+                Cell::from("länger"),
+                Cell::coloured("RUNNING", Colour::Good),
+                Cell::from(""),
+            ],
+        ];
+        let shown = table(&["NAME", "STATE", "WHY"], &rows, false);
+        assert_eq!(shown, "NAME    STATE    WHY\na       FAILED   x y\nlänger  RUNNING\n");
+        let shown = table(&["NAME", "STATE", "WHY"], &rows, true);
+        assert!(shown.contains("\u{1b}[31mFAILED\u{1b}[0m   x y\n"), "{shown:?}");
+    }
+
+    #[test]
+    fn yaml_says_what_json_says() {
+        let value = json!({
+            "name": "orders", "no": "no", "n": 1, "empty": {}, "list": ["a b", {"x": null, "y": "1"}], "text": "a: \"b\"\n"
+        });
+        let expected = "name: orders\n\"no\": \"no\"\n\"n\": 1\nempty: {}\nlist:\n  - \"a b\"\n  -\n    x: null\n    \"y\": \"1\"\ntext: \"a: \\\"b\\\"\\n\"\n";
+        let shown = yaml(&value);
+        let lines = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(lines(&shown), lines(expected));
+    }
+}
