@@ -411,8 +411,8 @@ pub(crate) struct OutboxReplayArgs {
     /// Send rows that match this condition, as in WHERE
     #[arg(long, value_name = "CONDITION")]
     pub(crate) r#where: Option<String>,
-    /// Send all rows of the table
-    #[arg(long, conflicts_with_all = ["since", "until", "id", "key", "where"])]
+    /// Send all rows of the table, or all that match --where
+    #[arg(long, conflicts_with_all = ["since", "until", "id", "key"])]
     pub(crate) all: bool,
     /// Column of the id [default: that of the EventRouter]
     #[arg(long, value_name = "COLUMN")]
@@ -451,6 +451,9 @@ pub(crate) struct OutboxReplayArgs {
     /// Send all records to this topic instead
     #[arg(long, value_name = "TOPIC")]
     pub(crate) to: Option<String>,
+    /// Go on without rows that cannot be sent, and name them at the end. With `errors.deadletterqueue.topic.name`, they go there
+    #[arg(long, conflicts_with = "from_topic")]
+    pub(crate) skip_failed: bool,
     /// Send at most this many rows or records in a second
     #[arg(long, value_name = "ROWS")]
     pub(crate) rate: Option<NonZeroU32>,

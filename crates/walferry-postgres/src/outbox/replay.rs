@@ -7,7 +7,7 @@
 //! The engine reads the rows as those of a snapshot. Each page is a part of this snapshot, and the engine counts the parts that were
 //! delivered. [`PartTracker`] knows the last row of each part, so it can say up to which row everything was delivered.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::future::pending;
 use std::num::NonZeroU32;
 use std::ops::Range as Span;
@@ -40,6 +40,7 @@ use crate::chunks::windows::{
 };
 use crate::connection::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
 use crate::error::Error;
+use crate::privileges::ReadColumns;
 use crate::quote::{identifier, literal, qualified};
 use crate::snapshot::{Moment, wal_position};
 use crate::source::Postgres;
@@ -125,7 +126,8 @@ pub async fn survey(connector: &Connector, wanted: &ReplayRequest) -> Result<Rep
         schema: wanted.schema.clone(),
         name: wanted.table.clone(),
     };
-    let (mut target, oid) = target(&sql, &table, &connector.publication.name, wanted.time.as_deref(), None).await?;
+    let reads = Reads::new(connector);
+    let (mut target, oid) = target(&sql, &table, &reads, wanted.time.as_deref(), None).await?;
     target.condition = condition(&sql, oid, wanted, &target).await?;
     sql.execute(READING, "BEGIN READ ONLY").await?;
     let mut survey = ReplaySurvey {
@@ -158,7 +160,7 @@ pub async fn survey(connector: &Connector, wanted: &ReplayRequest) -> Result<Rep
 pub async fn rows_left(connector: &Connector, range: &Range, place: &ReplayPosition) -> Result<u64, Failure> {
     let sql = open(&Endpoint::new(connector.postgres.clone())).await?;
     sql.execute(READING, "BEGIN READ ONLY").await?;
-    let target = of_range(&sql, range, &connector.publication.name).await?;
+    let target = of_range(&sql, range, &Reads::new(connector)).await?;
     of_user(&sql, &target).await.map_err(refused)?;
     let after = place.after.as_deref().map(|after| key(&target, after));
     Ok(count(&sql, &target, range, after.as_ref()).await?.0)
@@ -179,11 +181,26 @@ async fn of_user(sql: &Sql, target: &ChunkTable) -> Result<(), Error> {
     target.is_understood(sql).await
 }
 
+/// What the configuration says of the columns that are read.
+struct Reads {
+    publication: String,
+    columns: ReadColumns,
+}
+
+impl Reads {
+    fn new(connector: &Connector) -> Self {
+        Self {
+            publication: connector.publication.name.clone(),
+            columns: ReadColumns::new(connector),
+        }
+    }
+}
+
 /// The table, and the columns by which it is read.
 async fn target(
     sql: &Sql,
     table: &TableName,
-    publication: &str,
+    reads: &Reads,
     time: Option<&str>,
     condition: Option<String>,
 ) -> Result<(ChunkTable, Oid), Failure> {
@@ -219,7 +236,7 @@ async fn target(
             .cloned(),
     );
     // What the stream does not bring, the first record did not have either.
-    let hidden = unpublished_columns(sql, publication, oid).await?;
+    let hidden = unpublished_columns(sql, &reads.publication, oid).await?;
     facts
         .columns
         .retain(|column| names.contains(&column.name) || !hidden.contains(&column.name));
@@ -235,9 +252,12 @@ async fn target(
         })
     };
     let key = names.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+    // The others have no value, so that nobody needs a privilege on them.
+    let mut read: HashSet<String> = reads.columns.of(&facts)?.into_iter().collect();
+    read.extend(names);
     let target = ChunkTable {
         columns: facts.columns.clone(),
-        reads: facts.columns.iter().map(|column| column.name.clone()).collect(),
+        reads: read,
         table: name.clone(),
         key,
         is_unique: true,
@@ -249,12 +269,12 @@ async fn target(
 }
 
 /// The target of a replay whose rows are fixed.
-async fn of_range(sql: &Sql, range: &Range, publication: &str) -> Result<ChunkTable, Failure> {
+async fn of_range(sql: &Sql, range: &Range, reads: &Reads) -> Result<ChunkTable, Failure> {
     let table = TableName {
         schema: range.schema.clone(),
         name: range.table.clone(),
     };
-    let (mut target, _) = target(sql, &table, publication, range.time.as_deref(), None).await?;
+    let (mut target, _) = target(sql, &table, reads, range.time.as_deref(), None).await?;
     if order(&target, range.time.as_deref()) != range.order {
         return Err(Failure::stop(
             Kind::Replay,
@@ -410,6 +430,10 @@ pub struct PartTracker(Arc<Mutex<Tracked>>);
 
 #[derive(Debug, Default)]
 struct Tracked {
+    /// The values of the ordering columns in each row since the first part that is under way.
+    keys: VecDeque<Vec<Option<String>>>,
+    /// How many rows of this session came before these.
+    dropped: u64,
     /// The last row of each part that is under way, in order, and its number of rows.
     pages: VecDeque<(Vec<Option<String>>, u64)>,
     /// How many parts the engine had counted before the present session, and how many of this session are taken into account.
@@ -436,12 +460,31 @@ impl PartTracker {
     fn begin(&self, parts: u64) -> ReplayPosition {
         let mut tracked = self.lock();
         tracked.pages.clear();
+        tracked.keys.clear();
+        tracked.dropped = 0;
         (tracked.before, tracked.settled) = (parts, 0);
         tracked.place.clone()
     }
 
+    /// These rows are handed on next.
+    fn rows(&self, keys: Vec<Vec<Option<String>>>) {
+        self.lock().keys.extend(keys);
+    }
+
+    /// The values of the ordering columns in the row that is the `number`th of this session, from 0. `None` if it is not under way.
+    pub fn row(&self, number: u64) -> Option<Vec<Option<String>>> {
+        let tracked = self.lock();
+        let place = number.checked_sub(tracked.dropped)?;
+        tracked.keys.get(usize::try_from(place).ok()?).cloned()
+    }
+
     fn page(&self, last: Vec<Option<String>>, rows: u64) {
         self.lock().pages.push_back((last, rows));
+    }
+
+    /// The place that is known to be delivered.
+    pub fn place(&self) -> ReplayPosition {
+        self.lock().place.clone()
     }
 
     /// The place after this many parts were delivered, as the engine counts them.
@@ -453,6 +496,9 @@ impl PartTracker {
             tracked.settled += 1;
             tracked.place.after = Some(last);
             tracked.place.rows += rows;
+            let known = usize::try_from(rows).unwrap_or(usize::MAX).min(tracked.keys.len());
+            tracked.keys.drain(..known);
+            tracked.dropped += rows;
         }
         tracked.place.clone()
     }
@@ -478,7 +524,7 @@ pub struct NoChunks;
 /// Reads the rows.
 pub struct Pages {
     endpoint: Endpoint,
-    publication: String,
+    reads: Reads,
     range: Range,
     track: PartTracker,
     status: Arc<Status>,
@@ -499,7 +545,7 @@ impl Replay {
             stream: NoStream,
             rows: Pages {
                 endpoint: Endpoint::new(connector.postgres.clone()),
-                publication: connector.publication.name.clone(),
+                reads: Reads::new(connector),
                 range,
                 track,
                 status,
@@ -618,6 +664,7 @@ impl source::Rows for Pages {
                 None => table.insert(described(page.catalog, moment)),
             };
             let rows = page.tuples.len() as u64;
+            self.track.rows(page.keys);
             let oid = table.catalog.table.as_ref().map_or(Oid(0), |facts| facts.oid);
             for piece in page.tuples.chunks(pace.piece()) {
                 pace.wait(piece.len()).await;
@@ -654,6 +701,8 @@ struct Page {
     tuples: Vec<Span<usize>>,
     bytes: Bytes,
     is_full: bool,
+    /// The ordering columns of each row.
+    keys: Vec<Vec<Option<String>>>,
     /// The ordering columns of the last row. `None` if there is no row.
     last: Option<Vec<Option<String>>>,
 }
@@ -664,7 +713,7 @@ impl Pages {
         const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         let read = async {
             sql.execute(READING, BEGIN).await?;
-            let target = of_range(sql, &self.range, &self.publication).await?;
+            let target = of_range(sql, &self.range, &self.reads).await?;
             of_user(sql, &target).await?;
             let last = key(&target, &self.range.last);
             let after = after.map(|after| key(&target, after));
@@ -672,14 +721,18 @@ impl Pages {
             let Tuples {
                 tuples, bytes, is_full, ..
             } = tuples(sql, &statement, &target, PAGE_BYTES).await?;
-            let last = tuples.last().map(|tuple| target.key_of(&bytes[tuple.clone()]));
-            let last = last.transpose()?.map(|key| texts(&key));
+            let keys = tuples
+                .iter()
+                .map(|tuple| Ok(texts(&target.key_of(&bytes[tuple.clone()])?)));
+            let keys: Vec<_> = keys.collect::<Result<_, Error>>()?;
+            let last = keys.last().cloned();
             sql.execute(READING, "COMMIT").await?;
             Ok(Page {
                 catalog: target.catalog,
                 tuples,
                 bytes,
                 is_full,
+                keys,
                 last,
             })
         };
@@ -779,11 +832,19 @@ mod tests {
             rows: 5,
         });
         assert_eq!(track.begin(7).after, Some(last("a")));
+        track.rows((0..10).map(|row| last(&format!("b{row}"))).collect());
+        track.rows((0..10).map(|row| last(&format!("c{row}"))).collect());
         track.page(last("b"), 10);
         track.page(last("c"), 10);
         assert_eq!(track.delivered(7).rows, 5, "nothing was delivered in this session");
         let place = track.delivered(8);
         assert_eq!((place.after, place.rows), (Some(last("b")), 15));
+        let rows = [9, 10, 19, 20].map(|number| track.row(number));
+        assert_eq!(
+            rows,
+            [None, Some(last("c0")), Some(last("c9")), None],
+            "rows that are under way are known"
+        );
         // The session failed: what was under way is read again.
         assert_eq!(track.begin(8).after, Some(last("b")));
         assert_eq!(track.delivered(8).rows, 15);

@@ -39,7 +39,11 @@ pub(super) fn replay(args: &OutboxReplayArgs) -> Result<(), Error> {
     let loaded = loaded.ok_or_else(|| refused("no connector is given".to_owned(), "name its file with --config"))?;
     let path = state_path(args, &loaded);
     let asked = of(args, &loaded);
-    let earlier = ReplayState::read(&path).map_err(|failure| Error::failure(WHAT, failure))?;
+    let mut earlier = ReplayState::read(&path).map_err(|failure| Error::failure(WHAT, failure))?;
+    if args.dry_run && earlier.as_ref().is_some_and(|earlier| earlier.asked != asked) {
+        // Counting disturbs nobody.
+        earlier = None;
+    }
     if let Some(earlier) = &earlier
         && earlier.asked != asked
     {
@@ -117,10 +121,18 @@ impl Job<'_> {
         )
     }
 
-    /// An error after some records were sent.
-    fn interrupted(&self, failure: Failure) -> Error {
-        Error::failure("the replay was interrupted", failure)
-            .cause("the records that were sent before stay in Kafka", Some(self.go_on()))
+    /// An error after some records were sent. `sent` says how many, as the subject of a sentence.
+    fn interrupted(&self, failure: Failure, sent: &str) -> Error {
+        let is_of_row = failure.kind == Kind::RecordFailed && self.args.from_topic.is_none();
+        let hint = match is_of_row {
+            true => format!(
+                "correct the row, or add --skip-failed to go on without such rows; then {}",
+                self.go_on()
+            ),
+            false => self.go_on(),
+        };
+        let what = format!("{sent} handed to Kafka before; what Kafka has stays there");
+        Error::failure("the replay was interrupted", failure).cause(what, Some(hint))
     }
 }
 

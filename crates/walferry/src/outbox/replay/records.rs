@@ -300,7 +300,9 @@ fn conclude(job: &Job<'_>, copied: CopyResult, mark: &ReplayMark, run: &str) -> 
             );
             return Err(Error::new(Kind::Replay, "the replay was stopped before its end").already_told());
         }
-        Err(End::Failed(failure)) => return Err(job.interrupted(failure)),
+        Err(End::Failed(failure)) => {
+            return Err(job.interrupted(failure, &count(sent, "record was", "records were")));
+        }
     }
     ReplayState::remove(&job.path).map_err(|failure| Error::failure("all records were sent again", failure))?;
     say!("{} sent again.", count(sent, "record was", "records were"));

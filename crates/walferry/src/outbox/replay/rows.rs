@@ -11,9 +11,9 @@ use tokio::{
     task::{LocalSet, spawn_local},
     time::sleep,
 };
-use walferry_config::connector::SnapshotMode;
+use walferry_config::connector::{SnapshotMode, Tolerance};
 use walferry_engine::{
-    Kind, TargetState,
+    Failure, Kind, TargetState,
     source::{Control as _, Source as _},
     status::{Phase, Status},
     witness::{UnsentReason, Witness},
@@ -68,6 +68,9 @@ pub(super) fn replay(mut job: Job<'_>) -> Result<(), Error> {
     let failed = |failure| Error::failure(WHAT, failure);
     let runtime = process::runtime().map_err(failed)?;
     leave_alone(&mut job.loaded);
+    if job.args.skip_failed {
+        job.loaded.connector.errors.tolerance = Tolerance::All;
+    }
     LocalSet::new().block_on(&runtime, async {
         let begun = match &job.earlier {
             Some(ReplayState {
@@ -327,9 +330,10 @@ async fn send(job: &Job<'_>, range: Range, place: ReplayPosition, total: u64) ->
     spawn_local(watch(status.clone(), track.clone(), total));
     spawn_local(stop_at_signals(target.clone()));
     let table = (range.schema.clone(), range.table.clone());
-    let source = Replay::new(config, range, track, job.args.rate, status.clone());
-    let withheld = Withheldness::default();
-    let witness = withheld.clone();
+    let range_of_rows = range.clone();
+    let source = Replay::new(config, range, track.clone(), job.args.rate, status.clone());
+    let rows = ReplayedRows::new(&range_of_rows, track.clone());
+    let witness = rows.clone();
     let sinks = Marked {
         inner: producers,
         mark: mark.clone(),
@@ -341,12 +345,15 @@ async fn send(job: &Job<'_>, range: Range, place: ReplayPosition, total: u64) ->
         source,
         sinks,
         store,
-        move || Box::new(witness.clone()),
+        move || Box::new(witness.begin()),
         status,
     );
     let ended = connector.run(told).await;
     let seen = seen.lock().clone();
-    ended.map_err(|failure| job.interrupted(failure))?;
+    ended.map_err(|failure| {
+        let sent = format!("{} of {} were", rows.handled(), count(total, "row", "rows"));
+        job.interrupted(rows.named(failure), &sent)
+    })?;
     if !seen.is_complete {
         say!(
             "Stopped: {} of {} were sent. To send the rest, {}.",
@@ -359,9 +366,7 @@ async fn send(job: &Job<'_>, range: Range, place: ReplayPosition, total: u64) ->
     ReplayState::remove(&job.path).map_err(|failure| Error::failure("all events were sent again", failure))?;
     say!("{} were read again.", count(seen.place.rows, "row", "rows"));
     tell_topics(&mark, &run);
-    for (why, rows) in withheld.lock().iter() {
-        say!("  not sent: {rows}, {why}");
-    }
+    rows.tell_unsent();
     Ok(())
 }
 
@@ -374,7 +379,8 @@ async fn stop_at_signals(target: Arc<watch::Sender<TargetState>>) {
 /// Says how far it is, and what it waits for.
 async fn watch(status: Arc<Status>, track: PartTracker, total: u64) {
     const LOOK: Duration = Duration::from_millis(500);
-    const LOOKS_BETWEEN_NEWS: u32 = 20;
+    const FIRST_NEWS: u32 = 4;
+    const LOOKS_BETWEEN_NEWS: u32 = 10;
     let (mut told, mut looks, mut last) = (None, 0, 0);
     loop {
         sleep(LOOK).await;
@@ -391,29 +397,123 @@ async fn watch(status: Arc<Status>, track: PartTracker, total: u64) {
         looks += 1;
         let parts = *status.watch_delivered_parts().borrow();
         let rows = track.delivered(parts).rows;
-        if looks % LOOKS_BETWEEN_NEWS == 0 && rows != last && status.phase() == Phase::Snapshot {
+        if (looks == FIRST_NEWS || looks % LOOKS_BETWEEN_NEWS == 0) && rows != last && status.phase() == Phase::Snapshot
+        {
             last = rows;
-            note!("{rows} of {} were sent.", count(total, "row", "rows"));
+            note!(
+                "{} of {} were sent.",
+                count(rows, "", "").trim_end(),
+                count(total, "row", "rows")
+            );
         }
     }
 }
 
-/// Rows of which no record was sent, by the reason.
-#[derive(Debug, Clone, Default)]
-struct Withheldness(Arc<Mutex<BTreeMap<String, u64>>>);
+/// What became of each row. The pipeline takes the rows in the order in which the source has handed them on, so the number of a row says which
+/// one it is.
+#[derive(Clone)]
+struct ReplayedRows {
+    table: String,
+    /// The columns by which rows are ordered, and how many of them come before the primary key.
+    order: Vec<String>,
+    before_key: usize,
+    track: PartTracker,
+    fates: Arc<Mutex<Fates>>,
+}
 
-impl Withheldness {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+#[derive(Debug, Default)]
+struct Fates {
+    /// How many rows of earlier sessions were delivered, and how many of this one have a fate.
+    earlier: u64,
+    handled: u64,
+    /// Rows of which no record was sent, by the reason.
+    unsent: BTreeMap<String, u64>,
+    /// The first ones that could not be sent, and why.
+    failed: Vec<(String, String)>,
+}
+
+/// How many rows that could not be sent are named.
+const MOST_NAMED: usize = 100;
+
+impl ReplayedRows {
+    fn new(range: &Range, track: PartTracker) -> Self {
+        let time = range.time.as_ref().filter(|_| range.order.len() > 1);
+        Self {
+            table: format!("{}.{}", range.schema, range.table),
+            order: range.order.clone(),
+            before_key: usize::from(time.is_some() && time == range.order.first()),
+            track,
+            fates: Arc::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Fates> {
+        self.fates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For a new session, which reads again everything that was not delivered.
+    fn begin(&self) -> Self {
+        let mut fates = self.lock();
+        (fates.earlier, fates.handled) = (self.track.place().rows, 0);
+        drop(fates);
+        self.clone()
+    }
+
+    /// How many rows were handled, in all sessions.
+    fn handled(&self) -> u64 {
+        let fates = self.lock();
+        fates.earlier + fates.handled
+    }
+
+    /// The row that is the next one to have a fate, by its primary key.
+    fn next(&self) -> Option<String> {
+        let handled = self.lock().handled;
+        let values = self.track.row(handled)?;
+        let columns = self.order.iter().zip(values).skip(self.before_key);
+        let columns = columns.map(|(name, value)| format!("{name} = {}", value.as_deref().unwrap_or("NULL")));
+        Some(columns.collect::<Vec<_>>().join(", "))
+    }
+
+    /// A failure with the row in the place of a position, which rows of a table do not have.
+    fn named(&self, mut failure: Failure) -> Failure {
+        if let Some(cause) = failure.causes.first_mut()
+            && cause.place.starts_with(&format!("a row of {} at LSN ", self.table))
+            && let Some(row) = self.next()
+        {
+            cause.place = format!("the row of {} with {row}", self.table);
+        }
+        failure
+    }
+
+    fn tell_unsent(&self) {
+        let fates = self.lock();
+        for (why, rows) in &fates.unsent {
+            say!("  not sent: {}, {why}", count(*rows, "row", "rows"));
+        }
+        for (row, why) in &fates.failed {
+            say!("    {row}: {why}");
+        }
     }
 }
 
-impl Witness for Withheldness {
-    fn sent(&mut self, _: &Record<'_>) {}
+impl Witness for ReplayedRows {
+    fn sent(&mut self, _: &Record<'_>) {
+        self.lock().handled += 1;
+    }
 
     fn withheld(&mut self, why: UnsentReason<'_>) {
-        let (what, _) = reason(why);
-        *self.lock().entry(what).or_default() += 1;
+        let (mut what, _) = reason(why);
+        if let UnsentReason::SetAside { what: error, .. } = why {
+            let row = self.next().unwrap_or_default();
+            let mut fates = self.lock();
+            if fates.failed.len() < MOST_NAMED {
+                fates.failed.push((row, error.to_owned()));
+            }
+            what = what.split_once(": ").map_or(what.clone(), |(what, _)| what.to_owned());
+        }
+        let mut fates = self.lock();
+        *fates.unsent.entry(what).or_default() += 1;
+        fates.handled += 1;
     }
 }
 
