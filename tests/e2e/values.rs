@@ -1,7 +1,7 @@
 //! Values whose text depends on settings of the database or of the session.
 
 use serde_json::Value;
-use walferry_testkit::servers::{Database, Postgres, PostgresOptions, Walferry, WalferryOptions};
+use walferry_testkit::servers::{Database, Postgres, PostgresOptions, Sql, Walferry, WalferryOptions};
 
 use crate::signals::{self, SIGNALS, execute, wait_for_log};
 use crate::world;
@@ -135,25 +135,162 @@ fn money_is_right_in_every_locale_whatever_the_session_has() {
     );
 }
 
-/// A database in SQL_ASCII takes any bytes. The server refuses to send them, and says which change it is.
-#[test]
-fn bytes_that_have_no_form_in_utf8_stop_with_the_position_of_their_change() {
-    let (name, ascii) = ("values_ascii", "values_sql_ascii");
+/// A database, and one of this encoding beside it, with rows of which one has bytes that UTF-8 may not know.
+fn in_encoding(name: &str, encoding: &str, odd: &str) -> (Database, Sql) {
     let world = world::shared();
     let database = world.postgres.database(name);
+    let own = format!("{name}_own");
     database.sql().run(&format!(
-        "create database {ascii} encoding 'SQL_ASCII' template template0"
+        "create database {own} encoding '{encoding}' template template0 lc_collate 'C' lc_ctype 'C'"
     ));
-    let sql = world.postgres.in_database(ascii);
-    sql.run("create table items (id int primary key, v text)");
-    let mut config = signals::config(name, &database, &[("database.dbname", ascii)]);
-    config.remove("signal.data.collection");
-    let mut walferry = signals::start_as(world, name, config);
-    sql.run(r"insert into items values (1, convert_from('\xe9', 'SQL_ASCII'))");
-    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
-    let output = walferry.output();
-    assert!(
-        output.contains("associated LSN") && output.contains("have no form in UTF-8"),
-        "{output}"
+    let sql = world.postgres.in_database(&own);
+    sql.run(&format!(
+        "{SIGNALS}; create table items (id int primary key, v text, \"größe\" text default 'ä', n text not null);
+         create publication \"veröffentlicht\" for table items, signals;
+         insert into items (id, v, n) values (1, 'plain', 'n'), (2, {odd}, 'n'), (3, 'café', 'n')"
+    ));
+    (database, sql)
+}
+
+fn start_in_encoding(name: &str, database: &Database, properties: &[(&str, &str)]) -> Walferry {
+    let own = format!("{name}_own");
+    let mut all = vec![
+        ("database.dbname", &*own),
+        ("publication.autocreate.mode", "disabled"),
+        ("publication.name", "veröffentlicht"),
+        ("snapshot.mode", "initial"),
+    ];
+    all.extend(properties);
+    Walferry::start(WalferryOptions {
+        name: name.to_owned(),
+        config: signals::config(name, database, &all),
+        worker: vec!["offset.flush.interval.ms=20".into()],
+        bootstrap: world::shared().kafka.bootstrap(),
+        env: Vec::new(),
+    })
+}
+
+/// Bytes as a text of this encoding, and what its events have.
+const ODD: [(&str, &str, &str, Option<&str>); 3] = [
+    ("ascii", "SQL_ASCII", "e9", None),
+    ("win1252", "WIN1252", "81", None),
+    // In LATIN1, each byte is a character.
+    ("latin1", "LATIN1", "81", Some("\u{81}")),
+];
+
+#[test]
+fn texts_without_a_form_in_utf8_are_left_empty_in_stream_snapshot_and_chunks() {
+    for (name, encoding, bytes, expected) in ODD {
+        let name = format!("odd_{name}");
+        let odd = format!("convert_from('\\x{bytes}', '{encoding}')");
+        let (database, sql) = in_encoding(&name, encoding, &odd);
+        let mut walferry = start_in_encoding(&name, &database, &[]);
+        walferry.wait_until_ready();
+        wait_for_log(&mut walferry, "all existing rows are read", 1);
+        sql.run(&format!(
+            "insert into items (id, v, n) values (4, {odd}, {odd}); insert into items (id, v, n) values (5, 'café', 'n')"
+        ));
+        let rows = |count| -> Vec<(i64, Option<String>, String, String)> {
+            let records = world::shared()
+                .kafka
+                .wait_for_records(&format!("{name}.public.items"), count);
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            let row = |after: &Value| {
+                let (v, name, n) = (text(&after["v"]), text(&after["größe"]), text(&after["n"]));
+                (after["id"].as_i64().unwrap(), v, name.unwrap(), n.unwrap())
+            };
+            records
+                .iter()
+                .map(|record| row(&signals::value(record)["after"]))
+                .collect()
+        };
+        // A column that is NOT NULL has an empty text.
+        let required = expected.unwrap_or_default();
+        let all = [
+            (1, Some("plain"), "n"),
+            (2, expected, "n"),
+            (3, Some("café"), "n"),
+            (4, expected, required),
+            (5, Some("café"), "n"),
+        ]
+        .map(|(id, v, n)| (id, v.map(str::to_owned), "ä".to_owned(), n.to_owned()));
+        assert_eq!(rows(5), all, "{encoding}: snapshot and stream");
+        sql.run(&execute("public.items"));
+        assert_eq!(rows(10)[5..], all, "{encoding}: chunk");
+        let output = walferry.output();
+        let warned = output.contains("have no form in UTF-8: 0x");
+        assert_eq!(warned, expected.is_none(), "{output}");
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    }
+}
+
+#[test]
+fn a_text_without_a_form_in_utf8_stops_with_its_table_column_position_and_bytes() {
+    let fail = [("event.converting.failure.handling.mode", "fail")];
+    for (name, encoding, bytes, _) in &ODD[..2] {
+        let odd = format!("convert_from('\\x{bytes}', '{encoding}')");
+        for (place, snapshot_mode) in [("stream", "no_data"), ("snapshot", "initial")] {
+            let name = format!("odd_{name}_{place}");
+            let (database, sql) = in_encoding(&name, encoding, &odd);
+            let mode = ("snapshot.mode", snapshot_mode);
+            let mut walferry = start_in_encoding(&name, &database, &[fail[0], mode]);
+            if place == "stream" {
+                walferry.wait_until_ready();
+                sql.run(&format!("insert into items (id, v, n) values (4, {odd}, 'n')"));
+            }
+            assert_eq!(walferry.wait(), Some(3), "{}", walferry.output());
+            let output = walferry.output();
+            let told = format!(
+                "column v of table public.items (type text): the text has bytes that have no form in UTF-8: 0x{bytes}"
+            );
+            assert!(output.contains(&told) && output.contains("LSN "), "{output}");
+        }
+    }
+}
+
+/// The rows of a chunk are asked for by the key of the last one.
+#[test]
+fn a_key_without_a_form_in_utf8_ends_the_incremental_snapshot_of_its_table_with_the_reason() {
+    let name = "odd_key";
+    let (database, sql) = in_encoding(name, "SQL_ASCII", "'x'");
+    sql.run(
+        r"create table items_k (k text primary key); alter publication veröffentlicht add table items_k;
+          insert into items_k values ('a'), (convert_from('\xe9', 'SQL_ASCII'))",
     );
+    let mut walferry = start_in_encoding(name, &database, &[("snapshot.mode", "no_data")]);
+    walferry.wait_until_ready();
+    sql.run(&execute("public.items_k"));
+    wait_for_log(&mut walferry, "has a value with bytes without a form in UTF-8: 0xe9", 1);
+    sql.run(&execute("public.items"));
+    world::shared()
+        .kafka
+        .wait_for_records(&format!("{name}.public.items"), 3);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+/// The characters that Walferry knows are those that the server knows.
+#[test]
+fn encodings_are_those_of_the_server() {
+    let database = world::shared().postgres.database("odd_tables");
+    let sql = database.sql();
+    sql.try_run(
+        "create function known(byte int, encoding text) returns text language plpgsql as $$
+         begin return to_hex(ascii(convert_from(set_byte('\\x00', 0, byte), encoding)));
+         exception when others then return '-'; end $$",
+    )
+    .unwrap();
+    for line in include_str!("../../crates/walferry-postgres/src/encodings.txt").lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some(encoding) = words.next().filter(|name| *name != "#") else {
+            continue;
+        };
+        let query = format!(
+            "select string_agg(known(byte, '{encoding}'), ' ' order by byte) from generate_series(128, 255) byte"
+        );
+        assert_eq!(
+            sql.value(&query).unwrap(),
+            words.collect::<Vec<_>>().join(" "),
+            "{encoding}"
+        );
+    }
 }

@@ -4,6 +4,7 @@ mod publication;
 mod publication_differences;
 
 use crate::outbox::Outbox;
+use crate::signals::{self, SIGNALS, execute, wait_for_log};
 use crate::{hangs, world};
 use serde_json::{Map, Value};
 use walferry_testkit::servers::{Postgres, PostgresOptions, Walferry, wait_for};
@@ -178,6 +179,59 @@ fn check_warns_of_generated_columns_in_a_replica_identity_where_they_make_update
     let fails = outbox.database.sql().try_run("update doubled set n = 3").is_err();
     assert_eq!(fails, world.postgres.major_version() >= 18);
     assert_eq!(text.contains("publish_generated_columns = stored"), fails, "{text}");
+}
+
+#[test]
+fn chunks_have_those_generated_columns_that_the_stream_has() {
+    let world = world::shared();
+    let version = world.postgres.major_version();
+    // Only Postgres 18 knows virtual ones, and publishes others.
+    let (virtual_column, all) = match version {
+        18.. => (", thrice int generated always as (n * 3) virtual", 4),
+        15.. => ("", 2),
+        _ => ("", 1),
+    };
+    let cases = [
+        ("whole", "for table items, signals", vec!["id", "n"]),
+        ("listed", "for table items (n, id), signals", vec!["id", "n"]),
+        (
+            "stored",
+            "for table items, signals with (publish_generated_columns = stored)",
+            vec!["id", "n", "twice"],
+        ),
+        (
+            "listed_stored",
+            "for table items (twice, id), signals",
+            vec!["id", "twice"],
+        ),
+    ];
+    for (name, publication, expected) in &cases[..all] {
+        let name = format!("generated_{name}");
+        let database = world.postgres.database(&name);
+        let sql = database.sql();
+        sql.run(&format!(
+            "{SIGNALS}; create table items (id int primary key, n int, twice int generated always as (n * 2) stored{virtual_column});
+             create publication {name} {publication}; insert into items values (1, 1), (2, 2)"
+        ));
+        let properties = [
+            ("publication.name", &*name),
+            ("publication.autocreate.mode", "disabled"),
+        ];
+        let mut walferry = signals::start(world, &name, &database, &properties);
+        // The first one comes before the stream has described the table.
+        for round in 1..=2 {
+            sql.run(&execute("public.items"));
+            wait_for_log(&mut walferry, "the incremental snapshot is complete", round);
+            sql.run(&format!("insert into items values ({}, 1)", 10 + round));
+        }
+        let records = world.kafka.wait_for_records(&format!("{name}.public.items"), 7);
+        for record in &records {
+            let after = signals::value(record)["after"].clone();
+            let found: Vec<&str> = after.as_object().expect("a row").keys().map(String::as_str).collect();
+            assert_eq!(found, *expected, "{name}: {after}");
+        }
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    }
 }
 
 #[test]

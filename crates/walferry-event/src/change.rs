@@ -11,7 +11,7 @@ use crate::outcome::{ChangeOutcome, Skipped, UnconvertedField};
 use crate::source::{self, CONNECTOR, Context};
 use crate::table::TablePlan;
 use crate::transaction::TransactionMetadata;
-use crate::types::{Decoder, Reason, Unavailable};
+use crate::types::{Bytes, Decoder, Reason, Unavailable};
 
 /// A row and its key.
 struct KeyedRow<'a> {
@@ -314,7 +314,7 @@ impl<'a> RecordBuilder<'_, 'a, '_> {
                 }
                 values.push(match read(column_plan, field, column) {
                     Ok(value) => value,
-                    Err(reason) => self.tolerate(column_plan, reason)?,
+                    Err(reason) => self.tolerate(column_plan, field, reason)?,
                 });
             }
             if let (Some((place, field)), Some(key)) = (&column_plan.in_key, &mut key) {
@@ -338,8 +338,9 @@ impl<'a> RecordBuilder<'_, 'a, '_> {
         })
     }
 
-    /// Decides what to do with a field whose value could not be converted.
-    fn tolerate(&mut self, column: &ColumnPlan, reason: Reason) -> Result<Value<'a>, Error> {
+    /// Decides what to do with a field whose value could not be converted. As in Debezium it is null, even if no converter then takes the record
+    /// because the field is required. A text of which Debezium sends nothing at all is what a null would be: such columns often are NOT NULL.
+    fn tolerate(&mut self, column: &ColumnPlan, field: &'a FieldPlan, reason: Reason) -> Result<Value<'a>, Error> {
         let mode = self.plan.settings.events.on_converting_failure;
         if mode == FailureHandling::Fail {
             return Err(self.plan.conversion(column, reason));
@@ -350,7 +351,10 @@ impl<'a> RecordBuilder<'_, 'a, '_> {
             reason,
             warn: mode == FailureHandling::Warn,
         });
-        Ok(Value::Null)
+        Ok(match reason {
+            Reason::WithoutUtf8(_) => field.null.reborrow(),
+            _ => Value::Null,
+        })
     }
 }
 
@@ -373,7 +377,8 @@ pub(crate) fn read_as<'a>(decoder: &'a Decoder, field: &'a FieldPlan, value: Col
                 Unavailable::Missing => Err(Reason::Unavailable),
             };
         }
-        Column::Binary(_) => return Err(Reason::Binary),
+        // No value is asked for as binary: whoever reads the source hands on a text so that it could not convert.
+        Column::Binary(bytes) => return Err(Reason::WithoutUtf8(Bytes::new(bytes))),
     };
     Ok(match &field.edit {
         Some(edit) => edit.apply(value),

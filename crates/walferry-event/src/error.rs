@@ -68,6 +68,14 @@ impl Error {
                 reason: Reason::OutOfRange(_),
                 ..
             } => Some("set `time.precision.mode` to microseconds or isostring".to_owned()),
+            Self::Conversion {
+                reason: Reason::WithoutUtf8(_),
+                ..
+            } => Some(
+                "correct the value in the table; for a change of the stream, which stays as it was written, \
+                 `event.converting.failure.handling.mode=warn` leaves such fields of values empty"
+                    .to_owned(),
+            ),
             Self::Conversion { .. } => {
                 Some("`event.converting.failure.handling.mode=warn` leaves such fields of values empty".to_owned())
             }

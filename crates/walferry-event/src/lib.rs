@@ -35,4 +35,4 @@ pub use settings::EventSettings;
 pub use source::{Context, SnapshotMarker};
 pub use table::TablePlan;
 pub use transaction::TransactionMetadata;
-pub use types::Reason;
+pub use types::{Bytes, Reason};

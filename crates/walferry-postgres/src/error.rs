@@ -231,6 +231,16 @@ pub enum Error {
         /// What was being done.
         doing: &'static str,
     },
+    /// Rows are read in the order of a column, and a value of it cannot be sent to the server.
+    #[error("column {column} of the key of {table} has a value with bytes without a form in UTF-8: {bytes}")]
+    KeyWithoutUtf8 {
+        /// The table, quoted.
+        table: String,
+        /// The column, quoted.
+        column: String,
+        /// The bytes.
+        bytes: String,
+    },
     /// A table was dropped or altered after it was listed and before it was read.
     #[error("table {table} was changed after the snapshot was planned")]
     TableChanged {
@@ -426,6 +436,7 @@ impl Error {
             Self::TwoServers { .. } => Kind::TwoServers,
             Self::SlotTimeout { .. } => Kind::Timeout,
             Self::SelectOverride { .. } | Self::NoCopy { .. } => Kind::SelectOverride,
+            Self::KeyWithoutUtf8 { .. } => Kind::ChangeNotConverted,
             Self::TableChanged { .. } => Kind::TableChanged,
             Self::SignalTableNotPublished { .. } => Kind::SignalTableNotPublished,
             Self::SnapshotGone => Kind::SnapshotGone,
@@ -487,7 +498,8 @@ impl Error {
             | Self::NoTimescale { .. }
             | Self::MoneyDigits { .. }
             | Self::SelectOverride { .. }
-            | Self::NoCopy { .. } => stop,
+            | Self::NoCopy { .. }
+            | Self::KeyWithoutUtf8 { .. } => stop,
             Self::Server { source, .. } => source.disposition(),
             Self::Problems(problems) if problems.iter().all(SetupProblem::passes) => Disposition::Retry,
             Self::Problems(_) | Self::Expression(_) => stop,
@@ -552,6 +564,9 @@ impl Error {
                 why,
             } => why.hint(table, publication),
             Self::SelectOverride { table, .. } => format!("correct `snapshot.select.statement.overrides.{table}`, or the filter of the signal"),
+            Self::KeyWithoutUtf8 { table, column, .. } => {
+                format!("correct the value: UPDATE {table} SET {column} = … WHERE …; or ask for a blocking snapshot, which needs no key")
+            }
             Self::NoCopy { .. } => "correct the SELECT or the condition that the table is read with".to_owned(),
             Self::NoTimescale { .. } => {
                 "check that `database.dbname` is the database with the extension (`CREATE EXTENSION timescaledb`), or remove the transform"

@@ -3,6 +3,7 @@
 mod catalog;
 mod chunks;
 pub mod connection;
+mod encoding;
 mod error;
 mod outbox;
 mod publication;

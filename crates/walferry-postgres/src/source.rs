@@ -508,7 +508,7 @@ impl Stream {
         let from = from.max(stood.unwrap_or_default());
         let start = stream::start(&mut link.wire, slot, from, &self.publication, &self.slot.stream_params);
         let (started, sql) = tokio::join!(start, self.catalog.sql());
-        started?;
+        let encoding = started?;
         // From now on nobody else moves the slot. Until now, a walsender of ours that had not ended could. Then the
         // server begins behind the requested position, and says nothing.
         let sql = sql?;
@@ -522,7 +522,7 @@ impl Stream {
         } else {
             debug!(slot.name = %slot, lsn.from = %from, "streaming up to a position");
         }
-        let mut plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout);
+        let mut plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout, encoding);
         if port.until.is_some() {
             // In a quiet stream, only the server's answer to a status update shows that the position is reached.
             plan.status_interval = plan.status_interval.min(UNTIL_INTERVAL);

@@ -26,6 +26,6 @@ pub(crate) use builtin::oid;
 pub(crate) use column_type::{ColumnType, RootKind};
 pub(crate) use mapping::{Decoder, Mapping, Unavailable};
 pub(crate) use origin::RowOrigin;
-pub use reason::Reason;
+pub use reason::{Bytes, Reason};
 pub(crate) use resolve::resolve;
 pub(crate) use temporal::{infinite_default, plain_default};

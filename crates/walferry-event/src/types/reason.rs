@@ -1,5 +1,7 @@
 //! Why a value has no place in a record.
 
+use std::fmt;
+
 /// Why a value could not be converted. It never holds the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -19,13 +21,49 @@ pub enum Reason {
     /// Beyond what the chosen unit can count.
     #[error("the time is out of range for 64-bit {0}")]
     OutOfRange(&'static str),
-    /// A value in the binary format, which is never asked for.
-    #[error("the value is binary")]
-    Binary,
+    /// The database stores a text with bytes that have no form in UTF-8.
+    #[error("the text has bytes that have no form in UTF-8: {0}")]
+    WithoutUtf8(Bytes),
     /// The value of an unchanged TOASTed column, for whose type there is no placeholder.
     #[error("the value is unchanged TOAST, but its type has no placeholder")]
     Unavailable,
     /// An element is null where the elements' schema does not allow it.
     #[error("an element is null")]
     NullElement,
+}
+
+/// The first of some bytes, for a message. `Display` writes `0xc3 0x81`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Bytes {
+    first: [u8; 4],
+    count: u8,
+}
+
+impl Bytes {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        let mut first = [0; 4];
+        let count = bytes.len().min(first.len());
+        first[..count].copy_from_slice(&bytes[..count]);
+        Self {
+            first,
+            count: count as u8,
+        }
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self
+            .first
+            .iter()
+            .take(self.count.into())
+            .map(|byte| format!("{byte:#04x}"));
+        f.write_str(&bytes.collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Text of the stream. Postgres sends UTF-8, except from databases in `SQL_ASCII`, which may send any bytes. As in
-/// Java, invalid UTF-8 becomes U+FFFD.
+/// Text of the stream. It is UTF-8: other texts come as [`Column::Binary`](walferry_pgoutput::Column). If a server sends
+/// something else, invalid UTF-8 becomes U+FFFD, as in Java.
 #[inline]
 pub(crate) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {

@@ -30,6 +30,7 @@ use crate::catalog::privileges::{ReadColumns, unreadable};
 use crate::catalog::tables::listed;
 use crate::chunks::signal_table::{Written, is_in, obstacle};
 use crate::connection::{ALL_ROWS, Endpoint, Purpose, Sql, within};
+use crate::encoding::hex;
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
 use crate::snapshot::copy::append_tuple;
@@ -376,7 +377,8 @@ impl Windows {
 /// Whether the server would refuse the same again: the table no longer exists, a condition is not valid SQL, a
 /// privilege is missing.
 pub(crate) fn is_refusal(error: &Error) -> bool {
-    matches!(error, Error::NoCopy { .. }) || error.server_error().is_some_and(|error| refuses(&error.code))
+    matches!(error, Error::NoCopy { .. } | Error::KeyWithoutUtf8 { .. })
+        || error.server_error().is_some_and(|error| refuses(&error.code))
 }
 
 /// Whether a SQLSTATE says so. P0 is what a function raises, 21 a subquery with too many rows, and 54 a statement that is too complex.
@@ -795,23 +797,33 @@ async fn column_versions(sql: &Sql, table: Oid) -> Result<HashMap<String, Column
         .map_err(|error| Error::sql(READING, error))
 }
 
-/// The columns of a table that the publication's column list leaves out. Generated columns are not considered.
+/// The columns of a table that the stream does not bring: those that the publication's column list leaves out, and generated ones. Since Postgres
+/// 18, a publication may have stored ones: those in its column list or, without one, all with `publish_generated_columns = stored`.
 pub(crate) async fn unpublished_columns(sql: &Sql, publication: &str, table: Oid) -> Result<Vec<String>, Error> {
     // A list may be that of the table, or of a table that it is a partition of, or that is its partition. Before Postgres 15 there is no
     // `prattrs`.
     const QUERY: &str = "
-        SELECT DISTINCT a.attname::text
-        FROM pg_catalog.pg_publication p
-        JOIN pg_catalog.pg_publication_rel m ON m.prpubid = p.oid
-        JOIN (
+        WITH family AS (
           SELECT $2::oid AS oid
           UNION SELECT t.relid::oid FROM pg_catalog.pg_partition_tree($2::oid::regclass) t
           UNION SELECT t.relid::oid FROM pg_catalog.pg_partition_ancestors($2::oid::regclass) t
-        ) family ON family.oid = m.prrelid
-        JOIN pg_catalog.pg_attribute a ON a.attrelid = m.prrelid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
-        WHERE p.pubname = $1 AND pg_catalog.to_jsonb(m) ->> 'prattrs' IS NOT NULL
-          AND a.attnum::text NOT IN (
-            SELECT (pg_catalog.regexp_matches(pg_catalog.to_jsonb(m) ->> 'prattrs', '[0-9]+', 'g'))[1])
+        ), of_lists AS (
+          SELECT a.attname, a.attgenerated, a.attnum::text IN (
+            SELECT (pg_catalog.regexp_matches(pg_catalog.to_jsonb(m) ->> 'prattrs', '[0-9]+', 'g'))[1]) AS is_listed
+          FROM pg_catalog.pg_publication p
+          JOIN pg_catalog.pg_publication_rel m ON m.prpubid = p.oid
+          JOIN family ON family.oid = m.prrelid
+          JOIN pg_catalog.pg_attribute a ON a.attrelid = m.prrelid AND a.attnum > 0 AND NOT a.attisdropped
+          WHERE p.pubname = $1 AND pg_catalog.to_jsonb(m) ->> 'prattrs' IS NOT NULL
+        )
+        SELECT attname::text FROM of_lists WHERE attgenerated = '' AND NOT is_listed
+        UNION
+        SELECT a.attname::text
+        FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_publication p ON p.pubname = $1
+        WHERE a.attrelid = $2 AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> ''
+          AND NOT (a.attgenerated = 's' AND COALESCE(
+            (SELECT pg_catalog.bool_or(is_listed AND l.attname = a.attname) FROM of_lists l),
+            pg_catalog.to_jsonb(p) ->> 'pubgencols' = 's', false))
         ORDER BY 1";
     let rows = sql
         .rows(READING, QUERY, &[(&publication, Type::TEXT), (&table.0, Type::OID)])
@@ -894,14 +906,11 @@ pub(crate) async fn maximum(sql: &Sql, target: &ChunkTable) -> Result<Option<Key
     let mut found = None;
     while let Some(line) = lines.try_next().await.map_err(|error| Error::sql(READING, error))? {
         let mut bytes = Vec::new();
-        append(&line, names.len(), &mut bytes)?;
+        append(&line, names.len(), sql, &mut bytes)?;
         let tuple = Tuple::parse(&bytes).map_err(|error| malformed(&error))?;
-        found = Some(Key::new(
-            tuple
-                .columns()
-                .zip(&target.key)
-                .map(|(value, column)| (text(value), column.type_oid)),
-        ));
+        let value = |(value, column): (Column<'_>, &KeyColumn)| Ok((target.text(value, column)?, column.type_oid));
+        let values: Result<Vec<_>, Error> = tuple.columns().zip(&target.key).map(value).collect();
+        found = Some(Key::new(values?));
     }
     Ok(found)
 }
@@ -938,7 +947,7 @@ pub(crate) async fn tuples(sql: &Sql, statement: &str, target: &ChunkTable, most
             true => (&*line, None),
             false => without_rank(&line),
         };
-        append(row, target.columns.len(), &mut bytes)?;
+        append(row, target.columns.len(), sql, &mut bytes)?;
         let has_same_key = rank.is_some_and(|rank| rank == last_rank);
         if let Some(rank) = rank.filter(|_| !has_same_key) {
             last_rank = rank.to_vec();
@@ -966,8 +975,8 @@ fn without_rank(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     (line.get(end + 1..).unwrap_or_default(), Some(&line[..end]))
 }
 
-fn append(line: &[u8], columns: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-    append_tuple(line, columns, out).map_err(|error| malformed(&error))
+fn append(line: &[u8], columns: usize, sql: &Sql, out: &mut Vec<u8>) -> Result<(), Error> {
+    append_tuple(line, columns, sql.encoding(), out).map_err(|error| malformed(&error))
 }
 
 fn malformed(error: &dyn std::error::Error) -> Error {
@@ -977,22 +986,28 @@ fn malformed(error: &dyn std::error::Error) -> Error {
     }
 }
 
-fn text(value: Column<'_>) -> Option<String> {
-    match value {
-        Column::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
-        _ => None,
-    }
-}
-
 impl ChunkTable {
     pub(crate) fn key_of(&self, tuple: &[u8]) -> Result<Key, Error> {
-        let values: Vec<Option<String>> = Tuple::parse(tuple)
-            .map_err(|error| malformed(&error))?
-            .columns()
-            .map(text)
-            .collect();
-        let value = |column: &KeyColumn| (values.get(column.place).cloned().flatten(), column.type_oid);
-        Ok(Key::new(self.key.iter().map(value)))
+        let tuple = Tuple::parse(tuple).map_err(|error| malformed(&error))?;
+        let value = |column: &KeyColumn| {
+            let value = tuple.columns().nth(column.place).unwrap_or(Column::Null);
+            Ok((self.text(value, column)?, column.type_oid))
+        };
+        let values: Result<Vec<_>, Error> = self.key.iter().map(value).collect();
+        Ok(Key::new(values?))
+    }
+
+    /// A value of the key. The next chunk is asked for by it, so it must have a form in UTF-8.
+    fn text(&self, value: Column<'_>, column: &KeyColumn) -> Result<Option<String>, Error> {
+        match value {
+            Column::Text(text) => Ok(Some(String::from_utf8_lossy(text).into_owned())),
+            Column::Binary(bytes) => Err(Error::KeyWithoutUtf8 {
+                table: self.table.clone(),
+                column: column.name.clone(),
+                bytes: hex(bytes),
+            }),
+            Column::Null | Column::Unchanged => Ok(None),
+        }
     }
 
     /// The statement that reads the chunk behind a key. As in Debezium, the first chunk has no upper bound.

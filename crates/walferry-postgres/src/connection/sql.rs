@@ -17,6 +17,7 @@ use super::pinned::{self, Pinned};
 use super::session::{Startup, options};
 use super::{Purpose, Stream, within};
 use crate::connection::money;
+use crate::encoding::TextEncoding;
 use crate::error::Error;
 use crate::quote::literal;
 
@@ -35,6 +36,8 @@ pub struct Sql {
     /// What the role's own session settings are.
     own: RoleSettings,
     pinned: Pinned,
+    /// The encoding in which [`Sql::copy_out`] brings rows.
+    encoding: TextEncoding,
     /// See [`Sql::money_digits`].
     money_digits: OnceCell<u16>,
 }
@@ -218,7 +221,8 @@ impl Sql {
             |process| format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process}"),
         );
         let pin = format!(
-            "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('standard_conforming_strings'), {is_ours};
+            "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('standard_conforming_strings'), {is_ours},
+               pg_catalog.current_setting('server_encoding');
              SELECT pg_catalog.set_config('search_path', '{}', false) WHERE {is_ours}",
             pinned::PATH
         );
@@ -230,6 +234,9 @@ impl Sql {
             has_backslash_escapes: own.next().as_deref() == Some("off"),
         };
         self.pinned = Pinned::new(own.next().as_deref() == Some("t"));
+        self.encoding = own
+            .next()
+            .map_or_else(TextEncoding::default, |name| TextEncoding::of_database(&name));
         Ok(())
     }
 
@@ -238,9 +245,17 @@ impl Sql {
         self.answer(doing, self.client.prepare(sql)).await
     }
 
-    /// Begins a COPY. The caller sets a limit for this and for each row.
+    /// Begins a `COPY … TO STDOUT`, whose rows are in the [encoding](Self::encoding) of the session. The caller sets a limit for this and for each row.
     pub(crate) async fn copy_out(&self, sql: &str) -> Result<CopyOutStream, Refused> {
-        self.client.copy_out(sql).await
+        match self.encoding.is_raw() {
+            true => self.client.copy_out(&format!("{sql} (ENCODING 'SQL_ASCII')")).await,
+            false => self.client.copy_out(sql).await,
+        }
+    }
+
+    /// The encoding of the rows of [`Sql::copy_out`].
+    pub(crate) fn encoding(&self) -> &TextEncoding {
+        &self.encoding
     }
 
     /// The number of decimal places of `money` in this database. It is read once for each connection.
@@ -325,6 +340,7 @@ pub(super) async fn login(
         limit: limit.map(|limit| limit + GRACE),
         own: RoleSettings::default(),
         pinned: Pinned::Not,
+        encoding: TextEncoding::default(),
         money_digits: OnceCell::new(),
     };
     if !settings.initial_statements.is_empty() {

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{ErrorResponseBody, Message};
 use postgres_protocol::message::frontend;
@@ -22,6 +22,8 @@ pub(crate) struct Wire {
     outbound: BytesMut,
     /// `server_version_num`.
     pub(crate) server_version: u32,
+    /// `server_encoding`, if the server or a pooler has named it.
+    pub(crate) server_encoding: String,
     /// Process id and secret with which a command can be cancelled.
     pub(crate) cancel_key: (i32, i32),
     /// The server's process. A pooler names another one in `cancel_key`.
@@ -47,6 +49,7 @@ impl Wire {
             inbound: BytesMut::new(),
             outbound: BytesMut::new(),
             server_version: 0,
+            server_encoding: String::new(),
             cancel_key: (0, 0),
             process: 0,
         }
@@ -118,8 +121,11 @@ impl Wire {
             match parsed {
                 Some(Message::NoticeResponse(_) | Message::NotificationResponse(_)) => {}
                 Some(Message::ParameterStatus(body)) => {
-                    if body.name().is_ok_and(|name| name == "server_version") {
-                        self.server_version = body.value().ok().and_then(version_number).unwrap_or_default();
+                    let value = body.value().unwrap_or_default();
+                    match body.name() {
+                        Ok("server_version") => self.server_version = version_number(value).unwrap_or_default(),
+                        Ok("server_encoding") => self.server_encoding = value.to_owned(),
+                        _ => {}
                     }
                 }
                 Some(Message::ErrorResponse(body)) => return Err(self.server_error(doing, &body)),
@@ -192,9 +198,9 @@ impl Wire {
     }
 
     /// Sends a command that starts streaming in both directions.
-    pub(crate) async fn copy_both(&mut self, doing: &'static str, sql: &str) -> Result<(), Error> {
+    pub(crate) async fn copy_both(&mut self, doing: &'static str, sql: &[u8]) -> Result<(), Error> {
         in_time(doing, async {
-            self.put(doing, |out| frontend::query(sql, out))?;
+            self.put(doing, |out| query(sql, out))?;
             self.flush(doing).await?;
             loop {
                 match self.answer(doing).await? {
@@ -223,6 +229,16 @@ impl Wire {
     fn server_error(&self, doing: &'static str, body: &ErrorResponseBody) -> Error {
         Error::server(doing, ServerError::read(body))
     }
+}
+
+/// A query, which may be in the encoding of the database.
+fn query(sql: &[u8], out: &mut BytesMut) -> io::Result<()> {
+    let length = u32::try_from(4 + sql.len() + 1).map_err(|_| io::ErrorKind::InvalidInput)?;
+    out.put_u8(b'Q');
+    out.put_u32(length);
+    out.put_slice(sql);
+    out.put_u8(0);
+    Ok(())
 }
 
 /// An answer of the server.
@@ -318,7 +334,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        let (begun, ()) = tokio::join!(wire.copy_both("starting", "START_REPLICATION"), script);
+        let (begun, ()) = tokio::join!(wire.copy_both("starting", b"START_REPLICATION"), script);
         begun.unwrap();
         while wire.inbound.len() < 10 {
             wire.fill("reading").await.unwrap();

@@ -34,13 +34,13 @@ use walferry_transform::Hypertables;
 
 use crate::catalog::catalogs;
 use crate::catalog::compare::{Order, comparisons};
+use crate::catalog::privileges::ReadColumns;
 use crate::catalog::tables::TableName;
 use crate::chunks::windows::{
     ChunkTable, Tuples, enclosed, is_refusal, key_column, maximum, tuples, unpublished_columns,
 };
 use crate::connection::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
 use crate::error::Error;
-use crate::privileges::ReadColumns;
 use crate::quote::{identifier, literal, qualified};
 use crate::snapshot::{Moment, wal_position};
 use crate::source::Postgres;

@@ -2,6 +2,8 @@
 
 use memchr::memchr;
 
+use crate::encoding::TextEncoding;
+
 /// Why a line of COPY is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CopyError {
@@ -18,8 +20,14 @@ pub(crate) enum CopyError {
 /// Appends one row as pgoutput's TupleData: the number of columns, then for each column `n`, or `t`, its length and its
 /// text.
 ///
-/// `line` is a row with its line feed. Values are separated by tabs; tabs within values are escaped.
-pub(crate) fn append_tuple(line: &[u8], columns: usize, out: &mut Vec<u8>) -> Result<(), CopyError> {
+/// `line` is a row with its line feed. Values are separated by tabs; tabs within values are escaped. Texts are in `encoding`, in which each byte of
+/// ASCII is the character of ASCII.
+pub(crate) fn append_tuple(
+    line: &[u8],
+    columns: usize,
+    encoding: &TextEncoding,
+    out: &mut Vec<u8>,
+) -> Result<(), CopyError> {
     let [row @ .., b'\n'] = line else {
         return Err(CopyError::Unterminated);
     };
@@ -33,7 +41,7 @@ pub(crate) fn append_tuple(line: &[u8], columns: usize, out: &mut Vec<u8>) -> Re
             Some(tab) => (&row[..tab], Some(&row[tab + 1..])),
             None => (row, None),
         };
-        append_value(value, out)?;
+        append_value(value, encoding, out)?;
         found += 1;
         rest = after;
     }
@@ -47,10 +55,15 @@ pub(crate) fn append_tuple(line: &[u8], columns: usize, out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-fn append_value(value: &[u8], out: &mut Vec<u8>) -> Result<(), CopyError> {
+fn append_value(value: &[u8], encoding: &TextEncoding, out: &mut Vec<u8>) -> Result<(), CopyError> {
     if value == b"\\N" {
         out.push(b'n');
         return Ok(());
+    }
+    if encoding.is_raw() {
+        let mut text = Vec::with_capacity(value.len());
+        unescape(value, &mut text)?;
+        return encoding.append_value(&text, out).ok_or(CopyError::TooLong);
     }
     out.push(b't');
     let length_at = out.len();
@@ -120,7 +133,7 @@ mod tests {
         ];
         for (line, values) in cases {
             let mut out = b"kept".to_vec();
-            append_tuple(line, values.len(), &mut out).unwrap();
+            append_tuple(line, values.len(), &TextEncoding::OfServer, &mut out).unwrap();
             assert_eq!(
                 out,
                 [b"kept".to_vec(), tuple(values)].concat(),
@@ -129,8 +142,17 @@ mod tests {
             );
         }
         let mut out = Vec::new();
-        append_tuple(b"\n", 0, &mut out).unwrap();
+        append_tuple(b"\n", 0, &TextEncoding::OfServer, &mut out).unwrap();
         assert_eq!(out, [0, 0], "no columns");
+    }
+
+    #[test]
+    fn values_in_another_encoding_become_utf8_or_name_their_bytes() {
+        let encoding = TextEncoding::of_database("WIN1252");
+        let mut out = Vec::new();
+        append_tuple(b"caf\xE9\t\x81 \\t\t\\N\n", 3, &encoding, &mut out).unwrap();
+        let expected: &[u8] = b"\0\x03t\0\0\0\x05caf\xC3\xA9b\0\0\0\x01\x81n";
+        assert_eq!(out, expected, "{}", out.escape_ascii());
     }
 
     #[test]
@@ -144,7 +166,7 @@ mod tests {
         ];
         for (line, columns, expected) in cases {
             assert_eq!(
-                append_tuple(line, columns, &mut Vec::new()),
+                append_tuple(line, columns, &TextEncoding::OfServer, &mut Vec::new()),
                 Err(expected),
                 "{}",
                 line.escape_ascii()

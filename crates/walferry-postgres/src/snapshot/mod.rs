@@ -259,7 +259,7 @@ async fn run(sql: &Sql, job: &Job, silence: &Silence, out: &FrameSender) -> Resu
             .await?
             .map_err(failed)?
     );
-    let mut rows = TableRows::new(out, job.table.clone(), job.columns);
+    let mut rows = TableRows::new(out, job.table.clone(), job.columns, sql.encoding());
     let mut count = 0;
     loop {
         // Usually the next row has already arrived and needs no timer.

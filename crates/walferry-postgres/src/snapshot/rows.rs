@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use walferry_engine::source::{Frame, FrameBatch, FrameSender, SnapshotTable};
 
+use crate::encoding::TextEncoding;
 use crate::error::Error;
 use crate::snapshot::copy::append_tuple;
 
@@ -19,17 +20,24 @@ pub(super) struct TableRows<'a> {
     out: &'a FrameSender,
     table: Arc<SnapshotTable>,
     columns: usize,
+    encoding: &'a TextEncoding,
     bytes: Vec<u8>,
     frames: Vec<Frame>,
 }
 
 impl<'a> TableRows<'a> {
-    /// For rows with this number of columns.
-    pub(super) fn new(out: &'a FrameSender, table: Arc<SnapshotTable>, columns: usize) -> Self {
+    /// For rows with this number of columns, whose texts are in this encoding.
+    pub(super) fn new(
+        out: &'a FrameSender,
+        table: Arc<SnapshotTable>,
+        columns: usize,
+        encoding: &'a TextEncoding,
+    ) -> Self {
         Self {
             out,
             table,
             columns,
+            encoding,
             bytes: Vec::new(),
             frames: Vec::new(),
         }
@@ -46,7 +54,7 @@ impl<'a> TableRows<'a> {
             self.bytes.reserve_exact(most.max(PIECE_BYTES + PIECE_BYTES / 4));
         }
         let start = self.bytes.len();
-        append_tuple(line, self.columns, &mut self.bytes).map_err(|error| Error::Protocol {
+        append_tuple(line, self.columns, self.encoding, &mut self.bytes).map_err(|error| Error::Protocol {
             doing: super::DOING,
             problem: error.to_string(),
         })?;

@@ -15,6 +15,7 @@ use super::{Moment, Options, begin, isolation, reading_failed};
 use crate::catalog::catalogs;
 use crate::catalog::tables::{Captured, captured};
 use crate::connection::{Endpoint, Purpose, Sql};
+use crate::encoding::TextEncoding;
 use crate::error::Error;
 use crate::snapshot::copy::append_tuple;
 
@@ -213,7 +214,7 @@ async fn one_row(
     let mut lines = pin!(lines);
     let mut row = None;
     while let Some(line) = lines.try_next().await.map_err(failed)? {
-        row = Some(values(&line, columns.len())?);
+        row = Some(values(&line, columns.len(), sql.encoding())?);
     }
     if select.is_some() {
         sql.end_of_user(DOING).await?;
@@ -221,10 +222,10 @@ async fn one_row(
     Ok(row)
 }
 
-fn values(line: &[u8], columns: usize) -> Result<SampleRow, Error> {
+fn values(line: &[u8], columns: usize, encoding: &TextEncoding) -> Result<SampleRow, Error> {
     let malformed = |problem: String| Error::Protocol { doing: DOING, problem };
     let mut bytes = Vec::new();
-    append_tuple(line, columns, &mut bytes).map_err(|error| malformed(error.to_string()))?;
+    append_tuple(line, columns, encoding, &mut bytes).map_err(|error| malformed(error.to_string()))?;
     let tuple = Tuple::parse(&bytes).map_err(|error| malformed(error.to_string()))?;
     let value = |column| match column {
         Column::Text(text) => Some(text.to_vec()),

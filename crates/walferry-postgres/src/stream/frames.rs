@@ -7,8 +7,10 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use walferry_engine::source::Frame;
 use walferry_pgoutput::{self as pgoutput, DecodeError, Lsn, Relation, ServerMessage, Xid};
 
+use super::recode;
 use crate::connection::server_error::ServerError;
 use crate::connection::wire::HEADER_BYTES;
+use crate::encoding::TextEncoding;
 use crate::error::Error;
 
 /// Size of the buffer. A buffer that was enlarged for a single message is dropped afterwards.
@@ -30,6 +32,8 @@ pub(super) struct FrameBuffer {
     allocated: usize,
     /// The last transaction that began.
     xid: Option<Xid>,
+    /// The encoding of texts.
+    encoding: TextEncoding,
 }
 
 /// The whole messages that were in the buffer.
@@ -62,13 +66,14 @@ pub(super) enum End {
 
 impl FrameBuffer {
     /// Continues with bytes that were read while the stream was started.
-    pub(super) fn new(rest: &[u8]) -> Self {
+    pub(super) fn new(rest: &[u8], encoding: TextEncoding) -> Self {
         let mut bytes = BytesMut::with_capacity(BUFFER_BYTES.max(rest.len()));
         bytes.extend_from_slice(rest);
         Self {
             allocated: bytes.capacity(),
             bytes,
             xid: None,
+            encoding,
         }
     }
 
@@ -131,6 +136,9 @@ impl FrameBuffer {
             at += length;
         }
         piece.bytes = self.bytes.split_to(at).freeze();
+        if self.encoding.is_raw() {
+            piece.recode(&self.encoding);
+        }
         Ok(piece)
     }
 }
@@ -155,6 +163,20 @@ impl Piece {
         self.frames.truncate(at);
         self.relations.retain(|index| *index < at);
         true
+    }
+
+    /// Converts the texts of all frames to UTF-8.
+    fn recode(&mut self, encoding: &TextEncoding) {
+        // Most texts are ASCII.
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        for frame in &mut self.frames {
+            if let Frame::Wal { payload, .. } = frame {
+                let start = bytes.len();
+                recode::append(encoding, &self.bytes[payload.clone()], &mut bytes);
+                *payload = start..bytes.len();
+            }
+        }
+        self.bytes = bytes.into();
     }
 
     /// The Relation messages and their indexes. Leaves out malformed ones, which the pipeline reports.
@@ -306,7 +328,9 @@ mod tests {
     fn a_stream_is_cut_before_the_first_commit_that_is_too_late() {
         let begin = |lsn: u64| [&b"B"[..], &lsn.to_be_bytes(), &[0; 12]].concat();
         let reading = |messages: &[Vec<u8>]| {
-            let mut piece = FrameBuffer::new(&messages.concat()).take().unwrap();
+            let mut piece = FrameBuffer::new(&messages.concat(), TextEncoding::OfServer)
+                .take()
+                .unwrap();
             (piece.cut(Lsn(50)), piece.frames.len())
         };
         let (early, late) = (xlog(10, &begin(49)), xlog(20, &begin(50)));
@@ -338,7 +362,7 @@ mod tests {
             "keepalive 0/30",
         ];
         for step in 1..=bytes.len() {
-            let mut buffer = FrameBuffer::new(&[]);
+            let mut buffer = FrameBuffer::new(&[], TextEncoding::OfServer);
             let (mut frames, mut relations, mut xids, mut replies) = (Vec::new(), Vec::new(), Vec::<Xid>::new(), 0);
             for part in bytes.chunks(step) {
                 for piece in read_all(&mut buffer, part).await {
@@ -360,7 +384,7 @@ mod tests {
         let large = vec![b'x'; 3 * BUFFER_BYTES];
         let mut bytes = xlog(1, &large);
         bytes.extend(xlog(2, b"small"));
-        let mut buffer = FrameBuffer::new(&[]);
+        let mut buffer = FrameBuffer::new(&[], TextEncoding::OfServer);
         let pieces = read_all(&mut buffer, &bytes).await;
         let frames: usize = pieces.iter().map(|piece| piece.frames.len()).sum();
         assert_eq!(frames, 2);
@@ -382,7 +406,7 @@ mod tests {
     async fn no_memory_is_set_aside_for_a_message_that_claims_to_be_longer_than_any() {
         for length in [0_u32, 3, 1 << 30, u32::MAX] {
             let header = [&b"d"[..], &length.to_be_bytes()].concat();
-            let mut buffer = FrameBuffer::new(&header);
+            let mut buffer = FrameBuffer::new(&header, TextEncoding::OfServer);
             let mut more = &b"and so on"[..];
             buffer.fill(&mut more).await.unwrap();
             assert_eq!(buffer.allocated, BUFFER_BYTES, "{length}");
@@ -395,7 +419,7 @@ mod tests {
     async fn end_of_the_stream_comes_after_the_frames_before_it() {
         let mut bytes = xlog(7, b"C");
         bytes.extend(tagged(b'E', b"SFATAL\0C57P01\0Mterminating connection\0\0"));
-        let pieces = read_all(&mut FrameBuffer::new(&[]), &bytes).await;
+        let pieces = read_all(&mut FrameBuffer::new(&[], TextEncoding::OfServer), &bytes).await;
         assert_eq!(told(&pieces[0]), ["0/7 C"]);
         let Some(End::Failed(error)) = &pieces[0].end else {
             panic!("{:?}", pieces[0].end)
@@ -403,7 +427,7 @@ mod tests {
         assert_eq!(error.server_error().map(|error| error.code.as_str()), Some("57P01"));
 
         for end in [tagged(b'c', b""), tagged(b'C', b"COPY 0\0")] {
-            let pieces = read_all(&mut FrameBuffer::new(&[]), &end).await;
+            let pieces = read_all(&mut FrameBuffer::new(&[], TextEncoding::OfServer), &end).await;
             assert!(matches!(pieces[0].end, Some(End::ByServer)));
         }
     }
@@ -430,7 +454,9 @@ mod tests {
                 xlog(9, b"C"),
                 keepalive(10, false),
             ];
-            let piece = FrameBuffer::new(&stream.concat()).take().unwrap();
+            let piece = FrameBuffer::new(&stream.concat(), TextEncoding::OfServer)
+                .take()
+                .unwrap();
             let expected: &[&str] = match ends {
                 true => &["0/1 B", "keepalive 0/2"],
                 false => &["0/1 B", "keepalive 0/2", "0/9 C", "keepalive 0/A"],
@@ -455,7 +481,7 @@ mod tests {
             tagged(b'Q', b""),
             vec![b'd', 0, 0, 0, 3],
         ] {
-            let mut buffer = FrameBuffer::new(&bytes);
+            let mut buffer = FrameBuffer::new(&bytes, TextEncoding::OfServer);
             assert!(matches!(buffer.take(), Err(Error::Protocol { .. })), "{bytes:?}");
         }
     }

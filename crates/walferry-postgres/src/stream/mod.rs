@@ -3,6 +3,7 @@
 pub(crate) mod blockers;
 mod frames;
 mod patience;
+mod recode;
 mod replication;
 mod reporter;
 pub(crate) mod slots;
@@ -16,6 +17,7 @@ use walferry_pgoutput::Lsn;
 
 use crate::connection::LIFT_LIMITS;
 use crate::connection::wire::{TextRow, Wire};
+use crate::encoding::TextEncoding;
 use crate::error::Error;
 use crate::quote::plain::identifier;
 
@@ -141,16 +143,26 @@ pub(crate) async fn drop_slot(wire: &mut Wire, slot: &str) -> Result<(), Error> 
     wire.long_command("dropping the replication slot", &sql).await.map(drop)
 }
 
-/// Starts to stream.
+/// Starts to stream. Returns the encoding in which texts come.
 pub(crate) async fn start(
     wire: &mut Wire,
     slot: &str,
     from: Lsn,
     publication: &str,
     parameters: &BTreeMap<String, String>,
-) -> Result<(), Error> {
+) -> Result<TextEncoding, Error> {
+    const DOING: &str = "starting replication";
     let sql = start_command(slot, from, publication, parameters, wire.server_version);
-    wire.copy_both("starting replication", &sql).await
+    let encoding = TextEncoding::of_database(&wire.server_encoding);
+    let raw = encoding.stored(&sql).filter(|_| encoding.is_raw());
+    let Some(raw) = raw else {
+        wire.copy_both(DOING, sql.as_bytes()).await?;
+        return Ok(TextEncoding::OfServer);
+    };
+    // The server would end the stream at the first text without a form in UTF-8.
+    wire.command(DOING, "SET client_encoding = 'SQL_ASCII'").await?;
+    wire.copy_both(DOING, &raw).await?;
+    Ok(encoding)
 }
 
 fn start_command(

@@ -17,20 +17,22 @@ use super::reporter::{AttendOutcome, PositionSearch, StatusReporter};
 use crate::catalog::CatalogLookup;
 use crate::connection::wire::Wire;
 use crate::connection::within;
+use crate::encoding::TextEncoding;
 use crate::error::Error;
 
-/// The timing of a stream.
-#[derive(Debug, Clone, Copy)]
+/// The timing of a stream, and the encoding of its texts.
+#[derive(Debug, Clone)]
 pub(crate) struct StreamPlan {
     /// `status.update.interval.ms`, or less if the server's patience or ours is shorter.
     pub(crate) status_interval: Duration,
     wal_sender_timeout: Duration,
+    encoding: TextEncoding,
 }
 
 impl StreamPlan {
     /// Sends at least three status updates within the time that the server waits for us, and within the time that we
     /// wait for the server: each requests an answer.
-    pub(crate) fn new(status_interval: Duration, wal_sender_timeout: Duration) -> Self {
+    pub(crate) fn new(status_interval: Duration, wal_sender_timeout: Duration, encoding: TextEncoding) -> Self {
         const LEAST: Duration = Duration::from_millis(10);
         let patience = if wal_sender_timeout.is_zero() {
             Patience::default().limit(wal_sender_timeout)
@@ -40,6 +42,7 @@ impl StreamPlan {
         Self {
             status_interval: status_interval.min(patience / 3).max(LEAST),
             wal_sender_timeout,
+            encoding,
         }
     }
 }
@@ -73,7 +76,7 @@ pub(crate) async fn stream(
     let mut session = Session {
         reader,
         reporter: StatusReporter::new(writer, confirmable, phase, interval, silence, sought),
-        buffer: FrameBuffer::new(&rest),
+        buffer: FrameBuffer::new(&rest, plan.encoding),
         pace: Pace::default(),
     };
     session.reporter.report(true).await?;
@@ -328,7 +331,7 @@ mod tests {
                     silence,
                     PositionSearch::new(&mut self.sought),
                 ),
-                buffer: FrameBuffer::new(&[]),
+                buffer: FrameBuffer::new(&[], TextEncoding::OfServer),
                 pace: Pace::default(),
             }
         }
@@ -629,9 +632,13 @@ mod tests {
     #[test]
     fn status_is_sent_thrice_within_the_servers_patience() {
         let interval = |status_ms, patience_ms| {
-            StreamPlan::new(Duration::from_millis(status_ms), Duration::from_millis(patience_ms))
-                .status_interval
-                .as_millis()
+            StreamPlan::new(
+                Duration::from_millis(status_ms),
+                Duration::from_millis(patience_ms),
+                TextEncoding::OfServer,
+            )
+            .status_interval
+            .as_millis()
         };
         let cases = [
             (10_000, 60_000, 10_000),

@@ -223,6 +223,13 @@ impl Signal {
         }
         match self.kind.as_str() {
             "execute-snapshot" | "stop-snapshot" | "pause-snapshot" | "resume-snapshot" | "log" => {}
+            "schema-changes" => {
+                return Err(
+                    "the type schema-changes is not supported: columns and keys come from the stream and the catalog, so there is nothing to \
+                     correct; for another key, set `message.key.columns`"
+                        .to_owned(),
+                );
+            }
             other => {
                 return Err(format!(
                     "its type {other:?} is not one of execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot and log"
@@ -448,6 +455,7 @@ mod tests {
     fn what_cannot_be_followed_says_why() {
         let cases = [
             ("reboot", "", "not one of"),
+            ("schema-changes", r#"{"changes": []}"#, "`message.key.columns`"),
             ("log", "{}", "no \"message\""),
             ("log", "{", "not valid JSON"),
             ("log", "[]", "not a JSON object"),
