@@ -387,7 +387,7 @@ fn tree(tokens: &[&str], mut at: usize, above: &[String], brought: &mut Vec<(Vec
                 return at + 2;
             }
             word if is_word(word) => {
-                if !(word == "self" && !path.is_empty()) {
+                if word != "self" || path.is_empty() {
                     path.push(word.to_owned());
                 }
                 at += 1;
