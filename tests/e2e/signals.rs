@@ -1119,7 +1119,7 @@ fn a_snapshot_that_is_read_only_survives_pauses_of_the_connector() {
 /// A snapshot that Debezium has begun ends under Walferry, and the other way round, without reading the table from its beginning.
 #[test]
 fn an_incremental_snapshot_goes_from_connect_to_walferry_and_back() {
-    const ROWS: usize = 5000;
+    const ROWS: usize = 3000;
     let world = world::shared();
     let kafka = Kafka::start();
     let name = "signals_handover";
@@ -1149,7 +1149,7 @@ fn an_incremental_snapshot_goes_from_connect_to_walferry_and_back() {
     sql.run("insert into items values (9, 9, 'live', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 9, 'live')");
     wait_for_rows(1);
     sql.run(&execute("public.items"));
-    let mut so_far = 300;
+    let mut so_far = 150;
     let mut moves = Vec::new();
     loop {
         wait_for_rows(so_far);
@@ -1163,7 +1163,7 @@ fn an_incremental_snapshot_goes_from_connect_to_walferry_and_back() {
             "a running incremental snapshot continues with public.items",
             1,
         );
-        so_far = count() + 400;
+        so_far = count() + 150;
         if moves.len() == 3 {
             // The rest of it: each chunk waits until Kafka has the one before, which takes a busy machine minutes.
             let is_over = |walferry: &Walferry| walferry.output().contains("the incremental snapshot is complete");

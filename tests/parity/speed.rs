@@ -12,7 +12,7 @@ use walferry_tests::case::{Case, REGISTRY};
 
 /// Who is measured.
 pub(crate) enum Who {
-    /// Debezium and Walferry, in turns.
+    /// Debezium, Debezium with larger batches, and Walferry, in turns.
     Both,
     /// Walferry alone.
     Walferry,
@@ -39,6 +39,22 @@ const AVRO: Options = &[
 
 /// Debezium is not measured with it: its worker would have to be set up in another way.
 const ONCE: Options = &[("exactly.once.support", "required")];
+
+/// What people set who want more of Debezium: a larger queue, larger batches of changes and of records, and a moment to fill these.
+const TUNED: Options = &[
+    ("max.batch.size", "16384"),
+    ("max.queue.size", "65536"),
+    ("producer.override.batch.size", "1048576"),
+    ("producer.override.linger.ms", "10"),
+    ("producer.override.buffer.memory", "134217728"),
+];
+
+/// The name of an engine, the name it has in the figures, and options of its own.
+const ENGINES: [(&str, &str, Options); 3] = [
+    ("debezium", "Debezium", &[]),
+    ("debezium_tuned", "Debezium, tuned", TUNED),
+    ("walferry", "Walferry", &[]),
+];
 
 /// The forms in which rows are sent.
 const FORMS: [(&str, &[Options]); 4] = [
@@ -69,6 +85,7 @@ pub(crate) fn measure(who: Who) -> ExitCode {
     let mut engines: Vec<Box<dyn Engine + Send>> = vec![Box::new(ThisWalferry::new())];
     if matches!(who, Who::Both) {
         engines.insert(0, Box::new(Debezium::as_shipped("debezium")));
+        engines.insert(1, Box::new(Debezium::as_shipped("debezium_tuned")));
     }
     println!("{rows} rows of six columns in transactions of 10,000, medians of {rounds} rounds:");
     let mut lines: Vec<Value> = Vec::new();
@@ -81,15 +98,18 @@ pub(crate) fn measure(who: Who) -> ExitCode {
                     continue;
                 }
                 let name = format!("speed_{number}_{round}_{index}");
-                let cost = send(&name, options, rows, engine, &postgres, &registry);
+                let (_, own) = described(engine.name());
+                let options: Vec<Options> = options.iter().copied().chain([own]).collect();
+                let cost = send(&name, &options, rows, engine, &postgres, &registry);
                 if round > 0 {
                     costs[index].push(cost);
                 }
             }
         }
         for (engine, costs) in engines.iter().zip(&costs).filter(|(_, costs)| !costs.is_empty()) {
-            print(form, engine.name(), costs, rows);
-            lines.push(line(form, engine.name(), costs));
+            let (engine, _) = described(engine.name());
+            print(form, engine, costs, rows);
+            lines.push(line(form, engine, costs));
         }
     }
     if let Some(file) = env::var_os("WALFERRY_PARITY_FIGURES") {
@@ -97,6 +117,13 @@ pub(crate) fn measure(who: Who) -> ExitCode {
         fs::write(file, figures.to_string()).expect("the figures can be written");
     }
     ExitCode::SUCCESS
+}
+
+/// What the figures call an engine, and its options.
+fn described(engine: &str) -> (&'static str, Options) {
+    let known = ENGINES.into_iter().find(|(name, _, _)| *name == engine);
+    let (_, shown, options) = known.expect("the engine is one of the list");
+    (shown, options)
 }
 
 fn asked(name: &str, default: u32) -> u32 {
@@ -109,7 +136,7 @@ fn print(form: &str, engine: &str, costs: &[Cost], rows: u32) {
     let speed = f64::from(rows) / median(costs.iter().map(|cost| cost.took.as_secs_f64()));
     let memory = costs.iter().map(|cost| cost.highest_kib).max().unwrap_or(0) / 1024;
     println!(
-        "{form:>18}  {engine:>9}  {seconds:>6.2} s of processor time for a million rows, {speed:>8.0} rows/s, {memory} MiB"
+        "{form:>18}  {engine:>15}  {seconds:>6.2} s of processor time for a million rows, {speed:>8.0} rows/s, {memory} MiB"
     );
 }
 
@@ -118,7 +145,7 @@ fn line(form: &str, engine: &str, costs: &[Cost]) -> Value {
     let each = |value: fn(&Cost) -> u64| costs.iter().map(value).collect::<Vec<_>>();
     json!({
         "form": form,
-        "engine": if engine == "walferry" { "Walferry" } else { "Debezium" },
+        "engine": engine,
         "processor_ms": each(|cost| cost.processor_ms),
         "took_ms": each(|cost| cost.took.as_millis() as u64),
         "highest_kib": each(|cost| cost.highest_kib),

@@ -8,6 +8,7 @@ use walferry_pgoutput::Lsn;
 
 use crate::{
     Admin,
+    guard::MayChange,
     history::{Curves, History, Latencies},
     human,
     observation::{Observation, SnapshotProgress, load},
@@ -23,6 +24,8 @@ pub(crate) struct Data {
     now: Option<String>,
     started: Option<String>,
     resident_bytes: Option<u64>,
+    /// Whether who looks at the page may change something.
+    may_change: bool,
     connectors: Vec<Connector>,
 }
 
@@ -149,7 +152,12 @@ const TOPICS: usize = 50;
 
 impl Data {
     /// `histories` are those of the connectors, by name.
-    pub(crate) fn new(admin: &Admin, histories: &BTreeMap<String, History>, now_us: i64) -> Self {
+    pub(crate) fn new(
+        admin: &Admin,
+        histories: &BTreeMap<String, History>,
+        MayChange(may_change): MayChange,
+        now_us: i64,
+    ) -> Self {
         let statuses = admin.connectors.statuses();
         let observations: Vec<_> = statuses.iter().map(|status| Observation::at(status, now_us)).collect();
         let (own, none) = (slots::own(&observations), History::default());
@@ -163,6 +171,7 @@ impl Data {
             now: human::instant(now_us),
             started: human::instant(started.as_micros() as i64),
             resident_bytes: Process::own().map(|process| process.resident_bytes),
+            may_change,
             connectors: observations.iter().map(connector).collect(),
         }
     }

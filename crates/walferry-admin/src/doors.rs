@@ -181,6 +181,12 @@ impl AccessList {
         }
     }
 
+    /// Whether a user who has logged in may change something. Without logins, everybody may.
+    pub(crate) fn may_change(&self, user: Option<&str>) -> bool {
+        let named = |name| self.users.iter().any(|known| known.name == name && known.writes);
+        !self.are_closed() || user.is_some_and(named)
+    }
+
     /// Who it is. What was proven once is not proven again: bcrypt takes long, and a failure of others must not keep out who has logged in.
     async fn identify(
         &self,

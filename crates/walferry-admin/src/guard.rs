@@ -104,6 +104,8 @@ pub(crate) async fn guard(
                     _ => {
                         let base = ClientBaseUri::of(place, &request);
                         request.extensions_mut().insert(base);
+                        let may_change = MayChange(settings.doors.may_change(user.as_deref()));
+                        request.extensions_mut().insert(may_change);
                         let response = answered(request, next, settings.time_limit).await;
                         if !doors::reads(&method) {
                             tell_of_change(peer, user.as_deref(), &method, &path, response.status());
@@ -197,6 +199,10 @@ async fn answered(request: Request, next: Next, limit: Duration) -> Response {
         ),
     }
 }
+
+/// Whether who sends the request may also send requests that change something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MayChange(pub(crate) bool);
 
 /// The scheme and the host that the client used.
 #[derive(Debug, Clone)]

@@ -25,11 +25,13 @@ mod signals;
 mod slots;
 mod tls;
 mod verdict;
+mod week;
 
 use std::{
     future::Future,
     io,
     net::SocketAddr,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -72,6 +74,8 @@ pub struct Admin {
     pub loggers: Arc<dyn Loggers>,
     /// How the REST API behaves.
     pub settings: RestSettings,
+    /// The folder in which a week of each connector is kept for the page. It is made when it is first needed. Without it, nothing is kept.
+    pub history: Option<PathBuf>,
 }
 
 impl Admin {
@@ -85,6 +89,7 @@ impl Admin {
             started: SystemTime::now(),
             loggers: Arc::new(NoLoggers),
             settings: RestSettings::default(),
+            history: None,
         }
     }
 }

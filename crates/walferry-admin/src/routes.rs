@@ -10,7 +10,7 @@ use std::{
 use axum::{
     Router,
     body::{Body, Bytes},
-    extract::{DefaultBodyLimit, Path, Query, State},
+    extract::{DefaultBodyLimit, Extension, Path, Query, State},
     http::{HeaderValue, StatusCode, header},
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
@@ -22,7 +22,8 @@ use crate::{
     Admin, BoundListener, ListenerTls, Resources,
     connect::ErrorBody,
     data::Data,
-    exposition, guard,
+    exposition,
+    guard::{self, MayChange},
     history::History,
     logins::Logins,
     metrics, now_us,
@@ -30,6 +31,7 @@ use crate::{
     process::Process,
     rest, signals, slots,
     verdict::Verdict,
+    week::{Recorder, Week},
 };
 
 /// The listener at which a request arrived.
@@ -64,6 +66,8 @@ pub(crate) struct AppState {
     pub(crate) place: EntryPoint,
     /// Histories of the connectors, by name.
     histories: Mutex<BTreeMap<String, History>>,
+    /// What is kept of them for a week.
+    recorder: Mutex<Recorder>,
     pub(crate) logins: Logins,
 }
 
@@ -73,6 +77,7 @@ impl AppState {
     pub(crate) fn new(admin: Admin, place: EntryPoint) -> Self {
         Self {
             logins: Logins::new(admin.settings.failed_login_pause),
+            recorder: Mutex::new(Recorder::new(admin.history.clone())),
             admin,
             place,
             histories: Mutex::default(),
@@ -90,15 +95,30 @@ impl AppState {
         let mut histories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
         let statuses = self.admin.connectors.statuses();
         histories.retain(|name, _| statuses.iter().any(|status| status.name == *name));
+        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        recorder.keep(|name| statuses.iter().any(|status| status.name == name));
         for status in &statuses {
-            let history = histories.entry(status.name.clone()).or_default();
-            history.push(&Observation::at(status, now_us));
+            let (history, observed) = (
+                histories.entry(status.name.clone()).or_default(),
+                Observation::at(status, now_us),
+            );
+            history.push(&observed);
+            recorder.take(&observed);
         }
     }
 }
 
-/// The page. It contains everything except the figures.
-const PAGE: &str = include_str!("page.html");
+/// The page. It contains everything except the figures, so that nothing else has to be allowed and loaded.
+const PAGE: &str = concat!(
+    include_str!("page/head.html"),
+    include_str!("page/style.css"),
+    include_str!("page/body.html"),
+    include_str!("page/elements.js"),
+    include_str!("page/parts.js"),
+    include_str!("page/actions.js"),
+    include_str!("page/page.js"),
+    include_str!("page/tail.html"),
+);
 /// The page may load nothing from elsewhere, and no other page may frame it.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                            img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -114,6 +134,7 @@ rest::resources! {
     "/connectors/{name}/notifications" => get notifications;
     "/connectors/{name}/snapshots" => get snapshots;
     "/connectors/{name}/logs" => get logs;
+    "/connectors/{name}/history" => get week;
     "/ui" => get page;
     "/ui/data" => get data;
     "/openapi.json" => get open_api;
@@ -264,14 +285,31 @@ async fn page() -> Response {
     (headers, PAGE).into_response()
 }
 
-async fn data(State(shown): App) -> Response {
+async fn data(State(shown): App, Extension(may_change): Extension<MayChange>) -> Response {
     let histories = shown.histories.lock().unwrap_or_else(PoisonError::into_inner);
-    let data = Data::new(&shown.admin, &histories, now_us());
+    let data = Data::new(&shown.admin, &histories, may_change, now_us());
     drop(histories);
-    let mut response = json(StatusCode::OK, &data);
-    response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    fresh(json(StatusCode::OK, &data))
+}
+
+/// `GET /connectors/{name}/history`.
+async fn week(State(shown): App, Path(name): Path<String>) -> Response {
+    let statuses = shown.admin.connectors.statuses();
+    if !statuses.iter().any(|status| status.name == name) {
+        return signals::unknown(&name);
+    }
+    let folder = shown.admin.history.clone();
+    let read = tokio::task::spawn_blocking(move || Week::read(folder.as_deref(), &name, now_us()));
+    match read.await {
+        Ok(week) => fresh(json(StatusCode::OK, &week)),
+        Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+/// An answer that is out of date in the next moment.
+fn fresh(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 

@@ -63,8 +63,10 @@ enum What {
     /// Debian's Prometheus asks the dashboard's queries and the alerts' expressions of a Walferry at work, and an OpenTelemetry Collector
     /// takes what it sends; needs go, and root on Debian or prometheus in PATH
     Watch,
+    /// The page in Chromium, on a Walferry at work; needs node and npm, and root on Debian or chromium
+    Page,
     /// What takes too long, or needs too much, for every change: all seeds of the simulation, all of `e2e` on Postgres 15 to 18, all of
-    /// `parity` beside Debezium, `examples`, `kerberos`, `systemd` and `watch`
+    /// `parity` beside Debezium, `examples`, `kerberos`, `systemd`, `watch` and `page`
     Wide,
 }
 
@@ -108,7 +110,8 @@ impl What {
             Self::Kerberos => &["kerberos"],
             Self::Systemd => &["systemd"],
             Self::Watch => &["watch"],
-            Self::Wide => &["e2e", "parity", "examples", "kerberos", "systemd", "watch"],
+            Self::Page => &["page"],
+            Self::Wide => &["e2e", "parity", "examples", "kerberos", "systemd", "watch", "page"],
         };
         Wanted {
             pure: self.has(Self::Pure),
@@ -142,8 +145,6 @@ impl Session<'_> {
         if self.args.what == What::Deploy || has(What::Deploy) && is_whole {
             self.deploy();
         }
-        // End-to-end tests mostly wait, and transforms only compute.
-        let transforms = has(What::Transforms).then(|| self.on_servers("transforms", |_| Ok(())));
         let mut e2e = Vec::new();
         if has(What::E2e) && wide {
             let majors = provide::postgres_versions();
@@ -151,13 +152,18 @@ impl Session<'_> {
         } else if has(What::E2e) {
             e2e.push(self.e2e(self.args.pg, "e2e", &[]));
         }
-        self.run_suites(e2e, Vec::from_iter(transforms));
-        let versions = match self.args.what == What::All && self.args.pg.is_none() && is_whole {
-            true => self.versions(),
-            false => Vec::new(),
-        };
-        let parity = has(What::Parity).then(|| self.parity());
-        self.run_suites(Vec::from_iter(parity), versions);
+        if self.args.what == What::All && self.args.pg.is_none() && is_whole {
+            e2e.extend(self.versions());
+        }
+        // End-to-end tests wait about half of the time, for servers to start and for time to pass. What goes on beside them only computes.
+        let mut beside = Vec::new();
+        if has(What::Transforms) {
+            beside.push(self.on_servers("transforms", |_| Ok(())));
+        }
+        if has(What::Parity) {
+            beside.push(self.parity());
+        }
+        self.run_suites(e2e, beside);
         self.run_rare();
     }
 
@@ -180,6 +186,15 @@ impl Session<'_> {
         }
         if has(What::Watch) {
             suites.push(self.on_servers("watch", watch));
+        }
+        if has(What::Page) {
+            suites.push(self.on_servers("page", |command| {
+                let browser = provide::browser()?;
+                command
+                    .env("NODE_PATH", browser.modules)
+                    .env("WALFERRY_TEST_CHROMIUM", browser.chromium);
+                Ok(())
+            }));
         }
         self.run_suites(suites, Vec::new());
     }

@@ -9,7 +9,7 @@ mod postgres;
 mod tools;
 
 pub(crate) use debian::{package as debian_package, prometheus, promtool};
-pub(crate) use tools::{collector, dashboard_checker, helm, kubernetes_validate, tool};
+pub(crate) use tools::{browser, collector, dashboard_checker, helm, kubernetes_validate, tool};
 
 use crate::{Outcome, shell};
 use std::path::{Path, PathBuf};

@@ -123,6 +123,36 @@ fn collector_manifest() -> String {
     )
 }
 
+/// Chromium, and the modules of Node.js that drive it.
+pub(crate) struct Browser {
+    pub(crate) chromium: PathBuf,
+    pub(crate) modules: PathBuf,
+}
+
+const BROWSER_MODULES: &str = include_str!("../../../../tests/page/package.json");
+
+/// Finds or installs Chromium, and fetches the modules that drive it.
+///
+/// # Errors
+/// When there is no npm, or one of them cannot be fetched.
+pub(crate) fn browser() -> Outcome<Browser> {
+    super::packages("a test of the page", &[("/usr/bin/chromium", "chromium")])?;
+    let mut hasher = DefaultHasher::new();
+    BROWSER_MODULES.hash(&mut hasher);
+    let folder = shell::cache()?.join(format!("browser-{:x}", hasher.finish()));
+    fill(&folder, |partial| {
+        let npm = shell::find("npm").ok_or("driving a browser needs npm, which is not in PATH")?;
+        fs::write(partial.join("package.json"), BROWSER_MODULES)?;
+        let mut install = Command::new(npm);
+        install.args(["install", "--silent", "--no-audit", "--no-fund"]);
+        shell::run(install.current_dir(partial))
+    })?;
+    Ok(Browser {
+        chromium: "/usr/bin/chromium".into(),
+        modules: folder.join("node_modules"),
+    })
+}
+
 /// The Python of a virtual environment that has the module `kubernetes_validate`; none where Python cannot make one.
 ///
 /// # Errors

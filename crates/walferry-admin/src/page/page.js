@@ -1,0 +1,97 @@
+// ---- the page ---------------------------------------------------------------------------------------------------------
+let data = null, before = [], told = null;
+/// The connector that the address names; else the worst one, which stays until another one is worse.
+let worst = null;
+function chosen() {
+  const named = data.connectors.find(c => "#" + encodeURIComponent(c.name) === location.hash);
+  if (named) return named;
+  const first = [...data.connectors].sort(byLevel)[0], last = data.connectors.find(c => c.name === worst);
+  const stays = last && WORST[last.level] <= WORST[first.level] ? last : first;
+  worst = stays?.name;
+  return stays;
+}
+/// The icon of the tab has the colour and the shape of the worst state.
+function icon(level) {
+  const shape = {good: '<circle cx="8" cy="8" r="7" fill="#17744a"/>', note: '<path d="M8 1 15 15H1Z" fill="#c07b00"/>',
+    bad: '<path d="M2 2 14 14M14 2 2 14" stroke="#b3261e" stroke-width="4"/>'}[level];
+  const namespace = document.getElementById("curve").content.firstElementChild.namespaceURI;
+  return "data:image/svg+xml," + encodeURIComponent('<svg xmlns="' + namespace + '" viewBox="0 0 16 16">' + shape + "</svg>");
+}
+
+/// Records a second by topic over the last few answers.
+function topicRates() {
+  const rates = new Map(), first = before[0];
+  const seconds = first ? (new Date(data.now) - new Date(first.now)) / 1000 : 0;
+  if (seconds <= 0) return rates;
+  const old = new Map(first.connectors.flatMap(c => c.topics.map(t => [c.name + "\n" + t.topic, t.records])));
+  for (const c of data.connectors) for (const t of c.topics) {
+    const key = c.name + "\n" + t.topic;
+    rates.set(key, Math.max(0, t.records - (old.get(key) ?? 0)) / seconds);
+  }
+  return rates;
+}
+function render() {
+  if (!data) return;
+  const c = chosen(), several = data.connectors.length > 1;
+  document.getElementById("about").textContent = data.version
+    + (data.resident_bytes ? " · " + bytes(data.resident_bytes) + " of memory" : "")
+    + (data.started ? " · up for " + duration((new Date(data.now) - new Date(data.started)) / 1000) : "");
+  const main = [];
+  if (several) main.push(fleet(c));
+  if (!c) main.push(h("p", {class: "panel"}, "This process has no connector."));
+  else {
+    const lag = duration, {curves} = c;
+    main.push(verdict(c), c.level !== "good" && incidents(c), warnings(c), way(c), figures(c),
+      h("div", {class: "columns"},
+        plot("records", "Records", curves.records_per_second, curves.interval_seconds, rate),
+        plot("lag", "Behind", curves.lag_seconds, curves.interval_seconds, lag)),
+      week(c),
+      h("div", {class: "columns"},
+        h("div", {class: "stack"}, topics(c, topicRates()), totals(c)),
+        h("div", {class: "stack"}, [outboxes(c), mismatched(c), slots(c), c.level === "good" && incidents(c)].filter(Boolean))));
+    const level = [...data.connectors].sort(byLevel)[0].level, sign = {good: "", note: "△ ", bad: "✕ "}[level];
+    document.title = sign + (several && level !== "good" ? summary(data.connectors) : c.name) + " – Walferry";
+    document.querySelector("link[rel=icon]").href = icon(level);
+    const news = (several ? summary(data.connectors) + "; " : "") + c.name + ": " + PHASES[c.phase] + ", " + LEVELS[c.level];
+    if (news !== told) document.getElementById("news").textContent = told = news;
+  }
+  morphChildren(document.getElementById("main"), main.filter(Boolean));
+}
+
+const SOURCE = new URL(location.pathname.replace(/\/?$/, "/data"), location.href);
+let answered = null;
+async function ask() {
+  const live = document.getElementById("live");
+  try {
+    const answer = await fetch(SOURCE, {cache: "no-store", signal: AbortSignal.timeout(4000)});
+    if (!answer.ok) throw new Error("HTTP " + answer.status);
+    const fresh = await answer.json();
+    const first = !data;
+    if (data) before = [...before, data].slice(-5);
+    data = fresh;
+    if (first) remember();
+    answered = new Date();
+    live.textContent = "Live · " + time(answered);
+    document.body.classList.remove("gone");
+    render();
+  } catch (error) {
+    document.body.classList.add("gone");
+    live.textContent = answered ? "Walferry does not answer; showing values of " + time(answered) : "Walferry does not answer";
+    console.warn(error);
+  }
+}
+async function watch() {
+  // A page that nobody looks at asks nothing.
+  if (!document.hidden) await ask();
+  setTimeout(watch, 1000);
+}
+addEventListener("hashchange", () => { render(); remember(); });
+addEventListener("keydown", event => {
+  if (event.key === "/" && !dialog().open && !/^(INPUT|TEXTAREA)$/.test(event.target.nodeName)) {
+    document.getElementById("filter")?.focus();
+    event.preventDefault();
+  }
+});
+addEventListener("visibilitychange", () => document.hidden || ask());
+watch();
+setInterval(() => document.hidden || remember(), 60000);

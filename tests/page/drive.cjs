@@ -1,0 +1,153 @@
+// What a person does with the page, in Chromium: `node drive.cjs SCENARIO URL`. It ends with 0 when all was as it should be.
+"use strict";
+const assert = require("node:assert/strict");
+const { readFileSync } = require("node:fs");
+const { chromium } = require("playwright-core");
+const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+const VIEWS = [
+  {viewport: {width: 1280, height: 900}, colorScheme: "light"},
+  {viewport: {width: 1280, height: 900}, colorScheme: "dark"},
+  {viewport: {width: 390, height: 844}, colorScheme: "light"},
+  {viewport: {width: 390, height: 844}, colorScheme: "dark"},
+];
+
+/// Nothing is wider than the window, and a screen reader finds a name for everything, with enough contrast.
+async function looksRight(page, what) {
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert.ok(overflow <= 0, `${what}: ${overflow} px wider than the window`);
+  await page.evaluate(AXE);
+  const {violations} = await page.evaluate(() => axe.run(document, {rules: {region: {enabled: false}}}));
+  const told = violations.map(one => one.id + ": " + one.help + " " + one.nodes.slice(0, 3).map(node => node.html.slice(0, 160)).join(" | "));
+  assert.deepEqual(told, [], what);
+}
+
+const button = (page, name) => page.getByRole("button", {name, exact: true});
+const said = page => page.locator("#dialog .said");
+/// Waits until the page shows this word for the state of the connector.
+const state = (page, word) => page.locator(".verdict .tag", {hasText: new RegExp("^" + word + "$")}).waitFor();
+
+async function confirm(page, action, label, answer) {
+  await button(page, action).click();
+  await page.getByRole("dialog").waitFor();
+  await page.locator("#dialog").getByRole("button", {name: label, exact: true}).click();
+  await said(page).getByText(answer).waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({state: "hidden"});
+}
+
+const SCENARIOS = {
+  async act(page) {
+    await state(page, "Streaming");
+    await looksRight(page, "one connector");
+    // By keyboard alone, and nothing happens without a confirmation.
+    await button(page, "Restart").focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog", {name: "Restart orders?"}).waitFor();
+    await looksRight(page, "a question");
+    await page.keyboard.press("Escape");
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Restart");
+    await confirm(page, "Restart", "Restart", "It restarts.");
+    await state(page, "Streaming");
+    await confirm(page, "Pause", "Pause", "It pauses.");
+    await state(page, "Paused");
+    await confirm(page, "Resume", "Resume", "It resumes.");
+    await state(page, "Streaming");
+
+    await button(page, "Read a table again …").click();
+    await page.locator("#dialog input[name=table]").fill("public.items");
+    await page.locator("#dialog input[name=where]").fill("id > 1");
+    await looksRight(page, "a snapshot");
+    await button(page, "Read").click();
+    await said(page).getByText("It was asked for").waitFor();
+    await page.keyboard.press("Escape");
+    await button(page, "Notifications …").click();
+    await page.locator("#dialog").getByText("Incremental Snapshot").first().waitFor();
+    await page.keyboard.press("Escape");
+
+    await button(page, "Configuration …").click();
+    const text = page.getByLabel("As JSON"), save = button(page, "Save");
+    await page.getByText("Nothing is wrong with it.").waitFor();
+    const config = JSON.parse(await text.inputValue());
+    await text.fill("{");
+    await page.getByText("This is not JSON").waitFor();
+    assert.ok(await save.isDisabled());
+    await text.fill(JSON.stringify({...config, "snapshot.mode": "sometimes"}, null, 2));
+    await page.locator("#problems").getByText("snapshot.mode").waitFor();
+    assert.ok(await save.isDisabled());
+    await looksRight(page, "a configuration with a problem");
+    await text.fill(JSON.stringify({...config, "heartbeat.interval.ms": "60000"}, null, 2));
+    await page.getByText("Nothing is wrong with it.").waitFor();
+    await save.click();
+    await said(page).getByText("It is saved.").waitFor();
+    await page.keyboard.press("Escape");
+    await state(page, "Streaming");
+
+    await button(page, "Offset …").click();
+    await page.locator("#dialog pre").getByText("offsets").waitFor();
+    await page.keyboard.press("Escape");
+    await button(page, "Log …").click();
+    await page.locator("#dialog pre.log").getByText("orders").waitFor();
+    await page.keyboard.press("Escape");
+    await confirm(page, "Stop", "Stop", "It stops.");
+    await state(page, "Stopped");
+    await confirm(page, "Resume", "Resume", "It resumes.");
+    await state(page, "Streaming");
+  },
+
+  async many(page) {
+    await state(page, "Failed");
+    const names = page.locator("nav.fleet b");
+    assert.equal(await names.count(), 50);
+    assert.equal(await names.first().textContent(), "zulu");
+    assert.equal(await page.locator(".verdict h2").textContent(), "zulu");
+    assert.match(await page.title(), /1 of 50 failed/);
+    await page.getByRole("heading", {name: /1 of 50 failed/}).waitFor();
+    assert.match(await page.locator("link[rel=icon]").getAttribute("href"), /b3261e/);
+    await looksRight(page, "fifty connectors");
+    await page.keyboard.press("/");
+    await page.keyboard.type("stopped-3");
+    await page.waitForFunction(() => document.querySelectorAll("nav.fleet b").length === 10);
+    await page.getByRole("link", {name: /stopped-37/}).click();
+    await page.locator(".verdict h2", {hasText: /^stopped-37$/}).waitFor();
+    // What is typed and where the focus is outlast the page's own changes.
+    await page.waitForResponse(/ui\/data/);
+    assert.equal(await page.locator("#filter").inputValue(), "stopped-3");
+    await page.locator("#filter").fill("no such name");
+    await page.getByText("No connector has this text").waitFor();
+  },
+
+  async look(page) {
+    await state(page, "Streaming");
+    for (const name of ["Restart", "Pause", "Stop", "Read a table again …", "Log …"]) assert.equal(await button(page, name).count(), 0, name);
+    await page.getByText("Your login may read but not change anything.").waitFor();
+    await button(page, "Configuration …").click();
+    await page.getByLabel("As JSON").waitFor();
+    assert.equal(await button(page, "Save").count(), 0);
+    await looksRight(page, "a reader's configuration");
+  },
+};
+
+async function main([scenario, url]) {
+  const browser = await chromium.launch({
+    executablePath: process.env.WALFERRY_TEST_CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });
+  try {
+    for (const view of VIEWS) {
+      const context = await browser.newContext({...view, reducedMotion: "reduce",
+        httpCredentials: scenario === "look" ? {username: "reader", password: "secret"} : undefined});
+      context.setDefaultTimeout(120_000);
+      const page = await context.newPage(), problems = [];
+      page.on("console", message => message.type() === "error" && problems.push(message.text()));
+      page.on("pageerror", error => problems.push(error.message));
+      await page.goto(url + "/ui");
+      await SCENARIOS[scenario](page);
+      assert.deepEqual(problems, [], "what the browser's console says");
+      await context.close();
+    }
+  } finally {
+    await browser.close();
+  }
+}
+main(process.argv.slice(2)).catch(error => { console.error(error); process.exit(1); });

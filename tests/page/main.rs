@@ -1,0 +1,145 @@
+//! The page in a real browser, on a real Walferry: `drive.cjs` does what a person does. Run by `cargo xtask test page`.
+
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use walferry_testkit::servers::{Database, Kafka, Postgres, Surroundings, Walferry, WalferryOptions, wait_for};
+
+/// A Walferry, and what it needs.
+struct World {
+    walferry: Walferry,
+    database: Database,
+    _kafka: Kafka,
+    _postgres: Postgres,
+}
+
+impl World {
+    /// With these lines in the worker's file, and this connector from a file, or none.
+    #[track_caller]
+    fn start(name: &str, lines: &[String], connector: Option<&str>) -> Self {
+        let (postgres, kafka) = (Postgres::start(), Kafka::start());
+        let database = postgres.database(name);
+        database
+            .sql()
+            .run("create table items (id int primary key, v text); insert into items values (1, 'a'), (2, 'b')");
+        let mut worker = vec!["offset.flush.interval.ms=200".to_owned()];
+        worker.extend_from_slice(lines);
+        let options = WalferryOptions {
+            name: connector.unwrap_or(name).to_owned(),
+            config: connector
+                .map(|name| config(name, &database, "postgres"))
+                .unwrap_or_default(),
+            worker,
+            bootstrap: kafka.bootstrap(),
+            env: Vec::new(),
+        };
+        let surroundings = Surroundings {
+            is_worker: connector.is_none(),
+            ..Surroundings::default()
+        };
+        Self {
+            walferry: Walferry::start_in(options, surroundings),
+            database,
+            _kafka: kafka,
+            _postgres: postgres,
+        }
+    }
+
+    #[track_caller]
+    fn create(&self, name: &str, user: &str, state: &str) {
+        let body = json!({ "name": name, "config": config(name, &self.database, user), "initial_state": state });
+        let answer = wait_for("the API", || self.walferry.send("POST", "/connectors", &body));
+        assert_eq!(answer.status, 201, "{}", answer.body);
+    }
+
+    /// Has the browser do what a scenario of `drive.cjs` says.
+    #[track_caller]
+    fn drive(&mut self, scenario: &str) {
+        let url = format!("http://127.0.0.1:{}", self.walferry.port());
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("page/drive.cjs");
+        let output = Command::new("node")
+            .arg(script)
+            .args([scenario, &url])
+            .output()
+            .expect("node can be run");
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}\n{}", self.walferry.output());
+    }
+
+    fn wait_for_phase(&self, name: &str, phase: &str) {
+        wait_for(&format!("{name} to be {phase}"), || {
+            let ready = self.walferry.get("/ready")?.json();
+            let connectors = ready["connectors"].as_array()?.clone();
+            let is_so = |one: &Value| one["name"] == name && one["phase"] == phase;
+            connectors.iter().any(is_so).then_some(())
+        });
+    }
+}
+
+fn config(name: &str, database: &Database, user: &str) -> Map<String, Value> {
+    let config = json!({
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.hostname": "127.0.0.1",
+        "database.port": database.port().to_string(),
+        "database.user": user,
+        "database.password": "unused",
+        "database.dbname": database.name(),
+        "topic.prefix": name,
+        "table.include.list": "public.items",
+        "read.only": "true",
+        "notification.enabled.channels": "jmx",
+        "plugin.name": "pgoutput",
+        "slot.name": name.replace('-', "_"),
+        "publication.name": name,
+        "publication.autocreate.mode": "filtered",
+    });
+    let Value::Object(config) = config else {
+        unreachable!("the literal is an object")
+    };
+    config
+}
+
+#[test]
+fn a_person_restarts_pauses_and_resumes_reads_a_table_again_and_changes_the_configuration() {
+    let mut world = World::start("page_one", &[], None);
+    world.create("orders", "postgres", "RUNNING");
+    world.wait_for_phase("orders", "streaming");
+    world.drive("act");
+    wait_for("the change of the page to be stored", || {
+        let config = world.walferry.get("/connectors/orders/config")?.json();
+        (config["heartbeat.interval.ms"] == "60000").then_some(())
+    });
+}
+
+#[test]
+fn of_fifty_connectors_the_one_that_failed_comes_first_and_a_filter_finds_the_others() {
+    let mut world = World::start("page_many", &[], None);
+    let sql = world.database.sql();
+    sql.run("create role zulu superuser login");
+    world.create("zulu", "zulu", "STOPPED");
+    for number in 1..50 {
+        world.create(&format!("stopped-{number:02}"), "postgres", "STOPPED");
+    }
+    // Whoever it was at the beginning may not log in any more.
+    sql.run("alter role zulu nologin");
+    world.walferry.ask("PUT", "/connectors/zulu/resume").expect("an answer");
+    world.wait_for_phase("zulu", "failed");
+    world.drive("many");
+}
+
+#[test]
+fn who_may_only_read_is_offered_nothing_that_changes_something() {
+    let users = std::env::temp_dir().join(format!("walferry-page-users-{}", std::process::id()));
+    fs::write(&users, "reader=secret,read\nwriter=secret\n").expect("it can be written");
+    fs::set_permissions(&users, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let mut world = World::start(
+        "page_reader",
+        &[format!("walferry.rest.users.file={}", users.display())],
+        Some("orders"),
+    );
+    wait_for("the stream", || (world.database.streams() == 1).then_some(()));
+    world.drive("look");
+    fs::remove_file(users).expect("it is ours");
+}
