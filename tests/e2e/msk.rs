@@ -2,7 +2,6 @@
 
 use crate::outbox::{Outbox, assert_runs};
 use crate::world;
-use rcgen::{CertificateParams, KeyPair};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use walferry_testkit::certificates::{Certificate, Wish};
 use walferry_testkit::servers::{Msk, Surroundings, Walferry, WalferryOptions, folder, wait_for};
 
 /// Seconds for which the broker takes a token, and for which credentials are given.
@@ -63,10 +63,8 @@ fn time(seconds: u64) -> String {
 
 /// A certificate for 127.0.0.1 with its key, and the certificate alone.
 fn certificate() -> (String, String) {
-    let key = KeyPair::generate().expect("a key can be made");
-    let certificate = CertificateParams::new(vec!["127.0.0.1".into()]).expect("the name is valid");
-    let certificate = certificate.self_signed(&key).expect("the parameters are complete");
-    (key.serialize_pem() + &certificate.pem(), certificate.pem())
+    let made = Certificate::make(&Wish::server(&["127.0.0.1"]), None);
+    (made.key_pem() + &made.pem(), made.pem())
 }
 
 /// When the tokens were signed that the broker has accepted.

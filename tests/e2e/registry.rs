@@ -2,15 +2,11 @@
 
 use crate::outbox::Outbox;
 use crate::world::{self, World};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use openssl::x509::X509;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use walferry_testkit::certificates::{Certificate, Key, ServerKind, TlsServer, Wish};
 use walferry_testkit::servers::{Checked, Registry, Walferry, wait_for};
 
 /// The usual connector for all tables of a test's database, with plain changes as Avro.
@@ -289,6 +285,46 @@ fn stores_of_java_hold_the_certificates_for_the_registry() {
     );
 }
 
+/// As manuals make certificates, and as hardening lists want keys and suites.
+#[test]
+fn a_registry_with_an_odd_certificate_is_reached() {
+    let (world, registry) = (world::shared(), Registry::start());
+    let folder = walferry_testkit::servers::folder("odd_tls");
+    let authority = Certificate::make(&Wish::authority("authority"), None);
+    let trusted = folder.join("authority.pem");
+    std::fs::write(&trusted, authority.pem()).expect("the scratch folder can be written");
+    let localhost: &[&str] = &["localhost"];
+    let with = |key| Wish {
+        key,
+        ..Wish::server(localhost)
+    };
+    // Without extensions, the common name is that of the host.
+    let version_1 = Wish {
+        version: 1,
+        ..Wish::client("localhost")
+    };
+    let cases = [
+        ("v1", version_1, ServerKind::Usual),
+        ("p521", with(Key::P521), ServerKind::Usual),
+        ("pss", with(Key::RsaPss), ServerKind::Usual),
+        ("dhe", with(Key::Rsa(2048)), ServerKind::Dhe),
+    ];
+    for (name, wish, kind) in cases {
+        let own = Certificate::make(&wish, Some(&authority));
+        let url = Proxy::with_tls(&registry.confluent(), own.server(&[], kind)).replace("127.0.0.1", "localhost");
+        let outbox = Outbox::new(&world, &format!("odd_tls_{name}"));
+        outbox.database.sql().run("create table t (id int primary key)");
+        let mut options = confluent(&registry);
+        options[1].1 = url;
+        options.push(("schema.registry.ssl.truststore.location", trusted.display().to_string()));
+        options.push(("schema.registry.ssl.truststore.type", "PEM".to_owned()));
+        let mut walferry = start(&outbox, &options);
+        outbox.database.sql().run("insert into t values (1)");
+        registered_as(&registry, &outbox, &one_row(&outbox, &world, "t"));
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    }
+}
+
 const STORE_PASSWORD: &str = "store-pw";
 
 /// Runs the `keytool` of the Java that runs the servers.
@@ -312,8 +348,8 @@ fn keytool(folder: &Path, arguments: &[&str]) {
 
 /// A server that is whom it says, and that lets in who has the key of a store of either kind. The second is the authority of its
 /// certificate, as PEM.
-fn server_tls(folder: &Path) -> (Arc<ServerConfig>, String) {
-    let mut clients = RootCertStore::empty();
+fn server_tls(folder: &Path) -> (TlsServer, String) {
+    let mut clients = Vec::new();
     for kind in ["JKS", "PKCS12"] {
         let (store, certificate) = (format!("client.{kind}"), format!("client.{kind}.pem"));
         let of_store = ["-alias", "client", "-keystore", &store, "-storetype", kind];
@@ -331,28 +367,12 @@ fn server_tls(folder: &Path) -> (Arc<ServerConfig>, String) {
             folder,
             &[&["-exportcert", "-rfc", "-file", &certificate], &of_store[..]].concat(),
         );
-        let certificate = CertificateDer::from_pem_file(folder.join(certificate)).expect("it was exported");
-        clients.add(certificate).expect("it is a certificate");
+        let certificate = std::fs::read(folder.join(certificate)).expect("it was exported");
+        clients.push(X509::from_pem(&certificate).expect("it is a certificate"));
     }
-    let mut params = CertificateParams::new(Vec::new()).expect("no names are right");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("a key can be made");
-    let authority = CertifiedIssuer::self_signed(params, key).expect("it can sign");
-    let key = KeyPair::generate().expect("a key can be made");
-    let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("it is an address");
-    let certificate = params.signed_by(&key, &authority).expect("it can sign");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), provider.clone());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider has them")
-        .with_client_cert_verifier(verifier.build().expect("there are clients"))
-        .with_single_cert(
-            vec![certificate.der().clone()],
-            PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("it is a key"),
-        )
-        .expect("they belong together");
-    (Arc::new(config), authority.pem())
+    let authority = Certificate::make(&Wish::authority("authority"), None);
+    let own = Certificate::make(&Wish::server(&["127.0.0.1"]), Some(&authority));
+    (own.server(&clients, ServerKind::Usual), authority.pem())
 }
 
 /// Somebody keeps the row type in a subject of its own and refers to it. Values are the same bytes.
@@ -922,7 +942,7 @@ mod proxy {
     use std::thread;
     use std::time::Duration;
 
-    use rustls::{ServerConfig, ServerConnection, StreamOwned};
+    use walferry_testkit::certificates::TlsServer;
 
     pub(super) struct Proxy {
         port: u16,
@@ -951,7 +971,7 @@ mod proxy {
         }
 
         /// The same over TLS, and nothing is ill. The URL begins with `https://`.
-        pub(super) fn with_tls(url: &str, tls: Arc<ServerConfig>) -> String {
+        pub(super) fn with_tls(url: &str, tls: TlsServer) -> String {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
             let port = listener.local_addr().expect("it is bound").port();
             let (host, path) = url["http://".len()..].split_once('/').expect("a path");
@@ -960,11 +980,9 @@ mod proxy {
                 for stream in listener.incoming().flatten() {
                     let (host, tls) = (host.clone(), tls.clone());
                     thread::spawn(move || {
-                        let connection = ServerConnection::new(tls).ok()?;
-                        let mut stream = StreamOwned::new(connection, stream);
+                        let mut stream = tls.accept(stream)?;
                         serve(&mut stream, &host, "nothing is ill", &AtomicBool::new(true))?;
-                        stream.conn.send_close_notify();
-                        stream.flush().ok()
+                        stream.shutdown().ok()
                     });
                 }
             });

@@ -2,21 +2,14 @@
 
 use crate::outbox::{Outbox, assert_runs};
 use crate::world;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::fs;
+use walferry_testkit::certificates::{Certificate, Wish};
 use walferry_testkit::servers::{Checked, Postgres, PostgresOptions, Walferry, folder, wait_for};
 
 /// A server with a certificate for 127.0.0.1, and the certificate of the authority that signed it.
 fn secure() -> (Postgres, String) {
-    let mut authority = CertificateParams::new(Vec::new()).expect("no names are fine");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority_key = KeyPair::generate().expect("a key can be made");
-    let authority = CertifiedIssuer::self_signed(authority, authority_key).expect("the parameters are complete");
-    let key = KeyPair::generate().expect("a key can be made");
-    let certificate = CertificateParams::new(vec!["127.0.0.1".into()]).expect("the name is valid");
-    let certificate = certificate
-        .signed_by(&key, &authority)
-        .expect("the parameters are complete");
+    let authority = Certificate::make(&Wish::authority("authority"), None);
+    let own = Certificate::make(&Wish::server(&["127.0.0.1"]), Some(&authority));
     let postgres = Postgres::start_with(&PostgresOptions {
         settings: vec!["ssl = on".into(), "password_encryption = 'scram-sha-256'".into()],
         hba: vec![
@@ -24,10 +17,7 @@ fn secure() -> (Postgres, String) {
             "hostssl all shop 127.0.0.1/32 scram-sha-256".into(),
             "hostssl replication shop 127.0.0.1/32 scram-sha-256".into(),
         ],
-        files: vec![
-            ("server.crt".into(), certificate.pem()),
-            ("server.key".into(), key.serialize_pem()),
-        ],
+        files: vec![("server.crt".into(), own.pem()), ("server.key".into(), own.key_pem())],
         ..PostgresOptions::default()
     });
     postgres

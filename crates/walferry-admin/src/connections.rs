@@ -30,10 +30,9 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
-use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-use crate::guard::HEADER_BYTES;
+use crate::{guard::HEADER_BYTES, tls::ListenerTls};
 
 /// Time limit for the header of a request.
 const HEADER: Duration = Duration::from_secs(10);
@@ -149,7 +148,7 @@ impl OpenConnection {
 /// Answers requests until `stop`. Then finishes the requests that are being answered.
 pub(crate) async fn serve(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<ListenerTls>,
     router: Router,
     limits: Limits,
     mut stop: watch::Receiver<bool>,
@@ -216,7 +215,7 @@ fn close_oldest(open: &mut VecDeque<Arc<OpenConnection>>) {
 
 /// The handshake has the same time limit as the header of a request.
 async fn answer_over_tls(
-    tls: TlsAcceptor,
+    tls: ListenerTls,
     socket: TcpStream,
     peer: SocketAddr,
     router: Router,

@@ -178,10 +178,7 @@ pub async fn serve(doors: Vec<BoundListener>, admin: Admin, stop: impl Future<Ou
     let limits = Limits::of_process().shared_by(doors.len());
     let mut servers = JoinSet::new();
     for (door, place) in doors.into_iter().zip(places) {
-        let (router, tls) = (
-            routes::router(shown.clone(), place),
-            door.tls.as_ref().map(ListenerTls::acceptor),
-        );
+        let (router, tls) = (routes::router(shown.clone(), place), door.tls.clone());
         servers.spawn(connections::serve(door.listener, tls, router, limits, stopped.clone()));
     }
     drop(stopped);

@@ -1,24 +1,55 @@
 //! TLS of the endpoint, by the properties that Kafka Connect has for it.
 
-use std::{fmt, sync::Arc};
-
-use rustls::{
-    InconsistentKeys, RootCertStore, ServerConfig, SupportedProtocolVersion,
-    crypto::CryptoProvider,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-    server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier},
-    sign::{CertifiedKey, SingleCertAndKey},
-    version::{TLS12, TLS13},
+use std::{
+    fmt, io,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
 };
-use tokio_rustls::TlsAcceptor;
+
+use openssl::{
+    dh::Dh,
+    error::ErrorStack,
+    pkey::PKey,
+    ssl::{
+        AlpnError, Ssl, SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions, SslVerifyMode, SslVersion,
+        cipher_name, select_next_proto,
+    },
+};
+use tokio::net::TcpStream;
+use tokio_openssl::SslStream;
 use walferry_config::Options;
-use walferry_keystore::{self as keystore, ClientIdentity, StoreError};
+use walferry_keystore::{
+    self as keystore, ClientIdentity, StoreError, X509,
+    tls::{CIPHERS, STRICT, identify, reasons, trust_only},
+    trust::{Refusal, Words, judge},
+};
+
+const WORDS: Words = Words {
+    side: "client",
+    trust: "add the certificate of this authority to ssl.truststore.location",
+    complete: "append it to the client's certificate",
+    renew: "renew it",
+    host: "the host",
+    other_name: "make it anew",
+    look: "`openssl x509 -text -in FILE` shows a certificate",
+};
 
 /// A listener's certificate, and whose certificates it takes.
 #[derive(Clone)]
 pub struct ListenerTls {
-    acceptor: TlsAcceptor,
-    asks_for_certificates: bool,
+    context: SslContext,
+    clients: Clients,
+}
+
+/// Which clients are answered.
+#[derive(Clone)]
+enum Clients {
+    /// Everybody. Nobody is asked for a certificate.
+    All,
+    /// Who shows no certificate, or one that these authorities have signed.
+    Known(Arc<Vec<X509>>),
+    /// Who shows a certificate that these authorities have signed.
+    OnlyKnown(Arc<Vec<X509>>),
 }
 
 impl fmt::Debug for ListenerTls {
@@ -56,54 +87,83 @@ impl ListenerTls {
     /// A property is missing or wrong, or a file cannot be used.
     pub fn read(options: &Options) -> Result<Self, TlsError> {
         let identity = identity(options)?;
-        let protocols = protocols(options)?;
-        if is_set(options, "ssl.cipher.suites") {
-            return Err(problem(
-                options,
-                "ssl.cipher.suites",
-                "is set, and the cipher suites of the endpoint cannot be chosen",
-                "leave it out: the endpoint offers only suites of TLS 1.2 and 1.3 that are safe",
-            ));
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let clients = clients(options, &provider)?;
-        let unusable = |error: rustls::Error| {
+        let mut builder = builder().map_err(|error| {
             problem(
                 options,
                 "ssl.keystore.location",
-                &format!("cannot be used: {error}"),
+                &format!("cannot be used: {}", reasons(&error)),
+                "look at the installation of OpenSSL: `openssl version -a`",
+            )
+        })?;
+        protocols(options, &mut builder)?;
+        suites(options, &mut builder)?;
+        let clients = clients(options)?;
+        if let Clients::Known(trusted) | Clients::OnlyKnown(trusted) = &clients {
+            trust_only(&mut builder, trusted).map_err(|error| {
+                problem(
+                    options,
+                    "ssl.truststore.location",
+                    &format!("cannot be used: {}", reasons(&error)),
+                    "look what is in it: `keytool -list -keystore FILE`",
+                )
+            })?;
+        }
+        show(&mut builder, &identity).map_err(|error| {
+            problem(
+                options,
+                "ssl.keystore.location",
+                &format!("cannot be used: {}", reasons(&error)),
                 "the key has to belong to the first certificate; look at both with `openssl x509` and `openssl pkey`",
             )
-        };
-        let certificates = certificates(&identity.chain);
-        let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())
-            .map_err(|_| unusable(rustls::Error::General("the key cannot be read".into())))?;
-        // `with_single_cert` would refuse certificates of version 1, which Java takes.
-        let key = provider.key_provider.load_private_key(key).map_err(unusable)?;
-        let certified = CertifiedKey::new(certificates, key);
-        if let Err(error @ rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) = certified.keys_match() {
-            return Err(unusable(error));
-        }
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&protocols)
-            .map_err(unusable)?
-            .with_client_cert_verifier(clients)
-            .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let required = get(options, "ssl.client.auth").is_some_and(|text| text.eq_ignore_ascii_case("required"));
+        })?;
         Ok(Self {
-            acceptor: TlsAcceptor::from(Arc::new(config)),
-            asks_for_certificates: required,
+            context: builder.build(),
+            clients,
         })
     }
 
     /// Whether only clients with a certificate are answered.
     pub const fn asks_for_certificates(&self) -> bool {
-        self.asks_for_certificates
+        matches!(self.clients, Clients::OnlyKnown(_))
     }
 
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        self.acceptor.clone()
+    /// Encrypts a connection of a client.
+    ///
+    /// # Errors
+    /// The client speaks no TLS that this listener takes, or its certificate is refused.
+    pub(crate) async fn accept(&self, socket: TcpStream) -> io::Result<SslStream<TcpStream>> {
+        let mut session = Ssl::new(&self.context)?;
+        let refusal = Arc::new(Mutex::new(None::<Refusal>));
+        if let Clients::Known(trusted) | Clients::OnlyKnown(trusted) = &self.clients {
+            let mut mode = SslVerifyMode::PEER;
+            mode.set(SslVerifyMode::FAIL_IF_NO_PEER_CERT, self.asks_for_certificates());
+            let (first, trusted) = (refusal.clone(), trusted.clone());
+            session.set_verify_callback(mode, move |is_valid, step| {
+                let judged = judge(is_valid, step, &trusted, &WORDS);
+                let is_trusted = judged.is_ok();
+                if let Err(refusal) = judged {
+                    // What follows may be its consequence.
+                    first
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .get_or_insert(refusal);
+                }
+                is_trusted
+            });
+        }
+        let mut stream = SslStream::new(session, socket)?;
+        let accepted = Pin::new(&mut stream).accept().await;
+        accepted.map_err(|error| {
+            let refusal = refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match (refusal, error.ssl_error()) {
+                (Some(refusal), _) => io::Error::other(refusal),
+                (None, Some(stack)) => io::Error::other(reasons(stack)),
+                (None, None) => error
+                    .into_io_error()
+                    .unwrap_or_else(|_| io::ErrorKind::UnexpectedEof.into()),
+            }
+        })?;
+        Ok(stream)
     }
 }
 
@@ -159,35 +219,102 @@ fn identity(options: &Options) -> Result<ClientIdentity, TlsError> {
     identity.map_err(|error| unusable(options, file, &error))
 }
 
-fn protocols(options: &Options) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
-    let name = "ssl.enabled.protocols";
-    let text = get(options, name).unwrap_or("TLSv1.2,TLSv1.3");
-    let mut protocols = Vec::new();
-    for protocol in text.split(',').map(str::trim) {
-        match protocol {
-            "TLSv1.2" => protocols.push(&TLS12),
-            "TLSv1.3" => protocols.push(&TLS13),
-            _ => {
-                let what = "names a protocol other than TLSv1.2 and TLSv1.3";
-                return Err(problem(
-                    options,
-                    name,
-                    what,
-                    "leave it out: TLSv1.2 and TLSv1.3 are enabled",
-                ));
-            }
-        }
-    }
-    Ok(protocols)
+/// The server side of TLS, before what the properties say.
+fn builder() -> Result<SslContextBuilder, ErrorStack> {
+    let mut builder = SslContextBuilder::new(SslMethod::tls_server())?;
+    builder.set_security_level(STRICT);
+    builder.set_cipher_list(CIPHERS)?;
+    // For clients without elliptic curves; a group of RFC 5114, as strong as RSA with 2048 bits.
+    let group = Dh::get_2048_256()?;
+    builder.set_tmp_dh(&group)?;
+    // HTTP knows the length of its messages, so a client need not end TLS in order.
+    builder.set_options(SslOptions::IGNORE_UNEXPECTED_EOF | SslOptions::NO_RENEGOTIATION);
+    // Shows the certificates of its store and no others, as Java does.
+    builder.set_mode(SslMode::NO_AUTO_CHAIN);
+    // OpenSSL resumes no session of a client that has shown a certificate without this.
+    builder.set_session_id_context(b"walferry")?;
+    builder.set_alpn_select_callback(|_, offered| {
+        // Who offers only other protocols speaks HTTP/1.1 nevertheless, or ends the connection.
+        select_next_proto(b"\x08http/1.1", offered).ok_or(AlpnError::NOACK)
+    });
+    Ok(builder)
 }
 
+fn show(builder: &mut SslContextBuilder, identity: &ClientIdentity) -> Result<(), ErrorStack> {
+    let chain = X509::stack_from_pem(identity.chain.as_bytes())?;
+    let key = PKey::private_key_from_pem(identity.key.as_bytes())?;
+    identify(builder, &chain, &key)
+}
+
+fn protocols(options: &Options, builder: &mut SslContextBuilder) -> Result<(), TlsError> {
+    let name = "ssl.enabled.protocols";
+    let wrong = |what: &str| problem(options, name, what, "leave it out: TLSv1.2 and TLSv1.3 are enabled");
+    let text = get(options, name).unwrap_or("TLSv1.2,TLSv1.3");
+    let mut versions = Vec::new();
+    for protocol in text.split(',').map(str::trim) {
+        versions.push(match protocol {
+            "TLSv1.2" => SslVersion::TLS1_2,
+            "TLSv1.3" => SslVersion::TLS1_3,
+            _ => return Err(wrong("names a protocol other than TLSv1.2 and TLSv1.3")),
+        });
+    }
+    let first = if versions.contains(&SslVersion::TLS1_2) {
+        SslVersion::TLS1_2
+    } else {
+        SslVersion::TLS1_3
+    };
+    let last = if versions.contains(&SslVersion::TLS1_3) {
+        SslVersion::TLS1_3
+    } else {
+        SslVersion::TLS1_2
+    };
+    let limited = builder
+        .set_min_proto_version(Some(first))
+        .and_then(|()| builder.set_max_proto_version(Some(last)));
+    limited.map_err(|_| wrong("names a protocol that OpenSSL does not have here"))
+}
+
+/// `ssl.cipher.suites`, by the names that Java has for them.
+fn suites(options: &Options, builder: &mut SslContextBuilder) -> Result<(), TlsError> {
+    let name = "ssl.cipher.suites";
+    let Some(text) = get(options, name) else { return Ok(()) };
+    let wrong = |what: &str| {
+        let hint = "leave it out: then the suites of TLS 1.2 and 1.3 are offered that are safe";
+        problem(options, name, what, hint)
+    };
+    let (mut newer, mut older) = (Vec::new(), Vec::new());
+    for suite in text.split(',').map(str::trim).filter(|suite| !suite.is_empty()) {
+        match cipher_name(suite) {
+            "(NONE)" => return Err(wrong(&format!("contains {suite:?}, which OpenSSL does not support"))),
+            known if known.starts_with("TLS_") => newer.push(known),
+            known => older.push(known),
+        }
+    }
+    let unsafe_alone = |_| wrong("contains no suite that is safe");
+    // Those of TLS 1.3 are a list of their own. Without any, that version is not offered.
+    builder.set_ciphersuites(&newer.join(":")).map_err(unsafe_alone)?;
+    if newer.is_empty() {
+        builder
+            .set_max_proto_version(Some(SslVersion::TLS1_2))
+            .map_err(unsafe_alone)?;
+    }
+    match older.is_empty() {
+        true => builder.set_min_proto_version(Some(SslVersion::TLS1_3)),
+        false => builder.set_cipher_list(&format!("{}:{FORBIDDEN}", older.join(":"))),
+    }
+    .map_err(unsafe_alone)
+}
+
+/// What no list of suites allows.
+const FORBIDDEN: &str = "!aNULL:!eNULL:!PSK:!SRP:!3DES:!RC4";
+
 /// Whose certificates are taken.
-fn clients(options: &Options, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+fn clients(options: &Options) -> Result<Clients, TlsError> {
     let name = "ssl.client.auth";
-    let required = match get(options, name).unwrap_or("none").to_ascii_lowercase().as_str() {
-        "none" => return Ok(Arc::new(NoClientAuth)),
-        "requested" => false,
-        "required" => true,
+    let kind = match get(options, name).unwrap_or("none").to_ascii_lowercase().as_str() {
+        "none" => return Ok(Clients::All),
+        "requested" => Clients::Known,
+        "required" => Clients::OnlyKnown,
         _ => {
             let what = "is none of none, requested and required";
             return Err(problem(options, name, what, "write one of them"));
@@ -206,30 +333,9 @@ fn clients(options: &Options, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
             "name a PKCS12, JKS or PEM file with the certificates of those who sign the clients' certificates",
         ));
     };
-    let pem = trusted.map_err(|error| unusable(options, store, &error))?;
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(certificates(&pem));
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    let builder = if required {
-        builder
-    } else {
-        builder.allow_unauthenticated()
-    };
-    builder.build().map_err(|error| {
-        let what = format!("holds {added} usable certificates: {error}");
-        problem(
-            options,
-            store,
-            &what,
-            "look what is in it: `keytool -list -keystore FILE`",
-        )
-    })
-}
-
-fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
-    CertificateDer::pem_slice_iter(pem.as_bytes())
-        .filter_map(Result::ok)
-        .collect()
+    let found = trusted.and_then(|pem| keystore::certificates(pem.as_bytes()));
+    let found = found.map_err(|error| unusable(options, store, &error))?;
+    Ok(kind(Arc::new(found)))
 }
 
 #[cfg(test)]
@@ -291,8 +397,8 @@ mod tests {
                 "ssl.enabled.protocols names a protocol",
             ),
             (
-                with("ssl.cipher.suites", "TLS_RSA_WITH_NULL_MD5"),
-                "ssl.cipher.suites is set",
+                with("ssl.cipher.suites", "TLS_RSA_WITH_NULL_SHA256"),
+                "ssl.cipher.suites contains",
             ),
             (with("ssl.client.auth", "maybe"), "ssl.client.auth is none of"),
             (

@@ -1,7 +1,12 @@
-//! Reads certificates and keys from the files that Java uses: PEM, PKCS#12 and JKS. [`regular`] reads files whose paths come from a configuration.
+//! Reads certificates and keys from the files that Java uses: PEM, PKCS#12 and JKS. [`regular`] reads files whose paths come from a
+//! configuration. [`https`], [`tls`] and [`trust`] are what the edges do with certificates: one TLS library for all of them.
 
+pub mod https;
 mod jks;
 pub mod regular;
+mod rounds;
+pub mod tls;
+pub mod trust;
 
 use std::{io, path::Path};
 
@@ -11,8 +16,9 @@ use openssl::{
     pkcs12::Pkcs12,
     pkey::{Id, PKey, Private},
     provider::Provider,
-    x509::X509,
 };
+
+pub use openssl::x509::X509;
 
 /// Why a store cannot be used. Never shows a password.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +45,12 @@ pub enum StoreError {
     /// The file has a key, but it cannot be read.
     #[error("contains a private key that cannot be read, or whose password is wrong ({0})")]
     BadKey(String),
+    /// Certificate and key are no pair, or OpenSSL takes neither of them.
+    #[error("has a certificate and a key that cannot be used together ({0})")]
+    Mismatch(String),
+    /// Whoever made the file wants its password hashed so often that reading it would not end.
+    #[error("wants its password hashed {0} times, and Java reads no file that wants more than {most}", most = rounds::MOST)]
+    TooManyRounds(u64),
     /// The key is encrypted in a way that OpenSSL reads only with its legacy provider, which cannot be loaded.
     #[error("is encrypted with {0}, which OpenSSL reads only with its legacy provider, and this machine has none")]
     OldCipher(&'static str),
@@ -49,6 +61,10 @@ impl StoreError {
     pub fn hint(&self, file: &str) -> String {
         match self {
             Self::Io(_) => "check the path and its permissions".into(),
+            Self::Mismatch(_) => "check that the key belongs to the first certificate: look at both with `openssl x509 -pubkey` and `openssl \
+                                  pkey -pubout`"
+                .into(),
+            Self::TooManyRounds(_) => "check where the file comes from; `openssl pkcs12 -export -iter 10000 …` makes one anew".into(),
             Self::NoCertificate | Self::NoKey => format!("list its contents: `keytool -list -keystore {file}`"),
             _ => format!(
                 "check the password, or convert the file: `keytool -importkeystore -srckeystore {file} -destkeystore new.p12 \
@@ -103,7 +119,19 @@ pub fn trusted_in(bytes: &[u8], password: Option<&str>) -> Result<String, StoreE
 /// # Errors
 /// When it is no PEM, or holds no certificate.
 pub fn trusted_pem(text: &[u8]) -> Result<String, StoreError> {
-    pem(&X509::stack_from_pem(text).map_err(unreadable)?)
+    pem(&certificates(text)?)
+}
+
+/// The certificates of a PEM text.
+///
+/// # Errors
+/// When it is no PEM, or holds no certificate.
+pub fn certificates(text: &[u8]) -> Result<Vec<X509>, StoreError> {
+    let found = X509::stack_from_pem(text).map_err(unreadable)?;
+    match found.is_empty() {
+        true => Err(StoreError::NoCertificate),
+        false => Ok(found),
+    }
 }
 
 /// Reads certificate and key from a keystore file. The key may have its own password.
@@ -153,6 +181,7 @@ pub fn identity_in(
 /// When one of them cannot be read.
 pub fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<ClientIdentity, StoreError> {
     let chain = X509::stack_from_pem(chain).map_err(unreadable)?;
+    demand_readable(key)?;
     // Without a password, OpenSSL's own callback would ask for one on the terminal. An empty password prevents that.
     let key = PKey::private_key_from_pem_passphrase(key, password.unwrap_or_default().as_bytes())
         .map_err(|error| StoreError::BadKey(error.to_string()))?;
@@ -164,6 +193,7 @@ pub fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<
 /// # Errors
 /// When it is no key, or has another password.
 pub fn private_key(key: &[u8], password: &str) -> Result<Vec<u8>, StoreError> {
+    demand_readable(key)?;
     let password = password.as_bytes();
     let read = || match is_pem(key) {
         true => PKey::private_key_from_pem_passphrase(key, password),
@@ -180,6 +210,33 @@ pub fn private_key(key: &[u8], password: &str) -> Result<Vec<u8>, StoreError> {
     decrypted.private_key_to_pkcs8().map_err(bad)
 }
 
+fn demand_few_rounds(der: &[u8]) -> Result<(), StoreError> {
+    match rounds::most_rounds(der) {
+        most if most > rounds::MOST => Err(StoreError::TooManyRounds(most)),
+        _ => Ok(()),
+    }
+}
+
+/// The encrypted keys of a PEM text, in DER. Older forms than PKCS#8 hash a password once.
+fn encrypted_keys(text: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
+    let text = String::from_utf8_lossy(text);
+    let blocks = text.split("-----BEGIN ENCRYPTED PRIVATE KEY-----").skip(1);
+    let keys = blocks.map(|block| {
+        let lines = block.split("-----END").next().unwrap_or_default();
+        let base64: String = lines.split_ascii_whitespace().collect();
+        openssl::base64::decode_block(&base64).map_err(|_| StoreError::BadKey("it is not base64".to_owned()))
+    });
+    keys.collect()
+}
+
+/// Refuses keys in PEM or DER that would take for ever to decrypt.
+fn demand_readable(key: &[u8]) -> Result<(), StoreError> {
+    match is_pem(key) {
+        true => encrypted_keys(key)?.iter().try_for_each(|key| demand_few_rounds(key)),
+        false => demand_few_rounds(key),
+    }
+}
+
 /// The encryption of a key, if OpenSSL 3 has it only in its legacy provider. Manuals of many years tell people to make keys for Java with it.
 fn old_cipher(key: &[u8]) -> Option<&'static str> {
     // PKCS #5: iso(1) member-body(2) us(840) rsadsi(113549) pkcs(1) pkcs-5(5), followed by one more number.
@@ -194,17 +251,7 @@ fn old_cipher(key: &[u8]) -> Option<&'static str> {
         }
     }
     let der = match is_pem(key) {
-        true => {
-            let lines = text
-                .lines()
-                .skip_while(|line| !line.contains("BEGIN ENCRYPTED PRIVATE KEY"))
-                .skip(1);
-            let base64: String = lines
-                .take_while(|line| !line.starts_with("-----"))
-                .map(str::trim)
-                .collect();
-            openssl::base64::decode_block(&base64).ok()?
-        }
+        true => encrypted_keys(key).ok()?.into_iter().next()?,
         false => key.to_vec(),
     };
     // The algorithm comes first.
@@ -241,8 +288,8 @@ fn make_identity(chain: &[X509], key: &PKey<Private>) -> Result<ClientIdentity, 
     })
 }
 
-/// The key with its public part. Java leaves that out of a key of an elliptic curve, OpenSSL writes a key as it was read, and Rustls
-/// takes no such key without it.
+/// The key with its public part. Java leaves that out of a key of an elliptic curve, OpenSSL writes a key as it was read, and
+/// others may not take such a key without it.
 fn with_public_part(key: &PKey<Private>) -> Result<PKey<Private>, ErrorStack> {
     if key.id() != Id::EC {
         return Ok(key.clone());
@@ -254,6 +301,7 @@ fn with_public_part(key: &PKey<Private>) -> Result<PKey<Private>, ErrorStack> {
 
 fn pkcs12(bytes: &[u8], password: Option<&str>) -> Result<openssl::pkcs12::ParsedPkcs12_2, StoreError> {
     let password = password.unwrap_or_default();
+    demand_few_rounds(bytes)?;
     let store = Pkcs12::from_der(bytes).map_err(unreadable)?;
     store.parse2(password).or_else(|error| {
         // Until version 8u301, Java encrypted with RC2. OpenSSL 3 has RC2 only in the legacy provider.
@@ -370,6 +418,66 @@ mod tests {
         }
         assert_eq!(found[0], found[1], "both are one key");
         assert_eq!(old_cipher(&fs::read(file("identity.pem")).unwrap()), None);
+    }
+
+    /// Changes the number of rounds behind a salt, which is the last element of a store, or the last but one of a key's parameters.
+    fn with_rounds(der: &[u8], old: &[u8], parents: &[usize]) -> Vec<u8> {
+        let old = [&[0x02, 0x02][..], old].concat();
+        let at = der.windows(4).rposition(|window| window == old).unwrap();
+        let mut changed = [&der[..at], &[0x02, 0x04, 0x7F, 0xFF, 0xFF, 0xFF], &der[at + 4..]].concat();
+        // What is around it grew by two bytes.
+        for length in parents {
+            changed[*length] += 2;
+        }
+        changed
+    }
+
+    /// Whoever may name a store in a configuration could keep a thread busy for hours.
+    #[test]
+    fn stores_and_keys_that_would_be_hashed_for_ever_are_refused_at_once() {
+        let store = fs::read(file("trust.p12")).unwrap();
+        // The lengths of the store and of the data of its MAC.
+        let mac = with_rounds(&store, &[0x27, 0x10], &[3, 712]);
+        assert!(Pkcs12::from_der(&mac).is_ok(), "it is a store");
+        let refused = trusted_in(&mac, Some("store-pw")).unwrap_err();
+        assert!(matches!(refused, StoreError::TooManyRounds(0x7FFF_FFFF)), "{refused}");
+        let pem = fs::read(file("identity.pem")).unwrap();
+        let key = encrypted_keys(&pem).unwrap().remove(0);
+        let rounds = rounds::most_rounds(&key) as u16;
+        // The key, its algorithm, the parameters of PBES2, the way to hash, and the parameters of that.
+        let parents: Vec<usize> = around(&key, &rounds.to_be_bytes());
+        let hostile = with_rounds(&key, &rounds.to_be_bytes(), &parents);
+        let text = openssl::base64::encode_block(&hostile);
+        let block = format!("-----BEGIN ENCRYPTED PRIVATE KEY-----\n{text}\n-----END ENCRYPTED PRIVATE KEY-----\n");
+        for key in [hostile.as_slice(), block.as_bytes()] {
+            let refused = private_key(key, "key-pw-1").unwrap_err();
+            assert!(matches!(refused, StoreError::TooManyRounds(0x7FFF_FFFF)), "{refused}");
+        }
+        let refused = identity_pem(&pem, block.as_bytes(), Some("key-pw-1")).unwrap_err();
+        assert!(matches!(refused, StoreError::TooManyRounds(_)), "{refused}");
+    }
+
+    /// Where the lengths are of all elements around the number of rounds.
+    fn around(der: &[u8], rounds: &[u8]) -> Vec<usize> {
+        let number = [&[0x02, 0x02][..], rounds].concat();
+        let at = der.windows(4).rposition(|window| window == number).unwrap();
+        let mut lengths = Vec::new();
+        for start in 0..at {
+            let (tag, first) = (der[start], der[start + 1]);
+            let (length_at, length) = match first {
+                0..=0x7F => (start + 1, usize::from(first)),
+                0x81 => (start + 2, usize::from(der[start + 2])),
+                0x82 => (
+                    start + 3,
+                    usize::from(der[start + 2]) << 8 | usize::from(der[start + 3]),
+                ),
+                _ => continue,
+            };
+            if tag == 0x30 && length_at + 1 + length > at && length_at + 1 + length <= der.len() {
+                lengths.push(length_at);
+            }
+        }
+        lengths
     }
 
     #[test]

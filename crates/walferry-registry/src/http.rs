@@ -1,24 +1,20 @@
 //! Requests to one of several URLs, with log-in and certificates.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use rustls::crypto::ring;
-use rustls::pki_types::PrivateKeyDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::sign::CertifiedKey;
 use serde_json::Value as Json;
 use ureq::http::Response;
-use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, ProxyProtocol};
 use walferry_config::{Secret, shown_answer, shown_text};
 use walferry_converter::registry::{
     Auth, CertificateStore, ClientTls, OAuth, Proxy, RegistrySettings, SchemaReference,
 };
 use walferry_diagnosis::{Diagnosis, Kind};
-use walferry_keystore::{self as keystore, StoreError};
+use walferry_keystore::https::{Https, TlsFailure, told};
+use walferry_keystore::trust::{Words, system_authorities};
+use walferry_keystore::{self as keystore, ClientIdentity, StoreError, X509};
 
 /// How long before its end a token is renewed.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
@@ -26,6 +22,16 @@ const TOKEN_MARGIN: Duration = Duration::from_secs(30);
 const TOKEN_LIFE: Duration = Duration::from_secs(60);
 /// How long any token is used at most.
 const LONGEST_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+const WORDS: Words = Words {
+    side: "server",
+    trust: "add the certificate of this authority to the truststore of the converter (…ssl.truststore.location)",
+    complete: "append it to the registry's certificate",
+    renew: "renew it in the registry",
+    host: "the host in the registry's URL",
+    other_name: "write a name of the certificate into the URL, or make the certificate anew with `subjectAltName=DNS:HOST`",
+    look: "`openssl s_client -showcerts -connect HOST:PORT` shows the certificates of the registry",
+};
 
 /// Sends requests.
 pub(crate) struct Http {
@@ -84,10 +90,9 @@ impl Http {
             .http_status_as_error(false)
             // Like Java's client, ignore the proxy variables of the environment.
             .proxy(settings.proxy.as_ref().map(proxy).transpose()?)
-            .tls_config(tls(&settings.tls)?)
             .build();
         Ok(Self {
-            agent: agent.into(),
+            agent: https(&settings.tls)?.agent(agent),
             settings: settings.clone(),
             current: 0,
             token: None,
@@ -259,7 +264,7 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
         .header("authorization", format!("Basic {pair}"))
         .header("accept", "application/json")
         .send_form(form)
-        .map_err(|error| failed(shown_text(&error.to_string()).into_owned()))?;
+        .map_err(|error| failed(shown_text(&told(&error)).into_owned()))?;
     let status = response.status();
     let body = response.body_mut().read_to_string();
     let body: Json = serde_json::from_str(&body.map_err(|error| failed(error.to_string()))?).unwrap_or_default();
@@ -281,30 +286,34 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
 }
 
 fn unreachable_at(url: &str, error: &ureq::Error) -> Diagnosis {
-    let hint = match tls_error(error) {
-        Some(rustls::Error::AlertReceived(_)) => {
-            "the registry refuses the client's certificate, or the client shows none: check the keystore of the converter \
-             (…ssl.keystore.location), and the registry's log"
-        }
-        Some(_) => "check the registry's certificate and the truststore of the converter (…ssl.truststore.location)",
+    let refused_client = "the registry refuses the client's certificate, or the client shows none: check the keystore of the converter \
+                          (…ssl.keystore.location), and the registry's log";
+    let hint = match TlsFailure::of(error) {
+        Some(TlsFailure::Refused(refusal)) => refusal.hint(),
+        Some(TlsFailure::ClientRefused(_)) => refused_client.to_owned(),
+        Some(TlsFailure::Handshake(_)) => "check that the URL leads to a port that speaks TLS 1.2 or 1.3, and look at the registry's log. If it \
+                                           wants a certificate of its clients, check the keystore of the converter (…ssl.keystore.location)"
+            .to_owned(),
         None if matches!(error, ureq::Error::ConnectProxyFailed(_)) => {
             "check the proxy: it must allow CONNECT to the host and port of the registry. If it does not, reach the registry without the proxy"
+                .to_owned()
         }
         // The registry may close the connection before its alert is read.
         None if url.starts_with("https:") && is_cut_off(error) => {
             "check the registry's log: it ended the connection. If it refuses the client's certificate, check the keystore of the converter \
              (…ssl.keystore.location)"
+                .to_owned()
         }
-        None => "start the schema registry, or check its URL; nothing is lost meanwhile",
+        None => "start the schema registry, or check its URL; nothing is lost meanwhile".to_owned(),
     };
     trouble(
         // The error may repeat the URL, with a password in it.
         format!(
             "the schema registry at {} does not answer: {}",
             shown_text(url),
-            shown_text(&error.to_string())
+            shown_text(&told(error))
         ),
-        Some(hint.to_owned()),
+        Some(hint),
     )
 }
 
@@ -312,15 +321,6 @@ fn unreachable_at(url: &str, error: &ureq::Error) -> Diagnosis {
 fn is_cut_off(error: &ureq::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(error, ureq::Error::Io(error) if matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
-}
-
-/// The TLS error, which may be wrapped in an error of reading or writing.
-fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
-    match error {
-        ureq::Error::Rustls(error) => Some(error),
-        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
-        _ => None,
-    }
 }
 
 fn proxy(proxy: &Proxy) -> Result<ureq::Proxy, Diagnosis> {
@@ -339,76 +339,53 @@ fn proxy(proxy: &Proxy) -> Result<ureq::Proxy, Diagnosis> {
     })
 }
 
-fn tls(tls: &ClientTls) -> Result<TlsConfig, Diagnosis> {
-    let mut config = TlsConfig::builder().root_certs(RootCerts::Specific(Arc::new(trusted(tls)?)));
-    if let Some(store) = &tls.identity {
-        let identity = match store {
-            CertificateStore::File { path, password } => {
-                let key_password = tls.key_password.as_ref().map(Secret::expose);
-                keystore::identity(path, password.as_ref().map(Secret::expose), key_password)
-                    .map_err(|error| unusable(path, &error))?
-            }
-            CertificateStore::Pem { certificates, key } => {
-                let key = key.as_ref().map(Secret::expose).unwrap_or_default();
-                let password = tls.key_password.as_ref().map(Secret::expose);
-                keystore::identity_pem(certificates.as_bytes(), key.as_bytes(), password)
-                    .map_err(|error| unusable("the client's certificate", &error))?
-            }
+fn https(tls: &ClientTls) -> Result<Https, Diagnosis> {
+    let identity = tls
+        .identity
+        .as_ref()
+        .map(|store| identity(store, tls.key_password.as_ref()));
+    Https::new(trusted(tls)?, identity.transpose()?.as_ref(), &WORDS).map_err(|error| {
+        let reason = match &error {
+            StoreError::Mismatch(reason) => reason.clone(),
+            other => other.to_string(),
         };
-        let key = PrivateKey::from_pem(identity.key.as_bytes())
-            .map_err(|error| trouble(format!("the client's key cannot be used: {error}"), None))?;
-        let chain = certificates(&identity.chain);
-        check_identity(&chain, &identity.key)?;
-        config = config.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
-    }
-    Ok(config.build())
+        trouble(
+            format!("the client's certificate and its key cannot be used: {reason}"),
+            Some(error.hint("FILE")),
+        )
+    })
 }
 
-/// The HTTP client takes it for granted that Rustls can use them.
-fn check_identity(chain: &[Certificate<'static>], key: &str) -> Result<(), Diagnosis> {
-    let der = chain.iter().map(|certificate| certificate.der().to_vec().into());
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
-    let whole = key
-        .map_err(|error| rustls::Error::General(error.to_string()))
-        .and_then(|key| CertifiedKey::from_der(der.collect(), key, &ring::default_provider()));
-    match whole {
-        Ok(_) => Ok(()),
-        Err(error) => Err(trouble(
-            format!("the client's certificate and its key cannot be used: {error}"),
-            Some(
-                "check that the key belongs to the certificate. It must be a key of RSA, of Ed25519, or of the curve P-256 or P-384"
-                    .to_owned(),
-            ),
-        )),
+fn identity(store: &CertificateStore, key_password: Option<&Secret>) -> Result<ClientIdentity, Diagnosis> {
+    let key_password = key_password.map(Secret::expose);
+    match store {
+        CertificateStore::File { path, password } => {
+            keystore::identity(path, password.as_ref().map(Secret::expose), key_password)
+                .map_err(|error| unusable(path, &error))
+        }
+        CertificateStore::Pem { certificates, key } => {
+            let key = key.as_ref().map(Secret::expose).unwrap_or_default();
+            keystore::identity_pem(certificates.as_bytes(), key.as_bytes(), key_password)
+                .map_err(|error| unusable("the client's certificate", &error))
+        }
     }
 }
 
-fn trusted(tls: &ClientTls) -> Result<Vec<Certificate<'static>>, Diagnosis> {
-    let pem = match &tls.trusted {
-        None => {
-            let system = rustls_native_certs::load_native_certs().certs;
-            return Ok(system
-                .iter()
-                .map(|certificate| Certificate::from_der(certificate).to_owned())
-                .collect());
-        }
-        Some(CertificateStore::File { path, password }) => {
-            keystore::trusted(path, password.as_ref().map(Secret::expose)).map_err(|error| unusable(path, &error))?
-        }
-        Some(CertificateStore::Pem { certificates, .. }) => keystore::trusted_pem(certificates.as_bytes())
-            .map_err(|error| unusable("the certificates of the truststore", &error))?,
+fn trusted(tls: &ClientTls) -> Result<Vec<X509>, Diagnosis> {
+    let (what, found) = match &tls.trusted {
+        None => return Ok(system_authorities()),
+        Some(CertificateStore::File { path, password }) => (
+            path.as_str(),
+            keystore::trusted(path, password.as_ref().map(Secret::expose)),
+        ),
+        Some(CertificateStore::Pem { certificates, .. }) => (
+            "the certificates of the truststore",
+            keystore::trusted_pem(certificates.as_bytes()),
+        ),
     };
-    Ok(certificates(&pem))
-}
-
-fn certificates(pem: &str) -> Vec<Certificate<'static>> {
-    let items = parse_pem(pem.as_bytes()).filter_map(Result::ok);
-    items
-        .filter_map(|item| match item {
-            PemItem::Certificate(certificate) => Some(certificate),
-            _ => None,
-        })
-        .collect()
+    found
+        .and_then(|pem| keystore::certificates(pem.as_bytes()))
+        .map_err(|error| unusable(what, &error))
 }
 
 /// Why the registry cannot be reached.

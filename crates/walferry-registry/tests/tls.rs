@@ -1,78 +1,48 @@
 //! The client against a registry that asks for its certificate.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
-use std::sync::Arc;
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use openssl::ssl::SslStream;
 use walferry_config::Secret;
 use walferry_converter::registry::{
     Api, Auth, CertificateStore, ClientTls, Id, IdLookup, RegistryAnswer, RegistrySettings, SchemaKind, SchemaRequest,
     Subject,
 };
 use walferry_registry::Registries;
+use walferry_testkit::certificates::{Certificate, Key, Purpose, ServerKind, TlsServer, Wish};
 
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    /// Certificate and key of a name, as PEM.
-    fn issue(&self, name: &str) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
-        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
-    }
+/// Certificate and key of a name that an authority has signed, as PEM.
+fn issue(authority: &Certificate, name: &str) -> (String, String) {
+    let made = Certificate::make(&Wish::client(name), Some(authority));
+    (made.pem(), made.key_pem())
 }
 
 /// Answers each request with an id, to whoever shows a certificate of the authority.
-fn serve(authority: &Authority) -> String {
-    let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap())
-        .unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .build()
-        .unwrap();
-    let (certificate, key) = authority.issue("127.0.0.1");
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(
-            vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()],
-            PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
-        )
-        .unwrap();
-    let config = Arc::new(config);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("https://{}", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let connection = ServerConnection::new(config.clone()).unwrap();
-            // A handshake that fails ends the connection.
-            let _ = answer(StreamOwned::new(connection, stream));
-        }
-    });
-    url
+fn serve(authority: &Certificate) -> String {
+    let own = Certificate::make(&Wish::server(&["127.0.0.1"]), Some(authority));
+    let clients = [authority.certificate.clone()];
+    serve_with(own.server(&clients, ServerKind::Usual))
 }
 
-fn answer(stream: StreamOwned<ServerConnection, std::net::TcpStream>) -> std::io::Result<()> {
+/// Answers each request with an id.
+fn serve_with(tls: TlsServer) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            // A handshake that fails ends the connection.
+            if let Some(stream) = tls.accept(socket) {
+                let _ = answer(stream);
+            }
+        }
+    });
+    format!("https://127.0.0.1:{port}")
+}
+
+fn answer(stream: SslStream<TcpStream>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let (mut line, mut length) = (String::new(), 0);
     while line != "\r\n" {
@@ -87,7 +57,8 @@ fn answer(stream: StreamOwned<ServerConnection, std::net::TcpStream>) -> std::io
     reader.read_exact(&mut vec![0; length])?;
     let mut stream = reader.into_inner();
     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\nconnection: close\r\n\r\n{\"id\":7}")?;
-    stream.conn.send_close_notify();
+    // Without a farewell, a client could not tell an answer from a part of one.
+    let _ = stream.shutdown();
     stream.flush()
 }
 
@@ -140,9 +111,9 @@ fn pem(certificates: String, key: Option<String>) -> CertificateStore {
 
 #[test]
 fn the_registry_and_the_client_show_certificates_to_each_other() {
-    let authority = Authority::new();
+    let authority = Certificate::make(&Wish::authority("authority"), None);
     let url = serve(&authority);
-    let (certificate, key) = authority.issue("walferry");
+    let (certificate, key) = issue(&authority, "walferry");
     let as_text = ClientTls {
         trusted: Some(pem(authority.pem(), None)),
         identity: Some(pem(certificate.clone(), Some(key.clone()))),
@@ -177,17 +148,20 @@ fn the_registry_and_the_client_show_certificates_to_each_other() {
         outcome(&url, tls).unwrap_err()
     };
     // A key of another certificate is told of, and asked for again: it may be a file that is being replaced.
-    let (_, foreign) = authority.issue("walferry");
+    let (_, foreign) = issue(&authority, "walferry");
     let told = refusal_of(Some(pem(certificate, Some(foreign))));
     assert!(
         told.contains("the client's certificate and its key cannot be used"),
         "{told}"
     );
-    assert!(told.contains("check that the key belongs to the certificate"), "{told}");
+    assert!(
+        told.contains("check that the key belongs to the first certificate"),
+        "{told}"
+    );
 
     // The registry refuses who shows no certificate, or one of a stranger.
-    let stranger = Authority::new();
-    let (certificate, key) = stranger.issue("walferry");
+    let stranger = Certificate::make(&Wish::authority("stranger"), None);
+    let (certificate, key) = issue(&stranger, "walferry");
     for identity in [None, Some(pem(certificate, Some(key)))] {
         let told = refusal_of(identity);
         assert!(told.contains(&url), "{told}");
@@ -197,4 +171,97 @@ fn the_registry_and_the_client_show_certificates_to_each_other() {
     let trusted = Some(pem(stranger.pem(), None));
     let told = outcome(&url, ClientTls { trusted, ..as_text }).unwrap_err();
     assert!(told.contains("truststore"), "{told}");
+}
+
+/// The URL names the host by which the certificate is looked at.
+fn at(url: &str, host: &str) -> String {
+    url.replace("127.0.0.1", host)
+}
+
+#[test]
+fn certificates_and_ciphers_that_java_takes_are_taken() {
+    let authority = Certificate::make(
+        &Wish {
+            key: Key::Rsa(2048),
+            ..Wish::authority("authority")
+        },
+        None,
+    );
+    let version_1 = Wish {
+        name: "localhost",
+        version: 1,
+        key: Key::Rsa(2048),
+        ..Wish::server(&[])
+    };
+    let of_name = Wish::server(&["localhost"]);
+    let with = |key| Wish { key, ..of_name.clone() };
+    let rsa = with(Key::Rsa(2048));
+    let cases = [
+        ("version 1", &version_1, ServerKind::Usual),
+        ("P-521", &with(Key::P521), ServerKind::Usual),
+        ("RSA-PSS", &with(Key::RsaPss), ServerKind::Usual),
+        ("DHE", &rsa, ServerKind::Dhe),
+        ("the curve P-521", &rsa, ServerKind::Curve("P-521")),
+    ];
+    for (what, wish, kind) in cases {
+        let own = Certificate::make(wish, Some(&authority));
+        let url = at(&serve_with(own.server(&[], kind)), "localhost");
+        let tls = ClientTls {
+            trusted: Some(pem(authority.pem(), None)),
+            ..ClientTls::default()
+        };
+        assert_eq!(outcome(&url, tls), Ok(7), "{what}");
+    }
+    // A client's certificate of version 1 with a P-521 key: only the registry judges it.
+    let own = Certificate::make(&of_name, Some(&authority));
+    let client = Certificate::make(
+        &Wish {
+            version: 1,
+            key: Key::P521,
+            ..Wish::client("walferry")
+        },
+        Some(&authority),
+    );
+    let url = serve_with(own.server(&[authority.certificate.clone()], ServerKind::Usual));
+    let tls = ClientTls {
+        trusted: Some(pem(authority.pem(), None)),
+        identity: Some(pem(client.pem(), Some(client.key_pem()))),
+        key_password: None,
+    };
+    assert_eq!(outcome(&at(&url, "localhost"), tls), Ok(7));
+}
+
+#[test]
+fn a_certificate_that_is_refused_is_told_with_the_reason_and_the_remedy() {
+    let authority = Certificate::make(&Wish::authority("authority"), None);
+    let expired = Wish {
+        days: (-9, -1),
+        ..Wish::server(&["localhost"])
+    };
+    let purpose = Wish {
+        purpose: Some(Purpose::Client),
+        ..Wish::server(&["localhost"])
+    };
+    let cases = [
+        (
+            expired,
+            "the server's certificate expired on",
+            "renew it in the registry",
+        ),
+        (purpose, "is not meant for servers", "extendedKeyUsage=serverAuth"),
+        (
+            Wish::server(&["other.example.com"]),
+            "is for other.example.com, but the host in the registry's URL is \"localhost\"",
+            "subjectAltName",
+        ),
+    ];
+    for (wish, reason, remedy) in cases {
+        let own = Certificate::make(&wish, Some(&authority));
+        let tls = ClientTls {
+            trusted: Some(pem(authority.pem(), None)),
+            ..ClientTls::default()
+        };
+        let told = outcome(&at(&serve_with(own.server(&[], ServerKind::Usual)), "localhost"), tls).unwrap_err();
+        assert!(told.contains(reason) && told.contains(remedy), "{told}");
+    }
 }

@@ -1,3 +1,4 @@
 //! Simulated world and fixtures; development only.
 
+pub mod certificates;
 pub mod servers;

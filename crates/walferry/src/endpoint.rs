@@ -5,7 +5,6 @@ use std::{
     io::{self, BufRead as _, IsTerminal as _},
     net::IpAddr,
     path::Path,
-    sync::Arc,
     time::Duration,
 };
 
@@ -13,12 +12,13 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::Value as Json;
-use ureq::{
-    Agent,
-    http::Response,
-    tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem},
-};
+use ureq::{Agent, http::Response};
 use walferry_config::quoted;
+use walferry_keystore::{
+    self as keystore, ClientIdentity, StoreError, X509,
+    https::{Https, TlsFailure, told},
+    trust::{Words, system_authorities},
+};
 
 use crate::{
     cli::{AddressArgs, EndpointArgs},
@@ -35,6 +35,16 @@ const DEFAULT: &str = "http://127.0.0.1:8083";
 
 /// The endpoint, where neither an option nor a context names one.
 const URL: &str = "WALFERRY_URL";
+
+const WORDS: Words = Words {
+    side: "server",
+    trust: "name a file with the authority's certificate with --ca",
+    complete: "append it to the endpoint's certificate",
+    renew: "renew it there",
+    host: "the host of --url",
+    other_name: "write a name of the certificate into --url",
+    look: "`openssl s_client -showcerts -connect HOST:PORT` shows the certificates of the endpoint",
+};
 
 /// The password of `--user`.
 const PASSWORD: &str = "WALFERRY_REST_PASSWORD";
@@ -84,21 +94,19 @@ impl Endpoint {
             (None, Some(admin)) => format!("http://{admin}"),
             (None, None) => DEFAULT.to_owned(),
         };
-        let mut agent = http::client(limit);
-        if base.starts_with("https:") {
-            let mut tls = TlsConfig::builder().root_certs(roots(args.ca.as_deref())?);
-            if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
-                tls = tls.client_cert(Some(client_cert(cert, key)?));
-            }
-            agent = agent.tls_config(tls.build());
+        let config = http::client(limit).build();
+        let agent = if base.starts_with("https:") {
+            tls(args)?.agent(config)
         } else if args.ca.is_some() || args.cert.is_some() {
             return Err(trouble(
                 "--ca, --cert and --key are for TLS, and the URL begins with http",
                 "write --url https://HOST:PORT",
             ));
-        }
+        } else {
+            config.into()
+        };
         Ok(Self {
-            agent: agent.build().into(),
+            agent,
             base,
             authorization: None,
         })
@@ -223,19 +231,28 @@ impl Endpoint {
     /// There was no answer.
     fn silent(&self, error: &ureq::Error) -> EndpointError {
         let is_tls = self.base.starts_with("https:");
+        if let Some(TlsFailure::Refused(refusal)) = TlsFailure::of(error) {
+            return trouble(
+                format!("the admin endpoint at {self} is not trusted: {refusal}"),
+                refusal.hint(),
+            );
+        }
         let hint = match error {
             ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 "start Walferry, or say with --admin ADDR or --url URL where its admin endpoint is"
             }
             ureq::Error::HostNotFound => "correct the host name in --url",
             ureq::Error::Timeout(_) => "check that the host is reachable, and look at the log of the process there",
-            ureq::Error::Rustls(_) | ureq::Error::Tls(_) | ureq::Error::Io(_) if is_tls => {
+            ureq::Error::Other(_) | ureq::Error::Io(_) if is_tls => {
                 "if an authority of your own has signed the endpoint's certificate, name a file with the authority's certificate with --ca; \
                  if the endpoint asks for a client certificate, name it with --cert and --key; if it does not speak TLS, write http:// in --url"
             }
             _ => "check that this is the admin endpoint of Walferry; if it speaks TLS, write --url https://HOST:PORT",
         };
-        trouble(format!("the admin endpoint at {self} does not answer: {error}"), hint)
+        trouble(
+            format!("the admin endpoint at {self} does not answer: {}", told(error)),
+            hint,
+        )
     }
 
     /// The endpoint has refused a request about this connector.
@@ -307,39 +324,44 @@ fn is_loopback(rest: &str) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The authorities whose certificates are trusted.
-fn roots(ca: Option<&Path>) -> Result<RootCerts, EndpointError> {
-    let Some(file) = ca else {
-        return Ok(http::system_roots());
+/// Trusts the authorities of `--ca`, or else the system's, and shows the certificate of `--cert`.
+fn tls(args: &AddressArgs) -> Result<Https, EndpointError> {
+    let trusted = match args.ca.as_deref() {
+        Some(file) => certificates("--ca", file)?,
+        None => system_authorities(),
     };
-    Ok(RootCerts::Specific(Arc::new(certificates("--ca", file)?)))
+    let identity = match (&args.cert, &args.key) {
+        (Some(cert), Some(key)) => Some(identity(cert, key)?),
+        _ => None,
+    };
+    Https::new(trusted, identity.as_ref(), &WORDS).map_err(|error| {
+        trouble(
+            format!("the files of --cert and --key cannot be used: the first {error}"),
+            error.hint("FILE"),
+        )
+    })
 }
 
-fn certificates(option: &str, file: &Path) -> Result<Vec<Certificate<'static>>, EndpointError> {
-    let text = read(option, file)?;
-    let items = parse_pem(&text).filter_map(|item| match item {
-        Ok(PemItem::Certificate(certificate)) => Some(certificate),
-        _ => None,
-    });
-    let found: Vec<_> = items.collect();
-    match found.is_empty() {
-        false => Ok(found),
-        true => Err(trouble(
+fn certificates(option: &str, file: &Path) -> Result<Vec<X509>, EndpointError> {
+    keystore::certificates(&read(option, file)?).map_err(|_| {
+        trouble(
             format!("the file of {option}, {}, contains no certificate", file.display()),
             "name a file in PEM form: its lines begin with -----BEGIN CERTIFICATE-----",
-        )),
-    }
+        )
+    })
 }
 
-fn client_cert(cert: &Path, key: &Path) -> Result<ClientCert, EndpointError> {
-    let chain = certificates("--cert", cert)?;
-    let key = PrivateKey::from_pem(&read("--key", key)?).map_err(|_| {
-        trouble(
+fn identity(cert: &Path, key: &Path) -> Result<ClientIdentity, EndpointError> {
+    keystore::identity_pem(&read("--cert", cert)?, &read("--key", key)?, None).map_err(|error| match error {
+        StoreError::NoCertificate => trouble(
+            format!("the file of --cert, {}, contains no certificate", cert.display()),
+            "name a file in PEM form: its lines begin with -----BEGIN CERTIFICATE-----",
+        ),
+        _ => trouble(
             format!("the file of --key, {}, contains no key that can be read", key.display()),
             "name a file in PEM form, with a key that is not encrypted",
-        )
-    })?;
-    Ok(ClientCert::new_with_certs(&chain, key))
+        ),
+    })
 }
 
 fn read(option: &str, file: &Path) -> Result<Vec<u8>, EndpointError> {

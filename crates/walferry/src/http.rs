@@ -1,13 +1,9 @@
 //! HTTP clients for the requests of the program itself: to another Walferry, to Kafka Connect, to Kubernetes, and to a collector.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use ureq::{
-    Agent,
-    config::ConfigBuilder,
-    tls::{Certificate, RootCerts},
-    typestate::AgentScope,
-};
+use ureq::{Agent, config::ConfigBuilder, typestate::AgentScope};
+use walferry_keystore::{StoreError, https::Https, trust::OF_SYSTEM};
 
 /// The configuration of a client. A request takes no longer than `limit`, an error status is an answer like any other, and the proxy
 /// variables of the environment do not count: Java's clients ignore them too.
@@ -18,9 +14,7 @@ pub(crate) fn client(limit: Duration) -> ConfigBuilder<AgentScope> {
         .proxy(None)
 }
 
-/// The certificates of the system's authorities.
-pub(crate) fn system_roots() -> RootCerts {
-    let system = rustls_native_certs::load_native_certs().certs;
-    let roots = system.iter().map(|der| Certificate::from_der(der).to_owned());
-    RootCerts::Specific(Arc::new(roots.collect()))
+/// TLS that trusts the system's authorities.
+pub(crate) fn system_tls() -> Result<Https, StoreError> {
+    Https::of_system(&OF_SYSTEM)
 }

@@ -3,19 +3,28 @@
 use std::{
     env, fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value as Json;
-use ureq::{
-    Agent,
-    tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem},
-};
 use walferry_config::KubernetesKind;
+use walferry_keystore::{
+    https::{Https, told},
+    trust::Words,
+};
 
 use crate::http;
+
+const WORDS: Words = Words {
+    side: "server",
+    trust: "look at ca.crt of the service account, which has other authorities",
+    complete: "append it to the API server's certificate",
+    renew: "renew it there",
+    host: "KUBERNETES_SERVICE_HOST",
+    other_name: "look at the certificate of the API server",
+    look: "`openssl s_client -showcerts -connect HOST:PORT` shows the certificates of the API server",
+};
 
 /// Where a pod finds its service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -91,21 +100,11 @@ impl Cluster {
 
     fn get(&self, url: &str) -> io::Result<Json> {
         let pem = self.read("ca.crt")?;
-        let certificates = parse_pem(pem.as_bytes())
-            .filter_map(Result::ok)
-            .filter_map(|item| match item {
-                PemItem::Certificate(certificate) => Some(certificate),
-                _ => None,
-            });
-        let certificates: Vec<Certificate<'static>> = certificates.collect();
-        let agent: Agent = http::client(TIMEOUT)
-            .tls_config(
-                TlsConfig::builder()
-                    .root_certs(RootCerts::Specific(Arc::new(certificates)))
-                    .build(),
-            )
-            .build()
-            .into();
+        let https = Https::trusting(pem.as_bytes(), &WORDS).map_err(|error| {
+            let path = self.account.join("ca.crt");
+            io::Error::other(format!("{} {error}", path.display()))
+        })?;
+        let agent = https.agent(http::client(TIMEOUT).build());
         // Kubernetes renews the token from time to time, so it is read for each request.
         let token = self.read("token")?;
         let mut response = agent
@@ -113,7 +112,11 @@ impl Cluster {
             .header("Authorization", format!("Bearer {}", token.trim()))
             .call()
             .map_err(|error| {
-                let what = format!("the API server of Kubernetes at {} does not answer: {error}", self.url);
+                let what = format!(
+                    "the API server of Kubernetes at {} does not answer: {}",
+                    self.url,
+                    told(&error)
+                );
                 io::Error::new(io::ErrorKind::TimedOut, what)
             })?;
         let what = Path::new(url)
@@ -161,40 +164,25 @@ mod tests {
         thread,
     };
 
-    use rustls::{
-        ServerConfig, ServerConnection, Stream,
-        pki_types::{PrivateKeyDer, pem::PemObject as _},
-    };
+    use walferry_testkit::certificates::{Certificate, ServerKind, Wish};
 
     use super::*;
 
     /// An API server with one secret and one config map, which asks for the token.
     fn api_server(folder: &Path) -> Cluster {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = rcgen::CertificateParams::new(["127.0.0.1".to_owned()])
-            .unwrap()
-            .self_signed(&key)
-            .unwrap();
-        fs::write(folder.join("ca.crt"), certificate.pem()).unwrap();
+        let own = Certificate::make(&Wish::server(&["127.0.0.1"]), None);
+        fs::write(folder.join("ca.crt"), own.pem()).unwrap();
         fs::write(folder.join("token"), "the-token\n").unwrap();
         fs::write(folder.join("namespace"), "shop\n").unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(
-                vec![certificate.der().clone()],
-                PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap(),
-            )
-            .unwrap();
+        let tls = own.server(&[], ServerKind::Usual);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
-        let config = Arc::new(config);
         thread::spawn(move || {
             for socket in listener.incoming() {
-                let mut socket = socket.unwrap();
-                let mut connection = ServerConnection::new(config.clone()).unwrap();
-                let mut stream = Stream::new(&mut connection, &mut socket);
+                // A client that trusts nobody is gone already.
+                let Some(mut stream) = tls.accept(socket.unwrap()) else {
+                    continue;
+                };
                 let mut request = Vec::new();
                 let mut byte = [0];
                 while !request.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
@@ -211,7 +199,6 @@ mod tests {
                     _ => ("404 Not Found", "{}"),
                 };
                 let missing = if request.contains("/half ") { 9 } else { 0 };
-                // A client that trusts nobody is gone already.
                 let _ = write!(
                     stream,
                     "HTTP/1.1 {code}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",

@@ -13,10 +13,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tracing::{info, warn};
-use ureq::{Agent, tls::TlsConfig};
+use ureq::Agent;
 use walferry_admin::{Admin, otlp, otlp_metrics};
 use walferry_config::{OtlpSection, Secret, parse_otlp_headers, shown_answer, shown_text};
 use walferry_diagnosis::Kind;
+use walferry_keystore::https::told;
 use walferry_telemetry::otlp::{self as export, Export};
 
 use crate::{error::Error, http};
@@ -70,7 +71,7 @@ impl Exporter {
             section: Arc::new(section.clone()),
             headers: Arc::new(headers),
             resource: Arc::new(otlp::resource(resource)),
-            agent: agent(),
+            agent: agent()?,
             export: export::enable(),
             told: Arc::default(),
         }))
@@ -153,7 +154,7 @@ impl Exporter {
             }
             // An error may repeat the URL.
             let answer = request.send(body.to_string());
-            let mut answer = answer.map_err(|error| shown_text(&error.to_string()).into_owned())?;
+            let mut answer = answer.map_err(|error| shown_text(&told(&error)).into_owned())?;
             match answer.status().as_u16() {
                 200..300 => {
                     // The collector has everything by now, even if its answer cannot be read.
@@ -211,12 +212,16 @@ fn partial_success(answer: &str) -> Option<Partial> {
     (partial.rejected > 0 || !partial.message.is_empty()).then_some(partial)
 }
 
-fn agent() -> Agent {
-    let config = http::client(LIMIT)
-        // A redirect would become a GET, and take the headers to another host.
-        .max_redirects(0)
-        .tls_config(TlsConfig::builder().root_certs(http::system_roots()).build());
-    config.build().into()
+fn agent() -> Result<Agent, Error> {
+    // A redirect would become a GET, and take the headers to another host.
+    let config = http::client(LIMIT).max_redirects(0).build();
+    let tls = http::system_tls().map_err(|error| {
+        Error::new(Kind::Configuration, "Walferry did not start").cause(
+            format!("metrics and traces cannot be sent over TLS: OpenSSL {error}"),
+            Some("look at the installation of OpenSSL: `openssl version -a`".to_owned()),
+        )
+    })?;
+    Ok(tls.agent(config))
 }
 
 fn of_environment(name: &str) -> Result<Vec<(String, Secret)>, Error> {
@@ -307,7 +312,7 @@ mod tests {
             }),
             headers: Arc::default(),
             resource: Arc::new(json!({})),
-            agent: agent(),
+            agent: agent().unwrap_or_else(|_| panic!("OpenSSL has no memory")),
             export: Box::leak(Box::default()),
             told: Arc::default(),
         }

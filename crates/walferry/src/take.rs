@@ -12,7 +12,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value as Json, json};
 use tracing::{info, warn};
-use ureq::{Agent, tls::TlsConfig};
+use ureq::Agent;
 use walferry_config::{Connector, quoted};
 use walferry_diagnosis::Kind;
 use walferry_engine::{
@@ -21,6 +21,7 @@ use walferry_engine::{
     store::StoredOffset,
 };
 use walferry_kafka::connect::{ConnectTopics, StateLog};
+use walferry_keystore::https::told;
 use walferry_offset::{FileBook, FileStore, import};
 use walferry_postgres::SlotWatch;
 
@@ -136,7 +137,7 @@ impl Taking<'_> {
         loop {
             let (code, body) = self.cluster.ask(method, path).map_err(|error| {
                 let hint = match (&error, self.cluster.url.starts_with("https:")) {
-                    (ureq::Error::Rustls(_) | ureq::Error::Tls(_) | ureq::Error::Io(_), true) => {
+                    (ureq::Error::Other(_) | ureq::Error::Io(_), true) => {
                         "check that it is started. If its certificate is signed by an authority of your own, name a file with the \
                          authority's certificate, in PEM, in the environment variable SSL_CERT_FILE"
                     }
@@ -144,8 +145,9 @@ impl Taking<'_> {
                 };
                 self.refused(
                     format!(
-                        "Kafka Connect at {} does not answer {method} {path}: {error}",
-                        self.cluster
+                        "Kafka Connect at {} does not answer {method} {path}: {}",
+                        self.cluster,
+                        told(&error)
                     ),
                     hint,
                 )
@@ -408,12 +410,15 @@ impl Cluster {
             }
             None => (None, rest),
         };
-        let mut agent = http::client(REQUEST);
-        if scheme == "https" {
-            agent = agent.tls_config(TlsConfig::builder().root_certs(http::system_roots()).build());
-        }
+        let config = http::client(REQUEST).build();
+        let agent = match scheme {
+            "https" => http::system_tls()
+                .map_err(|error| missing(format!("TLS cannot be used here: it {error}")))?
+                .agent(config),
+            _ => config.into(),
+        };
         Ok(Self {
-            agent: agent.build().into(),
+            agent,
             url: format!("{scheme}://{}", host.trim_end_matches('/')),
             authorization,
         })

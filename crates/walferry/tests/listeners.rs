@@ -9,38 +9,38 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use walferry_testkit::certificates::{Certificate, Key, Purpose, Wish};
 use walferry_testkit::servers::{PATIENCE, free_port};
 
 /// Certificates of one authority, in files.
 struct Pki {
     folder: PathBuf,
-    issuer: Issuer<'static, KeyPair>,
+    authority: Certificate,
 }
 
 impl Pki {
     fn new(folder: &Path, name: &str) -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let certificate = params.self_signed(&key).unwrap();
-        fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        let authority = Certificate::make(&Wish::authority(name), None);
+        fs::write(folder.join(format!("{name}.pem")), authority.pem()).unwrap();
         Self {
             folder: folder.to_owned(),
-            issuer: Issuer::new(params, key),
+            authority,
         }
     }
 
     /// Writes a certificate with its key.
-    fn sign(&self, name: &str, purpose: ExtendedKeyUsagePurpose) -> PathBuf {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.extended_key_usages = vec![purpose];
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let path = self.folder.join(format!("{name}.pem"));
-        fs::write(&path, certificate.pem() + &key.serialize_pem()).unwrap();
+    fn sign(&self, name: &str, purpose: Purpose) -> PathBuf {
+        self.make(&Wish {
+            name,
+            purpose: Some(purpose),
+            ..Wish::server(&["127.0.0.1"])
+        })
+    }
+
+    fn make(&self, wish: &Wish<'_>) -> PathBuf {
+        let made = Certificate::make(wish, Some(&self.authority));
+        let path = self.folder.join(format!("{}.pem", wish.name));
+        fs::write(&path, made.pem() + &made.key_pem()).unwrap();
         path
     }
 }
@@ -111,9 +111,9 @@ fn a_listener_speaks_tls_and_takes_the_certificates_of_its_truststore() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let (ours, theirs) = (Pki::new(folder, "ca"), Pki::new(folder, "other-ca"));
-    let server = ours.sign("server", ExtendedKeyUsagePurpose::ServerAuth);
-    let client = ours.sign("client", ExtendedKeyUsagePurpose::ClientAuth);
-    let stranger = theirs.sign("stranger", ExtendedKeyUsagePurpose::ClientAuth);
+    let server = ours.sign("server", Purpose::Server);
+    let client = ours.sign("client", Purpose::Client);
+    let stranger = theirs.sign("stranger", Purpose::Client);
     let ca = folder.join("ca.pem");
     let store = folder.join("server.p12");
     let made = Command::new("openssl")
@@ -183,6 +183,100 @@ fn a_listener_speaks_tls_and_takes_the_certificates_of_its_truststore() {
     }
 }
 
+/// As manuals make certificates, and as hardening lists want keys and suites.
+#[test]
+fn a_listener_takes_the_certificates_keys_and_suites_that_java_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let ours = Pki::new(folder, "ca");
+    let ca = folder.join("ca.pem").display().to_string();
+    let localhost: &[&str] = &["localhost"];
+    let odd = |name, key| Wish {
+        name,
+        key,
+        ..Wish::server(localhost)
+    };
+    // Without extensions, the common name is the name of the host.
+    let version_1 = Wish {
+        version: 1,
+        key: Key::Rsa(2048),
+        ..Wish::client("localhost")
+    };
+    let dhe = ["--tls-max", "1.2", "--ciphers", "DHE-RSA-AES256-GCM-SHA384"];
+    let aes_128 = ["--tls-max", "1.2", "--ciphers", "ECDHE-RSA-AES128-GCM-SHA256"];
+    let suites = "ssl.cipher.suites=TLS_DHE_RSA_WITH_AES_256_GCM_SHA384,TLS_AES_256_GCM_SHA384";
+    // The certificate, a property, what curl is told, and whether it gets an answer.
+    type Case<'a> = (Wish<'a>, &'a str, &'a [&'a str], bool);
+    let cases: [Case<'_>; 8] = [
+        (version_1, "", &[], true),
+        (odd("p521", Key::P521), "", &[], true),
+        (odd("pss", Key::RsaPss), "", &[], true),
+        (odd("rsa", Key::Rsa(2048)), "", &dhe, true),
+        (odd("rsa", Key::Rsa(2048)), suites, &dhe, true),
+        (odd("rsa", Key::Rsa(2048)), suites, &["--tlsv1.3"], true),
+        (odd("rsa", Key::Rsa(2048)), suites, &aes_128, false),
+        (
+            odd("rsa", Key::Rsa(2048)),
+            "ssl.enabled.protocols=TLSv1.2",
+            &["--tlsv1.3"],
+            false,
+        ),
+    ];
+    for (wish, property, more, is_answered) in cases {
+        let store = ours.make(&wish);
+        let [plain, tls] = ports();
+        let lines = [
+            format!("listeners=http://localhost:{plain},https://localhost:{tls}"),
+            format!("ssl.keystore.location={}", store.display()),
+            property.to_owned(),
+        ];
+        let plain = format!("http://localhost:{plain}/connectors");
+        let _worker = worker(folder, &lines, &|| curl(&[&plain]) == Some(200));
+        let url = format!("https://localhost:{tls}/connectors");
+        let got = curl(&[&["--cacert", &ca][..], more, &[&url]].concat());
+        assert_eq!(
+            got == Some(200),
+            is_answered,
+            "{} {property} {more:?}: {got:?}",
+            wish.name
+        );
+    }
+}
+
+/// A client's certificate without extensions, with a P-521 key, is as good as another.
+#[test]
+fn a_listener_takes_odd_certificates_of_clients() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let ours = Pki::new(folder, "ca");
+    let server = ours.sign("server", Purpose::Server);
+    let old = ours.make(&Wish {
+        version: 1,
+        key: Key::P521,
+        ..Wish::client("old")
+    });
+    let expired = ours.make(&Wish {
+        days: (-9, -1),
+        ..Wish::client("expired")
+    });
+    let of_servers = ours.sign("of-servers", Purpose::Server);
+    let [plain, tls] = ports();
+    let lines = [
+        format!("listeners=http://127.0.0.1:{plain},https://127.0.0.1:{tls}"),
+        format!("ssl.keystore.location={}", server.display()),
+        format!("ssl.truststore.location={}", folder.join("ca.pem").display()),
+        "ssl.client.auth=required".into(),
+    ];
+    let plain = format!("http://127.0.0.1:{plain}/connectors");
+    let _worker = worker(folder, &lines, &|| curl(&[&plain]) == Some(200));
+    let url = format!("https://127.0.0.1:{tls}/connectors");
+    let ca = folder.join("ca.pem").display().to_string();
+    let ask = |client: &Path| curl(&["--cacert", &ca, "--cert", client.to_str().unwrap(), &url]);
+    assert_eq!(ask(&old), Some(200));
+    assert_eq!(ask(&expired), None);
+    assert_eq!(ask(&of_servers), None);
+}
+
 /// `walferry signal` and `walferry snapshot` reach a worker that has only TLS, wants a client certificate, and names users. Each obstacle is
 /// told with the option that removes it.
 #[test]
@@ -190,8 +284,8 @@ fn signals_reach_a_worker_that_wants_a_certificate_and_a_login() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let ours = Pki::new(folder, "ca");
-    let server = ours.sign("server", ExtendedKeyUsagePurpose::ServerAuth);
-    ours.sign("client", ExtendedKeyUsagePurpose::ClientAuth);
+    let server = ours.sign("server", Purpose::Server);
+    ours.sign("client", Purpose::Client);
     fs::write(folder.join("users"), "ops=s3cret\neyes=s3cret,read\n").unwrap();
     fs::write(folder.join("password"), "s3cret\n").unwrap();
     let [tls] = ports();

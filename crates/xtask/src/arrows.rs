@@ -38,7 +38,7 @@ const ROWS: [Row; 11] = [
     Row {
         crates: "keystore",
         pure: false,
-        may_see: "",
+        may_see: "diagnosis",
     },
     Row {
         crates: "event",

@@ -1,15 +1,16 @@
 //! Tokens for SASL OAUTHBEARER: OAuth's client credentials, RFC 6749 4.4.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::Value as Json;
-use ureq::{
-    Agent,
-    tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem},
-};
-
+use ureq::Agent;
 use walferry_config::{Secret, shown_answer, shown_text};
+use walferry_keystore::{
+    StoreError,
+    https::{Https, told},
+    trust::Words,
+};
 
 use crate::native::token::Token;
 
@@ -28,19 +29,28 @@ pub(crate) struct OAuth {
     pub(crate) trusted: Option<String>,
 }
 
+const WORDS: Words = Words {
+    side: "server",
+    trust: "add the certificate of this authority to `ssl.truststore.location`",
+    complete: "append it to the server's certificate",
+    renew: "renew it there",
+    host: "the host in its URL",
+    other_name: "write a name of the certificate into the URL",
+    look: "`openssl s_client -showcerts -connect HOST:PORT` shows the certificates of the server",
+};
+
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks for a token. Blocks for ten seconds at most. The error never shows a secret.
 pub(crate) fn fetch(oauth: &OAuth, now_ms: i64) -> Result<Token, String> {
     let failed = |what: String| format!("no token from {}: {what}", shown_text(&oauth.token_endpoint));
-    let agent: Agent = Agent::config_builder()
+    let config = Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
         .http_status_as_error(false)
         // Like Java's client, ignore the proxy variables of the environment.
         .proxy(None)
-        .tls_config(TlsConfig::builder().root_certs(authorities(oauth)).build())
-        .build()
-        .into();
+        .build();
+    let agent = https(oauth).map_err(|error| failed(error.to_string()))?.agent(config);
     let mut form = vec![("grant_type", "client_credentials")];
     form.extend(oauth.scope.as_deref().map(|scope| ("scope", scope)));
     let mut response = agent
@@ -48,7 +58,7 @@ pub(crate) fn fetch(oauth: &OAuth, now_ms: i64) -> Result<Token, String> {
         .header("authorization", format!("Basic {}", credentials(oauth)))
         .header("accept", "application/json")
         .send_form(form)
-        .map_err(|error| failed(shown_text(&error.to_string()).into_owned()))?;
+        .map_err(|error| failed(shown_text(&told(&error)).into_owned()))?;
     let status = response.status();
     let body = response
         .body_mut()
@@ -108,24 +118,12 @@ fn claims(token: &str) -> Json {
     serde_json::from_slice(&decoded).unwrap_or_default()
 }
 
-/// Those of `ssl.truststore.*`, as in Java, or else the system's.
-fn authorities(oauth: &OAuth) -> RootCerts {
-    let certificates: Vec<Certificate<'static>> = match &oauth.trusted {
-        Some(pem) => parse_pem(pem.as_bytes())
-            .filter_map(|item| match item {
-                Ok(PemItem::Certificate(certificate)) => Some(certificate),
-                _ => None,
-            })
-            .collect(),
-        None => {
-            let system = rustls_native_certs::load_native_certs().certs;
-            system
-                .iter()
-                .map(|certificate| Certificate::from_der(certificate).to_owned())
-                .collect()
-        }
-    };
-    RootCerts::Specific(Arc::new(certificates))
+/// Trusts those of `ssl.truststore.*`, as in Java, or else the system's.
+fn https(oauth: &OAuth) -> Result<Https, StoreError> {
+    match &oauth.trusted {
+        Some(pem) => Https::trusting(pem.as_bytes(), &WORDS),
+        None => Https::of_system(&WORDS),
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ mod sslmode;
 mod stream;
 mod time_limit;
 mod tls;
-mod trust;
 pub(crate) mod wire;
 
 use std::future::Future;
@@ -29,7 +28,7 @@ use walferry_engine::status::Status;
 pub use methods::AuthRefusal;
 pub use purpose::Purpose;
 pub use sql::Sql;
-pub use trust::Refusal;
+pub use walferry_keystore::trust::Refusal;
 
 pub(crate) use stream::Stream;
 pub(crate) use time_limit::within;

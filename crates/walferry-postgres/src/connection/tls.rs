@@ -13,28 +13,31 @@ use openssl::error::ErrorStack;
 use openssl::pkey::{PKey, Private};
 use openssl::ssl::{Ssl, SslContext, SslContextBuilder, SslMethod, SslOptions, SslVerifyMode, SslVersion};
 use openssl::x509::X509;
-use openssl::x509::store::X509StoreBuilder;
-use openssl::x509::verify::X509VerifyFlags;
 use tokio::net::TcpStream;
 use tokio_openssl::SslStream;
 use walferry_config::Secret;
 use walferry_config::connector::{PostgresSection, SslMode, SslNegotiation};
 use walferry_keystore::StoreError;
+use walferry_keystore::tls::{CIPHERS, LENIENT, STRICT, identify, reasons, trust_only};
+use walferry_keystore::trust::{Refusal, Words, demand_name, judge, system_authorities};
 
 use super::sslmode::{Verification, is_optional, verification};
-use super::trust::{Refusal, demand_name, judge};
 use crate::error::Error;
 
 const ROOT: &str = "database.sslrootcert";
 const CERTIFICATE: &str = "database.sslcert";
 const KEY: &str = "database.sslkey";
 
-/// What a client may use: nothing without encryption or without a certificate of the server, and nothing that Java has given up.
-const CIPHERS: &str = "DEFAULT:!aNULL:!eNULL:!PSK:!SRP:!3DES:!RC4";
-/// Keys and hashes that cost at least 2^80 steps to break, as Java demands.
-const STRICT: u32 = 1;
-/// Whatever encrypts. Where nothing is verified, plain text would be the alternative.
-const LENIENT: u32 = 0;
+const WORDS: Words = Words {
+    side: "server",
+    trust: "set `database.sslrootcert` to the certificate of this authority, as PEM",
+    complete: "append it to the server's `ssl_cert_file`",
+    renew: "renew it on the server (`ssl_cert_file`), and reload the server's configuration",
+    host: "`database.hostname`",
+    other_name: "set `database.hostname` to a name in the certificate, make the certificate anew with `subjectAltName=DNS:HOST`, or set \
+                 `database.sslmode` to `verify-ca` if whoever has a certificate of this authority may be the server",
+    look: "`openssl s_client -starttls postgres -showcerts -connect HOST:PORT` shows the certificates of the server",
+};
 
 /// The name of Postgres' protocol (ALPN). It must be there if TLS begins at once.
 const PROTOCOL: &[u8] = b"\x0apostgresql";
@@ -81,7 +84,7 @@ pub(super) async fn handshake(
     }
     if verdict.verification == Verification::ChainAndName {
         let certificate = stream.ssl().peer_certificate();
-        let named = certificate.map_or(Ok(()), |certificate| demand_name(&certificate, host));
+        let named = certificate.map_or(Ok(()), |certificate| demand_name(&certificate, host, &WORDS));
         named.map_err(|refusal| Error::CertificateRefused { address, refusal })?;
     }
     let is_verified = verdict.verification != Verification::Nothing && verdict.refusal().is_none();
@@ -110,12 +113,6 @@ pub(super) fn error_of_io(error: std::io::Error) -> std::io::Error {
         Some(stack) => std::io::Error::new(std::io::ErrorKind::InvalidData, reasons(stack)),
         None => error,
     }
-}
-
-/// What OpenSSL says, without the places in its code.
-fn reasons(stack: &ErrorStack) -> String {
-    let reasons: Vec<&str> = stack.errors().iter().filter_map(|error| error.reason()).collect();
-    reasons.join(", ")
 }
 
 /// The client side of TLS for one connection.
@@ -169,7 +166,7 @@ impl TlsClient {
             }
         }
         if let Some(own) = identity(settings)? {
-            identify(&mut builder, &own).map_err(setup)?;
+            identify(&mut builder, &own.chain, &own.key).map_err(setup)?;
         }
         Ok(Self {
             context: builder.build(),
@@ -185,16 +182,10 @@ fn verify(
     is_optional: bool,
     verdict: &Arc<Verdict>,
 ) -> Result<(), ErrorStack> {
-    let mut store = X509StoreBuilder::new()?;
-    for root in &roots {
-        store.add_cert(root.clone())?;
-    }
-    // Each of them is trusted, whoever has signed it, as in Java.
-    store.set_flags(X509VerifyFlags::PARTIAL_CHAIN)?;
-    builder.set_cert_store(store.build());
+    trust_only(builder, &roots)?;
     let verdict = verdict.clone();
     builder.set_verify_callback(SslVerifyMode::PEER, move |is_valid, step| {
-        match judge(is_valid, step, &roots) {
+        match judge(is_valid, step, &roots, &WORDS) {
             Ok(()) => true,
             Err(refusal) => {
                 verdict.refuse(refusal);
@@ -203,22 +194,6 @@ fn verify(
         }
     });
     Ok(())
-}
-
-/// Sends a certificate as it is: only the server judges it.
-fn identify(builder: &mut SslContextBuilder, client: &ClientIdentity) -> Result<(), ErrorStack> {
-    let Some((own, others)) = client.chain.split_first() else {
-        return Ok(());
-    };
-    if builder.set_certificate(own).is_err() {
-        builder.set_security_level(LENIENT);
-        builder.set_certificate(own)?;
-    }
-    for other in others {
-        builder.add_extra_chain_cert(other.clone())?;
-    }
-    builder.set_private_key(&client.key)?;
-    builder.check_private_key()
 }
 
 /// `database.sslrootcert`: the trusted authorities, as PEM or one certificate as DER; `system` for those of the
@@ -244,8 +219,7 @@ fn system_roots(mode: SslMode) -> Result<Vec<X509>, Error> {
     if mode != SslMode::VerifyFull {
         return Err(Error::SystemRootsNeedVerifyFull { mode });
     }
-    let found = rustls_native_certs::load_native_certs().certs;
-    let found: Vec<X509> = found.iter().filter_map(|der| X509::from_der(der).ok()).collect();
+    let found = system_authorities();
     if found.is_empty() {
         let problem = "no certificates are installed on this machine".to_owned();
         return Err(Error::TlsFile {

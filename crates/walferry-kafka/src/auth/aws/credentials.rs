@@ -145,6 +145,7 @@ impl Sources<'_> {
         } else {
             http::local()
         };
+        let agent = agent.map_err(|error| failed(&error))?;
         let answer = http::get(&agent, &url, &headers).map_err(|error| failed(&error))?;
         if !answer.is_success() {
             return Err(failed(&format!("it answers with status {}", answer.status)));
@@ -165,7 +166,7 @@ impl Sources<'_> {
             .unwrap_or("http://169.254.169.254")
             .trim_end_matches('/');
         let failed = |what: String| AwsError::new(format!("the EC2 metadata service gives none: {what}"), METADATA);
-        let agent = http::local();
+        let agent = http::local().map_err(failed)?;
         let checked = |answer: Result<http::Answer, String>, what: &str| match answer {
             Ok(answer) if answer.is_success() => Ok(answer.body),
             Ok(answer) => Err(failed(format!("status {} for {what}", answer.status))),

@@ -1,12 +1,13 @@
 //! Requests to STS and to the endpoints that give credentials to containers and virtual machines.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use ureq::{
-    Agent,
-    tls::{Certificate, RootCerts, TlsConfig},
-};
+use ureq::Agent;
 use walferry_config::shown_text;
+use walferry_keystore::{
+    https::{Https, told},
+    trust::OF_SYSTEM,
+};
 
 /// An answer.
 pub(super) struct Answer {
@@ -21,31 +22,25 @@ impl Answer {
 }
 
 /// A client for an endpoint of the machine or the container itself: quick, and never through a proxy.
-pub(super) fn local() -> Agent {
+pub(super) fn local() -> Result<Agent, String> {
     agent(Duration::from_secs(2), |config| config.proxy(None))
 }
 
 /// A client for a service of AWS. As Amazon's SDK does, it goes through the proxy that the environment names.
-pub(super) fn service() -> Agent {
-    let system = rustls_native_certs::load_native_certs().certs;
-    let roots = system
-        .iter()
-        .map(|certificate| Certificate::from_der(certificate).to_owned());
-    let roots = RootCerts::Specific(Arc::new(roots.collect()));
-    agent(Duration::from_secs(15), |config| {
-        config.tls_config(TlsConfig::builder().root_certs(roots).build())
-    })
+pub(super) fn service() -> Result<Agent, String> {
+    agent(Duration::from_secs(15), |config| config)
 }
 
 type Config = ureq::config::ConfigBuilder<ureq::typestate::AgentScope>;
 
-fn agent(timeout: Duration, more: impl FnOnce(Config) -> Config) -> Agent {
+fn agent(timeout: Duration, more: impl FnOnce(Config) -> Config) -> Result<Agent, String> {
     let config = Agent::config_builder()
         .timeout_global(Some(timeout))
         // Credentials are not sent on to where somebody points.
         .max_redirects(0)
         .http_status_as_error(false);
-    more(config).build().into()
+    let https = Https::of_system(&OF_SYSTEM).map_err(|error| error.to_string())?;
+    Ok(https.agent(more(config).build()))
 }
 
 pub(super) fn get(agent: &Agent, url: &str, headers: &[(&str, &str)]) -> Result<Answer, String> {
@@ -70,7 +65,7 @@ pub(super) fn post(agent: &Agent, url: &str, headers: &[(&str, String)], body: &
 }
 
 fn answer(result: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {
-    let shown = |error: ureq::Error| shown_text(&error.to_string()).into_owned();
+    let shown = |error: ureq::Error| shown_text(&told(&error)).into_owned();
     let mut response = result.map_err(shown)?;
     Ok(Answer {
         status: response.status().as_u16(),

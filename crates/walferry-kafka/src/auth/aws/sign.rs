@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::{Timestamp, tz::TimeZone};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use ring::{digest, hmac};
+use sha2::{Digest as _, Sha256};
 
 use super::keys::Credentials;
 
@@ -46,14 +47,11 @@ impl Scope {
             self.text(),
             sha256(canonical_request.as_bytes())
         );
-        let hmac = |key: &[u8], text: &str| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes());
         let secret = format!("AWS4{}", credentials.secret_key.expose());
         let key = [self.region.as_str(), self.service, "aws4_request"]
             .into_iter()
-            .fold(hmac(secret.as_bytes(), &self.at[..8]), |key, part| {
-                hmac(key.as_ref(), part)
-            });
-        hex(hmac(key.as_ref(), &to_sign).as_ref())
+            .fold(hmac(secret.as_bytes(), &self.at[..8]), |key, part| hmac(&key, part));
+        hex(&hmac(&key, &to_sign))
     }
 }
 
@@ -131,8 +129,14 @@ fn escape(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }
 
+fn hmac(key: &[u8], text: &str) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(text.as_bytes());
+    mac.finalize().into_bytes().to_vec()
+}
+
 fn sha256(bytes: &[u8]) -> String {
-    hex(digest::digest(&digest::SHA256, bytes).as_ref())
+    hex(&Sha256::digest(bytes))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -70,7 +70,9 @@ impl Sts<'_> {
             None => vec![("content-type", sign::FORM.to_owned())],
         };
         let failed = |what: String| format!("no credentials of role {} from STS at {endpoint}: {what}", role.arn);
-        let answer = http::post(&http::service(), &format!("{endpoint}/"), &headers, &body).map_err(|error| {
+        let url = format!("{endpoint}/");
+        let answer = http::service().and_then(|agent| http::post(&agent, &url, &headers, &body));
+        let answer = answer.map_err(|error| {
             AwsError::new(
                 failed(error),
                 "check that STS can be reached: in a private subnet it needs a VPC endpoint, and awsStsRegion or AWS_ENDPOINT_URL_STS names it",

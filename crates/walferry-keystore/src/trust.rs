@@ -1,4 +1,4 @@
-//! Whether a server's certificate can be trusted: what pgjdbc accepts is accepted, and what is refused says why.
+//! Whether another side's certificate can be trusted: what Java accepts is accepted, and what is refused says why.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -36,6 +36,42 @@ impl Refusal {
     }
 }
 
+/// What a refusal calls things, and what it tells people to do: settings have other names for each kind of server.
+#[derive(Debug)]
+pub struct Words {
+    /// Who shows the certificate: `server` or `client`.
+    pub side: &'static str,
+    /// Makes an authority trusted.
+    pub trust: &'static str,
+    /// Appends the certificate of an authority in between.
+    pub complete: &'static str,
+    /// Replaces a certificate that has expired.
+    pub renew: &'static str,
+    /// Says which host is expected.
+    pub host: &'static str,
+    /// What to do if the certificate has another name.
+    pub other_name: &'static str,
+    /// A command that shows the certificates.
+    pub look: &'static str,
+}
+
+/// For a client that trusts the authorities of the operating system.
+pub const OF_SYSTEM: Words = Words {
+    side: "server",
+    trust: "set the environment variable SSL_CERT_FILE to a file with the certificate of this authority, as PEM",
+    complete: "append it to the server's certificate",
+    renew: "renew it there",
+    host: "the host in the URL",
+    other_name: "write a name of the certificate into the URL",
+    look: "`openssl s_client -showcerts -connect HOST:PORT` shows the certificates of the server",
+};
+
+/// The authorities that the operating system trusts, or those in the file of SSL_CERT_FILE.
+pub fn system_authorities() -> Vec<X509> {
+    let found = rustls_native_certs::load_native_certs().certs;
+    found.iter().filter_map(|der| X509::from_der(der).ok()).collect()
+}
+
 /// Codes of OpenSSL (`X509_V_ERR_…`), which do not change.
 mod code {
     pub(super) const NO_ISSUER: [i32; 5] = [2, 18, 19, 20, 21];
@@ -48,12 +84,15 @@ mod code {
     pub(super) const INVALID_CA: i32 = 79;
 }
 
-/// Judges a step of OpenSSL's verification. `anchors` are the certificates of `database.sslrootcert`.
-pub(super) fn judge(is_valid: bool, step: &X509StoreContextRef, anchors: &[X509]) -> Result<(), Refusal> {
+/// Judges a step of OpenSSL's verification. `anchors` are the certificates that are trusted.
+///
+/// # Errors
+/// The certificate is not trusted.
+pub fn judge(is_valid: bool, step: &X509StoreContextRef, anchors: &[X509], words: &Words) -> Result<(), Refusal> {
     let Some(certificate) = step.current_cert() else {
         return match is_valid {
             true => Ok(()),
-            false => Err(refusal(step, None)),
+            false => Err(refusal(step, None, words)),
         };
     };
     if is_valid {
@@ -74,7 +113,7 @@ pub(super) fn judge(is_valid: bool, step: &X509StoreContextRef, anchors: &[X509]
     };
     match is_accepted {
         true => Ok(()),
-        false => Err(refusal(step, Some(certificate))),
+        false => Err(refusal(step, Some(certificate), words)),
     }
 }
 
@@ -101,28 +140,39 @@ fn has_signed(authority: &X509Ref, certificate: &X509Ref) -> bool {
     is_named && !is_weak && is_signed()
 }
 
-fn refusal(step: &X509StoreContextRef, certificate: Option<&X509Ref>) -> Refusal {
+fn has_signed_itself(certificate: &X509Ref) -> bool {
+    let der = |name: &X509NameRef| name.to_der().ok();
+    der(certificate.subject_name()) == der(certificate.issuer_name())
+}
+
+fn refusal(step: &X509StoreContextRef, certificate: Option<&X509Ref>, words: &Words) -> Refusal {
+    let Words { side, trust, .. } = words;
     let whose = match (step.error_depth(), certificate) {
-        (0, _) | (_, None) => "the server's certificate".to_owned(),
+        (0, _) | (_, None) => format!("the {side}'s certificate"),
         (_, Some(authority)) => format!("the certificate of the authority {}", shown(authority.subject_name())),
     };
     let issuer = certificate.map_or_else(String::new, |certificate| shown(certificate.issuer_name()));
     match step.error().as_raw() {
         error if code::NO_ISSUER.contains(&error) => Refusal::new(
-            format!("{whose} was issued by {issuer}, which is not among the authorities that are trusted"),
-            "set `database.sslrootcert` to the certificate of this authority as PEM; if an authority in between is missing, the server must \
-             send it, too: append it to the server's `ssl_cert_file`",
+            match certificate.is_some_and(has_signed_itself) {
+                true => format!("{whose} has signed itself, and is not among those that are trusted"),
+                false => format!("{whose} was issued by {issuer}, which is not among the authorities that are trusted"),
+            },
+            format!(
+                "{trust}; if an authority in between is missing, the {side} must send it, too: {}",
+                words.complete
+            ),
         ),
         code::SIGNATURE => Refusal::new(
             format!("the signature of {whose} is not that of {issuer}"),
-            "the authority may have a new key: set `database.sslrootcert` to its present certificate",
+            format!("the authority may have a new key: {trust}"),
         ),
         code::EXPIRED => Refusal::new(
             format!(
                 "{whose} expired on {}",
                 date(certificate, |c| c.not_after().to_string())
             ),
-            "renew it on the server (`ssl_cert_file`), and reload the server's configuration",
+            words.renew,
         ),
         code::NOT_YET_VALID => Refusal::new(
             format!(
@@ -132,17 +182,18 @@ fn refusal(step: &X509StoreContextRef, certificate: Option<&X509Ref>) -> Refusal
             "compare the clocks of this machine and of the one that made the certificate",
         ),
         code::PURPOSE => Refusal::new(
-            format!("{whose} is not meant for servers"),
-            "make it without `extendedKeyUsage`, or with `extendedKeyUsage=serverAuth`",
+            format!("{whose} is not meant for {side}s"),
+            format!("make it without `extendedKeyUsage`, or with `extendedKeyUsage={side}Auth`"),
         ),
         code::INVALID_CA if certificate.is_some_and(|certificate| certificate.version() < V3) => Refusal::new(
             format!("{whose} is of X.509 version 1, which says nothing about what it may sign"),
-            "make it anew with extensions: `openssl x509 -req -extfile <(echo basicConstraints=critical,CA:TRUE) …`, or add it to \
-             `database.sslrootcert`",
+            format!(
+                "make it anew with extensions: `openssl x509 -req -extfile <(echo basicConstraints=critical,CA:TRUE) …`, or {trust}"
+            ),
         ),
         code::INVALID_CA => Refusal::new(
             format!("{whose} may not sign other certificates"),
-            "make it anew with `basicConstraints=critical,CA:TRUE`, or add it to `database.sslrootcert`",
+            format!("make it anew with `basicConstraints=critical,CA:TRUE`, or {trust}"),
         ),
         error if code::KEY_TOO_SMALL.contains(&error) => Refusal::new(
             format!("{whose} has a key that is too short"),
@@ -154,7 +205,7 @@ fn refusal(step: &X509StoreContextRef, certificate: Option<&X509Ref>) -> Refusal
         ),
         _ => Refusal::new(
             format!("{whose} is not valid: {}", step.error().error_string()),
-            "`openssl s_client -starttls postgres -showcerts -connect HOST:PORT` shows the certificates of the server",
+            words.look,
         ),
     }
 }
@@ -181,7 +232,10 @@ fn shown(name: &X509NameRef) -> String {
 
 /// Whether the certificate is the host's, as pgjdbc has it: one of its alternative names is the host's name or address. If it has no
 /// alternative names of hosts, its common name counts.
-pub(super) fn demand_name(certificate: &X509Ref, host: &str) -> Result<(), Refusal> {
+///
+/// # Errors
+/// It is another host's.
+pub fn demand_name(certificate: &X509Ref, host: &str, words: &Words) -> Result<(), Refusal> {
     let address = host.parse::<IpAddr>().ok();
     let (mut names, mut has_hosts) = (Vec::new(), false);
     for alternative in certificate.subject_alt_names().iter().flatten() {
@@ -214,9 +268,8 @@ pub(super) fn demand_name(certificate: &X509Ref, host: &str) -> Result<(), Refus
         false => format!("is for {}", one_line(&names.join(", "))),
     };
     Err(Refusal::new(
-        format!("the server's certificate {for_whom}, but `database.hostname` is {host:?}"),
-        "set `database.hostname` to a name in the certificate, make the certificate anew with `subjectAltName=DNS:HOST`, or set \
-         `database.sslmode` to `verify-ca` if whoever has a certificate of this authority may be the server",
+        format!("the server's certificate {for_whom}, but {} is {host:?}", words.host),
+        words.other_name,
     ))
 }
 
