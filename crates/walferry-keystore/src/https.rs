@@ -17,7 +17,7 @@ use ureq::unversioned::transport::{
 };
 
 use crate::tls::{CIPHERS, STRICT, alert, identify, reasons, trust_only};
-use crate::trust::{Refusal, Words, demand_name, judge, system_authorities};
+use crate::trust::{Refusal, Words, demand_name, demand_usage, judge, system_authorities};
 use crate::{ClientIdentity, StoreError};
 
 /// What an HTTP client demands of a server's certificate, and what it shows of itself.
@@ -132,7 +132,15 @@ impl Https {
             });
         }
         let certificate = stream.ssl().peer_certificate();
-        let named = certificate.map_or(Ok(()), |certificate| demand_name(&certificate, host, self.words));
+        let cipher = stream
+            .ssl()
+            .current_cipher()
+            .map(|cipher| cipher.name())
+            .unwrap_or_default();
+        let named = certificate.map_or(Ok(()), |certificate| {
+            demand_usage(&certificate, cipher, &self.trusted, self.words)?;
+            demand_name(&certificate, host, self.words)
+        });
         named.map_err(|refusal| other(TlsFailure::Refused(refusal)))?;
         Ok(stream)
     }

@@ -1,6 +1,8 @@
 //! Reads certificates and keys from the files that Java uses: PEM, PKCS#12 and JKS. [`regular`] reads files whose paths come from a
 //! configuration. [`https`], [`tls`] and [`trust`] are what the edges do with certificates: one TLS library for all of them.
 
+mod ber;
+mod extensions;
 pub mod https;
 mod jks;
 pub mod regular;

@@ -1,15 +1,10 @@
 //! How often a store or a key wants its password hashed. Whoever made the file chooses that number, and a large one would keep a thread busy
 //! for hours.
 
+use crate::ber::{CONSTRUCTED, DEEPEST, INTEGER, OCTET_STRING, SEQUENCE, elements, number};
+
 /// The largest number of rounds: Java reads no store that wants more.
 pub(crate) const MOST: u64 = 5_000_000;
-
-const INTEGER: u8 = 0x02;
-const OCTET_STRING: u8 = 0x04;
-const SEQUENCE: u8 = 0x30;
-const CONSTRUCTED: u8 = 0x20;
-/// Deeper than any store. OpenSSL itself stops at a depth of 30.
-const DEEPEST: usize = 40;
 
 /// The largest number of rounds in a PKCS#12 store or an encrypted PKCS#8 key, both in DER. In all their forms (PBES1, PBKDF2, scrypt, the MAC
 /// of a store), it is the number behind the salt. What is encrypted itself is not seen.
@@ -39,76 +34,6 @@ fn walk(bytes: &[u8], depth: usize, most: &mut u64) {
         } else if element.tag & CONSTRUCTED != 0 || element.content.first() == Some(&SEQUENCE) {
             // The content of a store is a sequence within a string of bytes.
             walk(element.content, depth + 1, most);
-        }
-    }
-}
-
-/// Of a number that is too long for 64 bits, the largest one.
-fn number(bytes: &[u8]) -> u64 {
-    let significant = bytes
-        .iter()
-        .position(|byte| *byte != 0)
-        .map_or(&[][..], |at| &bytes[at..]);
-    match significant.len() {
-        0..=8 => significant
-            .iter()
-            .fold(0, |number, byte| number << 8 | u64::from(*byte)),
-        _ => u64::MAX,
-    }
-}
-
-struct Element<'a> {
-    tag: u8,
-    content: &'a [u8],
-}
-
-/// The elements of a BER text. Ends at the first one that is malformed.
-struct Elements<'a> {
-    rest: &'a [u8],
-    /// How many elements without a length are around these.
-    depth: usize,
-}
-
-fn elements(bytes: &[u8]) -> Elements<'_> {
-    Elements { rest: bytes, depth: 0 }
-}
-
-impl<'a> Iterator for Elements<'a> {
-    type Item = Element<'a>;
-
-    fn next(&mut self) -> Option<Element<'a>> {
-        let (&tag, mut rest) = self.rest.split_first()?;
-        if tag & 0x1F == 0x1F {
-            // The number of the tag is in the bytes that follow.
-            let more = rest.iter().position(|byte| byte & 0x80 == 0)?;
-            rest = &rest[more + 1..];
-        }
-        let (&first, rest) = rest.split_first()?;
-        let (length, rest) = match first {
-            0..=0x7F => (usize::from(first), rest),
-            0x80 => (length_to_end(rest, self.depth + 1)?, rest),
-            _ => {
-                let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7F))?;
-                (usize::try_from(number(bytes)).ok()?, rest)
-            }
-        };
-        let (content, rest) = rest.split_at_checked(length)?;
-        self.rest = rest;
-        Some(Element { tag, content })
-    }
-}
-
-/// The length of a content that is ended by an empty element with the tag 0. That element follows as one of its own, which does no harm.
-fn length_to_end(bytes: &[u8], depth: usize) -> Option<usize> {
-    if depth > DEEPEST {
-        return None;
-    }
-    let mut elements = Elements { rest: bytes, depth };
-    loop {
-        let length = bytes.len() - elements.rest.len();
-        let element = elements.next()?;
-        if element.tag == 0 && element.content.is_empty() {
-            return Some(length);
         }
     }
 }

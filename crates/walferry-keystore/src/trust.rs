@@ -7,6 +7,8 @@ use openssl::nid::Nid;
 use openssl::x509::{X509, X509NameRef, X509Ref, X509StoreContextRef};
 use walferry_diagnosis::printed::one_line;
 
+use crate::extensions::{is_authority, is_for_any_purpose, may_sign_data};
+
 /// Why a certificate is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
@@ -78,7 +80,11 @@ mod code {
     pub(super) const SIGNATURE: i32 = 7;
     pub(super) const NOT_YET_VALID: i32 = 9;
     pub(super) const EXPIRED: i32 = 10;
+    pub(super) const PATH_TOO_LONG: i32 = 25;
     pub(super) const PURPOSE: i32 = 26;
+    pub(super) const NO_SIGNING_KEY: i32 = 32;
+    pub(super) const UNKNOWN_CRITICAL: i32 = 34;
+    pub(super) const NAME_CONSTRAINTS: [i32; 2] = [47, 48];
     pub(super) const KEY_TOO_SMALL: [i32; 2] = [66, 67];
     pub(super) const DIGEST_TOO_WEAK: i32 = 68;
     pub(super) const INVALID_CA: i32 = 79;
@@ -95,8 +101,13 @@ pub fn judge(is_valid: bool, step: &X509StoreContextRef, anchors: &[X509], words
             false => Err(refusal(step, None, words)),
         };
     };
+    let is_between = step.error_depth() > 0;
     if is_valid {
-        return Ok(());
+        // Who may sign certificates by its `keyUsage` alone satisfies OpenSSL, and not Java. Before version 3, nobody could say it.
+        return match is_between && certificate.version() == V3 && !is_authority(certificate) {
+            true => Err(no_authority(certificate, words)),
+            false => Ok(()),
+        };
     }
     // As in Java, whoever trusts a certificate by name asks neither for its dates nor for what it may sign.
     let is_anchor = || {
@@ -104,7 +115,10 @@ pub fn judge(is_valid: bool, step: &X509StoreContextRef, anchors: &[X509], words
         der.is_some() && anchors.iter().any(|anchor| anchor.to_der().ok() == der)
     };
     let is_accepted = match step.error().as_raw() {
-        code::NOT_YET_VALID | code::EXPIRED | code::PURPOSE | code::INVALID_CA => is_anchor(),
+        // A purpose limits who is certified, and not who certifies; one of them is "any".
+        code::PURPOSE => is_between || is_anchor() || is_for_any_purpose(certificate),
+        code::INVALID_CA => is_anchor() && (!is_between || certificate.version() < V3 || is_authority(certificate)),
+        code::NOT_YET_VALID | code::EXPIRED | code::PATH_TOO_LONG | code::UNKNOWN_CRITICAL => is_anchor(),
         // Its own name may be that of its authority. OpenSSL then takes it for its own issuer.
         error if code::NO_ISSUER.contains(&error) => anchors.iter().any(|anchor| has_signed(anchor, certificate)),
         // Java refuses SHA-1 only where an authority that it brings itself has signed.
@@ -138,6 +152,42 @@ fn has_signed(authority: &X509Ref, certificate: &X509Ref) -> bool {
         key.is_ok_and(|key| certificate.verify(&key).unwrap_or(false))
     };
     is_named && !is_weak && is_signed()
+}
+
+/// For an authority that does not say that it is one.
+fn no_authority(certificate: &X509Ref, words: &Words) -> Refusal {
+    Refusal::new(
+        format!(
+            "the certificate of the authority {} may not sign other certificates",
+            shown(certificate.subject_name())
+        ),
+        format!(
+            "make it anew with `basicConstraints=critical,CA:TRUE`, or trust the {}'s certificate itself: {}",
+            words.side, words.trust
+        ),
+    )
+}
+
+/// Whether the key of a server's certificate may be used as it was, with this cipher (by OpenSSL's name): Java wants `digitalSignature` among
+/// its usages, unless the client has encrypted the secret with it. Nothing is asked of a certificate that is trusted itself.
+///
+/// # Errors
+/// It must not be used so.
+pub fn demand_usage(certificate: &X509Ref, cipher: &str, anchors: &[X509], words: &Words) -> Result<(), Refusal> {
+    // Suites with RSA's exchange of keys have names without one.
+    let signs = ["TLS_", "ECDHE-", "DHE-"].iter().any(|start| cipher.starts_with(start));
+    let der = certificate.to_der().ok();
+    let is_anchor = || anchors.iter().any(|anchor| anchor.to_der().ok() == der);
+    if !signs || may_sign_data(certificate) || is_anchor() {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        format!(
+            "the `keyUsage` of the {}'s certificate does not allow signatures, which TLS needs",
+            words.side
+        ),
+        "make it anew without `keyUsage`, or with `keyUsage=digitalSignature,keyEncipherment`",
+    ))
 }
 
 fn has_signed_itself(certificate: &X509Ref) -> bool {
@@ -191,9 +241,21 @@ fn refusal(step: &X509StoreContextRef, certificate: Option<&X509Ref>, words: &Wo
                 "make it anew with extensions: `openssl x509 -req -extfile <(echo basicConstraints=critical,CA:TRUE) …`, or {trust}"
             ),
         ),
-        code::INVALID_CA => Refusal::new(
-            format!("{whose} may not sign other certificates"),
-            format!("make it anew with `basicConstraints=critical,CA:TRUE`, or {trust}"),
+        code::INVALID_CA | code::NO_SIGNING_KEY => match certificate {
+            Some(certificate) => no_authority(certificate, words),
+            None => Refusal::new(format!("{whose} was signed by somebody who may not"), words.look),
+        },
+        code::PATH_TOO_LONG => Refusal::new(
+            format!("{whose} allows fewer authorities below it than there are"),
+            format!("make it anew with a larger `pathlen` of `basicConstraints`, or {trust}"),
+        ),
+        code::UNKNOWN_CRITICAL => Refusal::new(
+            format!("{whose} has a critical extension that nobody here knows"),
+            "make it anew without it, or without `critical`",
+        ),
+        error if code::NAME_CONSTRAINTS.contains(&error) => Refusal::new(
+            format!("{whose} has a name that the `nameConstraints` of one of its authorities do not allow"),
+            "make it anew with a name that they allow",
         ),
         error if code::KEY_TOO_SMALL.contains(&error) => Refusal::new(
             format!("{whose} has a key that is too short"),

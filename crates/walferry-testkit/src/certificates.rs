@@ -170,11 +170,20 @@ impl Certificate {
     /// A server that shows it. With `clients`, it takes only clients with a certificate of one of them.
     #[track_caller]
     pub fn server(&self, clients: &[X509], kind: ServerKind) -> TlsServer {
+        self.server_with(&[], clients, kind)
+    }
+
+    /// The same, with further certificates that it shows.
+    #[track_caller]
+    pub fn server_with(&self, others: &[&Self], clients: &[X509], kind: ServerKind) -> TlsServer {
         let usable = "the certificate can be used";
         let mut context = SslContextBuilder::new(SslMethod::tls_server()).expect("OpenSSL has memory");
         context.set_security_level(0);
         context.set_certificate(&self.certificate).expect(usable);
         context.set_private_key(&self.key).expect(usable);
+        for other in others {
+            context.add_extra_chain_cert(other.certificate.clone()).expect(usable);
+        }
         context.set_options(SslOptions::IGNORE_UNEXPECTED_EOF);
         if !clients.is_empty() {
             let mut store = X509StoreBuilder::new().expect("OpenSSL has memory");

@@ -1,6 +1,8 @@
 //! Connections to a server: address, TLS, authentication and session settings, for both replication and SQL.
 
 mod certificate;
+#[cfg(test)]
+mod java_verdicts;
 mod login;
 mod methods;
 pub(crate) mod money;

@@ -19,7 +19,7 @@ use walferry_config::Secret;
 use walferry_config::connector::{PostgresSection, SslMode, SslNegotiation};
 use walferry_keystore::StoreError;
 use walferry_keystore::tls::{CIPHERS, LENIENT, STRICT, identify, reasons, trust_only};
-use walferry_keystore::trust::{Refusal, Words, demand_name, judge, system_authorities};
+use walferry_keystore::trust::{Refusal, Words, demand_name, demand_usage, judge, system_authorities};
 
 use super::sslmode::{Verification, is_optional, verification};
 use crate::error::Error;
@@ -82,9 +82,26 @@ pub(super) async fn handshake(
     if is_direct && stream.ssl().selected_alpn_protocol() != PROTOCOL.get(1..) {
         return Err(Error::NoDirectTls { address });
     }
-    if verdict.verification == Verification::ChainAndName {
-        let certificate = stream.ssl().peer_certificate();
-        let named = certificate.map_or(Ok(()), |certificate| demand_name(&certificate, host, &WORDS));
+    if let Some(certificate) = stream.ssl().peer_certificate()
+        && verdict.verification != Verification::Nothing
+    {
+        let cipher = stream
+            .ssl()
+            .current_cipher()
+            .map(|cipher| cipher.name())
+            .unwrap_or_default();
+        let usable = demand_usage(&certificate, cipher, &verdict.anchors, &WORDS);
+        let usable = usable.or_else(|refusal| match is_optional(settings.sslmode) {
+            true => {
+                verdict.refuse(refusal);
+                Ok(())
+            }
+            false => Err(refusal),
+        });
+        let named = usable.and_then(|()| match verdict.verification {
+            Verification::ChainAndName => demand_name(&certificate, host, &WORDS),
+            _ => Ok(()),
+        });
         named.map_err(|refusal| Error::CertificateRefused { address, refusal })?;
     }
     let is_verified = verdict.verification != Verification::Nothing && verdict.refusal().is_none();
@@ -125,6 +142,8 @@ struct TlsClient {
 #[derive(Debug)]
 struct Verdict {
     verification: Verification,
+    /// The certificates that are trusted.
+    anchors: Vec<X509>,
     refusal: Mutex<Option<Refusal>>,
 }
 
@@ -148,6 +167,7 @@ impl TlsClient {
         let roots = roots(settings)?;
         let verdict = Arc::new(Verdict {
             verification: verification(settings.sslmode, roots.is_some()),
+            anchors: roots.unwrap_or_default(),
             refusal: Mutex::default(),
         });
         let mut builder = SslContextBuilder::new(SslMethod::tls_client()).map_err(setup)?;
@@ -155,15 +175,12 @@ impl TlsClient {
         builder.set_cipher_list(CIPHERS).map_err(setup)?;
         // A server process that is killed closes its socket without a farewell. The protocol of Postgres knows the length of its messages.
         builder.set_options(SslOptions::IGNORE_UNEXPECTED_EOF);
-        match roots.filter(|_| verdict.verification != Verification::Nothing) {
-            Some(roots) => {
-                builder.set_security_level(STRICT);
-                verify(&mut builder, roots, is_optional(settings.sslmode), &verdict).map_err(setup)?;
-            }
-            None => {
-                builder.set_security_level(LENIENT);
-                builder.set_verify(SslVerifyMode::NONE);
-            }
+        if verdict.verification == Verification::Nothing {
+            builder.set_security_level(LENIENT);
+            builder.set_verify(SslVerifyMode::NONE);
+        } else {
+            builder.set_security_level(STRICT);
+            verify(&mut builder, is_optional(settings.sslmode), &verdict).map_err(setup)?;
         }
         if let Some(own) = identity(settings)? {
             identify(&mut builder, &own.chain, &own.key).map_err(setup)?;
@@ -176,16 +193,11 @@ impl TlsClient {
 }
 
 /// Verifies the chain up to one of the given certificates. If TLS is optional, a certificate that is not trusted is better than none.
-fn verify(
-    builder: &mut SslContextBuilder,
-    roots: Vec<X509>,
-    is_optional: bool,
-    verdict: &Arc<Verdict>,
-) -> Result<(), ErrorStack> {
-    trust_only(builder, &roots)?;
+fn verify(builder: &mut SslContextBuilder, is_optional: bool, verdict: &Arc<Verdict>) -> Result<(), ErrorStack> {
+    trust_only(builder, &verdict.anchors)?;
     let verdict = verdict.clone();
     builder.set_verify_callback(SslVerifyMode::PEER, move |is_valid, step| {
-        match judge(is_valid, step, &roots, &WORDS) {
+        match judge(is_valid, step, &verdict.anchors, &WORDS) {
             Ok(()) => true,
             Err(refusal) => {
                 verdict.refuse(refusal);
