@@ -3,7 +3,7 @@
 use crate::outbox::Outbox;
 use crate::world;
 use serde_json::{Map, Value};
-use walferry_testkit::servers::{Postgres, PostgresOptions, Walferry};
+use walferry_testkit::servers::{Postgres, PostgresOptions, Walferry, wait_for};
 
 /// Runs a connector that must not start; its output must name every part.
 #[track_caller]
@@ -177,4 +177,56 @@ fn check_says_in_sentences_what_would_be_created_and_what_is_missing() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("checked_slot"), "{text}");
+}
+
+/// As after the loss of the only standby: no transaction of any session is acknowledged, so the publication is not either.
+#[test]
+fn a_publication_that_waits_for_a_synchronous_standby_or_a_lock_is_told() {
+    let world = world::shared();
+    let postgres = Postgres::start_with(&PostgresOptions {
+        // Only a session that sets synchronous_commit=on waits.
+        settings: vec![
+            "synchronous_standby_names = 'gone'".into(),
+            "synchronous_commit = local".into(),
+        ],
+        ..PostgresOptions::default()
+    });
+    let outbox = Outbox::on(&postgres, &world.kafka, "sync_publication");
+    let sql = outbox.database.sql();
+    sql.run(
+        "create role sync_publication login superuser replication;
+         alter role sync_publication set synchronous_commit = 'on'",
+    );
+    let config = outbox.config_with([("database.user", "sync_publication")]);
+    let mut walferry = Walferry::start(outbox.options(config));
+    let told = |walferry: &mut Walferry, part: &str| {
+        wait_for(part, || {
+            assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+            walferry.output().contains(part).then_some(())
+        });
+    };
+    told(
+        &mut walferry,
+        "Postgres has not answered yet: it waits for a synchronous standby, which `synchronous_standby_names` (\"gone\") asks for",
+    );
+    assert!(
+        walferry.output().contains("pg_stat_replication"),
+        "{}",
+        walferry.output()
+    );
+    sql.run("alter system set synchronous_standby_names = ''");
+    sql.run("select pg_reload_conf()");
+    outbox.wait_until_streaming(&mut walferry);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+
+    // Another session has locked the table.
+    let outbox = Outbox::on(&postgres, &world.kafka, "locked_publication");
+    let locking = outbox.database.sql();
+    locking.run("begin; lock table outbox");
+    let config = outbox.config_with([("snapshot.mode", "no_data")]);
+    let mut walferry = Walferry::start(outbox.options(config));
+    told(&mut walferry, "it waits for a lock that others hold: process ");
+    locking.run("commit");
+    outbox.wait_until_streaming(&mut walferry);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }

@@ -349,8 +349,16 @@ impl Control {
         }
         let sql = self.sql.sql().await?;
         let server = self.server.as_ref().expect("looked at above");
-        publication::ensure(sql, &self.publication, server, &wanted, self.slot.create_timeout).await?;
-        identity::set(sql, &self.identities, &wanted).await
+        publication::ensure(
+            &self.endpoint,
+            sql,
+            &self.publication,
+            server,
+            &wanted,
+            self.slot.create_timeout,
+        )
+        .await?;
+        identity::set(&self.endpoint, sql, &self.identities, &wanted).await
     }
 
     async fn make_slot(&mut self, export: bool) -> Result<CreatedSlot, Error> {

@@ -6,13 +6,19 @@ use walferry_config::limited;
 use walferry_engine::source::TableFilter;
 
 use crate::catalog::tables::{Captured, captured};
-use crate::connection::Sql;
+use crate::connection::{Endpoint, Sql};
 use crate::error::Error;
 use crate::quote::identifier;
+use crate::stream::waits;
 
 /// Sets the replica identity of each captured table that a rule matches. As in Debezium, a table that two rules match
 /// stays as it is, and a change that the server refuses is only logged.
-pub(crate) async fn set(sql: &Sql, rules: &[ReplicaIdentityRule], wanted: &TableFilter) -> Result<(), Error> {
+pub(crate) async fn set(
+    endpoint: &Endpoint,
+    sql: &Sql,
+    rules: &[ReplicaIdentityRule],
+    wanted: &TableFilter,
+) -> Result<(), Error> {
     const DOING: &str = "setting the replica identity";
     if rules.is_empty() {
         return Ok(());
@@ -31,7 +37,7 @@ pub(crate) async fn set(sql: &Sql, rules: &[ReplicaIdentityRule], wanted: &Table
         let Some(statement) = change(&table, &rule.identity) else {
             continue;
         };
-        match sql.execute(DOING, &statement).await {
+        match waits::execute(endpoint, sql, DOING, &statement).await {
             Ok(()) => info!(statement = %statement, "replica identity set"),
             Err(refused @ Error::Server { .. }) => {
                 error!(statement = %statement, error = &refused as &dyn std::error::Error, "replica identity not set");

@@ -13,11 +13,12 @@ use walferry_config::connector::{EventSection, PublicationAutocreate, Publicatio
 use walferry_engine::source::TableFilter;
 
 use crate::catalog::tables::{Captured, TableName, captured, listed};
-use crate::connection::Sql;
+use crate::connection::{Endpoint, Sql};
 use crate::error::Error;
 use crate::quote::identifier;
 use crate::setup::inspect::ServerState;
 use crate::setup::problem::SetupProblem;
+use crate::stream::waits;
 
 pub(crate) use inspect::inspect;
 
@@ -164,6 +165,7 @@ pub(crate) async fn plan(
 
 /// Creates or alters the publication as the mode requires.
 pub(crate) async fn ensure(
+    endpoint: &Endpoint,
     sql: &Sql,
     publication: &Publication,
     server: &ServerState,
@@ -185,7 +187,7 @@ pub(crate) async fn ensure(
         .await?;
     for statement in &statements {
         info!(statement = %statement, "changing the publication");
-        if let Err(error) = sql.execute(DOING, statement).await {
+        if let Err(error) = waits::execute(endpoint, sql, DOING, statement).await {
             return Err(refusal(sql, publication, server, wanted, statement, error).await);
         }
     }

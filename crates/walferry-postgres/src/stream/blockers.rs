@@ -69,7 +69,7 @@ pub(crate) async fn tell(
     }
 }
 
-async fn of(sql: &Sql, waiting: i32) -> Result<Vec<Blocker>, Error> {
+pub(crate) async fn of(sql: &Sql, waiting: i32) -> Result<Vec<Blocker>, Error> {
     const DOING: &str = "finding the transactions that the new slot waits for";
     // To create a slot, the server waits for the lock that each transaction holds on its own id, one after another.
     const QUERY: &str = "
@@ -116,7 +116,7 @@ pub(crate) fn list(blockers: &[Blocker]) -> String {
     described.join(", ")
 }
 
-fn hint(blockers: &[Blocker]) -> String {
+pub(crate) fn hint(blockers: &[Blocker]) -> String {
     let end = blockers.iter().map(|blocker| match blocker.pid {
         0 => {
             "SELECT gid, prepared, owner FROM pg_prepared_xacts ORDER BY prepared; COMMIT PREPARED or ROLLBACK PREPARED"

@@ -7,6 +7,7 @@ mod recode;
 mod replication;
 mod reporter;
 pub(crate) mod slots;
+pub(crate) mod waits;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
