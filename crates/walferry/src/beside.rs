@@ -179,7 +179,7 @@ pub(crate) async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
         return;
     };
     let endpoint = Endpoint::new(loaded.connector.postgres);
-    let mut connection = None;
+    let (mut connection, mut failures) = (None, Failures::default());
     loop {
         status.heartbeat_sent.notified().await;
         let sql = match connection.take() {
@@ -194,16 +194,55 @@ pub(crate) async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
             Err(error) => Err(error),
         };
         match ran {
-            Ok(sql) => connection = Some(sql),
+            Ok(sql) => {
+                connection = Some(sql);
+                if let Some(failures) = failures.worked() {
+                    info!(failures, "`heartbeat.action.query` works again");
+                }
+            }
             Err(error) => {
                 status.count_error(Kind::HeartbeatQuery);
-                warn!(
-                    code = Kind::HeartbeatQuery.code(),
-                    error = Failure::chain(&error),
-                    "`heartbeat.action.query` failed; it runs again with the next heartbeat"
-                );
+                if let Some(failures) = failures.failed(Instant::now()) {
+                    warn!(
+                        code = Kind::HeartbeatQuery.code(),
+                        error = Failure::chain(&error),
+                        hint = error.hint(),
+                        failures,
+                        "`heartbeat.action.query` failed; it runs again with each heartbeat. Until it works, this is logged once a minute"
+                    );
+                }
             }
         }
+    }
+}
+
+/// When failures of something that is tried again and again are logged: the first at once, then one a minute, with the number of all since.
+#[derive(Debug, Default)]
+struct Failures {
+    /// When the last one was logged.
+    logged: Option<Instant>,
+    /// How many there were since the last success.
+    count: u64,
+}
+
+impl Failures {
+    /// How often such a failure is logged.
+    const PERIOD: Duration = Duration::from_secs(60);
+
+    /// Counts one. Returns their number, if this one is logged.
+    fn failed(&mut self, now: Instant) -> Option<u64> {
+        self.count += 1;
+        if self.logged.is_some_and(|logged| now < logged + Self::PERIOD) {
+            return None;
+        }
+        self.logged = Some(now);
+        Some(self.count)
+    }
+
+    /// It has worked. Returns how many failures there were before.
+    fn worked(&mut self) -> Option<u64> {
+        let count = std::mem::take(self).count;
+        (count > 0).then_some(count)
     }
 }
 
@@ -588,6 +627,20 @@ mod tests {
     use walferry_engine::status::StreamConnection;
 
     use super::*;
+
+    #[test]
+    fn failures_in_a_row_are_logged_once_a_minute_with_their_number() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut failures = Failures::default();
+        let logged: Vec<_> = (0..=150)
+            .filter_map(|second| Some((second, failures.failed(at(second))?)))
+            .collect();
+        assert_eq!(logged, [(0, 1), (60, 61), (120, 121)]);
+        assert_eq!(failures.worked(), Some(151));
+        assert_eq!(failures.worked(), None);
+        assert_eq!(failures.failed(at(151)), Some(1), "a new one is logged at once");
+    }
 
     #[test]
     fn partitions_that_cannot_be_looked_at_are_counted_while_the_stream_goes_on() {
