@@ -7,6 +7,7 @@ use crate::outbox::Outbox;
 use crate::signals::{self, SIGNALS, execute, wait_for_log};
 use crate::{hangs, world};
 use serde_json::{Map, Value};
+use walferry_testkit::certificates::{Certificate, Wish};
 use walferry_testkit::servers::{Postgres, PostgresOptions, Walferry, wait_for};
 
 /// What `walferry check` prints for a connector, and its exit code.
@@ -43,6 +44,42 @@ fn a_failover_slot_is_made_where_the_server_has_them_and_missed_aloud_elsewhere(
     } else {
         assert_eq!(failover, None);
         assert!(text.contains("`slot.failover` has no effect on Postgres"), "{text}");
+    }
+}
+
+/// Since Postgres 17, TLS may begin at once, which saves a round trip and hides the protocol from what stands between.
+#[test]
+fn tls_begins_at_once_where_the_server_can_do_that_and_the_others_are_told() {
+    let world = world::shared();
+    let own = Certificate::make(&Wish::server(&["127.0.0.1"]), None);
+    let postgres = Postgres::start_with(&PostgresOptions {
+        settings: vec!["ssl = on".into()],
+        files: vec![("server.crt".into(), own.pem()), ("server.key".into(), own.key_pem())],
+        ..PostgresOptions::default()
+    });
+    let outbox = Outbox::on(&postgres, &world.kafka, "direct_tls");
+    let root = walferry_testkit::servers::folder("direct_tls").join("root.crt");
+    std::fs::write(&root, own.pem()).expect("the scratch folder can be written");
+    let config = outbox.config_with([
+        ("database.sslmode", "verify-full"),
+        ("database.sslrootcert", &*root.to_string_lossy()),
+        ("database.sslNegotiation", "direct"),
+    ]);
+    if postgres.major_version() >= 17 {
+        let mut walferry = outbox.start_with(config);
+        outbox.insert("k", 1, 1);
+        outbox.wait_for_event(&world.kafka, 1);
+        let tls = "select bool_and(ssl) from pg_stat_ssl join pg_stat_replication using (pid)";
+        assert_eq!(outbox.database.sql().value(tls).as_deref(), Some("t"));
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    } else {
+        let mut walferry = Walferry::start(outbox.options(config));
+        assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+        assert!(
+            walferry.output().contains("database.sslNegotiation"),
+            "{}",
+            walferry.output()
+        );
     }
 }
 
