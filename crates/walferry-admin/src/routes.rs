@@ -225,7 +225,7 @@ async fn all_slots(State(shown): App) -> Response {
 async fn signal(State(shown): App, Path(name): Path<String>, body: Bytes) -> Response {
     let statuses = shown.admin.connectors.statuses();
     match statuses.iter().find(|status| status.name == name) {
-        Some(status) => signals::post(status, shown.admin.herder.as_ref(), &body).await,
+        Some(status) => signals::post(status, &shown.admin, &body).await,
         None => signals::unknown(&name),
     }
 }
@@ -240,8 +240,8 @@ async fn notifications(State(shown): App, Path(name): Path<String>) -> Response 
 }
 
 /// `GET /connectors/{name}/snapshots`.
-async fn snapshots(State(shown): App, Path(name): Path<String>) -> Response {
-    let statuses = shown.admin.connectors.statuses();
+async fn snapshots(State(app): App, Path(name): Path<String>) -> Response {
+    let statuses = app.admin.connectors.statuses();
     match statuses.iter().find(|status| status.name == name) {
         Some(status) => signals::snapshots(status),
         None => signals::unknown(&name),
@@ -256,17 +256,11 @@ struct LogQuery {
 }
 
 /// `GET /connectors/{name}/logs`.
-async fn logs(State(shown): App, Path(name): Path<String>, Query(query): Query<LogQuery>) -> Response {
-    if !shown
-        .admin
-        .connectors
-        .statuses()
-        .iter()
-        .any(|status| status.name == name)
-    {
+async fn logs(State(app): App, Path(name): Path<String>, Query(query): Query<LogQuery>) -> Response {
+    if !app.admin.connectors.statuses().iter().any(|status| status.name == name) {
         return signals::unknown(&name);
     }
-    let lines = shown.admin.loggers.lines(&name, query.after);
+    let lines = app.admin.loggers.lines(&name, query.after);
     let next = lines.last().map_or(query.after, |(number, _)| *number);
     let lines: Vec<_> = lines
         .into_iter()

@@ -16,7 +16,7 @@ use walferry_engine::{
     status::{Action, Signal, Status, TableState},
 };
 
-use crate::{connect::ErrorBody, herder::Herder, human};
+use crate::{Admin, connect::ErrorBody, human};
 
 /// The body of a request.
 #[derive(Debug, Deserialize)]
@@ -131,7 +131,7 @@ struct Notification {
 }
 
 /// Passes a signal to a connector, which follows it as soon as it streams. The answer says whether a crash may still lose it.
-pub(crate) async fn post(status: &Arc<Status>, herder: &dyn Herder, body: &Bytes) -> Response {
+pub(crate) async fn post(status: &Arc<Status>, admin: &Admin, body: &Bytes) -> Response {
     let asked: SignalRequest = match serde_json::from_slice(body) {
         Ok(asked) => asked,
         Err(error) => {
@@ -163,7 +163,7 @@ pub(crate) async fn post(status: &Arc<Status>, herder: &dyn Herder, body: &Bytes
     if let Action::Execute(execute) = action {
         let is_blocking = execute.blocking;
         if asked.check {
-            match herder.look_at_snapshot(&status.name, execute).await {
+            match admin.herder.look_at_snapshot(&status.name, execute).await {
                 Ok(looked) if looked.obstacles.is_empty() => tables = Some(looked.tables),
                 Ok(looked) => return obstructed(looked.obstacles),
                 Err(why) => {
@@ -257,12 +257,12 @@ pub(crate) fn snapshots(status: &Status) -> Response {
         tables_left: progress.tables_left,
         paused: progress.is_paused,
     });
-    let shown = Snapshots {
+    let snapshots = Snapshots {
         requests: requests.collect(),
         unread: unread.collect(),
         running,
     };
-    json(StatusCode::OK, &shown)
+    json(StatusCode::OK, &snapshots)
 }
 
 /// No connector has this name.

@@ -377,14 +377,14 @@ impl Verdict {
 
     /// Tables that a snapshot could not read. The connector streams, so it is ready: a restart of the process would not help.
     fn tell_unread(&mut self, observed: &Observation<'_>) {
-        const SHOWN: usize = 3;
+        const NAMED: usize = 3;
         let unread = observed.status.unread_tables();
-        for table in unread.iter().take(SHOWN) {
+        for table in unread.iter().take(NAMED) {
             let at = human::ago(table.at_us, observed.now_us);
             let text = human::sentence(&format!("{} (at {at})", table.failure));
             self.raise(Level::Bad, &text, table.failure.hint());
         }
-        match unread.len().saturating_sub(SHOWN) {
+        match unread.len().saturating_sub(NAMED) {
             0 => {}
             more => self.raise(Level::Bad, &format!("{more} more tables could not be read."), None),
         }

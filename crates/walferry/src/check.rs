@@ -24,7 +24,7 @@ use crate::{
         self, captured, from_postgres, history_mismatch, kafka, partition, pipelines, snapshot_policy, snapshot_tables,
     },
     cli::CheckArgs,
-    commands::{cluster::Cluster, shown},
+    commands::{cluster::Cluster, printing},
     error::Error,
     fix, listen,
     load::{Configuration, Loaded, data_dir, load},
@@ -140,7 +140,12 @@ fn check_all(args: &CheckArgs, configuration: &Configuration, cluster: Option<&C
 }
 
 /// Looks at all that one connector needs. Returns how many obstacles there are.
-fn check_one(args: &CheckArgs, loaded: &Loaded, runtime: &Runtime, shown: &mut Vec<String>) -> Result<usize, Error> {
+fn check_one(
+    args: &CheckArgs,
+    loaded: &Loaded,
+    runtime: &Runtime,
+    printed_tables: &mut Vec<String>,
+) -> Result<usize, Error> {
     let found = offset(args, loaded);
     // Either side may keep silent for a while.
     let (postgres, kafka, registries) = thread::scope(|scope| {
@@ -170,7 +175,7 @@ fn check_one(args: &CheckArgs, loaded: &Loaded, runtime: &Runtime, shown: &mut V
     if args.show_records {
         let found = runtime.block_on(show(loaded, &args.table));
         obstacles += tell(found.remarks);
-        shown.extend(found.tables);
+        printed_tables.extend(found.tables);
     }
     Ok(obstacles)
 }
@@ -210,7 +215,7 @@ fn line(severity: Severity, text: &str) {
         Severity::Error => Some("31"),
         Severity::Change | Severity::Note => None,
     };
-    match colour.filter(|_| shown::is_coloured()) {
+    match colour.filter(|_| printing::is_coloured()) {
         Some(colour) => say::text(format!("  \x1b[{colour}m{word:<8}\x1b[0m {}\n", one_line(text)).into_bytes()),
         None => say!("  {word:<8} {text}"),
     }

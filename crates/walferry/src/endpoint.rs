@@ -22,10 +22,12 @@ use walferry_keystore::{
 
 use crate::{
     cli::{AddressArgs, EndpointArgs},
-    commands::contexts,
+    commands::{contexts, endpoint_error::trouble},
     http,
     output::{self, note},
 };
+
+pub(crate) use crate::commands::endpoint_error::EndpointError;
 
 /// How long the endpoint may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -64,20 +66,6 @@ pub(crate) struct Answer {
     pub(crate) code: u16,
     /// The body. `Null` if it is not JSON.
     pub(crate) body: Json,
-}
-
-/// What went wrong, and what to do.
-#[derive(Debug)]
-pub(crate) struct EndpointError {
-    pub(crate) what: String,
-    pub(crate) hint: String,
-}
-
-pub(crate) fn trouble(what: impl Into<String>, hint: impl Into<String>) -> EndpointError {
-    EndpointError {
-        what: what.into(),
-        hint: hint.into(),
-    }
 }
 
 impl std::fmt::Display for Endpoint {

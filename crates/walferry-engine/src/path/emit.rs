@@ -680,11 +680,11 @@ impl RecordEmitter {
             let place = format!("{} at LSN {at}", from.subject());
             let text = format!("cannot be sent: {}", failed.told.text);
             // Whoever cannot correct it now must know how to go on.
-            let aside = "set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep the records that are set aside)";
+            let remedy = "set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep the records that are set aside)";
             let hint = match failed.told.hint {
                 Some(hint) if hint.contains("errors.tolerance") => hint,
-                Some(hint) => format!("{hint}; to go on without such records, {aside}"),
-                None => format!("correct the configuration of the table, or {aside}"),
+                Some(hint) => format!("{hint}; to go on without such records, {remedy}"),
+                None => format!("correct the configuration of the table, or {remedy}"),
             };
             // The cause says which step failed. Metrics and retries depend on the failure's kind.
             let kind = failed.told.kind.unwrap_or(Kind::RecordFailed);

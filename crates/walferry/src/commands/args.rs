@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::shown::Format;
-use crate::cli::EndpointArgs;
+use super::target::EndpointArgs;
 
 /// Commands for a running process: Walferry, or a worker of Kafka Connect.
 #[derive(Debug, Subcommand)]
@@ -32,6 +31,20 @@ pub(crate) enum OperateCommand {
     Logs(LogsArgs),
     /// Show the connectors of a running process with their lag and rates, again and again
     Top(TopArgs),
+}
+
+/// How an answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// Only the names of connectors, one in each line
+    Name,
 }
 
 /// `walferry status` and `walferry list`.

@@ -41,8 +41,8 @@ impl Cluster {
     /// The topics cannot be read.
     pub(crate) fn read(topics: &ConnectTopics, configuration: &Configuration) -> Result<Self, Error> {
         let failed = |failure| Error::failure("the connectors of the cluster cannot be read", failure);
-        let mut book = TopicBook::open(topics, walferry_admin::is_our_class).map_err(failed)?;
-        let entries = book.entries().map_err(failed)?;
+        let mut store = TopicBook::open(topics, walferry_admin::is_our_class).map_err(failed)?;
+        let entries = store.entries().map_err(failed)?;
         let workers = match topics.refuse_beside_connect() {
             Ok(()) => None,
             Err(failure) if failure.kind == Kind::ConnectRuns => Some(failure),
@@ -57,7 +57,7 @@ impl Cluster {
             group: topics.group.clone(),
             workers,
             connectors,
-            others: book.others(),
+            others: store.others(),
         })
     }
 

@@ -22,7 +22,7 @@ use std::{
 use walferry_config::quoted;
 use walferry_keystore::regular;
 
-use crate::endpoint::{EndpointError, trouble};
+use super::endpoint_error::{EndpointError, trouble};
 
 /// The file, instead of the one in the folder of configurations.
 const FILE: &str = "WALFERRY_CONFIG";

@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// So many lines of each connector are kept,
+/// So many lines of each connector are log,
 const LINES: usize = 200;
 /// and of each at most so many bytes.
 const LINE_BYTES: usize = 2048;
@@ -17,12 +17,12 @@ const CONNECTORS: usize = 1000;
 /// Lines, each with its number in the log.
 type Lines = VecDeque<(u64, String)>;
 
-struct Kept {
+struct LogLines {
     number: u64,
     lines: BTreeMap<String, Lines>,
 }
 
-static KEPT: Mutex<Kept> = Mutex::new(Kept {
+static LOG: Mutex<LogLines> = Mutex::new(LogLines {
     number: 0,
     lines: BTreeMap::new(),
 });
@@ -36,36 +36,36 @@ pub(crate) fn keep(line: &str) {
         .map(|(at, c)| at + c.len_utf8())
         .take_while(|end| *end <= LINE_BYTES)
         .last();
-    let shown = plain[..end.unwrap_or_default()].to_owned();
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    kept.number += 1;
-    let number = kept.number;
-    if kept.lines.len() >= CONNECTORS && !kept.lines.contains_key(&connector) {
+    let text = plain[..end.unwrap_or_default()].to_owned();
+    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    log.number += 1;
+    let number = log.number;
+    if log.lines.len() >= CONNECTORS && !log.lines.contains_key(&connector) {
         return;
     }
-    let lines = kept.lines.entry(connector).or_default();
+    let lines = log.lines.entry(connector).or_default();
     if lines.len() >= LINES {
         lines.pop_front();
     }
-    lines.push_back((number, shown));
+    lines.push_back((number, text));
 }
 
 /// The lines about a connector after the one with this number.
 pub(crate) fn of(connector: &str, after: u64) -> Vec<(u64, String)> {
-    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let lines = kept.lines.get(connector).into_iter().flatten();
+    let log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    let lines = log.lines.get(connector).into_iter().flatten();
     lines.filter(|(number, _)| *number > after).cloned().collect()
 }
 
 /// Colours are the only escape sequences of the formatter.
 fn without_colours(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some((before, behind)) = rest.split_once("\u{1b}[") {
+    let mut behind_it = line;
+    while let Some((before, behind)) = behind_it.split_once("\u{1b}[") {
         out.push_str(before);
-        rest = behind.split_once('m').map_or("", |(_, rest)| rest);
+        behind_it = behind.split_once('m').map_or("", |(_, behind_it)| behind_it);
     }
-    out + rest
+    out + behind_it
 }
 
 /// The connector in whose span a line was logged. A text names none: who writes it could name another one.
@@ -78,9 +78,9 @@ fn connector_of(line: &str) -> Option<String> {
             .find_map(|span| Some(span["connector"].as_str()?.to_owned()));
     }
     // Time, level, and the span with its fields.
-    let (_, rest) = line.split_once(' ')?;
-    let (_, rest) = rest.trim_start().split_once(' ')?;
-    let (span, fields) = rest.trim_start().split_once('{')?;
+    let (_, behind_it) = line.split_once(' ')?;
+    let (_, behind_it) = behind_it.trim_start().split_once(' ')?;
+    let (span, fields) = behind_it.trim_start().split_once('{')?;
     if span.is_empty() || !span.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         return None;
     }
@@ -137,11 +137,11 @@ mod tests {
                 "é".repeat(2000)
             ));
         }
-        let lines = of("kept", 0);
+        let lines = of("log", 0);
         assert_eq!(lines.len(), LINES);
         assert!(lines[0].1.contains(": 100 ") && lines.iter().all(|(_, line)| line.len() <= LINE_BYTES));
         let after = lines[197].0;
-        assert_eq!(of("kept", after).len(), 2);
+        assert_eq!(of("log", after).len(), 2);
         assert_eq!(of("nobody", 0), []);
     }
 }

@@ -51,10 +51,10 @@ fn page(command: &Command, name: &str) -> String {
     let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage);
     page.push_str(&format!(".SH SYNOPSIS\n.nf\n{}\n.fi\n", roff(usage)));
     page.push_str(&format!(".SH DESCRIPTION\n{}\n", roff(&about)));
-    let shown = |arg: &&Arg| !arg.is_hide_set();
+    let is_listed = |arg: &&Arg| !arg.is_hide_set();
     let (given, named): (Vec<&Arg>, Vec<&Arg>) = command
         .get_arguments()
-        .filter(shown)
+        .filter(is_listed)
         .partition(|arg| arg.is_positional());
     for (title, args) in [("ARGUMENTS", given), ("OPTIONS", named)] {
         if args.is_empty() {

@@ -18,8 +18,8 @@ use walferry_diagnosis::printed::one_line;
 use walferry_engine::{Diagnosis, Kind};
 
 use super::{
-    args::{ApplyArgs, DeleteArgs, ListArgs, LogsArgs, NameArgs, NamesArgs, OperateCommand, TopArgs},
-    shown::{self, Cell, Colour, Format},
+    args::{ApplyArgs, DeleteArgs, Format, ListArgs, LogsArgs, NameArgs, NamesArgs, OperateCommand, TopArgs},
+    printing::{self, Cell, Colour},
 };
 use crate::{
     cli::EndpointArgs,
@@ -70,7 +70,7 @@ impl Process {
     fn of(args: &EndpointArgs) -> Result<Self, Error> {
         Endpoint::of(args)
             .map(Self)
-            .map_err(|error| told("the process was not asked", error))
+            .map_err(|error| not_done("the process was not asked", error))
     }
 
     /// Sends a request, again and again while workers rebalance.
@@ -83,7 +83,7 @@ impl Process {
                 ("POST", body) => self.0.post(path, body.unwrap_or(&json!({}))),
                 (_, body) => self.0.put(path, body),
             };
-            let answer = answer.map_err(|error| told("the process was not asked", error))?;
+            let answer = answer.map_err(|error| not_done("the process was not asked", error))?;
             let rebalances = answer.code == 409 && method != "PUT" || is_rebalance(&answer);
             if !rebalances || begun.elapsed() > REBALANCES {
                 return Ok(answer);
@@ -104,7 +104,7 @@ impl Process {
         let answer = self.ask(method, &path, body)?;
         match codes.contains(&answer.code) {
             true => Ok(answer.body),
-            false => Err(told(what, self.0.refused(&answer, connector, "walferry --help"))),
+            false => Err(not_done(what, self.0.refused(&answer, connector, "walferry --help"))),
         }
     }
 
@@ -114,7 +114,7 @@ impl Process {
         match answer.code {
             200 | 503 if answer.body.is_object() => Ok(Some(answer.body)),
             404 => Ok(None),
-            _ => Err(told(
+            _ => Err(not_done(
                 "the process was not asked",
                 self.0.refused(&answer, "", "walferry --help"),
             )),
@@ -142,7 +142,7 @@ fn is_rebalance(answer: &Answer) -> bool {
     answer.code == 409 && message.contains("rebalance")
 }
 
-fn told(what: &str, EndpointError { what: why, hint }: EndpointError) -> Error {
+fn not_done(what: &str, EndpointError { what: why, hint }: EndpointError) -> Error {
     failed(what).cause(why, Some(hint))
 }
 
@@ -150,8 +150,8 @@ fn text(of: &Json) -> &str {
     of.as_str().unwrap_or_default()
 }
 
-fn path(name: &str, rest: &str) -> String {
-    format!("/connectors/{}{rest}", encoded(name))
+fn path(name: &str, part: &str) -> String {
+    format!("/connectors/{}{part}", encoded(name))
 }
 
 /// States of a connector, put together: that of the connector, unless a task has failed.
@@ -200,14 +200,14 @@ fn list(args: &ListArgs) -> Result<(), Error> {
                     ]
                 })
                 .collect();
-            shown::print_table(&["NAME", "STATE", "TASKS", "WORKER", "CLASS"], &rows);
+            printing::print_table(&["NAME", "STATE", "TASKS", "WORKER", "CLASS"], &rows);
         }
         format => {
             let all: Vec<Json> = connectors
                 .iter()
                 .map(|(name, connector)| summary(name, connector))
                 .collect();
-            shown::print(&Json::Array(all), format);
+            printing::print(&Json::Array(all), format);
         }
     }
     Ok(())
@@ -282,7 +282,7 @@ fn status(args: &ListArgs) -> Result<(), Error> {
                     .into_iter()
                     .map(|(_, name, state, colour, why)| vec![name.into(), Cell::coloured(state, colour), why.into()])
                     .collect();
-                shown::print_table(&["NAME", "STATE", "WHAT"], &rows);
+                printing::print_table(&["NAME", "STATE", "WHAT"], &rows);
             }
         }
         Format::Name => rows.iter().for_each(|(_, name, ..)| say!("{name}")),
@@ -303,7 +303,7 @@ fn status(args: &ListArgs) -> Result<(), Error> {
                 "server": kind, "version": worker["version"], "kafka_cluster_id": worker["kafka_cluster_id"],
                 "ready": is_ready, "connectors": connectors,
             });
-            shown::print(&all, format);
+            printing::print(&all, format);
         }
     }
     match is_ready {
@@ -316,11 +316,11 @@ fn describe(args: &NameArgs) -> Result<(), Error> {
     let process = Process::of(&args.endpoint)?;
     let name = &args.name;
     let what = format!("connector {name:?} cannot be described");
-    let get = |rest: &str| process.demand(&what, name, ("GET", path(name, rest), None), &[200]);
+    let get = |part: &str| process.demand(&what, name, ("GET", path(name, part), None), &[200]);
     let (info, status) = (get("")?, get("/status")?);
     // Older workers have no offsets, and topics may be switched off.
-    let optional = |rest: &str| -> Result<Json, Error> {
-        let answer = process.ask("GET", &path(name, rest), None)?;
+    let optional = |part: &str| -> Result<Json, Error> {
+        let answer = process.ask("GET", &path(name, part), None)?;
         Ok(if answer.code == 200 { answer.body } else { Json::Null })
     };
     let (offsets, topics) = (optional("/offsets")?, optional("/topics")?);
@@ -337,13 +337,13 @@ fn describe(args: &NameArgs) -> Result<(), Error> {
         .map(|(property, value)| {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             // A reference to a secret is none.
-            let is_shown = value.starts_with("${") && value.ends_with('}') && !value[2..].contains("${");
-            let shown = if is_shown {
+            let is_visible = value.starts_with("${") && value.ends_with('}') && !value[2..].contains("${");
+            let visible = if is_visible {
                 value
             } else {
                 sanitizer.hide(property, &value).into_owned()
             };
-            (property.clone(), shown)
+            (property.clone(), visible)
         })
         .collect();
     let topics = &topics[name.as_str()]["topics"];
@@ -359,7 +359,7 @@ fn describe(args: &NameArgs) -> Result<(), Error> {
         }
         match args.output.output {
             Format::Name => say!("{name}"),
-            format => shown::print(&all, format),
+            format => printing::print(&all, format),
         }
         return Ok(());
     }
@@ -393,7 +393,7 @@ fn describe(args: &NameArgs) -> Result<(), Error> {
     if !topics.is_empty() {
         row("topics", &topics.join(", "));
     }
-    let lines = shown::table(&["", ""], &rows, shown::is_coloured());
+    let lines = printing::table(&["", ""], &rows, printing::is_coloured());
     say::text(lines.trim_start().as_bytes().to_vec());
     say!("configuration");
     for (property, value) in &config {
@@ -446,7 +446,7 @@ fn want(args: &NamesArgs, wanted: &Wanted) -> Result<(), Error> {
     })
 }
 
-/// Does something with each connector. All failures are told.
+/// Does something with each connector. All failures are not_done.
 fn for_each(names: &[String], verb: &str, mut act: impl FnMut(&str) -> Result<(), Error>) -> Result<(), Error> {
     let mut causes: Vec<Diagnosis> = Vec::new();
     for name in names {
@@ -491,9 +491,9 @@ fn reach(process: &Process, name: &str, wanted: &Wanted) -> Result<(), Error> {
 
 /// A configuration of a file.
 fn submitted(file: &Path) -> Result<(String, BTreeMap<String, String>), Error> {
-    let shown = file.display();
+    let place = file.display();
     let refused =
-        |why: String, hint: &str| failed(format!("{shown} was not applied")).cause(why, Some(hint.to_owned()));
+        |why: String, hint: &str| failed(format!("{place} was not applied")).cause(why, Some(hint.to_owned()));
     let unreadable = |error: io::Error| refused(format!("it cannot be read: {error}"), "correct the path");
     let mut content = String::new();
     if file == Path::new("-") {
@@ -510,7 +510,7 @@ fn submitted(file: &Path) -> Result<(String, BTreeMap<String, String>), Error> {
     }
     let (submitted, findings) = Submitted::read(&content).map_err(|error| refused(error.to_string(), error.hint()))?;
     if findings.has_problems() {
-        return Err(failed(format!("{shown} was not applied")).because(findings.problems().cloned()));
+        return Err(failed(format!("{place} was not applied")).because(findings.problems().cloned()));
     }
     let Some(name) = submitted.name.filter(|name| !name.is_empty()) else {
         return Err(refused("it has no `name`".into(), "add the connector's name"));
@@ -633,7 +633,10 @@ fn logs(args: &LogsArgs) -> Result<(), Error> {
             return Err(failed(what).cause(why, Some(hint.into())));
         }
         if answer.code != 200 {
-            return Err(told(&what, process.0.refused(&answer, name, "walferry logs --help")));
+            return Err(not_done(
+                &what,
+                process.0.refused(&answer, name, "walferry logs --help"),
+            ));
         }
         let lines = answer.body["lines"].as_array().map_or(&[][..], Vec::as_slice);
         let skipped = left.map_or(0, |most| lines.len().saturating_sub(most));
@@ -667,7 +670,7 @@ fn top(args: &TopArgs) -> Result<(), Error> {
             );
             return Err(failed("there is nothing to show").cause(why, Some(hint.into())));
         };
-        let text = top_text(&data, &mut seen, Instant::now(), shown::is_coloured());
+        let text = top_text(&data, &mut seen, Instant::now(), printing::is_coloured());
         if is_once {
             say::text(text.into_bytes());
             return Ok(());
@@ -729,7 +732,7 @@ fn top_text(data: &Json, seen: &mut Seen, now: Instant, is_coloured: bool) -> St
         "IN FLIGHT",
         "WHAT",
     ];
-    head + &shown::table(&names, &rows, is_coloured)
+    head + &printing::table(&names, &rows, is_coloured)
 }
 
 /// A number of bytes for people.

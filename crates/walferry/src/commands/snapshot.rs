@@ -42,9 +42,9 @@ pub(crate) fn snapshot(args: &SnapshotArgs, bars: &Bars) -> Result<(), Error> {
         true => args.table.join(", "),
         false => tables.join(", "),
     };
-    let rest = if args.wait { "" } else { "; its log shows the progress" };
+    let ending = if args.wait { "" } else { "; its log shows the progress" };
     say!(
-        "connector {} was asked for a snapshot of {tables} (id {id}){rest}",
+        "connector {} was asked for a snapshot of {tables} (id {id}){ending}",
         args.name
     );
     tell_unstored(is_stored);
@@ -61,11 +61,11 @@ fn not_known(what: String, hint: impl Into<String>) -> Error {
 
 /// Waits until the snapshot with this id has ended.
 fn wait(args: &SnapshotArgs, id: &str, bars: &Bars) -> Result<(), Error> {
-    let told = |EndpointError { what, hint }: EndpointError| not_known(what, hint);
-    let endpoint = Endpoint::of(&args.endpoint).map_err(told)?;
+    let unknown_end = |EndpointError { what, hint }: EndpointError| not_known(what, hint);
+    let endpoint = Endpoint::of(&args.endpoint).map_err(unknown_end)?;
     let path = format!("/connectors/{}/snapshots", encoded(&args.name));
     let later = format!("ask later: GET {path}, or look at the log of the process");
-    let (mut silent_since, mut shown) = (None, Shown::new(bars));
+    let (mut silent_since, mut progress) = (None, Progress::new(bars));
     loop {
         let answer = match endpoint.get(&path) {
             Ok(answer) if answer.code == 200 => answer.body,
@@ -78,8 +78,8 @@ fn wait(args: &SnapshotArgs, id: &str, bars: &Bars) -> Result<(), Error> {
                 let since = *silent_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > SILENCE {
                     return Err(match result {
-                        Ok(answer) => told(endpoint.refused(&answer, &args.name, "walferry snapshot --help")),
-                        Err(error) => told(error),
+                        Ok(answer) => unknown_end(endpoint.refused(&answer, &args.name, "walferry snapshot --help")),
+                        Err(error) => unknown_end(error),
                     });
                 }
                 thread::sleep(PAUSE);
@@ -95,17 +95,17 @@ fn wait(args: &SnapshotArgs, id: &str, bars: &Bars) -> Result<(), Error> {
         };
         match request["state"].as_str() {
             Some("done") => {
-                shown.end();
+                progress.end();
                 tell_tables(request);
                 say!("the snapshot is complete");
                 return Ok(());
             }
             Some("failed" | "stopped") => {
-                shown.end();
+                progress.end();
                 tell_tables(request);
                 return Err(failed(request));
             }
-            state => shown.show(state == Some("accepted"), &answer["running"]),
+            state => progress.show(state == Some("accepted"), &answer["running"]),
         }
         thread::sleep(PAUSE);
     }
@@ -148,26 +148,26 @@ fn failed(request: &Json) -> Error {
     Error::new(Kind::TableNotRead, "the snapshot has not read all of its tables").because(causes)
 }
 
-/// What is shown while it is waited.
-struct Shown<'a> {
+/// What is progress while it is waited.
+struct Progress<'a> {
     bars: &'a Bars,
     bar: Option<RowsBar>,
-    told: Instant,
+    last_line: Instant,
     has_said_that_it_waits: bool,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> Progress<'a> {
     fn new(bars: &'a Bars) -> Self {
         Self {
             bars,
             bar: None,
-            told: Instant::now(),
+            last_line: Instant::now(),
             has_said_that_it_waits: false,
         }
     }
 
     fn show(&mut self, waits: bool, running: &Json) {
-        if waits && !self.has_said_that_it_waits && self.told.elapsed() >= TOLD_EVERY {
+        if waits && !self.has_said_that_it_waits && self.last_line.elapsed() >= TOLD_EVERY {
             self.has_said_that_it_waits = true;
             note!("the connector has not taken the signal yet: it does not stream, or reads another table");
         }
@@ -179,8 +179,8 @@ impl<'a> Shown<'a> {
         if self.bars.are_shown() {
             let bar = self.bar.get_or_insert_with(|| self.bars.rows());
             bar.show(table, rows, estimate);
-        } else if self.told.elapsed() >= TOLD_EVERY {
-            self.told = Instant::now();
+        } else if self.last_line.elapsed() >= TOLD_EVERY {
+            self.last_line = Instant::now();
             match estimate {
                 Some(estimate) => note!("{table}: {rows} of about {} rows", estimate.max(rows)),
                 None => note!("{table}: {rows} rows"),

@@ -304,8 +304,13 @@ impl Herder for Herd {
     }
 
     fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> HerderFuture<RequestedSnapshot> {
-        let (herd, name) = (self.clone(), name.to_owned());
-        Box::pin(async move { snapshots::look(&herd, &name, snapshot).await })
+        let load = self.find(name).map(|connector| keeper::loader(self, name, &connector));
+        let load = load.ok_or_else(|| Refused::not_found(name));
+        Box::pin(async move {
+            let load = load?;
+            let looked = snapshots::look(move || load(), snapshot).await;
+            looked.map_err(|failure| refusal(&failure))
+        })
     }
 
     fn topics(&self, name: &str) -> Vec<String> {

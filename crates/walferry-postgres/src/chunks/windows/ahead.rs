@@ -9,7 +9,7 @@ const DOING: &str = "looking at the tables of a snapshot";
 /// How many obstacles are named.
 const MOST: usize = 20;
 /// How many tables a hint names.
-const SHOWN: usize = 5;
+const NAMED: usize = 5;
 
 /// A snapshot that somebody wants.
 #[derive(Debug, Clone, Default)]
@@ -81,11 +81,11 @@ async fn look(mut windows: Windows, execute: &Execute) -> Result<RequestedSnapsh
         return Ok(found);
     }
     for table in found.tables.clone() {
-        let told = match execute.blocking {
+        let obstacle = match execute.blocking {
             true => select_of(sql, execute, &table).await?,
             false => chunks_of(sql, execute, &table, &wanted).await?,
         };
-        found.obstacles.extend(told);
+        found.obstacles.extend(obstacle);
         if found.obstacles.len() >= MOST {
             break;
         }
@@ -95,9 +95,9 @@ async fn look(mut windows: Windows, execute: &Execute) -> Result<RequestedSnapsh
 
 /// No captured table matches.
 async fn no_such_table(sql: &Sql, expression: &str, captured: Vec<String>) -> Result<Diagnosis, Error> {
-    let shown = walferry_config::quoted(expression);
+    let name = walferry_config::quoted(expression);
     if find(sql, expression).await?.is_some() {
-        let text = format!("table {shown} exists, but the connector does not capture it");
+        let text = format!("table {name} exists, but the connector does not capture it");
         return Ok(Diagnosis::error(Kind::TableNotRead, text)
             .with_hint("add it to `table.include.list`, and restart the connector"));
     }
@@ -107,18 +107,18 @@ async fn no_such_table(sql: &Sql, expression: &str, captured: Vec<String>) -> Re
         Some(near) => format!("did you mean {near}?"),
         None if captured.is_empty() => "no table is captured: see `table.include.list`".to_owned(),
         None => {
-            let more = match captured.len().saturating_sub(SHOWN) {
+            let more = match captured.len().saturating_sub(NAMED) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let first: Vec<&str> = captured.iter().take(SHOWN).map(String::as_str).collect();
+            let first: Vec<&str> = captured.iter().take(NAMED).map(String::as_str).collect();
             format!(
                 "write it as SCHEMA.TABLE, in the case that Postgres has it in; captured are {}{more}",
                 first.join(", ")
             )
         }
     };
-    let text = format!("no captured table is called, or matches, {shown}");
+    let text = format!("no captured table is called, or matches, {name}");
     Ok(Diagnosis::error(Kind::TableNotRead, text).with_hint(hint))
 }
 

@@ -6,25 +6,11 @@ use std::{
     io::{self, IsTerminal as _},
 };
 
-use clap::ValueEnum;
 use serde_json::Value as Json;
 use walferry_diagnosis::printed::one_line;
 
+use super::args::Format;
 use crate::say;
-
-/// How an answer is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum Format {
-    /// For people
-    #[default]
-    Table,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
-    /// Only the names of connectors, one in each line
-    Name,
-}
 
 /// A colour of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,10 +206,10 @@ mod tests {
     #[test]
     fn a_server_cannot_write_to_the_terminal_or_begin_a_line() {
         let hostile = "a\u{1b}]0;x\u{7}\nb\u{202e}\u{9b}2J";
-        let shown = table(&["NAME", "STATE"], &[vec![hostile.into(), "RUNNING".into()]], false);
-        assert_eq!(shown.lines().count(), 2, "{shown:?}");
+        let output = table(&["NAME", "STATE"], &[vec![hostile.into(), "RUNNING".into()]], false);
+        assert_eq!(output.lines().count(), 2, "{output:?}");
         let value = json!({hostile: [hostile]});
-        for text in [shown, yaml(&value), escaped(&value.to_string())] {
+        for text in [output, yaml(&value), escaped(&value.to_string())] {
             assert!(!text.chars().any(|c| c != '\n' && is_dangerous(c)), "{text:?}");
         }
     }
@@ -242,10 +228,10 @@ mod tests {
                 Cell::from(""),
             ],
         ];
-        let shown = table(&["NAME", "STATE", "WHY"], &rows, false);
-        assert_eq!(shown, "NAME    STATE    WHY\na       FAILED   x y\nlänger  RUNNING\n");
-        let shown = table(&["NAME", "STATE", "WHY"], &rows, true);
-        assert!(shown.contains("\u{1b}[31mFAILED\u{1b}[0m   x y\n"), "{shown:?}");
+        let output = table(&["NAME", "STATE", "WHY"], &rows, false);
+        assert_eq!(output, "NAME    STATE    WHY\na       FAILED   x y\nlänger  RUNNING\n");
+        let output = table(&["NAME", "STATE", "WHY"], &rows, true);
+        assert!(output.contains("\u{1b}[31mFAILED\u{1b}[0m   x y\n"), "{output:?}");
     }
 
     #[test]
@@ -254,12 +240,12 @@ mod tests {
             "name": "orders", "no": "no", "n": 1, "empty": {}, "list": ["a b", {"x": null, "y": "1"}], "text": "a: \"b\"\n"
         });
         let expected = "name: orders\n\"no\": \"no\"\n\"n\": 1\nempty: {}\nlist:\n  - \"a b\"\n  -\n    x: null\n    \"y\": \"1\"\ntext: \"a: \\\"b\\\"\\n\"\n";
-        let shown = yaml(&value);
+        let output = yaml(&value);
         let lines = |text: &str| {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
             lines.sort();
             lines
         };
-        assert_eq!(lines(&shown), lines(expected));
+        assert_eq!(lines(&output), lines(expected));
     }
 }
