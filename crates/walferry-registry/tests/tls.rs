@@ -222,7 +222,7 @@ fn certificates_and_ciphers_that_java_takes_are_taken() {
         },
         Some(&authority),
     );
-    let url = serve_with(own.server(&[authority.certificate.clone()], ServerKind::Usual));
+    let url = serve_with(own.server(std::slice::from_ref(&authority.certificate), ServerKind::Usual));
     let tls = ClientTls {
         trusted: Some(pem(authority.pem(), None)),
         identity: Some(pem(client.pem(), Some(client.key_pem()))),

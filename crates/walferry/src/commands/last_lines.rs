@@ -137,11 +137,11 @@ mod tests {
                 "é".repeat(2000)
             ));
         }
-        let lines = of("log", 0);
+        let lines = of("kept", 0);
         assert_eq!(lines.len(), LINES);
         assert!(lines[0].1.contains(": 100 ") && lines.iter().all(|(_, line)| line.len() <= LINE_BYTES));
         let after = lines[197].0;
-        assert_eq!(of("log", after).len(), 2);
+        assert_eq!(of("kept", after).len(), 2);
         assert_eq!(of("nobody", 0), []);
     }
 }
