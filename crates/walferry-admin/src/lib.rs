@@ -74,7 +74,8 @@ pub struct Admin {
     pub loggers: Arc<dyn Loggers>,
     /// How the REST API behaves.
     pub settings: RestSettings,
-    /// The folder in which a week of each connector is kept for the page. It is made when it is first needed. Without it, nothing is kept.
+    /// The folder in which a week of each connector is kept for the page. It is made when it is first needed, once the one around it exists.
+    /// Without it, nothing is kept.
     pub history: Option<PathBuf>,
 }
 

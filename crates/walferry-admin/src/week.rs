@@ -209,6 +209,10 @@ fn remove_old(folder: &Path) {
 
 fn append(folder: &Path, name: &str, line: &str) -> io::Result<()> {
     if !folder.is_dir() {
+        // A connector that keeps its offset in Kafka may need no data directory, and gets none for this.
+        if !folder.parent().is_some_and(Path::is_dir) {
+            return Ok(());
+        }
         fs::DirBuilder::new().mode(0o700).create(folder)?;
     }
     let path = path_of(folder, name);
@@ -247,8 +251,9 @@ fn path_of(folder: &Path, name: &str) -> PathBuf {
     folder.join(file + ".week")
 }
 
+/// The older of the two files of a connector. In names of connectors, a dot is written as `%2e`.
 fn older(path: &Path) -> PathBuf {
-    path.with_extension("old")
+    path.with_extension("older.week")
 }
 
 /// A point of the page's curves.
@@ -405,6 +410,20 @@ mod tests {
             assert_eq!(path.parent(), Some(Path::new("/f")), "{path:?}");
             assert!(path.file_name().unwrap().len() < 250);
         }
+    }
+
+    #[test]
+    fn no_data_directory_is_made_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        append(&data.join("history"), "a", "x").unwrap();
+        assert!(!data.exists());
+        fs::create_dir(&data).unwrap();
+        append(&data.join("history"), "a", "x").unwrap();
+        assert_eq!(
+            fs::metadata(data.join("history")).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
     }
 
     #[test]

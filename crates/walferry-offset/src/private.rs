@@ -117,7 +117,7 @@ pub fn tighten(data_dir: &Path) -> io::Result<Tightened> {
         let path = entry?.path();
         // An empty file system of its own may have it.
         let is_of_the_file_system = path.file_name().is_some_and(|name| name == "lost+found");
-        match is_of_a_connector(&path) {
+        match is_of_a_connector(&path) || is_history(&path) {
             true => close(&path, DEEPEST, &mut told.closed)?,
             false => has_others |= !is_of_the_file_system,
         }
@@ -135,6 +135,14 @@ pub fn tighten(data_dir: &Path) -> io::Result<Tightened> {
 fn is_of_a_connector(path: &Path) -> bool {
     let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
     is_folder && fs::symlink_metadata(path.join(LOCK_FILE)).is_ok_and(|found| found.is_file())
+}
+
+/// The folder with the history that the page shows, in the data directory. No connector's folder begins with a dot.
+pub const HISTORY: &str = ".history";
+
+fn is_history(path: &Path) -> bool {
+    let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    is_folder && path.file_name().is_some_and(|name| name == HISTORY)
 }
 
 /// Links are left alone: what they lead to is not in the directory.
@@ -204,10 +212,13 @@ mod tests {
         fs::write(&outside, "").unwrap();
         set(&outside, 0o644);
         symlink(&outside, folder.join("link")).unwrap();
+        let history = data.join(HISTORY);
+        fs::create_dir(&history).unwrap();
+        set(&history, 0o755);
         let told = tighten(&data).unwrap();
         assert!(!told.shared);
         assert!(told.closed.contains(&(data.clone(), 0o755)), "{told:?}");
-        for path in [&data, &folder, &inner] {
+        for path in [&data, &folder, &inner, &history] {
             assert_eq!(mode(path), 0o700, "{}", path.display());
         }
         for path in [folder.join("lock"), folder.join("offset.json"), inner.join("part")] {

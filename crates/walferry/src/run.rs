@@ -294,7 +294,7 @@ impl Process<'_> {
             loggers: Arc::new(logging::Levels),
             settings: self.settings.clone(),
             kafka_cluster_id: cluster,
-            history: self.data_dir.is_dir().then(|| self.data_dir.join("history")),
+            history: Some(self.data_dir.join(private::HISTORY)),
             ..Admin::read_only(Arc::new(herd.supervisor().clone()), env!("CARGO_PKG_VERSION"))
         };
         if let Some(exporter) = &self.exporter {
