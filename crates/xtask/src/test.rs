@@ -145,6 +145,8 @@ impl Session<'_> {
         if self.args.what == What::Deploy || has(What::Deploy) && is_whole {
             self.deploy();
         }
+        // End-to-end tests mostly wait, and transforms only compute.
+        let transforms = has(What::Transforms).then(|| self.on_servers("transforms", |_| Ok(())));
         let mut e2e = Vec::new();
         if has(What::E2e) && wide {
             let majors = provide::postgres_versions();
@@ -152,18 +154,13 @@ impl Session<'_> {
         } else if has(What::E2e) {
             e2e.push(self.e2e(self.args.pg, "e2e", &[]));
         }
-        if self.args.what == What::All && self.args.pg.is_none() && is_whole {
-            e2e.extend(self.versions());
-        }
-        // End-to-end tests wait about half of the time, for servers to start and for time to pass. What goes on beside them only computes.
-        let mut beside = Vec::new();
-        if has(What::Transforms) {
-            beside.push(self.on_servers("transforms", |_| Ok(())));
-        }
-        if has(What::Parity) {
-            beside.push(self.parity());
-        }
-        self.run_suites(e2e, beside);
+        self.run_suites(e2e, Vec::from_iter(transforms));
+        let versions = match self.args.what == What::All && self.args.pg.is_none() && is_whole {
+            true => self.versions(),
+            false => Vec::new(),
+        };
+        let parity = has(What::Parity).then(|| self.parity());
+        self.run_suites(Vec::from_iter(parity), versions);
         self.run_rare();
     }
 
