@@ -10,10 +10,14 @@ use std::{
 };
 
 use bytes::BytesMut;
+use encoding::TextEncoding;
 use libfuzzer_sys::fuzz_target;
 use tokio::{io::ReadBuf, runtime::Runtime};
 use walferry_engine::source::Frame;
 
+#[allow(dead_code)]
+#[path = "../../crates/walferry-postgres/src/encoding.rs"]
+mod encoding;
 #[allow(dead_code)]
 #[path = "../../crates/walferry-postgres/src/error.rs"]
 mod error;
@@ -29,6 +33,9 @@ mod problem;
 #[allow(dead_code)]
 #[path = "../../crates/walferry-postgres/src/quote.rs"]
 mod quote;
+#[allow(dead_code)]
+#[path = "../../crates/walferry-postgres/src/stream/recode.rs"]
+mod recode;
 #[allow(dead_code)]
 #[path = "../../crates/walferry-postgres/src/connection/server_error.rs"]
 mod server_error;
@@ -212,25 +219,35 @@ fuzz_target!(|input: &[u8]| {
                 return;
             }
             // The connection can be used again.
-            if let Err(error) = wire.copy_both("starting", "START_REPLICATION").await {
+            if let Err(error) = wire.copy_both("starting", b"START_REPLICATION").await {
                 drop(walferry_engine::Failure::from(error));
                 return;
             }
             let (_, rest) = wire.into_parts();
-            drop(frames::FrameBuffer::new(&rest).take());
+            drop(frames::FrameBuffer::new(&rest, TextEncoding::OfServer).take());
         });
         return;
     }
-    let in_parts = read(frames::FrameBuffer::new(&[]), &mut stream(step));
+    // Texts of a database that takes any bytes are looked at; others are passed on.
+    let encoding = if kind % 4 == 1 {
+        TextEncoding::OfServer
+    } else {
+        TextEncoding::Ascii
+    };
+    let in_parts = read(frames::FrameBuffer::new(&[], encoding.clone()), &mut stream(step));
     let at_once = read(
-        frames::FrameBuffer::new(&BytesMut::from(said)),
+        frames::FrameBuffer::new(&BytesMut::from(said), encoding),
         &mut connection::Stream {
             said: Vec::new(),
             read: 0,
             step: 1,
         },
     );
-    if in_parts.end.as_deref().is_some_and(|end| end.starts_with("unexpected answer")) {
+    if in_parts
+        .end
+        .as_deref()
+        .is_some_and(|end| end.starts_with("unexpected answer"))
+    {
         // What was read together with malformed bytes is not handed on; it comes again on the next connection.
         assert_eq!(in_parts.end, at_once.end);
         assert!(in_parts.frames.starts_with(&at_once.frames));
