@@ -27,6 +27,7 @@ mod http {
     pub struct Request {
         pub path: String,
         pub headers: Vec<(&'static str, String)>,
+        #[allow(dead_code)]
         pub body: Option<String>,
     }
 
