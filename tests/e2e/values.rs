@@ -9,6 +9,16 @@ use crate::world;
 const READER: &str = "create role reader login replication in role pg_read_all_data";
 
 /// Starts a connector of the role `reader` for the table `items`, with a publication that exists.
+fn start_with(name: &str, database: &Database, properties: &[(&str, &str)]) -> Walferry {
+    Walferry::start(WalferryOptions {
+        name: name.to_owned(),
+        config: signals::config(name, database, properties),
+        worker: vec!["offset.flush.interval.ms=20".into()],
+        bootstrap: world::shared().kafka.bootstrap(),
+        env: Vec::new(),
+    })
+}
+
 fn start(database: &Database, name: &str, properties: &[(&str, &str)]) -> Walferry {
     let mut all = vec![
         ("database.user", "reader"),
@@ -18,13 +28,7 @@ fn start(database: &Database, name: &str, properties: &[(&str, &str)]) -> Walfer
         ("decimal.handling.mode", "string"),
     ];
     all.extend(properties);
-    Walferry::start(WalferryOptions {
-        name: name.to_owned(),
-        config: signals::config(name, database, &all),
-        worker: vec!["offset.flush.interval.ms=20".into()],
-        bootstrap: world::shared().kafka.bootstrap(),
-        env: Vec::new(),
-    })
+    start_with(name, database, &all)
 }
 
 fn amounts(name: &str, count: usize) -> Vec<String> {
@@ -161,13 +165,7 @@ fn start_in_encoding(name: &str, database: &Database, properties: &[(&str, &str)
         ("snapshot.mode", "initial"),
     ];
     all.extend(properties);
-    Walferry::start(WalferryOptions {
-        name: name.to_owned(),
-        config: signals::config(name, database, &all),
-        worker: vec!["offset.flush.interval.ms=20".into()],
-        bootstrap: world::shared().kafka.bootstrap(),
-        env: Vec::new(),
-    })
+    start_with(name, database, &all)
 }
 
 /// Bytes as a text of this encoding, and what its events have.

@@ -16,6 +16,7 @@ use std::{
 
 use serde::Serialize;
 use tracing::{debug, warn};
+use walferry_engine::folder_name;
 
 use crate::{
     human,
@@ -56,14 +57,14 @@ impl Minute {
             "{seconds} {} {} {} {} {}",
             self.records, self.lag_ms, self.wal_bytes, self.restarts, self.failures
         );
-        let sum = check_sum(&line);
+        let sum = crc32fast::hash(line.as_bytes());
         let _ = writeln!(line, " {sum:08x}");
         line
     }
 
     fn read(line: &str) -> Option<Self> {
         let (figures, sum) = line.rsplit_once(' ')?;
-        if u32::from_str_radix(sum, 16).ok()? != check_sum(figures) {
+        if u32::from_str_radix(sum, 16).ok()? != crc32fast::hash(figures.as_bytes()) {
             return None;
         }
         let mut figures = figures.split(' ').map(|figure| figure.parse::<u64>().ok());
@@ -78,12 +79,6 @@ impl Minute {
             failures: next()?,
         })
     }
-}
-
-/// FNV-1a.
-fn check_sum(text: &str) -> u32 {
-    let mix = |sum: u32, byte: u8| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    text.bytes().fold(0x811c_9dc5, mix)
 }
 
 /// What was counted up to the last line.
@@ -182,7 +177,7 @@ fn start_writer(folder: PathBuf) -> Option<SyncSender<(String, Minute)>> {
                 Ok(()) => has_failed = false,
                 Err(error) if !has_failed => {
                     has_failed = true;
-                    warn!(folder = %folder.display(), %error, "the history that the page shows cannot be written; everything else goes on");
+                    warn!(folder = %folder.display(), %error, "cannot write the history for the page; nothing else is affected");
                 }
                 Err(_) => {}
             }
@@ -235,25 +230,16 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// The file of a connector. Names differ in the file's name if they differ, and none leads out of the folder.
+/// The newer file of a connector. Other connectors have other files, and none is outside of the folder.
 fn path_of(folder: &Path, name: &str) -> PathBuf {
-    let mut file = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => file.push(byte.into()),
-            // Also capitals: there are file systems that do not tell them apart.
-            other => drop(write!(file, "%{other:02x}")),
-        }
-    }
-    if file.len() > 200 {
-        file = format!("{}%{:08x}", &file[..180], check_sum(name));
-    }
-    folder.join(file + ".week")
+    folder.join(folder_name(name) + ".week")
 }
 
-/// The older of the two files of a connector. In names of connectors, a dot is written as `%2e`.
+/// The older one. Two hexadecimal digits follow a percent sign in the name of a connector's file.
 fn older(path: &Path) -> PathBuf {
-    path.with_extension("older.week")
+    let mut older = path.with_extension("").into_os_string();
+    older.push("%older.week");
+    older.into()
 }
 
 /// A point of the page's curves.
@@ -404,8 +390,9 @@ mod tests {
             &"x".repeat(300),
             &("x".repeat(300) + "y"),
         ];
-        let paths: std::collections::BTreeSet<_> = names.iter().map(|name| path_of(Path::new("/f"), name)).collect();
-        assert_eq!(paths.len(), names.len());
+        let newer = names.iter().map(|name| path_of(Path::new("/f"), name));
+        let paths: std::collections::BTreeSet<_> = newer.flat_map(|path| [older(&path), path]).collect();
+        assert_eq!(paths.len(), 2 * names.len());
         for path in paths {
             assert_eq!(path.parent(), Some(Path::new("/f")), "{path:?}");
             assert!(path.file_name().unwrap().len() < 250);

@@ -13,6 +13,7 @@ pub mod gap;
 pub mod history;
 pub mod life;
 pub mod message_type;
+mod names;
 pub mod path;
 mod pauses;
 pub mod position;
@@ -40,6 +41,7 @@ pub mod store {
 pub use delivery::sink;
 pub use failure::{Disposition, Exit, Failure, Kind};
 pub use life::{TargetState, book, connector, start, supervisor};
+pub use names::folder_name;
 pub use path::{
     Converters, ErrorNames, ErrorPolicy, SignalSettings, TableShapes, pipeline, pipeline::Pipeline, witness,
 };

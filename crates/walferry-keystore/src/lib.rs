@@ -231,7 +231,7 @@ fn encrypted_keys(text: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
     keys.collect()
 }
 
-/// Refuses keys in PEM or DER that would take for ever to decrypt.
+/// Refuses PEM and DER keys whose decryption would take too long.
 fn demand_readable(key: &[u8]) -> Result<(), StoreError> {
     match is_pem(key) {
         true => encrypted_keys(key)?.iter().try_for_each(|key| demand_few_rounds(key)),

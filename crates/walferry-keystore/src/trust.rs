@@ -103,7 +103,8 @@ pub fn judge(is_valid: bool, step: &X509StoreContextRef, anchors: &[X509], words
     };
     let is_between = step.error_depth() > 0;
     if is_valid {
-        // Who may sign certificates by its `keyUsage` alone satisfies OpenSSL, and not Java. Before version 3, nobody could say it.
+        // OpenSSL also takes an issuer whose `keyUsage` allows it to sign certificates. Java demands `basicConstraints`, which certificates
+        // of versions 1 and 2 cannot have.
         return match is_between && certificate.version() == V3 && !is_authority(certificate) {
             true => Err(no_authority(certificate, words)),
             false => Ok(()),
@@ -120,7 +121,12 @@ pub fn judge(is_valid: bool, step: &X509StoreContextRef, anchors: &[X509], words
         code::INVALID_CA => is_anchor() && (!is_between || certificate.version() < V3 || is_authority(certificate)),
         code::NOT_YET_VALID | code::EXPIRED | code::PATH_TOO_LONG | code::UNKNOWN_CRITICAL => is_anchor(),
         // Its own name may be that of its authority. OpenSSL then takes it for its own issuer.
-        error if code::NO_ISSUER.contains(&error) => anchors.iter().any(|anchor| has_signed(anchor, certificate)),
+        // The other rules for issuers are not applied to one that OpenSSL does not take for the issuer, so it has to be an authority: who
+        // trusts a server's own certificate does not trust what that server signs.
+        error if code::NO_ISSUER.contains(&error) => anchors.iter().any(|anchor| {
+            let may_sign = anchor.version() < V3 || is_authority(anchor) || **anchor == *certificate;
+            may_sign && has_signed(anchor, certificate)
+        }),
         // Java refuses SHA-1 only where an authority that it brings itself has signed.
         code::DIGEST_TOO_WEAK => is_signed_with_sha1(certificate),
         _ => false,

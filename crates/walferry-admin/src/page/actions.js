@@ -41,20 +41,20 @@ function say(element, text, level) {
 const SIMPLE = {
   restart: {
     label: "Restart", title: name => "Restart " + name + "?", method: "POST", path: "/restart?includeTasks=true",
-    what: "It ends in order, and goes on from its stored offset. Nothing is read twice.", done: "It restarts.",
+    what: "The connector stops in order and continues from its stored offset.", done: "It restarts.",
   },
   pause: {
     label: "Pause", title: name => "Pause " + name + "?", method: "PUT", path: "/pause",
-    what: "It sends nothing until somebody resumes it, also after a restart of the process. Its slot stays in use, and the server keeps the WAL.",
+    what: "The connector sends nothing until it is resumed, even after a restart of the process. Its slot stays in use, and the server keeps the WAL.",
     done: "It pauses.",
   },
   resume: {
     label: "Resume", title: name => "Resume " + name + "?", method: "PUT", path: "/resume",
-    what: "It goes on from its stored offset.", done: "It resumes.",
+    what: "The connector continues from its stored offset.", done: "It resumes.",
   },
   stop: {
     label: "Stop", title: name => "Stop " + name + "?", method: "PUT", path: "/stop",
-    what: "It ends in order and frees its slot, until somebody resumes it, also after a restart of the process. The server keeps the WAL meanwhile.",
+    what: "The connector stops in order and frees its slot until it is resumed, even after a restart of the process. The server keeps the WAL.",
     done: "It stops.",
   },
 };
@@ -107,7 +107,7 @@ async function configuration(c) {
   const text = h("textarea", {name: "configuration", rows: "18", spellcheck: "false", readonly: !data.may_change && "", "aria-describedby": "problems"});
   const problems = h("ul", {class: "list", id: "problems"});
   const view = openDialog("Configuration of " + c.name, [
-    field("As JSON", text, data.may_change && "Saving it restarts the connector, which goes on from its offset."), problems,
+    field("As JSON", text, data.may_change && "Saving restarts the connector, which continues from its stored offset."), problems,
   ], data.may_change && {label: "Save", run: async () => {
     await request("PUT", at(c.name, "/config"), JSON.parse(text.value));
     return "It is saved. The connector restarts with it.";

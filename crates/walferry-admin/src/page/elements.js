@@ -88,7 +88,7 @@ async function request(method, path, body) {
   });
   const text = await answer.text();
   let json = null;
-  try { json = text === "" ? null : JSON.parse(text); } catch { /* It is told as text below. */ }
+  try { json = text === "" ? null : JSON.parse(text); } catch { /* Not JSON: the error below shows the text. */ }
   if (!answer.ok) throw new Error(json?.message ?? (text.slice(0, 2000) || "HTTP " + answer.status));
   return json;
 }

@@ -81,7 +81,7 @@ async function ask() {
   }
 }
 async function watch() {
-  // A page that nobody looks at asks nothing.
+  // A hidden page sends no requests.
   if (!document.hidden) await ask();
   setTimeout(watch, 1000);
 }

@@ -97,7 +97,8 @@ impl Counts {
                     column.r#type = failure.type_name,
                     reason = %failure.reason,
                     code = walferry_diagnosis::Kind::UnconvertedValue.code(),
-                    "a value could not be converted and is sent as null; further values of this column are only counted"
+                    "a value could not be converted and is sent empty: as null, or as an empty value if the column is NOT NULL; further values of this \
+                     column are only counted"
                 );
             }
         }

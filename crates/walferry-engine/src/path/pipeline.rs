@@ -54,7 +54,7 @@ pub struct Pipeline {
     snapshot_kind: SnapshotKind,
     /// Its tables, without those of which a condition chooses rows.
     snapshot_tables: Arc<[String]>,
-    /// The same, and those of which it reads rows that match a condition.
+    /// All its tables, including those of which it reads only rows that match a condition.
     snapshot_names: Vec<String>,
     /// Notes rows to read again. `None` unless an interrupted snapshot has to continue.
     toast_reread: Option<ToastReread>,

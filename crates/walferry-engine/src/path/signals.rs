@@ -828,7 +828,7 @@ impl Signals {
         Ok(())
     }
 
-    /// A table of an incremental snapshot is done with. What could not be read is told.
+    /// Reports how the incremental snapshot of a table ended, and warns if the table could not be read.
     fn table_ended(&mut self, table: String, end: TableEnd) {
         let state = match end {
             TableEnd::Read { rows, .. } => TableState::Read { rows: Some(rows) },

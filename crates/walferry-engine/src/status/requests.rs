@@ -74,7 +74,7 @@ pub(crate) enum SnapshotNews {
         is_blocking: bool,
         tables: Vec<String>,
     },
-    /// An incremental snapshot that an earlier process began goes on with these tables.
+    /// An incremental snapshot that an earlier process began continues with these tables.
     GoesOn { id: String, tables: Vec<String> },
     /// A table of an incremental snapshot is done with.
     Ended { table: String, state: TableState },

@@ -7,7 +7,7 @@ use super::Translation;
 pub(super) const JAAS: &str = "sasl.jaas.config";
 pub(super) const MECHANISM: &str = "sasl.mechanism";
 
-/// Reads the log-in module; a problem is told of.
+/// Parses the login module, and reports what is wrong with it.
 pub(super) fn jaas(t: &mut Translation, module: &str) -> Option<Jaas> {
     match Jaas::parse(t.get_filled(JAAS)?) {
         Ok(jaas) if jaas.module == module => Some(jaas),

@@ -386,3 +386,34 @@ fn a_certificate_is_the_hosts_where_java_says_so() {
         judged(&format!("{name} {hosts:?}"), host, &root, &[&own], verdicts);
     }
 }
+
+/// Who trusts a server's own certificate trusts that server, and nobody for whom it signs. A certificate that names another number of its
+/// issuer is not taken for one of this issuer by OpenSSL, which then has not asked whether the issuer may sign.
+#[test]
+fn a_trusted_server_certifies_nobody_else() {
+    const OTHER_NUMBER: &[(&str, bool, &[u8])] = &[("2.5.29.35", false, b"\x30\x03\x82\x01\x07")];
+    let wish = Wish {
+        name: "trusted",
+        ..Wish::server(&["other.example"])
+    };
+    let server = Certificate::make(&wish, None);
+    let reasons = [
+        "may not sign other certificates",
+        "is not among the authorities that are trusted",
+    ];
+    for (extensions, reason) in [&[], OTHER_NUMBER].into_iter().zip(reasons) {
+        let wish = Wish {
+            extensions,
+            ..Wish::server(LOCAL)
+        };
+        let forged = Certificate::make(&wish, Some(&server));
+        judged("a forged one", "localhost", &server, &[&forged], refused(reason));
+        judged(
+            "with its issuer",
+            "localhost",
+            &server,
+            &[&forged, &server],
+            refused(reason),
+        );
+    }
+}

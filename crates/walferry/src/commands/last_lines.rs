@@ -50,9 +50,11 @@ pub(crate) fn keep(line: &str) {
     lines.push_back((number, text));
 }
 
-/// The lines about a connector after the one with this number.
+/// The lines about a connector after the one with this number. A number that this process has not reached is one of an earlier process: then
+/// it is all lines.
 pub(crate) fn of(connector: &str, after: u64) -> Vec<(u64, String)> {
     let log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    let after = if after > log.number { 0 } else { after };
     let lines = log.lines.get(connector).into_iter().flatten();
     lines.filter(|(number, _)| *number > after).cloned().collect()
 }
@@ -142,6 +144,11 @@ mod tests {
         assert!(lines[0].1.contains(": 100 ") && lines.iter().all(|(_, line)| line.len() <= LINE_BYTES));
         let after = lines[197].0;
         assert_eq!(of("kept", after).len(), 2);
+        assert_eq!(
+            of("kept", 1_000_000).len(),
+            LINES,
+            "the number is of an earlier process"
+        );
         assert_eq!(of("nobody", 0), []);
     }
 }

@@ -644,9 +644,8 @@ fn logs(args: &LogsArgs) -> Result<(), Error> {
             say!("{}", text(&line["line"]));
         }
         left = None;
-        let next = answer.body["next"].as_u64().unwrap_or_default();
-        // The process has been restarted, and counts anew.
-        after = if next < after { 0 } else { next };
+        // A process that has been restarted counts anew, and sends all its lines.
+        after = answer.body["next"].as_u64().unwrap_or_default();
         if !args.follow {
             return Ok(());
         }
