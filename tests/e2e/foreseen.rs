@@ -177,3 +177,51 @@ fn the_log_is_coloured_on_a_terminal_unless_no_color_is_set() {
         assert_eq!(checked.stdout.contains("\u{1b}["), is_coloured, "{:?}", checked.stdout);
     }
 }
+
+#[test]
+fn a_heartbeat_query_that_fails_is_foreseen_and_shown_until_it_works() {
+    let world = world::shared();
+    let outbox = Outbox::new(world, "foreseen_heartbeat");
+    let sql = outbox.database.sql();
+    sql.run("create table beat (n int)");
+    let with = |query: &str| outbox.config_with([("heartbeat.interval.ms", "200"), ("heartbeat.action.query", query)]);
+    for (query, told) in [
+        ("insert into beat values (1)", "ok       `heartbeat.action.query` works"),
+        (
+            "insert into beats values (1)",
+            "caution  `heartbeat.action.query` fails",
+        ),
+        (
+            "insert into beat values (1); commit",
+            "note     `heartbeat.action.query` was not tried",
+        ),
+        ("vacuum beat", "note     `heartbeat.action.query` cannot be tried"),
+    ] {
+        let checked = Checked::of(&outbox.options(with(query)), &[]);
+        assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+        assert!(checked.stdout.contains(told), "{told}:\n{}", checked.stdout);
+        assert_eq!(
+            sql.value("select count(*) from beat").as_deref(),
+            Some("0"),
+            "{query} was not rolled back"
+        );
+    }
+
+    let mut walferry = outbox.start_with(with("insert into beats values (1)"));
+    outbox.wait_until_streaming(&mut walferry);
+    let ready = |level: &str| {
+        wait_for(&format!("level {level}"), || {
+            let answer = walferry.get("/ready")?;
+            (answer.status == 200 && answer.body.contains(&format!("\"level\":\"{level}\""))).then_some(answer.body)
+        })
+    };
+    let failing = ready("note");
+    for told in [
+        "`heartbeat.action.query` has failed since",
+        "relation \\\"beats\\\" does not exist",
+    ] {
+        assert!(failing.contains(told), "{told}: {failing}");
+    }
+    sql.run("create table beats (n int)");
+    ready("good");
+}

@@ -92,6 +92,7 @@ impl Verdict {
         verdict.tell_missing(observed);
         verdict.tell_unread(observed);
         verdict.tell_outboxes(observed);
+        verdict.tell_heartbeat_query(observed);
         verdict
     }
 
@@ -426,6 +427,16 @@ impl Verdict {
                 );
                 self.raise(Level::Note, &text, Some(vacuum));
             }
+        }
+    }
+
+    /// The statement of the user's that runs with each heartbeat. The connector streams without it, so it stays ready.
+    fn tell_heartbeat_query(&mut self, observed: &Observation<'_>) {
+        let is_reading = matches!(observed.course.phase, Phase::Snapshot | Phase::Streaming);
+        if let Some(trouble) = observed.status.heartbeat_query().filter(|_| is_reading) {
+            let since = human::since(trouble.since_us, observed.now_us);
+            let what = format!("`heartbeat.action.query` has failed since {since}: {}", trouble.failure);
+            self.raise(Level::Note, &human::sentence(&what), trouble.failure.hint());
         }
     }
 

@@ -217,7 +217,8 @@ kinds! {
     "WF0219" HeartbeatQuery "heartbeat_query" None,
         "The heartbeat query failed",
         "The server rejected the statement in `heartbeat.action.query`, or could not be reached. The statement runs again \
-         with the next heartbeat.",
+         with the next heartbeat. Until it works, the page and `/ready` show the connector with a note. `walferry check` runs \
+         the statement once in a transaction that it rolls back.",
         "Correct the statement, or grant the role the privileges that the statement needs.";
     "WF0220" SelectOverride "select_override" SETUP,
         "The server rejects a SELECT statement of the snapshot",

@@ -82,6 +82,7 @@ pub struct Status {
     gap: Mutex<Option<Gap>>,
     store: Mutex<Option<OngoingFailure>>,
     awaited: Mutex<Option<OngoingFailure>>,
+    heartbeat_query: Mutex<Option<OngoingFailure>>,
     incidents: Mutex<VecDeque<Incident>>,
     slots: watch::Sender<Option<Slots>>,
     delivered_parts: watch::Sender<u64>,
@@ -762,6 +763,23 @@ impl Status {
             self.note(&new.failure, new.since_us);
         }
         *kafka = trouble;
+    }
+
+    /// Why `heartbeat.action.query` fails at present. `None` if it works, or there is none.
+    pub fn heartbeat_query(&self) -> Option<OngoingFailure> {
+        lock(&self.heartbeat_query).clone()
+    }
+    /// Sets whether `heartbeat.action.query` worked the last time. Each failure is counted; the first of several in a row is an incident.
+    pub fn set_heartbeat_query(&self, failure: Option<Failure>) {
+        let at_us = now_us();
+        let failure = failure.map(Failure::concealed);
+        if let Some(new) = &failure {
+            self.count_error(new.kind);
+        }
+        let old = OngoingFailure::replace(&mut lock(&self.heartbeat_query), failure.clone(), at_us);
+        if let Some(new) = failure.filter(|_| old.is_none()) {
+            self.note(&new, at_us);
+        }
     }
 
     /// The gap at which the connector waits. `None` if there is none.

@@ -15,7 +15,7 @@ use tokio::{sync::Mutex, time::sleep};
 use tracing::{debug, info, warn};
 use walferry_config::connector::{FailureHandling, Filter, PostgresSection, Tolerance};
 use walferry_engine::{
-    Failure, Kind,
+    Disposition, Failure, Kind,
     pipeline::Pipeline,
     source::{Control as _, Source as _, TableFilter},
     status::{Slots, Status},
@@ -196,12 +196,18 @@ pub(crate) async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
         match ran {
             Ok(sql) => {
                 connection = Some(sql);
+                status.set_heartbeat_query(None);
                 if let Some(failures) = failures.worked() {
                     info!(failures, "`heartbeat.action.query` works again");
                 }
             }
             Err(error) => {
-                status.count_error(Kind::HeartbeatQuery);
+                status.set_heartbeat_query(Some(Failure::new(
+                    Disposition::Retry,
+                    Kind::HeartbeatQuery,
+                    Failure::chain(&error),
+                    error.hint(),
+                )));
                 if let Some(failures) = failures.failed(Instant::now()) {
                     warn!(
                         code = Kind::HeartbeatQuery.code(),

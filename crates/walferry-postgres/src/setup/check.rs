@@ -19,6 +19,7 @@ use crate::connection::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use crate::publication::{self, Publication};
 use crate::quote::{conninfo, identifier};
+use crate::setup::heartbeat;
 use crate::setup::inspect::ServerState;
 use crate::setup::problem::SetupProblem;
 use crate::snapshot;
@@ -80,6 +81,7 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
     if streams {
         diagnoses.extend(publication_diagnoses(&sql, &server, &publication, wanted, &tables).await?);
         diagnoses.extend(signal_table::remark(&sql, connector).await?);
+        diagnoses.extend(heartbeat::try_query(connector, &endpoint).await?);
     }
     if snapshot {
         diagnoses.extend(rows_diagnoses(&sql, &server, connector, &tables).await?);
