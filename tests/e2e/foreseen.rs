@@ -225,3 +225,29 @@ fn a_heartbeat_query_that_fails_is_foreseen_and_shown_until_it_works() {
     sql.run("create table beats (n int)");
     ready("good");
 }
+
+#[test]
+fn a_topic_that_kafka_cannot_have_is_foreseen() {
+    let world = world::shared();
+    let outbox = Outbox::new(world, "foreseen_topic");
+    let mut config = outbox.config();
+    config.retain(|name, _| !name.starts_with("transforms"));
+    for (name, value) in [
+        ("transforms", "route"),
+        (
+            "transforms.route.type",
+            "org.apache.kafka.connect.transforms.RegexRouter",
+        ),
+        ("transforms.route.regex", ".*outbox"),
+        ("transforms.route.replacement", "bad topic!"),
+    ] {
+        config.insert(name.into(), value.into());
+    }
+    let checked = Checked::of(&outbox.options(config.clone()), &[]);
+    assert_eq!(checked.code, Some(2), "{}", checked.stdout);
+    let told = "records of public.outbox would go to topic \"bad topic!\", whose name Kafka rejects [WF0515]";
+    assert!(checked.stdout.contains(told), "{}", checked.stdout);
+    config.insert("transforms.route.replacement".into(), "good_topic".into());
+    let checked = Checked::of(&outbox.options(config), &[]);
+    assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+}

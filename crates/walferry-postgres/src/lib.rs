@@ -27,6 +27,6 @@ pub use outbox::{poller, replay};
 pub use rows::RowLookups;
 pub use setup::problem::{SetupProblem, Unreadable};
 pub use setup::{check, survey};
-pub use snapshot::sample::{Sample, SampleRow, Samples, samples};
+pub use snapshot::sample::{Sample, SampleRow, Samples, descriptions, samples};
 pub use source::Postgres;
 pub use stream::slots::{SlotWatch, SlotsLook};

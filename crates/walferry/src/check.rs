@@ -32,7 +32,7 @@ use crate::{
     rest,
     run::{topics_of, topics_set_aside},
     say::{self, say},
-    show::show,
+    show::{impossible_topics, show},
     worker::store,
 };
 
@@ -375,6 +375,8 @@ async fn postgres(args: &CheckArgs, loaded: &Loaded, found: &StoredState) -> Vec
             }
             foresee(args, loaded, found, &mut remarks).await;
             remarks.extend(requirements(loaded).await);
+            // What keeps it from looking is told by the other checks, and by the start.
+            remarks.extend(impossible_topics(loaded).await.unwrap_or_default());
             remarks.extend(
                 poller::remarks(loaded, snapshot, first_start)
                     .await

@@ -58,10 +58,27 @@ pub type SampleRow = Vec<Option<Vec<u8>>>;
 /// The server cannot be reached, or its catalog cannot be read. If only one table cannot be read, its [`Sample`] has
 /// the failure.
 pub async fn samples(connector: &Connector, wanted: TableFilter) -> Result<Samples, Failure> {
-    read_samples(connector, &wanted).await.map_err(Failure::from)
+    read_samples(connector, &wanted, Rows::One).await.map_err(Failure::from)
 }
 
-async fn read_samples(connector: &Connector, wanted: &TableFilter) -> Result<Samples, Error> {
+/// The same without rows: each [`Sample`] has `None`.
+///
+/// # Errors
+/// The server cannot be reached, or its catalog cannot be read.
+pub async fn descriptions(connector: &Connector, wanted: TableFilter) -> Result<Samples, Failure> {
+    read_samples(connector, &wanted, Rows::None)
+        .await
+        .map_err(Failure::from)
+}
+
+/// Whether a row of each table is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    One,
+    None,
+}
+
+async fn read_samples(connector: &Connector, wanted: &TableFilter, rows: Rows) -> Result<Samples, Error> {
     const VERSION: &str = "SELECT pg_catalog.current_setting('server_version_num')::int";
     let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::Validate).await?;
     let version: i32 = sql.value("reading the server's version", VERSION, &[]).await?;
@@ -80,7 +97,7 @@ async fn read_samples(connector: &Connector, wanted: &TableFilter) -> Result<Sam
             continue;
         };
         let (_, catalog) = facts.swap_remove(place);
-        samples.extend(sample(&sql, &options, version, table, catalog).await?);
+        samples.extend(sample(&sql, &options, version, table, catalog, rows).await?);
     }
     sql.execute("ending the transaction", "ROLLBACK").await?;
     let Moment { lsn, xid, time_us } = moment;
@@ -98,6 +115,7 @@ async fn sample(
     version: i32,
     table: &Captured,
     catalog: Catalog,
+    rows: Rows,
 ) -> Result<Option<Sample>, Error> {
     let Some(facts) = &catalog.table else { return Ok(None) };
     let published = published(sql, options, version, facts).await?;
@@ -129,11 +147,17 @@ async fn sample(
             })
             .collect(),
     };
-    sql.execute(DOING, "SAVEPOINT one_row").await?;
-    let row = one_row(sql, options, facts, &columns, published.filter.as_deref()).await;
-    if row.is_err() {
-        sql.execute(DOING, "ROLLBACK TO SAVEPOINT one_row").await?;
-    }
+    let row = match rows {
+        Rows::None => Ok(None),
+        Rows::One => {
+            sql.execute(DOING, "SAVEPOINT one_row").await?;
+            let row = one_row(sql, options, facts, &columns, published.filter.as_deref()).await;
+            if row.is_err() {
+                sql.execute(DOING, "ROLLBACK TO SAVEPOINT one_row").await?;
+            }
+            row
+        }
+    };
     Ok(Some(Sample {
         relation,
         identified: table.identified,
