@@ -52,7 +52,11 @@ checked_names! {
         |_| Some("take out the other characters".to_owned());
     /// A host name or an address.
     HostName: "host",
-        |text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b':')),
+        // An IPv6 address has two colons or more; with one, it is a port that follows.
+        |text| {
+            let is_of_host = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b':');
+            !text.is_empty() && text.bytes().all(is_of_host) && text.matches(':').count() != 1
+        },
         "one host name or address, without port, scheme or path",
         |_| Some("write only the host; port, user, password and database have their own properties: database.port, database.user, \
                   database.password, database.dbname".to_owned());
@@ -98,6 +102,9 @@ mod tests {
             ("a,b", false),
             ("/var/run", false),
             ("postgres://h", false),
+            ("fe80::1:2", true),
+            ("localhost:5432", false),
+            ("db.internal:", false),
         ];
         for (text, valid) in hosts {
             assert_eq!(HostName::parse(text).is_ok(), valid, "{text}");
