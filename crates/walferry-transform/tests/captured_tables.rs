@@ -128,8 +128,10 @@ fn an_outbox_that_loses_a_column_stops_and_one_that_gains_one_goes_on() {
     let error = chain.apply(narrower.change("c", &["1", "order", "k"])).unwrap_err();
     assert_eq!(
         error.error.to_string(),
-        "outbox table srv.public.outbox.Value no longer has the columns of an outbox (id, payload, route.by.field)"
+        "outbox table srv.public.outbox.Value no longer has column payload, which table.field.event.payload names"
     );
+    let hint = error.diagnosis().hint.unwrap_or_default();
+    assert!(hint.contains("set table.field.event.payload to its new name"), "{hint}");
 }
 
 #[test]

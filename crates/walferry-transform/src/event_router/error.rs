@@ -25,10 +25,12 @@ pub(super) enum Error {
         option: &'static str,
     },
     /// What was an outbox table until now has lost its id, payload or route column.
-    #[error("outbox table {table} no longer has the columns of an outbox (id, payload, route.by.field)")]
+    #[error("outbox table {table} no longer has {}", described_columns(.missing))]
     NoLongerOutbox {
         /// The name of the row schema.
         table: String,
+        /// The columns that it lacks, each with the option that names it.
+        missing: Vec<(String, &'static str)>,
     },
     /// A column whose type does not serve its purpose.
     #[error("column {column}, which {option} names, is of type {found}, not {expected}")]
@@ -92,6 +94,13 @@ pub(super) enum Error {
     },
 }
 
+fn described_columns(missing: &[(String, &'static str)]) -> String {
+    let columns = missing
+        .iter()
+        .map(|(column, option)| format!("column {column}, which {option} names"));
+    columns.collect::<Vec<_>>().join("; and no ")
+}
+
 fn described(event_type: &Option<String>) -> String {
     match event_type {
         Some(event_type) => format!("the event type {event_type:?} is unknown"),
@@ -136,8 +145,13 @@ impl TransformFault for Error {
                 Some("correct the name, add the column, or set table.field.additional.missing=ignore".into())
             }
             Self::MissingColumn { option, .. } => Some(format!("correct {option}, or add the column")),
-            Self::NoLongerOutbox { .. } => {
-                Some("add the column again, or remove the table from table.include.list".into())
+            Self::NoLongerOutbox { missing, .. } => {
+                let options: Vec<_> = missing.iter().map(|(_, option)| *option).collect();
+                let options = options.join(" and ");
+                Some(format!(
+                    "if the column was renamed, set {options} to its new name (the transform's prefix comes before it); if it was dropped, add \
+                     it again, or remove the table from table.include.list"
+                ))
             }
             Self::NullRoute { column } => Some(format!(
                 "declare {column} NOT NULL; to let the connector continue, delete the row or add a predicate to the transform"

@@ -664,11 +664,12 @@ impl RouterOptions {
         by_type.is_none_or(|by_type| by_type.unknown == Unknown::Route)
     }
 
-    /// The columns that make a table an outbox, where no option names the table.
-    pub(super) fn identifying(&self) -> impl Iterator<Item = &String> {
-        let route = self.uses_route().then_some(&self.route_by);
-        let event_type = self.by_type.as_ref().map(|by_type| &by_type.column);
-        [&self.id, &self.payload].into_iter().chain(route).chain(event_type)
+    /// The columns that make a table an outbox, where no option names the table. Each has the option that names it.
+    pub(super) fn identifying(&self) -> impl Iterator<Item = (&String, &'static str)> {
+        let route = self.uses_route().then_some((&self.route_by, ROUTE_BY_FIELD.name()));
+        let event_type = self.by_type.as_ref().map(|by_type| (&by_type.column, TYPE.name()));
+        let always = [(&self.id, ID.name()), (&self.payload, PAYLOAD.name())];
+        always.into_iter().chain(route).chain(event_type)
     }
 
     /// Whether the value becomes a struct of the payload and further columns.

@@ -124,13 +124,20 @@ fn make(
             Some(name) => limited(|| tables.matches(&name))?,
             None => return Err(Error::Envelope("source")),
         },
-        None => settings.identifying().all(|column| row.field_index(column).is_some()),
+        None => settings
+            .identifying()
+            .all(|(column, _)| row.field_index(column).is_some()),
     };
     if !is_outbox {
         // Sending its rows as change events from now on would go unnoticed.
         return if outboxes.contains(table) {
             Err(Error::NoLongerOutbox {
                 table: table.to_owned(),
+                missing: settings
+                    .identifying()
+                    .filter(|(column, _)| row.field_index(column).is_none())
+                    .map(|(column, option)| (column.clone(), option))
+                    .collect(),
             })
         } else {
             Ok(None)
