@@ -15,6 +15,16 @@ fn rows_wait_for_a_broker_that_is_down_and_arrive_in_order() {
     world.kafka.stop(true);
     outbox.insert("k", 101, 5_000);
     wait_for("the lag to be seen", || (lag_bytes(&walferry)? > 0.0).then_some(()));
+    // With many connectors, nobody could tell whose line it is.
+    wait_for("the outage to be logged with the connector's name", || {
+        let output = walferry.output();
+        let line = output
+            .lines()
+            .find(|line| line.contains("no Kafka broker of"))?
+            .to_owned();
+        assert!(line.contains("connector=\"broker_down\""), "{line}");
+        Some(())
+    });
     world.kafka.start_again();
     let records = world.kafka.wait_for_records(&outbox.topic("order"), 5_000);
     outbox.wait_until_confirmed();

@@ -158,10 +158,11 @@ impl Sinks for Producers {
             denied_topic: None,
         };
         let thread = {
-            let stop = Arc::clone(&stop);
+            // Its log lines name the connector.
+            let (stop, span) = (Arc::clone(&stop), tracing::Span::current());
             thread::Builder::new()
                 .name("kafka-reports".into())
-                .spawn(move || reporter.run(&stop))
+                .spawn(move || span.in_scope(|| reporter.run(&stop)))
                 .map_err(|error| {
                     Failure::retry(
                         Kind::NoThread,
