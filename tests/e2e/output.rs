@@ -173,14 +173,8 @@ fn a_second_signal_ends_it_at_once() {
     outbox.insert("k", 1, 5);
     outbox.wait_until_confirmed();
     let paused = world.kafka.pause();
-    outbox.insert("k", 6, 10);
-    wait_for("records to be under way", || {
-        let metrics = walferry.get("/metrics")?.body;
-        let line = metrics
-            .lines()
-            .find(|line| line.starts_with("walferry_in_flight_records{"))?;
-        (line.rsplit(' ').next()?.parse::<f64>().ok()? > 0.0).then_some(())
-    });
+    outbox.insert("k", 6, 105);
+    wait_until_in_flight(&walferry, 100.0);
     walferry.ask_to_end();
     wait_for("the first signal to be heard", || {
         walferry.output().contains("stopping: delivering").then_some(())
@@ -188,6 +182,38 @@ fn a_second_signal_ends_it_at_once() {
     // The first one alone would wait for Kafka, and then end with 0.
     assert_eq!(walferry.terminate(), Some(128 + 15), "{}", walferry.output());
     drop(paused);
+}
+
+#[test]
+fn an_end_that_kafka_holds_up_says_how_to_end_at_once_and_what_is_left() {
+    let world = world::alone();
+    let outbox = Outbox::new(&world, "end_held_up");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 5);
+    outbox.wait_until_confirmed();
+    let paused = world.kafka.pause();
+    outbox.insert("k", 6, 105);
+    wait_until_in_flight(&walferry, 100.0);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let output = walferry.output();
+    assert!(output.contains("a second signal ends at once"), "{output}");
+    let left = output
+        .lines()
+        .find(|line| line.contains("Kafka has not acknowledged everything within 10 s"));
+    let left = left.unwrap_or_else(|| panic!("{output}"));
+    assert!(left.contains("records=100") && left.contains("end_held_up"), "{left}");
+    drop(paused);
+}
+
+/// Waits until so many records are under way. More than were there before the broker hung, because the gauge may still tell of those.
+fn wait_until_in_flight(walferry: &Walferry, least: f64) {
+    wait_for("records to be under way", || {
+        let metrics = walferry.get("/metrics")?.body;
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("walferry_in_flight_records{"))?;
+        (line.rsplit(' ').next()?.parse::<f64>().ok()? >= least).then_some(())
+    });
 }
 
 /// Runs a command whose standard output nobody reads.

@@ -52,7 +52,7 @@ fn catch_all(more: Option<SignalKind>) {
                     }
                     info!(
                         signal = name,
-                        "stopping: delivering, storing and confirming what is in flight"
+                        "stopping: delivering, storing and confirming what is in flight, within 10 s; a second signal ends at once"
                     );
                 }
             });

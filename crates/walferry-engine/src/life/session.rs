@@ -352,7 +352,16 @@ impl SessionChannels {
         };
         tokio::select! {
             biased;
-            _ = timeout(DRAIN, drained(&self.progress, &self.frames)) => {}
+            drain = timeout(DRAIN, drained(&self.progress, &self.frames)) => {
+                if drain.is_err() {
+                    let (records, _) = self.progress.in_flight();
+                    tracing::warn!(
+                        records,
+                        "Kafka has not acknowledged everything within {} s: these records are sent again when the connector goes on",
+                        DRAIN.as_secs()
+                    );
+                }
+            }
             () = others => {}
         }
         self.end();
