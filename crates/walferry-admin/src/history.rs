@@ -137,12 +137,14 @@ mod tests {
             counts
         };
         type Case<'a> = (&'a [(usize, u64)], f64, Option<f64>);
-        let cases: [Case<'_>; 5] = [
+        let cases: [Case<'_>; 6] = [
             (&[], 0.5, None),
             (&[(0, 10)], 0.5, Some(500.0)),
             (&[(0, 10), (2, 10)], 0.75, Some(3_500.0)),
             (&[(3, 100)], 0.99, Some(9_950.0)),
-            (&[(14, 1)], 0.5, Some(3_600_000_000.0)),
+            (&[(19, 1)], 0.5, Some(3_600_000_000.0)),
+            // An outage of 70 s is not shown as one of four minutes.
+            (&[(13, 10)], 0.99, Some(89_700_000.0)),
         ];
         for (buckets, q, expected) in cases {
             assert_eq!(quantile_us(&counts(buckets), q), expected, "{buckets:?} at {q}");

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Upper bounds of the latency histogram's buckets in microseconds; one more bucket takes the rest.
-pub const LATENCY_BOUNDS_US: [i64; 14] = [
+pub const LATENCY_BOUNDS_US: [i64; 19] = [
     1_000,
     2_000,
     5_000,
@@ -16,7 +16,12 @@ pub const LATENCY_BOUNDS_US: [i64; 14] = [
     1_000_000,
     5_000_000,
     30_000_000,
+    60_000_000,
+    90_000_000,
+    120_000_000,
+    180_000_000,
     300_000_000,
+    900_000_000,
     3_600_000_000,
 ];
 
@@ -58,8 +63,9 @@ mod tests {
             (0, 0),
             (1_000, 0),
             (1_001, 1),
-            (3_600_000_000, 13),
-            (i64::MAX, 14),
+            (70_000_000, 13),
+            (3_600_000_000, 18),
+            (i64::MAX, 19),
         ];
         for (us, bucket) in cases {
             let latency = Latency::default();
