@@ -3,17 +3,32 @@
 use crate::outbox::Outbox;
 use crate::world;
 use serde_json::{Map, Value};
-use walferry_testkit::servers::{Postgres, PostgresOptions, Walferry, wait_for};
+use walferry_testkit::servers::{Checked, Postgres, PostgresOptions, Walferry, wait_for};
 
-/// Runs a connector that must not start; its output must name every part.
+/// Runs a connector that must not start; its output must name every part. `check` must say the same before, with the same codes.
 #[track_caller]
 fn refused(outbox: &Outbox, config: Map<String, Value>, parts: &[&str]) {
+    let foreseen = Checked::of(&outbox.options(config.clone()), &[]);
     let mut walferry = Walferry::start(outbox.options(config));
     let code = walferry.wait();
     let output = walferry.output();
     assert_eq!(code, Some(2), "{output}");
     for part in [&["hint:"], parts].concat() {
         assert!(output.contains(part), "{part:?} is missing in:\n{output}");
+    }
+    let said = [foreseen.stdout, foreseen.stderr].concat();
+    assert_eq!(foreseen.code, Some(2), "{said}");
+    let codes: Vec<&str> = output.split("WF0").skip(1).filter_map(|rest| rest.get(..3)).collect();
+    assert!(!codes.is_empty(), "{output}");
+    // Of several problems, `run` prints each with its code, or one code for all of them.
+    for code in codes {
+        assert!(
+            said.contains(&format!("WF0{code}")),
+            "check does not say WF0{code}:\n{said}\nrun says:\n{output}"
+        );
+    }
+    for part in parts {
+        assert!(said.contains(part), "check does not say {part:?}:\n{said}");
     }
 }
 
