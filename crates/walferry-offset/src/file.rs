@@ -268,7 +268,14 @@ fn read(path: &Path, partition: &SourcePartition) -> Result<Option<FoundFile>, E
     };
     let (file, metadata, bytes) = match read() {
         Ok(read) => read,
-        Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => return Ok(None),
+        Err(error)
+            if matches!(
+                io::Error::kind(&error),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(None);
+        }
         Err(error) => return Err(Error::io(path, "read")(error)),
     };
     let decoded = format::decode(partition, &bytes).map_err(|fault| {

@@ -77,15 +77,16 @@ impl Folder {
                 });
             }
         }
-        let there = path
-            .ancestors()
-            .find(|path| path.as_os_str().is_empty() || path.symlink_metadata().is_ok());
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && path.symlink_metadata().is_err();
+        let missing = path.ancestors().take_while(is_missing).last();
+        let there = missing.map_or(Some(path.as_path()), Path::parent);
         let there = there
             .filter(|path| !path.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
+        refuse_file(there)?;
         let attempt = there.join(format!(".walferry-check-{}", std::process::id()));
-        let action = if there == path { "written" } else { "given a folder" };
-        File::create_new(&attempt).map_err(Error::io(there, action))?;
+        let (place, action) = missing.map_or((there, "written"), |missing| (missing, "created"));
+        File::create_new(&attempt).map_err(Error::io(place, action))?;
         fs::remove_file(&attempt).map_err(Error::io(&attempt, "removed"))
     }
 
@@ -100,11 +101,22 @@ impl Folder {
     }
 }
 
+/// Fails if there is something else than a folder.
+fn refuse_file(path: &Path) -> Result<(), Error> {
+    match path.exists() && !path.is_dir() {
+        true => Err(Error::io(path, "used as a folder")(
+            std::io::ErrorKind::NotADirectory.into(),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Creates a directory and its missing parents for their owner alone, so that they still exist after a power failure.
 fn create_durably(path: &Path) -> Result<(), Error> {
     if path.is_dir() {
         return Ok(());
     }
+    refuse_file(path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parent) = parent {
         create_durably(parent)?;
@@ -126,6 +138,23 @@ pub(crate) fn sync_dir(path: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_in_the_place_of_the_data_directory_is_told_as_such() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "x").unwrap();
+        for data_dir in [file.clone(), file.join("deep/er"), "/proc/x".into()] {
+            let probed = Folder::probe(&data_dir, "c").unwrap_err().to_string();
+            let opened = Folder::open(&data_dir, "c").unwrap_err().to_string();
+            assert_eq!(probed, opened);
+            let told = match data_dir.starts_with("/proc") {
+                true => "/proc/x cannot be created".to_owned(),
+                false => format!("{} cannot be used as a folder", file.display()),
+            };
+            assert!(opened.starts_with(&told), "{opened}");
+        }
+    }
 
     #[test]
     fn a_probe_tells_what_opening_would_and_leaves_nothing() {

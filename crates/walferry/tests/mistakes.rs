@@ -260,6 +260,20 @@ fn check_finds_whatever_ends_a_run_at_its_start() {
     // A file stands where the folder should be: nobody can write there, root neither.
     scene.write("file", "");
     check(&["--data-dir", "file/data"]).has(&["obstacle", "file", "use another `--data-dir`"]);
+    let told = check(&["--data-dir", "file"]);
+    told.has(&["obstacle file cannot be used as a folder: not a directory [WF0606]"]);
+    assert!(!told.all().contains("cannot be read"), "{}", told.all());
+    let run = scene.run(&[
+        "run",
+        "--config",
+        "connector.json",
+        "--bootstrap-servers",
+        "127.0.0.1:1",
+        "--data-dir",
+        "file",
+    ]);
+    run.has(&["file cannot be used as a folder", "WF0606"]);
+    assert_eq!(run.code, Some(4), "{}", run.all());
     check(&["--data-dir", "fresh/data"]);
     assert!(!scene.path("fresh").exists(), "check has made the folder");
 

@@ -98,7 +98,9 @@ impl TopicNote {
     fn lines(&self) -> Result<Vec<String>, Failure> {
         match fs::read_to_string(&self.0) {
             Ok(text) => Ok(text.lines().map(|line| line.trim().to_owned()).collect()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(Vec::new())
+            }
             Err(error) => Err(self.unusable("read", &error)),
         }
     }
