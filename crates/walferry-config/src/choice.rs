@@ -59,11 +59,19 @@ impl ValueError {
     /// The error of a text that is none of the fixed values, with the nearest of them as a guess.
     pub fn not_one_of(text: &str, values: &[&str]) -> Self {
         let error = Self::new(format!("one of {}", values.join(", ")));
-        match nearest(text, values.iter().copied()) {
+        match nearest(text, values.iter().copied()).or_else(|| only_completion(text, values)) {
             Some(value) => error.hint(format!("did you mean {value}?")),
             None => error,
         }
     }
+}
+
+/// The only value that begins with the text: `al` is too short to be near `all`.
+fn only_completion<'a>(text: &str, values: &[&'a str]) -> Option<&'a str> {
+    let text = text.to_ascii_lowercase();
+    let begins = |value: &&&str| text.len() >= 2 && value.to_ascii_lowercase().starts_with(&text);
+    let mut found = values.iter().filter(begins);
+    found.next().copied().filter(|_| found.next().is_none())
 }
 
 /// The candidate that is nearest to `text`, if it is near enough to be a typing mistake.
@@ -85,10 +93,16 @@ pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a s
 /// The property name that is nearest to `name`, compared part by part. Names that share most of their parts look alike as a whole but
 /// have different meanings: `max.request.size` is not a misspelt `max.queue.size`.
 pub(crate) fn nearest_name<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    nearest(
-        name,
-        candidates.into_iter().filter(|candidate| is_slip(name, candidate)),
-    )
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let slips = candidates.iter().copied().filter(|candidate| is_slip(name, candidate));
+    nearest(name, slips).or_else(|| only_ending(name, &candidates))
+}
+
+/// The only name that has another first part before it: `max.retries` for `errors.max.retries`. A single word says too little.
+fn only_ending<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let has_ending = |candidate: &&&str| candidate.split_once('.').is_some_and(|(_, rest)| rest == name);
+    let mut found = candidates.iter().filter(has_ending).filter(|_| name.contains('.'));
+    found.next().copied().filter(|_| found.next().is_none())
 }
 
 /// Whether the parts of both names are alike, in order. One of the names may have one additional part.
@@ -123,7 +137,7 @@ fn alike(a: &str, b: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{nearest, nearest_name};
+    use super::{nearest, nearest_name, only_completion};
 
     #[test]
     fn a_name_that_means_something_else_is_not_offered() {
@@ -172,5 +186,20 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(nearest(text, names), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_only_the_beginning_or_the_end_is_completed_if_that_is_one() {
+        let names = [
+            "errors.max.retries",
+            "slot.max.retries.x",
+            "a.include.list",
+            "b.include.list",
+        ];
+        assert_eq!(nearest_name("max.retries", names), Some("errors.max.retries"));
+        assert_eq!(nearest_name("retries", names), None);
+        assert_eq!(only_completion("al", &["none", "all"]), Some("all"));
+        assert_eq!(only_completion("a", &["none", "all"]), None);
+        assert_eq!(only_completion("in", &["initial", "insert"]), None);
     }
 }

@@ -201,10 +201,26 @@ impl Value for Duration {
 
 /// The digits alone, where a text has signs between or behind them that people write: `10,000`, `10_000`, `3.0`.
 fn digits_of(text: &str) -> Option<String> {
+    if let Some(bytes) = bytes_of(text) {
+        return Some(format!("write {bytes}, without a unit"));
+    }
     let plain = text.strip_suffix(".0").unwrap_or(text);
     let digits: String = plain.chars().filter(|c| !matches!(c, ',' | '_' | ' ' | '\'')).collect();
     let number: i64 = digits.parse().ok()?;
     (digits != text).then(|| format!("write {number}, in digits only"))
+}
+
+/// A size with a unit, in bytes: `16MB` is 16777216, as Postgres has it.
+fn bytes_of(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let shift = match unit.trim() {
+        "kb" | "kib" => 10,
+        "mb" | "mib" => 20,
+        "gb" | "gib" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Left out, or empty: `None`.
@@ -264,6 +280,20 @@ impl Value for BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_with_a_unit_is_told_in_bytes() {
+        for (text, bytes) in [("16MB", 16_777_216), ("1 KiB", 1024), ("2gb", 2_147_483_648_u64)] {
+            assert_eq!(
+                digits_of(text),
+                Some(format!("write {bytes}, without a unit")),
+                "{text}"
+            );
+        }
+        for text in ["MB", "16 apples", "99999999999999999999MB", "5m"] {
+            assert_eq!(digits_of(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn text_becomes_a_typed_value() {
