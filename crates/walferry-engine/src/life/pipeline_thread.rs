@@ -231,7 +231,12 @@ impl<K: Sink> PipelineThreadParts<K> {
             }
             let failure = awaited(wait);
             if self.status.set_awaited(Some(failure.clone())).as_ref() != Some(&failure) {
-                warn!(code = failure.code(), reason = %failure, hint = failure.hint(), "a record and everything after it are waiting");
+                warn!(
+                    code = failure.code(),
+                    reason = failure.to_string(),
+                    hint = failure.hint(),
+                    "a record and everything after it are waiting"
+                );
             }
         }
         WaitOutcome::ForIt

@@ -138,7 +138,10 @@ impl<S: Source> SourceReader<'_, S> {
                 return self.end_at(failure).await;
             }
             if *phase.borrow() != StreamPhase::Run {
-                info!(reason = %failure, "the replication connection has ended, and nothing more is to be read");
+                info!(
+                    reason = failure.to_string(),
+                    "the replication connection has ended, and nothing more is to be read"
+                );
                 return Ok(());
             }
             // Until something is read, what was found at the start may change without harm (another process may read

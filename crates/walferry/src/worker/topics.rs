@@ -54,7 +54,10 @@ pub(crate) async fn prepare(topics: &ConnectTopics, standby: &Standby) -> Result
                 if failure.kind == Kind::ConnectRuns
                     && first_seen.get_or_insert_with(Instant::now).elapsed() < CONNECT_ENDS =>
             {
-                info!(reason = %failure, "waiting until Kafka Connect's workers have left their group");
+                info!(
+                    reason = failure.to_string(),
+                    "waiting until Kafka Connect's workers have left their group"
+                );
                 standby.set(StandbyStage::Starting(format!(
                     "This process is waiting until Kafka Connect's workers have ended: {failure}."
                 )));
@@ -164,7 +167,7 @@ pub(crate) async fn tell_of_connect(topics: ConnectTopics) {
                 told = true;
                 warn!(
                     code = failure.code(),
-                    reason = %failure,
+                    reason = failure.to_string(),
                     hint = "stop these workers, or stop Walferry: both write to the topics, and only one can read each slot",
                     "Kafka Connect was started on the topics that Walferry uses"
                 );
