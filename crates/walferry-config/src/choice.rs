@@ -93,16 +93,20 @@ pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a s
 /// The property name that is nearest to `name`, compared part by part. Names that share most of their parts look alike as a whole but
 /// have different meanings: `max.request.size` is not a misspelt `max.queue.size`.
 pub(crate) fn nearest_name<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let candidates: Vec<&str> = candidates.into_iter().collect();
-    let slips = candidates.iter().copied().filter(|candidate| is_slip(name, candidate));
-    nearest(name, slips).or_else(|| only_ending(name, &candidates))
+    nearest(
+        name,
+        candidates.into_iter().filter(|candidate| is_slip(name, candidate)),
+    )
 }
 
-/// The only name that has another first part before it: `max.retries` for `errors.max.retries`. A single word says too little.
-fn only_ending<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    let has_ending = |candidate: &&&str| candidate.split_once('.').is_some_and(|(_, rest)| rest == name);
-    let mut found = candidates.iter().filter(has_ending).filter(|_| name.contains('.'));
-    found.next().copied().filter(|_| found.next().is_none())
+/// The names that have one more part before the name: `errors.max.retries` for `max.retries`. A single word says too little.
+pub(crate) fn with_first_part<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let has_ending = |candidate: &&str| candidate.split_once('.').is_some_and(|(_, rest)| rest == name);
+    candidates
+        .into_iter()
+        .filter(has_ending)
+        .filter(|_| name.contains('.'))
+        .collect()
 }
 
 /// Whether the parts of both names are alike, in order. One of the names may have one additional part.
@@ -137,7 +141,7 @@ fn alike(a: &str, b: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{nearest, nearest_name, only_completion};
+    use super::{nearest, nearest_name, only_completion, with_first_part};
 
     #[test]
     fn a_name_that_means_something_else_is_not_offered() {
@@ -189,15 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_the_beginning_or_the_end_is_completed_if_that_is_one() {
-        let names = [
-            "errors.max.retries",
-            "slot.max.retries.x",
-            "a.include.list",
-            "b.include.list",
-        ];
-        assert_eq!(nearest_name("max.retries", names), Some("errors.max.retries"));
-        assert_eq!(nearest_name("retries", names), None);
+    fn what_is_only_the_beginning_of_a_value_or_the_end_of_a_name_is_completed() {
+        let names = ["errors.max.retries", "slot.max.retries", "slot.max.retries.x"];
+        let both = ["errors.max.retries", "slot.max.retries"];
+        assert_eq!(with_first_part("max.retries", names), both);
+        assert!(with_first_part("retries", names).is_empty());
         assert_eq!(only_completion("al", &["none", "all"]), Some("all"));
         assert_eq!(only_completion("a", &["none", "all"]), None);
         assert_eq!(only_completion("in", &["initial", "insert"]), None);

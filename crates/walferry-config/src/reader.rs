@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use walferry_diagnosis::{Diagnosis, Kind};
 
-use crate::choice::nearest_name;
+use crate::choice::{nearest_name, with_first_part};
 use crate::finding::Findings;
 use crate::property::{Declaration, Property, Support};
 use crate::provider::Lookup;
@@ -486,7 +486,12 @@ impl<'a> Reader<'a> {
             .filter(|declaration| !declaration.is_pattern())
             .filter(|declaration| !matches!(declaration.support, Support::Elsewhere { .. }))
             .map(|declaration| declaration.name);
-        let guess = nearest_name(name, known).map(|known| format!("did you mean {}?", self.options.full_name(known)));
+        let guesses = match nearest_name(name, known.clone()) {
+            Some(near) => vec![near],
+            None => with_first_part(name, known),
+        };
+        let guesses: Vec<String> = guesses.into_iter().map(|known| self.options.full_name(known)).collect();
+        let guess = (!guesses.is_empty()).then(|| format!("did you mean {}?", guesses.join(" or ")));
         self.warning(name, "is not a property that Walferry knows; it has no effect")
             .kind(Kind::PropertyUnknown)
             .hint = guess;
