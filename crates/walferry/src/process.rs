@@ -18,7 +18,7 @@ use tokio::{
     task::{JoinError, JoinHandle, JoinSet, LocalSet},
     time::sleep,
 };
-use tracing::{Instrument, error_span, info, warn};
+use tracing::{Instrument, error, error_span, info, warn};
 use walferry_engine::{
     Failure, Pauses, TargetState,
     status::{Phase, Status},
@@ -31,14 +31,17 @@ use crate::{
     beside::{self, SlotLooks},
     error::Error,
     load::Loaded,
+    logging,
     panics::{POOL, spawn_vital},
 };
 
 /// Whether this process writes failures of connectors to standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureOutput {
-    /// At once, because its other connectors continue.
-    AtOnce,
+    /// As its last words, if it has no other connector and ends with this one. Otherwise as a line of the log, because it goes on.
+    LastWords,
+    /// As a line of the log: it goes on.
+    LogLine,
     /// Never: the caller does.
     #[cfg(feature = "demo")]
     Never,
@@ -184,9 +187,7 @@ impl RunSettings {
                 let was_connected = self.status.stream.state().connects > 0;
                 let pause = refusals.pause(&failure, was_connected, is_new, Instant::now());
                 let Some(pause) = pause else {
-                    if self.tell == FailureOutput::AtOnce {
-                        Error::failure(what, failure.clone()).tell();
-                    }
+                    self.tell_failure(&what, &failure);
                     return Err(failure);
                 };
                 warn!(
@@ -203,6 +204,28 @@ impl RunSettings {
                 }
             }
         })
+    }
+
+    fn tell_failure(&self, what: &str, failure: &Failure) {
+        let is_last = match self.tell {
+            FailureOutput::LastWords => *self.share.borrow() <= 1,
+            FailureOutput::LogLine => false,
+            #[cfg(feature = "demo")]
+            FailureOutput::Never => return,
+        };
+        let mut error = Error::failure(what, failure.clone());
+        // As JSON, it has the form of the log's lines, and all causes in one.
+        if is_last || logging::is_json() {
+            return error.tell();
+        }
+        for cause in error.causes() {
+            error!(
+                code = cause.code().unwrap_or_else(|| failure.code()),
+                error = %cause.sentence(),
+                hint = cause.hint.as_deref(),
+                "{what}"
+            );
+        }
     }
 
     /// Returns false if the run is to end before the pause is over.

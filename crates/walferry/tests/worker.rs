@@ -341,6 +341,35 @@ fn what_a_config_provider_returns_is_in_no_answer_and_no_line_of_the_log() {
 }
 
 #[test]
+fn the_end_of_a_connector_is_a_line_of_the_log_where_the_process_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    for name in ["poison", "other"] {
+        let config = config(&[("errors.max.retries", "0"), ("slot.name", name), ("topic.prefix", name)]);
+        let text = json!({ "name": name, "config": config }).to_string();
+        fs::write(folder.join(format!("{name}.json")), text).expect("the folder can be written");
+    }
+    let args = [
+        "--config",
+        "poison.json",
+        "--config",
+        "other.json",
+        "--data-dir",
+        "data",
+    ];
+    let mut process = Process::start(folder, "ended", &args);
+    let ended = |line: &&str| line.contains("connector \"poison\" has stopped");
+    process.wait_for("its end", |process| process.log().lines().any(|line| ended(&line)));
+    let log = process.log();
+    let line = log.lines().find(ended).expect("it is there");
+    for part in ["ERROR run{connector=\"poison\"}", "127.0.0.1", "code=\"WF"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(line.starts_with("20"), "without the time: {line}");
+    assert!(process.terminate().is_some());
+}
+
+#[test]
 fn config_providers_that_the_worker_does_not_list_are_off_over_rest() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();

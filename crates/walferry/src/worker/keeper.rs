@@ -93,7 +93,10 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         offsets: herd.0.offsets.clone(),
         share: herd.0.share.clone(),
         status: status.clone(),
-        tell: FailureOutput::AtOnce,
+        tell: match connector.origin {
+            ConnectorOrigin::File(..) => FailureOutput::LastWords,
+            ConnectorOrigin::Book => FailureOutput::LogLine,
+        },
     };
     let body = run.body();
     if let Some(older) = older {
