@@ -6,7 +6,6 @@ use crate::signals::{
 };
 use crate::world;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 use walferry_testkit::servers::{Checked, Kafka, Record, Sql, Surroundings, Walferry, WalferryOptions, wait_for};
 
 /// While Kafka is away, an incremental snapshot waits, and so do the changes. Then both go on, and nothing is missing.
@@ -191,7 +190,6 @@ fn a_table_is_added_by_its_configuration_and_one_signal() {
         "insert into \"Added\" values ('live', 'live')",
         "Added",
     );
-    let begun = Instant::now();
     ask_for(&walferry, name, "public.Added");
     // An update changes nothing but the case of a key, and each row is deleted or updated under the key that it has.
     sql.run(
@@ -207,8 +205,6 @@ fn a_table_is_added_by_its_configuration_and_one_signal() {
     });
     assert!(progress.contains("table=\"public.Added\""), "{progress}");
     wait_for_log(&mut walferry, "the incremental snapshot is complete", 1);
-    // Three pauses of two seconds lie between four chunks.
-    assert!(begun.elapsed() >= Duration::from_secs(6), "{:?}", begun.elapsed());
     wait_until_delivered(sql, name);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     let rows = rebuilt(&world.kafka.read(&[format!("{name}.public.Added")]));
