@@ -7,11 +7,11 @@ use crate::outbox::Outbox;
 use crate::world;
 
 /// A table with values outside of its rows, which an update leaves out.
-const TABLE: &str = "
+pub(crate) const TABLE: &str = "
     create table t (id int primary key, n int, body text); alter table t alter body set storage external;
     insert into t select id, 1, repeat(chr(96 + id), case when id % 7 = 0 then 100000 else 3000 end) from generate_series(1, 26) id";
 
-fn config(outbox: &Outbox, mode: &str) -> Map<String, Value> {
+pub(crate) fn config(outbox: &Outbox, mode: &str) -> Map<String, Value> {
     let mut config = outbox.config_with([
         ("table.include.list", "public.t"),
         ("key.converter", "org.apache.kafka.connect.json.JsonConverter"),

@@ -1,6 +1,7 @@
 //! A server that asks for TLS and a password.
 
 use crate::outbox::{Outbox, assert_runs};
+use crate::reselect;
 use crate::world;
 use std::fs;
 use walferry_testkit::certificates::{Certificate, Wish};
@@ -176,4 +177,44 @@ fn a_password_that_changes_is_asked_of_its_provider_again_until_it_works() {
     write("open wheat");
     walferry.start_again();
     assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+}
+
+/// The stream's own session goes on with the old password; only rows are read anew, over a connection that has to log in again.
+#[test]
+fn a_password_that_changes_is_asked_again_when_only_reading_rows_is_refused() {
+    let world = world::shared();
+    let (postgres, _) = secure();
+    let outbox = Outbox::on(&postgres, &world.kafka, "secure_rotated_rows");
+    let sql = outbox.database.sql();
+    sql.run(reselect::TABLE);
+    let file = folder("rotated_rows").join("secret.properties");
+    let write =
+        |password: &str| fs::write(&file, format!("pw={password}\n")).expect("the scratch folder can be written");
+    write("open sesame");
+    let mut config = reselect::config(&outbox, "fail");
+    config.insert("database.user".into(), "shop".into());
+    config.insert(
+        "database.password".into(),
+        format!("${{file:{}:pw}}", file.display()).into(),
+    );
+    let mut walferry = outbox.start_with(config);
+    let topic = outbox.topic("public.t");
+    sql.run("update t set n = 2 where id = 1");
+    world.kafka.wait_for_records(&topic, 1);
+    sql.run(
+        "alter role shop password 'open barley';
+         select pg_terminate_backend(pid) from pg_stat_activity where usename = 'shop' and backend_type = 'client backend'",
+    );
+    sql.run("update t set n = 3 where id = 1");
+    let asked = "the config providers are asked again after a pause";
+    wait_for("further tries", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (walferry.output().matches(asked).count() > 1).then_some(())
+    });
+    write("open barley");
+    let records = world.kafka.wait_for_records(&topic, 2);
+    let value = records[1].value_text().expect("it is no tombstone");
+    assert!(value.contains(&"a".repeat(3000)), "the column was read: {value}");
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert!(!walferry.output().contains("open "), "{}", walferry.output());
 }

@@ -393,6 +393,16 @@ impl Error {
         self.server_error().is_some_and(|error| error.code == "28000")
     }
 
+    /// Whether the server does not accept the user with this password. A user may be replaced with its password.
+    pub(crate) fn is_password_refused(&self) -> bool {
+        match self.kind() {
+            Kind::Authentication => true,
+            // The server's settings name this file in every language.
+            Kind::AccessRefused => !self.to_string().contains("pg_hba.conf"),
+            _ => false,
+        }
+    }
+
     /// Whether a pooler refuses the settings of a login.
     pub(crate) fn is_startup_refused(&self) -> bool {
         self.server_error().is_some_and(ServerError::is_startup_refused)

@@ -42,7 +42,7 @@ const QUIET_LOOKS: u32 = 10;
 const SNAPSHOT: &str = "SELECT pg_catalog.txid_current_snapshot()::text";
 
 /// Reads rows over its own connection, which is opened for the first row. Retries until it has an answer, and tells
-/// those who wait what the problem is. Rows that are requested while others are being read go to the server together.
+/// those who wait what the problem is. A refused password ends the run. Rows that are requested while others are being read go to the server together.
 #[derive(Clone)]
 pub struct RowLookups {
     asked: UnboundedSender<RowRequest>,
@@ -117,6 +117,14 @@ async fn work(mut lookup: CatalogLookup, mut queue: UnboundedReceiver<RowRequest
                 }
                 Err(error) => {
                     let trouble = Diagnosis::of(error.kind(), &error).with_any_hint(error.hint());
+                    if error.is_password_refused() {
+                        for reading in asked.iter().filter_map(|row| row.reading.upgrade()) {
+                            reading.wait().refuse(trouble.clone());
+                        }
+                        // The run ends, and the next one asks the config providers for the password.
+                        asked.clear();
+                        break;
+                    }
                     (Some(trouble), pauses.next_pause())
                 }
             };

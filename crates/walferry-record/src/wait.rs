@@ -25,6 +25,7 @@ struct Inner {
 struct State {
     over: bool,
     trouble: Option<Diagnosis>,
+    refusal: Option<Diagnosis>,
 }
 
 /// What the record needs.
@@ -63,6 +64,18 @@ impl Wait {
     pub fn end(&self) {
         self.lock().over = true;
         self.0.changed.notify_all();
+    }
+
+    /// Ends the wait, because the connector cannot go on as it is configured now. The record is not at fault: the run of the connector ends
+    /// with this.
+    pub fn refuse(&self, refusal: Diagnosis) {
+        self.lock().refusal = Some(refusal);
+        self.end();
+    }
+
+    /// Why the connector cannot go on.
+    pub fn refusal(&self) -> Option<Diagnosis> {
+        self.lock().refusal.clone()
     }
 
     /// Whether the record can be tried again.

@@ -194,7 +194,12 @@ impl<K: Sink> PipelineThreadParts<K> {
             match self.pipeline.finish(batch)? {
                 None => break true,
                 Some(wait) => match self.wait(&wait) {
-                    WaitOutcome::ForIt => {}
+                    WaitOutcome::ForIt => {
+                        if let Some(refusal) = wait.refusal() {
+                            let kind = refusal.kind.unwrap_or(Kind::Awaited);
+                            return Err(Failure::of(Disposition::stop(kind), kind, vec![refusal]));
+                        }
+                    }
                     WaitOutcome::TooLong => self.pipeline.give_up(&wait, batch)?,
                     WaitOutcome::InVain => break false,
                 },

@@ -118,8 +118,12 @@ impl TimescaleCatalog {
             match tried {
                 Ok(found) => return reading.finish(found),
                 Err(error) => {
-                    let trouble = Diagnosis::error(error.kind(), Failure::chain(&error));
-                    reading.wait().set_trouble(trouble.with_any_hint(error.hint()));
+                    let trouble = Diagnosis::error(error.kind(), Failure::chain(&error)).with_any_hint(error.hint());
+                    if error.is_password_refused() {
+                        // The run ends, and the next one asks the config providers for the password.
+                        return reading.wait().refuse(trouble);
+                    }
+                    reading.wait().set_trouble(trouble);
                 }
             }
             drop(reading);
