@@ -1,11 +1,16 @@
 //! What all sides of TLS have in common: which ciphers are used, and how certificates get into OpenSSL.
 
+use std::io;
+use std::path::Path;
+
 use openssl::error::ErrorStack;
 use openssl::pkey::{PKey, Private};
-use openssl::ssl::SslContextBuilder;
-use openssl::x509::X509;
-use openssl::x509::store::X509StoreBuilder;
+use openssl::ssl::{SslContextBuilder, SslFiletype};
+use openssl::x509::store::{X509Lookup, X509StoreBuilder};
 use openssl::x509::verify::X509VerifyFlags;
+use openssl::x509::{X509, X509Crl};
+
+use crate::regular;
 
 /// What is used: nothing without encryption or without a certificate of the server, and nothing that Java has given up.
 pub const CIPHERS: &str = "DEFAULT:!aNULL:!eNULL:!PSK:!SRP:!3DES:!RC4";
@@ -19,13 +24,86 @@ pub const LENIENT: u32 = 0;
 /// # Errors
 /// OpenSSL cannot use one of them.
 pub fn trust_only(builder: &mut SslContextBuilder, trusted: &[X509]) -> Result<(), ErrorStack> {
+    trust_unless_revoked(builder, trusted, None)
+}
+
+/// The same, and demands of every certificate below a trusted one that its authority has a list in this file, and that it is not on it.
+///
+/// # Errors
+/// OpenSSL cannot use one of them, or the file.
+pub fn trust_unless_revoked(
+    builder: &mut SslContextBuilder,
+    trusted: &[X509],
+    lists: Option<&RevocationLists>,
+) -> Result<(), ErrorStack> {
     let mut store = X509StoreBuilder::new()?;
     for certificate in trusted {
         store.add_cert(certificate.clone())?;
     }
-    store.set_flags(X509VerifyFlags::PARTIAL_CHAIN)?;
+    let mut flags = X509VerifyFlags::PARTIAL_CHAIN;
+    if let Some(RevocationLists { path, format }) = lists {
+        store.add_lookup(X509Lookup::file())?.load_crl_file(path, *format)?;
+        flags |= X509VerifyFlags::CRL_CHECK | X509VerifyFlags::CRL_CHECK_ALL;
+    }
+    store.set_flags(flags)?;
     builder.set_cert_store(store.build());
     Ok(())
+}
+
+/// A file with lists of revoked certificates.
+#[allow(missing_debug_implementations, reason = "OpenSSL's type of a file has none")]
+pub struct RevocationLists {
+    path: String,
+    format: SslFiletype,
+}
+
+impl RevocationLists {
+    /// Looks whether OpenSSL can read every list in a file: what it skips would revoke nothing.
+    ///
+    /// # Errors
+    /// The file cannot be read, or what is wrong in it.
+    pub fn of(path: &Path) -> Result<Self, NoLists> {
+        const DER_SEQUENCE: u8 = 0x30;
+        const BEGIN: &str = "-----BEGIN ";
+        let bytes = regular::read(path)?;
+        let path = path
+            .to_str()
+            .ok_or(NoLists::Problem("its path is not UTF-8"))?
+            .to_owned();
+        if bytes.first() == Some(&DER_SEQUENCE) {
+            X509Crl::from_der(&bytes)
+                .map_err(|_| NoLists::Problem("it is DER, but no list of revoked certificates"))?;
+            let format = SslFiletype::ASN1;
+            return Ok(Self { path, format });
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let mut sections = text.match_indices(BEGIN).map(|(place, _)| &text[place..]).peekable();
+        if sections.peek().is_none() {
+            return Err(NoLists::Problem("it contains no list of revoked certificates"));
+        }
+        for section in sections {
+            if !section[BEGIN.len()..].starts_with("X509 CRL-----") {
+                return Err(NoLists::Problem(
+                    "it contains something else than lists of revoked certificates",
+                ));
+            }
+            let malformed = |_| NoLists::Problem("a list in it is malformed");
+            X509Crl::from_pem(section.as_bytes()).map_err(malformed)?;
+        }
+        let format = SslFiletype::PEM;
+        Ok(Self { path, format })
+    }
+}
+
+/// Why a file has no lists of revoked certificates that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum NoLists {
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// What is wrong in it.
+    #[error("{0}")]
+    Problem(&'static str),
 }
 
 /// Shows a certificate with its chain as they are: only the other side judges them.

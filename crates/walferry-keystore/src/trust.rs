@@ -74,10 +74,18 @@ pub fn system_authorities() -> Vec<X509> {
     found.iter().filter_map(|der| X509::from_der(der).ok()).collect()
 }
 
+/// What to do about a list of revoked certificates. Only connections to Postgres have such lists.
+const LISTS: &str = "fetch the newest list of this authority, and write it as PEM into the file of `database.sslcrl` (by default \
+                     `~/.postgresql/root.crl`), beside those of the other authorities of the chain";
+
 /// Codes of OpenSSL (`X509_V_ERR_…`), which do not change.
 mod code {
     pub(super) const NO_ISSUER: [i32; 5] = [2, 18, 19, 20, 21];
+    pub(super) const NO_LIST: [i32; 2] = [3, 33];
     pub(super) const SIGNATURE: i32 = 7;
+    pub(super) const LIST_NOT_VALID: [i32; 6] = [5, 8, 11, 15, 16, 36];
+    pub(super) const LIST_EXPIRED: i32 = 12;
+    pub(super) const REVOKED: i32 = 23;
     pub(super) const NOT_YET_VALID: i32 = 9;
     pub(super) const EXPIRED: i32 = 10;
     pub(super) const PATH_TOO_LONG: i32 = 25;
@@ -127,6 +135,8 @@ pub fn judge(is_valid: bool, step: &X509StoreContextRef, anchors: &[X509], words
             let may_sign = anchor.version() < V3 || is_authority(anchor) || **anchor == *certificate;
             may_sign && has_signed(anchor, certificate)
         }),
+        // Whoever trusts a certificate by name need not be told by its issuer that it is still good.
+        error if code::NO_LIST.contains(&error) => is_anchor(),
         // Java refuses SHA-1 only where an authority that it brings itself has signed.
         code::DIGEST_TOO_WEAK => is_signed_with_sha1(certificate),
         _ => false,
@@ -222,6 +232,28 @@ fn refusal(step: &X509StoreContextRef, certificate: Option<&X509Ref>, words: &Wo
         code::SIGNATURE => Refusal::new(
             format!("the signature of {whose} is not that of {issuer}"),
             format!("the authority may have a new key: {trust}"),
+        ),
+        code::REVOKED => Refusal::new(
+            format!("{whose} has been revoked by {issuer}"),
+            format!(
+                "if nobody else has its key, let the {side} have a new certificate; {}",
+                words.look
+            ),
+        ),
+        error if code::NO_LIST.contains(&error) => Refusal::new(
+            format!("nothing says whether {whose} has been revoked: there is no list of {issuer}"),
+            LISTS,
+        ),
+        code::LIST_EXPIRED => Refusal::new(
+            format!("the list of revoked certificates of {issuer} is too old: its next update is over"),
+            LISTS,
+        ),
+        error if code::LIST_NOT_VALID.contains(&error) => Refusal::new(
+            format!(
+                "the list of revoked certificates of {issuer} cannot be used: {}",
+                step.error().error_string()
+            ),
+            LISTS,
         ),
         code::EXPIRED => Refusal::new(
             format!(

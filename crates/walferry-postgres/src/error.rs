@@ -636,6 +636,11 @@ impl Error {
                  pkcs8 -topk8 -nocrypt -in KEY -out client.key` (from PKCS#12: `openssl pkcs12 -in FILE -nodes -nocerts -out client.key`)"
                     .to_owned()
             }
+            Self::TlsFile { property: "database.sslcrl", .. } => {
+                "set `database.sslrootcert` to the trusted authorities, and `database.sslcrl` to a file with nothing but their lists of revoked \
+                 certificates, as PEM (`-----BEGIN X509 CRL-----`) or one of them as DER: `openssl crl -inform DER -in LIST` makes PEM of it"
+                    .to_owned()
+            }
             Self::KeyOpenToOthers { path, .. } => format!(
                 "`chmod 0600 {}`, or let it belong to root with the mode 0640 and a group of which Walferry is a member (in Kubernetes: \
                  `defaultMode: 0440` and `fsGroup`); `walferry.sslkey.check.mode=false` takes it as it is: then whoever reads it can log in \

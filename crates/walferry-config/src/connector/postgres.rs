@@ -26,6 +26,8 @@ pub struct PostgresSection {
     pub sslmode: SslMode,
     /// `database.sslrootcert`: path of a PEM file.
     pub sslrootcert: Option<String>,
+    /// `database.sslcrl`: path of a file with lists of revoked certificates.
+    pub sslcrl: Option<String>,
     /// `database.sslcert`: path of a PEM file.
     pub sslcert: Option<String>,
     /// `database.sslkey`: path of a file in PEM or in PKCS#8 DER.
@@ -221,6 +223,14 @@ properties! {
         .text("PEM file with the trusted certificate authorities. The default is `~/.postgresql/root.crt`, if that file exists. \
                `verify-ca` and `verify-full` need such a file. With `verify-full`, the value `system` selects the operating system's \
                certificates. As in libpq, the certificate is verified in every mode that encrypts, if there is such a file.");
+    const SSLCRL: Property<Option<String>> = Property::new("database.sslcrl").example("/etc/walferry/db-ca.crl")
+        .text("File with lists of revoked certificates (CRL): PEM, one after another, or one in DER. The default is `~/.postgresql/root.crl`, if \
+               that file exists and the server's certificate is verified. As in libpq, each authority between the server's certificate and \
+               the trusted one needs a list that is still valid. It needs `database.sslmode=verify-full`, `verify-ca`, or `require` with a \
+               root certificate. pgjdbc has no such parameter.");
+    const SSLCRLDIR: Property<Option<String>> = Property::new("database.sslcrldir")
+        .text("libpq's folder of lists of revoked certificates.")
+        .support(Support::Refused { hint: "write the lists into one file, one after another as PEM, and set database.sslcrl to it" });
     const SSLCERT: Property<Option<String>> = Property::new("database.sslcert").example("/etc/walferry/client.pem")
         .text("PEM file with the client certificate, for servers that require one.");
     const SSLKEY: Property<Option<String>> = Property::new("database.sslkey").example("/etc/walferry/client.key")
@@ -319,6 +329,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> PostgresSection {
         dbname: no_url(reader, &DBNAME),
         sslmode: reader.get(&SSLMODE),
         sslrootcert: reader.get(&SSLROOTCERT),
+        sslcrl: reader.get(&SSLCRL),
         sslcert: reader.get(&SSLCERT),
         sslkey: reader.get(&SSLKEY),
         sslkey_check_mode: reader.get(&SSLKEY_CHECK_MODE),
@@ -341,6 +352,16 @@ pub(super) fn read(reader: &mut Reader<'_>) -> PostgresSection {
         finding.hint("remove it, if it is not meant: in a .properties file, blanks at the end of a line count");
     }
     let is_weak = matches!(section.sslmode, SslMode::Disable | SslMode::Allow | SslMode::Prefer);
+    if section.sslcrl.is_some() && is_weak {
+        let finding = reader.problem(
+            SSLCRL.name(),
+            format!(
+                "has no effect while `database.sslmode` is `{}`, which connects to a server whose certificate is revoked, too",
+                section.sslmode
+            ),
+        );
+        finding.hint("set `database.sslmode` to `verify-full`, or remove it");
+    }
     if section.ssl_negotiation == SslNegotiation::Direct && is_weak {
         let finding = reader.problem(
             SSL_NEGOTIATION.name(),

@@ -51,6 +51,8 @@ pub(super) fn translate(t: &mut Translation) -> Protocol {
         "ssl.truststore.certificates",
         "ssl.keystore.location",
         "ssl.keystore.key",
+        // librdkafka's.
+        "ssl.crl.location",
     ]
     .into_iter()
     .find(|name| t.get_filled(name).is_some())

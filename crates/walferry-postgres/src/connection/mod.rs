@@ -223,6 +223,7 @@ impl Endpoint {
                 dbname: "d".to_owned(),
                 sslmode: Default::default(),
                 sslrootcert: None,
+                sslcrl: None,
                 sslcert: None,
                 sslkey: None,
                 sslkey_check_mode: true,

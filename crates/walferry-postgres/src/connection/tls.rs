@@ -18,13 +18,16 @@ use tokio_openssl::SslStream;
 use walferry_config::Secret;
 use walferry_config::connector::{PostgresSection, SslMode, SslNegotiation};
 use walferry_keystore::StoreError;
-use walferry_keystore::tls::{CIPHERS, LENIENT, STRICT, identify, reasons, trust_only};
+use walferry_keystore::tls::{
+    CIPHERS, LENIENT, NoLists, RevocationLists, STRICT, identify, reasons, trust_unless_revoked,
+};
 use walferry_keystore::trust::{Refusal, Words, demand_name, demand_usage, judge, system_authorities};
 
 use super::sslmode::{Verification, is_optional, verification};
 use crate::error::Error;
 
 const ROOT: &str = "database.sslrootcert";
+const LISTS: &str = "database.sslcrl";
 const CERTIFICATE: &str = "database.sslcert";
 const KEY: &str = "database.sslkey";
 
@@ -176,11 +179,19 @@ impl TlsClient {
         // A server process that is killed closes its socket without a farewell. The protocol of Postgres knows the length of its messages.
         builder.set_options(SslOptions::IGNORE_UNEXPECTED_EOF);
         if verdict.verification == Verification::Nothing {
+            if let Some(path) = &settings.sslcrl {
+                return Err(Error::TlsFile {
+                    property: LISTS,
+                    path: path.into(),
+                    problem: "it has no effect, because without `database.sslrootcert` nothing verifies the server's certificate".to_owned(),
+                });
+            }
             builder.set_security_level(LENIENT);
             builder.set_verify(SslVerifyMode::NONE);
         } else {
             builder.set_security_level(STRICT);
-            verify(&mut builder, is_optional(settings.sslmode), &verdict).map_err(setup)?;
+            let lists = revocation_lists(settings)?;
+            verify(&mut builder, is_optional(settings.sslmode), &verdict, lists.as_ref()).map_err(setup)?;
         }
         if let Some(own) = identity(settings)? {
             identify(&mut builder, &own.chain, &own.key).map_err(setup)?;
@@ -193,8 +204,13 @@ impl TlsClient {
 }
 
 /// Verifies the chain up to one of the given certificates. If TLS is optional, a certificate that is not trusted is better than none.
-fn verify(builder: &mut SslContextBuilder, is_optional: bool, verdict: &Arc<Verdict>) -> Result<(), ErrorStack> {
-    trust_only(builder, &verdict.anchors)?;
+fn verify(
+    builder: &mut SslContextBuilder,
+    is_optional: bool,
+    verdict: &Arc<Verdict>,
+    lists: Option<&RevocationLists>,
+) -> Result<(), ErrorStack> {
+    trust_unless_revoked(builder, &verdict.anchors, lists)?;
     let verdict = verdict.clone();
     builder.set_verify_callback(SslVerifyMode::PEER, move |is_valid, step| {
         match judge(is_valid, step, &verdict.anchors, &WORDS) {
@@ -223,6 +239,31 @@ fn roots(settings: &PostgresSection) -> Result<Option<Vec<X509>>, Error> {
             None => Ok(None),
         },
     }
+}
+
+/// `database.sslcrl`, or `~/.postgresql/root.crl` if that exists, as in libpq.
+fn revocation_lists(settings: &PostgresSection) -> Result<Option<RevocationLists>, Error> {
+    let Some(path) = settings
+        .sslcrl
+        .as_ref()
+        .map(PathBuf::from)
+        .or_else(|| in_home("root.crl"))
+    else {
+        return Ok(None);
+    };
+    let lists = RevocationLists::of(&path).map_err(|error| match error {
+        NoLists::Io(source) => Error::TlsFileUnreadable {
+            property: LISTS,
+            path,
+            source,
+        },
+        NoLists::Problem(problem) => Error::TlsFile {
+            property: LISTS,
+            path,
+            problem: problem.to_owned(),
+        },
+    });
+    lists.map(Some)
 }
 
 /// The authorities of the operating system. As in libpq, the name must be verified too: public authorities give anybody
@@ -295,6 +336,12 @@ fn certificates(property: &'static str, path: &Path) -> Result<Vec<X509>, Error>
         let certificate = X509::from_der(&bytes).map_err(|_| refuse("it is DER, but no certificate"))?;
         return Ok(vec![certificate]);
     }
+    // OpenSSL would pass over it.
+    if bytes.windows(CRL_HEAD.len()).any(|window| window == CRL_HEAD) {
+        return Err(refuse(
+            "it contains a list of revoked certificates, which has a file of its own: `database.sslcrl`",
+        ));
+    }
     let found = X509::stack_from_pem(&bytes).map_err(|_| refuse("a PEM section in it is malformed"))?;
     match found.is_empty() {
         true => Err(refuse("it contains no certificate")),
@@ -363,6 +410,8 @@ fn plain_key(bytes: &[u8]) -> Result<PKey<Private>, &'static str> {
     PKey::private_key_from_pem_passphrase(bytes, b"").map_err(|_| "it contains no private key")
 }
 
+const CRL_HEAD: &[u8] = b"-----BEGIN X509 CRL-----";
+
 /// First byte of every certificate and key in DER. PEM begins with text.
 const DER_SEQUENCE: u8 = 0x30;
 
@@ -378,8 +427,8 @@ mod tests {
     use openssl::nid::Nid;
     use openssl::rsa::Rsa;
     use openssl::ssl::SslStream as BlockingStream;
-    use openssl::x509::X509NameBuilder;
-    use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
+    use openssl::x509::extension::{AuthorityKeyIdentifier, BasicConstraints, SubjectAlternativeName};
+    use openssl::x509::{CrlNumber, X509Crl, X509CrlBuilder, X509NameBuilder, X509RevokedBuilder};
     use walferry_config::{HostName, Value};
 
     use super::super::Endpoint;
@@ -474,6 +523,16 @@ mod tests {
         chain: &[&Made],
         server: impl FnOnce(&mut SslContextBuilder) + Send + 'static,
     ) -> Result<bool, Error> {
+        meet_with_lists(mode, roots, None, chain, server)
+    }
+
+    fn meet_with_lists(
+        mode: SslMode,
+        roots: &[&Made],
+        lists: Option<&[u8]>,
+        chain: &[&Made],
+        server: impl FnOnce(&mut SslContextBuilder) + Send + 'static,
+    ) -> Result<bool, Error> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("root.crt");
         let pem: Vec<u8> = roots
@@ -485,6 +544,11 @@ mod tests {
         settings.sslmode = mode;
         settings.hostname = HostName::parse("localhost").unwrap();
         settings.sslrootcert = (!roots.is_empty()).then(|| file.to_str().unwrap().to_owned());
+        settings.sslcrl = lists.map(|lists| {
+            let file = folder.path().join("root.crl");
+            std::fs::write(&file, lists).unwrap();
+            file.to_str().unwrap().to_owned()
+        });
 
         let mut context = SslContextBuilder::new(SslMethod::tls_server()).unwrap();
         context.set_security_level(0);
@@ -666,6 +730,122 @@ mod tests {
                 "{reason}"
             );
         }
+    }
+
+    /// A list of an authority that revokes one serial number, from and until some days from now. All certificates here have the number 7.
+    fn list(issuer: &Made, serial: u32, days: (i64, i64)) -> X509Crl {
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_secs() as i64;
+        let day = |days: i64| Asn1Time::from_unix(now + days * 86_400).unwrap();
+        let number = |number| BigNum::from_u32(number).unwrap();
+        let mut revoked = X509RevokedBuilder::new().unwrap();
+        revoked
+            .set_serial_number(&number(serial).to_asn1_integer().unwrap())
+            .unwrap();
+        revoked.set_revocation_date(&day(days.0)).unwrap();
+        let mut builder = X509CrlBuilder::new().unwrap();
+        builder.set_issuer_name(issuer.certificate.subject_name()).unwrap();
+        builder.set_last_update(&day(days.0)).unwrap();
+        builder.set_next_update(&day(days.1)).unwrap();
+        let certificate = X509::builder().unwrap();
+        let context = certificate.x509v3_context(Some(&issuer.certificate), None);
+        let authority = AuthorityKeyIdentifier::new().issuer(true).build(&context).unwrap();
+        builder.append_extension(authority).unwrap();
+        builder
+            .append_extension(CrlNumber::new(number(1)).unwrap().build().unwrap())
+            .unwrap();
+        builder.add_revoked(revoked.build()).unwrap();
+        builder.sign(&issuer.key, MessageDigest::sha256()).unwrap();
+        builder.build().unwrap()
+    }
+
+    #[test]
+    fn a_revoked_certificate_is_refused_and_a_list_is_never_passed_over() {
+        use SslMode::{Require, VerifyCa, VerifyFull};
+        let root = make(ROOT_CA, p256(), None);
+        let between = Wish {
+            name: "between",
+            ..ROOT_CA
+        };
+        let between = make(between, p256(), Some(&root));
+        let (of_root, of_between) = (make(LEAF, p256(), Some(&root)), make(LEAF, p256(), Some(&between)));
+        let pem = |list: X509Crl| list.to_pem().unwrap();
+        let good = pem(list(&root, 9, (-1, 1)));
+        let good_of_both = [good.clone(), pem(list(&between, 9, (-1, 1)))].concat();
+        for mode in [Require, VerifyCa, VerifyFull] {
+            let met = |lists: &[u8], chain: &[&Made]| meet_with_lists(mode, &[&root], Some(lists), chain, plain);
+            assert!(met(&good, &[&of_root]).unwrap(), "{mode}");
+            assert!(
+                met(&list(&root, 9, (-1, 1)).to_der().unwrap(), &[&of_root]).unwrap(),
+                "{mode}"
+            );
+            assert!(met(&good_of_both, &[&of_between, &between]).unwrap(), "{mode}");
+        }
+        // The trusted certificate itself needs no list of its own issuer.
+        let pinned = [&between];
+        let lists = pem(list(&between, 9, (-1, 1)));
+        assert!(meet_with_lists(VerifyFull, &pinned, Some(&lists), &[&of_between], plain).unwrap());
+
+        let forged = Made {
+            key: p256(),
+            ..root.clone()
+        };
+        let cases: [(Vec<u8>, &[&Made], &str); 10] = [
+            (
+                pem(list(&root, 7, (-1, 1))),
+                &[&of_root],
+                "the server's certificate has been revoked by \"CN=root\"",
+            ),
+            (
+                list(&root, 7, (-1, 1)).to_der().unwrap(),
+                &[&of_root],
+                "has been revoked by",
+            ),
+            (
+                [pem(list(&root, 7, (-1, 1))), pem(list(&between, 9, (-1, 1)))].concat(),
+                &[&of_between, &between],
+                "the certificate of the authority \"CN=between\" has been revoked by \"CN=root\"",
+            ),
+            (
+                good.clone(),
+                &[&of_between, &between],
+                "there is no list of \"CN=between\"",
+            ),
+            (
+                pem(list(&root, 9, (-3, -1))),
+                &[&of_root],
+                "the list of revoked certificates of \"CN=root\" is too old",
+            ),
+            (pem(list(&root, 9, (1, 3))), &[&of_root], "cannot be used"),
+            (pem(list(&forged, 9, (-1, 1))), &[&of_root], "cannot be used"),
+            (
+                root.certificate.to_pem().unwrap(),
+                &[&of_root],
+                "something else than lists",
+            ),
+            (
+                [&good[..], b"-----BEGIN X509 CRL-----\nMIIB\n-----END X509 CRL-----\n"].concat(),
+                &[&of_root],
+                "malformed",
+            ),
+            (b"nothing".to_vec(), &[&of_root], "no list of revoked certificates"),
+        ];
+        for (lists, chain, reason) in cases {
+            let refused = meet_with_lists(VerifyFull, &[&root], Some(&lists), chain, plain).unwrap_err();
+            assert!(refused.to_string().contains(reason), "{reason:?}: {refused}");
+            let hint = refused.hint().unwrap();
+            assert!(hint.contains("sslcrl") || reason.contains("revoked by"), "{hint}");
+        }
+        // Where nothing is verified, and where the list stands beside the authorities.
+        let refused = meet_with_lists(Require, &[], Some(&good), &[&of_root], plain).unwrap_err();
+        assert!(refused.to_string().contains("it has no effect"), "{refused}");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("root.crt");
+        std::fs::write(&file, [root.certificate.to_pem().unwrap(), good].concat()).unwrap();
+        let refused = certificates(ROOT, &file).unwrap_err();
+        assert!(refused.to_string().contains("`database.sslcrl`"), "{refused}");
     }
 
     #[test]
