@@ -101,7 +101,7 @@ pub(crate) fn nearest_name<'a>(name: &str, candidates: impl IntoIterator<Item = 
 
 /// The names that have one more part before the name: `errors.max.retries` for `max.retries`. A single word says too little.
 pub(crate) fn with_first_part<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let has_ending = |candidate: &&str| candidate.split_once('.').is_some_and(|(_, rest)| rest == name);
+    let has_ending = |candidate: &&str| candidate.split_once('.').is_some_and(|(_, ending)| ending == name);
     candidates
         .into_iter()
         .filter(has_ending)
@@ -123,12 +123,12 @@ fn is_slip(name: &str, candidate: &str) -> bool {
     match a.len() - b.len() {
         0 => a.iter().zip(&b).all(|(a, b)| alike(a, b)),
         1 => (0..a.len()).any(|left_out| {
-            let rest = a
+            let others = a
                 .iter()
                 .enumerate()
                 .filter(|(at, _)| *at != left_out)
                 .map(|(_, part)| part);
-            rest.zip(&b).all(|(a, b)| alike(a, b))
+            others.zip(&b).all(|(a, b)| alike(a, b))
         }),
         _ => false,
     }

@@ -74,7 +74,7 @@ fn context(name: &str) -> &'static [(&'static str, &'static str)] {
             ("transaction.boundary", "interval"),
         ],
         "guardrail.collections.limit.action" => &[("guardrail.collections.max", "3")],
-        "database.sslNegotiation" => &[("database.sslmode", "require")],
+        "database.sslNegotiation" | "database.sslcrl" => &[("database.sslmode", "require")],
         "database.sslcert" => &[("database.sslkey", "/key")],
         "database.sslkey" => &[("database.sslcert", "/certificate")],
         _ => &[],

@@ -148,11 +148,11 @@ mod tests {
             let probed = Folder::probe(&data_dir, "c").unwrap_err().to_string();
             let opened = Folder::open(&data_dir, "c").unwrap_err().to_string();
             assert_eq!(probed, opened);
-            let told = match data_dir.starts_with("/proc") {
+            let place = match data_dir.starts_with("/proc") {
                 true => "/proc/x cannot be created".to_owned(),
                 false => format!("{} cannot be used as a folder", file.display()),
             };
-            assert!(opened.starts_with(&told), "{opened}");
+            assert!(opened.starts_with(&place), "{opened}");
         }
     }
 

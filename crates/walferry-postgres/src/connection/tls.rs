@@ -570,12 +570,12 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let met = runtime.block_on(async {
+        let session = runtime.block_on(async {
             let socket = TcpStream::connect(address).await.unwrap();
             handshake(&settings, "db:5432".to_owned(), socket).await
         });
         serving.join().unwrap();
-        met.map(|session| session.is_verified)
+        session.map(|session| session.is_verified)
     }
 
     fn plain(_: &mut SslContextBuilder) {}
@@ -775,13 +775,13 @@ mod tests {
         let good = pem(list(&root, 9, (-1, 1)));
         let good_of_both = [good.clone(), pem(list(&between, 9, (-1, 1)))].concat();
         for mode in [Require, VerifyCa, VerifyFull] {
-            let met = |lists: &[u8], chain: &[&Made]| meet_with_lists(mode, &[&root], Some(lists), chain, plain);
-            assert!(met(&good, &[&of_root]).unwrap(), "{mode}");
+            let verifies = |lists: &[u8], chain: &[&Made]| meet_with_lists(mode, &[&root], Some(lists), chain, plain);
+            assert!(verifies(&good, &[&of_root]).unwrap(), "{mode}");
             assert!(
-                met(&list(&root, 9, (-1, 1)).to_der().unwrap(), &[&of_root]).unwrap(),
+                verifies(&list(&root, 9, (-1, 1)).to_der().unwrap(), &[&of_root]).unwrap(),
                 "{mode}"
             );
-            assert!(met(&good_of_both, &[&of_between, &between]).unwrap(), "{mode}");
+            assert!(verifies(&good_of_both, &[&of_between, &between]).unwrap(), "{mode}");
         }
         // The trusted certificate itself needs no list of its own issuer.
         let pinned = [&between];

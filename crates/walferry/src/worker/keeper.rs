@@ -141,7 +141,7 @@ pub(super) fn loader(
     }
 }
 
-/// Reads the configuration of a connector of the book, and resolves its references. Also returns what is to be said of it.
+/// Reads the configuration of a connector of the connector store, and resolves its references. Also returns what is to be said of it.
 pub(super) fn load(inner: &Inner, name: &str, configuration: &Configuration) -> (Result<Loaded, Failure>, Findings) {
     let (checked, findings) = load_configuration(name, configuration, &inner.worker);
     let loaded = match checked {
