@@ -67,7 +67,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
     let load = loader(herd, name, connector);
     let loaded = match &connector.origin {
         ConnectorOrigin::File(_, loaded) => Some(Loaded::clone(loaded)),
-        ConnectorOrigin::Book => {
+        ConnectorOrigin::Store => {
             let first = load.clone();
             // A config provider may wait for a file or for Kubernetes, and must not hold up the other connectors. If this look panics, the
             // first run does too, and the supervisor reports it.
@@ -95,7 +95,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         status: status.clone(),
         tell: match connector.origin {
             ConnectorOrigin::File(..) => FailureOutput::LastWords,
-            ConnectorOrigin::Book => FailureOutput::LogLine,
+            ConnectorOrigin::Store => FailureOutput::LogLine,
         },
     };
     let body = run.body();
@@ -126,7 +126,7 @@ pub(super) fn loader(
                 Ok(loaded)
             })
         }
-        ConnectorOrigin::Book => {
+        ConnectorOrigin::Store => {
             let (inner, name, configuration) = (herd.0.clone(), name.to_owned(), connector.configuration.clone());
             // Each run reads the configuration again. Its warnings are told once.
             let is_told = AtomicBool::new(false);

@@ -83,8 +83,8 @@ struct Connector {
 enum ConnectorOrigin {
     /// From a file that was given on the command line.
     File(PathBuf, Box<Loaded>),
-    /// From the book.
-    Book,
+    /// From the connector store, which REST writes.
+    Store,
 }
 
 /// A change to make, and the channel for its result.
@@ -348,7 +348,7 @@ fn gather(
         let connector = Connector {
             configuration: entry.configuration,
             target: entry.target,
-            origin: ConnectorOrigin::Book,
+            origin: ConnectorOrigin::Store,
             is_in_book: true,
             version: 0,
         };
@@ -537,7 +537,7 @@ impl Clerk {
         let connector = Connector {
             configuration,
             target,
-            origin: ConnectorOrigin::Book,
+            origin: ConnectorOrigin::Store,
             is_in_book: true,
             version: self.version,
         };
@@ -662,7 +662,7 @@ fn refusal(failure: &Failure) -> Refused {
 /// Refuses to change a connector that comes from a file: it must be changed there.
 fn from_book(name: &str, connector: &Connector) -> Result<(), Refused> {
     match &connector.origin {
-        ConnectorOrigin::Book => Ok(()),
+        ConnectorOrigin::Store => Ok(()),
         ConnectorOrigin::File(file, _) => Err(Refused::new(
             403,
             format!(
@@ -758,7 +758,7 @@ mod tests {
             let connector = Connector {
                 configuration: configuration("1"),
                 target: TargetState::Stopped,
-                origin: ConnectorOrigin::Book,
+                origin: ConnectorOrigin::Store,
                 is_in_book: true,
                 version: 0,
             };
@@ -798,7 +798,7 @@ mod tests {
                 let connector = Connector {
                     configuration: configuration("1"),
                     target: TargetState::Stopped,
-                    origin: ConnectorOrigin::Book,
+                    origin: ConnectorOrigin::Store,
                     is_in_book: true,
                     version,
                 };

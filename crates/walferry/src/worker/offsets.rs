@@ -28,7 +28,7 @@ impl Herd {
         blocking(move || {
             let loaded = match &connector.origin {
                 super::ConnectorOrigin::File(_, loaded) => Loaded::clone(loaded),
-                super::ConnectorOrigin::Book => {
+                super::ConnectorOrigin::Store => {
                     let (loaded, _) = keeper::load(&herd.0, &name, &connector.configuration);
                     loaded.map_err(|failure| refusal(&failure))?
                 }
