@@ -15,7 +15,7 @@ fn rows_wait_for_a_broker_that_is_down_and_arrive_in_order() {
     world.kafka.stop(true);
     outbox.insert("k", 101, 5_000);
     wait_for("the lag to be seen", || (lag_bytes(&walferry)? > 0.0).then_some(()));
-    // With many connectors, nobody could tell whose line it is.
+    // Otherwise, with many connectors, one could not tell which of them the line is about.
     wait_for("the outage to be logged with the connector's name", || {
         let output = walferry.output();
         let line = output

@@ -199,13 +199,13 @@ fn an_end_that_kafka_holds_up_says_how_to_end_at_once_and_what_is_left() {
     assert!(output.contains("a second signal ends at once"), "{output}");
     let left = output
         .lines()
-        .find(|line| line.contains("Kafka has not acknowledged everything within 10 s"));
+        .find(|line| line.contains("Kafka did not acknowledge these records within 10 s"));
     let left = left.unwrap_or_else(|| panic!("{output}"));
     assert!(left.contains("records=100") && left.contains("end_held_up"), "{left}");
     drop(paused);
 }
 
-/// Waits until so many records are under way. More than were there before the broker hung, because the gauge may still tell of those.
+/// Waits until so many records are under way. More than were there before the broker hung, because the gauge may still count those.
 fn wait_until_in_flight(walferry: &Walferry, least: f64) {
     wait_for("records to be under way", || {
         let metrics = walferry.get("/metrics")?.body;

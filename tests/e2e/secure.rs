@@ -179,7 +179,7 @@ fn a_password_that_changes_is_asked_of_its_provider_again_until_it_works() {
     assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
 }
 
-/// The stream's own session goes on with the old password; only rows are read anew, over a connection that has to log in again.
+/// The replication session stays logged in with the old password. Only the connection that reads rows again has to log in, and is refused.
 #[test]
 fn a_password_that_changes_is_asked_again_when_only_reading_rows_is_refused() {
     let world = world::shared();

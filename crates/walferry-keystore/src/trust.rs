@@ -236,7 +236,7 @@ fn refusal(step: &X509StoreContextRef, certificate: Option<&X509Ref>, words: &Wo
         code::REVOKED => Refusal::new(
             format!("{whose} has been revoked by {issuer}"),
             format!(
-                "if nobody else has its key, let the {side} have a new certificate; {}",
+                "have a new certificate issued for the {side}, with a new key if somebody else may have the old one; {}",
                 words.look
             ),
         ),

@@ -375,7 +375,7 @@ async fn postgres(args: &CheckArgs, loaded: &Loaded, found: &StoredState) -> Vec
             }
             foresee(args, loaded, found, &mut remarks).await;
             remarks.extend(requirements(loaded).await);
-            // What keeps it from looking is told by the other checks, and by the start.
+            // If the server cannot be read, the checks above have already reported it.
             remarks.extend(impossible_topics(loaded).await.unwrap_or_default());
             remarks.extend(
                 poller::remarks(loaded, snapshot, first_start)

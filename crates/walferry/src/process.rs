@@ -38,9 +38,9 @@ use crate::{
 /// Whether this process writes failures of connectors to standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureOutput {
-    /// As its last words, if it has no other connector and ends with this one. Otherwise as a line of the log, because it goes on.
+    /// As the last lines before the process exits, if this is its only connector. Otherwise as a log line, because the process continues.
     LastWords,
-    /// As a line of the log: it goes on.
+    /// As a log line: the process continues.
     LogLine,
     /// Never: the caller does.
     #[cfg(feature = "demo")]

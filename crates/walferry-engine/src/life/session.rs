@@ -357,7 +357,7 @@ impl SessionChannels {
                     let (records, _) = self.progress.in_flight();
                     tracing::warn!(
                         records,
-                        "Kafka has not acknowledged everything within {} s: these records are sent again when the connector goes on",
+                        "Kafka did not acknowledge these records within {} s; they will be sent again at the next start",
                         DRAIN.as_secs()
                     );
                 }

@@ -7,7 +7,7 @@ use crate::connection::{Endpoint, Purpose};
 use crate::error::Error;
 
 const DOING: &str = "trying `heartbeat.action.query`";
-/// While it is tried, nobody may have to wait: neither the check for others, nor others for the check.
+/// Neither the check nor another session should wait long for a lock of the other.
 const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '5s'";
 const NO_TRANSACTION: [&str; 2] = ["25001", "2D000"];
 const LOCKED: &str = "55P03";
