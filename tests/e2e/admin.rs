@@ -70,7 +70,7 @@ fn secrets_appear_in_no_answer_and_no_line_of_the_log() {
 
 /// Each of them would hold a descriptor for as long as it likes, and there would soon be none left for Kafka and Postgres.
 #[test]
-fn rows_go_on_being_delivered_while_clients_of_the_endpoint_hold_on_to_all_descriptors() {
+fn rows_are_delivered_while_clients_of_the_endpoint_hold_all_descriptors() {
     let world = world::shared();
     let outbox = Outbox::new(&world, "few_descriptors");
     let mut walferry = Walferry::start_in(
@@ -118,7 +118,7 @@ fn rows_go_on_being_delivered_while_clients_of_the_endpoint_hold_on_to_all_descr
 
 /// A person who looks into the log needs the key to find the row; page, `/ready` and REST are for more eyes.
 #[test]
-fn the_key_of_a_refused_record_is_in_the_log_and_elsewhere_only_where_it_is_asked_for() {
+fn the_key_of_a_refused_record_is_in_the_log_and_elsewhere_only_on_demand() {
     let world = world::shared();
     for (name, asked) in [("keys_hidden", "false"), ("keys_shown", "true")] {
         let outbox = Outbox::new(&world, name);

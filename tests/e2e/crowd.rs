@@ -133,7 +133,7 @@ fn shown(latencies: &[i64]) -> String {
 }
 
 #[test]
-fn connectors_go_on_beside_one_that_fails_one_with_many_rows_behind_and_one_whose_topic_is_missing() {
+fn connectors_go_on_beside_one_that_fails_one_far_behind_and_one_without_its_topic() {
     let begun = Instant::now();
     let count = count();
     assert!(

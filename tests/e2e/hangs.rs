@@ -309,7 +309,7 @@ fn a_first_start_that_fails_for_good_leaves_no_slot() {
 }
 
 #[test]
-fn a_first_start_that_fails_for_good_leaves_the_slot_to_a_process_that_has_adopted_it() {
+fn a_failed_first_start_leaves_the_slot_to_a_process_that_has_adopted_it() {
     let world = world::shared();
     let outbox = Outbox::new(&world, "adopted");
     outbox.insert("k", 1, 5);

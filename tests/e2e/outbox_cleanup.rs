@@ -484,7 +484,7 @@ fn a_partition_that_is_in_use_holds_up_the_drop_of_no_other() {
 
 /// A transaction stays open meanwhile, so all rounds have the same mark.
 #[test]
-fn delivered_rows_of_a_partition_that_cannot_be_dropped_are_removed_while_another_transaction_is_open() {
+fn delivered_rows_of_a_partition_that_cannot_be_dropped_are_removed() {
     let world = world::shared();
     let outbox = partitioned(
         &world.postgres,
@@ -517,7 +517,7 @@ fn delivered_rows_of_a_partition_that_cannot_be_dropped_are_removed_while_anothe
 
 /// Rows of the present partition go with it, so no rows are to be searched.
 #[test]
-fn a_row_that_stays_in_the_default_partition_does_not_make_walferry_read_partitions_that_are_dropped() {
+fn a_row_in_the_default_partition_does_not_cause_reads_of_dropped_partitions() {
     let world = world::shared();
     let outbox = partitioned(
         &world.postgres,
@@ -784,7 +784,7 @@ fn partitions_of_an_outbox_are_created_before_rows_need_them() {
 
 /// The partitions belong to the owner of the table, who is not the connector's role.
 #[test]
-fn partitions_are_created_as_the_owner_and_beside_rows_that_wait_in_the_default_partition() {
+fn partitions_are_created_as_the_owner_and_beside_rows_in_the_default_partition() {
     let world = world::shared();
     let default = "create table other partition of outbox default";
     let outbox = partitioned(&world.postgres, &world.kafka, "cleanup_owner", default);

@@ -59,7 +59,7 @@ fn counted(walferry: &Walferry, connector: &str, event_type: &str) -> Option<u64
 }
 
 #[test]
-fn an_event_that_does_not_match_its_schema_stops_the_connector_until_the_schema_is_corrected() {
+fn an_event_that_does_not_match_its_schema_stops_until_the_schema_is_corrected() {
     let world = world::shared();
     let outbox = Outbox::new(&world, "schema_fail");
     let schemas = of_the_page();
@@ -112,7 +112,7 @@ fn an_event_that_does_not_match_its_schema_stops_the_connector_until_the_schema_
 }
 
 #[test]
-fn each_outbox_table_has_schemas_of_its_own_and_events_are_set_aside_whole_or_sent_with_a_warning() {
+fn each_outbox_table_has_schemas_and_events_are_set_aside_or_sent_with_a_warning() {
     let world = world::shared();
     let outbox = Outbox::new(&world, "schema_tables");
     let sql = outbox.database.sql();

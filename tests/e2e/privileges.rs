@@ -28,7 +28,7 @@ fn told(world: &World, topic: &str, count: usize) -> Vec<String> {
 
 /// Personal data stays out of reach: the role may read neither the column nor, with that, the table's `ctid`.
 #[test]
-fn select_on_the_captured_columns_is_enough_for_snapshots_chunks_and_rows_read_again() {
+fn select_on_captured_columns_is_enough_for_snapshots_chunks_and_reselection() {
     let name = "column_grants";
     let (world, database) = begin(name);
     let sql = database.sql();

@@ -187,7 +187,7 @@ fn of_a_refused_batch_only_the_records_at_fault_are_dropped() {
 }
 
 #[test]
-fn a_refused_record_stops_the_connector_with_its_own_name_and_those_before_it_arrive() {
+fn a_refused_record_stops_the_connector_by_its_name_and_those_before_it_arrive() {
     let world = world::shared();
     for fault in [Timestamp, NullKey, Size] {
         let name = format!("refused_stops_{}", format!("{fault:?}").to_lowercase());
@@ -255,7 +255,7 @@ fn with_transactions_a_refused_record_stops_the_connector_whatever_the_reason() 
 }
 
 #[test]
-fn batches_that_are_too_large_cost_no_record_and_no_order_where_errors_are_tolerated() {
+fn too_large_batches_cost_no_record_and_no_order_where_errors_are_tolerated() {
     const ROWS: i64 = 600;
     let world = world::shared();
     let outbox = outbox(world, "refused_batches");
@@ -277,7 +277,7 @@ fn batches_that_are_too_large_cost_no_record_and_no_order_where_errors_are_toler
 
 /// A new client for each record would take a fifth of a second.
 #[test]
-fn records_that_are_refused_one_after_another_are_set_aside_with_few_clients_and_in_order() {
+fn records_refused_one_after_another_are_set_aside_with_few_clients_and_in_order() {
     const ROWS: i64 = 4000;
     let is_bad = |n: i64| n <= 400 || n <= 1000 && n % 3 == 0 || n > 3900;
     let world = world::shared();

@@ -406,7 +406,7 @@ fn connectors_that_came_over_rest_outlast_the_process_as_they_were_wanted() {
 
 /// As in Connect: a task whose configuration has not changed goes on, and one that gets another is UNASSIGNED until it runs again.
 #[test]
-fn a_configuration_that_comes_again_restarts_nothing_and_another_one_is_shown_as_in_connect() {
+fn an_equal_configuration_restarts_nothing_and_another_is_shown_as_in_connect() {
     let world = world::shared();
     let one = Outbox::new(&world, "rest_put");
     let mut walferry = worker(&world, "rest_put", &[]);

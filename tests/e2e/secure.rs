@@ -71,7 +71,7 @@ fn tls_and_scram_work_with_full_verification_and_fail_with_a_hint() {
 
 /// As the manual of Postgres makes certificates: of X.509 version 1. This one has a P-521 key, too.
 #[test]
-fn whatever_certificate_the_server_has_the_connection_is_encrypted_and_plain_text_is_told() {
+fn any_certificate_of_the_server_encrypts_and_plain_text_is_told() {
     let world = world::shared();
     let postgres = Postgres::start_with(&PostgresOptions {
         settings: vec!["ssl = on".into()],

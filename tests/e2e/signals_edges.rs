@@ -56,7 +56,7 @@ fn an_incremental_snapshot_outlasts_a_kafka_that_is_away() {
 /// If the publication leaves out what is written to the signal table, no signal and no window would ever arrive. That is said, with the
 /// statement that helps. A condition that raises an error cancels its table only.
 #[test]
-fn a_publication_that_leaves_out_signals_is_told_and_the_snapshot_goes_on_after_the_mend() {
+fn a_publication_without_signals_is_told_and_the_snapshot_goes_on_after_the_mend() {
     let name = "signals_unpublished";
     let (world, database) = begin(name);
     let sql = database.sql();

@@ -17,7 +17,7 @@ fn assert_stopped(world: &World, outbox: &Outbox, walferry: &mut Walferry, chang
 }
 
 #[test]
-fn a_connector_stops_before_the_first_record_with_other_columns_and_continues_after_a_restart() {
+fn a_connector_stops_before_a_record_with_other_columns_and_goes_on_after_a_restart() {
     let world = world::shared();
     let outbox = Outbox::new(&world, "table_changes");
     let sql = outbox.database.sql();

@@ -230,7 +230,7 @@ fn offsets_of_one(kafka: &Kafka, server: &str) -> Vec<(i32, bool)> {
 }
 
 #[test]
-fn a_connector_goes_from_connect_to_walferry_and_back_three_times_while_rows_are_written() {
+fn a_connector_goes_from_connect_to_walferry_and_back_while_rows_are_written() {
     let world = world::shared();
     let kafka = Kafka::start();
     let (one, two) = (
@@ -710,7 +710,7 @@ fn a_second_walferry_on_the_same_topics_waits_and_takes_over_when_the_first_is_g
 }
 
 #[test]
-fn a_walferry_that_stood_still_or_lost_kafka_writes_nothing_more_and_waits_for_its_turn_again() {
+fn a_process_that_stood_still_or_lost_kafka_writes_nothing_and_waits_for_its_turn() {
     let world = world::shared();
     let mut kafka = Kafka::start();
     let one = Outbox::on(&world.postgres, &kafka, "lost_turn");
@@ -781,7 +781,7 @@ fn a_walferry_that_stood_still_or_lost_kafka_writes_nothing_more_and_waits_for_i
 }
 
 #[test]
-fn a_stop_while_the_turn_is_lost_says_that_the_offset_was_not_stored_and_one_that_waits_just_ends() {
+fn a_stop_while_the_turn_is_lost_says_that_the_offset_was_not_stored() {
     let world = world::shared();
     let kafka = Kafka::start();
     let one = Outbox::on(&world.postgres, &kafka, "lost_turn_stop");
@@ -840,7 +840,7 @@ fn keys_of(name: &str, topic: &str) -> [String; 3] {
 }
 
 #[test]
-fn connectors_of_files_run_beside_those_of_the_topics_and_all_keep_their_state_there() {
+fn connectors_of_files_run_beside_those_of_topics_and_all_keep_their_state_there() {
     let world = world::shared();
     let kafka = Kafka::start();
     let (one, two) = (
@@ -1162,7 +1162,7 @@ fn an_offset_whose_topic_is_given_more_partitions_again_and_again_is_the_last_on
 }
 
 #[test]
-fn topics_that_connect_has_written_in_transactions_are_read_to_their_end_without_what_was_taken_back() {
+fn topics_written_in_transactions_are_read_to_their_end_without_aborted_records() {
     const COMPACTED: [(&str, &str); 1] = [("cleanup.policy", "compact")];
     let world = world::shared();
     let kafka = Kafka::start();

@@ -248,7 +248,7 @@ fn a_text_without_a_form_in_utf8_stops_with_its_table_column_position_and_bytes(
 
 /// The rows of a chunk are asked for by the key of the last one.
 #[test]
-fn a_key_without_a_form_in_utf8_ends_the_incremental_snapshot_of_its_table_with_the_reason() {
+fn a_key_without_a_form_in_utf8_ends_the_incremental_snapshot_of_its_table() {
     let name = "odd_key";
     let (database, sql) = in_encoding(name, "SQL_ASCII", "'x'");
     sql.run(

@@ -96,7 +96,7 @@ fn an_ordinary_slot_is_told_of_where_failover_is_asked_for() {
 }
 
 #[test]
-fn origin_none_leaves_out_what_was_replicated_or_stops_where_the_server_does_not_know_it() {
+fn origin_none_leaves_out_what_was_replicated_or_stops_where_it_is_not_known() {
     let world = world::shared();
     let outbox = Outbox::new(&world, "origin");
     let config = outbox.config_with([("slot.stream.params", "origin=none")]);
@@ -202,7 +202,7 @@ fn a_slot_that_the_server_has_given_up_is_told_of_with_the_reason() {
 }
 
 #[test]
-fn check_warns_of_generated_columns_in_a_replica_identity_where_they_make_updates_fail() {
+fn check_warns_of_generated_columns_in_a_replica_identity_that_fail_updates() {
     let world = world::shared();
     let outbox = Outbox::new(&world, "generated");
     outbox.database.sql().run(

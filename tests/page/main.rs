@@ -102,7 +102,7 @@ fn config(name: &str, database: &Database, user: &str) -> Map<String, Value> {
 }
 
 #[test]
-fn a_person_restarts_pauses_and_resumes_reads_a_table_again_and_changes_the_configuration() {
+fn a_person_restarts_pauses_resumes_takes_a_snapshot_and_edits_the_configuration() {
     let mut world = World::start("page_one", &[], None);
     world.create("orders", "postgres", "RUNNING");
     world.wait_for_phase("orders", "streaming");
@@ -114,7 +114,7 @@ fn a_person_restarts_pauses_and_resumes_reads_a_table_again_and_changes_the_conf
 }
 
 #[test]
-fn of_fifty_connectors_the_one_that_failed_comes_first_and_a_filter_finds_the_others() {
+fn of_fifty_connectors_the_failed_one_comes_first_and_a_filter_finds_the_others() {
     let mut world = World::start("page_many", &[], None);
     let sql = world.database.sql();
     sql.run("create role zulu superuser login");

@@ -6,6 +6,7 @@ mod cleanup;
 mod full_disk;
 mod latency;
 mod memory;
+mod options;
 mod promotion;
 mod publication;
 mod random;
@@ -18,78 +19,38 @@ mod workload;
 mod world;
 
 use clap::Parser;
+use options::{Mode, Options};
 use std::process::ExitCode;
 
 #[derive(Parser)]
-struct Args {
-    #[arg(long, default_value_t = 1_000_000)]
-    rows: u64,
-    #[arg(long, default_value_t = 50)]
-    kills: u32,
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    #[arg(long)]
-    memory: bool,
-    #[arg(long, default_value_t = 120)]
-    outage_s: u64,
-    #[arg(long)]
-    network: bool,
-    #[arg(long)]
-    exactly_once: bool,
-    #[arg(long)]
-    full_disk: bool,
-    #[arg(long)]
-    promotion: bool,
-    #[arg(long)]
-    publication: bool,
-    #[arg(long)]
-    tables: Option<u64>,
-    #[arg(long)]
-    topics: Option<u64>,
-    #[arg(long)]
-    snapshot: bool,
-    #[arg(long)]
-    again: bool,
-    #[arg(long)]
-    cleanup: bool,
-    #[arg(long)]
-    replay: bool,
-    #[arg(long)]
-    latency: bool,
-    #[arg(long, default_value_t = 200)]
-    rate: u64,
-    #[arg(long, default_value_t = 1024)]
-    chunk_rows: u64,
-    #[arg(long, default_value_t = 1)]
-    threads: u32,
+struct Cli {
+    #[command(flatten)]
+    options: Options,
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let problems = if let Some(tables) = args.tables {
-        tables::run(tables)
-    } else if let Some(topics) = args.topics {
-        tables::topics(topics)
-    } else if args.memory {
-        memory::run(args.rows, args.outage_s)
-    } else if args.cleanup {
-        cleanup::run(args.rows, args.kills, args.seed)
-    } else if args.replay {
-        replay::run(args.rows, args.kills, args.seed)
-    } else if args.latency {
-        latency::run(args.rows, args.rate, args.chunk_rows, args.seed)
-    } else if args.again {
-        snapshot::run_again(args.rows, args.kills, args.seed)
-    } else if args.snapshot {
-        snapshot::run(args.rows, args.kills, args.seed, args.threads)
-    } else if args.full_disk {
-        full_disk::run(args.rows, args.kills, args.seed)
-    } else if args.promotion {
-        promotion::run(args.rows, args.kills, args.seed)
-    } else if args.publication {
-        publication::run(args.rows, args.kills, args.seed)
-    } else {
-        troubles::run(args.rows, args.kills, args.seed, args.network, args.exactly_once)
+    let problems = match Cli::parse().options.mode {
+        Mode::Kills {
+            work,
+            network,
+            exactly_once,
+        } => troubles::run(work.rows.count, work.kills, work.seed, network, exactly_once),
+        Mode::FullDisk(work) => full_disk::run(work.rows.count, work.kills, work.seed),
+        Mode::Promotion(work) => promotion::run(work.rows.count, work.kills, work.seed),
+        Mode::Publication(work) => publication::run(work.rows.count, work.kills, work.seed),
+        Mode::Snapshot { work, threads } => snapshot::run(work.rows.count, work.kills, work.seed, threads),
+        Mode::Incremental(work) => snapshot::run_again(work.rows.count, work.kills, work.seed),
+        Mode::Cleanup(work) => cleanup::run(work.rows.count, work.kills, work.seed),
+        Mode::Replay(work) => replay::run(work.rows.count, work.kills, work.seed),
+        Mode::Memory { rows, outage_s } => memory::run(rows.count, outage_s),
+        Mode::Tables { count } => tables::run(count),
+        Mode::Topics { count } => tables::topics(count),
+        Mode::Latency {
+            rows,
+            rate,
+            chunk_rows,
+            seed,
+        } => latency::run(rows.count, rate, chunk_rows, seed),
     };
     for problem in &problems {
         eprintln!("broken: {problem}");

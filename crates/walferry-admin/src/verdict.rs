@@ -704,7 +704,7 @@ mod tests {
     }
 
     #[test]
-    fn a_postgres_that_does_not_answer_and_a_disk_that_is_full_are_ready_for_thirty_seconds() {
+    fn a_silent_postgres_and_a_full_disk_stay_ready_for_thirty_seconds() {
         let silent = || Failure::retry(Kind::Silent, "Postgres does not answer: it says nothing");
         let full = || {
             let what = "/data/offset.json.new cannot be written: No space left on device";
@@ -774,7 +774,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outbox_in_which_many_rows_wait_or_one_for_long_or_with_many_dead_rows_is_worth_a_word() {
+    fn an_outbox_with_many_waiting_one_long_waiting_or_many_dead_rows_is_told() {
         for (rows, seconds, vacuum, told) in [
             (0, 900.0, None, None),
             (10_000, 300.0, None, None),

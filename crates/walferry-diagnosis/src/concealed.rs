@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn all_texts_are_without_a_value_while_its_configuration_is_in_use_and_shown_words_stay() {
+    fn no_text_has_a_secret_value_while_its_configuration_is_in_use() {
         let text = "connector=\"Concealed-Shop\" host=Concealed-Host";
         let values = ["Concealed-Shop".to_owned(), "Concealed-Host".to_owned()];
         let kept = Concealed::new(&values, &["Concealed-Shop", "io.debezium.connector"]);

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn floors_of_a_table_that_was_not_captured_for_a_while_are_not_stored_and_those_of_others_are() {
+    fn floors_of_a_table_that_was_not_captured_for_a_while_are_not_stored() {
         let floors = run(Some("a"));
         let mut captured = UncapturedTables::default();
         let mut both = tables(7);

@@ -1030,7 +1030,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_come_and_go_take_no_memory_and_those_with_floors_of_an_earlier_run_count() {
+    fn tables_that_come_and_go_take_no_memory_and_those_with_earlier_floors_count() {
         use NotCapturedChange::{AllLeft, Joined, Left};
         let earlier = Status::new("c", "s");
         earlier.begin_floors(Some("a".to_owned()));

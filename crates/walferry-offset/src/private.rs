@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_with_other_things_or_that_everybody_uses_stays_open_but_the_connectors_do_not() {
+    fn a_shared_directory_stays_open_but_the_folders_of_connectors_do_not() {
         for (others, open) in [(true, 0o755), (false, 0o1777)] {
             let dir = tempfile::tempdir().unwrap();
             set(dir.path(), open);

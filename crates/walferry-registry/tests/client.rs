@@ -551,7 +551,7 @@ fn no_answer_shows_what_was_sent_in_secret() {
 }
 
 #[test]
-fn a_registry_that_accepts_a_connection_and_never_answers_is_told_of_when_the_limit_is_over() {
+fn a_registry_that_never_answers_is_told_of_when_the_limit_is_over() {
     // Connections are accepted by the system; nobody reads.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -565,7 +565,7 @@ fn a_registry_that_accepts_a_connection_and_never_answers_is_told_of_when_the_li
 }
 
 #[test]
-fn a_silent_url_is_given_up_after_the_time_for_an_answer_however_long_connecting_may_take() {
+fn a_silent_url_is_given_up_after_the_time_for_an_answer_alone() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}", listener.local_addr().unwrap());
     let (fake, url) = Fake::start();
@@ -642,7 +642,7 @@ fn a_version_that_apicurio_returns_instead_of_ours_must_have_the_same_bytes() {
 
 /// Waiting would help nothing: the log-in may register and not read.
 #[test]
-fn a_version_that_apicurio_returns_and_does_not_show_is_a_refusal_that_names_the_right() {
+fn a_version_that_apicurio_returns_and_hides_is_a_refusal_that_names_the_right() {
     let request = request(IdLookup::Register {
         normalize: false,
         if_exists: "RETURN",
@@ -747,7 +747,7 @@ fn a_url_that_forbids_a_request_is_not_the_only_one_asked_from_then_on() {
 
 /// With `apicurio.registry.auto-register=false`.
 #[test]
-fn a_search_that_finds_nothing_is_no_such_schema_and_no_other_answer_ends_the_thread() {
+fn an_empty_search_is_no_such_schema_and_no_other_answer_ends_the_thread() {
     let find = request(IdLookup::Find { normalize: false });
     let search = "POST /search/versions?groupId=default&artifactId=shop.t-value&artifactType=AVRO&canonical=false&orderby=globalId\
                   &order=desc&limit=1";
@@ -881,7 +881,7 @@ const NOT_FOUND: &str = r#"{"error_code":40403,"message":"Schema not found"}"#;
 
 /// It was emptied between two requests, so no request failed, and the newest schema is there: the client registered it afterwards.
 #[test]
-fn a_registry_that_was_emptied_unnoticed_is_found_out_though_the_newest_schema_is_there() {
+fn a_registry_emptied_unnoticed_is_found_out_though_the_newest_schema_is_there() {
     let (fake, url) = Fake::start();
     fake.answer("POST /subjects/first/versions", 200, r#"{"id":7}"#);
     let client = Registries::checked_every(Duration::from_millis(300)).of(&settings(Api::Confluent, vec![url]));

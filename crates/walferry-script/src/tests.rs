@@ -325,7 +325,7 @@ fn the_text_of_a_list_that_javascript_makes_has_no_brackets() {
 
 /// As `Array.prototype.join` has it: null and undefined give no text, and the others that of `String(…)`.
 #[test]
-fn javascripts_join_number_and_order_take_the_text_that_javascript_gives_the_elements() {
+fn join_number_and_order_take_the_text_that_javascript_gives_the_elements() {
     let cases = [
         ("['a', null, 'b', undefined].join('_')", "String a__b_"),
         ("[1e7, 0.5].join('_')", "String 10000000_0.5"),
@@ -376,7 +376,7 @@ fn a_hint_doubles_an_operator_of_bits_only_where_the_same_operands_are_joined() 
 }
 
 #[test]
-fn a_hint_replaces_a_closure_by_a_call_that_finds_the_same_elements_or_names_the_difference() {
+fn a_hint_replaces_a_closure_by_an_equal_call_or_names_the_difference() {
     let cases = [
         (
             Language::Groovy,

@@ -621,7 +621,7 @@ fn a_payload_that_is_no_text_passes_without_a_schema_for_its_type() {
 }
 
 #[test]
-fn an_expression_for_topics_that_takes_too_long_sets_the_event_aside_if_unknown_types_are() {
+fn a_topic_expression_that_takes_too_long_sets_the_event_aside_if_unknown_types_are() {
     let long: &'static str = Box::leak("a".repeat(40).into_boxed_str());
     let map = format!("{HANGS}:t");
     let files = [("a.json", "true")];

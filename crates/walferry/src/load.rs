@@ -689,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_schemas_is_held_to_the_workers_allowed_paths_unless_the_operators_file_names_it() {
+    fn a_schema_folder_lies_in_an_allowed_path_unless_the_operators_file_names_it() {
         let root = tempfile::tempdir().expect("a folder");
         let at = |name: &str| root.path().join(name).display().to_string();
         for name in ["allowed", "other"] {

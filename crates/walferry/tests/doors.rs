@@ -184,7 +184,7 @@ fn who_logs_in_fails_or_changes_something_is_in_the_log_with_the_address() {
 }
 
 #[test]
-fn the_data_directory_is_for_its_owner_alone_and_an_older_one_is_closed_at_the_start() {
+fn the_data_directory_is_for_its_owner_alone_also_an_older_one() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     for is_there in [false, true] {
@@ -245,7 +245,7 @@ fn fake_postgres(request: &'static [u8]) -> (u16, std::sync::mpsc::Receiver<Vec<
 }
 
 #[test]
-fn a_server_that_is_not_verified_does_not_get_the_password_unless_a_property_says_so() {
+fn an_unverified_server_does_not_get_the_password_unless_a_property_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let (clear, md5): (&[u8], &[u8]) = (b"R\0\0\0\x08\0\0\0\x03", b"R\0\0\0\x0c\0\0\0\x05salt");
     for (request, method) in [(clear, "password"), (md5, "md5")] {

@@ -427,7 +427,7 @@ fn config_providers_that_the_worker_does_not_list_are_off_over_rest() {
 }
 
 #[test]
-fn files_of_a_configuration_over_rest_are_regular_and_signals_come_only_from_allowed_folders() {
+fn files_named_over_rest_are_regular_and_signal_files_lie_in_allowed_folders() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let at = |name: &str| folder.join(name).display().to_string();

@@ -40,7 +40,7 @@ enum Task {
     /// Check who may depend on whom, and that pure crates stay pure, and that modules form no new circles
     Arrows,
     /// Kill Walferry again and again while rows are written, and look for what was lost; or measure its memory
-    Soak(soak::Args),
+    Soak(soak::Options),
     /// Measure the pure crates
     Bench(bench::Args),
     /// Write the pages under docs/reference from the declarations in the code

@@ -1,6 +1,8 @@
 //! Words that are no names: private vocabulary that stands for a word of the field, or that means nothing alone.
 //!
 //! Names that have them today are listed (`words.txt`): file, word, how often. The list may only become shorter.
+//!
+//! And functions whose names are so long that nobody reads them to their end: tests above all.
 
 use crate::sources::{each_source, is_word, tokens};
 use crate::{Outcome, shell};
@@ -36,6 +38,9 @@ const NAMES: [(&str, &str); 11] = [
 
 const LIST: &str = "crates/xtask/src/words.txt";
 
+/// Characters of a function's name, at most.
+const NAME_LENGTH: usize = 80;
+
 /// How often a file has a word.
 type Uses = BTreeMap<(String, &'static str), usize>;
 
@@ -55,11 +60,28 @@ pub(crate) fn check() -> Outcome {
         }
     }
     let list = fs::read_to_string(shell::root().join(LIST))?;
-    let problems = compared(&listed(&list)?, &uses);
+    let mut problems = compared(&listed(&list)?, &uses);
+    for folder in ["crates", "tests"] {
+        each_source(&shell::root().join(folder), &mut |file, source| {
+            problems.extend(
+                long_names(source).map(|name| format!("{file}: {name} has more than {NAME_LENGTH} characters")),
+            );
+        })?;
+    }
     if problems.is_empty() {
         return Ok(());
     }
     Err(format!("names have words that are no names\n  {}", problems.join("\n  ")).into())
+}
+
+/// Functions whose names are too long.
+fn long_names(source: &str) -> impl Iterator<Item = &str> {
+    let tokens = tokens(source);
+    let names: Vec<_> = (tokens.windows(2))
+        .filter(|pair| pair[0] == "fn" && pair[1].len() > NAME_LENGTH)
+        .map(|pair| pair[1])
+        .collect();
+    names.into_iter()
 }
 
 /// The words of names in a source, each with how often it is there.
@@ -186,5 +208,12 @@ mod tests {
     fn a_line_that_is_malformed_is_refused() {
         assert!(listed("a.rs told\n").is_err());
         assert!(listed("a.rs told many\n").is_err());
+    }
+
+    #[test]
+    fn a_name_that_nobody_reads_to_its_end_is_too_long() {
+        let long = "a".repeat(NAME_LENGTH + 1);
+        let source = format!("fn {long}() {{}} fn {}() {{}} let {long} = 1;", &long[1..]);
+        assert_eq!(long_names(&source).collect::<Vec<_>>(), [long.as_str()]);
     }
 }

@@ -205,7 +205,7 @@ fn a_renamed_publication_is_a_gap_only_where_something_was_written() {
 }
 
 #[test]
-fn a_table_that_was_out_of_the_publication_for_a_moment_is_a_gap_and_is_read_again_on_demand() {
+fn a_table_that_was_out_of_the_publication_for_a_moment_is_a_gap() {
     let world = world::shared();
     let (outbox, mut config) = outbox(&world, "pub_table");
     run(&outbox, "create table other (id int primary key)");
@@ -334,7 +334,7 @@ fn two_gaps_in_a_row_are_told_one_by_one_and_what_lies_between_them_arrives() {
 }
 
 #[test]
-fn a_table_that_moves_out_of_a_published_schema_is_a_gap_and_skip_gap_makes_what_is_missing() {
+fn a_table_that_moves_out_of_a_published_schema_is_a_gap() {
     let world = world::shared();
     if world.postgres.major_version() < 15 {
         // A publication cannot have schemas.

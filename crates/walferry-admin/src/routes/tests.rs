@@ -304,7 +304,7 @@ type Case = (Phase, &'static str, u16, &'static [&'static str], &'static [bool])
 
 /// Connect's plan: the connector restarts unless only what has failed is to restart and it runs; its task only if it is asked for.
 #[tokio::test]
-async fn a_plain_restart_starts_a_connector_that_is_failed_itself_and_leaves_a_failed_task_alone() {
+async fn a_plain_restart_starts_a_failed_connector_and_leaves_a_failed_task_alone() {
     let status = Arc::new(Status::new("runs", "shop"));
     let noting = Arc::new(Noting {
         connectors: FixedConnectors(vec![status.clone()]),

@@ -43,7 +43,7 @@ fn kept(progress: &Progress) -> usize {
 }
 
 #[test]
-fn transactions_whose_records_are_dropped_keep_no_marks_behind_a_record_that_is_stuck() {
+fn dropped_transactions_keep_no_marks_behind_a_record_that_is_stuck() {
     let progress = Progress::new(StoredOffset::default(), 100_000);
     let stuck = progress.push([RECORD]);
     let tables: Vec<Arc<str>> = ["public.a", "public.b", "public.c"].map(Arc::from).to_vec();
@@ -153,7 +153,7 @@ fn the_offset_tells_which_parts_of_a_blocking_snapshot_are_delivered_until_it_en
 /// A sink that commits records and their offset in one Kafka transaction, before anything is acknowledged: wherever it ends a
 /// transaction, the offset is the one that would be stored once exactly these records are delivered.
 #[test]
-fn an_offset_that_is_committed_with_its_records_is_the_one_that_is_stored_behind_them() {
+fn the_offset_that_is_committed_with_records_is_the_one_stored_behind_them() {
     let entries: Vec<StreamEntry> = [(1, 2), (2, 0), (3, 5), (4, 1)]
         .into_iter()
         .flat_map(|(xid, records)| transaction(xid, records))
@@ -212,7 +212,7 @@ fn no_more_is_shown_than_the_present_connection_has_brought() {
 
 /// So readers of committed records need not wait for the next change.
 #[test]
-fn a_transaction_can_end_after_a_heartbeat_and_after_the_metadata_of_transactions_but_not_within_a_change() {
+fn a_transaction_can_end_after_a_heartbeat_or_metadata_but_not_within_a_change() {
     use MessageType::{Delete, Heartbeat, Insert, Message, Notification, Read, Transaction, Truncate, Update};
     let may_end_after = |message: MessageType| {
         let progress = Progress::new(StoredOffset::default(), 100_000).in_transactions();

@@ -1059,7 +1059,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_a_transform_fails_on_is_set_aside_complete_where_errors_are_tolerated() {
+    fn an_event_that_a_transform_fails_on_is_set_aside_whole_where_errors_are_tolerated() {
         let plugin = |unknown: &str| {
             let mut options = Options::default();
             options.set("walferry.topics", "(?:a|a(?!x))*(?=z)b:t");
@@ -1174,7 +1174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_under_way_may_take_longer_than_errors_retry_timeout_but_not_for_ever() {
+    fn a_request_under_way_may_outlast_errors_retry_timeout_but_not_for_ever() {
         let of = |ms| ErrorPolicy {
             retry_timeout: Some(Duration::from_millis(ms)),
             ..ErrorPolicy::default()

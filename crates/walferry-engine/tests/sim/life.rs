@@ -431,7 +431,7 @@ fn a_disk_that_stays_full_is_given_up_after_so_many_tries() {
 
 /// A first start that ends for good has made a slot that nobody will read. One of which an offset tells stays.
 #[test]
-fn only_a_slot_that_something_is_stored_of_outlives_a_first_start_that_fails_for_good() {
+fn only_a_slot_with_a_stored_offset_outlives_a_first_start_that_fails_for_good() {
     let denied = || Failure::stop(Kind::KafkaDenied, "not allowed", "grant it");
     let given_up = || ConnectorSettings {
         max_retries: Some(2),
@@ -869,7 +869,7 @@ fn rows_that_are_read_once_more_confirm_nothing_until_they_are() {
 }
 
 #[test]
-fn a_server_with_another_history_is_refused_before_anything_of_it_is_sent_or_confirmed() {
+fn a_server_with_another_history_is_refused_before_it_sends_or_confirms_anything() {
     let others = [
         vec![Unit::of(1000, &rows(1)), Unit::of(3100, &rows(7))],
         vec![Unit::of(1000, &rows(1))],

@@ -35,7 +35,7 @@ impl Sink for Values {
 }
 
 #[test]
-fn a_message_outside_transactions_has_the_time_of_what_was_read_last_and_the_slots_xmin() {
+fn a_message_outside_transactions_has_the_time_of_the_last_read_and_the_slots_xmin() {
     let message = Message::Logical(LogicalMessage {
         transactional: false,
         lsn: Lsn(100),
@@ -225,7 +225,7 @@ fn described(name: &str, columns: &[&str]) -> Sent {
 }
 
 #[test]
-fn a_captured_table_goes_on_under_a_name_that_is_not_captured_while_its_columns_stay() {
+fn a_table_that_is_renamed_to_an_uncaptured_name_goes_on_while_its_columns_stay() {
     let cases = [
         ("captured", vec![described("t", &["id", "n"])], Some("t")),
         ("never captured", vec![described("u", &["id", "n"])], None),

@@ -95,7 +95,7 @@ fn states_are_read_as_the_last_process_has_left_them() {
 }
 
 #[test]
-fn a_process_that_may_not_join_its_group_says_which_permission_it_lacks_until_it_has_it() {
+fn a_process_that_may_not_join_its_group_says_which_permission_it_lacks() {
     let cluster = DemoCluster::start(1).unwrap();
     let topics = topics(&cluster);
     let denied = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED; 3];
@@ -113,7 +113,7 @@ fn a_process_that_may_not_join_its_group_says_which_permission_it_lacks_until_it
 }
 
 #[test]
-fn after_the_machine_was_suspended_nothing_is_written_until_the_brokers_confirm_the_membership() {
+fn after_a_suspension_nothing_is_written_until_brokers_confirm_the_membership() {
     let cluster = DemoCluster::start(1).unwrap();
     let topics = topics(&cluster);
     let (begun, suspended_s) = (Instant::now(), Arc::new(AtomicU64::new(0)));

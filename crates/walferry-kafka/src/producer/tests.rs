@@ -283,7 +283,7 @@ fn records_wait_in_order_while_no_broker_answers() {
 /// A broker that has never seen a producer on a partition accepts any batch of it. librdkafka then takes what it rejected before for
 /// delivered.
 #[test]
-fn a_record_that_the_broker_rejected_does_not_count_as_delivered_when_it_accepts_a_later_one() {
+fn a_rejected_record_does_not_count_as_delivered_when_a_later_one_is_accepted() {
     let mut world = World::new(|_| ());
     world.cluster.create_topic("t", 1).unwrap();
     // The producer has its number, and knows the leader.

@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_whose_offset_the_brokers_do_not_tell_is_not_taken_for_one_that_ends_before_the_time() {
+    fn a_partition_of_unknown_offset_is_not_taken_for_one_that_ends_before_the_time() {
         assert_eq!(at_time(Ok(Offset::Offset(5)), 9), Ok(5));
         assert_eq!(at_time(Ok(Offset::End), 9), Ok(9));
         let unknown = KafkaError::OffsetFetch(RDKafkaErrorCode::NotLeaderForPartition);

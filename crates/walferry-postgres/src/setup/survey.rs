@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_without_a_key_is_published_with_its_whole_rows_and_a_partitioned_one_as_a_whole() {
+    fn a_keyless_table_is_published_with_whole_rows_a_partitioned_one_as_a_whole() {
         let survey = DatabaseSurvey {
             version: 150_000,
             wal_level: "replica".to_owned(),

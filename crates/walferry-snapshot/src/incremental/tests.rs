@@ -480,7 +480,7 @@ fn members_of_an_offset_are_plain_values() {
 }
 
 #[test]
-fn a_new_connection_begins_the_chunk_again_and_what_comes_of_the_old_one_is_passed_over() {
+fn a_new_connection_begins_the_chunk_again_and_passes_over_rows_of_the_old_one() {
     let mut driven = Driven::new();
     driven.execute(&["public.a"]);
     driven.rows(10, 10);

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_regular_file_outside_of_the_data_directory_and_in_an_allowed_folder_is_used() {
+    fn only_a_regular_file_in_an_allowed_folder_outside_the_data_directory_is_used() {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let at = |name: &str| folder.path().join(name);
         for name in ["data", "allowed", "other"] {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_stays_over_configurations_until_it_is_reset_and_comes_back_with_its_next_record() {
+    fn an_active_topic_stays_until_it_is_reset_and_comes_back_with_its_next_record() {
         let active = ActiveTopics::default();
         active.remember("a", "of an earlier process", 5);
         let first = Arc::new(Status::new("a", "s"));

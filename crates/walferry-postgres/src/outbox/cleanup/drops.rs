@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_partition_holds_up_no_other_and_a_locked_table_is_tried_with_another_partition() {
+    fn a_locked_partition_holds_up_no_other() {
         let (mut rests, now) = (Rests::default(), Instant::now());
         assert_eq!(due(&rests, now), Some(7));
         rests.rest(&part(7), Obstacle::Lock, now);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_stays_locked_is_waited_for_longer_and_then_rows_of_all_its_partitions_are_removed() {
+    fn rows_of_all_partitions_are_removed_once_a_long_lock_on_the_table_is_over() {
         let (mut rests, now) = (Rests::default(), Instant::now());
         let limit = |rests: &Rests| (rests.lock_limit(&part(9)).as_millis(), rests.keeps_rows(&part(9)));
         assert_eq!(limit(&rests), (50, false));

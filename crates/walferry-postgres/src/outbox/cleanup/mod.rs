@@ -830,7 +830,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_with_a_lock_rests_for_a_short_time_at_first_and_one_lock_alone_is_not_told() {
+    fn a_locked_table_rests_for_a_short_time_at_first_and_one_lock_is_not_told() {
         let (now, mut before) = (Instant::now(), None);
         let mut fail = |text: &str, took: u64| {
             let took = Duration::from_secs(took);
