@@ -320,7 +320,8 @@ fn now(renamed: &Option<String>) -> String {
 }
 
 impl Error {
-    pub(crate) fn server(doing: &'static str, source: ServerError) -> Self {
+    /// The server has refused what was being done.
+    pub fn server(doing: &'static str, source: ServerError) -> Self {
         Self::Server {
             doing,
             source: Box::new(source),
@@ -345,7 +346,7 @@ impl Error {
     }
 
     /// An error of an ordinary SQL connection.
-    pub(crate) fn sql(doing: &'static str, error: tokio_postgres::Error) -> Self {
+    pub fn sql(doing: &'static str, error: tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(db) => Self::server(doing, ServerError::from(db)),
             None if error.is_closed() => Self::closed(doing),

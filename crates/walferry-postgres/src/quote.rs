@@ -3,18 +3,18 @@
 use walferry_diagnosis::printed;
 
 /// A name in double quotes. The statement may be sent or printed.
-pub(crate) fn identifier(name: &str) -> String {
+pub fn identifier(name: &str) -> String {
     printed::sql_name(name)
 }
 
 /// Schema and name in double quotes.
-pub(crate) fn qualified(schema: &str, name: &str) -> String {
+pub fn qualified(schema: &str, name: &str) -> String {
     format!("{}.{}", identifier(schema), identifier(name))
 }
 
 /// A text in single quotes, to be sent. It does not depend on `standard_conforming_strings`. Values keep every character, so it is not for what
 /// is printed: that is [`printed::sql_text`].
-pub(crate) fn literal(text: &str) -> String {
+pub fn literal(text: &str) -> String {
     postgres_protocol::escape::escape_literal(text).trim_start().to_owned()
 }
 

@@ -22,9 +22,9 @@ use walferry_engine::{
     store::StoredOffset,
 };
 use walferry_kafka::{ClientSettings, Health, SetAsideCount};
+use walferry_outbox::{CleanedTable, Cleaner, OutboxPartitions, OutboxWatch, PartitionedTable, Period, WatchedTable};
 use walferry_postgres::{
-    CleanedTable, Cleaner, OutboxPartitions, OutboxWatch, PartitionedTable, Period, Postgres, SlotWatch, SlotsLook,
-    WatchedTable,
+    Postgres, SlotWatch, SlotsLook,
     connection::{Endpoint, Purpose},
 };
 use walferry_transform::PartitionPeriod;

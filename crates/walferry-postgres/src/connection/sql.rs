@@ -63,7 +63,10 @@ const GRACE: Duration = Duration::from_secs(10);
 impl Sql {
     /// All rows of a statement, in one round trip. The parameter types are given, so the server need not be asked for
     /// them.
-    pub(crate) async fn rows(
+    ///
+    /// # Errors
+    /// The statement failed, or the connection was lost.
+    pub async fn rows(
         &self,
         doing: &'static str,
         sql: &str,
@@ -93,7 +96,7 @@ impl Sql {
     ///
     /// # Errors
     /// The statement failed, the connection was lost, or there is no row.
-    pub(crate) async fn row(
+    pub async fn row(
         &self,
         doing: &'static str,
         sql: &str,
@@ -104,7 +107,10 @@ impl Sql {
     }
 
     /// All rows of a statement, as text. Several statements may be sent at once; they then share one round trip.
-    pub(crate) async fn texts(&self, doing: &'static str, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
+    ///
+    /// # Errors
+    /// The statement failed, or the connection was lost.
+    pub async fn texts(&self, doing: &'static str, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
         let answer = self.simple(doing, sql).await?;
         let messages = answer.map_err(|error| Error::sql(doing, error))?;
         let rows = messages.into_iter().filter_map(|message| match message {
@@ -131,7 +137,10 @@ impl Sql {
     }
 
     /// The first column of the first row.
-    pub(crate) async fn value<T: FromSqlOwned>(
+    ///
+    /// # Errors
+    /// The statement failed, the connection was lost, there is no row, or the value is of another type.
+    pub async fn value<T: FromSqlOwned>(
         &self,
         doing: &'static str,
         sql: &str,
@@ -198,7 +207,7 @@ impl Sql {
 
     /// An expression that sets the role's own `search_path` while the statement runs, until the transaction ends. Names in the statement were
     /// looked up before.
-    pub(crate) fn own_path(&self) -> String {
+    pub fn own_path(&self) -> String {
         format!(
             "pg_catalog.set_config('search_path', {}, true)",
             literal(&self.own.search_path)
@@ -289,7 +298,7 @@ impl Sql {
     }
 
     /// Whether the connection has ended.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 }

@@ -2,7 +2,7 @@
 
 use walferry_diagnosis::printed::shell_word;
 use walferry_engine::{Diagnosis, Failure, Kind};
-use walferry_postgres::poller::{Counts, MOST_COUNTED, PollerTable, counts, sends_updates, tables};
+use walferry_outbox::poller::{Counts, MOST_COUNTED, PollerTable, counts, sends_updates, tables};
 
 use super::router::{columns, router};
 use crate::{assemble::captured, load::Loaded};

@@ -1,7 +1,7 @@
 //! `walferry outbox replay`: sends events again.
 //!
 //! Rows go the whole way of a connector, from the table to Kafka: the engine runs as for a snapshot without a stream, with another source
-//! (`outbox/replay.rs` of `walferry-postgres`), marked records (`mark.rs`) and a file in the place of the offset (`state.rs`). Records of a topic
+//! (`replay.rs` of `walferry-postgres`), marked records (`mark.rs`) and a file in the place of the offset (`state.rs`). Records of a topic
 //! are sent as they are (`records.rs`). A crash repeats what was sent after the state was last written, and leaves nothing out.
 
 mod mark;

@@ -21,12 +21,12 @@ use walferry_engine::status::Status;
 use super::drops::{Droppable, Rests, begin_as};
 use super::target::{CleanupTarget, PartFloors, Statements};
 use super::{CleanedTable, DOING, LOOKING};
-use crate::connection::Sql;
-use crate::error::Error;
-use crate::outbox::partitions::{Part, ranges};
-use crate::outbox::said::SaidOnce;
-use crate::outbox::time_column::{NEVER_US, TimeColumn};
-use crate::quote::{identifier, qualified};
+use crate::partitions::{Part, ranges};
+use crate::said::SaidOnce;
+use crate::time_column::{NEVER_US, TimeColumn};
+use walferry_postgres::Error;
+use walferry_postgres::connection::Sql;
+use walferry_postgres::quote::{identifier, qualified};
 
 /// What is known of the tables.
 #[derive(Debug)]
@@ -758,7 +758,7 @@ fn facts_query(has_schemas: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::server_error::ServerError;
+    use walferry_postgres::ServerError;
 
     #[test]
     fn kept_floors_replace_later_ones_unless_something_has_changed_since() {

@@ -5,9 +5,9 @@ use walferry_config::{Connector, limited};
 use walferry_engine::Failure;
 use walferry_engine::source::TableFilter;
 
-use crate::connection::{Endpoint, Purpose};
-use crate::error::Error;
-use crate::quote::{identifier, qualified};
+use walferry_postgres::Error;
+use walferry_postgres::connection::{Endpoint, Purpose};
+use walferry_postgres::quote::{identifier, qualified};
 
 const DOING: &str = "looking for tables that a poller reads";
 

@@ -12,11 +12,11 @@ use walferry_config::Connector;
 use walferry_diagnosis::Kind;
 use walferry_engine::Failure;
 
-use crate::connection::{Endpoint, Purpose, Sql};
-use crate::error::Error;
-use crate::outbox::said::SaidOnce;
-use crate::outbox::time_column::TimeColumn;
-use crate::quote::{identifier, literal, qualified};
+use crate::said::SaidOnce;
+use crate::time_column::TimeColumn;
+use walferry_postgres::Error;
+use walferry_postgres::connection::{Endpoint, Purpose, Sql};
+use walferry_postgres::quote::{identifier, literal, qualified};
 
 /// An outbox table whose partitions are created ahead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -573,7 +573,7 @@ async fn parts(sql: &Sql, table: u32, time: TimeColumn) -> Result<Vec<Part>, Err
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::server_error::ServerError;
+    use walferry_postgres::ServerError;
 
     const HOUR: i64 = 3_600_000_000;
 

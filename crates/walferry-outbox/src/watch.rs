@@ -17,10 +17,10 @@ use walferry_config::Connector;
 use walferry_engine::status::{OutboxFigures, Unconfirmed};
 use walferry_pgoutput::Lsn;
 
-use crate::connection::{Endpoint, Purpose, Sql};
-use crate::error::Error;
-use crate::outbox::time_column::TimeColumn;
-use crate::quote::{identifier, qualified};
+use crate::time_column::TimeColumn;
+use walferry_postgres::Error;
+use walferry_postgres::connection::{Endpoint, Purpose, Sql};
+use walferry_postgres::quote::{identifier, qualified};
 
 /// An outbox table whose rows are counted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use walferry_engine::floors::PartFloor;
 use super::drops::Droppable;
 use super::stays::{FoundRows, Kept, Place};
 use super::{CleanedTable, DOING, LOOKING};
-use crate::connection::Sql;
-use crate::error::Error;
-use crate::outbox::time_column::TimeColumn;
-use crate::quote::identifier;
+use crate::time_column::TimeColumn;
+use walferry_postgres::Error;
+use walferry_postgres::connection::Sql;
+use walferry_postgres::quote::identifier;
 
 /// A table, and what removes its rows.
 #[derive(Debug)]

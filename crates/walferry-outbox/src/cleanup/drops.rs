@@ -11,10 +11,10 @@ use walferry_engine::Pauses;
 
 use super::target::{PartFloors, may_go};
 use super::{CleanedTable, LOOKING};
-use crate::connection::Sql;
-use crate::error::Error;
-use crate::outbox::time_column::TimeColumn;
-use crate::quote::{identifier, literal};
+use crate::time_column::TimeColumn;
+use walferry_postgres::Error;
+use walferry_postgres::connection::Sql;
+use walferry_postgres::quote::{identifier, literal};
 
 /// A partition of a range of time.
 #[derive(Debug, Clone)]
@@ -385,7 +385,7 @@ impl DropAttempt<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::server_error::ServerError;
+    use walferry_postgres::ServerError;
 
     const ROOT: u32 = 1;
 

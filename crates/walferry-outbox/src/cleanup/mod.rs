@@ -40,14 +40,14 @@ use walferry_engine::floors::{Floors as StoredFloors, KeptFloors};
 use walferry_engine::status::Status;
 use walferry_pgoutput::Lsn;
 
-use crate::connection::{Endpoint, Purpose, Sql};
-use crate::error::Error;
-use crate::outbox::said::SaidOnce;
-use crate::quote::{identifier, literal};
+use crate::said::SaidOnce;
 use drops::{DropAttempt, Droppable, Obstacle, Rests, Undropped};
 use floors::Floors;
 use stays::{KeptRows, KeptRowsNews};
 use target::{Batch, CleanupTarget, ScannedUpTo};
+use walferry_postgres::Error;
+use walferry_postgres::connection::{Endpoint, Purpose, Sql};
+use walferry_postgres::quote::{identifier, literal};
 
 /// An outbox table whose rows are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -263,21 +263,13 @@ const MARK: &str = "
 impl Cleaner {
     /// Opens nothing yet.
     pub fn new(connector: &Connector) -> Self {
-        Self::at(
-            Endpoint::new(connector.postgres.clone()),
-            connector.slot.name.to_string(),
-            &connector.publication.name,
-        )
-    }
-
-    fn at(endpoint: Endpoint, slot: String, publication: &str) -> Self {
         Self {
-            endpoint,
-            slot,
+            endpoint: Endpoint::new(connector.postgres.clone()),
+            slot: connector.slot.name.to_string(),
             sql: None,
             pending: None,
             confirmed_xmin: None,
-            floors: Floors::new(publication),
+            floors: Floors::new(&connector.publication.name),
             targets: Vec::new(),
             looked: None,
             next: 0,
@@ -814,12 +806,28 @@ fn is_resting(failing: &HashMap<String, PausedTable>, table: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use walferry_config::{Findings, Nowhere, Submitted, Worker};
     use walferry_engine::floors::TableFloor;
 
     use super::*;
 
+    /// One that connects to nobody.
     fn nowhere() -> Cleaner {
-        Cleaner::at(Endpoint::nowhere(), "slot".to_owned(), "publication")
+        let properties = [
+            ("plugin.name", "pgoutput"),
+            ("database.hostname", "localhost"),
+            ("database.user", "u"),
+            ("database.dbname", "d"),
+            ("topic.prefix", "t"),
+        ];
+        let submitted = Submitted {
+            name: None,
+            properties: properties.map(|(name, text)| (name.to_owned(), text.to_owned())).into(),
+        };
+        let (connector, findings) = Connector::read(&submitted, Some("c"), &Worker::default(), &Nowhere, &|_| {
+            Findings::default()
+        });
+        Cleaner::new(&connector.unwrap_or_else(|| panic!("{findings:?}")))
     }
 
     #[test]
@@ -891,7 +899,7 @@ mod tests {
     fn a_first_lock_is_no_failure_yet() {
         let mut cleaner = nowhere();
         let failed = [1, 2, 3].map(|_| {
-            let refused = crate::connection::server_error::ServerError {
+            let refused = walferry_postgres::ServerError {
                 code: "55P03".to_owned(),
                 ..Default::default()
             };
