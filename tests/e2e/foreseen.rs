@@ -196,6 +196,19 @@ fn a_heartbeat_query_that_fails_is_foreseen_and_shown_until_it_works() {
             "note     `heartbeat.action.query` was not tried",
         ),
         ("vacuum beat", "note     `heartbeat.action.query` cannot be tried"),
+        // Nobody else waits for it, so only the limit ends it: the server's, or Walferry's own where the query takes the server's away.
+        (
+            "insert into beat select 1 from pg_sleep(3600)",
+            "caution  `heartbeat.action.query` was not finished in 10 seconds",
+        ),
+        (
+            "set statement_timeout = 0; insert into beat select 1 from pg_sleep(3600)",
+            "caution  `heartbeat.action.query` was not finished in 10 seconds",
+        ),
+        (
+            "select pg_terminate_backend(pg_backend_pid())",
+            "caution  `heartbeat.action.query` fails",
+        ),
     ] {
         let checked = Checked::of(&outbox.options(with(query)), &[]);
         assert_eq!(checked.code, Some(0), "{}", checked.stdout);
@@ -206,6 +219,10 @@ fn a_heartbeat_query_that_fails_is_foreseen_and_shown_until_it_works() {
             "{query} was not rolled back"
         );
     }
+    let left = "select count(*) from pg_stat_activity where query like '%from pg_sleep(3600)' and datname = current_database()";
+    wait_for("the query to be cancelled", || {
+        (sql.value(left).as_deref() == Some("0")).then_some(())
+    });
 
     let mut walferry = outbox.start_with(with("insert into beats values (1)"));
     outbox.wait_until_streaming(&mut walferry);
@@ -248,6 +265,30 @@ fn a_topic_that_kafka_cannot_have_is_foreseen() {
     let told = "records of public.outbox would go to topic \"bad topic!\", whose name Kafka rejects [WF0515]";
     assert!(checked.stdout.contains(told), "{}", checked.stdout);
     config.insert("transforms.route.replacement".into(), "good_topic".into());
-    let checked = Checked::of(&outbox.options(config), &[]);
+    let checked = Checked::of(&outbox.options(config.clone()), &[]);
     assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+    assert!(!checked.stdout.contains("could not be foreseen"), "{}", checked.stdout);
+
+    // No number can be made of a made-up text, so nothing is known of the topic.
+    for (name, value) in [
+        ("transforms", "state,number"),
+        ("transforms.state.type", "io.debezium.transforms.ExtractNewRecordState"),
+        (
+            "transforms.number.type",
+            "org.apache.kafka.connect.transforms.Cast$Value",
+        ),
+        ("transforms.number.spec", "aggregatetype:int32"),
+    ] {
+        config.insert(name.into(), value.into());
+    }
+    config.retain(|name, _| !name.starts_with("transforms.route"));
+    for tolerance in ["none", "all"] {
+        config.insert("errors.tolerance".into(), tolerance.into());
+        let checked = Checked::of(&outbox.options(config.clone()), &[]);
+        assert_eq!(checked.code, Some(0), "{}", checked.stdout);
+        let told = "note     the topics of public.outbox could not be foreseen with a made-up row: ";
+        let line = checked.stdout.lines().find(|line| line.contains(told));
+        let line = line.unwrap_or_else(|| panic!("{tolerance}: nothing is said:\n{}", checked.stdout));
+        assert!(line.contains("aggregatetype") || line.contains("made-up"), "{line}");
+    }
 }

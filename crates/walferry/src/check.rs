@@ -32,7 +32,7 @@ use crate::{
     rest,
     run::{topics_of, topics_set_aside},
     say::{self, say},
-    show::{impossible_topics, show},
+    show::{impossible_topics, show, unseen_topics},
     worker::store,
 };
 
@@ -375,8 +375,10 @@ async fn postgres(args: &CheckArgs, loaded: &Loaded, found: &StoredState) -> Vec
             }
             foresee(args, loaded, found, &mut remarks).await;
             remarks.extend(requirements(loaded).await);
-            // If the server cannot be read, the checks above have already reported it.
-            remarks.extend(impossible_topics(loaded).await.unwrap_or_default());
+            match impossible_topics(loaded).await {
+                Ok(found) => remarks.extend(found),
+                Err(failure) => remarks.extend(unseen_topics(&failure, &remarks)),
+            }
             remarks.extend(
                 poller::remarks(loaded, snapshot, first_start)
                     .await

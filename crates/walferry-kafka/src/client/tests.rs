@@ -439,6 +439,48 @@ fn java_stores_become_pem() {
     assert_eq!((get(&properties, "ssl.ca.pem"), findings.warnings().count()), (None, 1));
 }
 
+/// Whoever sets one of these believes that brokers are reached with TLS.
+#[test]
+fn what_only_tls_uses_is_told_of_without_tls() {
+    let lists = [
+        ("ssl.crl.location", "/nosuch.crl"),
+        ("ssl.truststore.certificates", "-----BEGIN CERTIFICATE-----"),
+    ];
+    for (protocol, name) in [
+        (None, "PLAINTEXT"),
+        (Some("PLAINTEXT"), "PLAINTEXT"),
+        (Some("sasl_plaintext"), "SASL_PLAINTEXT"),
+    ] {
+        let of_protocol = protocol.map(|text| ("security.protocol", text));
+        let login = [
+            ("sasl.mechanism", "PLAIN"),
+            (
+                "sasl.jaas.config",
+                "a.PlainLoginModule required username=\"u\" password=\"p\";",
+            ),
+        ];
+        let login = login.into_iter().filter(|_| name.starts_with("SASL"));
+        let given: Vec<_> = lists.into_iter().chain(of_protocol).chain(login).collect();
+        let (_, findings) = overrides(&given);
+        let hint = "set security.protocol=SSL or SASL_SSL";
+        for property in ["ssl.crl.location", "ssl.truststore.certificates"] {
+            let told = format!(
+                "Warning: producer.override.{property} has no effect while security.protocol is {name} ({hint})"
+            );
+            assert!(texts(&findings).contains(&told), "{told}: {:?}", texts(&findings));
+        }
+    }
+    let (properties, findings) = overrides(&[("security.protocol", "SSL"), ("ssl.crl.location", "/nosuch.crl")]);
+    assert_eq!(get(&properties, "ssl.crl.location"), Some("/nosuch.crl"));
+    assert!(!format!("{findings:?}").contains("has no effect"), "{findings:?}");
+    // An empty value is none.
+    let (_, findings) = overrides(&[("ssl.crl.location", "")]);
+    assert!(
+        !format!("{findings:?}").contains("while security.protocol"),
+        "{findings:?}"
+    );
+}
+
 /// librdkafka gives the command to a shell, so only the worker file may say it.
 #[test]
 fn a_connector_does_not_name_the_command_that_obtains_a_ticket() {

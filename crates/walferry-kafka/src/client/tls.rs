@@ -25,6 +25,16 @@ impl Protocol {
     }
 }
 
+/// What somebody sets who expects TLS.
+const OF_TLS: [&str; 5] = [
+    "ssl.truststore.location",
+    "ssl.truststore.certificates",
+    "ssl.keystore.location",
+    "ssl.keystore.key",
+    // librdkafka's.
+    "ssl.crl.location",
+];
+
 pub(super) fn translate(t: &mut Translation) -> Protocol {
     let text = t.get("security.protocol").unwrap_or("PLAINTEXT").to_ascii_uppercase();
     let protocol = match text.as_str() {
@@ -46,21 +56,14 @@ pub(super) fn translate(t: &mut Translation) -> Protocol {
         identity(t);
         host_name(t);
         ciphers(t);
-    } else if let Some(name) = [
-        "ssl.truststore.location",
-        "ssl.truststore.certificates",
-        "ssl.keystore.location",
-        "ssl.keystore.key",
-        // librdkafka's.
-        "ssl.crl.location",
-    ]
-    .into_iter()
-    .find(|name| t.get_filled(name).is_some())
-    {
-        let name = t.written_as(name);
-        t.findings
-            .warning(name, format!("has no effect while security.protocol is {text}"))
-            .hint("set security.protocol=SSL or SASL_SSL");
+    } else {
+        let without_effect = OF_TLS.into_iter().filter(|name| t.get_filled(name).is_some());
+        for name in without_effect.collect::<Vec<_>>() {
+            let name = t.written_as(name);
+            t.findings
+                .warning(name, format!("has no effect while security.protocol is {text}"))
+                .hint("set security.protocol=SSL or SASL_SSL");
+        }
     }
     protocol
 }

@@ -149,6 +149,11 @@ impl Endpoint {
         self.attempt(encryption, send).await
     }
 
+    /// Asks the server to cancel the statement of a session.
+    pub(crate) async fn cancel_statement(&self, sql: &Sql) -> Result<(), Error> {
+        self.attempts(|stream| sql.cancel(stream)).await
+    }
+
     /// Opens a stream and logs in, without settings if a pooler refuses them.
     async fn log_in<T, F>(&self, login: impl Fn(Startup, Stream) -> F) -> Result<T, Error>
     where

@@ -297,6 +297,13 @@ impl Sql {
         }
     }
 
+    /// Asks the server to cancel the statement that runs, over a stream of its own.
+    pub(super) async fn cancel(&self, stream: Stream) -> Result<(), Error> {
+        let token = self.client.cancel_token();
+        let cancelled = token.cancel_query_raw(stream, Negotiated).await;
+        cancelled.map_err(|error| Error::sql("cancelling a statement", error))
+    }
+
     /// Whether the connection has ended.
     pub fn is_closed(&self) -> bool {
         self.client.is_closed()

@@ -32,7 +32,7 @@ use walferry_transform::{HypertableReader, Hypertables, ReadBefore};
 use self::made_up::SampleValue;
 pub(crate) use self::play::reason;
 use self::play::{Outcome, Played, ShownRecord, Stage};
-pub(crate) use self::topics::impossible_topics;
+pub(crate) use self::topics::{impossible_topics, unseen_topics};
 use crate::assemble::{Readers, captured, from_postgres, pipelines};
 use crate::load::Loaded;
 use crate::say::{self, say};

@@ -14,6 +14,9 @@ use walferry_record::{Record, SchemaRef};
 
 use crate::assemble::Pipelines;
 
+/// How the reason of a record begins that the connector sets aside.
+pub(super) const SET_ASIDE: &str = "set aside";
+
 /// The fate of one record of a change.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -284,8 +287,8 @@ pub(crate) fn reason(why: UnsentReason<'_>) -> (String, Option<String>) {
             dead_letters,
         } => {
             let what = match dead_letters {
-                Some(topic) => format!("set aside, and sent to topic {topic}: {what}"),
-                None => format!("set aside: {what}"),
+                Some(topic) => format!("{SET_ASIDE}, and sent to topic {topic}: {what}"),
+                None => format!("{SET_ASIDE}: {what}"),
             };
             (what, hint.map(str::to_owned))
         }
