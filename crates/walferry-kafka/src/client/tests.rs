@@ -439,6 +439,27 @@ fn java_stores_become_pem() {
     assert_eq!((get(&properties, "ssl.ca.pem"), findings.warnings().count()), (None, 1));
 }
 
+/// librdkafka does not tell the value of such a property before it is set.
+#[test]
+fn properties_of_librdkafka_without_a_default_are_passed_on() {
+    for name in [
+        "ssl.crl.location",
+        "ssl.ca.location",
+        "ssl.curves.list",
+        "ssl.sigalgs.list",
+        "client.rack",
+    ] {
+        let (properties, findings) = overrides(&[("security.protocol", "SSL"), (name, "some-value")]);
+        assert_eq!(get(&properties, name), Some("some-value"), "{findings:?}");
+        let told =
+            format!("Note: producer.override.{name} is one of librdkafka's own properties and is passed on unchanged");
+        assert_eq!(texts(&findings), [told]);
+    }
+    let (properties, findings) = overrides(&[("ssl.crl.locations", "x")]);
+    assert_eq!(get(&properties, "ssl.crl.locations"), None);
+    assert_eq!(findings.warnings().count(), 1, "{findings:?}");
+}
+
 /// Whoever sets one of these believes that brokers are reached with TLS.
 #[test]
 fn what_only_tls_uses_is_told_of_without_tls() {
@@ -471,7 +492,11 @@ fn what_only_tls_uses_is_told_of_without_tls() {
         }
     }
     let (properties, findings) = overrides(&[("security.protocol", "SSL"), ("ssl.crl.location", "/nosuch.crl")]);
-    assert_eq!(get(&properties, "ssl.crl.location"), Some("/nosuch.crl"));
+    assert_eq!(
+        get(&properties, "ssl.crl.location"),
+        Some("/nosuch.crl"),
+        "{findings:?}"
+    );
     assert!(!format!("{findings:?}").contains("has no effect"), "{findings:?}");
     // An empty value is none.
     let (_, findings) = overrides(&[("ssl.crl.location", "")]);
