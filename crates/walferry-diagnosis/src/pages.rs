@@ -262,8 +262,10 @@ kinds! {
     "WF0260" TablesNeverRead "tables_never_read" None,
         "A captured table was never read by a snapshot",
         "Walferry sends the changes of the table, but no snapshot has read its rows: because of `snapshot.mode`, or because the table \
-         was added later. Rows that existed before, and have not been changed since, are not in the topic.",
-        "If the table had rows before, read them: `walferry snapshot NAME --table SCHEMA.TABLE`.";
+         was added later. Rows that existed before, and have not been changed since, are not in the topic. This is not said of outbox \
+         tables: to read one again would send all its events once more.",
+        "If the tables had rows before, run the command of the hint once the connector runs: `walferry snapshot NAME --table SCHEMA.TABLE`. \
+         `--table` can be given several times. If the process listens elsewhere than at 127.0.0.1:8083, add `--admin` or `--url`.";
     "WF0301" SlotInUse "slot_in_use" GAVE_UP,
         "The replication slot is in use by another process",
         "Only one process can read a slot at a time. Often the slot is still held by the walsender of a connection that \

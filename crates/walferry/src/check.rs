@@ -7,6 +7,7 @@ use walferry_diagnosis::{
 };
 
 use tokio::runtime::{Builder, Runtime};
+use walferry_admin::Resources;
 use walferry_config::Worker;
 use walferry_engine::{
     Diagnosis, Disposition, Failure, Severity,
@@ -28,7 +29,7 @@ use crate::{
     error::Error,
     fix, listen,
     load::{Configuration, Loaded, data_dir, load},
-    outbox::poller,
+    outbox::{escaped, poller},
     rest,
     run::{topics_of, topics_set_aside},
     say::{self, say},
@@ -368,13 +369,19 @@ async fn postgres(args: &CheckArgs, loaded: &Loaded, found: &StoredState) -> Vec
     let tables_read = stored.and_then(|stored| stored.tables_read.as_deref());
     match walferry_postgres::check::check(config, captured(config), snapshot).await {
         Ok(mut remarks) => {
-            // Nobody reads an outbox again by a snapshot: all its events would be sent once more.
-            if has_outbox(loaded) {
-                remarks
-                    .retain(|remark| (remark.kind, remark.severity) != (Some(Kind::PrivilegeMissing), Severity::Note));
-            }
             foresee(args, loaded, found, &mut remarks).await;
-            remarks.extend(requirements(loaded).await);
+            match outboxes(loaded).await {
+                Ok(outboxes) => {
+                    let again = TablesReadAgain {
+                        outboxes,
+                        // A start reads all of them.
+                        is_due: snapshot,
+                        read: tables_read.filter(|_| !snapshot),
+                    };
+                    remarks.extend(again.remarks(args, loaded).await.unwrap_or_else(obstacles));
+                }
+                Err(failure) => remarks.extend(obstacles(failure)),
+            }
             match impossible_topics(loaded).await {
                 Ok(found) => remarks.extend(found),
                 Err(failure) => remarks.extend(unseen_topics(&failure, &remarks)),
@@ -384,13 +391,6 @@ async fn postgres(args: &CheckArgs, loaded: &Loaded, found: &StoredState) -> Vec
                     .await
                     .unwrap_or_else(obstacles),
             );
-            // Where a snapshot is still to be read, it reads them.
-            if let Some(read) = tables_read.filter(|_| !snapshot) {
-                match walferry_postgres::check::captured_tables(config, snapshot_tables(config)).await {
-                    Ok(captured) => remarks.extend(never_read(&config.name, &captured, read)),
-                    Err(failure) => remarks.extend(obstacles(failure)),
-                }
-            }
             remarks
         }
         Err(failure) => obstacles(failure),
@@ -489,59 +489,103 @@ fn event_schemas(loaded: &Loaded) -> Vec<Diagnosis> {
     told.collect()
 }
 
+/// What is said of tables that a snapshot may read once the connector runs. An outbox is none of them: all its events would be sent again.
+struct TablesReadAgain<'a> {
+    /// As `schema.table`.
+    outboxes: BTreeSet<String>,
+    /// Whether a start reads all tables, so that nothing is left for later.
+    is_due: bool,
+    /// The tables that a snapshot has read, if that is known.
+    read: Option<&'a BTreeSet<String>>,
+}
+
+impl TablesReadAgain<'_> {
+    async fn remarks(&self, args: &CheckArgs, loaded: &Loaded) -> Result<Vec<Diagnosis>, Failure> {
+        let config = &loaded.connector;
+        let mut remarks = Vec::new();
+        // With post-processors, rows are read again all the time, and that has been looked at.
+        if !self.is_due && config.post_processors.is_empty() {
+            let (filter, outboxes) = (captured(config), self.outboxes.clone());
+            let wanted = Arc::new(move |schema: &str, table: &str| {
+                filter(schema, table) && !outboxes.contains(&format!("{schema}.{table}"))
+            });
+            remarks.extend(walferry_postgres::check::later_snapshot(config, wanted).await?);
+        }
+        if let Some(read) = self.read {
+            let mut missing = walferry_postgres::check::captured_tables(config, snapshot_tables(config)).await?;
+            missing.retain(|table| !read.contains(table) && !self.outboxes.contains(table));
+            remarks.extend(never_read(&config.name, &missing, admin_flag(args, &loaded.worker)));
+        }
+        Ok(remarks)
+    }
+}
+
 /// The captured tables that no snapshot has read.
-fn never_read(connector: &str, captured: &[String], read: &BTreeSet<String>) -> Option<Diagnosis> {
-    const SHOWN: usize = 5;
-    let missing: Vec<&str> = captured
-        .iter()
-        .filter(|table| !read.contains(*table))
-        .map(String::as_str)
-        .collect();
-    let first = missing.first()?;
-    let more = match missing.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
+fn never_read(connector: &str, missing: &[String], admin: Option<String>) -> Option<Diagnosis> {
+    const SHOWN: usize = 10;
+    if missing.is_empty() {
+        return None;
+    }
+    let shown = &missing[..missing.len().min(SHOWN)];
+    let (more, rest) = match missing.len() - shown.len() {
+        0 => (String::new(), ""),
+        more => (format!(" and {more} more"), ", and then the others in the same way"),
     };
-    let shown = missing[..missing.len().min(SHOWN)].join(", ");
     let text = format!(
-        "no snapshot has read {shown}{more}: rows that were there before the connector captured their changes are not in the topics"
+        "no snapshot has read {}{more}: rows that were there before the connector captured their changes are not in the topics",
+        shown.join(", ")
     );
-    let hint = format!(
-        "if the table had rows before, read them: `walferry snapshot {} --table {}`",
-        shell_word(connector),
-        shell_word(first)
-    );
+    let mut command = format!("walferry snapshot {}", shell_word(connector));
+    for table in shown {
+        // The option takes a regular expression.
+        command.push_str(&format!(" --table {}", shell_word(&escaped(table))));
+    }
+    if let Some(admin) = admin {
+        command.push_str(&format!(" {admin}"));
+    }
+    let hint = format!("if they had rows before, read them once the connector runs: `{command}`{rest}");
     Some(Diagnosis::note(Kind::TablesNeverRead, text).with_hint(hint))
 }
 
-fn has_outbox(loaded: &Loaded) -> bool {
-    let config = &loaded.connector;
-    let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
-    let pipeline = pipelines(loaded, &status, None, None, from_postgres(config))(&StoredOffset::default());
-    pipeline.is_ok_and(|pipeline| pipeline.has_outbox())
+/// The option with which a command finds the process, if it does not listen where commands look first.
+fn admin_flag(args: &CheckArgs, worker: &Worker) -> Option<String> {
+    let wanted = listen::wanted(args.admin, worker, listen::DEFAULT).ok()?;
+    let listener = wanted
+        .iter()
+        .find(|listener| listener.resources != Resources::OnlyAdmin)?;
+    let mut address = listener.address;
+    if address.ip().is_unspecified() {
+        address.set_ip(listen::DEFAULT.ip());
+    }
+    match listener.tls {
+        // Any free port: it is not known yet.
+        _ if address.port() == 0 => None,
+        Some(_) => Some(format!("--url https://{address}")),
+        None => (address != listen::DEFAULT).then(|| format!("--admin {address}")),
+    }
 }
 
-/// An EventRouter needs a table to work on, and TimescaleDb needs TimescaleDB's catalog; a start is refused where one is missing.
-async fn requirements(loaded: &Loaded) -> Vec<Diagnosis> {
+/// The tables that an EventRouter works on. It needs one, and TimescaleDb needs TimescaleDB's catalog; a start is refused where one is missing.
+async fn outboxes(loaded: &Loaded) -> Result<BTreeSet<String>, Failure> {
     let config = &loaded.connector;
-    let look = async {
-        let status = std::sync::Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
-        let pipeline = pipelines(loaded, &status, None, None, from_postgres(config))(&StoredOffset::default())?;
-        let mut source = Postgres::new(config, status.clone());
-        if pipeline.reads_hypertables() {
-            source.control().hypertables().await?;
-        }
-        if !pipeline.has_outbox() {
-            return Ok(());
-        }
-        let columns = pipeline.outbox_columns();
-        let mut found = source.control().tables(captured(config), &columns).await?;
-        if found.is_empty() && !columns.is_empty() {
-            found = source.control().tables(captured(config), &[]).await?;
-        }
-        pipeline.check_tables(&found)
-    };
-    look.await.map_or_else(obstacles, |()| Vec::new())
+    let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
+    let pipeline = pipelines(loaded, &status, None, None, from_postgres(config))(&StoredOffset::default())?;
+    let mut source = Postgres::new(config, status);
+    if pipeline.reads_hypertables() {
+        source.control().hypertables().await?;
+    }
+    if !pipeline.has_outbox() {
+        return Ok(BTreeSet::new());
+    }
+    let columns = pipeline.outbox_columns();
+    let mut found = source.control().tables(captured(config), &columns).await?;
+    if found.is_empty() && !columns.is_empty() {
+        found = source.control().tables(captured(config), &[]).await?;
+    }
+    let outboxes = pipeline.check_tables(&found)?.into_iter();
+    Ok(outboxes
+        .map(|place| format!("{}.{}", found[place].schema, found[place].name))
+        .collect())
 }
 
 fn kafka_side(loaded: &Loaded) -> Result<Vec<Diagnosis>, Error> {
@@ -602,4 +646,29 @@ fn admin(args: &CheckArgs, worker: &Worker, runtime: &Runtime) -> Vec<Diagnosis>
 
 fn obstacles(failure: Failure) -> Vec<Diagnosis> {
     failure.causes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_that_were_never_read_are_all_named_in_a_command_that_finds_them() {
+        assert!(never_read("orders", &[], None).is_none());
+        let tables: Vec<String> = ["public.a+b", "My shop.c"].map(String::from).into();
+        let told = never_read("my orders", &tables, Some("--admin 127.0.0.1:9000".into())).expect("it is said");
+        let command =
+            "`walferry snapshot 'my orders' --table 'public.a\\+b' --table 'My shop.c' --admin 127.0.0.1:9000`";
+        assert!(
+            told.hint.as_ref().is_some_and(|hint| hint.ends_with(command)),
+            "{told:?}"
+        );
+
+        let many: Vec<String> = (0..12).map(|number| format!("public.t{number:02}")).collect();
+        let told = never_read("orders", &many, None).expect("it is said");
+        assert!(told.text.contains("public.t09 and 2 more:"), "{told:?}");
+        let hint = told.hint.expect("there is a hint");
+        assert_eq!(hint.matches("--table").count(), 10);
+        assert!(hint.ends_with(", and then the others in the same way"), "{hint}");
+    }
 }

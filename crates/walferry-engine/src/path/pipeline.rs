@@ -783,20 +783,20 @@ impl Pipeline {
         self.emit.chain.outbox_columns()
     }
 
-    /// Checks the number of captured tables, and looks for the outboxes among them.
+    /// Checks the number of captured tables, and looks for the outboxes among them. Returns the outboxes by their place in `tables`.
     ///
     /// # Errors
     /// There are too many tables, there is no outbox, or an outbox lacks a column.
-    pub fn check_tables(&self, tables: &[TableFacts]) -> Result<(), Failure> {
+    pub fn check_tables(&self, tables: &[TableFacts]) -> Result<Vec<usize>, Failure> {
         if let Some((most, action)) = self.limit
             && tables.len() > most as usize
         {
             too_many(tables.len(), most, action)?;
         }
-        if self.emit.chain.has_outbox() {
-            self.plans.check_tables(&self.emit.chain, tables)?;
+        match self.emit.chain.has_outbox() {
+            true => self.plans.outboxes(&self.emit.chain, tables),
+            false => Ok(Vec::new()),
         }
-        Ok(())
     }
 
     /// Whether an outbox is taken care of beside the stream.

@@ -372,13 +372,13 @@ impl RelationPlans {
         self.settings.events.field_names == NameAdjustment::None
     }
 
-    /// Whether a transform finds its outbox among the captured tables.
-    pub(crate) fn check_tables(&self, chain: &Chain, tables: &[TableFacts]) -> Result<(), Failure> {
-        let Err(findings) = self.with_tables(tables, |tables| chain.outbox_tables(tables))? else {
-            return Ok(());
-        };
-        let causes = findings.problems().cloned().collect();
-        Err(Failure::of(Disposition::stop(Kind::NoOutbox), Kind::NoOutbox, causes))
+    /// The outboxes among the captured tables, by their place in `tables`. Fails if a transform does not find its own.
+    pub(crate) fn outboxes(&self, chain: &Chain, tables: &[TableFacts]) -> Result<Vec<usize>, Failure> {
+        self.with_tables(tables, |tables| chain.outbox_tables(tables))?
+            .map_err(|findings| {
+                let causes = findings.problems().cloned().collect();
+                Failure::of(Disposition::stop(Kind::NoOutbox), Kind::NoOutbox, causes)
+            })
     }
 
     /// The outboxes that are taken care of, by their place in `tables`.

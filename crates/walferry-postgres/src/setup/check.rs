@@ -85,19 +85,34 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
     }
     if snapshot {
         diagnoses.extend(rows_diagnoses(&sql, &server, connector, &tables).await?);
-    } else {
-        let oids = tables.iter().map(|table| table.oid);
-        let problem = unreadable(&sql, oids, &ReadColumns::new(connector)).await?;
+    } else if !connector.post_processors.is_empty() {
         diagnoses.extend(
-            problem
+            unreadable_of(&sql, connector, &tables)
+                .await?
                 .as_ref()
-                .map(|problem| match connector.post_processors.is_empty() {
-                    true => later_diagnosis(problem),
-                    false => reselect_diagnosis(problem),
-                }),
+                .map(reselect_diagnosis),
         );
     }
     Ok(diagnoses)
+}
+
+/// What would keep a snapshot that is asked for later from reading the wanted tables.
+///
+/// # Errors
+/// The server cannot be reached or asked.
+pub async fn later_snapshot(connector: &Connector, wanted: TableFilter) -> Result<Option<Diagnosis>, Failure> {
+    let look = async {
+        let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::Validate).await?;
+        let tables = captured(&sql, &wanted).await?;
+        unreadable_of(&sql, connector, &tables).await
+    };
+    let problem: Option<SetupProblem> = look.await.map_err(|error: Error| Failure::from(error))?;
+    Ok(problem.as_ref().map(later_diagnosis))
+}
+
+async fn unreadable_of(sql: &Sql, connector: &Connector, tables: &[Captured]) -> Result<Option<SetupProblem>, Error> {
+    let oids = tables.iter().map(|table| table.oid);
+    unreadable(sql, oids, &ReadColumns::new(connector)).await
 }
 
 /// What a superuser may do, everybody may do who can make the connector run SQL.

@@ -206,7 +206,7 @@ fn shown_options(tables: &[(Name, Vec<(&'static str, String)>)]) -> Vec<String> 
 }
 
 /// A name as a regular expression that matches it alone, with the dot between schema and table as people write it.
-fn escaped(name: &str) -> String {
+pub(crate) fn escaped(name: &str) -> String {
     let mut out = String::new();
     for c in name.chars() {
         if matches!(
