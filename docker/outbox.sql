@@ -6,7 +6,10 @@ create table outbox (
   aggregatetype text not null,
   aggregateid   text not null,
   type          text not null,
-  payload       jsonb not null
+  payload       jsonb,
+  headers       jsonb,
+  created_at    timestamptz not null default now()
 );
+create index outbox_created_at_idx on outbox (created_at);
 
 create publication outbox for table outbox;

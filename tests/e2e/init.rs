@@ -94,6 +94,39 @@ fn sql_and_connector_for_a_database_work_as_they_were_written() {
         checked.stdout
     );
 
+    // It is the table that the other command makes, and its options are the same if it is there already.
+    let made = |table: &str| {
+        database.sql().value(&format!(
+            "select string_agg(format('%s %s %s %s', attname, format_type(atttypid, atttypmod), attnotnull,
+               (select pg_get_expr(adbin, adrelid) from pg_attrdef where adrelid = attrelid and adnum = attnum)), ', ' order by attnum)
+             || (select string_agg(replace(indexdef, 'other', 'outbox'), ', ' order by indexname)
+                 from pg_indexes where schemaname || '.' || tablename = '{table}')
+             || (select string_agg(privilege_type, ', ' order by privilege_type) from information_schema.table_privileges
+                 where grantee = 'init_cdc' and table_schema || '.' || table_name = '{table}')
+             from pg_attribute where attrelid = '{table}'::regclass and attnum > 0"
+        ))
+    };
+    let create = Command::new(walferry_program())
+        .args(["outbox", "create", "--table", "public.other", "--reader", "init_cdc"])
+        .output()
+        .expect("it can be run");
+    database.sql().run(&String::from_utf8_lossy(&create.stdout));
+    assert!(made("public.outbox").is_some());
+    assert_eq!(made("public.outbox"), made("public.other"));
+    let existing = init(&database, &out, &["--name", "init_other", "--outbox=public.other"]);
+    assert!(existing.status.success(), "{}", said(&existing));
+    let config = |name: &str| {
+        let file = fs::read(out.join(format!("{name}.json"))).expect("it was written");
+        let file: Value = serde_json::from_slice(&file).expect("it is JSON");
+        let config = file["config"].as_object().expect("it has properties").clone();
+        config
+            .into_iter()
+            .filter(|(name, _)| name.starts_with("transforms"))
+            .collect::<Vec<_>>()
+    };
+    assert!(!config("init_events").is_empty());
+    assert_eq!(config("init_events"), config("init_other"));
+
     let with_table = init(
         &database,
         &out,

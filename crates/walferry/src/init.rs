@@ -15,10 +15,19 @@ use walferry_diagnosis::{
 };
 use walferry_postgres::{
     TableName,
-    survey::{self, DatabaseSurvey, SetupRequest, Table},
+    survey::{self, DatabaseSurvey, NewOutbox, SetupRequest, SetupStep, Table},
 };
 
-use crate::{cli::InitArgs, endpoint, error::Error, load::load_own_configuration, process, say::say};
+use crate::{
+    cli::InitArgs,
+    endpoint,
+    error::Error,
+    load::load_own_configuration,
+    outbox::{ddl::OutboxDdl, names::Name},
+    process,
+    say::say,
+    script::LONGEST_TABLE,
+};
 
 /// The environment variable from which the connector's file reads its password. It is not PGPASSWORD, because psql uses that for the
 /// administrator.
@@ -264,10 +273,7 @@ fn wish(args: &InitArgs, survey: &DatabaseSurvey, name: &str) -> Result<SetupReq
                 let (schema, name) = outbox
                     .split_once('.')
                     .ok_or_else(|| refused(format!("--outbox is {outbox:?}"), "write SCHEMA.TABLE"))?;
-                wish.new_outbox = Some(TableName {
-                    schema: schema.to_owned(),
-                    name: name.to_owned(),
-                });
+                wish.new_outbox = Some(new_outbox(schema, name)?);
             }
         }
         return Ok(wish);
@@ -291,6 +297,50 @@ fn wish(args: &InitArgs, survey: &DatabaseSurvey, name: &str) -> Result<SetupReq
     Ok(wish)
 }
 
+/// The table that `walferry outbox create` makes.
+fn new_outbox(schema: &str, name: &str) -> Result<NewOutbox, Error> {
+    let ddl = OutboxDdl {
+        table: Name {
+            schema: schema.to_owned(),
+            table: name.to_owned(),
+        },
+        partition: None,
+        writers: Vec::new(),
+        reader: None,
+        publication: String::new(),
+    };
+    if let Some(name) = ddl.unusable_name() {
+        let what = format!("the name {name:?} has control characters or $walferry$ in it");
+        return Err(refused(what, "choose another name"));
+    }
+    if name.len() > LONGEST_TABLE {
+        let what = format!("the name of the outbox has more than {LONGEST_TABLE} bytes");
+        return Err(refused(
+            what,
+            "choose a shorter name: that of its index begins with it, and has at most 63 bytes",
+        ));
+    }
+    let mut steps: Vec<SetupStep> = ddl
+        .table_statements()
+        .into_iter()
+        .map(|statement| SetupStep {
+            why: statement.why.join("\n"),
+            statements: vec![statement.sql.trim_end_matches(';').to_owned()],
+        })
+        .collect();
+    steps.extend(ddl.grant_to_writers().map(|lines| SetupStep {
+        why: lines.join("\n"),
+        statements: Vec::new(),
+    }));
+    Ok(NewOutbox {
+        table: TableName {
+            schema: schema.to_owned(),
+            name: name.to_owned(),
+        },
+        steps,
+    })
+}
+
 /// The connector's file.
 fn file(address: &Address, args: &InitArgs, name: &str, wish: &SetupRequest) -> Value {
     let json = "org.apache.kafka.connect.json.JsonConverter";
@@ -303,7 +353,10 @@ fn file(address: &Address, args: &InitArgs, name: &str, wish: &SetupRequest) -> 
     set("publication.name", name);
     set("publication.autocreate.mode", "disabled");
     set("topic.prefix", name);
-    let outbox = wish.new_outbox.iter().map(|table| (&table.schema, &table.name));
+    let outbox = wish
+        .new_outbox
+        .iter()
+        .map(|outbox| (&outbox.table.schema, &outbox.table.name));
     let tables = wish
         .tables
         .iter()
@@ -319,10 +372,15 @@ fn file(address: &Address, args: &InitArgs, name: &str, wish: &SetupRequest) -> 
         set("value.converter", text);
         set("transforms", "outbox");
         set("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter");
-        set(
-            "transforms.outbox.table.fields.additional.placement",
-            "type:header:eventType",
-        );
+        // An outbox that exists may lack what the options name.
+        let has = |option: &str| match (wish.tables.first(), option) {
+            (Some(table), "table.field.event.timestamp") => table.has_created_at,
+            (Some(table), "walferry.headers.from") => table.has_headers,
+            _ => true,
+        };
+        for (option, value) in OutboxDdl::options().into_iter().filter(|(option, _)| has(option)) {
+            set(&format!("transforms.outbox.{option}"), value);
+        }
     } else {
         set("snapshot.mode", "initial");
         // Debezium's default is bytes, which nobody can read without the schema that is left out below.
@@ -400,8 +458,8 @@ fn explain(
     match &wish.new_outbox {
         Some(outbox) => say!(
             "  new      table {}.{}, an outbox for events",
-            outbox.schema,
-            outbox.name
+            outbox.table.schema,
+            outbox.table.name
         ),
         None => {
             for table in wish.tables.iter().take(10) {

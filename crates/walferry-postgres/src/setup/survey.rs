@@ -54,6 +54,10 @@ pub struct Table {
     pub rows: Option<i64>,
     /// Those of [`OUTBOX_COLUMNS`] that it lacks.
     pub lacks: Vec<String>,
+    /// Whether it has the column `created_at` with a time, and `headers` with JSON, as `walferry outbox create` makes them.
+    pub has_created_at: bool,
+    /// See `has_created_at`.
+    pub has_headers: bool,
 }
 
 impl Table {
@@ -97,7 +101,13 @@ SELECT pg_catalog.json_build_object(
       'lacks', ARRAY(
         SELECT wanted FROM pg_catalog.unnest($3::text[]) wanted WHERE NOT EXISTS (
           SELECT FROM pg_catalog.pg_attribute a
-          WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname = wanted))
+          WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname = wanted)),
+      'has_created_at', EXISTS (
+        SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+          AND a.attname = 'created_at' AND a.atttypid IN ('pg_catalog.timestamptz'::regtype, 'pg_catalog.timestamp'::regtype)),
+      'has_headers', EXISTS (
+        SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+          AND a.attname = 'headers' AND a.atttypid IN ('pg_catalog.jsonb'::regtype, 'pg_catalog.json'::regtype))
       ) ORDER BY n.nspname, c.relname)
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
@@ -135,10 +145,28 @@ pub struct SetupRequest {
     pub tables: Vec<Table>,
     /// Whether their existing rows are read.
     pub reads_rows: bool,
-    /// Schema and name of an outbox that is still to be created.
-    pub new_outbox: Option<TableName>,
+    /// An outbox that is still to be created.
+    pub new_outbox: Option<NewOutbox>,
     /// Tables that are left out because UPDATE and DELETE would fail.
     pub left_out: Vec<Table>,
+}
+
+/// An outbox that is still to be created.
+#[derive(Debug, Clone)]
+pub struct NewOutbox {
+    /// Its name.
+    pub table: TableName,
+    /// What creates it, without the connector's privileges and the publication.
+    pub steps: Vec<SetupStep>,
+}
+
+/// Statements, and what they are for.
+#[derive(Debug, Clone)]
+pub struct SetupStep {
+    /// In lines.
+    pub why: String,
+    /// Without semicolons at their ends.
+    pub statements: Vec<String>,
 }
 
 /// The SQL, with what each statement is for. The password of the role is psql's variable `password`.
@@ -183,7 +211,7 @@ impl Script<'_> {
     fn names(&self) -> String {
         let tables = self.wish.tables.iter();
         let names = tables.map(|table| qualified(&table.schema, &table.name));
-        let outbox = self.wish.new_outbox.as_ref().map(TableName::quoted);
+        let outbox = self.wish.new_outbox.as_ref().map(|outbox| outbox.table.quoted());
         names.chain(outbox).collect::<Vec<_>>().join(", ")
     }
 
@@ -236,21 +264,23 @@ impl Script<'_> {
     }
 
     fn outbox(&mut self) {
-        if let Some(outbox) = &self.wish.new_outbox {
-            self.step(
-                "The outbox, with the columns that Debezium's EventRouter expects. Your program inserts an event in the transaction that\n\
-                 changes its data. aggregatetype becomes the topic, aggregateid the key, payload the value.",
-                &[format!(
-                    "CREATE TABLE {} (\n  id uuid PRIMARY KEY DEFAULT gen_random_uuid(),\n  aggregatetype text NOT NULL,\n  aggregateid text NOT \
-                     NULL,\n  type text NOT NULL,\n  payload jsonb NOT NULL\n)",
-                    outbox.quoted()
-                )],
-            );
+        for step in self.wish.new_outbox.iter().flat_map(|outbox| &outbox.steps) {
+            self.step(&step.why, &step.statements);
         }
     }
 
     fn privileges(&mut self) {
-        let role = &self.role;
+        let role = self.role.clone();
+        if let Some(outbox) = &self.wish.new_outbox {
+            self.step(
+                "The connector reads rows that exist (snapshots). DELETE lets it remove delivered rows; leave DELETE out if something else\n\
+                 removes them.",
+                &[
+                    format!("GRANT USAGE ON SCHEMA {} TO {role}", identifier(&outbox.table.schema)),
+                    format!("GRANT SELECT, DELETE ON {} TO {role}", outbox.table.quoted()),
+                ],
+            );
+        }
         if self.wish.reads_rows {
             let mut schemas: Vec<&str> = self.wish.tables.iter().map(|table| table.schema.as_str()).collect();
             schemas.sort_unstable();
@@ -336,6 +366,8 @@ mod tests {
             partitioned: identified,
             rows: None,
             lacks: Vec::new(),
+            has_created_at: false,
+            has_headers: false,
         };
         let wish = SetupRequest {
             role: "cdc".to_owned(),

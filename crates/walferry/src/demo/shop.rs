@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-/// The tables of the shop. The outbox has the columns that Debezium's EventRouter expects unless it is told otherwise.
+/// The tables of the shop. The outbox is that of `walferry outbox create`.
 pub(super) const TABLES: &str = "\
 CREATE TABLE orders (id bigint PRIMARY KEY, customer text NOT NULL, total numeric NOT NULL, status text NOT NULL);
 CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text NOT NULL, aggregateid text NOT NULL,
-                     type text NOT NULL, payload jsonb NOT NULL);";
+                     type text NOT NULL, payload jsonb, headers jsonb, created_at timestamptz NOT NULL DEFAULT now());
+CREATE INDEX outbox_created_at_idx ON outbox (created_at);";
 
 /// Topics that the events go to.
 pub(super) const TOPICS: [&str; 2] = ["outbox.event.order", "outbox.event.customer"];

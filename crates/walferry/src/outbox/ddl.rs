@@ -8,14 +8,14 @@ use crate::{
 
 /// What is to be created.
 #[derive(Debug, Clone)]
-pub(super) struct OutboxDdl {
-    pub(super) table: Name,
-    pub(super) partition: Option<PartitionBy>,
+pub(crate) struct OutboxDdl {
+    pub(crate) table: Name,
+    pub(crate) partition: Option<PartitionBy>,
     /// Roles of applications that write events.
-    pub(super) writers: Vec<String>,
+    pub(crate) writers: Vec<String>,
     /// The role of the connector.
-    pub(super) reader: Option<String>,
-    pub(super) publication: String,
+    pub(crate) reader: Option<String>,
+    pub(crate) publication: String,
 }
 
 /// How many partitions the script creates ahead.
@@ -23,13 +23,20 @@ const AHEAD: u32 = 7;
 
 impl OutboxDdl {
     /// A name that the script cannot hold, because it would end a comment or a block.
-    pub(super) fn unusable_name(&self) -> Option<&str> {
+    pub(crate) fn unusable_name(&self) -> Option<&str> {
         let names = [&self.table.schema, &self.table.table, &self.publication];
         script::unusable(names.into_iter().chain(&self.writers).chain(&self.reader))
     }
 
     /// The statements, in their order.
     pub(super) fn statements(&self) -> Vec<Statement> {
+        let mut statements = self.table_statements();
+        statements.push(self.publish());
+        statements
+    }
+
+    /// The same without the publication.
+    pub(crate) fn table_statements(&self) -> Vec<Statement> {
         let mut statements = vec![self.create_table()];
         if let Some(by) = self.partition {
             statements.extend([self.default_partition(), self.partitions(by)]);
@@ -37,25 +44,29 @@ impl OutboxDdl {
         statements.push(self.index());
         statements.push(self.identity());
         statements.extend(self.grants());
-        statements.push(self.publish());
         statements
     }
 
     /// The whole script, with comments.
     pub(super) fn script(&self) -> String {
-        let mut tail = String::new();
-        if self.writers.is_empty() {
-            tail = format!(
-                "\n-- Let each application that writes events insert rows:\n-- GRANT INSERT ON {} TO role_of_the_application;\n",
-                self.table.sql()
-            );
-        }
+        let tail = self.grant_to_writers();
+        let tail = tail.map(|lines| format!("\n{}\n", lines.map(|line| format!("-- {line}")).join("\n")));
         let head = format!("The outbox table {}.", self.table.sql());
-        script::script(&head, &self.statements(), &tail)
+        script::script(&head, &self.statements(), &tail.unwrap_or_default())
+    }
+
+    /// What is still to be done if no application is named.
+    pub(crate) fn grant_to_writers(&self) -> Option<[String; 2]> {
+        self.writers.is_empty().then(|| {
+            [
+                "Let each application that writes events insert rows:".to_owned(),
+                format!("GRANT INSERT ON {} TO role_of_the_application;", self.table.sql()),
+            ]
+        })
     }
 
     /// The connector's options for this table.
-    pub(super) fn options() -> Vec<(&'static str, &'static str)> {
+    pub(crate) fn options() -> Vec<(&'static str, &'static str)> {
         vec![
             ("table.field.event.timestamp", "created_at"),
             ("table.fields.additional.placement", "type:header:eventType"),
@@ -337,6 +348,65 @@ mod tests {
             for statement in plan(partition).statements() {
                 assert!(!statement.why.is_empty() && !statement.what.is_empty(), "{statement:?}");
             }
+        }
+    }
+
+    /// The columns that a CREATE TABLE lists, each as name, type and whether it may be NULL.
+    fn columns(sql: &str) -> Vec<(String, String, bool)> {
+        let (_, list) = sql.split_once(" (").expect("it has a list");
+        let bare: Vec<&str> = list
+            .lines()
+            .map(|line| line.split("--").next().unwrap_or_default())
+            .collect();
+        let bare = bare.join(" ").to_lowercase();
+        let mut depth = 0;
+        let list: String = bare
+            .chars()
+            .take_while(|c| {
+                depth += i32::from(*c == '(') - i32::from(*c == ')');
+                depth >= 0
+            })
+            .collect();
+        let items = list
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.starts_with("primary key"));
+        items
+            .map(|item| {
+                let mut words = item.split_whitespace().map(str::to_owned);
+                let (name, of_type) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+                let is_nullable = !item.contains("not null") && !item.contains("primary key");
+                (name, of_type, is_nullable)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_outbox_that_is_shown_has_these_columns() {
+        let mut made = plan(None);
+        made.table.table = "outbox".into();
+        let expected = columns(&made.create_table().sql);
+        assert_eq!(expected.len(), 7, "{expected:?}");
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for file in [
+            "docs/tutorial.md",
+            "docs/how-to/outbox.md",
+            "docker/outbox.sql",
+            "examples/schema.sql",
+            "crates/walferry/src/demo/shop.rs",
+        ] {
+            let text = std::fs::read_to_string(root.join(file)).expect("it is text");
+            let begin = [
+                "CREATE TABLE outbox (",
+                "create table outbox (",
+                "CREATE TABLE public.outbox (",
+            ]
+            .into_iter()
+            .find_map(|begin| text.find(begin));
+            let mut found = columns(&text[begin.expect("it makes an outbox")..]);
+            // Stands for a column of the user's own.
+            found.retain(|(name, ..)| name != "tenant");
+            assert_eq!(found, expected, "{file}");
         }
     }
 }
