@@ -9,6 +9,7 @@ mod crash;
 mod crowd;
 mod delivery;
 mod demo;
+mod earlier;
 mod exactly_once;
 mod exactly_once_edges;
 mod failed_snapshots;

@@ -398,7 +398,8 @@ fn an_error_is_told_once_and_as_json_where_json_is_asked_for() {
 fn resetting_the_offset_of_a_running_connector_points_to_the_process() {
     let scene = Scene::new(&[]);
     let running = scene.start(free_port());
-    running.get("/health", |answer| answer.contains("healthy"));
+    // It has opened its offset before it asks for the server.
+    running.get("/connectors/orders/status", |answer| answer.contains("trace"));
     let told = scene.run(&["offsets", "reset", "--config", "connector.json", "--data-dir", "data"]);
     let process = format!("process {}", running.child.id());
     told.has(&["is in use", "stop the connector first", &process]);

@@ -9,6 +9,7 @@ use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
 };
 use rdkafka::client::DefaultClientContext;
+use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rustix::process::Signal;
 use std::collections::HashMap;
@@ -334,6 +335,29 @@ impl Kafka {
                 .expect("there is room for it");
         }
         producer.flush(PATIENCE).expect("the broker takes them");
+    }
+
+    /// Writes one record with a header to partition 0 of a topic.
+    #[track_caller]
+    pub fn produce_with_header(&self, topic: &str, key: &str, value: &str, (name, text): (&str, &str)) {
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", self.bootstrap())
+            .create()
+            .expect("the configuration is valid");
+        let header = Header {
+            key: name,
+            value: Some(text),
+        };
+        let record = BaseRecord::to(topic)
+            .key(key)
+            .payload(value)
+            .partition(0)
+            .headers(OwnedHeaders::new().insert(header));
+        producer
+            .send(record)
+            .map_err(|(error, _)| error)
+            .expect("there is room for it");
+        producer.flush(PATIENCE).expect("the broker takes it");
     }
 
     /// Writes records in one transaction, as another program would, and commits it or takes it back: topics, keys and values. As with
