@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use walferry_config::limited;
-use walferry_snapshot::incremental::{Action, Signal};
+use walferry_engine::incremental::{Action, Signal};
 
 fn follow(signal: &Signal) {
     match signal.action() {

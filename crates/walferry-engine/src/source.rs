@@ -15,17 +15,15 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use walferry_diagnosis::Diagnosis;
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
-use walferry_snapshot::{
-    self as snapshot, ChunksDone, Keys, RowsToReread,
-    incremental::{Ask, ChunkAnswer, Collection, Execute, NotRead, Signal},
-};
 use walferry_transform::Hypertables;
 
 use crate::{
     account::{Stored, Transaction},
     failure::Failure,
     history::Lineage,
+    incremental::machine::{Ask, ChunkAnswer, Collection, Execute, NotRead, Signal},
     published::{PublicationLook, Published},
+    snapshot::{self as snapshot, ChunksDone, Keys, RowsToReread},
 };
 
 /// Why a blocking snapshot was given up.
@@ -219,7 +217,7 @@ pub struct ChunkRows {
     pub rows_left: Option<u64>,
     /// How many rows the tables of [`ChunkAsk::others`] have, as far as the server knows.
     ///
-    /// [`ChunkAsk::others`]: walferry_snapshot::incremental::ChunkAsk::others
+    /// [`ChunkAsk::others`]: crate::incremental::machine::ChunkAsk::others
     pub others: Vec<(String, u64)>,
 }
 

@@ -25,10 +25,10 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, value::RawValue};
+use walferry_engine::snapshot::ChunksDone;
 use walferry_engine::{Position, floors::Floors, published::Published, store::StoredOffset};
 use walferry_pgoutput::Lsn;
 use walferry_record::{SourceOffset, SourcePartition};
-use walferry_snapshot::ChunksDone;
 
 use crate::{
     halves::{self, Layout},

@@ -20,7 +20,9 @@ use tokio_postgres::types::Type;
 use walferry_config::Connector;
 use walferry_diagnosis::Kind;
 use walferry_engine::Failure;
+use walferry_engine::incremental::{Ask, Key};
 use walferry_engine::published::{PublicationLook, Published};
+use walferry_engine::snapshot::{Blocks, SnapshotStep};
 use walferry_engine::source::{
     self, ChunkRead, CreatedSlot, Frame, FrameBatch, FrameSender, Inspection, SnapshotKind, SnapshotPlan,
     SnapshotTable, Source, SourceParts, StreamPort, TableFilter,
@@ -28,8 +30,6 @@ use walferry_engine::source::{
 use walferry_engine::status::Status;
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
-use walferry_snapshot::incremental::{Ask, Key};
-use walferry_snapshot::{Blocks, SnapshotStep};
 use walferry_transform::Hypertables;
 
 use crate::catalog::catalogs;

@@ -26,7 +26,7 @@ use walferry_converter::{
 use walferry_engine::{
     Converters, Disposition, ErrorNames, ErrorPolicy, Failure, Pipeline, SignalSettings, TableShapes,
     connector::{self, ConnectorRun, ConnectorSettings},
-    life::IncrementalLimits,
+    incremental::IncrementalLimits,
     source::TableFilter,
     start::{HistoryMismatch, SnapshotPolicy},
     status::Status,

@@ -7,10 +7,10 @@ use walferry_diagnosis::{Kind, printed::shell_word};
 
 use tracing::warn;
 use walferry_config::Connector;
+use walferry_engine::snapshot::ChunksDone;
 use walferry_engine::{Diagnosis, history::History};
 use walferry_offset::{FileStore, export_rest, import, is_java_file, java_offsets};
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::ChunksDone;
 
 use crate::{
     assemble::partition,

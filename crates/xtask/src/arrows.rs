@@ -19,7 +19,7 @@ struct Row {
     may_see: &'static str,
 }
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 11] = [
     Row {
         crates: "diagnosis java",
         pure: true,
@@ -61,19 +61,14 @@ const ROWS: [Row; 12] = [
         may_see: "diagnosis record config telemetry",
     },
     Row {
-        crates: "snapshot",
-        pure: true,
-        may_see: "diagnosis pgoutput record config telemetry",
-    },
-    Row {
         crates: "engine",
         pure: false,
-        may_see: "event transform converter snapshot diagnosis pgoutput record config telemetry",
+        may_see: "event transform converter diagnosis pgoutput record config telemetry",
     },
     Row {
         crates: "postgres kafka offset registry admin",
         pure: false,
-        may_see: "engine event transform converter snapshot diagnosis pgoutput record config telemetry keystore",
+        may_see: "engine event transform converter diagnosis pgoutput record config telemetry keystore",
     },
     Row {
         crates: "outbox",
@@ -145,7 +140,8 @@ const BANS: [Ban; 1] = [Ban {
         "walferry_pgoutput",
         "walferry_postgres",
         "walferry_event",
-        "walferry_snapshot",
+        "crate::incremental",
+        "crate::snapshot",
         "crate::account",
         "crate::gap",
         "crate::history",

@@ -11,7 +11,6 @@ use std::{mem, sync::Arc};
 use serde_json::{Map, Value as Json};
 use walferry_event::reselect::{RowLookup, RowReading};
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::{self as snapshot, incremental};
 
 use crate::{
     delivery::{
@@ -20,8 +19,10 @@ use crate::{
         ledger::EntryOf,
     },
     history,
+    incremental::machine::MEMBERS,
     message_type::MessageType,
     position::Position,
+    snapshot,
 };
 
 pub use self::store::{OffsetStore, StoredOffset};
@@ -237,7 +238,7 @@ impl StreamAccount {
             self.delivered.blocking = None;
         }
         let other = &mut self.delivered.connect.other;
-        for member in incremental::MEMBERS {
+        for member in MEMBERS {
             other.remove(member);
         }
         other.extend(kept.iter().map(|(name, value)| (name.clone(), value.clone())));

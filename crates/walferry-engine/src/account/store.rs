@@ -9,7 +9,6 @@ use std::{
 
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::ChunksDone;
 
 use crate::{
     delivery,
@@ -19,6 +18,7 @@ use crate::{
     history::History,
     position::Position,
     published::Published,
+    snapshot::ChunksDone,
 };
 
 /// Stores the offset of one connector. `walferry-offset` has the stores that need no Kafka.

@@ -112,8 +112,8 @@ fn transaction(xid: u32, records: u32) -> Vec<StreamEntry> {
 /// Parts of a blocking snapshot count once their rows are delivered, and no more once the snapshot has ended.
 #[test]
 fn the_offset_tells_which_parts_of_a_blocking_snapshot_are_delivered_until_it_ends() {
+    use crate::snapshot::{self as snapshot, Blocks, ChunksDone};
     use walferry_pgoutput::Oid;
-    use walferry_snapshot::{self as snapshot, Blocks, ChunksDone};
 
     let progress = Progress::new(StoredOffset::default(), 100_000);
     let blocking = || {

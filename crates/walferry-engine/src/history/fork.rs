@@ -519,7 +519,7 @@ mod tests {
             let mut stored = stored(390, 400);
             if goes_on {
                 stored = stored.interrupted();
-                stored.snapshot = Some(walferry_snapshot::ChunksDone::default());
+                stored.snapshot = Some(crate::snapshot::ChunksDone::default());
             }
             let history = stored.history.as_mut().unwrap();
             (history.rows_read, history.furthest) = (Lsn(rows_read), Lsn(furthest));

@@ -9,21 +9,21 @@ use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
     time::sleep,
 };
-use walferry_snapshot::RowsToReread;
 
 use crate::{
     account::{OffsetStore, StoredOffset},
     delivery::sink::Sinks,
     failure::Failure,
+    incremental::IncrementalLimits,
     life::{
         gap::Gaps,
         new_slot::UnusedSlot,
         retries::{DeliveredReach, Retries},
         start::{HistoryMismatch, SnapshotPolicy},
         target::TargetState,
-        windows::IncrementalLimits,
     },
     path::pipeline::Pipeline,
+    snapshot::RowsToReread,
     source::{Source, SourceRequest, TableFilter},
     status::{self, Status},
 };

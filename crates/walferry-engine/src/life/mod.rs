@@ -17,7 +17,5 @@ mod session;
 pub mod start;
 pub mod supervisor;
 mod target;
-mod windows;
 
 pub use target::TargetState;
-pub use windows::IncrementalLimits;

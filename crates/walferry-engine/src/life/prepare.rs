@@ -11,13 +11,13 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 use walferry_config::limited;
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::{ChunksDone, RowsToReread, incremental::tells_of_blocking};
 
 use crate::{
     account::{OffsetStore, StoredOffset},
     failure::{Disposition, Failure},
     gap::{Gap, MISSING},
     history::{self, History, OffsetVerdict},
+    incremental::machine::tells_of_blocking,
     life::{
         connector::{ConnectorRun, SessionCarryover},
         gap::{Gaps, tell_doubt},
@@ -28,6 +28,7 @@ use crate::{
     },
     path::pipeline::Pipeline,
     published::Published,
+    snapshot::{ChunksDone, RowsToReread},
     source::{Control, Inspection, SnapshotPlan, Source},
     status::now_us,
 };

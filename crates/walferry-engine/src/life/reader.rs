@@ -14,16 +14,13 @@ use tracing::{debug, info, warn};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::{
-    ChunksDone, Keys, RowsToReread, SnapshotStep,
-    incremental::{Execute, NotRead},
-};
 
 use crate::{
     account::{Stored, StoredOffset},
     failure::{Disposition, Failure},
     gap::GAP,
     history::{History, Lineage, TimelineFork, went_back},
+    incremental::machine::{Execute, NotRead},
     life::{
         connector::ConnectorSettings,
         gap::tell_doubt,
@@ -32,6 +29,7 @@ use crate::{
         start::{self, StartPlan},
     },
     published::PublicationLook,
+    snapshot::{ChunksDone, Keys, RowsToReread, SnapshotStep},
     source::{
         BlockingFailure, Control, Frame, FrameBatch, FrameSender, Rows, SnapshotKind, SnapshotPlan, Source,
         SourceRequest, Stream, StreamPhase, StreamPort, TableFilter, WholeTable,

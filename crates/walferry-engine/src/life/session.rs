@@ -38,6 +38,7 @@ use crate::{
     },
     failure::{Disposition, Exit, Failure},
     history::ConfirmGate,
+    incremental::requests,
     life::{
         connector::{ConnectorRun, ConnectorSettings, SessionCarryover, is_abandoned, stopped, until},
         gap::Gaps,
@@ -47,7 +48,6 @@ use crate::{
         reader::{HeldRequests, SourceReader},
         retries::DeliveredReach,
         target::TargetState,
-        windows,
     },
     path::pipeline::Pipeline,
     published::Published,
@@ -141,9 +141,17 @@ where
         let mut worker = spawned.inspect_err(|_| carried.take(&mut requested))?;
         let (settings, status) = (&self.settings, &*self.status);
         let parts = self.source.parts();
-        let signals = windows::feed(status, wires.frames.clone());
+        let signals = requests::feed(status, wires.frames.clone());
         let asked = (&mut asked, wires.progress.deliveries());
-        let windows = windows::serve(parts.windows, asked, wires.frames.clone(), settings, status);
+        let chunk_bytes = || settings.share().chunk;
+        let windows = requests::serve(
+            parts.windows,
+            asked,
+            wires.frames.clone(),
+            settings.limits,
+            chunk_bytes,
+            status,
+        );
         let reader: SourceReader<'_, S> = SourceReader {
             control: parts.control,
             stream: parts.stream,

@@ -5,25 +5,17 @@
 //! each row. This module may use the types of `delivery` (batch, step, stored offset), but does not know who delivers
 //! or stores. It does not know `life` at all.
 
-mod commits;
 mod counts;
 mod cursor;
-mod emit;
-mod estimates;
+pub(crate) mod emit;
 mod heartbeat;
-mod initial;
 pub mod pipeline;
-mod plans;
+pub(crate) mod plans;
 mod shapes;
 mod shelf;
-mod signals;
-mod snapshot_rows;
 #[cfg(test)]
 mod testing;
-mod toast_reread;
-mod window;
 pub mod witness;
 
 pub use emit::{Converters, ErrorNames, ErrorPolicy};
 pub use shapes::TableShapes;
-pub use signals::SignalSettings;

@@ -15,27 +15,30 @@ use walferry_pgoutput::{
     self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Relation, Truncate, Xid,
 };
 use walferry_record::Wait;
-use walferry_snapshot::{ChunksDone, RowsToReread, SnapshotStep, incremental::NotRead};
 use walferry_transform::{Chain, OutboxUpkeep};
 
 use crate::{
     account::{self, Batch, StoredOffset, StreamStep},
     failure::{Disposition, Failure},
     history::{ConfirmGate, ExpectedCommits, MissingTransaction, Positions, missed},
+    incremental::{
+        SignalSettings,
+        machine::NotRead,
+        signals::{FramePlace, Signals},
+    },
     message_type::MessageType,
     path::{
         cursor::{AsOrigin, Cursor},
         emit::{Converters, ErrorPolicy, Provenance, RecordEmitter},
         heartbeat::Heartbeats,
-        initial::SnapshotEvent,
         plans::RelationPlans,
         shapes::{ShapeWatch, TableShapes},
-        signals::{FramePlace, SignalSettings, Signals},
-        snapshot_rows::Snapshot,
-        toast_reread::ToastReread,
         witness::Witness,
     },
     position::Position,
+    snapshot::{
+        ChunksDone, RowsToReread, SnapshotStep, initial::SnapshotEvent, rows::Snapshot, toast_reread::ToastReread,
+    },
     source::{BlockingFailure, Frame, NumberedAsk, SnapshotKind, SourceRequest},
     status::SlotXmin,
     status::Status,

@@ -5,8 +5,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+pub use crate::incremental::machine::{Action, Execute, Signal};
 use tokio::sync::{Notify, watch};
-pub use walferry_snapshot::incremental::{Action, Execute, Signal};
 
 /// How many signals may wait.
 const MOST: usize = 1000;

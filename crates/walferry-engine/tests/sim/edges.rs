@@ -14,6 +14,7 @@ use walferry_engine::{
     Failure,
     progress::{Stored, Transaction},
     sink::{Acks, Outgoing, Sink, Sinks},
+    snapshot::{Keys, SnapshotStep},
     source::{
         Control, CreatedSlot, FoundSlot, Frame, FrameBatch, FrameSender, Inspection, NoWindows, Rows, SnapshotKind,
         SnapshotPlan, SnapshotTable, Source, SourceParts, Stream, StreamPhase, StreamPort, TableFilter,
@@ -22,7 +23,6 @@ use walferry_engine::{
 };
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
-use walferry_snapshot::{Keys, SnapshotStep};
 
 use crate::{
     fixture,

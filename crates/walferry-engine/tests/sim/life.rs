@@ -7,13 +7,13 @@ use tokio::{sync::watch, task::LocalSet, time::sleep};
 use walferry_engine::{
     Disposition, Exit, Failure, Pipeline, TargetState,
     connector::{ConnectorRun, ConnectorSettings},
+    snapshot::ChunksDone,
     start::{HistoryMismatch, SnapshotPolicy},
     status::{Phase, Status},
     store::StoredOffset,
 };
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::ChunksDone;
 
 use crate::{
     edges::{BrokerIs, Edges, Hang, Server, State, WAL_END},

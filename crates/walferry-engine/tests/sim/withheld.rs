@@ -2,12 +2,12 @@
 
 use walferry_engine::{
     batch::Batch,
+    snapshot::{Blocks, ChunksDone, Keys, RowsToReread, SnapshotStep},
     source::{self, Frame, SourceRequest},
     store::StoredOffset,
 };
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Change, Column, Lsn, Message, OldTuple, Operation, TupleBuf};
-use walferry_snapshot::{Blocks, ChunksDone, Keys, RowsToReread, SnapshotStep};
 
 use crate::{
     edges, fixture,

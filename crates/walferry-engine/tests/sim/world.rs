@@ -34,7 +34,7 @@ use walferry_engine::{
     Disposition, Failure, Pipeline, SignalSettings, TargetState,
     connector::{CommitTiming, ConnectorRun, ConnectorSettings},
     gap::GapResolution,
-    life::IncrementalLimits,
+    incremental::IncrementalLimits,
     start::HistoryMismatch,
     status::{Signal, Status},
     store::StoredOffset,

@@ -17,12 +17,12 @@ use walferry_config::connector::{SignalChannel, SignalTable, Watermarking};
 use walferry_config::{Connector, JavaRegex};
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::Failure;
+use walferry_engine::incremental::{self, Ask, ChunkAnswer, ChunkAsk, Key, KeyColumns, NotRead, WindowEnd};
 use walferry_engine::source::{ChunkRead, ChunkRows, TableFilter, VisibleTransactions, Windows as Edge};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
 use walferry_pgoutput::{Column, Lsn, Oid, Tuple};
 use walferry_record::java::date::{calendar_date, time_of_day};
 use walferry_record::java::hash;
-use walferry_snapshot::incremental::{self, Ask, ChunkAnswer, ChunkAsk, Key, KeyColumns, NotRead, WindowEnd};
 
 use crate::catalog::catalogs;
 use crate::catalog::compare::{Comparison, Order, comparisons};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tokio_postgres::types::Type;
 use tracing::{info, warn};
+use walferry_engine::snapshot::{Blocks, ChunksDone, Keys, SnapshotStep};
 use walferry_engine::source::{Frame, SnapshotKind, SnapshotPlan, SnapshotTable};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
-use walferry_snapshot::{Blocks, ChunksDone, Keys, SnapshotStep};
 
 use super::statement::{inner, stays_enclosed};
 use super::{Moment, Options, facts, reading_failed};

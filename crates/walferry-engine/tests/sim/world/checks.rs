@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use walferry_engine::snapshot::SnapshotStep;
 use walferry_engine::{Position, store::StoredOffset};
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::SnapshotStep;
 
 use super::{
     State,

@@ -14,6 +14,7 @@ use walferry_engine::{
     gap::{CHANGED, MISSING},
     progress::Transaction,
     published::{PublicationLook, Published},
+    snapshot::{ChunksDone, Keys, SnapshotStep},
     source::{
         Control, CreatedSlot, FoundSlot, Frame, FrameBatch, FrameSender, Inspection, Rows, SnapshotKind, SnapshotPlan,
         SnapshotTable, Source, SourceParts, Stream, StreamPhase, StreamPort, TableFilter,
@@ -21,7 +22,6 @@ use walferry_engine::{
 };
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::{ChunksDone, Keys, SnapshotStep};
 
 use super::{
     Shared, State,

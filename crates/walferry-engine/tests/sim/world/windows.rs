@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use walferry_engine::{
     Failure,
+    incremental::{Ask, ChunkAnswer, ChunkAsk, Key, KeyColumn, KeyColumns},
     source::{ChunkRead, ChunkRows, Windows as Edge},
 };
 use walferry_pgoutput::Oid;
-use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key, KeyColumn, KeyColumns};
 
 use super::{
     Shared, State, checks,

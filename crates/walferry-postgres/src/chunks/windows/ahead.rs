@@ -1,6 +1,6 @@
 //! What would make a snapshot fail, before it is asked for.
 
-use walferry_snapshot::incremental::{Collection, Execute, unquoted};
+use walferry_engine::incremental::{Collection, Execute, unquoted};
 
 use super::*;
 use crate::snapshot::check_overrides;

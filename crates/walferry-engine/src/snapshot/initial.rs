@@ -1,8 +1,8 @@
 //! Notifications of a snapshot before the stream, or in its place.
 
+use crate::incremental::machine::SnapshotNotice;
 use walferry_pgoutput::Oid;
 use walferry_record::java::hash;
-use walferry_snapshot::incremental::SnapshotNotice;
 
 /// An event of the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! Notifications about the progress of a snapshot.
 
-use super::Effect;
-
 /// A notification, in Debezium's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotNotice {
@@ -16,7 +14,7 @@ pub struct SnapshotNotice {
 }
 
 /// The names of the details that are keys of rows.
-pub const KEYS: [&str; 2] = ["maximum_key", "last_processed_key"];
+pub(crate) const KEYS: [&str; 2] = ["maximum_key", "last_processed_key"];
 
 /// Why a table could not be read, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,17 +67,6 @@ impl ScanResult {
             Self::SqlException => "SQL_EXCEPTION",
             Self::Succeeded => "SUCCEEDED",
             Self::UnknownSchema => "UNKNOWN_SCHEMA",
-        }
-    }
-
-    /// What to log about it.
-    pub(super) fn told(self, table: &str) -> Option<Effect> {
-        match self {
-            Self::Empty => Some(Effect::Info(format!(
-                "the incremental snapshot of {table} found no rows"
-            ))),
-            // With [`Effect::TableEnded`].
-            Self::UnknownSchema | Self::SqlException | Self::Succeeded => None,
         }
     }
 }

@@ -17,9 +17,12 @@ use std::{
 use bytes::Bytes;
 use walferry_event::TablePlan;
 use walferry_pgoutput::{Column, Oid, Operation, Tuple, TupleBuf};
-use walferry_snapshot::incremental::{self, KeyColumns};
 
-use crate::{failure::Failure, path::signals::malformed, source::VisibleTransactions};
+use crate::{
+    failure::Failure,
+    incremental::machine::{self, KeyColumns},
+    source::VisibleTransactions,
+};
 
 /// How many keys of changes are remembered before the chunk's rows arrive.
 const MOST_MET: usize = 20_000;
@@ -72,7 +75,7 @@ enum StreamCoverage {
 pub(crate) struct Cut {
     pub(crate) table: Arc<str>,
     /// The key of the last row that stays.
-    pub(crate) end: incremental::Key,
+    pub(crate) end: machine::Key,
     /// How many rows there were behind it.
     pub(crate) rows: usize,
 }
@@ -531,7 +534,7 @@ impl Window {
 }
 
 /// The key of the rows of a group. Its rows are read in the order of the columns that tell it from others.
-fn key_of(mut values: &[u8], identity: &KeyColumns) -> Option<incremental::Key> {
+fn key_of(mut values: &[u8], identity: &KeyColumns) -> Option<machine::Key> {
     let mut texts = Vec::new();
     for column in &identity.order {
         let (kind, rest) = values.split_first()?;
@@ -547,7 +550,7 @@ fn key_of(mut values: &[u8], identity: &KeyColumns) -> Option<incremental::Key> 
         };
         texts.push((text, Oid(column.type_oid)));
     }
-    Some(incremental::Key::new(texts))
+    Some(machine::Key::new(texts))
 }
 
 /// Fills the missing values of `row` from an earlier version. `None` if their numbers of columns differ.
@@ -563,12 +566,21 @@ fn overlay(row: &[u8], below: &[u8]) -> Option<Vec<u8>> {
     TupleBuf::new(columns).ok().map(|tuple| tuple.to_bytes())
 }
 
+/// The failure for a chunk's row that cannot be decoded.
+pub(crate) fn malformed(table: &str, error: &walferry_pgoutput::DecodeError) -> Failure {
+    Failure::stop(
+        walferry_diagnosis::Kind::MalformedSnapshot,
+        format!("a row of {table} cannot be decoded: {error}"),
+        "this is a bug: please report it",
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::incremental::machine::KeyColumn;
     use walferry_config::{Connector, Findings, Nowhere, Submitted, Worker};
     use walferry_event::EventSettings;
     use walferry_pgoutput::{OldTuple, Relation, RelationColumn, ReplicaIdentity};
-    use walferry_snapshot::incremental::KeyColumn;
 
     use super::*;
 

@@ -5,7 +5,6 @@ use walferry_diagnosis::Kind;
 
 use walferry_event::{Context, SnapshotMarker, TablePlan};
 use walferry_pgoutput::{Oid, Tuple, Xid};
-use walferry_snapshot as snapshot;
 
 use crate::{
     account::{Batch, StreamStep},
@@ -16,6 +15,7 @@ use crate::{
         plans::RelationPlans,
     },
     position::Position,
+    snapshot::SnapshotStep,
     source::{SnapshotKind, SnapshotTable},
 };
 
@@ -119,7 +119,7 @@ impl Snapshot {
     }
 
     /// A part is complete. It counts as delivered once all its rows are.
-    pub(crate) fn part(&mut self, step: snapshot::SnapshotStep, out: &mut Batch) {
+    pub(crate) fn part(&mut self, step: SnapshotStep, out: &mut Batch) {
         match self.held {
             Some(_) => self.parts.push(StreamStep::Snapshot(step)),
             None => out.step(StreamStep::Snapshot(step)),

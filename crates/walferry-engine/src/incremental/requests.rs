@@ -19,12 +19,11 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tracing::{debug, info, warn};
-use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key};
 
 use crate::{
     backoff::Backoff,
-    connector::ConnectorSettings,
     failure::{Disposition, Failure},
+    incremental::machine::{Ask, ChunkAnswer, ChunkAsk, Key},
     source::{ChunkRead, Frame, FrameBatch, FrameSender, NumberedAsk, Windows},
     status::{Slots, Status},
 };
@@ -303,12 +302,14 @@ fn lag_above(most: u64, slots: &Slots) -> Option<(u64, &'static str)> {
     known.max().filter(|(lag, _)| *lag > most)
 }
 
-/// Does what the pipeline asks for, and hands the answers on; for ever. What fails is tried again: the stream does not wait for it.
-pub(super) async fn serve(
+/// Does what the pipeline asks for, and hands the answers on; for ever. A chunk may have as many bytes as `chunk_bytes`
+/// says when it is read. What fails is tried again: the stream does not wait for it.
+pub(crate) async fn serve(
     windows: &mut impl Windows,
     (receiver, delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
     frames: FrameSender,
-    settings: &ConnectorSettings,
+    limits: IncrementalLimits,
+    chunk_bytes: impl Fn() -> usize,
     status: &Status,
 ) -> Infallible {
     let (to_server, mut in_order) = unbounded_channel();
@@ -316,7 +317,7 @@ pub(super) async fn serve(
     tokio::select! {
         biased;
         never = pass_on(receiver, &to_server, delivered, &frames) => never,
-        never = serve_in_order(windows, asks, &frames, settings, status) => never,
+        never = serve_in_order(windows, asks, &frames, limits, chunk_bytes, status) => never,
     }
 }
 
@@ -370,10 +371,10 @@ async fn serve_in_order(
     windows: &mut impl Windows,
     (receiver, mut delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
     frames: &FrameSender,
-    settings: &ConnectorSettings,
+    limits: IncrementalLimits,
+    chunk_bytes: impl Fn() -> usize,
     status: &Status,
 ) -> Infallible {
-    let limits = settings.limits;
     let slots = status.watch_slots();
     let mut asks = ChunkQueue {
         receiver,
@@ -400,7 +401,7 @@ async fn serve_in_order(
             _ => {}
         }
         if let Ask::Chunk(chunk) = &mut asked.ask {
-            chunk.bytes = settings.share().chunk;
+            chunk.bytes = chunk_bytes();
             due = due.max(repeats.until(chunk));
             are_standbys_told = are_standbys_told || tell_of_hidden_standbys(&slots);
         }
@@ -487,7 +488,7 @@ async fn look_at_signal_table(windows: &mut impl Windows, frames: &FrameSender) 
 }
 
 /// Once there is a stream, passes on signals that come from elsewhere than the stream, for ever.
-pub(super) async fn feed(status: &Status, frames: FrameSender) -> Infallible {
+pub(crate) async fn feed(status: &Status, frames: FrameSender) -> Infallible {
     let mut begun = frames.begun();
     if begun.changed().await.is_err() {
         return pending().await;
@@ -543,8 +544,8 @@ async fn insist(
 
 #[cfg(test)]
 mod tests {
+    use crate::incremental::machine::Collection;
     use tokio::{sync::mpsc::unbounded_channel, time::timeout};
-    use walferry_snapshot::incremental::Collection;
 
     use super::*;
     use crate::status::Slot;

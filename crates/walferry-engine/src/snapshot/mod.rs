@@ -27,8 +27,10 @@
 
 mod blocks;
 mod done;
-pub mod incremental;
+pub(crate) mod initial;
 mod reread;
+pub(crate) mod rows;
+pub(crate) mod toast_reread;
 
 pub use blocks::Blocks;
 pub use done::{ChunksDone, SnapshotStep, TableDone};

@@ -17,23 +17,25 @@ use uuid::Uuid;
 use walferry_config::connector::Watermarking;
 use walferry_event::{Catalog, Context, Notification, Notifications, SnapshotMarker, TablePlan};
 use walferry_pgoutput::{Change, Column, Lsn, Operation, Relation, Tuple};
-use walferry_snapshot::incremental::{
-    Action, Ask, ChunkAnswer, Effect, Incremental, KEYS, NotRead, Signal, SnapshotNotice, TableEnd, WindowEnd,
-};
 
 use crate::{
     account::{Batch, StoredOffset, StreamStep},
     failure::{Disposition, Failure},
-    message_type::MessageType,
-    path::{
+    incremental::{
         commits::{self, Commits, Unseen},
-        emit::{Provenance, RecordEmitter, begin_transaction},
         estimates::Estimates,
-        initial,
-        plans::RelationPlans,
+        machine::{
+            Action, Ask, ChunkAnswer, Effect, Incremental, KEYS, NotRead, Signal, SnapshotNotice, TableEnd, WindowEnd,
+        },
         window::{ChunkRow, Evicted, SliceSize, Window},
     },
+    message_type::MessageType,
+    path::{
+        emit::{Provenance, RecordEmitter, begin_transaction},
+        plans::RelationPlans,
+    },
     position::Position,
+    snapshot::initial,
     source::{BlockingFailure, ChunkRows, NumberedAsk, SourceRequest, VisibleTransactions, WholeTable},
     status::{SnapshotNews, Status, TableState},
 };
@@ -1051,15 +1053,6 @@ fn signal(tuple: Tuple<'_>) -> Option<Signal> {
 
 fn new_id() -> String {
     Uuid::new_v4().to_string()
-}
-
-/// The failure for a chunk's row that cannot be decoded.
-pub(crate) fn malformed(table: &str, error: &walferry_pgoutput::DecodeError) -> Failure {
-    Failure::stop(
-        walferry_diagnosis::Kind::MalformedSnapshot,
-        format!("a row of {table} cannot be decoded: {error}"),
-        "this is a bug: please report it",
-    )
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 use walferry_event::Catalog;
 use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentity, Tuple};
-use walferry_snapshot::{ChunksDone, RowsToReread, SnapshotStep};
 
 use crate::{
     account::{Batch, StreamStep},
+    snapshot::{ChunksDone, RowsToReread, SnapshotStep},
     source::SourceRequest,
 };
 

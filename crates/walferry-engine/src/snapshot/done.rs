@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use walferry_pgoutput::Oid;
 
-use crate::blocks::Blocks;
+use super::blocks::Blocks;
 
 /// The delivered chunks of an unfinished snapshot, by the oid of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::incremental::machine::{Incremental, SnapshotNotice};
 use tracing::info;
-use walferry_snapshot::incremental::{Incremental, SnapshotNotice};
 
 use crate::status::{IncrementalProgress, Status};
 
@@ -137,7 +137,7 @@ impl Estimates {
 
 #[cfg(test)]
 mod tests {
-    use walferry_snapshot::incremental::{ChunkAnswer, Key, Signal};
+    use crate::incremental::machine::{ChunkAnswer, Key, Signal};
 
     use super::*;
 

@@ -20,9 +20,11 @@ use walferry_config::JavaRegex;
 
 pub use self::{
     key::{Key, KeyColumn, KeyColumns},
-    notification::{KEYS, NotRead, ScanResult, SnapshotNotice, TableEnd},
+    notification::{NotRead, ScanResult, SnapshotNotice, TableEnd},
     signal::{Action, Execute, Signal, WindowEnd, unquoted},
 };
+
+pub(crate) use self::notification::KEYS;
 
 /// What the caller has to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -924,7 +926,11 @@ impl Incremental {
     /// The table at the head is done with. `why` says why it could not be read, if so.
     fn scanned(&mut self, scan: ScanResult, why: Option<NotRead>, effects: &mut Vec<Effect>) {
         let table = self.current.clone().unwrap_or_default();
-        effects.extend(scan.told(&table));
+        if scan == ScanResult::Empty {
+            effects.push(Effect::Info(format!(
+                "the incremental snapshot of {table} found no rows"
+            )));
+        }
         let rows = self.rows;
         self.notify(effects, |ids, of| SnapshotNotice::scanned(ids, of, &table, rows, scan));
         let is_whole = self.queue.front().is_some_and(|table| table.condition.is_none());

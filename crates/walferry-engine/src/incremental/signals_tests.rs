@@ -9,11 +9,11 @@ use walferry_event::{
 use walferry_pgoutput::{
     Begin, Commit, Message, Oid, PgTimestamp, RelationColumn, ReplicaIdentity, Truncate, TupleBuf, Xid, encode,
 };
-use walferry_snapshot::incremental::{Key, KeyColumn, KeyColumns};
 use walferry_transform::Chain;
 
 use super::*;
 use crate::{
+    incremental::machine::{Key, KeyColumn, KeyColumns},
     path::{Converters, ErrorPolicy, pipeline::Pipeline},
     source::Frame,
 };
