@@ -218,3 +218,63 @@ fn a_password_that_changes_is_asked_again_when_only_reading_rows_is_refused() {
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     assert!(!walferry.output().contains("open "), "{}", walferry.output());
 }
+
+/// The stream goes on in its session, and everything else has to log in again: none of it may keep the old password.
+#[test]
+fn a_password_that_changes_is_asked_again_by_what_works_beside_the_stream() {
+    let world = world::shared();
+    let (postgres, _) = secure();
+    let outbox = Outbox::on(&postgres, &world.kafka, "secure_rotated_beside");
+    let sql = outbox.database.sql();
+    sql.run("create table beat (at timestamptz default now())");
+    let file = folder("rotated_beside").join("secret.properties");
+    let write =
+        |password: &str| fs::write(&file, format!("pw={password}\n")).expect("the scratch folder can be written");
+    write("open sesame");
+    let reference = format!("${{file:{}:pw}}", file.display());
+    let mut walferry = outbox.start_with(outbox.config_with([
+        ("database.user", "shop"),
+        ("database.password", &reference),
+        ("heartbeat.interval.ms", "200"),
+        ("heartbeat.action.query", "insert into beat default values"),
+        ("xmin.fetch.interval.ms", "100"),
+    ]));
+    let sessions = |walferry: &Walferry| {
+        let known = "select string_agg(distinct application_name, ',' order by application_name) from pg_stat_activity
+                     where usename = 'shop' and application_name in ('Walferry Heartbeat', 'Walferry Slot Info')";
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        let slots =
+            "select count(*) from pg_stat_activity where usename = 'shop' and application_name = 'Walferry Slot Info'";
+        let (names, slots) = (
+            sql.value(known).unwrap_or_default(),
+            sql.value(slots).unwrap_or_default(),
+        );
+        (names, slots)
+    };
+    let all = ("Walferry Heartbeat,Walferry Slot Info".to_owned(), "2".to_owned());
+    wait_for("heartbeat, xmin and slots", || {
+        (sessions(&walferry) == all).then_some(())
+    });
+    let stream = "select pid from pg_stat_activity where usename = 'shop' and backend_type = 'walsender'";
+    let streamed = sql.value(stream);
+    sql.run(
+        "alter role shop password 'open barley';
+         select pg_terminate_backend(pid) from pg_stat_activity where usename = 'shop' and backend_type = 'client backend'",
+    );
+    wait_for("a heartbeat that is refused", || {
+        walferry
+            .output()
+            .contains("`heartbeat.action.query` failed")
+            .then_some(())
+    });
+    write("open barley");
+    wait_for("heartbeat, xmin and slots again", || {
+        (sessions(&walferry) == all).then_some(())
+    });
+    let beats = || sql.value("select count(*) from beat");
+    let before = beats();
+    wait_for("another heartbeat", || (beats() != before).then_some(()));
+    assert_eq!(sql.value(stream), streamed, "the stream has its first session");
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert!(!walferry.output().contains("open "), "{}", walferry.output());
+}

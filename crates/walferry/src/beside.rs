@@ -1,5 +1,6 @@
 //! What goes on beside a connector: figures of its slot, its heartbeat query, and news of the Kafka client.
 
+pub(crate) mod login;
 mod sends;
 pub(crate) mod signal_file;
 
@@ -30,6 +31,7 @@ use walferry_postgres::{
 use walferry_transform::PartitionPeriod;
 
 use crate::{assemble, load::Loaded};
+use login::Login;
 
 /// How often the server is asked for its slots.
 const SLOTS_INTERVAL: Duration = Duration::from_secs(2);
@@ -69,13 +71,22 @@ impl SlotLooks {
 /// Keeps the figures of all slots of the server fresh, over a connection beside those of connectors: they stay true while the stream is
 /// idle, disconnected, or held up by Kafka.
 pub(crate) async fn watch_slots(loaded: Loaded, looks: SlotLooks, status: Arc<Status>) {
-    let (postgres, slot) = (&loaded.connector.postgres, &loaded.connector.slot);
-    let shared = looks.of(postgres);
+    let slot = loaded.connector.slot.clone();
     let ours = slot.name.to_string();
+    let mut login = Login::new(loaded);
+    let mut shared = looks.of(login.postgres());
     loop {
-        match recent_slots(&mut *shared.lock().await, || SlotWatch::new(postgres, slot), &ours).await {
+        let open = || SlotWatch::new(login.postgres(), &slot);
+        let looked = recent_slots(&mut *shared.lock().await, open, &ours).await;
+        match looked {
             Ok(slots) => status.set_slots(slots),
-            Err(failure) => debug!(error = %failure, "the replication slots could not be read"),
+            Err(failure) => {
+                debug!(error = %failure, "the replication slots could not be read");
+                if login.renew(&failure).await {
+                    shared = looks.of(login.postgres());
+                    continue;
+                }
+            }
         }
         sleep(SLOTS_INTERVAL).await;
     }
@@ -98,15 +109,20 @@ async fn recent_slots(shared: &mut Shared, open: impl Fn() -> SlotWatch, ours: &
 
 /// Says which tables are captured: a misspelt filter captures all, or none, and is legal.
 pub(crate) async fn tell_tables(loaded: Loaded) {
-    let config = &loaded.connector;
+    let mut login = Login::new(loaded);
     let names = loop {
+        let config = &login.loaded().connector;
         match walferry_postgres::check::captured_tables(config, assemble::captured(config)).await {
             Ok(names) => break names,
-            // The connector itself says why Postgres cannot be reached.
-            Err(failure) => debug!(error = %failure, "the captured tables could not be listed"),
+            Err(failure) => {
+                // The connector itself says why Postgres cannot be reached.
+                debug!(error = %failure, "the captured tables could not be listed");
+                login.renew(&failure).await;
+            }
         }
         sleep(SLOTS_INTERVAL).await;
     };
+    let config = &login.loaded().connector;
     match names.as_slice() {
         // As for an outbox of messages.
         [] if let Some(property) = config.filters.excludes_every_table() => info!(
@@ -155,7 +171,9 @@ pub(crate) async fn fetch_xmin(loaded: Loaded, status: Arc<Status>) {
     let Some(interval) = loaded.connector.streaming.xmin_interval else {
         return;
     };
-    let mut watch = SlotWatch::new(&loaded.connector.postgres, &loaded.connector.slot);
+    let slot = loaded.connector.slot.clone();
+    let mut login = Login::new(loaded);
+    let mut watch = SlotWatch::new(login.postgres(), &slot);
     loop {
         let pause = match watch.catalog_xmin().await {
             Ok(Some(xmin)) => {
@@ -166,6 +184,10 @@ pub(crate) async fn fetch_xmin(loaded: Loaded, status: Arc<Status>) {
             Ok(None) => NO_SLOT_PAUSE,
             Err(failure) => {
                 debug!(error = %failure, "the slot's xmin could not be fetched");
+                if login.renew(&failure).await {
+                    watch = SlotWatch::new(login.postgres(), &slot);
+                    continue;
+                }
                 SLOTS_INTERVAL
             }
         };
@@ -175,10 +197,11 @@ pub(crate) async fn fetch_xmin(loaded: Loaded, status: Arc<Status>) {
 
 /// `heartbeat.action.query`: runs with each heartbeat, on a connection of its own.
 pub(crate) async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
-    let Some(query) = loaded.connector.heartbeat.action_query else {
+    let Some(query) = loaded.connector.heartbeat.action_query.clone() else {
         return;
     };
-    let endpoint = Endpoint::new(loaded.connector.postgres);
+    let mut login = Login::new(loaded);
+    let mut endpoint = Endpoint::new(login.postgres().clone());
     let (mut connection, mut failures) = (None, Failures::default());
     loop {
         status.heartbeat_sent.notified().await;
@@ -202,20 +225,26 @@ pub(crate) async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
                 }
             }
             Err(error) => {
+                let (chain, hint) = (Failure::chain(&error), error.hint());
                 status.set_heartbeat_query(Some(Failure::new(
                     Disposition::Retry,
                     Kind::HeartbeatQuery,
-                    Failure::chain(&error),
-                    error.hint(),
+                    chain.clone(),
+                    hint.clone(),
                 )));
                 if let Some(failures) = failures.failed(Instant::now()) {
                     warn!(
                         code = Kind::HeartbeatQuery.code(),
-                        error = Failure::chain(&error),
-                        hint = error.hint(),
+                        error = chain,
+                        hint,
                         failures,
                         "`heartbeat.action.query` failed; it runs again with each heartbeat. Until it works, this is logged once a minute"
                     );
+                }
+                if login.renew(&Failure::from(error)).await {
+                    endpoint = Endpoint::new(login.postgres().clone());
+                    // This heartbeat's query has not run yet.
+                    status.heartbeat_sent.notify_one();
                 }
             }
         }

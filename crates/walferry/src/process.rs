@@ -147,17 +147,7 @@ impl PasswordRefusals {
         }
         let since = *self.since.get_or_insert(now);
         let is_in_time = now.duration_since(since) < REFUSED_FOR;
-        (was_connected && is_in_time && is_login_refused(failure)).then(|| self.pauses.next_pause())
-    }
-}
-
-/// Whether the server knows neither user nor password. A user may be replaced with its password.
-fn is_login_refused(failure: &Failure) -> bool {
-    match failure.kind {
-        Kind::Authentication => true,
-        // The server's settings name this file in every language.
-        Kind::AccessRefused => failure.causes.iter().all(|cause| !cause.text.contains("pg_hba.conf")),
-        _ => false,
+        (was_connected && is_in_time && beside::login::is_login_refused(failure)).then(|| self.pauses.next_pause())
     }
 }
 
