@@ -169,9 +169,11 @@ fn start_in_encoding(name: &str, database: &Database, properties: &[(&str, &str)
 }
 
 /// Bytes as a text of this encoding, and what its events have.
-const ODD: [(&str, &str, &str, Option<&str>); 3] = [
+const ODD: [(&str, &str, &str, Option<&str>); 4] = [
     ("ascii", "SQL_ASCII", "e9", None),
     ("win1252", "WIN1252", "81", None),
+    // A pair to which the standard gives no character. Each letter with a mark has three bytes there.
+    ("euc_jp", "EUC_JP", "a9a1", None),
     // In LATIN1, each byte is a character.
     ("latin1", "LATIN1", "81", Some("\u{81}")),
 ];
@@ -225,7 +227,7 @@ fn texts_without_a_form_in_utf8_are_left_empty_in_stream_snapshot_and_chunks() {
 #[test]
 fn a_text_without_a_form_in_utf8_stops_with_its_table_column_position_and_bytes() {
     let fail = [("event.converting.failure.handling.mode", "fail")];
-    for (name, encoding, bytes, _) in &ODD[..2] {
+    for (name, encoding, bytes, _) in ODD.iter().filter(|(.., expected)| expected.is_none()) {
         let odd = format!("convert_from('\\x{bytes}', '{encoding}')");
         for (place, snapshot_mode) in [("stream", "no_data"), ("snapshot", "initial")] {
             let name = format!("odd_{name}_{place}");
@@ -238,8 +240,12 @@ fn a_text_without_a_form_in_utf8_stops_with_its_table_column_position_and_bytes(
             }
             assert_eq!(walferry.wait(), Some(3), "{}", walferry.output());
             let output = walferry.output();
+            let shown = match bytes.split_at_checked(2) {
+                Some((first, second)) if !second.is_empty() => format!("0x{first} 0x{second}"),
+                _ => format!("0x{bytes}"),
+            };
             let told = format!(
-                "column v of table public.items (type text): the text has bytes that have no form in UTF-8: 0x{bytes}"
+                "column v of table public.items (type text): the text has bytes that have no form in UTF-8: {shown}"
             );
             assert!(output.contains(&told) && output.contains("LSN "), "{output}");
         }
@@ -290,5 +296,35 @@ fn encodings_are_those_of_the_server() {
             words.collect::<Vec<_>>().join(" "),
             "{encoding}"
         );
+    }
+    sql.try_run(
+        "create function known_as(bytes bytea, encoding text) returns text language plpgsql as $$
+         begin return (select string_agg(to_hex(ascii(c)), '+' order by n)
+                       from regexp_split_to_table(convert_from(bytes, encoding), '') with ordinality x(c, n));
+         exception when others then return '-'; end $$",
+    )
+    .unwrap();
+    // All first bytes that a character may have, with all last ones.
+    let query = "
+        with leads as (
+          select e, set_byte('\\x00', 0, i) lead
+          from unnest(array['EUC_JP', 'EUC_JIS_2004', 'EUC_CN', 'EUC_KR', 'EUC_TW']) e, generate_series(161, 254) i
+          union all select e, '\\x8e' from unnest(array['EUC_JP', 'EUC_JIS_2004']) e
+          union all select e, set_byte('\\x8f00', 1, i) from unnest(array['EUC_JP', 'EUC_JIS_2004']) e, generate_series(161, 254) i
+          union all select 'EUC_TW', set_byte(set_byte('\\x8e0000', 1, p), 2, i) from generate_series(161, 176) p, generate_series(161, 254) i
+        ), lines as (
+          select e || ' ' || encode(lead, 'hex') line, array_agg(known_as(lead || set_byte('\\x00', 0, b), e) order by b) codes
+          from leads, generate_series(161, 254) b group by e, lead
+        )
+        select string_agg(line || ' ' || array_to_string(codes, ' '), ';') from lines where not codes <@ array['-']";
+    let found = sql.value(query).unwrap();
+    let mut of_server: Vec<&str> = found.split(';').collect();
+    let known = include_str!("../../crates/walferry-postgres/src/encoding/euc.txt").lines();
+    let mut known: Vec<&str> = known.filter(|line| !line.starts_with('#')).collect();
+    of_server.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(of_server.len(), known.len());
+    for (of_server, known) in of_server.iter().zip(known) {
+        assert_eq!(*of_server, known);
     }
 }

@@ -9,7 +9,11 @@
 //! Walferry asks for no binary values, so there are no others. The plan of its table says what becomes of it
 //! (`event.converting.failure.handling.mode`).
 
+mod euc;
+
 use std::sync::{Arc, LazyLock};
+
+use euc::Euc;
 
 /// The first byte that is not ASCII. All encodings of databases have ASCII below.
 const FIRST: u8 = 0x80;
@@ -33,6 +37,8 @@ pub(crate) enum TextEncoding {
     Ascii,
     /// Each byte from [`FIRST`] on is a character or none.
     SingleByte(Arc<Characters>),
+    /// Two to four bytes are a character or none.
+    Euc(Arc<Euc>),
 }
 
 /// The bytes of a text that have no form in UTF-8.
@@ -46,6 +52,9 @@ impl TextEncoding {
             LazyLock::new(|| TABLES.lines().filter_map(table).collect());
         if name == "SQL_ASCII" {
             return Self::Ascii;
+        }
+        if let Some((_, euc)) = euc::KNOWN.iter().find(|(known, _)| *known == name) {
+            return Self::Euc((*euc).clone());
         }
         let known = KNOWN.iter().find(|(known, _)| *known == name);
         known.map_or(Self::OfServer, |(_, characters)| Self::SingleByte(characters.clone()))
@@ -82,6 +91,7 @@ impl TextEncoding {
                     }
                 }
             }
+            Self::Euc(euc) => euc.append(text, out)?,
         }
         Ok(())
     }
@@ -102,8 +112,10 @@ impl TextEncoding {
 
     /// A text as the database stores it. `None` if it cannot.
     pub(crate) fn stored(&self, text: &str) -> Option<Vec<u8>> {
-        let Self::SingleByte(characters) = self else {
-            return Some(text.as_bytes().to_vec());
+        let characters = match self {
+            Self::SingleByte(characters) => characters,
+            Self::Euc(euc) => return euc.stored(text),
+            Self::OfServer | Self::Ascii => return Some(text.as_bytes().to_vec()),
         };
         let byte = |character: char| match character.is_ascii() {
             true => u8::try_from(character).ok(),
@@ -151,7 +163,7 @@ mod tests {
     fn texts_become_utf8_or_say_which_bytes_do_not() {
         let text = |text: &str| Ok(text.to_owned());
         type Case = (&'static str, &'static [u8], Result<String, Vec<u8>>);
-        let cases: [Case; 10] = [
+        let cases: [Case; 21] = [
             ("SQL_ASCII", b"caf\xC3\xA9", text("café")),
             ("SQL_ASCII", b"caf\xE9", Err(vec![0xE9])),
             ("SQL_ASCII", b"\xE2\x82 and more", Err(vec![0xE2, 0x82])),
@@ -163,6 +175,17 @@ mod tests {
             ("WIN1251", b"\x98", Err(vec![0x98])),
             ("ISO_8859_8", b"\xE0\xA1", Err(vec![0xA1])),
             ("UTF8", "é".as_bytes(), text("é")),
+            ("EUC_JP", b"a \xC6\xFC\xCB\xDC b", text("a 日本 b")),
+            ("EUC_JP", b"\x8E\xB1\x8F\xB0\xA1", text("ｱ丂")),
+            ("EUC_JP", b"\xC6\xFC\xA9\xA1 b", Err(vec![0xA9, 0xA1])),
+            ("EUC_JP", b"\xC6\xFC\x8F\xA1\xA1", Err(vec![0x8F, 0xA1, 0xA1])),
+            ("EUC_JP", b"a\xC6", Err(vec![0xC6])),
+            ("EUC_JIS_2004", b"\xA4\xF7", text("か\u{309a}")),
+            ("EUC_CN", b"\xD6\xD0\xCE\xC4", text("中文")),
+            ("EUC_CN", b"\xAA\xA1", Err(vec![0xAA, 0xA1])),
+            ("EUC_KR", b"\xC7\xD1\xB1\xDB", text("한글")),
+            ("EUC_TW", b"\xC4\xE3\x8E\xA2\xA1\xA1", text("中乂")),
+            ("EUC_TW", b"\x8E\xB0\xA1\xA1", Err(vec![0x8E, 0xB0, 0xA1, 0xA1])),
         ];
         for (encoding, bytes, expected) in cases {
             assert_eq!(
@@ -176,15 +199,7 @@ mod tests {
 
     #[test]
     fn what_always_has_a_form_in_utf8_is_left_to_the_server() {
-        for encoding in [
-            "UTF8",
-            "LATIN1",
-            "LATIN9",
-            "KOI8R",
-            "WIN1256",
-            "EUC_JP",
-            "no such encoding",
-        ] {
+        for encoding in ["UTF8", "LATIN1", "LATIN9", "KOI8R", "WIN1256", "no such encoding"] {
             assert!(!TextEncoding::of_database(encoding).is_raw(), "{encoding}");
         }
         let lines: Vec<&str> = TABLES.lines().filter(|line| !line.starts_with('#')).collect();
@@ -201,6 +216,13 @@ mod tests {
         let stored = |encoding: &str, text| TextEncoding::of_database(encoding).stored(text);
         assert_eq!(stored("WIN1252", "größe"), Some(b"gr\xF6\xDFe".to_vec()));
         assert_eq!(stored("WIN1252", "цена"), None);
+        assert_eq!(stored("EUC_JP", "日本_1"), Some(b"\xC6\xFC\xCB\xDC_1".to_vec()));
+        assert_eq!(
+            stored("EUC_JIS_2004", "か\u{309a}"),
+            None,
+            "two characters may also be stored as two"
+        );
+        assert_eq!(stored("EUC_KR", "é"), None);
         assert_eq!(stored("SQL_ASCII", "größe"), Some("größe".as_bytes().to_vec()));
     }
 }
