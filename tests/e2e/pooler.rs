@@ -1,4 +1,4 @@
-//! Between the connector and the server is a pooler that refuses what PgBouncer refuses at the login.
+//! Between the connector and the server is a pooler that refuses what PgBouncer refuses at the login, or treats replication as others do.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -24,6 +24,17 @@ const KNOWN: [&str; 8] = [
 const SSL_REQUEST: u32 = 80_877_103;
 const CANCEL_REQUEST: u32 = 80_877_102;
 
+/// What a pooler makes of a connection for replication.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replication {
+    /// As PgBouncer since 1.23, and Odyssey.
+    Passed,
+    /// As PgBouncer before.
+    Refused,
+    /// It becomes an ordinary one, as with pgcat.
+    Ignored,
+}
+
 /// A pooler in the mode `session`.
 struct Pooler {
     port: u16,
@@ -32,7 +43,7 @@ struct Pooler {
 }
 
 impl Pooler {
-    fn start(server: u16, passes_replication: bool) -> Self {
+    fn start(server: u16, replication: Replication) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let refused = Arc::new(Mutex::new(Vec::new()));
@@ -41,7 +52,7 @@ impl Pooler {
             for client in listener.incoming().flatten() {
                 let told = told.clone();
                 // A connection that ends in the middle of a message ends both sides.
-                thread::spawn(move || drop(serve(client, server, passes_replication, &told)));
+                thread::spawn(move || drop(serve(client, server, replication, &told)));
             }
         });
         Self { port, refused }
@@ -61,7 +72,7 @@ fn with_length(content: &[u8]) -> Vec<u8> {
     [&(content.len() as u32 + 4).to_be_bytes()[..], content].concat()
 }
 
-fn serve(mut client: TcpStream, server: u16, passes_replication: bool, refused: &Mutex<Vec<String>>) -> io::Result<()> {
+fn serve(mut client: TcpStream, server: u16, replication: Replication, refused: &Mutex<Vec<String>>) -> io::Result<()> {
     let mut startup = untagged(&mut client)?;
     let code = |content: &[u8]| u32::from_be_bytes([content[0], content[1], content[2], content[3]]);
     if code(&startup) == SSL_REQUEST {
@@ -77,7 +88,7 @@ fn serve(mut client: TcpStream, server: u16, passes_replication: bool, refused: 
         .map(|text| String::from_utf8_lossy(text).into_owned())
         .collect();
     let unknown = texts.chunks(2).map(|pair| pair[0].as_str()).find(|name| {
-        let is_known = KNOWN.contains(name) || *name == "replication" && passes_replication;
+        let is_known = KNOWN.contains(name) || *name == "replication" && replication != Replication::Refused;
         !name.is_empty() && !is_known
     });
     if let Some(name) = unknown {
@@ -85,6 +96,13 @@ fn serve(mut client: TcpStream, server: u16, passes_replication: bool, refused: 
         let fields = format!("SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: {name}\0\0");
         client.write_all(&[b"E", &with_length(fields.as_bytes())[..]].concat())?;
         return client.shutdown(Shutdown::Both);
+    }
+    if replication == Replication::Ignored {
+        let pairs = texts
+            .chunks(2)
+            .filter(|pair| pair.len() == 2 && pair[0] != "replication");
+        let kept: String = pairs.map(|pair| format!("{}\0{}\0", pair[0], pair[1])).collect();
+        startup = [&startup[..4], kept.trim_end_matches('\0').as_bytes(), b"\0\0"].concat();
     }
     upstream.write_all(&with_length(&startup))?;
     // Until the server is ready for the first query. The pooler has process ids of its own.
@@ -124,7 +142,7 @@ fn a_pooler_that_refuses_settings_at_the_login_gets_them_after_it() {
          create table spans (id int primary key, span interval, bytes bytea, float float8, day date, around tstzrange);
          insert into spans values (1, '1 year 2 days 03:04:05', '\\x00ff27', 0.1::float8 + 0.2, '2026-02-01', '[2026-02-01 00:00Z,)')",
     );
-    let pooler = Pooler::start(outbox.database.port(), true);
+    let pooler = Pooler::start(outbox.database.port(), Replication::Passed);
     let port = pooler.port.to_string();
     let changes = |port: &str, user: &str, prefix: &str| {
         let mut config = outbox.config_with([
@@ -170,17 +188,22 @@ fn a_pooler_that_refuses_settings_at_the_login_gets_them_after_it() {
 #[test]
 fn a_pooler_that_cannot_pass_replication_on_is_told() {
     let world = world::shared();
-    let outbox = Outbox::new(&world, "pooled_sql");
-    let pooler = Pooler::start(outbox.database.port(), false);
-    let config = outbox.config_with([("database.port", &pooler.port.to_string())]);
-    let checked = Checked::of(&outbox.options(config.clone()), &[]);
-    assert_eq!(checked.code, Some(2), "{}{}", checked.stdout, checked.stderr);
-    let mut walferry = Walferry::start(outbox.options(config));
-    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
-    for output in [checked.stdout, walferry.output()] {
-        assert!(
-            output.contains("this is a pooler that cannot pass replication on"),
-            "{output}"
-        );
+    for (name, replication) in [
+        ("pooled_refused", Replication::Refused),
+        ("pooled_ignored", Replication::Ignored),
+    ] {
+        let outbox = Outbox::new(&world, name);
+        let pooler = Pooler::start(outbox.database.port(), replication);
+        let config = outbox.config_with([("database.port", &pooler.port.to_string())]);
+        let checked = Checked::of(&outbox.options(config.clone()), &[]);
+        assert_eq!(checked.code, Some(2), "{name}: {}{}", checked.stdout, checked.stderr);
+        let mut walferry = Walferry::start(outbox.options(config));
+        assert_eq!(walferry.wait(), Some(2), "{name}: {}", walferry.output());
+        for output in [checked.stdout, walferry.output()] {
+            assert!(
+                output.contains("this is a pooler that cannot pass replication on"),
+                "{name}: {output}"
+            );
+        }
     }
 }

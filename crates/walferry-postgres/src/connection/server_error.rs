@@ -180,6 +180,10 @@ impl ServerError {
             "28000" if self.message.contains("client certificate") => "set `database.sslcert` and `database.sslkey`",
             "28000" => "check `database.user`",
             "3D000" => "check `database.dbname`",
+            "0A000" if self.message.contains("MULE_INTERNAL") => {
+                "Postgres cannot convert this encoding to UTF-8: create the database with ENCODING 'UTF8' or 'EUC_JP', for example, and copy the \
+                 rows with pg_dump and pg_restore"
+            }
             _ if self.has_no_utf8() => {
                 "the encoding of the database (SQL_ASCII, for example) lets in texts that have no form in UTF-8: correct the value in the table. \
                  Where it is a change of the stream, the position names the change"
@@ -198,7 +202,7 @@ impl ServerError {
             "53300" => return Some(self.more_connections()),
             _ if self.is_pooler_without_replication() => {
                 "this is a pooler that cannot pass replication on: set `database.hostname` and `database.port` to the server itself, or use \
-                 PgBouncer 1.23 or later"
+                 PgBouncer 1.23 or later, or Odyssey"
             }
             _ if self.is_startup_refused() => {
                 "a pooler refuses it: remove it from `database.options`, add it to `ignore_startup_parameters` of PgBouncer, or set \
@@ -587,6 +591,11 @@ mod tests {
             ),
             ("08P01", "unsupported startup parameter: replication", "PgBouncer 1.23"),
             ("42601", "syntax error at or near \"IDENTIFY_SYSTEM\"", "PgBouncer 1.23"),
+            (
+                "0A000",
+                "conversion between UTF8 and MULE_INTERNAL is not supported",
+                "ENCODING 'UTF8'",
+            ),
         ] {
             let error = error(code, message);
             assert!(matches!(error.disposition(), Disposition::Stop(_)), "{message}");

@@ -15,6 +15,7 @@ use walferry_engine::status::Invalidation;
 use crate::catalog::privileges::{ReadColumns, unreadable};
 use crate::catalog::tables::{Captured, TableName, captured, columns_of, listed, unidentified, unpublished_identities};
 use crate::chunks::signal_table;
+use crate::connection::wire::Wire;
 use crate::connection::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 use crate::publication::{self, Publication};
@@ -23,6 +24,7 @@ use crate::setup::heartbeat;
 use crate::setup::inspect::ServerState;
 use crate::setup::problem::SetupProblem;
 use crate::snapshot;
+use crate::stream::identify_system;
 
 /// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be
 /// read. Fails only if the server cannot be queried.
@@ -42,7 +44,7 @@ async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: boo
 
     let streams = connector.snapshot.streams();
     let walsender = match streams {
-        true => Some(endpoint.replication().await),
+        true => Some(replication(&endpoint).await),
         false => None,
     };
     let opened = walsender.as_ref().map(|opened| opened.as_ref().map(drop));
@@ -113,6 +115,13 @@ pub async fn later_snapshot(connector: &Connector, wanted: TableFilter) -> Resul
 async fn unreadable_of(sql: &Sql, connector: &Connector, tables: &[Captured]) -> Result<Option<SetupProblem>, Error> {
     let oids = tables.iter().map(|table| table.oid);
     unreadable(sql, oids, &ReadColumns::new(connector)).await
+}
+
+/// Opens a replication connection. Some poolers open an ordinary one instead, and only refuse the first command.
+async fn replication(endpoint: &Endpoint) -> Result<Wire, Error> {
+    let mut wire = endpoint.replication().await?;
+    identify_system(&mut wire).await?;
+    Ok(wire)
 }
 
 /// What a superuser may do, everybody may do who can make the connector run SQL.
