@@ -226,7 +226,10 @@ fn a_password_that_changes_is_asked_again_by_what_works_beside_the_stream() {
     let (postgres, _) = secure();
     let outbox = Outbox::on(&postgres, &world.kafka, "secure_rotated_beside");
     let sql = outbox.database.sql();
-    sql.run("create table beat (at timestamptz default now())");
+    sql.run(
+        "create table beat (at timestamptz default now());
+         alter table outbox add created_at timestamptz not null default now()",
+    );
     let file = folder("rotated_beside").join("secret.properties");
     let write =
         |password: &str| fs::write(&file, format!("pw={password}\n")).expect("the scratch folder can be written");
@@ -238,10 +241,12 @@ fn a_password_that_changes_is_asked_again_by_what_works_beside_the_stream() {
         ("heartbeat.interval.ms", "200"),
         ("heartbeat.action.query", "insert into beat default values"),
         ("xmin.fetch.interval.ms", "100"),
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "500"),
     ]));
-    let sessions = |walferry: &Walferry| {
+    let sessions = |walferry: &mut Walferry| {
         let known = "select string_agg(distinct application_name, ',' order by application_name) from pg_stat_activity
-                     where usename = 'shop' and application_name in ('Walferry Heartbeat', 'Walferry Slot Info')";
+                     where usename = 'shop' and application_name not in ('Walferry Streaming', 'Walferry General')";
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
         let slots =
             "select count(*) from pg_stat_activity where usename = 'shop' and application_name = 'Walferry Slot Info'";
@@ -251,9 +256,12 @@ fn a_password_that_changes_is_asked_again_by_what_works_beside_the_stream() {
         );
         (names, slots)
     };
-    let all = ("Walferry Heartbeat,Walferry Slot Info".to_owned(), "2".to_owned());
-    wait_for("heartbeat, xmin and slots", || {
-        (sessions(&walferry) == all).then_some(())
+    let all = (
+        "Walferry Cleanup,Walferry Heartbeat,Walferry Outbox Watch,Walferry Slot Info".to_owned(),
+        "2".to_owned(),
+    );
+    wait_for("heartbeat, xmin, slots and outbox", || {
+        (sessions(&mut walferry) == all).then_some(())
     });
     let stream = "select pid from pg_stat_activity where usename = 'shop' and backend_type = 'walsender'";
     let streamed = sql.value(stream);
@@ -268,12 +276,16 @@ fn a_password_that_changes_is_asked_again_by_what_works_beside_the_stream() {
             .then_some(())
     });
     write("open barley");
-    wait_for("heartbeat, xmin and slots again", || {
-        (sessions(&walferry) == all).then_some(())
+    wait_for("heartbeat, xmin, slots and outbox again", || {
+        (sessions(&mut walferry) == all).then_some(())
     });
     let beats = || sql.value("select count(*) from beat");
     let before = beats();
     wait_for("another heartbeat", || (beats() != before).then_some(()));
+    outbox.insert("k", 1, 3);
+    wait_for("rows that are removed", || {
+        (sql.value("select count(*) from outbox").as_deref() == Some("0")).then_some(())
+    });
     assert_eq!(sql.value(stream), streamed, "the stream has its first session");
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     assert!(!walferry.output().contains("open "), "{}", walferry.output());

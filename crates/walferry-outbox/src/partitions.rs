@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
 use walferry_config::Connector;
+use walferry_config::connector::PostgresSection;
 use walferry_diagnosis::Kind;
 use walferry_engine::Failure;
 
@@ -324,6 +325,11 @@ impl OutboxPartitions {
             said: SaidOnce::default(),
             rests: HashMap::new(),
         }
+    }
+
+    /// From the next connection on, logs in with these settings. The server is the same.
+    pub fn log_in_with(&mut self, settings: &PostgresSection) {
+        self.endpoint = Endpoint::new(settings.clone());
     }
 
     /// Creates what is missing. What the server refuses is logged once.

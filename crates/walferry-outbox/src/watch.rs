@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tokio_postgres::types::{ToSql, Type};
 use walferry_config::Connector;
+use walferry_config::connector::PostgresSection;
 use walferry_engine::status::{OutboxFigures, Unconfirmed};
 use walferry_pgoutput::Lsn;
 
@@ -139,6 +140,11 @@ impl OutboxWatch {
             sizes: HashMap::new(),
             told: HashMap::new(),
         }
+    }
+
+    /// From the next connection on, logs in with these settings. The server is the same.
+    pub fn log_in_with(&mut self, settings: &PostgresSection) {
+        self.endpoint = Endpoint::new(settings.clone());
     }
 
     /// Looks at the tables. A table that cannot be looked at is logged once, and has no figures, or those of its last look.

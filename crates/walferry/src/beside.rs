@@ -328,6 +328,7 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
         return;
     }
     let (mut partitions, mut told) = (OutboxPartitions::new(&loaded.connector), None);
+    let mut login = Login::new(loaded.clone());
     loop {
         let created = async {
             let mut outboxes = outboxes.lock().await;
@@ -349,6 +350,9 @@ async fn create_partitions(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: 
             }
             Err(failure) => {
                 tell_of_partitions(&failure, status, &mut told);
+                if renew(&mut login, &failure, outboxes).await {
+                    partitions.log_in_with(login.postgres());
+                }
                 SOON
             }
         };
@@ -379,7 +383,7 @@ fn tell_of_partitions(failure: &Failure, status: &Status, told: &mut Option<Stri
 /// `walferry.watch`: counts the rows of outbox tables that are not confirmed.
 async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &Status) {
     let mut watch = OutboxWatch::new(&loaded.connector);
-    let mut told = None;
+    let (mut told, mut login) = (None, Login::new(loaded.clone()));
     loop {
         let (begun, mut waited) = (Instant::now(), Duration::ZERO);
         let looked = async {
@@ -412,6 +416,9 @@ async fn watch_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, status: &St
                     told = Some(text);
                 }
                 status.count_error(Kind::OutboxWatch);
+                if renew(&mut login, &failure, outboxes).await {
+                    watch.log_in_with(login.postgres());
+                }
             }
         }
         sleep(watch_pause(begun.elapsed(), waited)).await;
@@ -435,7 +442,7 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, keeps_floor
     const SHORTEST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(30);
 
-    let mut cleaner = Cleaner::new(&loaded.connector);
+    let (mut cleaner, mut login) = (Cleaner::new(&loaded.connector), Login::new(loaded.clone()));
     let (mut told, mut is_behind) = (None, false);
     let (mut pause, mut connection) = (INTERVAL, None);
     loop {
@@ -491,6 +498,13 @@ async fn clean_outboxes(loaded: &Loaded, outboxes: &Mutex<Outboxes>, keeps_floor
                 pause = LONGEST.max(begun.elapsed() * SHARE);
                 tell_of_cleanup(&failure, &mut told);
                 status.count_error(Kind::OutboxCleanup);
+                if login::is_login_refused(&failure) {
+                    // The server has done nothing.
+                    pause = INTERVAL;
+                    if renew(&mut login, &failure, outboxes).await {
+                        cleaner.log_in_with(login.postgres());
+                    }
+                }
             }
         }
     }
@@ -562,6 +576,15 @@ fn may_remove_rows(loaded: &Loaded) -> bool {
     true
 }
 
+/// As [`Login::renew`], also for the list of outboxes.
+async fn renew(login: &mut Login, failure: &Failure, outboxes: &Mutex<Outboxes>) -> bool {
+    let is_other = login.renew(failure).await;
+    if is_other {
+        outboxes.lock().await.log_in_with(login.loaded());
+    }
+    is_other
+}
+
 /// How often the captured tables are listed.
 const LIST_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -596,6 +619,13 @@ impl Outboxes {
             listed: None,
             tables: Vec::new(),
         })
+    }
+
+    /// From the next connection on, lists tables with these settings.
+    fn log_in_with(&mut self, loaded: &Loaded) {
+        let config = &loaded.connector;
+        let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
+        self.source = Postgres::new(config, status);
     }
 
     /// Whether delivered rows of any outbox are to be removed.

@@ -36,6 +36,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::Type;
 use walferry_config::Connector;
+use walferry_config::connector::PostgresSection;
 use walferry_engine::floors::{Floors as StoredFloors, KeptFloors};
 use walferry_engine::status::Status;
 use walferry_pgoutput::Lsn;
@@ -288,6 +289,11 @@ impl Cleaner {
             said: SaidOnce::default(),
             breaks: None,
         }
+    }
+
+    /// From the next connection on, logs in with these settings. The server is the same.
+    pub fn log_in_with(&mut self, settings: &PostgresSection) {
+        self.endpoint = Endpoint::new(settings.clone());
     }
 
     /// Forgets what is known: the stream may not have gone on where it was. Rows that are there now are never removed.
