@@ -18,8 +18,9 @@ pub(crate) mod window;
 
 pub use self::{
     machine::{
-        Action, Ask, ChunkAnswer, ChunkAsk, Collection, Effect, Execute, Incremental, Key, KeyColumn, KeyColumns,
-        MEMBERS, NotRead, ScanResult, Signal, SnapshotNotice, TableEnd, WindowEnd, tells_of_blocking, unquoted,
+        Action, Ask, ChunkAnswer, ChunkAsk, Collection, ColumnDefinition, Effect, Execute, Incremental, Key, KeyColumn,
+        KeyColumns, MEMBERS, NotRead, ScanResult, Signal, SnapshotNotice, TableDefinition, TableEnd, WindowEnd,
+        tells_of_blocking, unquoted,
     },
     requests::IncrementalLimits,
     signals::SignalSettings,

@@ -25,7 +25,8 @@ use crate::{
         commits::{self, Commits, Unseen},
         estimates::Estimates,
         machine::{
-            Action, Ask, ChunkAnswer, Effect, Incremental, KEYS, NotRead, Signal, SnapshotNotice, TableEnd, WindowEnd,
+            Action, Ask, ChunkAnswer, Effect, Incremental, KEYS, NotRead, Signal, SnapshotNotice, TableDefinition,
+            TableEnd, WindowEnd,
         },
         window::{ChunkRow, Evicted, SliceSize, Window},
     },
@@ -133,6 +134,8 @@ pub(crate) struct Signals {
     closed_before: Option<Lsn>,
     /// What went wrong and has not been reported.
     lost: Option<Failure>,
+    /// What signals say of tables, with the id of the signal, until somebody takes it.
+    definitions: Vec<(String, TableDefinition)>,
     /// What has become of snapshots and has not been reported.
     snapshot_news: Vec<SnapshotNews>,
     /// Why the offset's state of the snapshot cannot be read.
@@ -183,6 +186,7 @@ impl Signals {
             stream_at: Lsn::INVALID,
             closed_before: None,
             lost: None,
+            definitions: Vec::new(),
             snapshot_news: Vec::new(),
             unreadable,
             requests: None,
@@ -377,6 +381,11 @@ impl Signals {
             true => drop(self.left_out.remove(&name)),
             false => drop(self.left_out.insert(name, left_out)),
         }
+    }
+
+    /// What signals have said of tables since the last call.
+    pub(crate) fn take_definitions(&mut self) -> Vec<(String, TableDefinition)> {
+        mem::take(&mut self.definitions)
     }
 
     /// Handles a row of the signal table.
@@ -808,6 +817,10 @@ impl Signals {
                         "{}",
                         message.replace("{}", &format!("{{lsn={at}, lsn_commit={commit}}}"))
                     );
+                }
+                Effect::SchemaChanges(id, tables) => {
+                    self.definitions
+                        .extend(tables.into_iter().map(|table| (id.clone(), table)));
                 }
                 Effect::Warn(text) => warn!("{text}"),
                 Effect::Info(text) => info!("{text}"),

@@ -7,6 +7,7 @@
 
 mod counts;
 mod cursor;
+mod definitions;
 pub(crate) mod emit;
 mod heartbeat;
 pub mod pipeline;

@@ -8,7 +8,7 @@ use std::{mem, path::PathBuf, sync::Arc, time::Duration};
 use walferry_diagnosis::Kind;
 
 use tokio::sync::mpsc::UnboundedSender;
-use tracing::warn;
+use tracing::{info, warn};
 use walferry_config::{connector::GuardrailAction, limited};
 use walferry_event::{Context, EventSettings, Messages, TransactionMetadata, catalog::TableFacts, reselect::RowReader};
 use walferry_pgoutput::{
@@ -248,6 +248,7 @@ impl Pipeline {
                     let context = quiet(&self.emit.cursor, now_ns);
                     signals.signal(*signal, between(&context), &mut self.emit, out)?;
                 }
+                self.define_tables()?;
                 out.step(StreamStep::SignalTaken(ticket));
             }
             Frame::SnapshotBegin {
@@ -627,7 +628,26 @@ impl Pipeline {
         if let Some(reread) = &mut self.toast_reread {
             reread.note(plan.name(), change, after.withheld > earlier.withheld, out);
         }
+        let is_signal = plan.is_signals();
         counted.for_each(|part| out.count(part));
+        if is_signal {
+            self.define_tables()?;
+        }
+        Ok(())
+    }
+
+    /// Follows the signal `schema-changes`, from the next change on.
+    fn define_tables(&mut self) -> Result<(), Failure> {
+        let definitions = self.signals.as_mut().map(|signals| signals.take_definitions());
+        for (signal, definition) in definitions.into_iter().flatten() {
+            let table = &definition.name;
+            match self.plans.define(&definition)? {
+                Ok(()) => info!(
+                    "signal {signal:?} defines key and columns of table {table:?}, until the stream describes it again"
+                ),
+                Err(why) => warn!("signal {signal:?} does not define table {table:?}: {why}"),
+            }
+        }
         Ok(())
     }
 

@@ -21,7 +21,11 @@ use walferry_transform::{Chain, OutboxTable, OutboxUpkeep};
 
 use crate::{
     failure::{Disposition, Failure},
-    path::shelf::{SpillFile, SpilledBytes},
+    incremental::machine::TableDefinition,
+    path::{
+        definitions,
+        shelf::{SpillFile, SpilledBytes},
+    },
     status::{NotCapturedChange, TableChange},
 };
 
@@ -151,9 +155,56 @@ impl RelationPlans {
         // The old description is not needed otherwise. If it cannot be read back, the new one counts without a comparison.
         let known = self.columns_of(oid).ok().flatten();
         let change = known.and_then(|known| TableChange::between(&known, &relation));
+        self.describe(relation, facts.as_deref(), plan);
+        Ok(change)
+    }
+
+    /// Makes the plan of a captured table anew, with what a signal says of it. It counts until the stream describes the table again. Returns
+    /// why it does not.
+    pub(crate) fn define(&mut self, definition: &TableDefinition) -> Result<Result<(), String>, Failure> {
+        let Some(oid) = self.oid_of(&definition.name)? else {
+            return Ok(Err(
+                "this connection has not streamed a change of it, and the catalog says what it is before the first one"
+                    .to_owned(),
+            ));
+        };
+        self.fetch(oid)?;
+        let made_from = self.plans.get(&oid).and_then(|known| known.made_from.as_deref());
+        let Some((mut relation, Some(mut catalog))) = made_from.and_then(kept::read) else {
+            return Ok(Err("nothing is known of its columns".to_owned()));
+        };
+        if let Err(why) = definitions::apply(definition, &mut relation, &mut catalog) {
+            return Ok(Err(why));
+        }
+        let plan = TablePlan::new(&self.settings, &relation, Some(&catalog)).map_err(|error| refused(&error))?;
+        self.describe(relation, Some(&catalog), plan);
+        Ok(Ok(()))
+    }
+
+    /// The captured relation with this name that was used last.
+    fn oid_of(&self, name: &str) -> Result<Option<Oid>, Failure> {
+        let named = self.plans.iter().filter(|(_, known)| known.plan.name() == name);
+        if let Some((oid, _)) = named.max_by_key(|(_, known)| known.used) {
+            return Ok(Some(*oid));
+        }
+        for (oid, kept) in &self.away {
+            let (relation, _, _) = self.read(*oid, kept)?;
+            if name
+                .strip_prefix(&*relation.namespace)
+                .and_then(|rest| rest.strip_prefix('.'))
+                == Some(&*relation.name)
+            {
+                return Ok(Some(*oid));
+            }
+        }
+        Ok(None)
+    }
+
+    fn describe(&mut self, relation: Relation, facts: Option<&Catalog>, plan: TablePlan) {
+        let oid = relation.oid;
         self.remove(oid);
         let columns = relation.columns.clone();
-        let made_from = kept::write(relation, facts.as_deref()).map(Vec::into_boxed_slice);
+        let made_from = kept::write(relation, facts).map(Vec::into_boxed_slice);
         self.insert(
             oid,
             Described {
@@ -164,7 +215,6 @@ impl RelationPlans {
                 used: 0,
             },
         );
-        Ok(change)
     }
 
     /// How the relations that were described and are not captured have changed since the last call.
@@ -470,6 +520,7 @@ mod tests {
     use walferry_event::catalog::ColumnFacts;
 
     use super::*;
+    use crate::incremental::machine::ColumnDefinition;
     use crate::path::testing::relation;
 
     fn plans() -> RelationPlans {
@@ -512,6 +563,72 @@ mod tests {
     const COLUMNS: &[&str] = &["id", "v"];
     /// More tables than have their plans in memory.
     const TABLES: u32 = 2000;
+
+    fn definition(name: &str, key: &[&str], columns: &[(&str, u32)]) -> TableDefinition {
+        let column = |&(name, type_oid): &(&str, u32)| ColumnDefinition {
+            name: name.into(),
+            type_oid,
+            is_optional: false,
+            default: None,
+            comment: None,
+        };
+        TableDefinition {
+            name: name.into(),
+            key: key.iter().map(|&name| name.to_owned()).collect(),
+            columns: columns.iter().map(column).collect(),
+        }
+    }
+
+    #[test]
+    fn a_signal_defines_a_table_until_the_stream_describes_it_again() {
+        let mut plans = plans();
+        let described = |plans: &mut RelationPlans| {
+            plans.facts(facts(1, "t1", COLUMNS));
+            plans.learn(relation(1, "t1", COLUMNS)).unwrap();
+        };
+        let key = |plans: &mut RelationPlans| {
+            let plan = plans.of(Oid(1)).unwrap().unwrap();
+            let names = |field: &walferry_record::Field| field.name.to_string();
+            let key: Vec<String> = plan.key_schema().unwrap().fields().iter().map(names).collect();
+            (key, plan.row_schema().fields()[1].schema.optional)
+        };
+        let both = [("id", 25), ("v", 25)];
+        let two = definition("public.t1", &["v", "id"], &both);
+        assert!(plans.define(&two).unwrap().unwrap_err().contains("has not streamed"));
+        described(&mut plans);
+        let usual = (vec!["id".to_owned()], true);
+        assert_eq!(key(&mut plans), usual);
+        plans.define(&two).unwrap().unwrap();
+        let defined = key(&mut plans);
+        assert_eq!(defined, (vec!["v".to_owned(), "id".to_owned()], false));
+        // What cannot be followed changes nothing.
+        let refused = [
+            (definition("public.t1", &["id"], &[("id", 25)]), "in the stream"),
+            (
+                definition("public.t1", &["id"], &[("id", 25), ("v", 20)]),
+                "\"v\" of type 20",
+            ),
+            (definition("public.t1", &["w"], &both), "no column \"w\""),
+            (definition("public.t2", &["id"], &both), "has not streamed"),
+        ];
+        for (definition, why) in refused {
+            let told = plans.define(&definition).unwrap().unwrap_err();
+            assert!(told.contains(why), "{told}");
+        }
+        assert_eq!(key(&mut plans), defined);
+        // Also of a table whose plan was put away.
+        for oid in 2..=TABLES {
+            let name = format!("t{oid}");
+            plans.facts(facts(oid, &name, COLUMNS));
+            plans.learn(relation(oid, &name, COLUMNS)).unwrap();
+        }
+        assert!(!plans.plans.contains_key(&Oid(1)));
+        assert_eq!(key(&mut plans), defined);
+        plans.define(&definition("public.t1", &[], &both)).unwrap().unwrap();
+        assert!(plans.of(Oid(1)).unwrap().unwrap().key_schema().is_none());
+        described(&mut plans);
+        assert_eq!(key(&mut plans), usual);
+    }
 
     #[test]
     fn descriptions_that_come_again_and_again_take_no_more_disk() {

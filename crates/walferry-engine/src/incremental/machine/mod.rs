@@ -21,7 +21,7 @@ use walferry_config::JavaRegex;
 pub use self::{
     key::{Key, KeyColumn, KeyColumns},
     notification::{NotRead, ScanResult, SnapshotNotice, TableEnd},
-    signal::{Action, Execute, Signal, WindowEnd, unquoted},
+    signal::{Action, ColumnDefinition, Execute, Signal, TableDefinition, WindowEnd, unquoted},
 };
 
 pub(crate) use self::notification::KEYS;
@@ -62,6 +62,8 @@ pub enum Effect {
     TableEnded(String, TableEnd),
     /// A message that a signal asks for.
     Log(String),
+    /// The signal with this id says what these tables are.
+    SchemaChanges(String, Vec<TableDefinition>),
     /// Log this warning.
     Warn(String),
     /// Log this at `info`: nothing is wrong.
@@ -636,6 +638,7 @@ impl Incremental {
             Action::Pause => self.pause(&signal.id, effects),
             Action::Resume => self.resume(&signal.id, id, effects),
             Action::Log(message) => effects.push(Effect::Log(message)),
+            Action::SchemaChanges(tables) => effects.push(Effect::SchemaChanges(signal.id, tables)),
         }
     }
 

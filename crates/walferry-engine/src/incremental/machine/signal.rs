@@ -82,10 +82,38 @@ pub enum Action {
     Resume,
     /// `log`.
     Log(String),
+    /// `schema-changes`, without tables that are said to be dropped: they change nothing.
+    SchemaChanges(Vec<TableDefinition>),
     /// `snapshot-window-open`.
     Open,
     /// `snapshot-window-close`.
     Close,
+}
+
+/// What the signal `schema-changes` says of a table: its key, and which columns may be null or have a default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableDefinition {
+    /// `schema.table`.
+    pub name: String,
+    /// The columns of its key, in their order.
+    pub key: Vec<String>,
+    /// Its columns, in their order.
+    pub columns: Vec<ColumnDefinition>,
+}
+
+/// A column of a [`TableDefinition`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnDefinition {
+    /// Its name.
+    pub name: String,
+    /// The oid of its type.
+    pub type_oid: u32,
+    /// Whether it may be null.
+    pub is_optional: bool,
+    /// The expression of its default.
+    pub default: Option<String>,
+    /// Its comment.
+    pub comment: Option<String>,
 }
 
 /// `execute-snapshot`.
@@ -222,17 +250,10 @@ impl Signal {
             None => {}
         }
         match self.kind.as_str() {
-            "execute-snapshot" | "stop-snapshot" | "pause-snapshot" | "resume-snapshot" | "log" => {}
-            "schema-changes" => {
-                return Err(
-                    "the type schema-changes is not supported: columns and keys come from the stream and the catalog, so there is nothing to \
-                     correct; for another key, set `message.key.columns`"
-                        .to_owned(),
-                );
-            }
+            "execute-snapshot" | "stop-snapshot" | "pause-snapshot" | "resume-snapshot" | "log" | "schema-changes" => {}
             other => {
                 return Err(format!(
-                    "its type {other:?} is not one of execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot and log"
+                    "its type {other:?} is not one of execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot, log and schema-changes"
                 ));
             }
         }
@@ -248,12 +269,71 @@ impl Signal {
             },
             "pause-snapshot" => Ok(Action::Pause),
             "resume-snapshot" => Ok(Action::Resume),
+            "schema-changes" => definitions(&data).map(Action::SchemaChanges),
             _ => match data.get("message").and_then(Json::as_str) {
                 Some(message) if !message.is_empty() => Ok(Action::Log(message.to_owned())),
                 _ => Err("its data has no \"message\"".to_owned()),
             },
         }
     }
+}
+
+/// The tables of `schema-changes`, in the form in which Debezium writes the history of other databases.
+fn definitions(data: &Map<String, Json>) -> Result<Vec<TableDefinition>, String> {
+    let changes = data
+        .get("changes")
+        .and_then(Json::as_array)
+        .filter(|changes| !changes.is_empty());
+    let changes = changes.ok_or("its data has no \"changes\"")?;
+    let database = data.get("database").and_then(Json::as_str).unwrap_or_default();
+    if database.is_empty() {
+        return Err("its data has no \"database\"".to_owned());
+    }
+    let mut definitions = Vec::new();
+    for change in changes {
+        let text = |name: &str| change.get(name).and_then(Json::as_str);
+        let name = unquoted(text("id").ok_or("a change has no \"id\"")?);
+        match text("type") {
+            Some("CREATE" | "ALTER") => {}
+            Some("DROP") => continue,
+            other => {
+                let other = other.unwrap_or_default();
+                return Err(format!(
+                    "the type {other:?} of the change of {name:?} is not one of CREATE, ALTER and DROP"
+                ));
+            }
+        }
+        let table = change
+            .get("table")
+            .ok_or_else(|| format!("the change of {name:?} has no \"table\""))?;
+        let list = |of: &str| {
+            let list = table.get(of).and_then(Json::as_array);
+            list.ok_or_else(|| format!("the table {name:?} has no list {of:?}"))
+        };
+        let key = list("primaryKeyColumnNames")?
+            .iter()
+            .map(|column| column.as_str().map(str::to_owned));
+        let columns = list("columns")?.iter().map(column_definition);
+        definitions.push(TableDefinition {
+            key: (key.collect::<Option<_>>()).ok_or_else(|| format!("a key column of {name:?} is no text"))?,
+            columns: (columns.collect::<Option<_>>()).ok_or_else(|| {
+                format!("a column of {name:?} lacks one of \"name\", \"nativeType\" and \"optional\"")
+            })?,
+            name,
+        });
+    }
+    Ok(definitions)
+}
+
+fn column_definition(column: &Json) -> Option<ColumnDefinition> {
+    let text = |name: &str| column.get(name).and_then(Json::as_str).map(str::to_owned);
+    Some(ColumnDefinition {
+        name: text("name")?,
+        type_oid: u32::try_from(column.get("nativeType")?.as_u64()?).ok()?,
+        is_optional: column.get("optional")?.as_bool()?,
+        default: text("defaultValueExpression"),
+        comment: text("comment"),
+    })
 }
 
 trait SignalJson: Sized {
@@ -455,7 +535,28 @@ mod tests {
     fn what_cannot_be_followed_says_why() {
         let cases = [
             ("reboot", "", "not one of"),
-            ("schema-changes", r#"{"changes": []}"#, "`message.key.columns`"),
+            (
+                "schema-changes",
+                r#"{"database": "d", "changes": []}"#,
+                "no \"changes\"",
+            ),
+            ("schema-changes", r#"{"changes": [{}]}"#, "no \"database\""),
+            (
+                "schema-changes",
+                r#"{"database": "d", "changes": [{"id": "a", "type": "MOVE"}]}"#,
+                "MOVE",
+            ),
+            (
+                "schema-changes",
+                r#"{"database": "d", "changes": [{"id": "a", "type": "ALTER"}]}"#,
+                "no \"table\"",
+            ),
+            (
+                "schema-changes",
+                r#"{"database": "d", "changes": [{"id": "a", "type": "ALTER",
+                    "table": {"primaryKeyColumnNames": [], "columns": [{"name": "a"}]}}]}"#,
+                "\"nativeType\"",
+            ),
             ("log", "{}", "no \"message\""),
             ("log", "{", "not valid JSON"),
             ("log", "[]", "not a JSON object"),

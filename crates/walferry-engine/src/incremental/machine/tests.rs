@@ -65,7 +65,8 @@ impl Driven {
                 | Effect::TableEnded(..)
                 | Effect::Requested { .. }
                 | Effect::BlockingRequested { .. }
-                | Effect::Log(_) => {}
+                | Effect::Log(_)
+                | Effect::SchemaChanges(..) => {}
             }
         }
     }
