@@ -15,6 +15,7 @@ mod finding;
 mod foreign;
 mod jaas;
 mod name;
+mod nearest;
 mod otlp;
 mod property;
 mod provider;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use walferry_diagnosis::{Diagnosis, Kind};
 
-use crate::choice::{nearest_name, with_first_part};
 use crate::finding::Findings;
+use crate::nearest::{nearest_name, with_first_part};
 use crate::property::{Declaration, Property, Support};
 use crate::provider::Lookup;
 use crate::sanitize::{Sanitizer, quoted, shown_name, shown_text, without_foreign_references};

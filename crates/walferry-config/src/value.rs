@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
+use crate::nearest::near_value;
 use crate::secret::Secret;
 
 /// The type of a property.
@@ -95,6 +96,9 @@ impl Value for bool {
         }
     }
     fn remedy(text: &str) -> Option<String> {
+        if let Some(near) = near_value(text, Self::VALUES) {
+            return Some(format!("did you mean {near}?"));
+        }
         let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
         if is(&["yes", "y", "on", "1", "enabled", "enable"]) {
             return Some("write true".to_owned());
@@ -192,11 +196,29 @@ impl Value for Duration {
             .map_err(|_| ValueError::new("a whole number of milliseconds"))
     }
     fn remedy(text: &str) -> Option<String> {
-        const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-        let (unit, factor) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;
-        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        const UNITS: [(&[&str], u64); 5] = [
+            (&["ms", "msec", "millis", "milliseconds"], 1),
+            (&["s", "sec", "secs", "second", "seconds"], 1000),
+            (&["m", "min", "mins", "minute", "minutes"], 60_000),
+            (&["h", "hr", "hour", "hours"], 3_600_000),
+            (&["d", "day", "days"], 86_400_000),
+        ];
+        let text = text.to_ascii_lowercase();
+        let Some((number, unit)) = with_unit(&text) else {
+            return digits_of(&text);
+        };
+        let (_, factor) = UNITS.iter().find(|(words, _)| words.contains(&unit))?;
         Some(format!("write {}, without a unit", number.checked_mul(*factor)?))
     }
+}
+
+/// A number and the unit behind it, in lower case.
+fn with_unit(text: &str) -> Option<(u64, &str)> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let unit = unit.trim_start();
+    let is_word = !unit.is_empty() && unit.chars().all(|c| c.is_ascii_alphabetic());
+    is_word.then_some(())?;
+    Some((digits.parse().ok()?, unit))
 }
 
 /// The digits alone, where a text has signs between or behind them that people write: `10,000`, `10_000`, `3.0`.
@@ -213,14 +235,15 @@ fn digits_of(text: &str) -> Option<String> {
 /// A size with a unit, in bytes: `16MB` is 16777216, as Postgres has it.
 fn bytes_of(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
-    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
-    let shift = match unit.trim() {
+    let (number, unit) = with_unit(&text)?;
+    let shift = match unit {
+        "b" | "byte" | "bytes" => 0,
         "kb" | "kib" => 10,
         "mb" | "mib" => 20,
         "gb" | "gib" => 30,
         _ => return None,
     };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+    number.checked_mul(1 << shift)
 }
 
 /// Left out, or empty: `None`.
@@ -292,6 +315,34 @@ mod tests {
         }
         for text in ["MB", "16 apples", "99999999999999999999MB", "5m"] {
             assert_eq!(digits_of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_with_a_unit_and_a_word_that_is_nearly_true_have_a_remedy() {
+        for (text, milliseconds) in [
+            ("10s", 10_000),
+            ("10 sec", 10_000),
+            ("5min", 300_000),
+            ("1h", 3_600_000),
+            ("2 Days", 172_800_000),
+            ("250 ms", 250),
+        ] {
+            let remedy = format!("write {milliseconds}, without a unit");
+            assert_eq!(Duration::remedy(text), Some(remedy), "{text}");
+        }
+        assert_eq!(
+            Duration::remedy("10_000").as_deref(),
+            Some("write 10000, in digits only")
+        );
+        assert_eq!(Duration::remedy("10 parsecs"), None);
+        for (text, expected) in [
+            ("tru", Some("did you mean true?")),
+            ("flase", Some("did you mean false?")),
+            ("on", Some("write true")),
+            ("maybe", None),
+        ] {
+            assert_eq!(bool::remedy(text).as_deref(), expected, "{text}");
         }
     }
 
