@@ -98,7 +98,10 @@ impl Kind {
             let to = |name: &str| strsim::damerau_levenshtein(&text, &name.to_ascii_lowercase());
             // Of a code, only one digit is likely to be wrong: all codes are near to each other.
             let to_code = Some(to(page.code)).filter(|distance| *distance <= 1);
-            to(page.word).min(to_code.unwrap_or(usize::MAX))
+            // Every short text is near to some short word.
+            let is_near = |distance: &usize| distance * 3 <= page.word.len();
+            let to_word = Some(to(page.word)).filter(is_near);
+            to_word.into_iter().chain(to_code).min().unwrap_or(usize::MAX)
         };
         let near = PAGES
             .iter()
