@@ -85,7 +85,10 @@ impl<'a> Observation<'a> {
                     _ => clock.time_of(delivered).map(|time| {
                         // The server was already further at the first sample. So the lag is at least as old as the last delivery.
                         let last_us = load_i64(&status.counters.delivered_commit_us);
-                        time.unwrap_or_else(|first| if last_us > 0 { last_us.min(first) } else { first })
+                        // What was read and is not under way, such as a record that cannot be made, is older than what has not been read.
+                        let begun_us = load_i64(&status.counters.begun_commit_us);
+                        let bounds = [last_us, begun_us].into_iter().filter(|us| *us > 0);
+                        time.unwrap_or_else(|first| bounds.fold(first, i64::min))
                     }),
                 };
                 oldest_us.map_or(0.0, |oldest_us| (now_us - oldest_us).max(0) as f64 / 1e6)
@@ -282,6 +285,7 @@ pub(crate) mod tests {
             confirmed: u64,
             oldest_commit_s: Option<i64>,
             delivered_commit_s: Option<i64>,
+            begun_commit_s: Option<i64>,
             expected: (Option<u64>, f64),
         }
         let case = |name, delivered, confirmed, oldest_commit_s, delivered_commit_s, expected| Case {
@@ -290,6 +294,7 @@ pub(crate) mod tests {
             confirmed,
             oldest_commit_s,
             delivered_commit_s,
+            begun_commit_s: None,
             expected,
         };
         let cases = [
@@ -299,6 +304,10 @@ pub(crate) mod tests {
             case("the slot knows more", 1_500, 2_500, None, None, (Some(500), 40.0)),
             case("under way: exact", 1_500, 10, Some(7), None, (Some(1_500), 7.0)),
             case("clocks differ", 1_500, 10, Some(-3), None, (Some(1_500), 0.0)),
+            Case {
+                begun_commit_s: Some(900),
+                ..case("read and not sent", 500, 10, None, None, (Some(2_500), 900.0))
+            },
             case("before the first look", 500, 10, None, Some(500), (Some(2_500), 500.0)),
             case(
                 "before the first look, no delivery",
@@ -315,6 +324,7 @@ pub(crate) mod tests {
             confirmed,
             oldest_commit_s,
             delivered_commit_s,
+            begun_commit_s,
             expected,
         } in cases
         {
@@ -329,6 +339,7 @@ pub(crate) mod tests {
                 .counters
                 .delivered_commit_us
                 .store(us(delivered_commit_s), Relaxed);
+            status.counters.begun_commit_us.store(us(begun_commit_s), Relaxed);
             let lag = Observation::at(&status, NOW_US).lag;
             assert_eq!((lag.bytes, lag.seconds), expected, "{name}");
         }

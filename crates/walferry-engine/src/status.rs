@@ -289,6 +289,8 @@ pub struct Counters {
     pub server_lsn: AtomicU64,
     /// Commit time of the last transaction read, microseconds since 1970; 0 before the first.
     pub last_commit_us: AtomicI64,
+    /// Commit time of the last transaction whose beginning was read, microseconds since 1970; 0 before the first.
+    pub begun_commit_us: AtomicI64,
     /// Commit time of the last delivered transaction, microseconds since 1970.
     pub delivered_commit_us: AtomicI64,
     /// When the last change was read, microseconds since 1970; 0 before the first.

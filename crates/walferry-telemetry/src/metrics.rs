@@ -83,7 +83,7 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
 pub const LAG_SECONDS: Metric = Metric::new(
     MetricType::Gauge,
     "walferry_lag_seconds",
-    "Age of the oldest change that Kafka has not acknowledged, counted from its commit; 0 when there is none. It is also correct while Kafka or the connector is down.",
+    "Age of the oldest change that Kafka has not acknowledged, counted from its commit; 0 when there is none. It is also correct while Kafka or the connector is down. Only after a start without a stored offset, and until the first change is read, it is counted from the start.",
 )
 .labels(&["connector"])
 .replaces("MilliSecondsBehindSource");

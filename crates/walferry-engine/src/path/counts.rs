@@ -37,6 +37,7 @@ pub(crate) struct Counts {
     last_lsn: Lsn,
     last_change_us: i64,
     last_commit_us: i64,
+    begun_commit_us: i64,
     /// Captured tables whose columns have changed.
     table_changes: Vec<TableChange>,
     /// Columns whose values could not be converted. Each is logged once.
@@ -73,6 +74,10 @@ impl Counts {
 
     pub(crate) const fn snapshot_table(&mut self) {
         self.snapshot_tables += 1;
+    }
+
+    pub(crate) const fn begin(&mut self, commit_us: i64) {
+        self.begun_commit_us = commit_us;
     }
 
     pub(crate) fn commit(&mut self, time_us: i64) {
@@ -193,6 +198,9 @@ impl Counts {
         }
         if self.last_commit_us > 0 {
             counters.last_commit_us.store(self.last_commit_us, Relaxed);
+        }
+        if self.begun_commit_us > 0 {
+            counters.begun_commit_us.store(self.begun_commit_us, Relaxed);
         }
     }
 }

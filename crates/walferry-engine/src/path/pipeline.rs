@@ -481,6 +481,7 @@ impl Pipeline {
                 // Check this before anything of the transaction is sent.
                 let kept = self.check.expected.begin(&begin);
                 self.check.verdict(kept)?;
+                self.emit.counts.begin(begin.commit_time.unix_micros());
                 let is_delivered = self.emit.cursor.begin(&begin);
                 self.on_transaction_edge(lsn, now_ns, out, is_delivered, TransactionMetadata::begin)
             }
