@@ -190,16 +190,19 @@ fn an_outbox_is_not_among_the_tables_that_check_proposes_to_read() {
 }
 
 #[test]
-fn the_log_is_coloured_on_a_terminal_unless_no_color_is_set() {
+fn log_and_report_are_coloured_on_a_terminal_unless_no_color_is_set() {
     let world = world::shared();
     let outbox = Outbox::new(world, "foreseen_colours");
     for (no_color, is_coloured) in [("", true), ("1", false)] {
-        // A property that is not known is logged.
-        let mut options = outbox.options(outbox.config_with([("snapshot.mod", "initial")]));
-        options.env.push(("NO_COLOR".into(), no_color.into()));
-        let checked = Checked::at_a_terminal(&options, &[], "");
-        assert!(checked.stdout.contains("WARN"), "{}", checked.stdout);
-        assert_eq!(checked.stdout.contains("\u{1b}["), is_coloured, "{:?}", checked.stdout);
+        // A property that is not known is in the report, or in the log where none follows.
+        for (tolerance, told) in [("none", "nothing prevents a start"), ("al", "WARN")] {
+            let changes = [("snapshot.mod", "initial"), ("errors.tolerance", tolerance)];
+            let mut options = outbox.options(outbox.config_with(changes));
+            options.env.push(("NO_COLOR".into(), no_color.into()));
+            let checked = Checked::at_a_terminal(&options, &[], "");
+            assert!(checked.stdout.contains(told), "{}", checked.stdout);
+            assert_eq!(checked.stdout.contains("\u{1b}["), is_coloured, "{:?}", checked.stdout);
+        }
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
     commands::{cluster::Cluster, printing},
     error::Error,
     fix, listen,
-    load::{Configuration, Loaded, data_dir, load},
+    load::{Configuration, Loaded, data_dir, load_for_report},
     outbox::{escaped, poller},
     rest,
     run::{topics_of, topics_set_aside},
@@ -40,7 +40,7 @@ use crate::{
 /// Looks at both sides and the schema registries of every connector, and at what all of them share. An obstacle to a start is an
 /// error, after everything has been said.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
-    let mut configuration = load(&args.connector)?;
+    let mut configuration = load_for_report(&args.connector)?;
     let set_aside = topics_set_aside(&args.data, &configuration.worker);
     configuration.warnings.extend(set_aside);
     let cluster = cluster(args, &configuration)?;
@@ -86,6 +86,7 @@ fn check_all(args: &CheckArgs, configuration: &Configuration, cluster: Option<&C
         connectors,
         worker,
         warnings,
+        notes,
         ..
     } = configuration;
     if connectors.is_empty() && cluster.is_none() {
@@ -209,7 +210,10 @@ fn tell(remarks: impl IntoIterator<Item = Diagnosis>) -> usize {
 
 /// A line with the word of its severity in front, in a colour if it is shown on a terminal.
 fn line(severity: Severity, text: &str) {
-    let word = word(severity);
+    labelled(word(severity), severity, text);
+}
+
+fn labelled(word: &str, severity: Severity, text: &str) {
     let colour = match severity {
         Severity::Good => Some("32"),
         Severity::Warning => Some("33"),
@@ -226,17 +230,17 @@ fn arrow(remedy: &str) {
     say::lines(&format!("           → {}", remedy.replace('\n', "\n             ")));
 }
 
-/// A warning of a file scrolls by before all the rest: it is said once more, and counted.
-fn repeat(warnings: &[Diagnosis]) {
-    match warnings.len() {
+/// What the files themselves give reason to say, counted.
+fn of_files(word: &str, found: &[Diagnosis]) {
+    match found.len() {
         0 => return,
-        1 => say!("1 warning about the configuration:"),
-        count => say!("{count} warnings about the configuration:"),
+        1 => say!("1 {word} about the configuration:"),
+        count => say!("{count} {word}s about the configuration:"),
     }
-    for warning in warnings {
-        let code = warning.code().unwrap_or_default();
-        say!("  {:<8} {} [{code}]", "warning", warning.sentence());
-        if let Some(hint) = &warning.hint {
+    for remark in found {
+        let code = remark.code().map(|code| format!(" [{code}]")).unwrap_or_default();
+        labelled(word, remark.severity, &format!("{}{code}", remark.sentence()));
+        if let Some(hint) = &remark.hint {
             arrow(hint);
         }
     }

@@ -214,14 +214,30 @@ pub(crate) struct Configuration {
     /// What they share.
     pub(crate) worker: Worker,
     pub(crate) bootstrap_servers: String,
-    /// What has been logged as a warning.
+    /// Warnings about the files. Unless it was read for a report, they have been logged.
     pub(crate) warnings: Vec<Diagnosis>,
+    /// The same of notes.
+    pub(crate) notes: Vec<Diagnosis>,
 }
 
 /// Reads everything that the arguments name. All problems of all files are told at once.
 pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
+    load_with(args, Problems::default())
+}
+
+/// The same for a report, which prints warnings and notes itself. They are logged only if there is a problem, because then no report follows.
+pub(crate) fn load_for_report(args: &ConnectorArgs) -> Result<Configuration, Error> {
+    load_with(
+        args,
+        Problems {
+            unlogged: Some(Vec::new()),
+            ..Problems::default()
+        },
+    )
+}
+
+fn load_with(args: &ConnectorArgs, mut problems: Problems) -> Result<Configuration, Error> {
     let args = &with_server_file(args);
-    let mut problems = Problems::default();
     let worker = worker(args, &mut problems)?;
     let servers = bootstrap_servers(args, worker.as_ref(), &mut problems);
     // Connectors are looked at also when the worker is not usable, so that their problems are in the same report.
@@ -237,7 +253,10 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
         .collect();
     one_name_each(&connectors, &mut problems);
     one_slot_each(&connectors, &mut problems);
-    let warnings = std::mem::take(&mut problems.warnings);
+    let (warnings, notes) = (
+        std::mem::take(&mut problems.warnings),
+        std::mem::take(&mut problems.notes),
+    );
     problems.finish()?;
     let bootstrap_servers = servers.unwrap_or_default();
     let connectors = found.into_iter().map(|(path, (checked, configuration))| Loaded {
@@ -253,6 +272,7 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
         worker,
         bootstrap_servers,
         warnings,
+        notes,
     })
 }
 
@@ -529,6 +549,9 @@ enum FileRole {
 struct Problems {
     all: Vec<Diagnosis>,
     warnings: Vec<Diagnosis>,
+    notes: Vec<Diagnosis>,
+    /// Findings that were not logged, each with its file; `None` if each is logged when it is found.
+    unlogged: Option<Vec<(String, Findings)>>,
 }
 
 /// Writes the warnings and notes on a connector's configuration to the log. `source` is its file, or the connector's name if it has none.
@@ -575,7 +598,9 @@ impl Problems {
             Err(FileError::Empty) if role == FileRole::Worker => {
                 let what = "contains no properties, so every worker property has its default";
                 let warning = Diagnosis::warning(Kind::FileUnusable, what).at(place.to_string());
-                warn!(code = warning.code(), "{}", warning.sentence());
+                if self.unlogged.is_none() {
+                    warn!(code = warning.code(), "{}", warning.sentence());
+                }
                 self.warnings.push(warning);
                 Some(Submitted::default())
             }
@@ -601,7 +626,11 @@ impl Problems {
             self.all.push(problem.at(within));
         }
         self.warnings.extend(findings.warnings().cloned());
-        log(&place.to_string(), findings);
+        self.notes.extend(findings.notes().cloned());
+        match &mut self.unlogged {
+            Some(unlogged) => unlogged.push((place.to_string(), findings.clone())),
+            None => log(&place.to_string(), findings),
+        }
     }
 
     fn finish(self) -> Result<(), Error> {
@@ -610,6 +639,9 @@ impl Problems {
             1 => "the configuration has a problem".to_owned(),
             count => format!("the configuration has {count} problems"),
         };
+        for (place, findings) in self.unlogged.iter().flatten() {
+            log(place, findings);
+        }
         Err(Error::new(Kind::Configuration, what).because(self.all))
     }
 }

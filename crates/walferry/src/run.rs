@@ -65,7 +65,10 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
     }
     let topics = match args.take.is_empty() {
         true => {
-            topics_set_aside(&args.data, &configuration.worker);
+            if let Some(warning) = topics_set_aside(&args.data, &configuration.worker) {
+                let (code, hint) = (warning.code(), warning.hint.as_deref());
+                warn!(code, hint, "{}", warning.sentence());
+            }
             topics_of(&args.data, &configuration.worker, &configuration.bootstrap_servers)
                 .map_err(|failure| Error::failure("the configuration has a problem", failure))?
         }
@@ -154,8 +157,6 @@ pub(crate) fn topics_set_aside(data: &DataArgs, worker: &Worker) -> Option<Diagn
     let warning = Diagnosis::warning(Kind::PropertyWithoutEffect, text)
         .at(named.join(", "))
         .with_hint("leave `--data-dir` out to keep them in Kafka Connect's topics; otherwise remove these properties");
-    let (code, hint) = (warning.code(), warning.hint.as_deref());
-    warn!(code, hint, "{}", warning.sentence());
     Some(warning)
 }
 
