@@ -211,6 +211,29 @@ fn changes_of_a_table_are_shown_flat_and_masked_and_without_what_a_filter_drops(
 }
 
 #[test]
+fn a_made_up_event_has_a_type_that_is_routed() {
+    let world = world::alone();
+    let outbox = Outbox::new(&world, "show_typed");
+    let config = outbox.config_with([
+        (
+            "transforms.outbox.walferry.topics",
+            "Order(Placed|Paid):$1,Order(.*):order.$1.v1",
+        ),
+        ("transforms.outbox.walferry.topics.unknown", "dead-letter"),
+        ("errors.tolerance", "all"),
+        ("errors.deadletterqueue.topic.name", "dead"),
+    ]);
+    let checked = shown(&world.kafka, &outbox.database, config, &[]);
+    let output = &checked.stdout;
+    assert_eq!(checked.code, Some(0), "{output}{}", checked.stderr);
+    assert_has(output, &["with a row that is made up"]);
+    assert_has(
+        section(output, "      insert"),
+        &["topic        order.made-up.v1", "eventType = Ordermade-up"],
+    );
+}
+
+#[test]
 fn rows_are_made_up_where_none_is_there_or_may_be_read() {
     let world = world::alone();
     let database = world.postgres.database("show_made_up");

@@ -83,6 +83,21 @@ impl EventTypes {
         }
     }
 
+    /// A type that has a topic: that of the first entry that is a type, or whose expression is one but for "any characters".
+    pub(super) fn sample(&self) -> Option<String> {
+        const ANY: [&str; 4] = ["(.*)", ".*", "(.+)", ".+"];
+        const SIGNS: [char; 12] = ['\\', '^', '$', '|', '?', '*', '+', '(', ')', '[', '{', '}'];
+        self.entries.iter().find_map(|entry| {
+            let text = entry.pattern.as_str();
+            let filled = ANY
+                .iter()
+                .fold(text.to_owned(), |text, any| text.replace(any, "made-up"));
+            let candidates = [filled.replace('\\', ""), filled];
+            let is_type = |text: &String| !text.contains(SIGNS) && entry.pattern.matches(text);
+            candidates.into_iter().find(is_type)
+        })
+    }
+
     fn learn(&mut self, event_type: &str) -> usize {
         let topic = limited(|| self.find(event_type));
         if self.learned.len() == REMEMBERED {
@@ -182,6 +197,25 @@ mod tests {
 
     fn types(text: &str) -> EventTypes {
         EventTypes::parse(text, "walferry.topics").unwrap()
+    }
+
+    #[test]
+    fn a_sample_is_a_type_that_has_a_topic() {
+        for (text, expected) in [
+            ("OrderPlaced:order.placed.v1,.*:events", Some("OrderPlaced")),
+            ("order\\.placed:a", Some("order.placed")),
+            ("Order(.*):order.$1", Some("Ordermade-up")),
+            ("(?:.*[.$])?([^.$]+):$1,Paid:paid", Some("Paid")),
+            ("[A-Z]{3}:a", None),
+            ("", None),
+        ] {
+            let mut types = types(text);
+            let sample = types.sample();
+            assert_eq!(sample.as_deref(), expected, "{text}");
+            if let Some(sample) = sample {
+                assert!(types.topic(&sample).unwrap().is_some(), "{text}");
+            }
+        }
     }
 
     #[test]

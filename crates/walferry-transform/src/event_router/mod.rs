@@ -21,6 +21,7 @@ mod schemas;
 mod timestamp;
 mod transaction_headers;
 
+pub use self::options::sample_event_type;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};

@@ -433,6 +433,14 @@ fn conformance(reader: &mut Reader<'_>) -> Option<Conformance> {
     }
 }
 
+/// The column with the type of an event, and a type that `walferry.topics` has, if these options of an EventRouter are valid and have one.
+pub fn sample_event_type(options: &Options) -> Option<(String, String)> {
+    let text = options.get(TOPICS.name())?;
+    let types = EventTypes::parse(text, TOPICS.name()).ok()?;
+    let column = options.get(TYPE.name()).or(TYPE.default_text())?;
+    Some((column.to_owned(), types.sample()?))
+}
+
 /// How events are routed by type, and the map; nothing where `walferry.topics` is not set.
 fn by_type(reader: &mut Reader<'_>) -> (Option<ByType>, EventTypes) {
     let (unknown, default) = (reader.get(&UNKNOWN), reader.get(&DEFAULT_TOPIC));

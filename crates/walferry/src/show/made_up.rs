@@ -35,6 +35,23 @@ pub(super) fn value(catalog: &Catalog, oid: Oid, modifier: i32, which: SampleVal
     }
 }
 
+/// Whether a column of this type can have this text.
+pub(super) fn may_be(catalog: &Catalog, oid: Oid, modifier: i32, text: &str) -> bool {
+    let Some(facts) = catalog.type_of(oid) else {
+        return false;
+    };
+    match &facts.kind {
+        TypeKind::Base => match &*facts.name {
+            "text" | "citext" | "name" => true,
+            "varchar" => cut(text.to_owned(), modifier) == text,
+            _ => false,
+        },
+        TypeKind::Domain { base, modifier, .. } => may_be(catalog, *base, *modifier, text),
+        TypeKind::Enum { labels } => labels.iter().any(|label| **label == *text),
+        _ => false,
+    }
+}
+
 fn base(facts: &TypeFacts, modifier: i32, which: SampleValue) -> Option<String> {
     let pick = |first: &str, second: &str| {
         Some(match which {

@@ -16,6 +16,7 @@ use walferry_diagnosis::{
     printed::{lines, one_line},
 };
 
+use serde_json::json;
 use walferry_config::connector::{Connector, Filter};
 use walferry_engine::source::{Control as _, Source as _};
 use walferry_engine::status::Status;
@@ -109,6 +110,7 @@ async fn records(loaded: &Loaded, asked: &[String], found: &mut ShowResult) -> R
         lsn,
         xid,
         time_us,
+        event_type: event_type(config),
     };
     say!("  records, as the converters write them; nothing is sent");
     if loaded.built.asks_registry() {
@@ -167,11 +169,17 @@ fn table(
         }
         Ok(None) => {
             say!("    table {name}, with a row that is made up from the types of its columns: no row is there");
-            (made_up_row(sample), RowOrigin::MadeUp)
+            (
+                made_up_row(sample, SampleValue::First, stage.event_type.as_ref()),
+                RowOrigin::MadeUp,
+            )
         }
         Err(failure) => {
             say!("    table {name}, with a row that is made up from the types of its columns: {failure}");
-            (made_up_row(sample), RowOrigin::MadeUp)
+            (
+                made_up_row(sample, SampleValue::First, stage.event_type.as_ref()),
+                RowOrigin::MadeUp,
+            )
         }
     };
     let new = whole(&row)?;
@@ -261,10 +269,24 @@ fn tuple<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> Result<TupleBuf,
     TupleBuf::new(columns).map_err(|error| Failure::retry(Kind::ShowRecords, error.to_string()))
 }
 
-fn made_up_row(sample: &Sample) -> SampleRow {
+/// An EventRouter with `walferry.topics` refuses a type that is not in the map, so a made-up event has one that is.
+fn event_type(config: &Connector) -> Option<(String, String)> {
+    let transforms = config.plugins.transforms.iter();
+    let routers = transforms.filter(|transform| transform.class.ends_with("EventRouter"));
+    routers
+        .filter_map(|router| walferry_transform::sample_event_type(&router.options))
+        .next()
+}
+
+fn made_up_row(sample: &Sample, which: SampleValue, event_type: Option<&(String, String)>) -> SampleRow {
     let columns = sample.relation.columns.iter();
+    let of_event = |column: &RelationColumn| {
+        let (_, event_type) = event_type.filter(|(name, _)| *name == column.name)?;
+        let is_possible = made_up::may_be(&sample.catalog, column.type_oid, column.type_modifier, event_type);
+        is_possible.then(|| event_type.clone().into_bytes())
+    };
     columns
-        .map(|column| made_up_value(sample, column, SampleValue::First))
+        .map(|column| of_event(column).or_else(|| made_up_value(sample, column, which)))
         .collect()
 }
 
@@ -313,13 +335,19 @@ fn others(stage: &mut Stage, config: &Connector, transaction: Option<Edges>, pri
     }
     let prefix = prefix(&config.filters.message_prefixes);
     // The fields are those that an EventRouter expects by default.
-    let content =
-        br#"{"id": "1", "aggregatetype": "made-up", "aggregateid": "1", "type": "made-up", "payload": {"made": "up"}}"#;
+    let (field, event_type) = stage
+        .event_type
+        .clone()
+        .unwrap_or_else(|| ("type".to_owned(), "made-up".to_owned()));
+    let content = json!({
+        "id": "1", "aggregatetype": "made-up", "aggregateid": "1", field: event_type, "payload": {"made": "up"},
+    });
+    let content = content.to_string();
     let message = LogicalMessage {
         transactional: true,
         lsn: stage.lsn,
         prefix: &prefix,
-        content,
+        content: content.as_bytes(),
     };
     let played = stage.message(Message::Logical(message))?;
     let is_of_interest = config.filters.message_prefixes != Filter::All

@@ -59,6 +59,8 @@ pub(super) struct Stage {
     pub(super) lsn: Lsn,
     pub(super) xid: u32,
     pub(super) time_us: i64,
+    /// What made-up events have as their type: the column, and a type that is routed.
+    pub(super) event_type: Option<(String, String)>,
 }
 
 impl Stage {

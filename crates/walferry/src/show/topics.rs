@@ -14,7 +14,7 @@ use walferry_postgres::{Sample, Samples};
 
 use super::made_up::SampleValue;
 use super::play::{Outcome, SET_ASIDE, Stage};
-use super::{change, made_up_value, read_hypertables, whole};
+use super::{change, event_type, made_up_row, read_hypertables, whole};
 use crate::assemble::{Readers, captured, pipelines};
 use crate::load::Loaded;
 
@@ -54,6 +54,7 @@ pub(crate) async fn impossible_topics(loaded: &Loaded) -> Result<Vec<Diagnosis>,
         lsn,
         xid,
         time_us,
+        event_type: event_type(config),
     };
     let sets_aside = config.errors.tolerance == Tolerance::All;
     let mut found = Vec::new();
@@ -79,8 +80,7 @@ struct RowTopics {
 
 /// The topics to which an insert of a made-up row would go.
 fn topics(stage: &mut Stage, table: &Sample, which: SampleValue) -> Result<RowTopics, Failure> {
-    let columns = table.relation.columns.iter();
-    let row = columns.map(|column| made_up_value(table, column, which)).collect();
+    let row = made_up_row(table, which, stage.event_type.as_ref());
     let new = whole(&row)?;
     let insert = Operation::Insert { new: new.as_tuple() };
     let played = stage.change(&table.catalog, &table.relation, change(table.relation.oid, insert))?;
