@@ -1,9 +1,11 @@
 //! Log lines on standard error.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
-    fmt,
+    fmt, fs,
     io::{self, IsTerminal},
+    os::unix::fs::MetadataExt as _,
     sync::{Mutex, OnceLock, PoisonError},
     time,
 };
@@ -74,7 +76,7 @@ pub(crate) fn init(filter: Option<&str>, json: bool, bars: &Bars) {
 }
 
 /// Formats fields as `tracing-subscriber` does by default, but each value as one line that controls no terminal: values repeat the names
-/// that others gave to their tables.
+/// that others gave to their tables. A value that is not one word is quoted, so that it ends where it seems to end.
 struct PrintedFields;
 
 impl<'w> FormatFields<'w> for PrintedFields {
@@ -101,6 +103,10 @@ impl PrintedVisitor<'_> {
             self.writer.write_char(' ')?;
         }
         let value = printed::one_line(value);
+        let value = match field.name() {
+            "message" => value,
+            _ => quoted(&value),
+        };
         let name = field.name();
         let name = name.strip_prefix("r#").unwrap_or(name);
         match (name, self.writer.has_ansi_escapes()) {
@@ -127,13 +133,8 @@ impl Visit for PrintedVisitor<'_> {
             sources.push(cause.to_string());
             source = cause.source();
         }
-        match sources.is_empty() {
-            true => self.record_debug(field, &format_args!("{value}")),
-            false => {
-                let (name, sources) = (field.name(), sources.join(", "));
-                self.record_debug(field, &format_args!("{value} {name}.sources=[{sources}]"));
-            }
-        }
+        let text = [vec![value.to_string()], sources].concat().join(": ");
+        self.record_debug(field, &format_args!("{text}"));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
@@ -141,6 +142,20 @@ impl Visit for PrintedVisitor<'_> {
         if self.result.is_ok() && !field.name().starts_with("log.") {
             self.result = self.write(field, &format!("{value:?}"));
         }
+    }
+}
+
+/// A value of a field as `name=value` can hold it: in quotes unless it is one word, or was written with `{:?}` and so has quotes or brackets
+/// of its own.
+fn quoted(value: &str) -> Cow<'_, str> {
+    let is_bracketed = [('[', ']'), ('{', '}'), ('(', ')')]
+        .iter()
+        .any(|(open, close)| value.starts_with(*open) && value.ends_with(*close));
+    let is_quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
+    let is_word = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || c == '"');
+    match is_word || is_quoted || is_bracketed || value.starts_with("Some(") {
+        true => Cow::Borrowed(value),
+        false => Cow::Owned(format!("{value:?}")),
     }
 }
 
