@@ -3,7 +3,7 @@
 use crate::outbox::{Outbox, assert_runs, insert_sql};
 use crate::world;
 use std::collections::BTreeSet;
-use walferry_testkit::servers::{Record, Walferry, wait_for};
+use walferry_testkit::servers::{Record, Surroundings, Walferry, wait_for};
 
 #[test]
 fn rows_wait_for_a_broker_that_is_down_and_arrive_in_order() {
@@ -30,6 +30,39 @@ fn rows_wait_for_a_broker_that_is_down_and_arrive_in_order() {
     outbox.wait_until_confirmed();
     assert_runs(&records, &["k"], 5_000);
     assert!(walferry.runs());
+}
+
+#[test]
+fn an_outage_for_two_connectors_is_one_line_that_both_have_among_their_own() {
+    let mut world = world::alone();
+    let names = ["outage_one", "outage_two"];
+    let [one, two] = names.map(|name| Outbox::new(&world, name));
+    let surroundings = Surroundings {
+        beside: Some((names[1].into(), two.config())),
+        ..Surroundings::default()
+    };
+    let mut walferry = Walferry::start_in(one.options(one.config()), surroundings);
+    for outbox in [&one, &two] {
+        outbox.wait_until_streaming(&mut walferry);
+        outbox.insert("k", 1, 1);
+        outbox.wait_until_confirmed();
+    }
+    let wait_for_line = |text: &str| {
+        for name in names {
+            wait_for(text, || {
+                let lines = walferry.get(&format!("/connectors/{name}/logs"))?.body;
+                lines.contains(text).then_some(())
+            });
+        }
+    };
+    world.kafka.stop(true);
+    wait_for_line("no Kafka broker of");
+    let output = walferry.output();
+    assert_eq!(output.matches("no Kafka broker of").count(), 1, "{output}");
+    world.kafka.start_again();
+    wait_for_line("kafka answers again");
+    let output = walferry.output();
+    assert!(output.contains("kafka_unreachable\" connectors=2"), "{output}");
 }
 
 #[test]

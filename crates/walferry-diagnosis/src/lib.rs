@@ -8,6 +8,7 @@ mod credentials;
 mod diagnosis;
 mod exit;
 mod kind;
+pub mod outages;
 mod pages;
 pub mod printed;
 mod reference;

@@ -2,22 +2,59 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use walferry_diagnosis::Kind;
+use tracing::info;
+use walferry_diagnosis::{
+    Kind,
+    outages::{REPEATED, Wait},
+};
 use walferry_engine::{Failure, status::OngoingFailure};
 
 /// The last trouble with Kafka while it lasts. Cheap to clone; one for all producers of a connector.
 #[derive(Debug, Clone, Default)]
 pub struct Health(Arc<State>);
 
+/// What a report of a trouble is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The connector is in this trouble already.
+    Known,
+    /// Another connector of the process is in the same trouble, and has logged it.
+    OfOther,
+    /// Nobody has told of it.
+    New,
+}
+
+impl Recovery {
+    /// Logs it: once for all connectors of the process, with their number.
+    pub(crate) fn log(&self) {
+        let kind = self.failure.kind.as_str();
+        match self.connectors {
+            Some(1) => info!(kind, "kafka answers again"),
+            Some(connectors) => info!(kind, connectors, "kafka answers again"),
+            None => info!(target: REPEATED, kind, "kafka answers again"),
+        }
+    }
+}
+
+/// A trouble is over.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    pub(crate) failure: Failure,
+    /// How many connectors were in the same trouble. `None`: another one of them has logged the end.
+    pub(crate) connectors: Option<usize>,
+}
+
 #[derive(Debug, Default)]
 struct State {
     trouble: Mutex<Option<OngoingFailure>>,
+    /// The wait for brokers that other connectors of the process may wait for, too.
+    wait: Mutex<Option<Wait>>,
     /// Whether there is one: read for every batch that is acknowledged.
     troubled: AtomicBool,
     /// Whether a broker has ever answered.
@@ -37,15 +74,15 @@ impl Health {
         self.lock().clone()
     }
 
-    /// Notes a trouble; the same kind again keeps the time when it began. Returns whether it is news.
+    /// Notes a trouble with these servers; the same kind again keeps the time when it began. Returns whether it is news.
     ///
     /// That no broker answers is no news while it is known why.
-    pub(crate) fn report(&self, failure: Failure, now: SystemTime) -> bool {
+    pub(crate) fn report(&self, servers: &str, failure: Failure, now: SystemTime) -> News {
         let mut trouble = self.lock();
         let kind = failure.kind;
         let known = trouble.as_ref().map(|known| known.failure.kind);
         if kind == Kind::KafkaUnreachable && known.is_some_and(|known| is_of_connection(known) && known != kind) {
-            return false;
+            return News::Known;
         }
         let before = trouble.take().filter(|before| before.failure.kind == kind);
         let news = before.is_none();
@@ -58,13 +95,28 @@ impl Health {
             since_us: before.map_or_else(now_us, |before| before.since_us),
         });
         self.0.troubled.store(true, Relaxed);
-        news
+        if !news {
+            return News::Known;
+        }
+        let wait = is_of_connection(kind).then(|| Wait::begin(servers, kind));
+        let is_first = wait.as_ref().is_none_or(|wait| wait.is_first);
+        *self.wait() = wait;
+        if is_first { News::New } else { News::OfOther }
     }
 
     /// A broker has answered. Returns the trouble that this ends.
-    pub(crate) fn connected(&self) -> Option<OngoingFailure> {
+    pub(crate) fn connected(&self) -> Option<Recovery> {
         self.0.connected.store(true, Relaxed);
-        self.over(is_of_connection)
+        let trouble = self.over(is_of_connection)?;
+        let wait = self.wait().take();
+        Some(Recovery {
+            failure: trouble.failure,
+            connectors: wait.and_then(Wait::end),
+        })
+    }
+
+    fn wait(&self) -> MutexGuard<'_, Option<Wait>> {
+        self.0.wait.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The topic that was waited for is there. Returns the trouble that this ends.
@@ -91,7 +143,7 @@ impl Health {
         self.0.connected.load(Relaxed)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<OngoingFailure>> {
+    fn lock(&self) -> MutexGuard<'_, Option<OngoingFailure>> {
         self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,7 +156,7 @@ mod tests {
 
     fn report(health: &Health, kind: Kind, second: u64) -> bool {
         let failure = Failure::retry(kind, format!("at {second}"));
-        health.report(failure, UNIX_EPOCH + Duration::from_secs(second))
+        health.report("k:1", failure, UNIX_EPOCH + Duration::from_secs(second)) != News::Known
     }
 
     #[test]
@@ -120,7 +172,8 @@ mod tests {
         assert!(!health.was_connected());
 
         assert_eq!(health.connected().unwrap().failure.kind, Kind::KafkaUnreachable);
-        assert_eq!((health.trouble(), health.connected()), (None, None));
+        assert_eq!(health.trouble(), None);
+        assert!(health.connected().is_none());
         assert!(health.was_connected());
     }
 
@@ -136,7 +189,7 @@ mod tests {
     fn each_trouble_is_ended_by_what_it_is_about() {
         let health = Health::default();
         report(&health, Kind::TopicMissing, 1);
-        assert_eq!(health.connected(), None);
+        assert!(health.connected().is_none());
         assert_eq!(health.topic_found().unwrap().failure.kind, Kind::TopicMissing);
         report(&health, Kind::KafkaTls, 1);
         assert_eq!(health.topic_found(), None);

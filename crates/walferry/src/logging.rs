@@ -27,7 +27,10 @@ use walferry_admin::herder::Loggers;
 use walferry_diagnosis::Kind;
 use walferry_diagnosis::printed;
 
-use crate::{commands::last_lines, progress::Bars};
+use crate::{
+    commands::last_lines,
+    progress::{Bars, LineForm},
+};
 
 /// What is logged unless asked otherwise. The Kafka client's own chatter is told through the connector's status.
 const DEFAULT: &str = "info,librdkafka=error,rdkafka=error";
@@ -44,9 +47,16 @@ pub(crate) fn init(filter: Option<&str>, json: bool, bars: &Bars) {
     let _ = JSON.set(json);
     let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_coloured = !json && io::stderr().is_terminal() && !is_unwanted;
+    let form = match json {
+        false if is_coloured => LineForm::Coloured,
+        false if goes_to_journal() => LineForm::Journal,
+        _ => LineForm::Plain,
+    };
+    // A second call would change nothing.
+    let _ = FORM.set(form);
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(bars.lines(is_coloured))
+        .with_writer(bars.lines(form))
         // It would go to standard error with `eprintln!`, which panics where nobody reads it.
         .log_internal_errors(false);
     let reload: Box<dyn Fn(EnvFilter) + Send + Sync> = if json {
@@ -317,7 +327,41 @@ fn line(level: &str, message: &str, code: Option<&str>, backtrace: Option<&str>)
     }
     let code = code.map_or_else(String::new, |code| format!(" code={code:?}"));
     let backtrace = backtrace.map_or_else(String::new, |backtrace| format!("\n{backtrace}"));
-    format!("{} {level:>5} {message}{code}{backtrace}\n", now())
+    let line = format!("{} {level:>5} {message}{code}{backtrace}\n", now());
+    match FORM.get() {
+        Some(LineForm::Journal) => for_journal(&line),
+        _ => line,
+    }
+}
+
+static FORM: OnceLock<LineForm> = OnceLock::new();
+
+/// Whether standard error is the stream that systemd reads into its journal: the variable names its device and inode.
+fn goes_to_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    let stderr = fs::metadata("/proc/self/fd/2");
+    stderr.is_ok_and(|facts| stream == format!("{}:{}", facts.dev(), facts.ino()))
+}
+
+/// A line without its time, which the journal has already, and with its level as the journal reads it: a number in front of each line.
+pub(crate) fn for_journal(line: &str) -> String {
+    const PRIORITIES: [(&str, char); 5] = [
+        ("ERROR", '3'),
+        ("WARN", '4'),
+        ("INFO", '6'),
+        ("DEBUG", '7'),
+        ("TRACE", '7'),
+    ];
+    let without_time = line.split_once(' ').map_or(line, |(_, behind)| behind.trim_start());
+    let found = PRIORITIES.iter().find(|(level, _)| without_time.starts_with(level));
+    let Some((_, priority)) = found else {
+        return line.to_owned();
+    };
+    let prefix = format!("<{priority}>");
+    let mut lines = without_time.lines().map(|line| format!("{prefix}{line}\n"));
+    lines.by_ref().collect()
 }
 
 static JSON: OnceLock<bool> = OnceLock::new();
@@ -338,6 +382,34 @@ pub(crate) fn now() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_of_several_words_is_quoted_and_one_that_has_quotes_is_not_quoted_again() {
+        for (value, expected) in [
+            ("0/1DD6160", "0/1DD6160"),
+            ("http://127.0.0.1:8083/ui", "http://127.0.0.1:8083/ui"),
+            ("Kafka Connect is still using it", "\"Kafka Connect is still using it\""),
+            ("relation \"a\" is gone", "\"relation \\\"a\\\" is gone\""),
+            ("say\"so", "\"say\\\"so\""),
+            ("\"a b\"", "\"a b\""),
+            ("[\"a b\", \"c\"]", "[\"a b\", \"c\"]"),
+            ("Some(\"a b\")", "Some(\"a b\")"),
+            ("", "\"\""),
+        ] {
+            assert_eq!(quoted(value), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_for_the_journal_has_its_priority_and_no_time() {
+        for (line, expected) in [
+            ("2026-11-28T21:40:33Z  INFO run: on\n", "<6>INFO run: on\n"),
+            ("2026-11-28T21:40:33Z ERROR a\nb\n", "<3>ERROR a\n<3>b\n"),
+            ("error: a sentence\n", "error: a sentence\n"),
+        ] {
+            assert_eq!(for_journal(line), expected);
+        }
+    }
 
     #[test]
     fn loggers_of_java_are_those_of_walferry() {

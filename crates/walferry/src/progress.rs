@@ -10,10 +10,12 @@ use std::{
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
 use rustix::termios::tcgetwinsize;
 use tokio::time::sleep;
-use walferry_diagnosis::{concealed, printed};
+use tracing::Metadata;
+use tracing_subscriber::fmt::MakeWriter;
+use walferry_diagnosis::{concealed, outages::REPEATED, printed};
 use walferry_engine::status::{Phase, Status};
 
-use crate::{commands::last_lines, output};
+use crate::{commands::last_lines, logging, output};
 
 /// How often a bar is drawn.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -48,11 +50,46 @@ impl Bars {
     }
 
     /// Makes the writers of log lines. Colours are escape sequences, so they are the formatter's to allow; nothing else controls the terminal.
-    pub(crate) fn lines(&self, is_coloured: bool) -> impl Fn() -> Lines + use<> {
-        let bars = self.0.clone();
-        move || Lines {
-            bars: bars.clone(),
-            is_coloured,
+    pub(crate) fn lines(&self, form: LineForm) -> LineWriters {
+        LineWriters {
+            bars: self.0.clone(),
+            form,
+        }
+    }
+}
+
+/// The form of the lines on standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineForm {
+    /// As formatted.
+    Plain,
+    /// With the formatter's colours.
+    Coloured,
+    /// For systemd's journal, which has the time and the level of each line.
+    Journal,
+}
+
+/// Makes a writer for each line of the log.
+pub(crate) struct LineWriters {
+    bars: MultiProgress,
+    form: LineForm,
+}
+
+impl<'a> MakeWriter<'a> for LineWriters {
+    type Writer = Lines;
+
+    fn make_writer(&'a self) -> Lines {
+        Lines {
+            bars: self.bars.clone(),
+            form: self.form,
+            is_shown: true,
+        }
+    }
+
+    fn make_writer_for(&'a self, line: &Metadata<'_>) -> Lines {
+        Lines {
+            is_shown: line.target() != REPEATED,
+            ..self.make_writer()
         }
     }
 }
@@ -60,21 +97,28 @@ impl Bars {
 /// Writes to standard error, above the bars.
 pub(crate) struct Lines {
     bars: MultiProgress,
-    is_coloured: bool,
+    form: LineForm,
+    /// Otherwise it is only one of the last lines of its connector.
+    is_shown: bool,
 }
 
 impl Write for Lines {
     /// A line comes whole, and what config providers have returned does not leave the process with it.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        let shown = concealed(&text);
-        let shown = match self.is_coloured {
-            true => shown,
-            false => printed::lines(&shown).into_owned().into(),
+        let printed_line = concealed(&text);
+        let printed_line = match self.form {
+            LineForm::Coloured => printed_line,
+            LineForm::Plain | LineForm::Journal => printed::lines(&printed_line).into_owned().into(),
         };
-        last_lines::keep(&shown);
-        self.bars
-            .suspend(|| output::stderr().log(shown.into_owned().into_bytes()));
+        last_lines::keep(&printed_line);
+        if self.is_shown {
+            let bytes = match self.form {
+                LineForm::Journal => logging::for_journal(&printed_line).into_bytes(),
+                LineForm::Plain | LineForm::Coloured => printed_line.into_owned().into_bytes(),
+            };
+            self.bars.suspend(|| output::stderr().log(bytes));
+        }
         Ok(line.len())
     }
 

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -12,6 +13,62 @@ use std::{
 
 use serde_json::{Value, json};
 use walferry_testkit::servers::{PATIENCE, free_port};
+
+/// The variable as systemd sets it for this file.
+fn journal_stream(file: &fs::File) -> String {
+    let facts = file.metadata().expect("it is open");
+    format!("{}:{}", facts.dev(), facts.ino())
+}
+
+#[test]
+fn lines_for_the_journal_have_their_priority_and_leave_the_time_to_it() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let config = json!({ "name": "a", "config": {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.hostname": "127.0.0.1",
+        "database.port": "1",
+        "database.user": "u",
+        "database.dbname": "d",
+        "topic.prefix": "t",
+        "errors.max.retries": "0",
+        "max.retries": "1",
+    } });
+    fs::write(folder.path().join("a.json"), config.to_string()).expect("the folder can be written");
+    for is_journal in [true, false] {
+        let path = folder.path().join(format!("{is_journal}.log"));
+        let file = fs::File::create(&path).expect("the folder can be written");
+        let stream = if is_journal {
+            journal_stream(&file)
+        } else {
+            "1:1".to_owned()
+        };
+        Command::new(env!("CARGO_BIN_EXE_walferry"))
+            .args([
+                "run",
+                "--bootstrap-servers",
+                "127.0.0.1:1",
+                "--admin",
+                "127.0.0.1:0",
+                "--config",
+                "a.json",
+            ])
+            .args(["--data-dir", "data"])
+            .current_dir(folder.path())
+            .env("JOURNAL_STREAM", stream)
+            .stdout(Stdio::null())
+            .stderr(file)
+            .status()
+            .expect("the program can be run");
+        let log = fs::read_to_string(&path).expect("it was written");
+        let warning = log
+            .lines()
+            .find(|line| line.contains("max.retries is not a property"))
+            .expect("a warning");
+        assert_eq!(warning.starts_with("<4>WARN max.retries"), is_journal, "{log}");
+        assert_eq!(warning.starts_with("20"), !is_journal, "{log}");
+        assert_eq!(log.contains("<6>INFO "), is_journal, "{log}");
+    }
+}
 
 /// A process that is killed at the end.
 struct Process {

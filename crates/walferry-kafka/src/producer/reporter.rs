@@ -11,7 +11,8 @@ use std::{
 };
 
 use rdkafka::{error::RDKafkaErrorCode as Code, producer::Producer as _};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
+use walferry_diagnosis::outages::REPEATED;
 use walferry_engine::{
     Disposition, Exit, Failure, Kind,
     sink::{Acks, Headers},
@@ -21,7 +22,7 @@ use walferry_telemetry::otlp::{self, DeliverySpan, TRACEPARENT, TraceParent};
 use crate::{
     client::settings::ClientSettings,
     failure::{self, FailedRecord},
-    health::Health,
+    health::{Health, News},
     native::{Client, Event, Polled, Report},
     producer::{
         batching::{Batching, Step},
@@ -221,8 +222,8 @@ impl Reporter {
     }
 
     fn connected(&self) {
-        if let Some(trouble) = self.health.connected() {
-            info!(kind = trouble.failure.kind.as_str(), "kafka answers again");
+        if let Some(recovery) = self.health.connected() {
+            recovery.log();
         }
     }
 
@@ -376,13 +377,14 @@ impl Reporter {
     }
 
     fn trouble(&self, failure: Failure) {
-        if self.health.report(failure.clone(), SystemTime::now()) {
-            warn!(
-                code = failure.code(),
-                kind = failure.kind.as_str(),
-                hint = failure.hint(),
-                "{failure}"
-            );
+        let news = self
+            .health
+            .report(self.settings.bootstrap_servers(), failure.clone(), SystemTime::now());
+        let (code, kind, hint) = (failure.code(), failure.kind.as_str(), failure.hint());
+        match news {
+            News::Known => {}
+            News::New => warn!(code, kind, hint, "{failure}"),
+            News::OfOther => warn!(target: REPEATED, code, kind, hint, "{failure}"),
         }
     }
 }

@@ -19,7 +19,12 @@ use tracing::{info, warn};
 use walferry_config::connector::TopicSettings;
 use walferry_engine::{Disposition, Failure, sink::Acks};
 
-use crate::{client::settings::ClientSettings, failure, health::Health, native::Client};
+use crate::{
+    client::settings::ClientSettings,
+    failure,
+    health::{Health, News},
+    native::Client,
+};
 
 /// Sees to it that topics exist.
 #[derive(Clone)]
@@ -78,7 +83,9 @@ impl Topics {
                     if missing_since.is_some_and(|since: Instant| since.elapsed() < PATIENCE)
                         && !self.has_leaders(name, partitions) => {}
                 TopicState::Exists { partitions } => {
-                    self.health.connected();
+                    if let Some(recovery) = self.health.connected() {
+                        recovery.log();
+                    }
                     if self.health.topic_found().is_some() {
                         info!(topic = name, "the topic exists now");
                     }
@@ -199,7 +206,11 @@ impl Topics {
             )
         };
         let failure = Failure::new(Disposition::Retry, Kind::TopicMissing, what, Some(hint));
-        if self.health.report(failure.clone(), SystemTime::now()) {
+        if self
+            .health
+            .report(self.settings.bootstrap_servers(), failure.clone(), SystemTime::now())
+            == News::New
+        {
             warn!(
                 code = failure.code(),
                 kind = failure.kind.as_str(),
