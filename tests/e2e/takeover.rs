@@ -230,6 +230,29 @@ fn offsets_of_one(kafka: &Kafka, server: &str) -> Vec<(i32, bool)> {
 }
 
 #[test]
+fn a_worker_on_topics_names_its_folder_and_makes_none_for_a_connector() {
+    let (world, kafka) = (world::shared(), Kafka::start());
+    let outbox = Outbox::on(&world.postgres, &kafka, "no_folder");
+    let mut walferry = start(&kafka, "no_folder");
+    wait_for_turn(&mut walferry);
+    let body = json!({ "name": "no_folder", "config": outbox.config() });
+    let answer = walferry.send("POST", "/connectors", &body).expect("an answer");
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.insert("k", 1, 3);
+    kafka.wait_for_records(&outbox.topic("order"), 3);
+    outbox.wait_until_confirmed();
+    let folder = walferry.config_file().with_file_name("state").join("walferry");
+    assert!(!folder.join("no_folder").exists());
+    let output = walferry.output();
+    assert!(
+        output.contains("are kept in a folder, which need not outlive this process"),
+        "{output}"
+    );
+    assert!(output.contains(&folder.display().to_string()), "{output}");
+}
+
+#[test]
 fn a_connector_goes_from_connect_to_walferry_and_back_while_rows_are_written() {
     let world = world::shared();
     let kafka = Kafka::start();

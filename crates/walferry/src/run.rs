@@ -16,7 +16,7 @@ use walferry_engine::{
     supervisor::{Connectors, Supervisor},
 };
 use walferry_kafka::connect::{ConnectTopics, Leadership};
-use walferry_offset::private;
+use walferry_offset::{Folder, private};
 
 use crate::{
     assemble::Offsets,
@@ -78,6 +78,9 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
     let exporter = Exporter::of(configuration.worker.otlp.as_ref())?;
     let data_dir = data_dir(&args.data);
     tighten(&data_dir);
+    if topics.is_some() {
+        tell_of_folder(&data_dir);
+    }
     take(args, &configuration, &data_dir)?;
     let runtime = process::runtime().map_err(|failure| Error::failure("Walferry did not start", failure))?;
     let process = Process {
@@ -94,6 +97,24 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
     runtime.shutdown_background();
     bars.clear();
     served
+}
+
+/// A worker that keeps all in Kafka's topics writes to a folder, too, which nobody has named.
+fn tell_of_folder(data_dir: &Path) {
+    match Folder::probe(data_dir, ".") {
+        Ok(()) => info!(
+            directory = ?data_dir,
+            "connectors and offsets are in Kafka's topics; only the page's history, and gaps for `walferry offsets skip-gap`, are kept in a \
+             folder, which need not outlive this process"
+        ),
+        Err(error) => warn!(
+            directory = ?data_dir,
+            %error,
+            hint = "let the user that runs Walferry write to it, or name another folder with the variable XDG_STATE_HOME",
+            "connectors and offsets are in Kafka's topics, but there is no folder for the page's history and for gaps, so `walferry offsets \
+             skip-gap` could not reach a connector; nothing else is affected"
+        ),
+    }
 }
 
 /// Closes the data directory to other users of the machine, and logs what was open.

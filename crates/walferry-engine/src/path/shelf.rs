@@ -2,9 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     path::PathBuf,
     process,
 };
@@ -61,6 +61,8 @@ impl SpillFile {
         let file = match &mut self.file {
             Some(file) => file,
             None => {
+                // A connector whose offset is in Kafka has no folder yet.
+                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
                 let path = folder.join(format!("tables.{}", process::id()));
                 let file = OpenOptions::new()
                     .read(true)

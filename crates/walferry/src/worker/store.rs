@@ -52,7 +52,9 @@ pub(crate) struct ReturningOffset {
 pub(crate) struct TopicStore {
     log: OffsetLog,
     partition: SourcePartition,
-    /// The folder in which a gap is reported and a person's choice is expected. `walferry offsets skip-gap` uses it.
+    data_dir: PathBuf,
+    /// The folder in which a gap is reported and a person's choice is expected. `walferry offsets skip-gap` uses it. Most connectors never need
+    /// it, so it is created when the first gap is reported.
     folder: Option<FileStore>,
     /// With exactly-once delivery.
     transactions: Option<OffsetInTransactions>,
@@ -183,7 +185,25 @@ impl TopicNote {
 impl TopicStore {
     /// Reads nothing yet. The folder is optional: without it, a gap is reported only in the log and on the page.
     pub(crate) fn open(log: OffsetLog, partition: SourcePartition, data_dir: &Path) -> Self {
-        let folder = FileStore::open(data_dir, partition.clone());
+        let mut store = Self {
+            log,
+            partition,
+            data_dir: data_dir.to_owned(),
+            folder: None,
+            transactions: None,
+        };
+        if store.path().is_dir() {
+            store.open_folder();
+        }
+        store
+    }
+
+    /// Creates the folder, if it is not there.
+    fn open_folder(&mut self) {
+        if self.folder.is_some() {
+            return;
+        }
+        let folder = FileStore::open(&self.data_dir, self.partition.clone());
         let folder = folder.inspect_err(|error| {
             warn!(
                 %error,
@@ -191,22 +211,25 @@ impl TopicStore {
                  in the offset topic"
             );
         });
-        Self {
-            log,
-            partition,
-            folder: folder.ok(),
-            transactions: None,
-        }
+        self.folder = folder.ok();
+    }
+
+    /// Where the folder is, or would be.
+    fn path(&self) -> PathBuf {
+        FileStore::folder_of(&self.data_dir, &self.partition)
     }
 
     /// An offset that is stored in the transactions of the records that it covers. With `only_offset`, everything else is kept in files.
     /// The offset moves there from the topic `earlier`, if it is in that one.
     pub(crate) fn in_transactions(
-        self,
+        mut self,
         transactions: Transactions,
         only_offset: bool,
         earlier: Option<OffsetLog>,
     ) -> Self {
+        if only_offset {
+            self.open_folder();
+        }
         let note = self.folder.as_ref().filter(|_| only_offset).map(TopicNote::of);
         Self {
             transactions: Some(OffsetInTransactions {
@@ -466,6 +489,9 @@ impl OffsetStore for ConnectorStore {
     }
 
     async fn tell_gap(&mut self, gap: Option<&Gap>) -> Result<(), Failure> {
+        if let (Self::Topic(store), Some(_)) = (&mut *self, gap) {
+            store.open_folder();
+        }
         match self.folder() {
             Some(store) => store.tell_gap(gap).await,
             None => Ok(()),
@@ -502,12 +528,11 @@ impl ConnectorStore {
         }
     }
 
-    /// The connector's folder, if it has one.
-    pub(crate) fn path(&self) -> Option<std::path::PathBuf> {
-        let store = match self {
-            Self::File(store) | Self::Returning(store, _) => Some(store),
-            Self::Topic(store) => store.folder.as_ref(),
-        };
-        store.and_then(|store| store.path().parent().map(Path::to_owned))
+    /// The connector's folder. It may not exist yet.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::File(store) | Self::Returning(store, _) => store.path().parent().map(Path::to_owned),
+            Self::Topic(store) => Some(store.path()),
+        }
     }
 }
