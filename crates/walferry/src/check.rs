@@ -68,8 +68,36 @@ fn cluster(args: &CheckArgs, configuration: &Configuration) -> Result<Option<Clu
         return Ok(None);
     }
     let topics = topics_of(&args.data, &configuration.worker, &configuration.bootstrap_servers);
-    let topics = topics.map_err(|failure| Error::failure("the connectors of the cluster cannot be read", failure))?;
-    topics.map(|topics| Cluster::read(&topics, configuration)).transpose()
+    let what = "the connectors of the cluster cannot be read";
+    let Some(topics) = topics.map_err(|failure| Error::failure(what, failure))? else {
+        return Ok(None);
+    };
+    // What a start would refuse can rarely be read.
+    let foreseen = topics.foresee();
+    let refused: Vec<_> = foreseen
+        .remarks
+        .into_iter()
+        .filter(|remark| remark.severity == Severity::Error)
+        .collect();
+    if !refused.is_empty() {
+        return Err(Error::new(Kind::CheckRefused, what).because(refused));
+    }
+    if let Some(topic) = foreseen.missing_config {
+        let hint = "compare `config.storage.topic` and `bootstrap.servers` with the file of the cluster's workers";
+        let missing = format!("topic {topic}, of `config.storage.topic`, does not exist on these brokers");
+        return Err(Error::new(Kind::NothingToRun, what).cause(missing, Some(hint.to_owned())));
+    }
+    Cluster::read(&topics, configuration).map(Some)
+}
+
+/// What a start would make of the worker's topics, which every connector of it needs.
+fn worker_topics(args: &CheckArgs, configuration: &Configuration) -> Vec<Diagnosis> {
+    let topics = topics_of(&args.data, &configuration.worker, &configuration.bootstrap_servers);
+    // What is wrong with its properties is said for each connector.
+    topics
+        .ok()
+        .flatten()
+        .map_or_else(Vec::new, |topics| topics.foresee().remarks)
 }
 
 /// What must be fixed before a connector can start on the database as it is now.
@@ -120,8 +148,10 @@ fn check_all(args: &CheckArgs, configuration: &Configuration, cluster: Option<&C
         obstacles += tell(cluster.remarks());
     }
     say!("process");
+    obstacles += tell(worker_topics(args, configuration));
     obstacles += tell(admin(args, worker, &runtime));
-    repeat(warnings);
+    of_files("warning", warnings);
+    of_files("note", notes);
     if let Some(cluster) = cluster {
         cluster.summarise(&of_cluster);
     }

@@ -130,16 +130,7 @@ impl Topic {
                 .filter(|topic| topic.error().is_none())
                 .map_or(0, |topic| topic.partitions().len());
             if partitions > 0 {
-                if self.property == "config.storage" && partitions > 1 {
-                    return Err(Failure::stop(
-                        Kind::ConnectTopic,
-                        format!(
-                            "topic {} has {partitions} partitions, but the topic of config.storage.topic must have one",
-                            self.name
-                        ),
-                        "use a topic with one partition, or one that does not exist yet",
-                    ));
-                }
+                self.refuse_partitions(partitions)?;
                 break;
             }
             if !created {
@@ -152,8 +143,55 @@ impl Topic {
             }
             std::thread::sleep(POLL);
         }
+        self.refuse_policy(&runtime, &admin, &options)
+    }
+
+    /// Whether the topic exists, for `walferry check`. Changes nothing.
+    ///
+    /// # Errors
+    /// A start would refuse it, or could not ask for it.
+    pub(super) fn look(&self, client: &Properties) -> Result<bool, Failure> {
+        let admin = client.admin().map_err(|error| failure::of_settings(&error))?;
+        admin.ready()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .map_err(|error| Failure::retry(Kind::NoRuntime, error.to_string()))?;
+        let options = AdminOptions::new()
+            .request_timeout(Some(REQUEST))
+            .operation_timeout(Some(REQUEST));
+        let metadata = admin
+            .inner()
+            .fetch_metadata(None, REQUEST)
+            .map_err(|error| unreachable(client, &error))?;
+        let found = metadata.topics().iter().find(|topic| topic.name() == self.name);
+        let Some(found) = found else { return Ok(false) };
+        self.refuse_partitions(found.partitions().len())?;
+        self.refuse_policy(&runtime, &admin, &options).map(|()| true)
+    }
+
+    fn refuse_partitions(&self, partitions: usize) -> Result<(), Failure> {
+        match self.property {
+            "config.storage" if partitions > 1 => Err(Failure::stop(
+                Kind::ConnectTopic,
+                format!(
+                    "topic {} has {partitions} partitions, but the topic of config.storage.topic must have one",
+                    self.name
+                ),
+                "use a topic with one partition, or one that does not exist yet",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Another policy than `compact` removes what is still needed.
+    fn refuse_policy(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        admin: &rdkafka::admin::AdminClient<rdkafka::client::DefaultClientContext>,
+        options: &AdminOptions,
+    ) -> Result<(), Failure> {
         let resource = [ResourceSpecifier::Topic(&self.name)];
-        let described = runtime.block_on(admin.describe_configs(&resource, &options));
+        let described = runtime.block_on(admin.describe_configs(&resource, options));
         let policy = described
             .ok()
             .and_then(|all| all.into_iter().next())
@@ -341,7 +379,8 @@ impl Log {
         };
         // A client asks for the end of a partition as it would read it.
         let (all, committed) = (self.consumer("read_uncommitted")?, self.consumer(COMMITTED)?);
-        let metadata = all.fetch_metadata(Some(&self.topic), REQUEST).map_err(unread)?;
+        let metadata = all.fetch_metadata(Some(&self.topic), REQUEST);
+        let metadata = metadata.map_err(|error| unreachable(&self.client, &error))?;
         let described = metadata.topics().iter().find(|topic| topic.name() == self.topic);
         let begun = Instant::now();
         for partition in described.map_or(&[][..], |topic| topic.partitions()) {
@@ -389,7 +428,7 @@ impl Log {
         };
         let metadata = consumer
             .fetch_metadata(Some(&self.topic), REQUEST)
-            .map_err(|error| unread(&error))?;
+            .map_err(|error| unreachable(&self.client, &error))?;
         let described = metadata.topics().iter().find(|topic| topic.name() == self.topic);
         let partitions = described.map_or(&[][..], |topic| topic.partitions());
         // A missing topic must not be mistaken for an empty one: a connector without an offset reads all rows again.

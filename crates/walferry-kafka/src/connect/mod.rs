@@ -14,7 +14,7 @@ mod tests;
 use std::time::Duration;
 
 use walferry_config::{Options, Worker};
-use walferry_engine::{Failure, Kind};
+use walferry_engine::{Diagnosis, Disposition, Failure, Kind};
 
 pub use book::TopicBook;
 pub(crate) use group::Queue;
@@ -128,6 +128,42 @@ impl ConnectTopics {
             topic.ensure(&self.client)?;
         }
         Ok(())
+    }
+}
+
+/// What a start would make of the topics of a worker.
+#[derive(Debug, Default)]
+pub struct ForeseenTopics {
+    /// What it would create or refuse.
+    pub remarks: Vec<Diagnosis>,
+    /// The configuration topic, if it is missing.
+    pub missing_config: Option<String>,
+}
+
+impl ConnectTopics {
+    /// What `ensure` would do or refuse. Changes nothing. Blocks.
+    pub fn foresee(&self) -> ForeseenTopics {
+        let mut foreseen = ForeseenTopics::default();
+        for topic in [&self.config, &self.offset, &self.status] {
+            match topic.look(&self.client) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let text = format!("topic {} would be created for {}", topic.name, topic.purpose);
+                    foreseen.remarks.push(Diagnosis::change(text));
+                    if topic.name == self.config.name {
+                        foreseen.missing_config = Some(topic.name.clone());
+                    }
+                }
+                Err(failure) => {
+                    foreseen.remarks.extend(failure.causes);
+                    // The other topics are on the same brokers.
+                    if failure.disposition == Disposition::Retry {
+                        break;
+                    }
+                }
+            }
+        }
+        foreseen
     }
 }
 
