@@ -2,6 +2,7 @@
 
 use crate::outbox::{Outbox, assert_runs};
 use crate::reselect;
+use crate::start;
 use crate::world;
 use std::fs;
 use walferry_testkit::certificates::{Certificate, Wish};
@@ -48,13 +49,21 @@ fn tls_and_scram_work_with_full_verification_and_fail_with_a_hint() {
     assert_eq!(outbox.database.sql().value(tls).as_deref(), Some("t"));
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 
-    let cases: [(&str, &str, &[&str]); 2] = [
+    let stranger = folder("stranger").join("root.crt");
+    let of_stranger = Certificate::make(&Wish::authority("stranger"), None).pem();
+    fs::write(&stranger, of_stranger).expect("the scratch folder can be written");
+    let cases: [(&str, &str, &[&str]); 5] = [
         ("database.password", "open barley", &["password", "shop"]),
         ("database.sslmode", "disable", &["pg_hba.conf", "sslmode"]),
+        ("database.sslrootcert", &stranger.to_string_lossy(), &["certificate"]),
+        ("database.sslrootcert", "/nowhere/root.crt", &["/nowhere/root.crt"]),
+        // The certificate is for 127.0.0.1.
+        ("database.hostname", "localhost", &["localhost", "certificate"]),
     ];
     for (name, value, parts) in cases {
         let mut config = outbox.config_with(good);
         config.insert(name.into(), value.into());
+        start::refused(&outbox, config.clone(), parts);
         let mut walferry = Walferry::start(outbox.options(config));
         let code = walferry.wait();
         let output = walferry.output();

@@ -2,22 +2,36 @@
 
 use crate::outbox::Outbox;
 use crate::world;
-use serde_json::{Map, Value};
-use walferry_testkit::servers::{Checked, Postgres, PostgresOptions, Walferry, wait_for};
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use walferry_testkit::servers::{
+    Checked, Postgres, PostgresOptions, Walferry, folder, free_port, wait_for, walferry_program,
+};
 
 /// Runs a connector that must not start; its output must name every part. `check` must say the same before, with the same codes.
 #[track_caller]
-fn refused(outbox: &Outbox, config: Map<String, Value>, parts: &[&str]) {
+pub(crate) fn refused(outbox: &Outbox, config: Map<String, Value>, parts: &[&str]) {
     let foreseen = Checked::of(&outbox.options(config.clone()), &[]);
     let mut walferry = Walferry::start(outbox.options(config));
     let code = walferry.wait();
     let output = walferry.output();
     assert_eq!(code, Some(2), "{output}");
-    for part in [&["hint:"], parts].concat() {
-        assert!(output.contains(part), "{part:?} is missing in:\n{output}");
-    }
     let said = [foreseen.stdout, foreseen.stderr].concat();
     assert_eq!(foreseen.code, Some(2), "{said}");
+    agree(&said, &output, parts);
+}
+
+/// What `check` has said is held against what `run` says: it has each of its codes. Both name every part.
+#[track_caller]
+fn agree(said: &str, output: &str, parts: &[&str]) {
+    for part in [&["hint"], parts].concat() {
+        assert!(output.contains(part), "{part:?} is missing in:\n{output}");
+    }
     let codes: Vec<&str> = output.split("WF0").skip(1).filter_map(|rest| rest.get(..3)).collect();
     assert!(!codes.is_empty(), "{output}");
     // Of several problems, `run` prints each with its code, or one code for all of them.
@@ -29,6 +43,146 @@ fn refused(outbox: &Outbox, config: Map<String, Value>, parts: &[&str]) {
     }
     for part in parts {
         assert!(said.contains(part), "check does not say {part:?}:\n{said}");
+    }
+}
+
+/// Exit code and whole output.
+fn ended(output: &Output) -> (Option<i32>, String) {
+    let text = [&output.stdout[..], &output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn a_data_directory_in_use_or_of_another_prefix_is_foreseen() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "held");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 1);
+    outbox.wait_until_confirmed();
+    let bootstrap = world.kafka.bootstrap();
+    let command = |walferry: &Walferry, command: &str, file: &Path| {
+        let file = file.to_string_lossy();
+        let arguments = [
+            command,
+            "--config",
+            &file,
+            "--bootstrap-servers",
+            &bootstrap,
+            "--admin",
+            "127.0.0.1:0",
+        ];
+        ended(&walferry.command(arguments))
+    };
+    let file = walferry.config_file();
+    let (code, said) = command(&walferry, "check", &file);
+    // It may be the very connector that is looked at, so this is no obstacle.
+    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = command(&walferry, "run", &file);
+    assert_eq!(code, Some(4), "{output}");
+    agree(&said, &output, &["--data-dir"]);
+
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let other = file.with_file_name("other.json");
+    let config = json!({ "name": "held", "config": outbox.config_with([("topic.prefix", "other")]) });
+    fs::write(&other, config.to_string()).expect("the scratch folder can be written");
+    let (code, said) = command(&walferry, "check", &other);
+    assert_eq!(code, Some(2), "{said}");
+    let (code, output) = command(&walferry, "run", &other);
+    assert_eq!(code, Some(4), "{output}");
+    agree(&said, &output, &["held", "other"]);
+}
+
+/// `run` asks the registry when it has a row, and waits.
+#[test]
+fn a_schema_registry_that_does_not_answer_or_lets_nobody_in_is_foreseen() {
+    let world = world::shared();
+    let closed = format!("http://127.0.0.1:{}", free_port());
+    let unauthorised = answering("401 Unauthorized");
+    for (name, url, why) in [
+        ("registry_away", &closed, "does not answer"),
+        ("registry_shut", &unauthorised, "answers 401"),
+    ] {
+        let outbox = Outbox::new(&world, name);
+        outbox.database.sql().run("create table t (id int primary key)");
+        let mut config = outbox.config_with([
+            ("table.include.list", "public.t"),
+            ("value.converter", "io.confluent.connect.avro.AvroConverter"),
+            ("value.converter.schema.registry.url", url),
+        ]);
+        config.remove("transforms");
+        let checked = Checked::of(&outbox.options(config.clone()), &[]);
+        let said = [checked.stdout, checked.stderr].concat();
+        assert_eq!(checked.code, Some(2), "{said}");
+        let mut walferry = Walferry::start(outbox.options(config));
+        outbox.wait_until_streaming(&mut walferry);
+        outbox.database.sql().run("insert into t values (1)");
+        wait_for("the registry's answer to be logged", || {
+            walferry.output().contains("WF0409").then_some(())
+        });
+        agree(&said, &walferry.output(), &[url, why]);
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    }
+}
+
+/// The URL of a server that answers every request like this.
+fn answering(status: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = [0; 8192];
+            let _ = stream.read(&mut head);
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+        }
+    });
+    format!("http://127.0.0.1:{port}")
+}
+
+#[test]
+fn a_worker_whose_topics_are_unfit_is_foreseen() {
+    let world = world::shared();
+    let kafka = &world.kafka;
+    let names = |prefix: &str| ["config", "offset", "status"].map(|role| format!("{prefix}-{role}"));
+    let [config, ..] = names("unfit_parts");
+    kafka.create_topic_with(&config, 3, &[("cleanup.policy", "compact")]);
+    let [config, offset, _] = names("unfit_policy");
+    kafka.create_topic_with(&config, 1, &[("cleanup.policy", "compact")]);
+    kafka.create_topic_with(&offset, 2, &[("cleanup.policy", "delete")]);
+    for (prefix, parts) in [
+        ("unfit_parts", ["unfit_parts-config", "3 partitions"]),
+        ("unfit_policy", ["unfit_policy-offset", "cleanup.policy=delete"]),
+    ] {
+        let folder = folder(prefix);
+        let mut lines = vec![
+            format!("bootstrap.servers={}", kafka.bootstrap()),
+            format!("group.id={prefix}"),
+        ];
+        for (role, name) in ["config", "offset", "status"].iter().zip(names(prefix)) {
+            lines.push(format!("{role}.storage.topic={name}"));
+            lines.push(format!("{role}.storage.replication.factor=1"));
+        }
+        let worker = folder.join("worker.properties");
+        fs::write(&worker, lines.join("\n")).expect("the scratch folder can be written");
+        let command = |command: &str| {
+            let mut process = Command::new(walferry_program());
+            process
+                .args([command, "--admin", "127.0.0.1:0", "--worker"])
+                .arg(&worker);
+            ended(
+                &process
+                    .env("XDG_STATE_HOME", &folder)
+                    .output()
+                    .expect("the program can be run"),
+            )
+        };
+        let (code, said) = command("check");
+        assert_eq!(code, Some(2), "{said}");
+        let (code, output) = command("run");
+        assert_eq!(code, Some(2), "{output}");
+        agree(&said, &output, &parts);
     }
 }
 
