@@ -91,7 +91,7 @@ impl TextEncoding {
                     }
                 }
             }
-            Self::Euc(euc) => euc.append(text, out)?,
+            Self::Euc(euc) => euc.append(text, out).map_err(WithoutUtf8)?,
         }
         Ok(())
     }

@@ -31,7 +31,17 @@ use walferry_postgres::{
 use walferry_transform::PartitionPeriod;
 
 use crate::{assemble, load::Loaded};
-use login::Login;
+use login::{Login, Renewable};
+
+impl Renewable for Loaded {
+    fn again(&self) -> Result<Self, Failure> {
+        self.again()
+    }
+
+    fn postgres(&self) -> &PostgresSection {
+        &self.connector.postgres
+    }
+}
 
 /// How often the server is asked for its slots.
 const SLOTS_INTERVAL: Duration = Duration::from_secs(2);
@@ -577,7 +587,7 @@ fn may_remove_rows(loaded: &Loaded) -> bool {
 }
 
 /// As [`Login::renew`], also for the list of outboxes.
-async fn renew(login: &mut Login, failure: &Failure, outboxes: &Mutex<Outboxes>) -> bool {
+async fn renew(login: &mut Login<Loaded>, failure: &Failure, outboxes: &Mutex<Outboxes>) -> bool {
     let is_other = login.renew(failure).await;
     if is_other {
         outboxes.lock().await.log_in_with(login.loaded());

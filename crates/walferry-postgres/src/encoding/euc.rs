@@ -4,8 +4,6 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::{FIRST, WithoutUtf8};
-
 /// What a server makes of all characters. `cargo xtask test e2e -- encodings_are_those_of_the_server` compares it with one.
 const TABLES: &str = include_str!("euc.txt");
 
@@ -18,6 +16,8 @@ pub(super) static KNOWN: [(&str, LazyLock<Arc<Euc>>); 5] = [
     ("EUC_TW", LazyLock::new(|| Euc::read("EUC_TW", 4))),
 ];
 
+/// The first byte that is not ASCII.
+const FIRST: u8 = 0x80;
 /// Begins a character of another set: of two bytes in Japanese encodings, of four in that of Taiwan.
 const SS2: u8 = 0x8E;
 /// Begins a character of three bytes.
@@ -86,8 +86,11 @@ impl Euc {
         }
     }
 
-    /// As [`super::TextEncoding::append`].
-    pub(super) fn append<'b>(&self, text: &'b [u8], out: &mut Vec<u8>) -> Result<(), WithoutUtf8<'b>> {
+    /// Appends a text in UTF-8. Leaves nothing behind if it has no form in it.
+    ///
+    /// # Errors
+    /// The bytes of the character that has none.
+    pub(super) fn append<'b>(&self, text: &'b [u8], out: &mut Vec<u8>) -> Result<(), &'b [u8]> {
         let (start, mut rest) = (out.len(), text);
         while let [first, ..] = *rest {
             if first < FIRST {
@@ -99,7 +102,7 @@ impl Euc {
             let (bytes, others) = rest.split_at(self.width(first).min(rest.len()));
             let Some((character, combining)) = self.character(bytes) else {
                 out.truncate(start);
-                return Err(WithoutUtf8(bytes));
+                return Err(bytes);
             };
             for character in [Some(character), combining].into_iter().flatten() {
                 out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
@@ -115,7 +118,7 @@ impl Euc {
         *row.get(usize::from(last.checked_sub(LEAST)?))?
     }
 
-    /// As [`super::TextEncoding::stored`]. `None` also if there are several ways, of which only the server knows the right one.
+    /// A text as the database stores it. `None` if it cannot, and if there are several ways, of which only the server knows the right one.
     pub(super) fn stored(&self, text: &str) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(text.len());
         for character in text.chars() {

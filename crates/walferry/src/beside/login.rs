@@ -10,31 +10,38 @@ use tracing::{debug, info};
 use walferry_config::connector::PostgresSection;
 use walferry_engine::{Failure, Kind};
 
-use crate::load::Loaded;
-
 /// How often the config providers are asked while a password is refused. A heartbeat may be due every few milliseconds.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// A configuration that its providers can be asked for again.
+pub(super) trait Renewable: Clone + Send + 'static {
+    /// With what the config providers return now.
+    fn again(&self) -> Result<Self, Failure>;
+
+    /// Where to connect, and as whom.
+    fn postgres(&self) -> &PostgresSection;
+}
+
 /// How a connection beside the stream logs in. If the server refuses its password, the config providers are asked for the one that counts
 /// now: the stream's own session goes on with the old one for as long as it lasts, which may be months.
-pub(super) struct Login {
-    loaded: Loaded,
+pub(super) struct Login<L> {
+    loaded: L,
     asked: Option<Instant>,
 }
 
-impl Login {
-    pub(super) fn new(loaded: Loaded) -> Self {
+impl<L: Renewable> Login<L> {
+    pub(super) fn new(loaded: L) -> Self {
         Self { loaded, asked: None }
     }
 
     /// The configuration with which to connect.
-    pub(super) fn loaded(&self) -> &Loaded {
+    pub(super) fn loaded(&self) -> &L {
         &self.loaded
     }
 
     /// Where to connect, and as whom.
     pub(super) fn postgres(&self) -> &PostgresSection {
-        &self.loaded.connector.postgres
+        self.loaded.postgres()
     }
 
     /// To be called after a failure. Asks the config providers if the password was refused. Returns whether there is something else to try
@@ -46,7 +53,7 @@ impl Login {
         let Some(loaded) = asked(self.loaded.clone()).await else {
             return false;
         };
-        let is_other = loaded.connector.postgres != self.loaded.connector.postgres;
+        let is_other = loaded.postgres() != self.loaded.postgres();
         if is_other {
             info!(
                 "the server refused the login of a connection beside the stream; the config providers have another one"
@@ -76,7 +83,7 @@ pub(crate) fn is_login_refused(failure: &Failure) -> bool {
 }
 
 /// Asks on a thread of its own, because a config provider may hang. If the caller ends meanwhile, the thread is left alone.
-async fn asked(loaded: Loaded) -> Option<Loaded> {
+async fn asked<L: Renewable>(loaded: L) -> Option<L> {
     let (told, answer) = oneshot::channel();
     let span = tracing::Span::current();
     let asking = thread::Builder::new().name("config providers".into()).spawn(move || {
