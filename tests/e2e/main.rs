@@ -53,6 +53,7 @@ mod servers;
 mod show;
 mod signals;
 mod signals_edges;
+mod skip_record;
 mod snapshot;
 mod standalone;
 mod start;

@@ -38,6 +38,8 @@ pub struct Failure {
     /// The key of the failed record, readable and cut to its first 200 bytes. It is a part of a row. The log shows it,
     /// since a person needs it to find the row. Nothing else does, unless `errors.log.include.messages` is set.
     pub record_key: Option<String>,
+    /// What names the change that the failed record comes from: `walferry offsets skip-record` passes over a change that is named so.
+    pub change: Option<String>,
 }
 
 impl Failure {
@@ -56,6 +58,7 @@ impl Failure {
             kind,
             causes,
             record_key: None,
+            change: None,
         }
     }
     /// The code shown for this failure: that of the first cause.
@@ -76,6 +79,23 @@ impl Failure {
     /// Adds the key of the failed record.
     pub fn about(mut self, key: &[u8]) -> Self {
         self.record_key = Some(excerpt(key));
+        self
+    }
+    /// Adds what names the change that the failed record comes from.
+    #[must_use]
+    pub fn of_change(self, change: Option<String>) -> Self {
+        Self { change, ..self }
+    }
+    /// The same with one more thing to do, at the end of the hint.
+    #[must_use]
+    pub(crate) fn with_remedy(mut self, remedy: &str) -> Self {
+        let index = self.causes.iter().position(|cause| cause.hint.is_some()).unwrap_or(0);
+        if let Some(cause) = self.causes.get_mut(index) {
+            cause.hint = Some(match cause.hint.take() {
+                Some(hint) => format!("{hint}; {remedy}"),
+                None => remedy.to_owned(),
+            });
+        }
         self
     }
     /// The text for the log, with the key of the record.
@@ -114,7 +134,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// The first bytes of a key, readable.
-fn excerpt(key: &[u8]) -> String {
+pub(crate) fn excerpt(key: &[u8]) -> String {
     const MOST: usize = 200;
     let mut text = String::new();
     for chunk in key[..key.len().min(MOST)].utf8_chunks() {

@@ -19,6 +19,7 @@ pub mod path;
 mod pauses;
 pub mod position;
 pub mod published;
+pub mod record_skip;
 pub mod snapshot;
 pub mod source;
 mod stage;

@@ -13,10 +13,13 @@ pub(crate) enum Stage {
     KeyConverter,
     /// The converter of values.
     ValueConverter,
+    /// None of them failed: a person wants the record passed over.
+    PassedOver,
 }
 
 impl Stage {
-    /// The name of the stage in the log and in the headers of dead letters: Connect's name, or `EVENT`, which Connect does not have.
+    /// The name of the stage in the log and in the headers of dead letters: Connect's name, or `EVENT` or `PASSED_OVER`, which Connect
+    /// does not have.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Event => "EVENT",
@@ -24,6 +27,7 @@ impl Stage {
             Self::HeaderConverter => "HEADER_CONVERTER",
             Self::KeyConverter => "KEY_CONVERTER",
             Self::ValueConverter => "VALUE_CONVERTER",
+            Self::PassedOver => "PASSED_OVER",
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct FailedRecord<'a> {
     /// Position of the change, unless it is not known any more.
     pub(crate) position: Option<&'a dyn fmt::Display>,
     pub(crate) key: Option<&'a [u8]>,
+    /// What names the change, if a person can have it passed over.
+    pub(crate) change: Option<&'a str>,
     /// Bytes of key, value and headers.
     pub(crate) size: usize,
 }
@@ -43,6 +45,7 @@ impl fmt::Display for FailedRecord<'_> {
 
 impl FailedRecord<'_> {
     fn add_to(&self, failure: Failure) -> Failure {
+        let failure = failure.of_change(self.change.map(str::to_owned));
         match self.key {
             Some(key) => failure.about(key),
             None => failure,
@@ -328,6 +331,7 @@ mod tests {
     use super::*;
 
     const CULPRIT: FailedRecord<'_> = FailedRecord {
+        change: None,
         topic: "t",
         partition: Some(3),
         table: "public.orders",

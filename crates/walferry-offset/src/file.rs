@@ -12,7 +12,7 @@ use std::{
 use walferry_diagnosis::Kind;
 
 use walferry_engine::{
-    Failure,
+    Failure, Position,
     gap::{Gap, GapChoice},
     store::{OffsetStore, StoredOffset},
 };
@@ -24,7 +24,7 @@ use crate::{
     format::{self, FORMAT, Fault, Read},
     gap,
     halves::{self, Layout, NextWrite},
-    private,
+    private, skip,
 };
 
 /// Stores the offset of one connector in its folder. Holds the folder's lock.
@@ -36,6 +36,8 @@ pub struct FileStore {
     partition: SourcePartition,
     /// The file that the next write can change in place. `None` if a new file must be made.
     known: Arc<Mutex<Option<KnownFile>>>,
+    /// The wish that was found last.
+    skip: Option<Position>,
 }
 
 /// A file that this store has read or written, and where the offset is in it.
@@ -67,6 +69,7 @@ impl FileStore {
             folder: Some(Arc::new(folder)),
             partition,
             known: Arc::default(),
+            skip: None,
         })
     }
 
@@ -82,6 +85,7 @@ impl FileStore {
                 folder: None,
                 partition,
                 known: Arc::default(),
+                skip: None,
             }),
             opened => opened,
         }
@@ -119,6 +123,27 @@ impl FileStore {
                 found => return Ok(found?.map(|found| found.read.offset)),
             }
         }
+    }
+
+    /// The same for the offset of whatever topic prefix is in the folder of the connector.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn peek_of(data_dir: &Path, connector: &str) -> Result<Option<StoredOffset>, Error> {
+        let path = Folder::path_of(data_dir, connector).join(FILE);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(Error::io(&path, "read")(error)),
+        };
+        let partition = format::partition(&bytes).filter(|found| found.connector == connector);
+        let partition = partition.unwrap_or_else(|| SourcePartition {
+            connector: connector.to_owned(),
+            server: String::new(),
+        });
+        Self::peek(data_dir, &partition)
     }
 
     /// Checks whether [`open`](Self::open) would succeed. Creates no folder and leaves nothing behind.
@@ -342,6 +367,20 @@ impl OffsetStore for FileStore {
     async fn choice(&mut self) -> Result<Option<GapChoice>, Failure> {
         let folder = self.folder();
         Ok(blocking(move || gap::choice(&folder)).await??)
+    }
+
+    async fn record_skip(&mut self) -> Result<Option<Position>, Failure> {
+        let folder = self.folder();
+        self.skip = blocking(move || skip::read(&folder)).await??;
+        Ok(self.skip)
+    }
+
+    async fn settle_record_skip(&mut self) -> Result<(), Failure> {
+        let (folder, position) = (self.folder(), self.skip.take());
+        match position {
+            Some(position) => Ok(blocking(move || skip::settle(&folder, position)).await??),
+            None => Ok(()),
+        }
     }
 }
 
@@ -598,6 +637,7 @@ mod tests {
             folder: None,
             partition: partition("shop"),
             known: Arc::default(),
+            skip: None,
         };
         assert_eq!(store.load().await, Ok(None));
         let locked = FileStore::open_when_possible(dir.path(), partition("shop"));

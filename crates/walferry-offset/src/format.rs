@@ -128,6 +128,9 @@ pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> Str
 /// The kind of the last message, as a member of [`additions`].
 const MESSAGE: &str = "message_type";
 
+/// The change that a person wants passed over, as a member of [`additions`]. In a folder it is a file beside the offset.
+const SKIP: &str = "skip_record";
+
 /// What Walferry stores of an offset in addition to Connect's JSON, as one text. `None` if there is nothing.
 pub fn additions(offset: &StoredOffset) -> Option<String> {
     let partition = SourcePartition {
@@ -136,8 +139,11 @@ pub fn additions(offset: &StoredOffset) -> Option<String> {
     };
     let mut content: Map<String, Json> = serde_json::from_str(&content(&partition, offset)).ok()?;
     content.retain(|name, _| name != "key" && name != "value");
-    if content.len() < 2 {
+    if content.len() < 2 && offset.skip.is_none() {
         return None;
+    }
+    if let Some(position) = offset.skip {
+        content.insert(SKIP.into(), position.to_string().into());
     }
     // Connect's JSON may say `COMMIT` instead, see [`SourceOffset::for_connect`].
     if let Some(message) = &offset.connect.message_type {
@@ -166,13 +172,21 @@ pub fn with_additions(connect: &str, additions: Option<&str>) -> Result<StoredOf
     if let Some(Json::String(message)) = content.remove(MESSAGE) {
         connect.message_type = Some(message);
     }
+    let skip = match content.remove(SKIP) {
+        Some(Json::String(text)) => Some(text.parse().map_err(|error| format!("{SKIP} is {text:?}: {error}"))?),
+        Some(other) => return Err(format!("{SKIP} is {other}, which is no text")),
+        None => None,
+    };
     content.insert("key".into(), partition.key().into());
     content.insert("value".into(), serde_json::json!(connect));
-    decode_content(&partition, &Json::Object(content).to_string()).map_err(|fault| match fault {
-        Fault::Damaged(why) => why,
-        Fault::Foreign { found } => format!("it is of {found}"),
-        Fault::Newer { found } => format!("a newer version of Walferry wrote it, in format {found}"),
-    })
+    let decoded = decode_content(&partition, &Json::Object(content).to_string());
+    decoded
+        .map(|offset| StoredOffset { skip, ..offset })
+        .map_err(|fault| match fault {
+            Fault::Damaged(why) => why,
+            Fault::Foreign { found } => format!("it is of {found}"),
+            Fault::Newer { found } => format!("a newer version of Walferry wrote it, in format {found}"),
+        })
 }
 
 /// Reads a file of any known format.
@@ -199,6 +213,20 @@ pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<Read, 
         layout: None,
         torn: None,
     })
+}
+
+/// The source partition that a file is for, as far as it can be read.
+pub(crate) fn partition(bytes: &[u8]) -> Option<SourcePartition> {
+    #[derive(Deserialize)]
+    struct Keyed {
+        key: String,
+    }
+    let key = |content: &str| serde_json::from_str::<Keyed>(content).ok().map(|keyed| keyed.key);
+    let key = match halves::is_one(bytes) {
+        true => key(halves::read(bytes).ok()?.content),
+        false => key(serde_json::from_slice::<Envelope<'_>>(bytes).ok()?.content.get()),
+    };
+    SourcePartition::from_key(&key?)
 }
 
 fn decode_content(partition: &SourcePartition, content: &str) -> Result<StoredOffset, Fault> {
@@ -235,6 +263,7 @@ fn decode_content(partition: &SourcePartition, content: &str) -> Result<StoredOf
             .map_err(|error| damaged(error.to_string()))?,
         publication: content.publication.map(owned),
         floors: content.floors.map(owned),
+        skip: None,
     })
 }
 
@@ -263,8 +292,27 @@ mod tests {
         let additions = additions(&offset).expect("it has some");
         assert_eq!(with_additions(&connect, Some(&additions)), Ok(offset.clone()));
         let plain = with_additions(&connect, None).unwrap();
-        assert_eq!((plain.connect, plain.position), (offset.connect, None));
+        assert_eq!((&plain.connect, plain.position), (&offset.connect, None));
         assert_eq!(super::additions(&StoredOffset::default()), None);
+        // The change that is to be passed over.
+        let skip = offset.position;
+        for offset in [
+            StoredOffset { skip, ..offset },
+            StoredOffset {
+                skip,
+                ..StoredOffset::default()
+            },
+        ] {
+            let connect = serde_json::to_string(&offset.connect).unwrap();
+            let additions = super::additions(&offset).expect("it has some");
+            assert_eq!(with_additions(&connect, Some(&additions)), Ok(offset));
+            let damaged = additions.replace("skip_record\":\"", "skip_record\":\"x");
+            assert!(
+                with_additions(&connect, Some(&damaged))
+                    .unwrap_err()
+                    .contains("skip_record")
+            );
+        }
         assert!(with_additions(&connect, Some("{}")).is_err());
     }
 
@@ -303,6 +351,7 @@ mod tests {
                 server: "7/1".into(),
                 tables: [("public.outbox".to_owned(), table_floor())].into(),
             })),
+            skip: None,
         }
     }
 

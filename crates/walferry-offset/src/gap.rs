@@ -73,7 +73,7 @@ pub(crate) fn settle(folder: &Path) -> Result<(), Error> {
     remove(folder.join(CHOICE))
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
     match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes)
             .map(Some)
@@ -86,7 +86,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
     }
 }
 
-fn write(folder: &Path, name: &str, content: &impl Serialize) -> Result<(), Error> {
+pub(crate) fn write(folder: &Path, name: &str, content: &impl Serialize) -> Result<(), Error> {
     let (path, temporary) = (folder.join(name), folder.join(format!("{name}.new")));
     let text = serde_json::to_string_pretty(content).expect("strings and numbers always have a JSON form");
     private::create(&temporary)
@@ -96,7 +96,7 @@ fn write(folder: &Path, name: &str, content: &impl Serialize) -> Result<(), Erro
     sync_dir(folder)
 }
 
-fn remove(path: PathBuf) -> Result<(), Error> {
+pub(crate) fn remove(path: PathBuf) -> Result<(), Error> {
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(path, "removed")(error)),
         _ => Ok(()),

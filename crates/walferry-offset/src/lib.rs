@@ -16,6 +16,7 @@ mod java_file;
 mod memory;
 pub mod private;
 mod recognition;
+pub mod skip;
 
 pub use book::FileBook;
 pub use error::Error;

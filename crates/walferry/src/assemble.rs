@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Kind, printed::shell_word};
 
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -27,6 +27,7 @@ use walferry_engine::{
     Converters, Disposition, ErrorNames, ErrorPolicy, Failure, Pipeline, SignalSettings, TableShapes,
     connector::{self, ConnectorRun, ConnectorSettings},
     incremental::IncrementalLimits,
+    record_skip::SkipCommand,
     source::TableFilter,
     start::{HistoryMismatch, SnapshotPolicy},
     status::Status,
@@ -204,6 +205,17 @@ impl Offsets {
         }
     }
 
+    /// How a person has one change of a connector passed over.
+    fn skip_command(&self, connector: &Connector) -> Option<SkipCommand> {
+        let mut command = format!("walferry offsets skip-record {}", shell_word(&connector.name));
+        if self.topic.is_some() {
+            return None;
+        }
+        let folder = std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone());
+        command.push_str(&format!(" --data-dir {}", shell_word(&folder.to_string_lossy())));
+        Some(SkipCommand { command, starts: false })
+    }
+
     /// The topic in which a start of the connector would look for its offset. `None`: it would look into a file.
     pub(crate) fn topic_of(&self, loaded: &Loaded) -> Result<Option<OffsetLog>, Failure> {
         match &self.topic {
@@ -341,6 +353,7 @@ pub(crate) fn connector(
         sinks = sinks.in_transactions(transactions);
     }
     let mut settings = settings(loaded, sharers);
+    settings.skip_command = offsets.skip_command(config);
     if let Some(connector::CommitTiming::Every(interval)) = &mut settings.boundary {
         // Else Kafka would abort each transaction before it is committed.
         *interval = longest.min(*interval);
@@ -578,6 +591,7 @@ fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettin
         heartbeat: config.heartbeat.interval,
         snapshot_delay: config.snapshot.delay,
         streaming_delay: config.snapshot.streaming_delay,
+        skip_command: None,
         boundary: config.exactly_once.map(|boundary| match boundary {
             TransactionBoundary::Poll => connector::CommitTiming::WhenIdle(LONGEST_TRANSACTION),
             TransactionBoundary::Interval(interval) => connector::CommitTiming::Every(interval),

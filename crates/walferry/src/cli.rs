@@ -4,6 +4,8 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+use walferry_engine::Position;
+
 use crate::commands::args::OperateCommand;
 pub(crate) use crate::commands::target::{AddressArgs, EndpointArgs};
 use clap_complete::Shell;
@@ -231,7 +233,7 @@ pub(crate) struct OffsetsArgs {
     pub(crate) command: OffsetsCommand,
 }
 
-/// The commands for offsets. The connector must not be running, except for `show`, `export` and `skip-gap`.
+/// The commands for offsets. The connector must not be running, except for `show`, `export`, `skip-gap` and `skip-record`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OffsetsCommand {
     /// Describe the stored offset
@@ -254,6 +256,18 @@ pub(crate) enum OffsetsCommand {
     /// Accept that the server's history differs from the one that was read: the next start continues from the slot's position,
     /// regardless of what was delivered before
     AcceptHistory(OffsetArgs),
+    /// Pass over one change whose record cannot be sent, at the connector's next start: the error of the connector that has stopped
+    /// prints this command. All other changes are sent
+    SkipRecord {
+        /// Name of the connector
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Position of the change, as the error prints it
+        #[arg(value_name = "POSITION")]
+        position: Position,
+        #[command(flatten)]
+        data: DataArgs,
+    },
     /// Show the gap at which a connector waits, and let the connector continue after it. The connector may be running
     SkipGap {
         #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `walferry offsets`.
 
 mod skip_gap;
+mod skip_record;
 
 use std::{fs, path::Path};
 use walferry_diagnosis::{Kind, printed::shell_word};
@@ -29,6 +30,7 @@ pub(crate) fn offsets(command: OffsetsCommand) -> Result<(), Error> {
         OffsetsCommand::Import { which, file, force } => take_over(&which, &file, force),
         OffsetsCommand::Reset(which) => reset(&which),
         OffsetsCommand::AcceptHistory(which) => accept_history(&which),
+        OffsetsCommand::SkipRecord { name, position, data } => skip_record::skip_record(&name, position, &data),
         OffsetsCommand::SkipGap { which, snapshot, show } => skip_gap::skip_gap(&which, snapshot, show),
     }
 }
@@ -89,6 +91,14 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
             "  {:<14} {}; see `walferry offsets skip-gap {name} --show`",
             "gap",
             gap.what
+        );
+    }
+    if let Some(position) = walferry_offset::skip::wished(&data_dir(&which.data), &connector.name)
+        .map_err(|error| unusable(&connector, error))?
+    {
+        say!(
+            "  {:<14} {position}: this change is passed over at the next start, as asked with `walferry offsets skip-record`",
+            "skip record"
         );
     }
     if let Some(system_id) = stored.system_id {
@@ -206,6 +216,7 @@ fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> 
     store
         .replace(&import.offset)
         .and_then(|()| walferry_offset::gap::forget(&data_dir(&which.data), &connector.name))
+        .and_then(|()| walferry_offset::skip::forget(&data_dir(&which.data), &connector.name))
         .map_err(|error| unusable(&connector, error))?;
     for warning in import.warnings {
         warn!("{warning}");

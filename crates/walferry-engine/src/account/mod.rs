@@ -388,6 +388,10 @@ impl OffsetAccount for StreamAccount {
         change.position.lsn
     }
 
+    fn name(change: &StreamChange) -> Option<String> {
+        change.message.is_of_stream().then(|| change.position.to_string())
+    }
+
     fn stream_start(offset: &StoredOffset) -> Lsn {
         offset.stream_start().unwrap_or_default()
     }

@@ -67,6 +67,17 @@ pub trait OffsetStore: Send + 'static {
     fn choice(&mut self) -> impl Future<Output = Result<Option<GapChoice>, Failure>> + Send {
         ready(Ok(None))
     }
+
+    /// The change that a person wants passed over, if the wish is kept beside the offset. One in the offset itself is loaded with it
+    /// ([`StoredOffset::skip`]).
+    fn record_skip(&mut self) -> impl Future<Output = Result<Option<Position>, Failure>> + Send {
+        ready(Ok(None))
+    }
+
+    /// Removes the wish that [`record_skip`](Self::record_skip) returned last. A newer one stays.
+    fn settle_record_skip(&mut self) -> impl Future<Output = Result<(), Failure>> + Send {
+        ready(Ok(()))
+    }
 }
 
 impl<S: OffsetStore> delivery::store::Store<StoredOffset> for S {
@@ -80,6 +91,10 @@ impl<S: OffsetStore> delivery::store::Store<StoredOffset> for S {
 
     fn remove_question(&mut self) -> impl Future<Output = Result<(), Failure>> + Send {
         self.tell_gap(None)
+    }
+
+    fn remove_wish(&mut self) -> impl Future<Output = Result<(), Failure>> + Send {
+        self.settle_record_skip()
     }
 }
 
@@ -106,6 +121,8 @@ pub struct StoredOffset {
     pub publication: Option<Arc<Published>>,
     /// From where on rows of outbox tables are known to be sent. `None` if no rows are removed.
     pub floors: Option<Arc<Floors>>,
+    /// The change that a person wants passed over, until an offset behind it is stored.
+    pub skip: Option<Position>,
 }
 
 impl StoredOffset {
@@ -151,6 +168,17 @@ impl StoredOffset {
             c.lsn_commit.or(c.lsn_proc).or(c.lsn)
         };
         at.map(Lsn::from)
+    }
+
+    /// Whether the change at this position was processed. If it comes again, it is not sent.
+    pub fn is_past(&self, position: Position) -> bool {
+        self.position >= Some(position) || position.unit < self.floor()
+    }
+
+    /// Everything committed before this was processed.
+    pub(crate) fn floor(&self) -> Lsn {
+        let settled = self.history.as_ref().map(|history| history.settled);
+        settled.or_else(|| self.start()).unwrap_or_default()
     }
 
     /// Where to start the stream so that the last processed commit comes again, as proof that this is still the same

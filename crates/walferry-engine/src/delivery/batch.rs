@@ -151,6 +151,10 @@ impl<A: OffsetAccount> Batch<A> {
             headers: self.headers.len(),
         }
     }
+    /// Bytes that were written since `checkpoint`.
+    pub(crate) fn bytes_since(&self, checkpoint: Checkpoint) -> usize {
+        self.bytes.len() - checkpoint.bytes
+    }
     pub(crate) fn back_to(&mut self, checkpoint: Checkpoint) {
         self.bytes.truncate(checkpoint.bytes);
         self.headers.truncate(checkpoint.headers);

@@ -85,6 +85,9 @@ pub trait OffsetAccount: Account + Send + 'static {
 
     /// The place of a change, for errors.
     fn place(change: &Self::Change) -> Self::Position;
+    /// What names exactly this change, for a person who wants it passed over. `None` for what nobody can name, such as a
+    /// row of a snapshot.
+    fn name(change: &Self::Change) -> Option<String>;
     /// Where a stream has to start after this offset so that the last processed commit comes again.
     fn stream_start(offset: &Self::Offset) -> Self::Position;
     /// Whether the offset says only that a snapshot has begun.

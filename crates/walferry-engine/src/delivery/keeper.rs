@@ -34,12 +34,21 @@ pub(crate) trait KeeperObserver {
     /// This offset has been delivered, and `chunks` more chunks of a snapshot.
     fn delivered(&self, offset: &OffsetOf<Self>, chunks: u64);
     /// An offset is durable. `tells_of_source` is false for an offset that says only that a snapshot has begun. Returns
-    /// whether a question to a person is settled with it, so that it must be removed from the store.
-    fn stored(&self, stored: StoredOf<Self>, tells_of_source: bool) -> bool;
+    /// what is settled with it, so that it must be removed from the store.
+    fn stored(&self, stored: StoredOf<Self>, tells_of_source: bool) -> Settled;
     /// Whether the server of this connection is known to be the one that was read before. Nothing is confirmed earlier.
     fn is_proven(&self, connection: u64) -> bool;
     /// The source may be told of this position.
     fn confirmed(&self, position: PositionOf<Self>);
+}
+
+/// What is settled with an offset that was stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Settled {
+    /// The question to a person.
+    pub(crate) question: bool,
+    /// The wish of a person.
+    pub(crate) wish: bool,
 }
 
 type OffsetOf<L> = <<L as KeeperObserver>::Account as OffsetAccount>::Offset;
@@ -219,10 +228,17 @@ impl<L: KeeperObserver> Keeper<'_, L> {
         if self.status.set_store(None).is_some() {
             info!(lsn.stored = %stored.confirmable(), "the offset is stored again");
         }
-        if self.listener.stored(stored, tells_of_source)
+        let settled = self.listener.stored(stored, tells_of_source);
+        if settled.question
             && let Err(failure) = store.remove_question().await
         {
             warn!(error = %failure, "the file with the gap cannot be removed");
+        }
+        if settled.wish
+            && let Err(failure) = store.remove_wish().await
+        {
+            // The next start finds that the change is behind the offset, and removes it.
+            warn!(error = %failure, "the file that `walferry offsets skip-record` has written cannot be removed");
         }
         self.stored.send_replace(Some(stored));
         self.progress.committed();
@@ -282,8 +298,8 @@ mod tests {
         fn show(&self) {}
         fn complete(&self, _: &mut u64) {}
         fn delivered(&self, _: &u64, _: u64) {}
-        fn stored(&self, _: Stored<u64>, _: bool) -> bool {
-            false
+        fn stored(&self, _: Stored<u64>, _: bool) -> Settled {
+            Settled::default()
         }
         fn is_proven(&self, _: u64) -> bool {
             true
@@ -309,6 +325,10 @@ mod tests {
         }
 
         async fn remove_question(&mut self) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        async fn remove_wish(&mut self) -> Result<(), Failure> {
             Ok(())
         }
     }

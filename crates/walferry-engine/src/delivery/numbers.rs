@@ -103,6 +103,9 @@ impl OffsetAccount for Numbers {
     fn place(change: &u64) -> u64 {
         *change
     }
+    fn name(_: &u64) -> Option<String> {
+        None
+    }
     fn stream_start(offset: &u64) -> u64 {
         *offset
     }

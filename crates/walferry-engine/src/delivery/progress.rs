@@ -400,6 +400,11 @@ impl<A: OffsetAccount> Progress<A> {
         self.lock().ledger.under_way(sequence).map(A::place)
     }
 
+    /// What names the change of this record, until the record is settled.
+    pub fn change_name(&self, sequence: u64) -> Option<String> {
+        self.lock().ledger.under_way(sequence).and_then(A::name)
+    }
+
     /// Removes the record with this sequence and everything behind it: they were not given to the producer, so nobody
     /// will settle them. Records before it may still arrive.
     pub fn withdraw(&self, sequence: u64) {
@@ -544,6 +549,10 @@ impl<A: OffsetAccount> ReportTarget for Progress<A> {
 
     fn place(&self, sequence: u64) -> Option<String> {
         self.position(sequence).map(|position| position.to_string())
+    }
+
+    fn change_name(&self, sequence: u64) -> Option<String> {
+        self.change_name(sequence)
     }
 
     fn fail(&self, failure: Failure) {

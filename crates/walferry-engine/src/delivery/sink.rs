@@ -86,6 +86,7 @@ pub struct Acks(Arc<dyn ReportTarget>);
 pub(crate) trait ReportTarget: Send + Sync {
     fn settle_all(&self, sequences: &[u64]);
     fn place(&self, sequence: u64) -> Option<String>;
+    fn change_name(&self, sequence: u64) -> Option<String>;
     fn fail(&self, failure: Failure);
     fn is_over(&self) -> bool;
 }
@@ -110,6 +111,12 @@ impl Acks {
     /// been delivered.
     pub fn position(&self, sequence: u64) -> Option<String> {
         self.0.place(sequence)
+    }
+
+    /// What names exactly the change that a record under way comes from (see [`Failure::of_change`]). `None` once it has been
+    /// delivered, and for records of no such change.
+    pub fn change(&self, sequence: u64) -> Option<String> {
+        self.0.change_name(sequence)
     }
 
     /// A record will not be delivered. The engine ends this producer. With [`crate::failure::Disposition::Replay`] it

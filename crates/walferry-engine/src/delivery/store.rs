@@ -20,4 +20,10 @@ pub trait Store<O> {
     /// # Errors
     /// The same.
     fn remove_question(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Removes the wish of a person that is kept beside the offset: it is settled.
+    ///
+    /// # Errors
+    /// The same.
+    fn remove_wish(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
 }

@@ -23,6 +23,7 @@ use crate::{
         target::TargetState,
     },
     path::pipeline::Pipeline,
+    record_skip::SkipCommand,
     snapshot::RowsToReread,
     source::{Source, SourceRequest, TableFilter},
     status::{self, Status},
@@ -62,6 +63,8 @@ pub struct ConnectorSettings {
     pub streaming_delay: Duration,
     /// Limits of incremental snapshots.
     pub limits: IncrementalLimits,
+    /// How a person has one change passed over, for the hints of records that cannot be sent.
+    pub skip_command: Option<SkipCommand>,
     /// With exactly-once delivery, where transactions end. The sink and the store must share the transactions.
     pub boundary: Option<CommitTiming>,
 }
@@ -163,7 +166,18 @@ where
                 .leave_none(&self.settings.slot, self.source.control(), failure)
                 .await);
         }
-        ended
+        ended.map_err(|failure| self.with_way_past(failure))
+    }
+
+    /// Adds to the failure of a record how the change that it comes from is passed over.
+    fn with_way_past(&self, failure: Failure) -> Failure {
+        match self.settings.skip_command.as_ref().zip(failure.change.as_deref()) {
+            Some((command, change)) => {
+                let remedy = command.remedy(change);
+                failure.with_remedy(&remedy)
+            }
+            None => failure,
+        }
     }
 
     /// Waits while the connector is paused and no session keeps its connection. Returns the new target.

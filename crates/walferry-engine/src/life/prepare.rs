@@ -27,6 +27,7 @@ use crate::{
         start::{self, StartPlan},
     },
     path::pipeline::Pipeline,
+    position::Position,
     published::Published,
     snapshot::{ChunksDone, RowsToReread},
     source::{Control, Inspection, SnapshotPlan, Source},
@@ -132,13 +133,37 @@ where
         if !matches!(plan, StartPlan::Continue { .. }) && blocking.is_none() {
             carried.again = RowsToReread::default();
         }
+        let skip = self.record_skip(stored.as_ref()).await?;
         let goes_on = gap.is_none() && goes_on_exactly(plan, stored.as_ref(), &found);
         self.status.go_on_with_floors(goes_on, stored.as_ref());
         let StartOutcome { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
         offset.blocking.clone_from(&blocking);
+        offset.skip = skip;
         let offset = self.first_offset(plan, offset, from, &rows, &found, published).await?;
         let prepared = self.prepared(plan, offset, from, rows, found, gap).await?;
         Ok(SessionStart { blocking, ..prepared })
+    }
+
+    /// The change that a person wants passed over. A wish for one that was processed is removed.
+    async fn record_skip(&mut self, stored: Option<&StoredOffset>) -> Result<Option<Position>, Failure> {
+        let beside = self.store.record_skip().await?;
+        let Some(position) = beside.or_else(|| stored?.skip) else {
+            return Ok(None);
+        };
+        if stored.is_some_and(|stored| stored.is_past(position)) {
+            warn!(
+                %position,
+                "the change that `walferry offsets skip-record` names is behind the stored offset, so it was passed over or delivered \
+                 before; the request is removed"
+            );
+            self.store.settle_record_skip().await?;
+            return Ok(None);
+        }
+        warn!(
+            %position,
+            "the change at this position will be passed over, as asked with `walferry offsets skip-record`"
+        );
+        Ok(Some(position))
     }
 
     /// What counts of a blocking snapshot that was interrupted, if anything of it was delivered.

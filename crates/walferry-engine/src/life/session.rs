@@ -33,7 +33,7 @@ use crate::{
     account::{OffsetStore, Progress, Stored, StoredOffset, StreamAccount},
     delivery::{
         contract::Unstored,
-        keeper::{Keeper, KeeperObserver},
+        keeper::{Keeper, KeeperObserver, Settled},
         sink::{Acks, Sinks},
     },
     failure::{Disposition, Exit, Failure},
@@ -51,6 +51,7 @@ use crate::{
     },
     path::pipeline::Pipeline,
     published::Published,
+    record_skip::RecordSkip,
     source::{
         self, Control as _, FrameReceiver, FrameSender, NumberedAsk, Source, SourceRequest, StreamPhase, StreamPort,
     },
@@ -135,9 +136,10 @@ where
         target: &mut watch::Receiver<TargetState>,
     ) -> Result<SessionEnd, Failure> {
         let (wires, receiver) = SessionChannels::new(&self.settings, &prepared.offset, &self.status);
+        let skip = prepared.offset.skip.map(|position| Arc::new(RecordSkip::new(position)));
         let (requests, mut requested) = source::requests();
         let (asks, mut asked) = unbounded_channel();
-        let spawned = self.spawn_worker(&prepared, carried, &wires, receiver, requests, asks);
+        let spawned = self.spawn_worker(&prepared, skip.clone(), carried, &wires, receiver, (requests, asks));
         let mut worker = spawned.inspect_err(|_| carried.take(&mut requested))?;
         let (settings, status) = (&self.settings, &*self.status);
         let parts = self.source.parts();
@@ -175,6 +177,7 @@ where
                 new_slot: &carried.new_slot,
                 reach: &carried.reach,
                 gaps: &carried.gaps,
+                skip,
                 wires: &wires,
                 status,
             },
@@ -225,15 +228,16 @@ where
     fn spawn_worker(
         &mut self,
         prepared: &SessionStart,
+        skip: Option<Arc<RecordSkip>>,
         carried: &mut SessionCarryover,
         wires: &SessionChannels,
         frames: FrameReceiver,
-        requests: UnboundedSender<SourceRequest>,
-        asks: UnboundedSender<NumberedAsk>,
+        (requests, asks): (UnboundedSender<SourceRequest>, UnboundedSender<NumberedAsk>),
     ) -> Result<PipelineThread, Failure> {
         let mut pipeline = (self.pipelines)(&prepared.offset)?
             .with_gate(wires.gate.clone())
-            .with_asks(asks, requests.clone());
+            .with_asks(asks, requests.clone())
+            .with_skip(skip);
         let goes_on = prepared.snapshot.as_ref().filter(|plan| plan.goes_on);
         if let Some(done) = goes_on.map(|plan| &plan.done).or(prepared.blocking.as_ref()) {
             pipeline = pipeline.with_toast_reread(mem::take(&mut carried.again), done.clone(), requests);
@@ -433,6 +437,8 @@ struct SessionObserver<'a> {
     new_slot: &'a UnusedSlot,
     reach: &'a DeliveredReach,
     gaps: &'a Gaps,
+    /// The change that a person wants passed over.
+    skip: Option<Arc<RecordSkip>>,
     wires: &'a SessionChannels,
     status: &'a Status,
 }
@@ -452,6 +458,9 @@ impl KeeperObserver for SessionObserver<'_> {
         if let Some(history) = &mut offset.history {
             history.furthest = history.furthest.max(*self.wires.server_end.borrow());
         }
+        if let Some(skip) = &self.skip {
+            skip.leave(offset);
+        }
     }
 
     fn delivered(&self, offset: &StoredOffset, chunks: u64) {
@@ -464,14 +473,17 @@ impl KeeperObserver for SessionObserver<'_> {
             .fetch_max(offset.connect.ts_usec.unwrap_or_default(), Relaxed);
     }
 
-    fn stored(&self, stored: Stored, tells_of_source: bool) -> bool {
+    fn stored(&self, stored: Stored, tells_of_source: bool) -> Settled {
         let position = stored.confirmable();
         self.status.counters.stored_lsn.fetch_max(position.into(), Relaxed);
         self.status.floors.stored();
         if tells_of_source {
             self.new_slot.is_in_use();
         }
-        self.gaps.forget(position, self.status)
+        Settled {
+            question: self.gaps.forget(position, self.status),
+            wish: self.skip.as_ref().is_some_and(|skip| skip.stored()),
+        }
     }
 
     fn is_proven(&self, connection: u64) -> bool {

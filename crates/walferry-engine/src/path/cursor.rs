@@ -122,8 +122,7 @@ pub(crate) struct OpenTransaction {
 impl Cursor {
     /// Continues after an offset.
     pub(crate) fn after(offset: &StoredOffset) -> Self {
-        let floor = offset.history.as_ref().map(|history| history.settled);
-        let floor = floor.or_else(|| offset.start()).unwrap_or_default();
+        let floor = offset.floor();
         Self {
             resume: offset.position,
             floor,

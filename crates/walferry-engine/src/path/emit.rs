@@ -13,9 +13,12 @@ use walferry_record::{Record, Wait};
 use walferry_transform::{Chain, DropReason, Outcome, SetAside, TransactionPlace, WaitingRecord};
 
 use crate::{
-    account::{Batch, HeldRecord, PendingRow, StreamChange, StreamStep},
-    delivery::batch::{Checkpoint, RecordParts, SetAsideReason},
-    failure::{Disposition, Failure},
+    account::{Batch, HeldRecord, PendingRow, StreamAccount, StreamChange, StreamStep},
+    delivery::{
+        batch::{Checkpoint, RecordParts, SetAsideReason},
+        contract::OffsetAccount as _,
+    },
+    failure::{Disposition, Failure, excerpt},
     message_type::MessageType,
     path::{
         counts::Counts,
@@ -23,6 +26,7 @@ use crate::{
         witness::{UnsentReason, Witness},
     },
     position::Position,
+    record_skip::RecordSkip,
     stage::Stage,
 };
 
@@ -87,6 +91,7 @@ impl ErrorNames {
             Stage::HeaderConverter => &self.header_converter,
             Stage::KeyConverter => &self.key_converter,
             Stage::ValueConverter => &self.value_converter,
+            Stage::PassedOver => "null",
         };
         let (connector, stage) = (&self.connector, failed.stage.as_str());
         format!("Error encountered in task {connector}-0. Executing stage '{stage}' with class '{class}'.")
@@ -198,6 +203,10 @@ pub(crate) struct RecordEmitter {
     pub(crate) witness: Option<Box<dyn Witness>>,
     /// Reads columns of changed rows again. `None`: events stay as they are.
     pub(crate) rows: Option<Arc<dyn RowReader>>,
+    /// The change that a person wants passed over.
+    pub(crate) skip: Option<Arc<RecordSkip>>,
+    /// What to notify of records that were passed over.
+    pub(crate) passed_over: Vec<Vec<(&'static str, String)>>,
 }
 
 /// The change that a record comes from.
@@ -241,6 +250,8 @@ impl RecordEmitter {
             totals: RecordTotals::default(),
             witness: None,
             rows: None,
+            skip: None,
+            passed_over: Vec::new(),
         }
     }
 
@@ -311,7 +322,8 @@ impl RecordEmitter {
         } = waits;
         // Its fate is not known yet: it may not be sent.
         self.totals.withheld += 1;
-        self.totals.undecided += u64::from(step.is_none() && (self.tolerance.all || aside.is_some()));
+        self.totals.undecided +=
+            u64::from(step.is_none() && (self.tolerance.all || aside.is_some() || self.passes_over(from)));
         begin_transaction(&mut self.cursor, out);
         let in_transaction = self.place(from);
         out.hold(from.table, from.change(), |place| HeldRecord {
@@ -378,11 +390,12 @@ impl RecordEmitter {
         if self.chain.wants_place() {
             self.chain.at(place);
         }
+        let is_named = self.passes_over(from);
         let outcome = match step {
             Some(step) => self.chain.go_on(record, step),
             None => Ok(Outcome::Record(record)),
         };
-        let (record, aside) = match outcome {
+        let (mut record, aside) = match outcome {
             Ok(Outcome::Record(record)) => (record, aside),
             Ok(Outcome::SetAside(set_aside)) => match self.tolerance.for_dead_letters(*set_aside) {
                 Ok((record, reason)) => (record, Some(reason)),
@@ -408,7 +421,24 @@ impl RecordEmitter {
                 }));
             }
         };
+        let passes_over = is_named && aside.is_none();
+        let topic = if passes_over {
+            record.topic.to_string()
+        } else {
+            String::new()
+        };
+        if passes_over {
+            if let Some(topic) = &self.tolerance.dead_letters {
+                record.topic = Cow::Owned(topic.clone());
+            }
+            // The partition is one of another topic, and the time may be what Kafka refuses.
+            (record.partition, record.timestamp_ms) = (None, None);
+        }
         match self.converters.encode(&record, from.table, checkpoint, out) {
+            Ok(parts) if passes_over => {
+                drop(record);
+                self.pass_over(parts, &topic, from, checkpoint, out)
+            }
             Ok(parts) => {
                 if let Some(reason) = aside {
                     drop(record);
@@ -431,6 +461,43 @@ impl RecordEmitter {
             // A record that was set aside, and that a converter then fails on, is reported once, with the converter's failure.
             Err(NotEncoded::Failed(failed)) => EncodeOutcome::Failed(failed),
         }
+    }
+
+    /// Whether a person wants the change passed over that a record comes from.
+    fn passes_over(&self, from: Provenance<'_>) -> bool {
+        let is_named = |skip: &Arc<RecordSkip>| from.message.is_of_stream() && skip.is_for(from.position);
+        self.skip.as_ref().is_some_and(is_named)
+    }
+
+    /// Passes over a record that could be encoded: it goes to the dead-letter topic, if there is one, or nowhere.
+    fn pass_over(
+        &mut self,
+        mut parts: RecordParts,
+        topic: &str,
+        from: Provenance<'_>,
+        checkpoint: Checkpoint,
+        out: &mut Batch,
+    ) -> EncodeOutcome {
+        let key = parts.key.as_ref().map(|key| excerpt(&out.bytes[key.clone()]));
+        let failed = Failed {
+            stage: Stage::PassedOver,
+            told: Diagnosis::error(
+                Kind::RecordFailed,
+                format!("a record for topic {topic} was passed over"),
+            ),
+            transform: None,
+        };
+        self.tell_aside(&failed, SetAsideLog::PassedOver(key), from);
+        if self.tolerance.dead_letters.is_none() {
+            out.back_to(checkpoint);
+            return EncodeOutcome::Dropped;
+        }
+        dead_letter_headers(&failed, from, out);
+        // It may have been refused because of its size, and this topic would refuse it, too.
+        if out.bytes_since(checkpoint) > MOST_PASSED_OVER_BYTES {
+            parts.value = None;
+        }
+        EncodeOutcome::Parts(parts)
     }
 
     /// Counts a record that the last run of the chain has dropped.
@@ -676,6 +743,10 @@ impl RecordEmitter {
         out: &mut Batch,
     ) -> Result<Option<RecordParts>, Failure> {
         let at = Lsn::to_string(&from.position.lsn);
+        let aside = match self.passes_over(from) {
+            true => Some(SetAsideLog::PassedOver(None)),
+            false => aside,
+        };
         let Some(log) = aside else {
             let place = format!("{} at LSN {at}", from.subject());
             let text = format!("cannot be sent: {}", failed.told.text);
@@ -689,11 +760,10 @@ impl RecordEmitter {
             // The cause says which step failed. Metrics and retries depend on the failure's kind.
             let kind = failed.told.kind.unwrap_or(Kind::RecordFailed);
             let cause = Diagnosis::error(kind, text).at(place).with_hint(hint);
-            return Err(Failure::of(
-                Disposition::stop(Kind::RecordFailed),
-                Kind::RecordFailed,
-                vec![cause],
-            ));
+            return Err(
+                Failure::of(Disposition::stop(Kind::RecordFailed), Kind::RecordFailed, vec![cause])
+                    .of_change(StreamAccount::name(&from.change())),
+            );
         };
         self.tell_aside(&failed, log, from);
         let Some(topic) = &self.tolerance.dead_letters else {
@@ -730,6 +800,29 @@ impl RecordEmitter {
                 "record set aside: {}",
                 self.tolerance.names.line(failed)
             ),
+            SetAsideLog::PassedOver(key) => {
+                let position = from.position.to_string();
+                tracing::warn!(
+                    table = from.table,
+                    position,
+                    key,
+                    stage,
+                    code,
+                    error = what,
+                    hint,
+                    dead_letters = self.tolerance.dead_letters,
+                    "a record is passed over, as asked with `walferry offsets skip-record`"
+                );
+                if let Some(skip) = &self.skip {
+                    skip.meet();
+                }
+                let reason = walferry_diagnosis::concealed(what).into_owned();
+                self.passed_over.push(vec![
+                    ("data_collection", from.table.to_owned()),
+                    ("position", position),
+                    ("reason", reason),
+                ]);
+            }
             SetAsideLog::Detail => tracing::debug!(
                 table = from.table,
                 lsn = at,
@@ -751,11 +844,17 @@ impl RecordEmitter {
 }
 
 /// At which level to log a record that was set aside.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum SetAsideLog {
     Failure,
     Detail,
+    /// A person has asked for it. With the record's key, if that could be encoded.
+    PassedOver(Option<String>),
 }
+
+/// A record that is passed over goes to the dead-letter topic with its value if it is no larger than this. Brokers accept 1 MiB unless told
+/// otherwise.
+const MOST_PASSED_OVER_BYTES: usize = 512 * 1024;
 
 /// Call before a record is added. The first record of a transaction tells the batch that the transaction begins.
 pub(crate) fn begin_transaction(cursor: &mut Cursor, out: &mut Batch) {

@@ -23,7 +23,7 @@ use crate::{
     history::{ConfirmGate, ExpectedCommits, MissingTransaction, Positions, missed},
     incremental::{
         SignalSettings,
-        machine::NotRead,
+        machine::{NotRead, SnapshotNotice},
         signals::{FramePlace, Signals},
     },
     message_type::MessageType,
@@ -36,6 +36,7 @@ use crate::{
         witness::Witness,
     },
     position::Position,
+    record_skip::RecordSkip,
     snapshot::{
         ChunksDone, RowsToReread, SnapshotStep, initial::SnapshotEvent, rows::Snapshot, toast_reread::ToastReread,
     },
@@ -206,6 +207,12 @@ impl Pipeline {
         self
     }
 
+    /// Passes over the change that a person has named.
+    pub(crate) fn with_skip(mut self, skip: Option<Arc<RecordSkip>>) -> Self {
+        self.emit.skip = skip;
+        self
+    }
+
     /// Reports the fate of each record to a witness. A running connector has none.
     pub fn with_witness(mut self, witness: Box<dyn Witness>) -> Self {
         self.emit.witness = Some(witness);
@@ -274,7 +281,24 @@ impl Pipeline {
             Frame::Watermark => self.toast_reread = None,
             Frame::Tick => {}
         }
+        self.tell_passed_over(now_ns, out)?;
         self.beat(now_ns, false, out)
+    }
+
+    /// Notifies of changes that were passed over since the last frame.
+    fn tell_passed_over(&mut self, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        for data in std::mem::take(&mut self.emit.passed_over) {
+            let Some(signals) = &mut self.signals else { continue };
+            let context = quiet(&self.emit.cursor, now_ns);
+            let notice = SnapshotNotice {
+                id: None,
+                aggregate: "Record",
+                kind: "PASSED_OVER",
+                data,
+            };
+            signals.notify(notice, between(&context), &mut self.emit, out)?;
+        }
+        Ok(())
     }
 
     /// Rows of an incremental snapshot whose window closes may leave, if no transaction is open.

@@ -51,6 +51,7 @@ fn settings() -> ConnectorSettings {
         heartbeat: None,
         snapshot_delay: Duration::ZERO,
         streaming_delay: Duration::ZERO,
+        skip_command: None,
         boundary: None,
         limits: Default::default(),
     }

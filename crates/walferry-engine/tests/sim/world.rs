@@ -935,6 +935,7 @@ fn connector(
         heartbeat: beat,
         snapshot_delay: Duration::ZERO,
         streaming_delay: Duration::ZERO,
+        skip_command: None,
         boundary: state.plan.exactly_once.then_some(CommitTiming::WhenIdle(LONGEST)),
         limits: IncrementalLimits {
             reads_chunks: reads_beside,

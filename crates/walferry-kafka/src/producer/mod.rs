@@ -495,12 +495,14 @@ impl Producer {
 
     /// The client itself refuses a record.
     fn refused(&mut self, code: Code, record: &Outgoing<'_>, opaque: DeliveryTag) -> Result<(), Failure> {
+        let change = self.acks.change(opaque.sequence());
         let refused = RefusedRecord {
             culprit: FailedRecord {
                 topic: record.topic,
                 partition: record.partition,
                 table: record.origin.table,
                 position: Some(record.origin.position),
+                change: change.as_deref(),
                 key: record.key,
                 size: failure::size(record.key, record.value, record.headers),
             },

@@ -236,7 +236,7 @@ impl Reporter {
     fn unproven(&self, report: Report<'_>) {
         let table = self.tables.name(DeliveryTag::from(report.opaque()).table());
         let position = self.position(report);
-        let culprit = culprit(report, &table, position.as_ref(), &report.headers());
+        let culprit = culprit(report, &table, (position.as_ref(), None), &report.headers());
         self.acks.failed(failure::of_unproven(&culprit));
     }
 
@@ -286,8 +286,9 @@ impl Reporter {
         let headers = report.headers();
         let table = self.tables.name(DeliveryTag::from(report.opaque()).table());
         let position = self.position(report);
+        let change = self.acks.change(DeliveryTag::from(report.opaque()).sequence());
         look(&RefusedRecord {
-            culprit: culprit(report, &table, position.as_ref(), &headers),
+            culprit: culprit(report, &table, (position.as_ref(), change.as_deref()), &headers),
             value: report.value(),
             timestamp_ms: report.timestamp_ms(),
             headers: &headers,
@@ -411,7 +412,7 @@ fn code_in(message: &str) -> Code {
 fn culprit<'a>(
     report: Report<'a>,
     table: &'a str,
-    position: Option<&'a String>,
+    (position, change): (Option<&'a String>, Option<&'a str>),
     headers: Headers<'_>,
 ) -> FailedRecord<'a> {
     FailedRecord {
@@ -419,6 +420,7 @@ fn culprit<'a>(
         partition: (report.partition() >= 0).then(|| report.partition()),
         table,
         position: position.map(|position| position as &dyn fmt::Display),
+        change,
         key: report.key(),
         size: failure::size(report.key(), report.value(), headers),
     }

@@ -307,6 +307,21 @@ impl Walferry {
         command.output().expect("the program can be run")
     }
 
+    /// Runs a line that the program has printed, as a person does who copies it into a shell.
+    ///
+    /// # Panics
+    /// The shell cannot be run.
+    pub fn shell(&self, line: &str) -> Output {
+        let programs = self.folder.join("programs");
+        fs::create_dir_all(&programs).expect("the folder can be made");
+        // It may be there already.
+        let _ = symlink(tools::walferry(), programs.join("walferry"));
+        let path = format!("{}:/usr/bin:/bin", programs.display());
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).env("PATH", path).current_dir(&self.folder);
+        command.output().expect("the shell can be run")
+    }
+
     /// Address of the admin endpoint.
     pub fn admin(&self) -> String {
         format!("127.0.0.1:{}", self.admin_port)

@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 use walferry_engine::{
-    Failure, Kind,
+    Failure, Kind, Position,
     gap::{Gap, GapChoice},
     store::{OffsetStore, StoredOffset},
 };
@@ -516,6 +516,20 @@ impl OffsetStore for ConnectorStore {
         match self.folder() {
             Some(store) => store.choice().await,
             None => Ok(None),
+        }
+    }
+
+    async fn record_skip(&mut self) -> Result<Option<Position>, Failure> {
+        match self.folder() {
+            Some(store) => store.record_skip().await,
+            None => Ok(None),
+        }
+    }
+
+    async fn settle_record_skip(&mut self) -> Result<(), Failure> {
+        match self.folder() {
+            Some(store) => store.settle_record_skip().await,
+            None => Ok(()),
         }
     }
 }

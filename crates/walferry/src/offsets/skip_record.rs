@@ -1,0 +1,53 @@
+//! `walferry offsets skip-record`: a person wants one change passed over.
+
+use walferry_diagnosis::{Kind, printed::shell_word};
+use walferry_engine::Position;
+use walferry_offset::{FileStore, Folder, skip};
+
+use crate::{cli::DataArgs, error::Error, load::data_dir, say::say};
+
+/// Leaves the wish in the connector's folder, where its next start finds it.
+pub(super) fn skip_record(name: &str, position: Position, data: &DataArgs) -> Result<(), Error> {
+    let data_dir = data_dir(data);
+    let refuse = || {
+        Error::new(
+            Kind::OffsetUnchanged,
+            format!("connector {name:?} will not pass over a change"),
+        )
+    };
+    let unusable = |error: walferry_offset::Error| {
+        Error::failure(format!("the folder of connector {name:?} cannot be used"), error.into())
+    };
+    let folder = Folder::path_of(&data_dir, name);
+    if !folder.is_dir() {
+        let what = format!("it has no folder in the data directory {}", data_dir.display());
+        let hint =
+            "copy the whole command from the connector's error; if the connector runs elsewhere, run the command there";
+        return Err(refuse().cause(what, Some(hint.to_owned())));
+    }
+    let stored = FileStore::peek_of(&data_dir, name).map_err(unusable)?;
+    if stored.is_some_and(|stored| stored.is_past(position)) {
+        let what =
+            format!("the change at {position} is behind the stored offset, so it was delivered or passed over before");
+        return Err(refuse().cause(
+            what,
+            Some("copy the command from the connector's last error".to_owned()),
+        ));
+    }
+    let earlier = skip::wished(&data_dir, name).map_err(unusable)?;
+    skip::wish(&data_dir, name, position).map_err(unusable)?;
+    if let Some(earlier) = earlier.filter(|earlier| *earlier != position) {
+        say!("This replaces the request to pass over the change at {earlier}.");
+    }
+    say!(
+        "The change at {position} will be passed over once, at the next start of connector {name:?}. All other changes are sent."
+    );
+    say!(
+        "Its records go to the dead-letter topic, if errors.deadletterqueue.topic.name is set; else only the log tells of them."
+    );
+    if let Err(walferry_offset::Error::Locked { .. }) = Folder::open(&data_dir, name) {
+        let name = shell_word(name);
+        say!("A process has the connector's folder: `walferry restart {name}` starts the connector again there.");
+    }
+    Ok(())
+}

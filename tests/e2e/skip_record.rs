@@ -1,0 +1,185 @@
+//! One record that cannot be sent is passed over with the command that the error prints, and nothing else is.
+
+use walferry_testkit::servers::{Record, wait_for};
+
+use crate::{
+    outbox::Outbox,
+    world::{self, World},
+};
+
+/// Why the record cannot be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// A transform fails on it.
+    Transform,
+    /// The broker refuses it: it is larger than the topic allows.
+    Size,
+}
+
+use Fault::{Size, Transform};
+
+const EXACTLY_ONCE: (&str, &str) = ("exactly.once.support", "required");
+
+fn outbox(world: &World, name: &str, fault: Fault) -> Outbox {
+    let outbox = Outbox::new(world, name);
+    if fault == Size {
+        let settings = [("max.message.bytes", "5000")];
+        world.kafka.create_topic_with(&outbox.topic("order"), 1, &settings);
+    }
+    outbox
+}
+
+/// Inserts a row that is at fault among others of its transaction, and a transaction behind it.
+fn insert(outbox: &Outbox, fault: Fault, first: i64) {
+    let payload = match fault {
+        Transform => "'no number'",
+        Size => "repeat('7', 20000)",
+    };
+    let (second, third, bad) = (first + 1, first + 2, first + 50);
+    outbox.database.sql().run(&format!(
+        "begin;
+         insert into outbox values ({first}, 'order', 'k', 'T', '{first}');
+         insert into outbox values ({bad}, 'order', 'bad', 'T', {payload});
+         insert into outbox values ({second}, 'order', 'k', 'T', '{second}');
+         commit;
+         insert into outbox values ({third}, 'order', 'k', 'T', '{third}')"
+    ));
+}
+
+/// The command that the error prints, literally.
+#[track_caller]
+fn printed_command(output: &str) -> String {
+    let start = "`walferry offsets skip-record ";
+    let at = output
+        .rfind(start)
+        .unwrap_or_else(|| panic!("no command in:\n{output}"));
+    let rest = &output[at + 1..];
+    rest[..rest.find('`').expect("the command ends")].to_owned()
+}
+
+/// The payloads of one key, without repeated ones.
+fn payloads(records: &[Record]) -> Vec<String> {
+    let mut payloads: Vec<String> = records
+        .iter()
+        .filter_map(|record| Some(record.value_text()?.to_owned()))
+        .collect();
+    payloads.dedup();
+    payloads
+}
+
+#[track_caller]
+fn pass_over(name: &str, fault: Fault, more: &[(&str, &str)], letters: Option<&str>) {
+    let world = world::shared();
+    let outbox = outbox(&world, name, fault);
+    let mut config = outbox.config();
+    config.extend(more.iter().map(|&(name, value)| (name.to_owned(), value.into())));
+    if let Some(topic) = letters {
+        config.insert("errors.deadletterqueue.topic.name".into(), topic.into());
+        config.insert("errors.deadletterqueue.topic.replication.factor".into(), "1".into());
+    }
+    if fault == Transform {
+        config.insert("transforms".into(), "outbox,number".into());
+        config.insert(
+            "transforms.number.type".into(),
+            "org.apache.kafka.connect.transforms.Cast$Value".into(),
+        );
+        config.insert("transforms.number.spec".into(), "int64".into());
+    }
+    let mut walferry = outbox.start_with(config);
+    insert(&outbox, fault, 1);
+    assert_eq!(walferry.wait(), Some(3), "{}", walferry.output());
+    let output = walferry.output();
+    assert!(output.contains("errors.tolerance=all"), "{output}");
+    let command = printed_command(&output);
+
+    let told = walferry.shell(&command);
+    let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.status.success() && text.contains("at the next start"), "{told:?}");
+
+    // It is killed as soon as the change was passed over. If the offset behind it is not stored by then, the next start does it again.
+    walferry.start_again();
+    let topic = outbox.topic("order");
+    let line = wait_for("the record to be passed over", || {
+        let output = walferry.output();
+        let line = output.lines().find(|line| line.contains("a record is passed over"))?;
+        Some(line.to_owned())
+    });
+    assert!(line.contains("public.outbox") && line.contains("position="), "{line}");
+    if fault == Size {
+        assert!(line.contains("key=\"bad\""), "{line}");
+    }
+    walferry.kill();
+    walferry.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    let expected = ["1", "2", "3"];
+    wait_for("the other rows", || {
+        let records = world.kafka.read(&[topic.clone()]);
+        (payloads(&records).last().map(String::as_str) == Some("3")).then_some(())
+    });
+    outbox.wait_until_confirmed();
+    let records = world.kafka.read(&[topic.clone()]);
+    assert!(
+        records.iter().all(|record| record.key_text() == Some("k")),
+        "{records:?}"
+    );
+    match more.contains(&EXACTLY_ONCE) {
+        true => {
+            let all: Vec<_> = records.iter().filter_map(Record::value_text).collect();
+            assert_eq!(all, expected);
+        }
+        false => {
+            let mut all = payloads(&records);
+            all.sort();
+            all.dedup();
+            assert_eq!(all, expected);
+        }
+    }
+    if let Some(letters) = letters {
+        let dead = world.kafka.wait_for_records(letters, 1);
+        let header = |name: &str| dead[0].header_text(name).map(str::to_owned);
+        assert_eq!(header("walferry.table").as_deref(), Some("public.outbox"), "{dead:?}");
+        if fault == Size {
+            assert_eq!(dead[0].key_text(), Some("bad"));
+            assert_eq!(header("__connect.errors.stage").as_deref(), Some("PASSED_OVER"));
+        }
+    }
+    // The request was for that change alone: the next one that cannot be sent stops the connector again. Nor can the request be made twice.
+    let again = walferry.shell(&command);
+    if !more.contains(&EXACTLY_ONCE) {
+        assert!(!again.status.success(), "{again:?}");
+        assert!(
+            String::from_utf8_lossy(&again.stderr).contains("behind the stored offset"),
+            "{again:?}"
+        );
+    }
+    insert(&outbox, fault, 101);
+    assert_eq!(walferry.wait(), Some(3), "{}", walferry.output());
+    assert_ne!(printed_command(&walferry.output()), command);
+}
+
+#[test]
+fn a_row_that_a_transform_fails_on_is_passed_over_with_the_printed_command() {
+    pass_over("skip_cast", Transform, &[], None);
+}
+
+#[test]
+fn a_record_that_the_broker_refuses_is_passed_over_with_the_printed_command() {
+    pass_over("skip_size", Size, &[], None);
+}
+
+#[test]
+fn a_record_that_is_passed_over_goes_to_the_dead_letter_topic() {
+    pass_over("skip_letter", Size, &[], Some("skip_letter.dead"));
+    pass_over("skip_cast_letter", Transform, &[], Some("skip_cast_letter.dead"));
+}
+
+#[test]
+fn with_exactly_once_delivery_a_record_is_passed_over_in_the_transaction() {
+    pass_over("skip_once", Size, &[EXACTLY_ONCE], None);
+    pass_over(
+        "skip_once_letter",
+        Transform,
+        &[EXACTLY_ONCE],
+        Some("skip_once_letter.dead"),
+    );
+}
