@@ -396,22 +396,26 @@ kinds! {
         "A change could not be turned into a record. The message names the table and the position. Walferry sends nothing \
          after this record until you decide.",
         "Correct what the message names. Or set `errors.tolerance=all` to set such records aside, and \
-         `errors.deadletterqueue.topic.name` to keep them.";
+         `errors.deadletterqueue.topic.name` to keep them. To pass over this one change alone, run \
+         the `walferry offsets skip-record` command that the hint prints.";
     "WF0402" ChangeNotConverted "change_not_converted" RECORD,
         "A change cannot be turned into a record",
         "Debezium's schema cannot represent a column's value or the row: a value is out of range, or it does not match the \
          catalog.",
-        "Follow the hint, which names the property that controls how such values are handled.";
+        "Follow the hint, which names the property that controls how such values are handled. To pass over this one change alone, run \
+         the `walferry offsets skip-record` command that the hint prints.";
     "WF0403" TransformFailed "transform_failed" RECORD,
         "A transform cannot process a record",
         "The record does not have the structure that the transform expects. The message names the transform and the topic.",
         "Correct the options of the transform, or add a predicate so that the transform is not applied to such records. To go on without them, set \
-         `errors.tolerance=all` and `errors.deadletterqueue.topic.name`: each is set aside with its reason, and the others are sent.";
+         `errors.tolerance=all` and `errors.deadletterqueue.topic.name`: each is set aside with its reason, and the others are sent. To pass over this one change alone, run \
+         the `walferry offsets skip-record` command that the hint prints.";
     "WF0404" NotWritten "not_written" RECORD,
         "A converter cannot serialize a record",
         "The converter of the key, the value or a header cannot serialize it.",
         "Use a converter that supports this kind of data, or change the record with a transform, as the hint says. To go on without such records, set \
-         `errors.tolerance=all` and `errors.deadletterqueue.topic.name`: each is set aside with its reason, and the others are sent.";
+         `errors.tolerance=all` and `errors.deadletterqueue.topic.name`: each is set aside with its reason, and the others are sent. To pass over this one change alone, run \
+         the `walferry offsets skip-record` command that the hint prints.";
     "WF0405" MalformedMessage "malformed_message" RECORD,
         "A message of the stream cannot be decoded",
         "The bytes that arrived are not valid pgoutput. Nothing was skipped.",
@@ -526,12 +530,14 @@ kinds! {
     "WF0510" RecordTooLarge "record_too_large" RECORD,
         "A record is larger than Kafka accepts",
         "The record is larger than the topic's `max.message.bytes`, or than the producer's `max.request.size`.",
-        "Raise both limits above the size of the record, or set such records aside with `errors.tolerance=all`.";
+        "Raise both limits above the size of the record, or set such records aside with `errors.tolerance=all`. To pass over this one change alone, run \
+         the `walferry offsets skip-record` command that the hint prints.";
     "WF0511" RecordRefused "record_refused" RECORD,
         "The broker rejects a record",
         "The record is not valid for its topic: a compacted topic does not accept records without a key, or the timestamp \
          is outside the allowed range. The other records of its batch are not at fault, and are sent again.",
-        "Give the table a key, or change the settings of the topic, as the hint says.";
+        "Give the table a key, or change the settings of the topic, as the hint says. To pass over this one change alone, run \
+         the `walferry offsets skip-record` command that the hint prints.";
     "WF0512" PartitionMissing "partition_missing" RECORD,
         "A record is assigned to a partition that does not exist",
         "A transform or a setting assigned the record to a partition that the topic does not have.",

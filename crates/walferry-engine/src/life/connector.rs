@@ -157,8 +157,11 @@ where
             gaps: self.remember_gap().await,
         };
         let mut ended = self.sessions(&mut carried, &mut target).await;
-        // If the run is abandoned, another process may be using the slot, so it stays.
-        if !is_abandoned(&target)
+        // If the run is abandoned, another process may be using the slot, so it stays. It also stays if a change cannot be sent: the next
+        // start begins with that change and those after it.
+        if !is_abandoned(&target) && ended.as_ref().is_err_and(|failure| failure.change.is_some()) {
+            carried.new_slot.is_in_use();
+        } else if !is_abandoned(&target)
             && let Err(failure) = ended
         {
             ended = Err(carried
