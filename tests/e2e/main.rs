@@ -46,6 +46,7 @@ mod readme;
 mod records;
 mod refused;
 mod registry;
+mod relay;
 mod reselect;
 mod rest;
 mod secure;

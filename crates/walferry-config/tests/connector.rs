@@ -215,7 +215,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "connector.class",
             "io.debezium.connector.mysql.MySqlConnector",
             &[
-                "Error: connector.class is \"io.debezium.connector.mysql.MySqlConnector\", which is not io.debezium.connector.postgresql.PostgresConnector, the only connector that Walferry is (leave connectors of other classes on Kafka Connect)",
+                "Error: connector.class is \"io.debezium.connector.mysql.MySqlConnector\", which is not io.debezium.connector.postgresql.PostgresConnector, or walferry.OutboxRelay for relay mode: Walferry has no other connectors (leave connectors of other classes on Kafka Connect)",
             ],
         ),
         ("connector.class", " PostgresConnector ", &[]),

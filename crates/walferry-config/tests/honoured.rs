@@ -73,6 +73,11 @@ fn context(name: &str) -> &'static [(&'static str, &'static str)] {
             ("exactly.once.support", "required"),
             ("transaction.boundary", "interval"),
         ],
+        "relay.notify.hostname" | "relay.notify.port" => &[
+            ("connector.class", "walferry.OutboxRelay"),
+            ("relay.notify.channel", "outbox"),
+        ],
+        _ if name.starts_with("relay.") => &[("connector.class", "walferry.OutboxRelay")],
         "guardrail.collections.limit.action" => &[("guardrail.collections.max", "3")],
         "database.sslNegotiation" | "database.sslcrl" => &[("database.sslmode", "require")],
         "database.sslcert" => &[("database.sslkey", "/key")],

@@ -758,4 +758,15 @@ kinds! {
         "The table has columns such as `status`, `published_at` or `attempts`, with which a program marks the rows that it has sent. If that \
          program goes on, each event is sent twice. A snapshot would send again what the program has sent.",
         "Follow docs/how-to/from-a-poller.md: it tells what will change, and how to switch without a gap.";
+    "WF0795" RelayTable "relay_table" SETUP,
+        "An outbox cannot be relayed",
+        "The connector is in relay mode (`connector.class=walferry.OutboxRelay`), and the table lacks a column that is needed, or its columns cannot be told apart: the status has \
+         other words, there is no order, or several tables match `table.include.list`.",
+        "Follow the hint: it has the SQL that adds a column, or the property that names one. `walferry check` says what was recognised.";
+    "WF0796" RelayLost "relay_lost" GAVE_UP,
+        "Rows of an outbox were sent but could not be marked",
+        "In relay mode, the transaction that holds the rows had ended before they were marked, or fewer rows were changed than were sent: a trigger, a rule or row-level security keeps them \
+         from being changed. The rows are sent again.",
+        "If it happens again and again, look at triggers, rules and row-level security of the table: the connector's role must be able to update or delete each row that it reads. If it \
+         happens now and then, look for what ends transactions of the connector's role.";
 }

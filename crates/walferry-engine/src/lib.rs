@@ -44,9 +44,9 @@ pub mod store {
 pub use delivery::sink;
 pub use failure::{Disposition, Exit, Failure, Kind};
 pub use incremental::SignalSettings;
-pub use life::{TargetState, book, connector, start, supervisor};
+pub use life::{TargetState, book, connector, polled, start, supervisor};
 pub use names::folder_name;
-pub use path::{Converters, ErrorNames, ErrorPolicy, TableShapes, pipeline, pipeline::Pipeline, witness};
+pub use path::{Converters, ErrorNames, ErrorPolicy, PolledTable, TableShapes, pipeline, pipeline::Pipeline, witness};
 pub use pauses::Pauses;
 pub use position::Position;
 pub use status::SlotXmin;

@@ -41,6 +41,7 @@ use walferry_offset::{FileStore, ImportError, MemoryStore, import, java_offsets,
 use walferry_postgres::{Postgres, RowLookups, TimescaleCatalog, replay::Replay};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
+use walferry_relay::{KafkaLink, Relay};
 use walferry_transform::{Chain, HypertableReader};
 
 use crate::{
@@ -345,10 +346,7 @@ pub(crate) fn connector(
     let folder = store.path();
     kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
     let longest = kafka.transaction_timeout() / 2;
-    let mut sinks = Producers::new(kafka);
-    if let Some(log) = &offsets.topic {
-        sinks = sinks.within(log.tenure());
-    }
+    let mut sinks = producers(kafka, offsets);
     if let Some(transactions) = transactions {
         sinks = sinks.in_transactions(transactions);
     }
@@ -364,6 +362,49 @@ pub(crate) fn connector(
         sinks,
         store,
         pipelines: pipelines(loaded, &status, folder, Some(registries(config)), from_postgres(config)),
+        status,
+    })
+}
+
+/// Producers that send only while this process may work on Connect's topics.
+fn producers(kafka: walferry_kafka::ClientSettings, offsets: &Offsets) -> Producers {
+    let sinks = Producers::new(kafka);
+    match &offsets.topic {
+        Some(log) => sinks.within(log.tenure()),
+        None => sinks,
+    }
+}
+
+/// What polls an outbox in place of reading the stream.
+pub(crate) type AssembledRelay = Relay<Producers, Box<dyn FnMut() -> Result<Pipeline, Failure>>>;
+
+/// Puts a connector in relay mode together. It has no offset: what was sent is marked in its table.
+pub(crate) fn relay(
+    loaded: &Loaded,
+    offsets: &Offsets,
+    sharers: &watch::Receiver<usize>,
+    status: Arc<Status>,
+) -> Result<AssembledRelay, Failure> {
+    let config = &loaded.connector;
+    let kafka = kafka(loaded).map_err(|error| {
+        let kind = Kind::Configuration;
+        Failure::of(Disposition::stop(kind), kind, error.causes())
+    })?;
+    kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
+    let sinks = producers(kafka.clone(), offsets);
+    let health = sinks.health();
+    let mut make = pipelines(loaded, &status, None, Some(registries(config)), from_postgres(config));
+    let settings = settings(loaded, sharers.clone());
+    let sharers = (*sharers.borrow()).max(1);
+    Ok(Relay {
+        connector: config.clone(),
+        sinks,
+        kafka: KafkaLink {
+            is_away: Box::new(move || health.trouble().is_some()),
+            probe: Arc::new(move || walferry_kafka::check::check(&kafka, &[]).map(drop)),
+        },
+        pipelines: Box::new(move || make(&StoredOffset::default())),
+        in_flight_bytes: settings.in_flight_bytes / sharers,
         status,
     })
 }

@@ -102,6 +102,9 @@ fn worker_topics(args: &CheckArgs, configuration: &Configuration) -> Vec<Diagnos
 
 /// What must be fixed before a connector can start on the database as it is now.
 pub(crate) async fn fixable(args: &CheckArgs, loaded: &Loaded) -> Vec<Diagnosis> {
+    if loaded.connector.relay.is_some() {
+        return Vec::new();
+    }
     let found = offset(args, loaded);
     let mut remarks = postgres(args, loaded, &found).await;
     remarks.retain(|remark| remark.fix.is_some());
@@ -178,12 +181,22 @@ fn check_one(
     runtime: &Runtime,
     printed_tables: &mut Vec<String>,
 ) -> Result<usize, Error> {
-    let found = offset(args, loaded);
+    let is_relay = loaded.connector.relay.is_some();
+    // In relay mode, there is no offset.
+    let found = match is_relay {
+        true => StoredState::none(),
+        false => offset(args, loaded),
+    };
     // Either side may keep silent for a while.
     let (postgres, kafka, registries) = thread::scope(|scope| {
         let kafka = scope.spawn(|| kafka_side(loaded));
         let registries = scope.spawn(|| registries(loaded));
-        let postgres = runtime.block_on(postgres(args, loaded, &found));
+        let postgres = runtime.block_on(async {
+            match is_relay {
+                true => relay(loaded).await,
+                false => postgres(args, loaded, &found).await,
+            }
+        });
         (postgres, kafka.join(), registries.join())
     });
     let bug = |what: &str| {
@@ -298,6 +311,18 @@ struct StoredState {
     place: String,
 }
 
+impl StoredState {
+    /// Nothing is stored, and nothing will be.
+    fn none() -> Self {
+        Self {
+            remarks: Vec::new(),
+            first_start: true,
+            stored: Ok(None),
+            place: String::new(),
+        }
+    }
+}
+
 /// What is stored could not be read.
 struct Unknown;
 
@@ -391,6 +416,19 @@ fn whether_it_can_be_stored(dir: &Path, partition: &SourcePartition, has_topics:
             vec![Diagnosis::warning(error.for_good().kind, what).with_hint(hint)]
         }
         Err(error) => obstacles(error.for_good()),
+    }
+}
+
+/// What a connector in relay mode would find in the database.
+async fn relay(loaded: &Loaded) -> Vec<Diagnosis> {
+    match walferry_relay::check(&loaded.connector).await {
+        Ok(mut remarks) => {
+            if let Err(failure) = outboxes(loaded).await {
+                remarks.extend(obstacles(failure));
+            }
+            remarks
+        }
+        Err(failure) => obstacles(failure),
     }
 }
 

@@ -435,7 +435,12 @@ fn variables() -> BTreeMap<String, String> {
 fn one_slot_each(connectors: &[&Connector], problems: &mut Problems) {
     for (i, connector) in connectors.iter().enumerate() {
         let server = |of: &Connector| (of.postgres.hostname.to_string().to_lowercase(), of.postgres.port);
-        let same = |other: &&&Connector| other.slot.name == connector.slot.name && server(other) == server(connector);
+        if connector.relay.is_some() {
+            continue;
+        }
+        let same = |other: &&&Connector| {
+            other.relay.is_none() && other.slot.name == connector.slot.name && server(other) == server(connector)
+        };
         if let Some(other) = connectors[..i].iter().find(same) {
             problems.push(
                 Kind::ConnectorsClash,

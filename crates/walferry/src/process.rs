@@ -97,6 +97,10 @@ pub(crate) struct BackgroundTasks(Vec<JoinHandle<()>>);
 impl BackgroundTasks {
     /// Starts them. It must be called within a set of local tasks.
     pub(crate) fn start(loaded: Loaded, slots: SlotLooks, status: &Arc<Status>) -> Self {
+        if loaded.connector.relay.is_some() {
+            // It has one table, which it names itself, and no slot.
+            return Self::default();
+        }
         let span = error_span!(BESIDE, connector = status.name);
         let tables = beside::tell_tables(loaded.clone()).instrument(span.clone());
         // The slot's lag is shown even while the connector does not run.
@@ -149,6 +153,14 @@ impl PasswordRefusals {
         let is_in_time = now.duration_since(since) < REFUSED_FOR;
         (was_connected && is_in_time && beside::login::is_login_refused(failure)).then(|| self.pauses.next_pause())
     }
+}
+
+/// What a run of a connector does.
+enum ConnectorTask {
+    /// Reads the replication stream.
+    Stream(Box<assemble::Assembled>),
+    /// Polls an outbox.
+    Relay(assemble::AssembledRelay),
 }
 
 /// What each run of a connector needs.
@@ -238,13 +250,22 @@ impl RunSettings {
             return (String::new(), Ok(()));
         };
         let assembled = loaded.and_then(|loaded| {
-            let connector = assemble::connector(&loaded, &self.offsets, share, self.status.clone())?;
-            Ok((loaded, connector))
+            let task = match loaded.connector.relay {
+                Some(_) => ConnectorTask::Relay(assemble::relay(&loaded, &self.offsets, &share, self.status.clone())?),
+                None => {
+                    let connector = assemble::connector(&loaded, &self.offsets, share, self.status.clone())?;
+                    ConnectorTask::Stream(Box::new(connector))
+                }
+            };
+            Ok((loaded, task))
         });
         let told = target.clone();
         let (what, ended) = match assembled {
-            Ok((loaded, connector)) => {
-                let ended = self.live(&loaded, connector, target);
+            Ok((loaded, task)) => {
+                let ended = match task {
+                    ConnectorTask::Stream(connector) => self.live(&loaded, *connector, target),
+                    ConnectorTask::Relay(relay) => self.relay(relay, target),
+                };
                 (format!("connector {name:?} has stopped"), ended)
             }
             Err(failure) => (format!("connector {name:?} did not start"), Err(failure)),
@@ -298,6 +319,19 @@ impl RunSettings {
                 Ok(()) => unreachable!("it tells before it ends"),
             },
         }
+    }
+
+    /// Runs a connector in relay mode once.
+    fn relay(&self, mut relay: assemble::AssembledRelay, target: watch::Receiver<TargetState>) -> Result<(), Failure> {
+        LocalSet::new().block_on(&runtime()?, async {
+            let (health, set_aside) = (relay.sinks.health(), relay.sinks.set_aside());
+            let mut beside = JoinSet::new();
+            beside.spawn_local(beside::watch_kafka(health, set_aside, self.status.clone()));
+            tokio::select! {
+                ended = relay.run(target) => ended,
+                panic = panic_of(beside) => resume_unwind(panic),
+            }
+        })
     }
 
     /// Runs the connector once, with the tasks beside it.

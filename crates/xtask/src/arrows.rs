@@ -19,7 +19,7 @@ struct Row {
     may_see: &'static str,
 }
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 12] = [
     Row {
         crates: "diagnosis java",
         pure: true,
@@ -74,6 +74,11 @@ const ROWS: [Row; 11] = [
         crates: "outbox",
         pure: false,
         may_see: "postgres engine transform diagnosis pgoutput config",
+    },
+    Row {
+        crates: "relay",
+        pure: false,
+        may_see: "postgres engine event transform converter snapshot diagnosis pgoutput record config telemetry keystore",
     },
 ];
 

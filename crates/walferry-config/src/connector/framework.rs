@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use walferry_diagnosis::Kind;
 
+use super::relay;
 use crate::property::{Group, Property, Support};
 use crate::reader::{Options, Reader};
 use crate::sanitize::quoted;
@@ -99,17 +100,17 @@ choices! {
     }
 }
 
-/// `connector.class`: there is one, under its full or its simple name.
+/// `connector.class`: that of the Postgres connector, under its full or its simple name, or that of relay mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct PostgresConnector;
+pub(super) struct ConnectorClass;
 
-impl Value for PostgresConnector {
+impl Value for ConnectorClass {
     const TYPE: &'static str = "class";
     fn parse(text: &str) -> Result<Self, ValueError> {
         match text {
-            "io.debezium.connector.postgresql.PostgresConnector" | "PostgresConnector" | "Postgres" => Ok(Self),
+            "io.debezium.connector.postgresql.PostgresConnector" | "PostgresConnector" | "Postgres" | relay::CLASS => Ok(Self),
             _ => Err(ValueError::new(
-                "io.debezium.connector.postgresql.PostgresConnector, the only connector that Walferry is",
+                "io.debezium.connector.postgresql.PostgresConnector, or walferry.OutboxRelay for relay mode: Walferry has no other connectors",
             )
             .hint("leave connectors of other classes on Kafka Connect")),
         }
@@ -124,9 +125,9 @@ properties! {
     const NAME: Property<Option<String>> = Property::new("name").example("orders")
         .text("Name of the connector. It is part of the identity under which offsets are stored. It can be given in the file, next to \
                `config` if there is such an object, or on the command line.");
-    const CLASS: Property<PostgresConnector> = Property::new("connector.class")
+    const CLASS: Property<ConnectorClass> = Property::new("connector.class")
         .default("io.debezium.connector.postgresql.PostgresConnector")
-        .text("Class of the connector. It may be left out.");
+        .text("Class of the connector. It may be left out. `walferry.OutboxRelay` reads an outbox by polling, without a replication slot.");
     const CLASS_VERSION: Property<Option<String>> = Property::new("connector.plugin.version")
         .text("Version of the class.").support(VERSION);
     const TASKS_MAX: Property<String> = Property::new("tasks.max").default("1")
@@ -215,7 +216,20 @@ pub(super) fn read(reader: &mut Reader<'_>, worker: &Worker) -> Plugins {
 
 /// Whether changes are to arrive exactly once, and where transactions end then.
 pub(super) fn exactly_once(reader: &mut Reader<'_>, worker: &Worker) -> Option<TransactionBoundary> {
-    let is_on = reader.get(&EXACTLY_ONCE) == ExactlyOnce::Required || worker.exactly_once;
+    let is_required = reader.get(&EXACTLY_ONCE) == ExactlyOnce::Required;
+    if relay::is_relay(reader.options()) {
+        // Kafka's transactions and those of the database cannot be committed together.
+        if is_required {
+            reader
+                .problem(
+                    EXACTLY_ONCE.name(),
+                    "is \"required\", but relay mode delivers at least once",
+                )
+                .hint("remove it, or read the outbox with the Postgres connector");
+        }
+        return None;
+    }
+    let is_on = is_required || worker.exactly_once;
     let interval = reader.get(&BOUNDARY_INTERVAL);
     let boundary = match reader.get(&BOUNDARY) {
         BoundaryChoice::Poll => TransactionBoundary::Poll,

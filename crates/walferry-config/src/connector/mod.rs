@@ -11,6 +11,7 @@ mod misplaced;
 mod older;
 pub mod post_processors;
 mod postgres;
+mod relay;
 mod signals;
 mod slot;
 mod snapshot;
@@ -28,6 +29,7 @@ pub use filters::{Filter, FilterSection};
 pub use framework::{ConverterPlugin, Plugins, PredicatePlugin, TransactionBoundary, TransformPlugin};
 pub use post_processors::{ReselectColumns, ReselectFailure};
 pub use postgres::{AuthMethod, ChannelBinding, PostgresSection, RequiredAuth, SslMode, SslNegotiation};
+pub use relay::{FailedRows, RelayColumns, RelayDone, RelayNotify, RelaySection};
 pub use signals::{NotificationChannel, SignalChannel, SignalSection, SignalTable, Watermarking};
 pub use slot::{
     AutosetIdentity, PublicationAutocreate, PublicationSection, ReplicaIdentityRule, SlotSection, UncertainPublication,
@@ -90,6 +92,8 @@ pub struct Connector {
     pub exactly_once: Option<TransactionBoundary>,
     /// `offsets.storage.topic`
     pub offsets_topic: Option<String>,
+    /// How an outbox is read by polling. `None`: the replication stream is read.
+    pub relay: Option<RelaySection>,
     /// What is hidden when the configuration is shown.
     pub sanitizer: Sanitizer,
     /// What config providers have returned. While the connector is in use, no text that leaves the process shows it.
@@ -110,6 +114,7 @@ pub static CONNECTOR_GROUPS: &[Group] = &[
     snapshot::GROUP,
     signals::GROUP,
     streaming::GROUP,
+    relay::GROUP,
     elsewhere::GROUP,
     misplaced::GROUP,
 ];
@@ -168,6 +173,7 @@ impl Connector {
             plugins,
             exactly_once: framework::exactly_once(&mut reader, worker),
             offsets_topic: framework::offsets_topic(&mut reader),
+            relay: relay::read(&mut reader),
             sanitizer: elsewhere::sanitizer(&mut reader),
             concealed: Concealed::default(),
         };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::relay;
 use crate::name::SlotName;
 use crate::property::{Group, Property, Support};
 use crate::reader::Reader;
@@ -241,7 +242,7 @@ pub(super) const GROUP: Group = Group {
 
 pub(super) fn read(reader: &mut Reader<'_>) -> (SlotSection, PublicationSection) {
     reader.get(&PLUGIN_NAME);
-    if !reader.is_set(&PLUGIN_NAME) {
+    if !reader.is_set(&PLUGIN_NAME) && !relay::is_relay(reader.options()) {
         let finding = reader.warning(
             PLUGIN_NAME.name(),
             "is not set; Walferry uses pgoutput, but Debezium would use decoderbufs",

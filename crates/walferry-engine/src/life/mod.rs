@@ -10,6 +10,7 @@ pub mod connector;
 mod gap;
 mod new_slot;
 mod pipeline_thread;
+pub mod polled;
 mod prepare;
 mod reader;
 mod retries;

@@ -26,13 +26,13 @@ pub(crate) struct Retries {
 /// How far a connector has got over all its sessions: the delivered position, and the number of delivered snapshot
 /// chunks. The keeper writes it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DeliveredReach(Arc<Mutex<Reached>>);
+pub struct DeliveredReach(Arc<Mutex<Reached>>);
 
 type Reached = (u64, u64);
 
 impl DeliveredReach {
     /// Notes that this position and `chunks` more chunks have been delivered.
-    pub(crate) fn deliver(&self, position: u64, chunks: u64) {
+    pub fn deliver(&self, position: u64, chunks: u64) {
         let mut reached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *reached = (reached.0.max(position), reached.1 + chunks);
     }

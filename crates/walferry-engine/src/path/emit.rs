@@ -586,6 +586,11 @@ impl RecordEmitter {
         Ok(None)
     }
 
+    /// From here on, whether records that cannot be sent are set aside.
+    pub(crate) const fn set_aside_failures(&mut self, all: bool) {
+        self.tolerance.all = all;
+    }
+
     /// What happens to records that cannot be sent.
     pub(crate) const fn tolerance(&self) -> &ErrorPolicy {
         &self.tolerance

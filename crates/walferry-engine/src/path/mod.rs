@@ -12,6 +12,7 @@ pub(crate) mod emit;
 mod heartbeat;
 pub mod pipeline;
 pub(crate) mod plans;
+mod polled_rows;
 mod shapes;
 mod shelf;
 #[cfg(test)]
@@ -19,4 +20,5 @@ mod testing;
 pub mod witness;
 
 pub use emit::{Converters, ErrorNames, ErrorPolicy};
+pub use polled_rows::PolledTable;
 pub use shapes::TableShapes;

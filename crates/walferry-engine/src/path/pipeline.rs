@@ -10,7 +10,11 @@ use walferry_diagnosis::Kind;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::{info, warn};
 use walferry_config::{connector::GuardrailAction, limited};
-use walferry_event::{Context, EventSettings, Messages, TransactionMetadata, catalog::TableFacts, reselect::RowReader};
+use walferry_event::{
+    Context, EventSettings, Messages, TablePlan, TransactionMetadata,
+    catalog::{Catalog, TableFacts},
+    reselect::RowReader,
+};
 use walferry_pgoutput::{
     self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Relation, Truncate, Xid,
 };
@@ -454,6 +458,16 @@ impl Pipeline {
     /// The session has to end.
     pub fn finish(&mut self, out: &mut Batch) -> Result<Option<Wait>, Failure> {
         self.emit.finish(out)
+    }
+
+    /// The plan of a table whose rows are read by SQL.
+    pub(crate) fn plan_of_rows(&mut self, catalog: &mut Catalog) -> Result<Option<TablePlan>, Failure> {
+        self.plans.snapshot(catalog)
+    }
+
+    /// The way of records to the batch.
+    pub(crate) const fn emitter(&mut self) -> &mut RecordEmitter {
+        &mut self.emit
     }
 
     /// What happens to records that cannot be sent.

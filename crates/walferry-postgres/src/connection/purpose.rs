@@ -21,6 +21,10 @@ pub enum Purpose {
     OutboxWatch,
     /// `walferry.partitions`.
     OutboxPartitions,
+    /// The rows of an outbox in relay mode.
+    OutboxRelay,
+    /// `relay.notify.channel`.
+    OutboxNotify,
     /// The shop of `walferry demo`.
     Shop,
 }
@@ -38,6 +42,8 @@ impl Purpose {
             Self::Cleanup => "Walferry Cleanup",
             Self::OutboxWatch => "Walferry Outbox Watch",
             Self::OutboxPartitions => "Walferry Outbox Partitions",
+            Self::OutboxRelay => "Walferry Outbox Relay",
+            Self::OutboxNotify => "Walferry Outbox Notify",
             Self::Shop => "Walferry Shop",
         }
     }

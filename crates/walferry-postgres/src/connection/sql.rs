@@ -1,16 +1,17 @@
 //! A connection for ordinary SQL: `tokio-postgres` over our own stream.
 
 use std::convert::Infallible;
-use std::future::{Future, Ready, ready};
+use std::future::{Future, Ready, poll_fn, ready};
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
+use tokio::sync::{Notify, OnceCell};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{ChannelBinding as Binding, SslMode as TlsUse, SslNegotiation};
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
-use tokio_postgres::{Client, CopyOutStream, Row, SimpleQueryMessage, Statement};
+use tokio_postgres::{AsyncMessage, Client, CopyOutStream, Row, SimpleQueryMessage, Statement};
 use walferry_config::connector::{ChannelBinding, PostgresSection};
 
 use super::pinned::{self, Pinned};
@@ -31,6 +32,8 @@ pub(crate) type Refused = tokio_postgres::Error;
 pub struct Sql {
     client: Client,
     connection: JoinHandle<()>,
+    /// Something was notified on a channel that the session listens to, or the connection has ended.
+    notified: Arc<Notify>,
     /// How long a statement may take. `None`: without limit.
     limit: Option<Duration>,
     /// What the role's own session settings are.
@@ -304,6 +307,11 @@ impl Sql {
         cancelled.map_err(|error| Error::sql("cancelling a statement", error))
     }
 
+    /// Waits for a notification after `LISTEN`, or for the end of the connection.
+    pub async fn notification(&self) {
+        self.notified.notified().await;
+    }
+
     /// Whether the connection has ended.
     pub fn is_closed(&self) -> bool {
         self.client.is_closed()
@@ -345,14 +353,24 @@ pub(super) async fn login(
         config.password(password.expose());
     }
     let (client, connection) = config.connect_raw(stream, Negotiated).await.map_err(login_error)?;
+    let notified = Arc::new(Notify::new());
+    let notify = notified.clone();
     let connection = tokio::spawn(async move {
+        let mut connection = connection;
         // The next statement reports why the connection ended.
-        let _ = connection.await;
+        while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+            if let AsyncMessage::Notification(_) = message {
+                notify.notify_one();
+            }
+        }
+        // Whoever waits for a notification finds that there will be none.
+        notify.notify_one();
     });
     let limit = Some(settings.query_timeout).filter(|limit| !limit.is_zero());
     let mut sql = Sql {
         client,
         connection,
+        notified,
         limit: limit.map(|limit| limit + GRACE),
         own: RoleSettings::default(),
         pinned: Pinned::Not,

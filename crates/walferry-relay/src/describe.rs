@@ -1,0 +1,285 @@
+//! Looks at the table in the database.
+
+use walferry_config::{
+    Connector, RegexList, Value as _,
+    connector::{RelayDone, TransformPlugin},
+};
+use walferry_diagnosis::{Diagnosis, Kind, printed::sql_name};
+use walferry_engine::{Disposition, Failure};
+use walferry_event::catalog::{Catalog, TableFacts};
+use walferry_pgoutput::Oid;
+use walferry_postgres::{
+    captured_catalogs,
+    connection::{Endpoint, Purpose, Sql},
+};
+
+use crate::{
+    statements::{self, LookOptions},
+    table::RelayTable,
+};
+
+const DOING: &str = "reading the outbox";
+const DESCRIBING: &str = "looking at the outbox";
+
+/// The table, and what the server can do.
+#[derive(Debug)]
+pub struct Described {
+    /// The table.
+    pub table: RelayTable,
+    /// Whether the server knows `transaction_timeout`.
+    pub has_transaction_timeout: bool,
+}
+
+/// Finds the table, and decides what its columns are for.
+///
+/// # Errors
+/// The server cannot be asked, or something must be changed first.
+pub async fn describe(sql: &Sql, connector: &Connector) -> Result<Described, Failure> {
+    let Some(section) = &connector.relay else {
+        return Err(stop(vec![problem(
+            "the connector is not in relay mode",
+            "set connector.class",
+        )]));
+    };
+    let filters = connector.filters.clone();
+    let wanted = std::sync::Arc::new(move |schema: &str, table: &str| filters.captures_table(schema, table)) as _;
+    let catalogs = captured_catalogs(sql, &wanted).await?;
+    let catalog = only(catalogs).map_err(stop)?;
+    let Some(facts) = &catalog.table else {
+        return Err(stop(vec![problem(
+            "the outbox no longer exists",
+            "look at table.include.list",
+        )]));
+    };
+    let (key, words) = (key_columns(connector, facts), words(sql, facts).await?);
+    let table = RelayTable::recognise(catalog, section, &key, &words).map_err(stop)?;
+    let version = sql
+        .texts(DESCRIBING, "SELECT pg_catalog.current_setting('server_version_num')")
+        .await?;
+    let version = version.into_iter().flatten().flatten().next();
+    let version: u32 = version.and_then(|version| version.parse().ok()).unwrap_or_default();
+    Ok(Described {
+        table,
+        has_transaction_timeout: version >= 170_000,
+    })
+}
+
+/// The only captured table.
+fn only(catalogs: Vec<Catalog>) -> Result<Catalog, Vec<Diagnosis>> {
+    let name = |catalog: &Catalog| {
+        let table = catalog.table.as_ref();
+        table
+            .map(|facts| format!("{}.{}", facts.schema, facts.name))
+            .unwrap_or_default()
+    };
+    let mut tables = catalogs.into_iter();
+    match (tables.next(), tables.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err(vec![problem(
+            "no table in the database matches table.include.list",
+            "name the outbox in table.include.list, as SCHEMA.TABLE",
+        )]),
+        (Some(first), Some(second)) => Err(vec![problem(
+            format!(
+                "several tables match table.include.list, such as {} and {}",
+                name(&first),
+                name(&second)
+            ),
+            "a connector in relay mode has one table: name it in table.include.list, and use another connector for each other table",
+        )]),
+    }
+}
+
+/// The columns of the message key: those of the EventRouter for this table. Without one, none: each row has a key of its own.
+fn key_columns(connector: &Connector, table: &TableFacts) -> Vec<String> {
+    let name = format!("{}.{}", table.schema, table.name);
+    let is_router = |transform: &&TransformPlugin| {
+        let options = &transform.options;
+        transform.class.ends_with(".EventRouter")
+            && options
+                .get("walferry.tables")
+                .is_none_or(|tables| RegexList::parse(tables).is_ok_and(|tables| tables.matches(&name)))
+    };
+    let Some(router) = connector.plugins.transforms.iter().find(is_router) else {
+        return Vec::new();
+    };
+    match router.options.get("walferry.key.columns") {
+        Some(list) => list.split(',').map(|column| column.trim().to_owned()).collect(),
+        None => {
+            let key = router.options.get("table.field.event.key");
+            vec![key.unwrap_or("aggregateid").trim().to_owned()]
+        }
+    }
+}
+
+/// The texts in the defaults and the CHECK constraints of the columns. They say which words a status has.
+async fn words(sql: &Sql, table: &TableFacts) -> Result<Vec<(String, Vec<String>)>, Failure> {
+    let Oid(oid) = table.oid;
+    let query = format!(
+        "SELECT a.attname, pg_catalog.pg_get_constraintdef(c.oid) FROM pg_catalog.pg_constraint c
+         JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey)
+         WHERE c.conrelid = {oid} AND c.contype = 'c' AND pg_catalog.cardinality(c.conkey) = 1"
+    );
+    let checks = sql.texts(DESCRIBING, &query).await?;
+    let of_column = |name: &str, default: Option<&str>| {
+        let checks = checks
+            .iter()
+            .filter(|row| row.first().is_some_and(|column| column.as_deref() == Some(name)));
+        let mut words: Vec<String> = default.map(quoted).unwrap_or_default();
+        for check in checks.filter_map(|row| row.get(1)?.as_deref()) {
+            words.extend(quoted(check));
+        }
+        words.sort();
+        words.dedup();
+        words
+    };
+    let columns = table.columns.iter();
+    Ok(columns
+        .map(|column| (column.name.clone(), of_column(&column.name, column.default.as_deref())))
+        .collect())
+}
+
+/// The texts in single quotes of an expression that the server has printed.
+fn quoted(expression: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut left = expression;
+    while let Some((_, after)) = left.split_once('\'') {
+        let mut word = String::new();
+        let mut inside = after;
+        loop {
+            let Some((part, after)) = inside.split_once('\'') else {
+                return words;
+            };
+            word.push_str(part);
+            match after.strip_prefix('\'') {
+                Some(after) => {
+                    word.push('\'');
+                    inside = after;
+                }
+                None => {
+                    left = after;
+                    break;
+                }
+            }
+        }
+        words.push(word);
+    }
+    words
+}
+
+/// What `walferry check` says of the database: what was recognised, what is missing, and whether a look works. Nothing is changed.
+///
+/// # Errors
+/// The server cannot be asked, or something must be changed first.
+pub async fn check(connector: &Connector) -> Result<Vec<Diagnosis>, Failure> {
+    let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::Validate).await?;
+    let Described {
+        table,
+        has_transaction_timeout,
+    } = describe(&sql, connector).await?;
+    let mut remarks = vec![Diagnosis::good(table.sentence())];
+    remarks.extend(table.missing());
+    // Takes locks of rows, and gives them back at once.
+    let look = statements::look(
+        &table,
+        LookOptions {
+            token: "check",
+            first_lane: 0,
+            lanes: table.lanes,
+            rows: 1,
+            without_keys: &[],
+            has_transaction_timeout,
+        },
+    );
+    let looked = sql.texts(DOING, &look).await.map(drop);
+    sql.execute(DOING, "ROLLBACK").await?;
+    looked?;
+    remarks.extend(missing_privilege(&sql, &table).await?);
+    remarks.extend(missing_indexes(&sql, &table).await?);
+    Ok(remarks)
+}
+
+async fn missing_privilege(sql: &Sql, table: &RelayTable) -> Result<Option<Diagnosis>, Failure> {
+    let privilege = match table.done {
+        RelayDone::Mark => "UPDATE",
+        RelayDone::Delete => "DELETE",
+    };
+    let query = format!(
+        "SELECT current_user, pg_catalog.has_table_privilege({}, '{privilege}')",
+        table.oid.0
+    );
+    let answer = sql.texts(DESCRIBING, &query).await?;
+    let mut answer = answer.into_iter().flatten().flatten();
+    let (role, may) = (answer.next().unwrap_or_default(), answer.next());
+    Ok((may.as_deref() != Some("t")).then(|| {
+        Diagnosis::error(
+            Kind::PrivilegeMissing,
+            format!(
+                "the role {role} lacks the privilege {privilege} on table {}",
+                table.name
+            ),
+        )
+        .with_hint(format!(
+            "GRANT SELECT, UPDATE, DELETE ON {} TO {};",
+            table.name,
+            sql_name(&role)
+        ))
+    }))
+}
+
+/// Indexes that serve a look. Only their beginning is compared: an index that people have made for their poller serves, too.
+async fn missing_indexes(sql: &Sql, table: &RelayTable) -> Result<Vec<Diagnosis>, Failure> {
+    let query = format!(
+        "SELECT pg_catalog.pg_get_indexdef(i.indexrelid, 1, true), pg_catalog.pg_get_expr(i.indpred, i.indrelid)
+         FROM pg_catalog.pg_index i WHERE i.indrelid = {} AND i.indisvalid",
+        table.oid.0
+    );
+    let found = sql.texts(DESCRIBING, &query).await?;
+    let unquoted = |text: &Option<String>| text.as_deref().unwrap_or_default().trim_matches('"').to_owned();
+    let serves = |column: &String, of_part: bool| {
+        found.iter().any(|row| {
+            let first = row.first().map(unquoted);
+            let is_part = row.get(1).is_some_and(Option::is_some);
+            first.as_ref() == Some(column) && (is_part || !of_part)
+        })
+    };
+    let missing = statements::indexes(table)
+        .into_iter()
+        .filter(|index| !serves(&index.column, index.is_partial))
+        .map(|index| index.statement);
+    Ok(missing
+        .map(|statement| {
+            Diagnosis::warning(
+                Kind::RelayTable,
+                format!(
+                    "table {} has no index for rows that wait, so each look reads more of it the larger it is",
+                    table.name
+                ),
+            )
+            .with_hint(format!("create one: {statement}"))
+        })
+        .collect())
+}
+
+pub(crate) fn problem(what: impl Into<String>, hint: impl Into<String>) -> Diagnosis {
+    Diagnosis::error(Kind::RelayTable, what).with_hint(hint)
+}
+
+fn stop(problems: Vec<Diagnosis>) -> Failure {
+    Failure::of(Disposition::stop(Kind::RelayTable), Kind::RelayTable, problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_are_found_in_expressions_of_the_server() {
+        assert_eq!(quoted("'pending'::text"), ["pending"]);
+        assert_eq!(
+            quoted("CHECK ((status = ANY (ARRAY['NEW'::text, 'it''s'::text])))"),
+            ["NEW", "it's"]
+        );
+        assert_eq!(quoted("now()"), [""; 0]);
+    }
+}

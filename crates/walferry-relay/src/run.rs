@@ -1,0 +1,543 @@
+//! Looks, sends, marks.
+//!
+//! Each round is one transaction: it takes lanes, reads and locks rows, waits until Kafka has confirmed them, marks or deletes them, and commits. What
+//! fences an owner that wakes late, at each step:
+//!
+//! - *before sending*: the server is asked whether the transaction of the look is still open. It ends it when nothing was heard for four seconds, so
+//!   another process may have the lanes.
+//! - *while sending*: rows are handed to the producer until a deadline. Then the producer is given up with its queue.
+//! - *when marking*: the statements change nothing unless they run in the transaction of the look, whose rows are locked by it.
+//!
+//! What the producer has handed to the network when its process is stopped may still arrive: that is what "at least once" repeats.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::watch, task::spawn_blocking, time::sleep};
+use tracing::{info, warn};
+use walferry_config::{Connector, connector::RelaySection};
+use walferry_diagnosis::Kind;
+use walferry_engine::{
+    Failure, Pipeline, TargetState,
+    polled::{NotSent, PolledRow, PolledRows, Reach, RowFate, RowSender, run_sessions, told_to_end},
+    sink::Sinks,
+    status::{Phase, Status, StreamConnection},
+};
+use walferry_postgres::connection::{Endpoint, Purpose, Sql};
+
+use crate::{
+    describe::{Described, describe},
+    notifications::Notifications,
+    statements::{self, CONFIRM, FailedAttempt, LookOptions, RowAddress},
+    table::RelayTable,
+};
+
+const LOOKING: &str = "looking for rows of the outbox";
+const MARKING: &str = "marking rows of the outbox";
+/// How often Kafka is asked for while it is away.
+const KAFKA_AWAY: Duration = Duration::from_secs(1);
+/// Rows of the first look. Later ones are as large as the rows allow.
+const FIRST_ROWS: u32 = 50;
+/// So many failures are remembered for a table without columns for them.
+const MOST_REMEMBERED: usize = 10_000;
+
+/// What the relay must know of Kafka.
+pub struct KafkaLink {
+    /// Whether the producer has lost Kafka.
+    pub is_away: Box<dyn Fn() -> bool>,
+    /// Asks whether a broker answers. May block for some seconds.
+    pub probe: Arc<dyn Fn() -> Result<(), Failure> + Send + Sync>,
+}
+
+/// A connector in relay mode.
+pub struct Relay<K, P> {
+    /// Its configuration.
+    pub connector: Connector,
+    /// Kafka.
+    pub sinks: K,
+    /// Whether Kafka is there.
+    pub kafka: KafkaLink,
+    /// Makes the pipeline of a session.
+    pub pipelines: P,
+    /// Bytes of records that may be under way.
+    pub in_flight_bytes: usize,
+    /// Where the connector reports what it does.
+    pub status: Arc<Status>,
+}
+
+/// What one session leaves to the next.
+#[derive(Default)]
+struct Carried {
+    /// Kafka has refused one of the rows that were sent together.
+    one_by_one: bool,
+    /// Failures of rows whose table has no columns for them, by message key.
+    remembered: HashMap<String, Remembered>,
+    is_logged: bool,
+}
+
+struct Remembered {
+    attempts: u32,
+    not_before: Instant,
+}
+
+impl<K, P> Relay<K, P>
+where
+    K: Sinks,
+    P: FnMut() -> Result<Pipeline, Failure>,
+{
+    /// Runs until the target is to stop.
+    ///
+    /// # Errors
+    /// The connector has failed for good.
+    pub async fn run(&mut self, target: watch::Receiver<TargetState>) -> Result<(), Failure> {
+        let mut carried = Carried::default();
+        let notifications = Notifications::start(&self.connector);
+        let (status, max_retries) = (self.status.clone(), self.connector.errors.max_retries);
+        run_sessions(&status, max_retries, target, async |target, reach| {
+            self.session(&mut carried, &notifications, target, reach).await
+        })
+        .await
+    }
+
+    async fn session(
+        &mut self,
+        carried: &mut Carried,
+        notifications: &Notifications,
+        target: &mut watch::Receiver<TargetState>,
+        reach: &Reach,
+    ) -> Result<(), Failure> {
+        let Some(section) = self.connector.relay.clone() else {
+            return Err(Failure::stop(
+                Kind::RelayTable,
+                "the connector is not in relay mode",
+                "set connector.class",
+            ));
+        };
+        let prepared = tokio::select! {
+            biased;
+            prepared = self.prepare(carried) => prepared?,
+            () = told_to_end(target) => return Ok(()),
+        };
+        let (sql, described) = prepared;
+        let pipeline = (self.pipelines)()?;
+        pipeline.check_tables(described.table.catalog.table.as_slice())?;
+        let sender = RowSender::start(pipeline, &mut self.sinks, self.in_flight_bytes, self.status.clone())?;
+        self.status.stream.connect(StreamConnection::Streaming);
+        self.status.set_phase(Phase::Streaming);
+        let mut rounds = Rounds {
+            sql: &sql,
+            described: &described,
+            section: &section,
+            sender: &sender,
+            kafka: &self.kafka,
+            notifications,
+            status: &self.status,
+            reach,
+            carried,
+            has_dead_letters: self.connector.errors.dead_letter_topic.is_some(),
+            in_flight_bytes: self.in_flight_bytes,
+            largest_row: 0,
+            first_lane: 0,
+            shares_lanes: 0,
+            sent: 0,
+            number: 0,
+        };
+        let ended = rounds.run(target).await;
+        sender.close().await;
+        ended
+    }
+
+    /// Looks at Kafka and at the table.
+    async fn prepare(&self, carried: &mut Carried) -> Result<(Sql, Described), Failure> {
+        let probe = self.kafka.probe.clone();
+        spawn_blocking(move || probe()).await.unwrap_or_else(|_| {
+            let what = "the thread that asks for Kafka has panicked";
+            Err(Failure::retry(Kind::Panic, what))
+        })?;
+        let sql = Endpoint::new(self.connector.postgres.clone())
+            .sql(Purpose::OutboxRelay)
+            .await?;
+        let described = describe(&sql, &self.connector).await?;
+        if !std::mem::replace(&mut carried.is_logged, true) {
+            info!("{}", described.table.sentence());
+            if let Some(missing) = described.table.missing() {
+                warn!(
+                    code = missing.code(),
+                    hint = missing.hint.as_deref(),
+                    "{}",
+                    missing.sentence()
+                );
+            }
+        }
+        Ok((sql, described))
+    }
+}
+
+/// One look after another, over one connection and one producer.
+struct Rounds<'a> {
+    sql: &'a Sql,
+    described: &'a Described,
+    section: &'a RelaySection,
+    sender: &'a RowSender,
+    kafka: &'a KafkaLink,
+    notifications: &'a Notifications,
+    status: &'a Status,
+    reach: &'a Reach,
+    carried: &'a mut Carried,
+    has_dead_letters: bool,
+    in_flight_bytes: usize,
+    /// Bytes of the largest of the last rows.
+    largest_row: usize,
+    /// The lane that the next look begins with.
+    first_lane: u32,
+    /// For so many looks more, other processes get a share of the lanes.
+    shares_lanes: u32,
+    /// How many rows were sent.
+    sent: u64,
+    /// Number of the look.
+    number: u64,
+}
+
+/// The rows of a look.
+struct Look {
+    token: String,
+    begun: Instant,
+    rows: Vec<LookedRow>,
+    polled: PolledRows,
+}
+
+struct LookedRow {
+    address: RowAddress,
+    key: String,
+    attempts: u32,
+}
+
+/// What a look has led to.
+enum RoundEnd {
+    /// There may be more rows.
+    Busy,
+    /// Nothing was found.
+    Idle,
+}
+
+impl Rounds<'_> {
+    async fn run(&mut self, target: &mut watch::Receiver<TargetState>) -> Result<(), Failure> {
+        loop {
+            if *target.borrow() != TargetState::Running || target.has_changed().is_err() {
+                return Ok(());
+            }
+            if let Some(failure) = self.sender.failure() {
+                return Err(failure);
+            }
+            if (self.kafka.is_away)() {
+                // No transaction is opened that would wait for Kafka.
+                tokio::select! {
+                    () = self.kafka_back() => continue,
+                    () = told_to_end(target) => return Ok(()),
+                }
+            }
+            // A round ends by itself within seconds. It is not interrupted, so that what was sent is marked.
+            if let RoundEnd::Idle = self.round().await? {
+                tokio::select! {
+                    biased;
+                    () = told_to_end(target) => return Ok(()),
+                    () = self.notifications.arrive() => {}
+                    () = sleep(self.section.poll_interval) => {}
+                }
+            }
+        }
+    }
+
+    /// Waits until the producer or a new connection reaches Kafka.
+    async fn kafka_back(&self) {
+        loop {
+            sleep(KAFKA_AWAY).await;
+            let probe = self.kafka.probe.clone();
+            if !(self.kafka.is_away)() || spawn_blocking(move || probe()).await.is_ok_and(|probed| probed.is_ok()) {
+                return;
+            }
+        }
+    }
+
+    async fn round(&mut self) -> Result<RoundEnd, Failure> {
+        let Some(look) = self.look().await? else {
+            return Ok(RoundEnd::Idle);
+        };
+        // A process that was stopped since the look finds its transaction ended by the server.
+        self.is_still_open(&look).await?;
+        let Look {
+            token,
+            begun,
+            rows,
+            polled,
+        } = look;
+        let was_one_by_one = polled.one_by_one;
+        let fates = match self.sender.send(polled, begun + CONFIRM).await {
+            Ok(fates) => fates,
+            Err(NotSent::Failed(failure)) => return Err(failure),
+            Err(NotSent::OneRefused(failure)) => {
+                // The rows are sent again, one after another, to find the one that is refused.
+                self.carried.one_by_one = true;
+                info!(
+                    error = %failure,
+                    "Kafka has refused one of the rows that were sent together; they are sent again one by one"
+                );
+                return Err(Failure::retry(failure.kind, failure.to_string()));
+            }
+        };
+        if was_one_by_one {
+            self.carried.one_by_one = false;
+        }
+        self.mark(&rows, &fates, &token).await?;
+        Ok(RoundEnd::Busy)
+    }
+
+    /// Opens the transaction of a look. `None` if there is nothing to send; then it is closed again.
+    async fn look(&mut self) -> Result<Option<Look>, Failure> {
+        self.number += 1;
+        let token = format!("{}-{}", std::process::id(), self.number);
+        let table = &self.described.table;
+        let now = Instant::now();
+        let held: Vec<String> = {
+            let waiting = self
+                .carried
+                .remembered
+                .iter()
+                .filter(|(_, known)| known.not_before > now);
+            waiting.map(|(key, _)| key.clone()).collect()
+        };
+        let lanes = match self.shares_lanes {
+            0 => table.lanes,
+            _ => table.lanes.div_ceil(2),
+        };
+        let statement = statements::look(
+            table,
+            LookOptions {
+                token: &token,
+                first_lane: self.first_lane,
+                lanes,
+                rows: self.row_limit(),
+                without_keys: &held,
+                has_transaction_timeout: self.described.has_transaction_timeout,
+            },
+        );
+        let begun = Instant::now();
+        let mut answer = self.sql.texts(LOOKING, &statement).await?.into_iter();
+        let taken = answer.next().and_then(|row| row.into_iter().next().flatten());
+        self.note_lanes(&taken.unwrap_or_default(), lanes);
+        let found = Self::read(
+            table,
+            answer,
+            self.has_dead_letters,
+            self.section.max_attempts,
+            &self.carried.remembered,
+        );
+        if found.0.is_empty() {
+            self.sql.execute(LOOKING, statements::END).await?;
+            return Ok(None);
+        }
+        let (rows, bytes, polled) = found;
+        let largest = polled.iter().map(|row| row.tuple.len()).max().unwrap_or_default();
+        // It shrinks slowly, so that one look with small rows does not let the next be too large.
+        self.largest_row = largest.max(self.largest_row - self.largest_row / 8);
+        Ok(Some(Look {
+            token,
+            begun,
+            rows,
+            polled: PolledRows {
+                catalog: table.catalog.clone(),
+                bytes,
+                rows: polled,
+                one_by_one: self.carried.one_by_one,
+            },
+        }))
+    }
+
+    /// The rows of an answer, with their bytes as pgoutput writes them.
+    fn read(
+        table: &RelayTable,
+        answer: impl Iterator<Item = Vec<Option<String>>>,
+        has_dead_letters: bool,
+        max_attempts: u32,
+        remembered: &HashMap<String, Remembered>,
+    ) -> (Vec<LookedRow>, Vec<u8>, Vec<PolledRow>) {
+        let (mut rows, mut bytes, mut polled) = (Vec::new(), Vec::new(), Vec::new());
+        for row in answer {
+            let mut values = row.into_iter();
+            let mut next = || values.next().flatten();
+            let (Some(table_oid), Some(ctid)) = (next().and_then(|oid| oid.parse().ok()), next()) else {
+                continue;
+            };
+            let key = next().unwrap_or_default();
+            let in_table: u32 = next().and_then(|attempts| attempts.parse().ok()).unwrap_or_default();
+            let known = remembered.get(&key).map(|known| known.attempts);
+            let attempts = if table.attempts.is_some() {
+                in_table
+            } else {
+                known.unwrap_or_default()
+            };
+            let start = bytes.len();
+            let columns = u16::try_from(table.columns.len()).unwrap_or(u16::MAX);
+            bytes.extend_from_slice(&columns.to_be_bytes());
+            for value in values {
+                match value {
+                    None => bytes.push(b'n'),
+                    Some(text) => {
+                        bytes.push(b't');
+                        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+                        bytes.extend_from_slice(&length.to_be_bytes());
+                        bytes.extend_from_slice(text.as_bytes());
+                    }
+                }
+            }
+            polled.push(PolledRow {
+                tuple: start..bytes.len(),
+                key: Some(key.clone()),
+                is_last_try: has_dead_letters && attempts + 1 >= max_attempts,
+            });
+            rows.push(LookedRow {
+                address: RowAddress { table_oid, ctid },
+                key,
+                attempts,
+            });
+        }
+        (rows, bytes, polled)
+    }
+
+    /// How many rows the next look may read: what is under way must not be more than the memory for it.
+    fn row_limit(&self) -> u32 {
+        let most = self.section.batch_rows;
+        match self.largest_row {
+            0 => most.min(FIRST_ROWS),
+            largest => {
+                let fit = self.in_flight_bytes / 4 / largest;
+                u32::try_from(fit).unwrap_or(u32::MAX).clamp(1, most)
+            }
+        }
+    }
+
+    /// Leaves lanes to other processes where there are some.
+    fn note_lanes(&mut self, taken: &str, wanted: u32) {
+        let lanes = taken.trim_matches(['{', '}']).split_terminator(',').count();
+        let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
+        self.shares_lanes = match lanes < wanted {
+            true => SHARED_LOOKS,
+            false => self.shares_lanes.saturating_sub(1),
+        };
+        // The next look begins behind these, so that each lane gets its turn.
+        self.first_lane = (self.first_lane + lanes.max(1)) % self.described.table.lanes;
+    }
+
+    async fn is_still_open(&self, look: &Look) -> Result<(), Failure> {
+        let answer = self.sql.texts(LOOKING, &statements::is_open()).await?;
+        let token = answer.into_iter().flatten().flatten().next();
+        match token.as_deref() == Some(&look.token) {
+            true => Ok(()),
+            false => Err(lost("the transaction of a look has ended before its rows were sent")),
+        }
+    }
+
+    /// Marks rows that were sent, notes failures, and ends the transaction.
+    async fn mark(&mut self, rows: &[LookedRow], fates: &[RowFate], token: &str) -> Result<(), Failure> {
+        let table = &self.described.table;
+        let rows_with = |wanted: fn(&RowFate) -> bool| {
+            let both = rows.iter().zip(fates).filter(move |(_, fate)| wanted(fate));
+            both.map(|(row, _)| row)
+        };
+        let sent: Vec<RowAddress> = rows_with(|fate| *fate == RowFate::Sent)
+            .map(|row| row.address.clone())
+            .collect();
+        let mut statements = statements::done(table, &sent, token);
+        let mut expected = sent.len() as u64;
+        for (row, fate) in rows.iter().zip(fates) {
+            if let RowFate::Failed(failure) = fate {
+                let statement = self.note_failure(row, failure, token);
+                expected += u64::from(statement.is_some());
+                statements.extend(statement);
+            }
+        }
+        let answer = self.sql.texts(MARKING, &statements::marks(&statements)).await?;
+        let changed: u64 = answer
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|count| count.parse::<u64>().ok())
+            .sum();
+        if changed != expected {
+            return Err(lost(&format!("of {expected} rows, only {changed} could be marked")));
+        }
+        if table.attempts.is_none() {
+            for row in rows_with(|fate| *fate == RowFate::Sent) {
+                self.carried.remembered.remove(&row.key);
+            }
+        }
+        self.sent += sent.len() as u64;
+        if !sent.is_empty() {
+            self.reach.deliver(0, 1);
+            self.status.counters.in_flight_records.store(0, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// What a failure of a row leaves in the table.
+    fn note_failure(&mut self, row: &LookedRow, failure: &Failure, token: &str) -> Option<String> {
+        let table = &self.described.table;
+        let attempts = row.attempts.saturating_add(1);
+        let is_last = attempts >= self.section.max_attempts;
+        let pause = backoff(self.section, attempts, &row.key);
+        let error = failure.clone().concealed();
+        warn!(
+            code = failure.code(),
+            error = %error,
+            hint = error.hint(),
+            attempts,
+            pause_ms = pause.as_millis() as u64,
+            "{}",
+            match is_last && table.attempts.is_some() {
+                true => "a row of the outbox cannot be sent, and is not tried again",
+                false => "a row of the outbox cannot be sent; it is tried again after a pause",
+            }
+        );
+        if table.attempts.is_none() || table.available_at.is_none() {
+            if self.carried.remembered.len() >= MOST_REMEMBERED {
+                let now = Instant::now();
+                self.carried.remembered.retain(|_, known| known.not_before > now);
+            }
+            let known = Remembered {
+                attempts,
+                not_before: Instant::now() + pause,
+            };
+            self.carried.remembered.insert(row.key.clone(), known);
+        }
+        let attempt = FailedAttempt {
+            attempts,
+            error: &error.to_string(),
+            pause,
+            is_last,
+        };
+        statements::failed(table, &row.address, &attempt, token)
+    }
+}
+
+/// For so many looks after one that has met another owner, only half of the lanes are taken.
+const SHARED_LOOKS: u32 = 50;
+
+/// The pause after so many failed attempts: it doubles, with jitter of up to a quarter that depends on the key.
+fn backoff(section: &RelaySection, attempts: u32, key: &str) -> Duration {
+    let doubled = section.backoff.saturating_mul(1_u32 << (attempts - 1).min(20));
+    let pause = doubled.min(section.backoff_max);
+    let seed = key
+        .bytes()
+        .fold(attempts, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+    pause - pause.mul_f64(f64::from(seed % 256) / 1024.0)
+}
+
+fn lost(what: &str) -> Failure {
+    Failure::retry(
+        Kind::RelayLost,
+        format!("{what}; rows that were sent and not marked are sent again"),
+    )
+}

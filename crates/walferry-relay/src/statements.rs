@@ -1,0 +1,404 @@
+//! The SQL of relay mode. Pure: texts for a [`RelayTable`].
+//!
+//! A look is one transaction. It takes lanes with advisory locks that end with it, reads and locks rows, and stays open until the rows are marked. So
+//! nothing of it is left if the process dies, and it works behind a pooler that hands out a connection for one transaction.
+//!
+//! Lanes are taken in a statement of their own: the next statement has a snapshot that was taken after the locks, so it sees what the last owner of
+//! the lanes has committed.
+
+use std::time::Duration;
+
+use walferry_config::connector::{FailedRows, RelayDone};
+use walferry_diagnosis::printed::{sql_name, sql_text};
+
+use crate::table::RelayTable;
+
+/// The longest time that a transaction stays open.
+pub const TRANSACTION: Duration = Duration::from_secs(5);
+/// How long the statement that reads rows may take.
+const LOOK: Duration = Duration::from_millis(2500);
+/// How long the server waits for the next statement of a look. Then it ends the transaction, so that the lanes of a process that hangs get another owner.
+const IDLE: Duration = Duration::from_millis(4000);
+/// How long after the beginning of a look its rows may be confirmed by Kafka.
+pub const CONFIRM: Duration = Duration::from_millis(3500);
+/// How long marking may take.
+const MARK: Duration = Duration::from_millis(1000);
+
+/// The setting that tells one look from another, as long as its transaction lasts.
+const TOKEN: &str = "walferry.look";
+/// The setting with the lanes that a look has.
+const LANES: &str = "walferry.lanes";
+/// Advisory locks of lanes have the oid of the table in their first number, changed by this.
+const LOCKS: u32 = 0x5746_524c;
+
+/// Which rows a look asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct LookOptions<'a> {
+    /// Tells this look from all others.
+    pub token: &'a str,
+    /// The lane to begin with.
+    pub first_lane: u32,
+    /// Maximum number of lanes.
+    pub lanes: u32,
+    /// Maximum number of rows.
+    pub rows: u32,
+    /// Message keys whose rows are not wanted now.
+    pub without_keys: &'a [String],
+    /// Whether the server knows `transaction_timeout`.
+    pub has_transaction_timeout: bool,
+}
+
+/// A row, as it was locked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowAddress {
+    /// The table or partition that has it.
+    pub table_oid: u32,
+    /// Its place there. It does not change while the row is locked.
+    pub ctid: String,
+}
+
+/// Begins a transaction, takes lanes, and reads rows. The first row of the answer has the lanes, as the text of an array. Each other has `tableoid`,
+/// `ctid`, the message key, the number of failed attempts, and the columns of the table.
+pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
+    let LookOptions {
+        token,
+        first_lane,
+        lanes,
+        rows,
+        ..
+    } = options;
+    let all = table.lanes;
+    let timeout = match options.has_transaction_timeout {
+        true => format!("SET LOCAL transaction_timeout = {}; ", TRANSACTION.as_millis()),
+        false => String::new(),
+    };
+    let locks = (table.oid.0 ^ LOCKS).cast_signed();
+    let columns: Vec<String> = table
+        .columns
+        .iter()
+        .map(|column| format!("t.{}", sql_name(column)))
+        .collect();
+    let attempts = match &table.attempts {
+        Some(column) => format!("t.{}", sql_name(column)),
+        None => "0".to_owned(),
+    };
+    let held = held(table);
+    let (with, not_held) = match &held {
+        None => (String::new(), String::new()),
+        Some(held) => (
+            format!("WITH held AS MATERIALIZED ({held}) "),
+            format!(
+                " AND NOT EXISTS (SELECT FROM held WHERE held.key = {} AND ROW({}) < ROW({}))",
+                key(table, "t"),
+                list(
+                    &(0..table.order.len())
+                        .map(|place| format!("held.o{place}"))
+                        .collect::<Vec<_>>()
+                ),
+                order(table, "t")
+            ),
+        ),
+    };
+    let unwanted = match options.without_keys {
+        [] => String::new(),
+        keys => {
+            let keys: Vec<String> = keys.iter().map(|key| text(key)).collect();
+            format!(" AND {} <> ALL (ARRAY[{}])", key(table, "t"), list(&keys))
+        }
+    };
+    format!(
+        "BEGIN; SET LOCAL statement_timeout = {look_ms}; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; {timeout}\
+         SELECT pg_catalog.set_config('{LANES}', (SELECT coalesce(pg_catalog.array_agg(lane), '{{}}')::text FROM (SELECT lane FROM \
+         (SELECT (n + {first_lane}) % {all} AS lane FROM pg_catalog.generate_series(0, {last}) n) lanes \
+         WHERE pg_catalog.pg_try_advisory_xact_lock({locks}, lane) LIMIT {lanes}) taken), true) \
+         WHERE pg_catalog.set_config('{TOKEN}', {token}, true) IS NOT NULL; \
+         {with}SELECT t.tableoid, t.ctid, {key}, {attempts}, {columns} FROM {name} t \
+         WHERE pg_catalog.current_setting('{LANES}') <> '{{}}' AND {pending}{available} \
+         AND {lane} = ANY ((SELECT pg_catalog.current_setting('{LANES}'))::int[]){unwanted}{not_held} \
+         ORDER BY {order} LIMIT {rows} FOR UPDATE OF t SKIP LOCKED",
+        look_ms = LOOK.as_millis(),
+        idle_ms = IDLE.as_millis(),
+        last = all - 1,
+        token = text(token),
+        key = key(table, "t"),
+        columns = list(&columns),
+        name = table.name,
+        pending = waiting(table, "t"),
+        available = available(table, "t"),
+        lane = lane(table, "t"),
+        order = order(table, "t"),
+    )
+}
+
+/// Says whether the transaction of a look is still there: answers with its token.
+pub fn is_open() -> String {
+    format!("SELECT pg_catalog.current_setting('{TOKEN}', true)")
+}
+
+/// Ends a look that has found nothing.
+pub const END: &str = "COMMIT";
+
+/// Marks or deletes rows that were sent. Each statement answers with the number of its rows, and changes nothing outside the transaction of the look.
+pub fn done(table: &RelayTable, rows: &[RowAddress], token: &str) -> Vec<String> {
+    let change = match table.done {
+        RelayDone::Delete => format!("DELETE FROM {} t", table.name),
+        RelayDone::Mark => {
+            let mut set = Vec::new();
+            if let Some(status) = &table.status {
+                set.push(format!("{} = {}", sql_name(&status.column), text(&status.sent)));
+            }
+            if let Some(column) = &table.sent_at {
+                set.push(format!("{} = pg_catalog.clock_timestamp()", sql_name(column)));
+            }
+            format!("UPDATE {} t SET {}", table.name, list(&set))
+        }
+    };
+    let mut by_table: Vec<(u32, Vec<&str>)> = Vec::new();
+    for row in rows {
+        match by_table.iter_mut().find(|(oid, _)| *oid == row.table_oid) {
+            Some((_, ctids)) => ctids.push(&row.ctid),
+            None => by_table.push((row.table_oid, vec![&row.ctid])),
+        }
+    }
+    let statement = |(oid, ctids): &(u32, Vec<&str>)| counted(&change, *oid, ctids, token);
+    by_table.iter().map(statement).collect()
+}
+
+/// What a failed attempt leaves in its row.
+#[derive(Debug, Clone)]
+pub struct FailedAttempt<'a> {
+    /// Number of failed attempts, with this one.
+    pub attempts: u32,
+    /// What happened.
+    pub error: &'a str,
+    /// Pause before the next attempt.
+    pub pause: Duration,
+    /// Whether there is to be no other.
+    pub is_last: bool,
+}
+
+/// Notes a failed attempt in its row. `None` if the table has no column for it.
+pub fn failed(table: &RelayTable, row: &RowAddress, attempt: &FailedAttempt<'_>, token: &str) -> Option<String> {
+    let mut set = Vec::new();
+    if let Some(column) = &table.attempts {
+        set.push(format!("{} = {}", sql_name(column), attempt.attempts));
+    }
+    if let Some((column, chars)) = &table.last_error {
+        let error: String = attempt.error.chars().filter(|c| *c != '\0').take(*chars).collect();
+        set.push(format!("{} = {}", sql_name(column), text(&error)));
+    }
+    if let Some(column) = &table.available_at {
+        let pause = attempt.pause.as_millis();
+        set.push(format!(
+            "{} = pg_catalog.clock_timestamp() + interval '{pause} milliseconds'",
+            sql_name(column)
+        ));
+    }
+    if let Some(status) = &table.status
+        && let Some(failed) = status.failed.as_ref().filter(|_| attempt.is_last)
+    {
+        set.push(format!("{} = {}", sql_name(&status.column), text(failed)));
+    }
+    let change = format!("UPDATE {} t SET {}", table.name, list(&set));
+    (!set.is_empty()).then(|| counted(&change, row.table_oid, &[&row.ctid], token))
+}
+
+/// The statements that mark rows, in the transaction of the look, and end it.
+pub fn marks(statements: &[String]) -> String {
+    format!(
+        "SET LOCAL statement_timeout = {}; {}; COMMIT",
+        MARK.as_millis(),
+        statements.join("; ")
+    )
+}
+
+fn counted(change: &str, table_oid: u32, ctids: &[&str], token: &str) -> String {
+    let ctids: Vec<String> = ctids.iter().map(|ctid| format!("\"{ctid}\"")).collect();
+    let ctids = text(&format!("{{{}}}", ctids.join(",")));
+    format!(
+        "WITH changed AS ({change} WHERE t.tableoid = {table_oid} AND t.ctid = ANY ({ctids}::tid[]) \
+         AND pg_catalog.current_setting('{TOKEN}', true) = {} RETURNING 1) SELECT count(*) FROM changed",
+        text(token)
+    )
+}
+
+/// An index that a look needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Index {
+    /// Its first column.
+    pub column: String,
+    /// Whether it has only a part of the rows.
+    pub is_partial: bool,
+    /// The SQL that creates it.
+    pub statement: String,
+}
+
+/// An index by which rows that wait are found in their order, and one for rows that hold others back.
+pub fn indexes(table: &RelayTable) -> Vec<Index> {
+    let index = |columns: &[String], condition: Option<String>| {
+        let names: Vec<String> = columns.iter().map(|column| sql_name(column)).collect();
+        let part = condition
+            .as_ref()
+            .map(|condition| format!(" WHERE {condition}"))
+            .unwrap_or_default();
+        Index {
+            column: columns.first().cloned().unwrap_or_default(),
+            is_partial: condition.is_some(),
+            statement: format!("CREATE INDEX ON {} ({}){part};", table.name, list(&names)),
+        }
+    };
+    let waiting = Some(waiting(table, "")).filter(|condition| condition != "true");
+    let mut indexes = vec![index(&table.order, waiting)];
+    if let Some(held) = held_condition(table) {
+        indexes.push(index(&table.key[..1], Some(held)));
+    }
+    indexes
+}
+
+/// Rows that may hold others back, for an index. `None` if the table does not say which do.
+fn held_condition(table: &RelayTable) -> Option<String> {
+    let attempts = table.attempts.as_ref()?;
+    let unsent = unsent(table, "");
+    let attempts = format!("{} > 0", sql_name(attempts));
+    Some(match unsent.as_str() {
+        "true" => attempts,
+        unsent => format!("{unsent} AND {attempts}"),
+    })
+}
+
+/// Message key and order of the rows that hold back later ones of their key: those that wait for another attempt, and, by choice, those that have
+/// failed for good.
+fn held(table: &RelayTable) -> Option<String> {
+    let columns: Vec<String> = table
+        .order
+        .iter()
+        .enumerate()
+        .map(|(place, column)| format!("h.{} AS o{place}", sql_name(column)))
+        .collect();
+    let select = |condition: String| {
+        format!(
+            "SELECT {} AS key, {} FROM {} h WHERE {condition}",
+            key(table, "h"),
+            list(&columns),
+            table.name
+        )
+    };
+    let mut parts = Vec::new();
+    if let (Some(attempts), Some(available_at)) = (&table.attempts, &table.available_at) {
+        parts.push(select(format!(
+            "{} AND h.{} > 0 AND h.{} > pg_catalog.now()",
+            waiting(table, "h"),
+            sql_name(attempts),
+            sql_name(available_at)
+        )));
+    }
+    if table.failed_rows == FailedRows::Hold
+        && let Some(failed) = failed_for_good(table, "h")
+    {
+        parts.push(select(failed));
+    }
+    (!parts.is_empty()).then(|| parts.join(" UNION ALL "))
+}
+
+/// The rows that are to be sent, now or later.
+pub fn waiting(table: &RelayTable, alias: &str) -> String {
+    match (&table.status, &table.attempts) {
+        (Some(status), _) => format!("{} = {}", column(alias, &status.column), text(&status.pending)),
+        (None, attempts) => {
+            let unsent = unsent(table, alias);
+            let tried = attempts
+                .as_ref()
+                .map(|attempts| format!("{} < {}", column(alias, attempts), table.max_attempts));
+            match (unsent.as_str(), tried) {
+                ("true", Some(tried)) => tried,
+                (_, None) => unsent,
+                (_, Some(tried)) => format!("{unsent} AND {tried}"),
+            }
+        }
+    }
+}
+
+/// The rows that were not sent, whether they are to be sent or have failed for good.
+fn unsent(table: &RelayTable, alias: &str) -> String {
+    match (&table.status, &table.sent_at) {
+        (Some(status), _) => {
+            let words: Vec<String> = [Some(&status.pending), status.failed.as_ref()]
+                .into_iter()
+                .flatten()
+                .map(|word| text(word))
+                .collect();
+            format!("{} IN ({})", column(alias, &status.column), list(&words))
+        }
+        (None, Some(sent_at)) => format!("{} IS NULL", column(alias, sent_at)),
+        (None, None) => "true".to_owned(),
+    }
+}
+
+/// The rows that have failed for good. `None` if the table does not tell.
+pub fn failed_for_good(table: &RelayTable, alias: &str) -> Option<String> {
+    match (&table.status, &table.attempts) {
+        (Some(status), _) => {
+            let failed = status.failed.as_ref()?;
+            Some(format!("{} = {}", column(alias, &status.column), text(failed)))
+        }
+        (None, Some(attempts)) => Some(format!(
+            "{} AND {} >= {}",
+            unsent(table, alias),
+            column(alias, attempts),
+            table.max_attempts
+        )),
+        (None, None) => None,
+    }
+}
+
+fn available(table: &RelayTable, alias: &str) -> String {
+    match &table.available_at {
+        Some(available_at) => {
+            let available_at = column(alias, available_at);
+            format!(" AND ({available_at} IS NULL OR {available_at} <= pg_catalog.now())")
+        }
+        None => String::new(),
+    }
+}
+
+/// The message key as text. A row without one has no order: its primary key takes the place.
+fn key(table: &RelayTable, alias: &str) -> String {
+    let mut columns: Vec<&String> = table.key.iter().collect();
+    columns.extend(table.primary_key.iter().filter(|column| !table.key.contains(column)));
+    let columns: Vec<String> = columns
+        .iter()
+        .map(|name| format!("{}::text", column(alias, name)))
+        .collect();
+    match &columns[..] {
+        [only] => format!("{only} COLLATE \"C\""),
+        _ => format!("coalesce({}) COLLATE \"C\"", list(&columns)),
+    }
+}
+
+fn lane(table: &RelayTable, alias: &str) -> String {
+    let lanes = table.lanes;
+    format!(
+        "((pg_catalog.hashtextextended({}, 0) % {lanes} + {lanes}) % {lanes})::int",
+        key(table, alias)
+    )
+}
+
+fn order(table: &RelayTable, alias: &str) -> String {
+    list(&table.order.iter().map(|name| column(alias, name)).collect::<Vec<_>>())
+}
+
+fn column(alias: &str, name: &str) -> String {
+    match alias {
+        "" => sql_name(name),
+        alias => format!("{alias}.{}", sql_name(name)),
+    }
+}
+
+/// A text in single quotes. It does not depend on `standard_conforming_strings`.
+fn text(text: &str) -> String {
+    sql_text(text)
+}
+
+fn list(parts: &[String]) -> String {
+    parts.join(", ")
+}

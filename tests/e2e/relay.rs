@@ -1,0 +1,222 @@
+//! Relay mode: an outbox that is polled, on real servers.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value};
+use walferry_testkit::servers::{Checked, Database, Record, Walferry, WalferryOptions, wait_for};
+
+use crate::outbox::Outbox;
+use crate::world::{self, World};
+
+/// A table as pollers have it, and connectors for it.
+struct Relayed<'a> {
+    outbox: Outbox,
+    world: &'a World,
+}
+
+impl<'a> Relayed<'a> {
+    /// `columns` come after those of the event.
+    fn new(world: &'a World, name: &str, columns: &str) -> Self {
+        let outbox = Outbox::new(world, name);
+        outbox.database.sql().run(&format!(
+            "create table events (id bigint generated always as identity primary key, aggregatetype text not null default 'order',
+             aggregateid text not null, type text not null default 'Created', payload text not null, {columns})"
+        ));
+        world.kafka.create_topic(&outbox.topic("order"), 3);
+        Self { outbox, world }
+    }
+
+    fn config(&self, changes: &[(&str, &str)]) -> Map<String, Value> {
+        let mut config = self.outbox.config();
+        config.retain(|name, _| !name.starts_with("slot.") && !name.starts_with("publication."));
+        for name in ["snapshot.mode", "plugin.name"] {
+            config.remove(name);
+        }
+        config.insert("connector.class".into(), "walferry.OutboxRelay".into());
+        config.insert("table.include.list".into(), "public.events".into());
+        config.extend(changes.iter().map(|(name, value)| ((*name).into(), (*value).into())));
+        config
+    }
+
+    fn options(&self, changes: &[(&str, &str)]) -> WalferryOptions {
+        self.outbox.options(self.config(changes))
+    }
+
+    fn start(&self, changes: &[(&str, &str)]) -> Walferry {
+        let mut walferry = Walferry::start(self.options(changes));
+        walferry.wait_until_ready();
+        walferry
+    }
+
+    fn database(&self) -> &Database {
+        &self.outbox.database
+    }
+
+    fn insert(&self, key: &str, first: i64, last: i64) {
+        self.database().sql().run(&format!(
+            "insert into events (aggregateid, payload) select '{key}', n from generate_series({first}, {last}) n"
+        ));
+    }
+
+    fn count(&self, condition: &str) -> usize {
+        let count = self
+            .database()
+            .sql()
+            .value(&format!("select count(*) from events where {condition}"));
+        count.expect("there is a count").parse().expect("it is a number")
+    }
+
+    #[track_caller]
+    fn wait_until_none(&self, condition: &str) {
+        wait_for(&format!("no row with {condition}"), || {
+            (self.count(condition) == 0).then_some(())
+        });
+    }
+
+    fn records(&self) -> Vec<Record> {
+        self.world.kafka.read(&[self.outbox.topic("order")])
+    }
+
+    /// The numbers that have arrived for each key, in their order.
+    fn numbers(&self) -> BTreeMap<String, Vec<i64>> {
+        let mut numbers: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+        for record in self.records() {
+            let key = record.key_text().expect("each event has a key").to_owned();
+            let number = record.value_text().expect("each event has a payload");
+            numbers
+                .entry(key)
+                .or_default()
+                .push(number.parse().expect("it is a number"));
+        }
+        numbers
+    }
+}
+
+/// Nothing is missing, and what is repeated does not skip anything: each number comes at most one after the highest before it.
+#[track_caller]
+fn assert_runs(numbers: &[i64], last: i64) {
+    let mut highest = 0;
+    for number in numbers {
+        assert!(*number <= highest + 1, "{number} comes after {highest}: {numbers:?}");
+        highest = highest.max(*number);
+    }
+    assert_eq!(highest, last, "{numbers:?}");
+}
+
+const POLLER: &str = "status text not null default 'PENDING', attempts int not null default 0,
+     available_at timestamptz not null default now(), last_error text";
+
+#[test]
+fn rows_of_a_poller_are_sent_once_and_marked() {
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_mark", POLLER);
+    let checked = Checked::of(&relayed.options(&[]), &[]);
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+    for part in [
+        "status in \"status\" ('PENDING' to 'SENT'), attempts in \"attempts\"",
+        "ordered by \"id\" within \"aggregateid\"; sent rows are marked",
+        "CREATE INDEX ON \"public\".\"events\" (\"id\") WHERE \"status\" = 'PENDING';",
+    ] {
+        assert!(checked.stdout.contains(part), "{part}: {}", checked.stdout);
+    }
+    let hints = checked
+        .stdout
+        .lines()
+        .filter_map(|line| line.split_once("create one: "));
+    hints.for_each(|(_, statement)| relayed.database().sql().run(statement));
+    let checked = Checked::of(&relayed.options(&[]), &[]);
+    assert!(!checked.stdout.contains("CREATE INDEX"), "{}", checked.stdout);
+
+    for key in ["a", "b", "c"] {
+        relayed.insert(key, 1, 300);
+    }
+    let mut walferry = relayed.start(&[]);
+    relayed.wait_until_none("status <> 'SENT'");
+    relayed.insert("a", 301, 302);
+    relayed.wait_until_none("status <> 'SENT'");
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let numbers = relayed.numbers();
+    assert_eq!(numbers["a"], (1..=302).collect::<Vec<_>>());
+    assert_eq!(numbers["b"], (1..=300).collect::<Vec<_>>());
+    assert_eq!(numbers["c"], (1..=300).collect::<Vec<_>>());
+    let slots = relayed.database().sql().value(&format!(
+        "select count(*) from pg_replication_slots where database = '{}'",
+        relayed.database().name()
+    ));
+    assert_eq!(slots.as_deref(), Some("0"));
+}
+
+#[test]
+fn two_relays_that_are_killed_lose_nothing_and_keep_the_order_of_each_key() {
+    const LAST: i64 = 400;
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_kill", "published_at timestamptz");
+    let keys: Vec<String> = (0..20).map(|n| format!("k{n}")).collect();
+    let changes = [("relay.batch.size", "40"), ("relay.poll.interval.ms", "20")];
+    let mut both = [relayed.start(&changes), relayed.start(&changes)];
+    let mut kills = 0;
+    for first in (1..=LAST).step_by(50) {
+        for key in &keys {
+            relayed.insert(key, first, first + 49);
+        }
+        // In the middle of what it does.
+        let before = relayed.count("published_at is not null");
+        wait_for("some rows to be marked", || {
+            (relayed.count("published_at is not null") > before + 100).then_some(())
+        });
+        let victim = &mut both[kills % 2];
+        victim.kill();
+        victim.start_again();
+        kills += 1;
+    }
+    relayed.wait_until_none("published_at is null");
+    let numbers = relayed.numbers();
+    let total: usize = numbers.values().map(Vec::len).sum();
+    for key in &keys {
+        assert_runs(&numbers[key], LAST);
+    }
+    let most = keys.len() * LAST as usize + kills * 40;
+    assert!(
+        total <= most,
+        "{total} records: more than what was in flight was repeated"
+    );
+}
+
+#[test]
+fn rows_are_deleted_only_if_that_is_asked_for_and_only_after_kafka_has_them() {
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_delete", "note text");
+    let refused = Checked::of(&relayed.options(&[]), &[]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stdout);
+    assert!(
+        refused.stdout.contains("set relay.done=delete, which removes each row"),
+        "{}",
+        refused.stdout
+    );
+    relayed.insert("a", 1, 1000);
+    let mut walferry = relayed.start(&[("relay.done", "delete")]);
+    relayed.wait_until_none("true");
+    assert_eq!(walferry.terminate(), Some(0));
+    assert_eq!(
+        relayed.numbers(),
+        BTreeMap::from([("a".to_owned(), (1..=1000).collect())])
+    );
+}
+
+#[test]
+fn rows_that_the_old_poller_has_locked_are_left_to_it() {
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_beside", "processed_at timestamptz");
+    relayed.insert("a", 1, 10);
+    relayed.insert("b", 11, 20);
+    let poller = world.postgres.in_database(relayed.database().name());
+    poller.run("begin; select * from events where aggregateid = 'a' for update skip locked");
+    let _walferry = relayed.start(&[]);
+    relayed.wait_until_none("aggregateid = 'b' and processed_at is null");
+    poller.run("update events set processed_at = now() where aggregateid = 'a'; commit");
+    relayed.insert("a", 21, 21);
+    relayed.wait_until_none("processed_at is null");
+    let by_key: HashMap<String, Vec<i64>> = relayed.numbers().into_iter().collect();
+    assert_eq!(by_key["a"], [21]);
+    assert_eq!(by_key["b"], (11..=20).collect::<Vec<_>>());
+}
