@@ -29,7 +29,7 @@ use crate::{
     error::Error,
     fix, listen,
     load::{Configuration, Loaded, data_dir, load_for_report},
-    outbox::{escaped, poller},
+    outbox::{pattern::escaped, poller},
     rest,
     run::{topics_of, topics_set_aside},
     say::{self, say},

@@ -3,6 +3,7 @@
 pub(crate) mod ddl;
 mod known;
 pub(crate) mod names;
+pub(crate) mod pattern;
 pub(crate) mod poller;
 mod replay;
 mod router;
@@ -21,6 +22,7 @@ use self::{
     ddl::OutboxDdl,
     known::{Recognised, recognise},
     names::Name,
+    pattern::escaped,
 };
 use crate::{
     assemble::captured,
@@ -203,21 +205,6 @@ fn shown_options(tables: &[(Name, Vec<(&'static str, String)>)]) -> Vec<String> 
     }
     let json = serde_json::to_string_pretty(&Value::Object(properties)).expect("strings are JSON");
     json.lines().map(str::to_owned).collect()
-}
-
-/// A name as a regular expression that matches it alone, with the dot between schema and table as people write it.
-pub(crate) fn escaped(name: &str) -> String {
-    let mut out = String::new();
-    for c in name.chars() {
-        if matches!(
-            c,
-            '\\' | '^' | '$' | '|' | '?' | '*' | '+' | '(' | ')' | '[' | ']' | '{' | '}' | ','
-        ) {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
 }
 
 fn table(text: &str) -> Result<Name, Error> {
