@@ -8,6 +8,9 @@ use walferry_converter::registry::{Api, Id, IdLookup, Ids, SchemaKind, SchemaRef
 #[allow(dead_code)]
 #[path = "../../crates/walferry-registry/src/api.rs"]
 mod api;
+#[allow(dead_code)]
+#[path = "../../crates/walferry-registry/src/limits.rs"]
+mod limits;
 
 /// A client whose registry answers from the input.
 mod http {
@@ -36,6 +39,7 @@ mod http {
         pub status: u16,
         pub body: String,
         pub url: String,
+        pub location: Option<String>,
     }
 
     impl Reply {
@@ -109,6 +113,7 @@ fuzz_target!(|input: &[u8]| {
                 status: STATUSES[usize::from(statuses.rotate_left(place as u32 * 3) & 7)],
                 body: String::from_utf8_lossy(body).into_owned(),
                 url: "http://registry".to_owned(),
+                location: None,
             })
             .collect(),
         parts: Default::default(),

@@ -19,6 +19,7 @@ mod hangs;
 mod history;
 mod hostile_names;
 mod hostile_path;
+mod hostile_registry;
 mod image;
 mod inbox;
 mod incremental;

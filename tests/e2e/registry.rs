@@ -10,7 +10,7 @@ use walferry_testkit::certificates::{Certificate, Key, ServerKind, TlsServer, Wi
 use walferry_testkit::servers::{Checked, Registry, Walferry, wait_for};
 
 /// The usual connector for all tables of a test's database, with plain changes as Avro.
-fn config(outbox: &Outbox, key: &[(&str, &str)]) -> Map<String, Value> {
+pub(crate) fn config(outbox: &Outbox, key: &[(&str, &str)]) -> Map<String, Value> {
     let mut config = outbox.config_with([
         ("table.include.list", "public.*"),
         ("publication.autocreate.mode", "all_tables"),

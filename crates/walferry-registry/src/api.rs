@@ -2,7 +2,7 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value as Json, json};
-use walferry_config::shown_text;
+use walferry_config::{shown_answer, shown_text};
 use walferry_converter::registry::{
     Api, Guid, Id, IdLookup, Ids, RegistryRefusal, SchemaReference, SchemaRequest, Subject, difference, is_same,
     same_bytes, with_references,
@@ -10,6 +10,7 @@ use walferry_converter::registry::{
 use walferry_diagnosis::Diagnosis;
 
 use crate::http::{self, Http, Reply};
+use crate::limits::{MOST_PARTS, has_few_parts, parts_of};
 
 /// Why there are no ids.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ fn with_difference(
     };
     if let Some(difference) = found {
         refusal.what.push_str("; beside the newest version, ");
-        refusal.what.push_str(&difference);
+        refusal.what.push_str(&shown_answer(&difference, &[]));
     }
     refusal
 }
@@ -165,6 +166,7 @@ fn text(
     let reply = http.send(&get(path))?;
     Ok(match (reply.status, api) {
         (200, Api::Confluent) => Ok(Some(whole(http, request, &reply.json())?)),
+        (200, _) if !has_few_parts(&reply.body) => return Err(too_large(request)),
         (200, _) => Ok(Some(reply.body)),
         (404, _) if is_registrys_own(&reply) => Ok(None),
         (status, _) => Err(Untold {
@@ -178,6 +180,7 @@ fn text(
 fn whole(http: &mut Http, request: &SchemaRequest, answer: &Json) -> Answer<String> {
     let schema = answer["schema"].as_str().unwrap_or_default();
     let mut found: Vec<(String, String)> = Vec::new();
+    let (mut bytes, mut parts) = (schema.len(), parts_of(schema));
     let mut open = match is_chosen(request) {
         true => answer["references"].as_array().cloned().unwrap_or_default(),
         false => Vec::new(),
@@ -192,14 +195,36 @@ fn whole(http: &mut Http, request: &SchemaRequest, answer: &Json) -> Answer<Stri
         }
         let reply = http.send(&get(format!("/subjects/{}/versions/{version}", encoded(subject))))?;
         let json = taken(reply, request)?;
-        found.push((name.to_owned(), json["schema"].as_str().unwrap_or_default().to_owned()));
-        open.extend(json["references"].as_array().cloned().unwrap_or_default());
+        let text = json["schema"].as_str().unwrap_or_default();
+        (bytes, parts) = (bytes + name.len() + text.len(), parts + parts_of(text));
+        if bytes > MOST_REFERENCED_BYTES || parts > MOST_PARTS {
+            return Err(too_large(request));
+        }
+        found.push((name.to_owned(), text.to_owned()));
+        let more = json["references"].as_array().cloned().unwrap_or_default();
+        open.extend(more.into_iter().take(MOST_REFERENCES));
+    }
+    if parts > MOST_PARTS {
+        return Err(too_large(request));
     }
     Ok(with_references(request.kind, schema, &found))
 }
 
 /// Maximum number of types of other subjects that are fetched for one schema.
 const MOST_REFERENCES: usize = 1_000;
+/// Maximum size of a schema with those types, in bytes.
+const MOST_REFERENCED_BYTES: usize = 4 * 1024 * 1024;
+
+fn too_large(request: &SchemaRequest) -> RequestFailure {
+    RequestFailure::Trouble(http::trouble(
+        format!(
+            "the schema registry has a schema for {} that is too large: with the types that it refers to, it has more than \
+             {MOST_PARTS} values or {MOST_REFERENCED_BYTES} bytes",
+            request.subject
+        ),
+        Some("look at the newest version of the subject; no table of Postgres has so large a schema".to_owned()),
+    ))
+}
 
 fn confluent(http: &mut Http, request: &SchemaRequest) -> Answer<Ids> {
     let subject = encoded(&request.subject.id);
@@ -219,7 +244,10 @@ fn confluent(http: &mut Http, request: &SchemaRequest) -> Answer<Ids> {
     let json = taken(reply, request)?;
     let id = match request.lookup {
         IdLookup::Id(id) => id,
-        _ => json["id"].as_i64().ok_or_else(|| no_id(request))?,
+        // Records have four bytes for it.
+        _ => usable(&json["id"])
+            .filter(|id| i32::try_from(*id).is_ok())
+            .ok_or_else(|| no_id(request))?,
     };
     if is_chosen(request) {
         compare(request, &whole(http, request, &json)?)?;
@@ -296,6 +324,13 @@ fn apicurio_v2_meta(http: &mut Http, request: &SchemaRequest) -> Answer<Json> {
     taken(reply, request)
 }
 
+/// A value of an answer, if it is a short text.
+fn short(value: &Json) -> Json {
+    const MOST: usize = 1_000;
+    let text = value.as_str().filter(|text| text.len() <= MOST);
+    text.map_or(Json::Null, Json::from)
+}
+
 /// Registers the types that a schema refers to, and returns the references to them.
 fn registered_references(
     http: &mut Http,
@@ -314,6 +349,7 @@ fn registered_references(
             Some(known) => known.clone(),
             None => {
                 let meta = register(http, &part)?;
+                let meta = json!({ "groupId": short(&meta["groupId"]), "version": short(&meta["version"]) });
                 http.parts.insert(reference.clone(), meta.clone());
                 meta
             }
@@ -398,8 +434,13 @@ fn group(subject: &Subject) -> String {
     format!("/groups/{}", encoded(subject.group.as_deref().unwrap_or("default")))
 }
 
+/// An id. No registry gives one below 0.
+fn usable(id: &Json) -> Option<i64> {
+    id.as_i64().filter(|id| *id >= 0)
+}
+
 fn apicurio_ids(json: &Json, request: &SchemaRequest) -> Answer<Ids> {
-    let id = |name: &str| json[name].as_i64().ok_or_else(|| no_id(request));
+    let id = |name: &str| usable(&json[name]).ok_or_else(|| no_id(request));
     Ok(Ids {
         content: id("contentId")?,
         global: id("globalId")?,
@@ -442,7 +483,7 @@ fn compare(request: &SchemaRequest, theirs: &str) -> Answer<()> {
     };
     same_bytes(request.kind, &whole_of(request), theirs).map_err(|difference| {
         RequestFailure::Refused(RegistryRefusal {
-            what: format!("{UNFIT}{difference}"),
+            what: format!("{UNFIT}{}", shown_answer(&difference, &[])),
             hint: Some(hint.to_owned()),
         })
     })
@@ -458,7 +499,8 @@ fn taken(reply: Reply, request: &SchemaRequest) -> Answer<Json> {
         })),
         // The answer comes from a proxy whose registry is down, or from something that is no registry.
         // A failed log-in is not the record's fault either, so the record must not be set aside.
-        401 | 403 | 404 | 408 | 425 | 429 | 500.. => Err(RequestFailure::Trouble(odd(&reply))),
+        // Nor is a redirect.
+        300..=399 | 401 | 403 | 404 | 408 | 425 | 429 | 500.. => Err(RequestFailure::Trouble(odd(&reply))),
         // Apicurio uses the same status if the artifact or its version exists already.
         409 if reply.json()["name"]
             .as_str()
@@ -557,6 +599,21 @@ fn message_of(reply: &Reply) -> String {
 }
 
 pub(crate) fn odd(reply: &Reply) -> Diagnosis {
+    if let Some(location) = &reply.location {
+        return http::trouble(
+            format!(
+                "the schema registry at {} answers {} and redirects to {}",
+                shown_text(&reply.url),
+                reply.status,
+                reply.shown(location)
+            ),
+            Some(
+                "set the URL of the registry to the one where it is; redirects are followed only to the same host and port, because they would \
+                 take the log-in and the schemas to another server"
+                    .to_owned(),
+            ),
+        );
+    }
     http::trouble(
         format!(
             "the schema registry at {} answers {} {}",

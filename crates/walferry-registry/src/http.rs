@@ -16,10 +16,19 @@ use walferry_keystore::https::{Https, TlsFailure, told};
 use walferry_keystore::trust::{Words, system_authorities};
 use walferry_keystore::{self as keystore, ClientIdentity, StoreError, X509};
 
+use crate::limits::has_few_parts;
+
 /// How long before its end a token is renewed.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
 /// How long a token is used that does not say when it ends.
 const TOKEN_LIFE: Duration = Duration::from_secs(60);
+/// Maximum size of an answer in bytes. A schema of a table with as many columns as Postgres allows is far smaller.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+/// Maximum size of the answer with a token in bytes.
+const MOST_TOKEN_BYTES: u64 = 64 * 1024;
+/// Maximum number of redirects that are followed for one request.
+const MOST_REDIRECTS: usize = 5;
+
 /// How long any token is used at most.
 const LONGEST_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -60,13 +69,19 @@ pub(crate) struct Reply {
     pub(crate) body: String,
     /// The URL that it came from.
     pub(crate) url: String,
+    /// Where it redirects to, if that was not followed.
+    pub(crate) location: Option<String>,
     /// Secrets of the request. An answer may repeat them.
     sent: Vec<Secret>,
 }
 
 impl Reply {
+    /// The JSON of the body; null if it is none, or has too many parts.
     pub(crate) fn json(&self) -> Json {
-        serde_json::from_str(&self.body).unwrap_or_default()
+        match has_few_parts(&self.body) {
+            true => serde_json::from_str(&self.body).unwrap_or_default(),
+            false => Json::Null,
+        }
     }
 
     /// A part of the answer without secrets.
@@ -88,6 +103,8 @@ impl Http {
             .timeout_recv_body(Some(settings.read_timeout))
             .timeout_global(Some(limit.map_or(longest, |limit| longest.min(limit))))
             .http_status_as_error(false)
+            // A redirect would take headers of the configuration, which may be secrets, to another server.
+            .max_redirects(0)
             // Like Java's client, ignore the proxy variables of the environment.
             .proxy(settings.proxy.as_ref().map(proxy).transpose()?)
             .build();
@@ -152,30 +169,51 @@ impl Http {
         Err(last.unwrap_or_else(|| trouble("no URL of the schema registry is known".to_owned(), None)))
     }
 
+    /// Sends a request. A redirect is followed only to the same server, and does not change the request.
     fn send_to(&self, url: &str, request: &Request, authorization: Option<&Secret>) -> Result<Reply, ureq::Error> {
-        let full = format!("{url}{}", request.path);
-        let mut response: Response<Body> = match &request.body {
-            Some(body) => {
-                let mut post = self.agent.post(&full);
-                for (name, value) in self.headers(request, authorization) {
-                    post = post.header(name, value);
-                }
-                post.send(body)?
-            }
-            None => {
-                let mut get = self.agent.get(&full);
-                for (name, value) in self.headers(request, authorization) {
-                    get = get.header(name, value);
-                }
-                get.call()?
-            }
-        };
+        let mut full = format!("{url}{}", request.path);
+        let mut response = self.send_once_to(&full, request, authorization)?;
+        for _ in 0..MOST_REDIRECTS {
+            let Some(next) = on_same_server(&full, request, &response) else {
+                break;
+            };
+            full = next;
+            response = self.send_once_to(&full, request, authorization)?;
+        }
+        let location = response.headers().get("location").and_then(|value| value.to_str().ok());
         Ok(Reply {
             status: response.status().as_u16(),
-            body: response.body_mut().read_to_string()?,
+            location: location
+                .filter(|_| response.status().is_redirection())
+                .map(str::to_owned),
+            body: response.body_mut().with_config().limit(MOST_BYTES).read_to_string()?,
             url: url.to_owned(),
             sent: self.sent(authorization),
         })
+    }
+
+    fn send_once_to(
+        &self,
+        full: &str,
+        request: &Request,
+        authorization: Option<&Secret>,
+    ) -> Result<Response<Body>, ureq::Error> {
+        match &request.body {
+            Some(body) => {
+                let mut post = self.agent.post(full);
+                for (name, value) in self.headers(request, authorization) {
+                    post = post.header(name, value);
+                }
+                post.send(body)
+            }
+            None => {
+                let mut get = self.agent.get(full);
+                for (name, value) in self.headers(request, authorization) {
+                    get = get.header(name, value);
+                }
+                get.call()
+            }
+        }
     }
 
     /// The secrets of a request, in the forms in which an answer may repeat them.
@@ -239,6 +277,25 @@ impl Http {
     }
 }
 
+/// Where a redirect leads, if the request may go there: to the same scheme, host and port. A client may send a POST again only if the
+/// status says so.
+fn on_same_server(full: &str, request: &Request, response: &Response<Body>) -> Option<String> {
+    let follows = match response.status().as_u16() {
+        307 | 308 => true,
+        301..=303 => request.body.is_none(),
+        _ => false,
+    };
+    let location = response.headers().get("location")?.to_str().ok().filter(|_| follows)?;
+    let host_at = full.find("://")? + "://".len();
+    let path_at = full[host_at..].find('/').map_or(full.len(), |slash| host_at + slash);
+    let server = &full[..path_at];
+    match location.strip_prefix(server) {
+        Some(path) if path.starts_with('/') => Some(location.to_owned()),
+        None if location.starts_with('/') && !location.starts_with("//") => Some(format!("{server}{location}")),
+        _ => None,
+    }
+}
+
 fn basic(user: &str, password: &Secret) -> Secret {
     let pair = BASE64_STANDARD.encode(format!("{user}:{}", password.expose()));
     Secret::new(format!("Basic {pair}"))
@@ -266,7 +323,11 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
         .send_form(form)
         .map_err(|error| failed(shown_text(&told(&error)).into_owned()))?;
     let status = response.status();
-    let body = response.body_mut().read_to_string();
+    let body = response
+        .body_mut()
+        .with_config()
+        .limit(MOST_TOKEN_BYTES)
+        .read_to_string();
     let body: Json = serde_json::from_str(&body.map_err(|error| failed(error.to_string()))?).unwrap_or_default();
     let text = |name: &str| body[name].as_str().unwrap_or_default();
     if !status.is_success() {

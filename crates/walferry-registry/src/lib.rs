@@ -7,6 +7,7 @@ mod api;
 mod check;
 mod client;
 mod http;
+mod limits;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -1238,3 +1238,122 @@ fn a_check_tells_of_a_login_or_a_keystore_that_cannot_be_used() {
         assert!(!told[0].1.contains("hunter2"), "{told:?}");
     }
 }
+
+/// A server that answers one redirect after another. Returns what was asked of it, with all headers.
+fn redirecting(answer: impl Fn(&str) -> String + Send + 'static) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = asked.clone();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut head = String::new();
+            while reader.read_line(&mut head).unwrap_or(0) > 2 {}
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+            reader.read_exact(&mut body).unwrap();
+            seen.lock().unwrap().push(head.clone());
+            let _ = stream.write_all(answer(&head).as_bytes());
+        }
+    });
+    (url, asked)
+}
+
+#[test]
+fn a_redirect_is_followed_only_to_the_same_server() {
+    let (other, asked_there) =
+        redirecting(|_| "HTTP/1.1 200 X\r\ncontent-length: 8\r\nconnection: close\r\n\r\n{\"id\":7}".to_owned());
+    for (status, target) in [(301, "/x"), (302, "/x"), (303, "/x"), (307, "/x"), (308, "/x")] {
+        let to = format!("{other}{target}");
+        let leading = to.clone();
+        let (url, _) = redirecting(move |_| {
+            format!("HTTP/1.1 {status} X\r\nlocation: {leading}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        });
+        for lookup in [register(), request(IdLookup::Latest)] {
+            let with_secrets = RegistrySettings {
+                auth: Auth::Basic {
+                    user: "u".to_owned(),
+                    password: Secret::new("BASIC-SECRET"),
+                },
+                headers: vec![("x-api-key".to_owned(), Secret::new("KEY-SECRET"))],
+                ..settings(Api::Confluent, vec![url.clone()])
+            };
+            let client = Registries::default().of(&with_secrets);
+            let told = told(&*client, &lookup);
+            assert!(
+                told.contains(&format!("answers {status} and redirects to {to}")),
+                "{told}"
+            );
+        }
+    }
+    for odd in [
+        "file:///etc/passwd",
+        "//127.0.0.1:1/x",
+        "http://u:p@127.0.0.1:1/x",
+        "",
+        "\u{9b}2J",
+    ] {
+        let (url, _) = redirecting(move |_| {
+            format!("HTTP/1.1 302 X\r\nlocation: {odd}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        });
+        let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+        let told = told(&*client, &request(IdLookup::Latest));
+        assert!(
+            told.contains("answers 302") && !told.contains(|c: char| c.is_control()),
+            "{odd}: {told}"
+        );
+    }
+    assert_eq!(*asked_there.lock().unwrap(), Vec::<String>::new());
+
+    let (url, asked) = redirecting(|head| match head.contains("/moved/") {
+        true => "HTTP/1.1 200 X\r\ncontent-length: 8\r\nconnection: close\r\n\r\n{\"id\":7}".to_owned(),
+        false => {
+            "HTTP/1.1 307 X\r\nlocation: /moved/versions\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned()
+        }
+    });
+    let with_key = RegistrySettings {
+        headers: vec![("x-api-key".to_owned(), Secret::new("KEY-SECRET"))],
+        ..settings(Api::Confluent, vec![url])
+    };
+    let client = Registries::default().of(&with_key);
+    assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+    let asked = asked.lock().unwrap();
+    assert!(
+        asked.len() == 2
+            && asked
+                .iter()
+                .all(|head| head.starts_with("POST ") && head.contains("KEY-SECRET")),
+        "{asked:?}"
+    );
+
+    // A circle ends.
+    let (url, asked) = redirecting(|_| {
+        "HTTP/1.1 308 X\r\nlocation: /again\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned()
+    });
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    let told = told(&*client, &register());
+    assert!(told.contains("redirects to /again"), "{told}");
+    assert!(!asked.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_id_that_no_registry_gives_is_no_id() {
+    for id in [
+        "-1",
+        "2147483648",
+        "9223372036854775808",
+        "1e300",
+        "\"5\"",
+        "1.5",
+        "null",
+        "[1]",
+        "{}",
+    ] {
+        let (fake, url) = Fake::start();
+        fake.answer(REGISTER, 200, &format!("{{\"id\":{id}}}"));
+        let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+        let told = told(&*client, &register());
+        assert!(told.contains("has no id for"), "{id}: {told}");
+    }
+}

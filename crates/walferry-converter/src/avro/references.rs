@@ -6,6 +6,12 @@ use serde_json::Value as Json;
 
 use super::canonical::is_primitive;
 
+/// Maximum depth of the types that are written out. A text that is nested more deeply is read by no parser here.
+const DEEPEST: usize = 100;
+/// Maximum size in bytes of all that is written out. A type without a name is written out each time that it is used, so types that use
+/// each other twice would double with each.
+const MOST_BYTES: usize = 1024 * 1024;
+
 /// The schema with each type of `references`, given by name and text, written out where it is first used.
 pub(crate) fn with_references(schema: &str, references: &[(String, String)]) -> String {
     let read = |text: &str| serde_json::from_str::<Json>(text).ok();
@@ -14,23 +20,30 @@ pub(crate) fn with_references(schema: &str, references: &[(String, String)]) -> 
     };
     let types = references
         .iter()
-        .filter_map(|(name, text)| Some((name.as_str(), read(text)?)));
+        .filter_map(|(name, text)| Some((name.as_str(), (read(text)?, text.len()))));
     let mut inliner = Inliner {
         types: types.collect(),
         declared: HashSet::new(),
+        bytes_left: MOST_BYTES,
     };
-    inliner.visit(&mut json, "");
+    inliner.visit(&mut json, "", 0);
     json.to_string()
 }
 
 struct Inliner<'a> {
-    types: HashMap<&'a str, Json>,
+    /// The types with the lengths of their texts.
+    types: HashMap<&'a str, (Json, usize)>,
     /// Full names of the types that stand in the schema already.
     declared: HashSet<String>,
+    bytes_left: usize,
 }
 
 impl Inliner<'_> {
-    fn visit(&mut self, json: &mut Json, namespace: &str) {
+    fn visit(&mut self, json: &mut Json, namespace: &str, depth: usize) {
+        if depth > DEEPEST {
+            return;
+        }
+        let depth = depth + 1;
         match json {
             Json::String(name) if !is_primitive(name) => {
                 let full = full(name, namespace);
@@ -38,19 +51,23 @@ impl Inliner<'_> {
                     return;
                 }
                 let found = self.types.get(full.as_str()).or_else(|| self.types.get(name.as_str()));
-                if let Some(mut found) = found.cloned() {
+                let found = found.filter(|(_, length)| *length <= self.bytes_left);
+                if let Some((mut found, length)) = found.cloned() {
+                    self.bytes_left -= length;
                     // It is not in the namespace of the place where it is used.
                     if found.is_object() && found["namespace"].is_null() {
                         found["namespace"] = "".into();
                     }
-                    self.visit(&mut found, "");
+                    self.visit(&mut found, "", depth);
                     *json = found;
                 }
             }
-            Json::Array(branches) => branches.iter_mut().for_each(|branch| self.visit(branch, namespace)),
+            Json::Array(branches) => branches
+                .iter_mut()
+                .for_each(|branch| self.visit(branch, namespace, depth)),
             Json::Object(_) => match json["type"].as_str() {
-                Some("array") => self.visit(&mut json["items"], namespace),
-                Some("map") => self.visit(&mut json["values"], namespace),
+                Some("array") => self.visit(&mut json["items"], namespace, depth),
+                Some("map") => self.visit(&mut json["values"], namespace, depth),
                 Some("record" | "error" | "enum" | "fixed") => {
                     let name = json["name"].as_str().unwrap_or_default();
                     let full = full(name, json["namespace"].as_str().unwrap_or(namespace));
@@ -59,10 +76,10 @@ impl Inliner<'_> {
                     // A text that is no schema may have anything here.
                     let fields = json["fields"].as_array_mut().into_iter().flatten();
                     for kind in fields.filter_map(|field| field.get_mut("type")) {
-                        self.visit(kind, &inner);
+                        self.visit(kind, &inner, depth);
                     }
                 }
-                _ => self.visit(&mut json["type"], namespace),
+                _ => self.visit(&mut json["type"], namespace, depth),
             },
             _ => {}
         }
@@ -105,5 +122,28 @@ mod tests {
         assert!(same_bytes(ours, &with_references(theirs, &references[..1])).is_err());
         let broken = r#"{"type":"record","name":"Value","fields":["p",["q"]]}"#;
         assert_eq!(with_references(broken, &references), broken);
+    }
+
+    /// A registry chooses these texts.
+    #[test]
+    fn types_that_use_each_other_take_neither_the_memory_nor_the_stack() {
+        let name = |number: usize| format!("T{number}");
+        let doubling: Vec<(String, String)> = (0..1_000)
+            .map(|number| (name(number), format!(r#"["T{0}","T{0}"]"#, number + 1)))
+            .collect();
+        let in_circles = vec![("T0".to_owned(), r#"["T0","T0","T0"]"#.to_owned())];
+        let nested = |number: usize| {
+            let (open, close) = (r#"{"type":"array","items":"#.repeat(60), "}".repeat(60));
+            (name(number), format!("{open}\"T{}\"{close}", number + 1))
+        };
+        let deep: Vec<(String, String)> = (0..1_000).map(nested).collect();
+        for references in [doubling, in_circles, deep] {
+            let whole = with_references(
+                r#"{"type":"record","name":"R","fields":[{"name":"a","type":"T0"}]}"#,
+                &references,
+            );
+            assert!(whole.len() < 2 * MOST_BYTES, "{} bytes", whole.len());
+            assert!(same_bytes(r#""int""#, &whole).is_err());
+        }
     }
 }

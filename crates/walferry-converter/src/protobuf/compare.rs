@@ -79,6 +79,7 @@ impl File {
         let tokens = tokens(text);
         let mut reader = Reader {
             tokens: &tokens,
+            depth: 0,
             fields: Vec::new(),
             first: None,
         };
@@ -101,8 +102,12 @@ impl File {
     }
 }
 
+/// Maximum depth of messages in messages. Each takes some of the stack.
+const DEEPEST: usize = 100;
+
 struct Reader<'a> {
     tokens: &'a [&'a str],
+    depth: usize,
     fields: Vec<Field>,
     first: Option<String>,
 }
@@ -152,6 +157,14 @@ impl<'a> Reader<'a> {
     }
 
     fn body(&mut self, path: &str) -> Option<()> {
+        self.depth += 1;
+        (self.depth <= DEEPEST).then_some(())?;
+        let read = self.fields_of(path);
+        self.depth -= 1;
+        read
+    }
+
+    fn fields_of(&mut self, path: &str) -> Option<()> {
         loop {
             match self.next()? {
                 "}" => return Some(()),
@@ -287,6 +300,18 @@ mod tests {
         for (theirs, expected) in cases {
             assert_eq!(same_bytes(OURS, &theirs).unwrap_err(), expected);
             assert!(!is_same(OURS, &theirs));
+        }
+    }
+
+    #[test]
+    fn messages_in_messages_do_not_take_the_stack() {
+        for (open, close) in [("message a {", "}"), ("oneof a {", "}")] {
+            let deep = |depth| format!("message a {{ {} {} }}", open.repeat(depth), close.repeat(depth));
+            assert!(same_bytes(OURS, &deep(50)).is_err_and(|why| why.contains("first message")));
+            assert_eq!(
+                same_bytes(OURS, &deep(300_000)).unwrap_err(),
+                "it is no Protobuf schema"
+            );
         }
     }
 }

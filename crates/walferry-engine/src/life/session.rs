@@ -205,7 +205,7 @@ where
                 Ok(())
             }
             false => {
-                wires.drain(&mut reading, &mut keeping).await;
+                wires.drain(&mut reading, &mut keeping, status).await;
                 keeping.finish().await;
                 drop(keeping);
                 keeper.show();
@@ -356,7 +356,7 @@ impl SessionChannels {
 
     /// Reads nothing more, and waits until what was read has been delivered. Whatever ended the session, the offset of
     /// what Kafka has may be stored and confirmed. Reader and keeper continue meanwhile.
-    async fn drain(&self, reading: &mut Task<impl Future>, keeping: &mut Task<impl Future>) {
+    async fn drain(&self, reading: &mut Task<impl Future>, keeping: &mut Task<impl Future>, status: &Status) {
         self.phase.send_replace(StreamPhase::Drain);
         let others = async {
             let _ = tokio::join!(reading.ended(), keeping.ended());
@@ -364,6 +364,12 @@ impl SessionChannels {
         };
         tokio::select! {
             biased;
+            waits = waits_in_vain(&self.progress, &self.frames, status) => tracing::warn!(
+                code = waits.code(),
+                reason = waits.to_string(),
+                hint = waits.hint(),
+                "a record still waits; it and everything after it will be sent at the next start"
+            ),
             drain = timeout(DRAIN, drained(&self.progress, &self.frames)) => {
                 if drain.is_err() {
                     let (records, _) = self.progress.in_flight();
@@ -549,6 +555,23 @@ async fn drained(progress: &Progress, frames: &FrameSender) {
         }
     }
 }
+
+/// Waits until all that can be delivered has been, and the next record waits for something else than Kafka, such as a schema registry that
+/// does not answer. Returns what is in its way: what comes later has to wait as well, so a longer drain would deliver nothing.
+async fn waits_in_vain(progress: &Progress, frames: &FrameSender, status: &Status) -> Failure {
+    loop {
+        if progress.in_flight().0 == 0
+            && !is_uncommitted(progress, frames)
+            && let Some(awaited) = status.awaited()
+        {
+            return awaited.failure;
+        }
+        sleep(AWAITED_LOOK).await;
+    }
+}
+
+/// How often the drain checks what a record waits for.
+const AWAITED_LOOK: Duration = Duration::from_millis(100);
 
 /// Whether something is still to be committed. The pipeline is told to do so.
 fn is_uncommitted(progress: &Progress, frames: &FrameSender) -> bool {
