@@ -7,6 +7,7 @@ pub mod https;
 mod jks;
 pub mod regular;
 mod rounds;
+mod sealed;
 pub mod tls;
 pub mod trust;
 
@@ -53,6 +54,9 @@ pub enum StoreError {
     /// Whoever made the file wants its password hashed so often that reading it would not end.
     #[error("wants its password hashed {0} times, and Java reads no file that wants more than {most}", most = rounds::MOST)]
     TooManyRounds(u64),
+    /// A part of a store is encrypted in a way that is not known here, so that nobody can say how often the keys in it want their password hashed.
+    #[error("has a part that is encrypted in a way that Walferry does not read ({0})")]
+    UnknownCipher(String),
     /// The key is encrypted in a way that OpenSSL reads only with its legacy provider, which cannot be loaded.
     #[error("is encrypted with {0}, which OpenSSL reads only with its legacy provider, and this machine has none")]
     OldCipher(&'static str),
@@ -213,10 +217,9 @@ pub fn private_key(key: &[u8], password: &str) -> Result<Vec<u8>, StoreError> {
 }
 
 fn demand_few_rounds(der: &[u8]) -> Result<(), StoreError> {
-    match rounds::most_rounds(der) {
-        most if most > rounds::MOST => Err(StoreError::TooManyRounds(most)),
-        _ => Ok(()),
-    }
+    rounds::rounds(der)
+        .too_many()
+        .map_or(Ok(()), |rounds| Err(StoreError::TooManyRounds(rounds)))
 }
 
 /// The encrypted keys of a PEM text, in DER. Older forms than PKCS#8 hash a password once.
@@ -305,6 +308,18 @@ fn pkcs12(bytes: &[u8], password: Option<&str>) -> Result<openssl::pkcs12::Parse
     let password = password.unwrap_or_default();
     demand_few_rounds(bytes)?;
     let store = Pkcs12::from_der(bytes).map_err(unreadable)?;
+    // As OpenSSL has understood it.
+    let der = store.to_der().map_err(unreadable)?;
+    let mut rounds = rounds::rounds(&der);
+    for part in sealed::parts(&der) {
+        let opened = part
+            .open(password)
+            .map_err(|sealed::Unknown(name)| StoreError::UnknownCipher(name))?;
+        rounds.add(rounds::rounds_of_keys(&opened.unwrap_or_default()));
+        if let Some(rounds) = rounds.too_many() {
+            return Err(StoreError::TooManyRounds(rounds));
+        }
+    }
     store.parse2(password).or_else(|error| {
         // Until version 8u301, Java encrypted with RC2. OpenSSL 3 has RC2 only in the legacy provider.
         let _legacy = Provider::try_load(None, "legacy", true).map_err(|_| unreadable(error))?;
@@ -445,7 +460,7 @@ mod tests {
         assert!(matches!(refused, StoreError::TooManyRounds(0x7FFF_FFFF)), "{refused}");
         let pem = fs::read(file("identity.pem")).unwrap();
         let key = encrypted_keys(&pem).unwrap().remove(0);
-        let rounds = rounds::most_rounds(&key) as u16;
+        let rounds = rounds::rounds(&key).most as u16;
         // The key, its algorithm, the parameters of PBES2, the way to hash, and the parameters of that.
         let parents: Vec<usize> = around(&key, &rounds.to_be_bytes());
         let hostile = with_rounds(&key, &rounds.to_be_bytes(), &parents);
