@@ -156,6 +156,133 @@ fn the_compose_file_pins_its_images_checks_each_service_and_keeps_its_data() {
     }
 }
 
+/// The lines of a service, without their indent.
+fn service(name: &str) -> Vec<String> {
+    let compose = text("docker/compose.yaml");
+    let (_, service) = compose
+        .split_once(&format!("\n  {name}:\n"))
+        .expect("the service is there");
+    let lines = service
+        .lines()
+        .take_while(|line| line.is_empty() || line.starts_with("   "));
+    lines.map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn containers_get_no_right_that_they_do_not_need() {
+    let walferry = service("walferry");
+    for line in [
+        "user: \"1001:1001\"",
+        "read_only: true",
+        "cap_drop: [ALL]",
+        "security_opt: [\"no-new-privileges:true\"]",
+        "- \"127.0.0.1:8083:8083\"",
+    ] {
+        assert!(walferry.iter().any(|found| found == line), "{line}: {walferry:#?}");
+    }
+    for name in ["postgres", "kafka"] {
+        let found = service(name);
+        assert!(
+            found
+                .iter()
+                .any(|line| line == "security_opt: [\"no-new-privileges:true\"]"),
+            "{found:#?}"
+        );
+        assert!(
+            !found.iter().any(|line| line == "ports:"),
+            "{name} is reachable from outside: {found:#?}"
+        );
+    }
+    for name in ["postgres", "kafka", "walferry"] {
+        let found = service(name);
+        for word in ["privileged:", "cap_add:", "network_mode:", "pid:", "docker.sock"] {
+            assert!(!found.iter().any(|line| line.contains(word)), "{name} has {word}");
+        }
+    }
+    let image = text("docker/Dockerfile");
+    let users: Vec<&str> = image.lines().filter(|line| line.starts_with("USER ")).collect();
+    assert_eq!(
+        users,
+        ["USER 1001"],
+        "a number, so that Kubernetes can see that it is not root"
+    );
+    // The rendered chart, and the chart itself.
+    for place in [
+        "deploy/kubernetes/walferry.yaml",
+        "deploy/helm/walferry/templates/statefulset.yaml",
+    ] {
+        let manifests = text(place);
+        for line in [
+            "automountServiceAccountToken: false",
+            "runAsNonRoot: true",
+            "runAsUser: 1001",
+            "seccompProfile: {type: RuntimeDefault}",
+            "allowPrivilegeEscalation: false",
+            "readOnlyRootFilesystem: true",
+            "capabilities: {drop: [ALL]}",
+        ] {
+            assert!(
+                manifests.lines().any(|found| found.trim() == line),
+                "{place} has no {line}"
+            );
+        }
+        for word in ["hostNetwork", "hostPID", "hostPath", "privileged: true"] {
+            assert!(!manifests.contains(word), "{place} has {word}");
+        }
+    }
+}
+
+/// The workflow's own script, with a registry that knows two digests.
+#[test]
+fn a_release_pins_the_images_of_compose_file_and_dockerfile_by_digest() {
+    let workflow = text(".github/workflows/release.yaml");
+    let (_, script) = workflow
+        .split_once("      - name: compose file and Dockerfile with the digests of their images\n        run: |\n")
+        .expect("the step is there");
+    let script: String = script
+        .lines()
+        .take_while(|line| line.starts_with("          "))
+        .map(|line| format!("{}\n", line.trim_start()))
+        .collect();
+    let run = |digest: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        fs::create_dir_all(at("source/docker")).unwrap();
+        fs::create_dir_all(at("dist")).unwrap();
+        for name in ["compose.yaml", "Dockerfile"] {
+            fs::write(at("source/docker").join(name), text(&format!("docker/{name}"))).unwrap();
+        }
+        let docker = at("docker");
+        fs::write(&docker, format!("#!/bin/sh\necho {digest}\n")).unwrap();
+        fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        let ran = Command::new("bash")
+            .args(["-e", "-c", &script])
+            .current_dir(folder.path())
+            .env("PATH", path)
+            .status()
+            .unwrap();
+        let pinned = ["compose.yaml", "Dockerfile"]
+            .map(|name| fs::read_to_string(at("dist/pinned").join(name)).unwrap_or_default());
+        let sums = fs::read_to_string(at("SHA256SUMS")).unwrap_or_default();
+        (ran.success(), pinned.concat(), sums)
+    };
+    let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
+    let (ran, pinned, sums) = run(&digest);
+    assert!(ran);
+    let named = |line: &&str| line.starts_with("FROM ") || line.starts_with("    image: ");
+    let images: Vec<&str> = pinned.lines().filter(named).collect();
+    assert_eq!(images.len(), 4, "{images:?}");
+    for image in images {
+        assert_eq!(image.matches(&format!("@{digest}")).count(), 1, "{image}");
+    }
+    assert!(pinned.contains(&format!("FROM rust:1.95-slim-bookworm@{digest} AS build")));
+    assert!(sums.contains("compose.yaml") && sums.contains("Dockerfile"));
+    for wrong in ["", "sha256:0123", "'sha256:/x'"] {
+        assert!(!run(wrong).0, "{wrong:?} is taken for a digest");
+    }
+}
+
 #[test]
 fn the_compose_file_passes_a_stop_on() {
     let trapped = "trap 'exit 0' TERM; touch \"$0.up\"; while :; do sleep 0.05; done";
