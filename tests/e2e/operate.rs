@@ -189,6 +189,14 @@ fn commands_operate_walferry_and_kafka_connect_alike() {
 
 /// A server that answers every request with this body, until the test ends.
 fn hostile(body: String) -> u16 {
+    let length = body.len();
+    answering(format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    ))
+}
+
+/// The same with the head of the answer.
+fn answering(answer: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it has one").port();
     thread::spawn(move || {
@@ -196,12 +204,7 @@ fn hostile(body: String) -> u16 {
             let Ok(mut socket) = socket else { return };
             let mut request = [0; 4096];
             let _ = socket.read(&mut request);
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
-            let _ = socket.write_all(head.as_bytes());
-            let _ = socket.write_all(body.as_bytes());
+            let _ = socket.write_all(answer.as_bytes());
         }
     });
     port
@@ -245,6 +248,25 @@ fn a_hostile_server_controls_no_terminal_and_fills_no_memory() {
     let (code, _, said) = run(&["list", "--url", &url], &[]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.len() < 2000, "{said}");
+    // A few bytes for each value, which takes many more once it is parsed.
+    let wide = format!("{{\"version\": \"1\", \"x\": [{}0]}}", "0,".repeat(4 << 20));
+    let url = format!("http://127.0.0.1:{}", hostile(wide));
+    let (code, _, said) = run(&["status", "--url", &url], &[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("has more than 500000 values"), "{said}");
+    let deep = format!("{{\"version\": {}{}}}", "[".repeat(200_000), "]".repeat(200_000));
+    let url = format!("http://127.0.0.1:{}", hostile(deep));
+    for command in [
+        &["status"][..],
+        &["list"],
+        &["describe", "x"],
+        &["top", "--once"],
+        &["logs", "x"],
+        &["pause", "x"],
+    ] {
+        let (code, _, said) = run(&[command, &["--url", &url]].concat(), &[]);
+        assert!(code.is_some_and(|code| code != 101), "{command:?}: {code:?} {said}");
+    }
 }
 
 #[test]
@@ -291,4 +313,44 @@ fn the_process_that_is_asked_comes_from_options_then_the_environment_then_the_fi
     let (code, _, said) = operator.run(&["status"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("chmod 600"), "{said}");
+}
+
+/// Whoever answers in place of the process does not choose whom this machine asks, and a request that changes something stays one.
+#[test]
+fn a_redirect_is_told_and_not_followed() {
+    let elsewhere = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    elsewhere.set_nonblocking(true).expect("it can be");
+    let there = format!("http://{}", elsewhere.local_addr().expect("it has one"));
+    for (status, location) in [
+        (301, format!("{there}/connectors")),
+        (302, there.clone()),
+        (303, there.clone()),
+        (307, there.clone()),
+        (308, there.replace("://", "://u:p@")),
+        (302, "file:///etc/passwd".to_owned()),
+        (302, "//x\u{9b}31m".to_owned()),
+    ] {
+        let port = answering(format!(
+            "HTTP/1.1 {status} X\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        ));
+        let url = format!("http://127.0.0.1:{port}");
+        for command in [
+            &["status"][..],
+            &["list"],
+            &["describe", "x"],
+            &["logs", "x"],
+            &["top", "--once"],
+            &["pause", "x"],
+            &["restart", "x"],
+        ] {
+            let arguments = [command, &["--url", &url, "--user", "ops"]].concat();
+            let (code, out, said) = run(&arguments, &[("WALFERRY_REST_PASSWORD", "REDIRECT-SECRET")]);
+            assert_ne!(code, Some(0), "{command:?} {status}: {out}{said}");
+            assert!(
+                !said.contains("REDIRECT-SECRET") && !said.contains('\u{9b}'),
+                "{command:?}: {said}"
+            );
+        }
+    }
+    assert!(elsewhere.accept().is_err(), "it was asked");
 }

@@ -48,6 +48,9 @@ const WORDS: Words = Words {
     look: "`openssl s_client -showcerts -connect HOST:PORT` shows the certificates of the endpoint",
 };
 
+/// Maximum number of values in an answer. Each takes some 80 bytes once it is parsed, also where it is one byte of text.
+const MOST_VALUES: usize = 500_000;
+
 /// The password of `--user`.
 const PASSWORD: &str = "WALFERRY_REST_PASSWORD";
 
@@ -204,11 +207,28 @@ impl Endpoint {
 
     fn read(&self, answer: Result<Response<ureq::Body>, ureq::Error>) -> Result<Answer, EndpointError> {
         let read = answer.and_then(|mut answer| {
+            let location = answer.headers().get("location").and_then(|value| value.to_str().ok());
+            let location = location.filter(|_| answer.status().is_redirection()).map(str::to_owned);
             let text = answer.body_mut().read_to_string()?;
-            Ok((answer.status().as_u16(), text))
+            Ok((answer.status().as_u16(), location, text))
         });
         match read {
-            Ok((code, text)) => Ok(Answer {
+            Ok((code, Some(location), _)) => Err(trouble(
+                format!(
+                    "the admin endpoint at {self} answers {code} and redirects to {}",
+                    quoted(&location)
+                ),
+                "write the URL to which it redirects, if that is the admin endpoint: redirects are not followed",
+            )),
+            Ok((_, None, text))
+                if text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() > MOST_VALUES =>
+            {
+                Err(trouble(
+                    format!("the answer of the admin endpoint at {self} has more than {MOST_VALUES} values"),
+                    "check that this is the admin endpoint of Walferry or Kafka Connect",
+                ))
+            }
+            Ok((code, None, text)) => Ok(Answer {
                 code,
                 body: serde_json::from_str(&text).unwrap_or_default(),
             }),

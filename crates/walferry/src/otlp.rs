@@ -213,8 +213,7 @@ fn partial_success(answer: &str) -> Option<Partial> {
 }
 
 fn agent() -> Result<Agent, Error> {
-    // A redirect would become a GET, and take the headers to another host.
-    let config = http::client(LIMIT).max_redirects(0).build();
+    let config = http::client(LIMIT).build();
     let tls = http::system_tls().map_err(|error| {
         Error::new(Kind::Configuration, "Walferry did not start").cause(
             format!("metrics and traces cannot be sent over TLS: OpenSSL {error}"),

@@ -47,6 +47,7 @@ pub(crate) fn fetch(oauth: &OAuth, now_ms: i64) -> Result<Token, String> {
     let config = Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
         .http_status_as_error(false)
+        .max_redirects(0)
         // Like Java's client, ignore the proxy variables of the environment.
         .proxy(None)
         .build();
