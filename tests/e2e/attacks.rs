@@ -1,9 +1,10 @@
 //! Scripted attempts to get in, each with what must come of it.
 
 use serde_json::json;
-use walferry_testkit::servers::{Kafka, wait_for};
+use walferry_testkit::servers::{Kafka, Walferry, WalferryOptions, wait_for};
 
 use crate::{
+    cluster_check,
     hostile_names::assert_is_printable,
     signals::{SIGNALS, begin, config, drop_slot, start_as, wait_for_log},
     takeover,
@@ -82,6 +83,23 @@ fn records_that_connect_did_not_write_are_passed_over() {
             ("[\"good\"", &deep),
         ],
     );
+    // `check --worker` reads the same topics, with the operator's rights.
+    let (code, said, errors) = cluster_check::check(&kafka, "hostile_cluster");
+    assert_eq!(code, Some(2), "{said}{errors}");
+    for text in [&said, &errors] {
+        assert_is_printable("check --worker", text);
+        assert!(!text.contains(SECRET) && !text.contains("root:x"), "{text}");
+    }
+    assert!(
+        said.contains("config.providers of the worker does not list env"),
+        "{said}"
+    );
+    for wrong in ["text", "null", "list", "deep", "deeper", "nobody"] {
+        assert!(
+            !said.lines().any(|line| line.split_whitespace().next() == Some(wrong)),
+            "{wrong}: {said}"
+        );
+    }
     let mut walferry = takeover::start_with_variable(&kafka, "hostile_records", ("WALFERRY_ATTACK", SECRET));
     takeover::wait_for_turn(&mut walferry);
     // What is a configuration of ours is a connector, which fails or waits for a server that is not there. Nothing else is.
@@ -285,6 +303,157 @@ fn triggers_of_an_outbox_get_no_further_than_the_connectors_role() {
     // The connector goes on.
     sql.run("insert into outbox values (4, 'attack', 'k', 'Created', '{}')");
     world.kafka.wait_for_records("outbox.event.attack", 4);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    drop_slot(sql, name);
+}
+
+/// What a role may, whoever chooses SQL may: in a signal, and in a configuration. It is the role's own path that such SQL has.
+#[test]
+fn sql_of_signals_and_configurations_runs_as_the_role_and_with_its_path() {
+    let name = "attack_sql";
+    let (world, database) = begin(name);
+    let sql = database.sql();
+    sql.run(&format!(
+        "{SIGNALS};
+         create role attack_sql_cdc login replication; create schema theirs;
+         alter role attack_sql_cdc in database {name} set search_path = theirs, public;
+         create table items (id int primary key, v text); insert into items select n, 'v' || n from generate_series(1, 9) n;
+         create table readable (secret text); insert into readable values ('hunter2');
+         create table hidden (secret text); insert into hidden values ('hunter3');
+         create table said (what text, who text); create table theirs.said (what text, who text);
+         create function theirs.is_small(int) returns boolean language sql as 'select $1 < 4';
+         create function public.is_small(int) returns boolean language sql as 'select false';
+         grant usage on schema theirs to attack_sql_cdc; grant select on items, readable, signals to attack_sql_cdc;
+         grant insert, delete on signals to attack_sql_cdc; grant insert on said, theirs.said to attack_sql_cdc;
+         create publication {name} for table items, signals"
+    ));
+    let properties = [
+        ("database.user", "attack_sql_cdc"),
+        ("table.include.list", "public.items,public.signals"),
+        ("publication.name", name),
+        ("publication.autocreate.mode", "disabled"),
+        ("snapshot.mode", "initial"),
+        ("snapshot.include.collection.list", "public.items"),
+        ("snapshot.select.statement.overrides", "public.items"),
+        (
+            "snapshot.select.statement.overrides.public.items",
+            "SELECT * FROM items WHERE is_small(id)",
+        ),
+        ("heartbeat.interval.ms", "200"),
+        (
+            "heartbeat.action.query",
+            "insert into said values ('heartbeat', current_user)",
+        ),
+        (
+            "database.initial.statements",
+            "insert into said values ('initial', current_user)",
+        ),
+    ];
+    let mut walferry = start_as(world, name, config(name, &database, &properties));
+    let topic = format!("{name}.public.items");
+    assert_eq!(
+        world.kafka.wait_for_records(&topic, 3).len(),
+        3,
+        "the function that comes first in the path"
+    );
+    wait_for("both statements to have run as the role", || {
+        assert!(walferry.runs(), "{}", walferry.output());
+        let said = sql.value(
+            "select string_agg(distinct what || ' ' || who, ', ' order by what || ' ' || who) from theirs.said",
+        )?;
+        (said == "heartbeat attack_sql_cdc, initial attack_sql_cdc").then_some(())
+    });
+    assert_eq!(sql.value("select count(*) from public.said").as_deref(), Some("0"));
+    let ask = |id: &str, kind: &str, condition: &str| {
+        let data = json!({ "data-collections": ["public.items"], "type": kind,
+            "additional-conditions": [{ "data-collection": "public.items", "filter": condition }] });
+        sql.run(&format!(
+            "insert into signals values ('{id}', 'execute-snapshot', $data${data}$data$)"
+        ));
+    };
+    // A question whose answer is whether rows come.
+    ask(
+        "yes",
+        "incremental",
+        "is_small(id) AND current_user = 'attack_sql_cdc' AND exists (SELECT FROM readable WHERE secret LIKE 'hunter2')",
+    );
+    assert_eq!(world.kafka.wait_for_records(&topic, 6).len(), 6);
+    ask(
+        "select",
+        "blocking",
+        "SELECT i.id, r.secret AS v FROM items i, readable r WHERE i.id = 1",
+    );
+    let records = world.kafka.wait_for_records(&topic, 7);
+    let last = records
+        .last()
+        .and_then(|record| record.value_text())
+        .unwrap_or_default()
+        .to_owned();
+    assert!(last.contains("hunter2"), "{last}");
+    // What the role may not read, nobody reads through it.
+    ask(
+        "no",
+        "incremental",
+        "exists (SELECT FROM hidden WHERE secret LIKE 'h%')",
+    );
+    wait_for_log(&mut walferry, "permission denied for table hidden", 1);
+    ask(
+        "select-no",
+        "blocking",
+        "SELECT i.id, h.secret AS v FROM items i, hidden h",
+    );
+    wait_for_log(&mut walferry, "permission denied for table hidden", 2);
+    assert_eq!(world.kafka.read(&[topic]).len(), 7, "{}", walferry.output());
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert!(!walferry.output().contains("hunter"), "{}", walferry.output());
+    drop_slot(sql, name);
+}
+
+/// Postgres evaluates what is constant in an index when it plans any statement that reads the table.
+#[test]
+fn functions_of_an_index_run_as_the_role_that_reads_the_table() {
+    let name = "attack_index";
+    let (world, database) = begin(name);
+    let sql = database.sql();
+    sql.run(
+        "create role attack_index_owner; create role attack_index_cdc login replication;
+         create table items (id int primary key, v text); insert into items values (1, 'a');
+         create function planned(text) returns text immutable language plpgsql as $$ begin
+           if current_user = 'attack_index_cdc' then raise exception 'planned as %, superuser %', current_user, current_setting('is_superuser'); end if;
+           return $1; end $$;
+         alter function planned(text) owner to attack_index_owner;
+         create index on items ((v || planned('x')));
+         alter table items owner to attack_index_owner;
+         create publication attack_index for table items; grant select on items to attack_index_cdc",
+    );
+    let properties = [
+        ("database.user", "attack_index_cdc"),
+        ("table.include.list", "public.items"),
+        ("publication.name", name),
+        ("publication.autocreate.mode", "disabled"),
+        ("snapshot.mode", "initial"),
+    ];
+    let mut config = config(name, &database, &properties);
+    config.remove("signal.data.collection");
+    let mut walferry = Walferry::start(WalferryOptions {
+        name: name.to_owned(),
+        config,
+        worker: Vec::new(),
+        bootstrap: world.kafka.bootstrap(),
+        env: Vec::new(),
+    });
+    wait_for("the function to have run", || {
+        let output = walferry.output();
+        output
+            .contains("planned as attack_index_cdc, superuser off")
+            .then_some(())
+    });
+    walferry.ask_to_end();
+    walferry.wait();
+    // The owner mends it, and the table is read.
+    sql.run("create or replace function planned(text) returns text immutable language sql as 'select $1'");
+    walferry.start_again();
+    assert_eq!(world.kafka.wait_for_records("attack_index.public.items", 1).len(), 1);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     drop_slot(sql, name);
 }

@@ -8,7 +8,7 @@ use walferry_testkit::servers::{Connect, Kafka, Task, folder, walferry_program};
 use crate::{outbox::Outbox, takeover, world};
 
 /// Exit code and output of `walferry check` with only the cluster's worker file.
-fn check(kafka: &Kafka, name: &str) -> (Option<i32>, String, String) {
+pub(crate) fn check(kafka: &Kafka, name: &str) -> (Option<i32>, String, String) {
     let folder = folder(name);
     let worker = folder.join("connect-distributed.properties");
     let lines = [format!("bootstrap.servers={}", kafka.bootstrap())];
@@ -19,7 +19,9 @@ fn check(kafka: &Kafka, name: &str) -> (Option<i32>, String, String) {
         .args(["check", "--admin", "127.0.0.1:1", "--worker"])
         .arg(&worker);
     // The default data directory.
-    command.env("XDG_STATE_HOME", &folder);
+    command
+        .env("XDG_STATE_HOME", &folder)
+        .env("WALFERRY_ATTACK", "TOPIC-SECRET-4711");
     let output = command.output().expect("the program can be run");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))

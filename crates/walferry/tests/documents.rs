@@ -251,43 +251,86 @@ fn each_listing_of_commands_says_which_test_runs_it_or_why_none_does() {
     assert!(count > 60, "{count} listings of commands");
 }
 
+/// The sentences of the statements that a section makes: of its list items, each with what it continues on the next lines.
+fn statements(section: &str) -> Vec<String> {
+    let mut items: Vec<String> = Vec::new();
+    let mut is_open = false;
+    for line in section.lines() {
+        match (line.trim_start().strip_prefix("- "), line.is_empty()) {
+            (Some(text), _) => items.push(text.to_owned()),
+            (None, false) if is_open => {
+                let item = items.last_mut().expect("it is open");
+                item.push(' ');
+                item.push_str(line.trim());
+            }
+            _ => {}
+        }
+        is_open = !line.is_empty() && !line.starts_with('#') && (is_open || line.trim_start().starts_with("- "));
+    }
+    // A full stop in code is followed by no blank.
+    let ends = |item: &str| item.split(". ").map(str::to_owned).collect::<Vec<_>>();
+    items.iter().flat_map(|item| ends(item)).collect()
+}
+
+/// The tests that a text names. Names of properties and settings have fewer words.
+fn named_tests(text: &str) -> Vec<&str> {
+    let is_test = |code: &&str| {
+        let mut bytes = code.bytes();
+        bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+            && code.matches('_').count() > 3
+    };
+    text.split('`').skip(1).step_by(2).filter(is_test).collect()
+}
+
+/// What keeps a page from saying only what a test holds: names of tests that do not exist, and sentences about parties without one.
+fn unheld(page: &str, sources: &str) -> Vec<String> {
+    let is_there = |name: &str| {
+        let function = format!("fn {name}()");
+        let mut places = sources.match_indices(&function).map(|(place, _)| place);
+        // A function that only helps a test is none.
+        places.any(|place| {
+            let before = sources[..place].lines().rev().take(4);
+            before
+                .take_while(|line| *line != "}")
+                .any(|line| line.trim_start().starts_with("#[test]") || line.contains("#[tokio::test"))
+        })
+    };
+    let names = named_tests(page).into_iter();
+    let mut problems: Vec<String> = names
+        .filter(|name| !is_there(name))
+        .map(|name| format!("there is no test {name}"))
+        .collect();
+    let parties = page.split("\n## Who can do what\n").nth(1).unwrap_or_default();
+    let parties = parties.split("\n## ").next().unwrap_or_default();
+    for party in parties.split("\n### ").skip(1) {
+        let (title, said) = party.split_once('\n').unwrap_or((party, ""));
+        let sentences = statements(said);
+        if sentences.is_empty() {
+            problems.push(format!("nothing is said of {title:?}"));
+        }
+        let bare = sentences.iter().filter(|sentence| named_tests(sentence).is_empty());
+        problems.extend(bare.map(|sentence| format!("{title}: no test holds {sentence:?}")));
+        // What stands outside of the list says who the party is, or gives advice.
+        let claims = said.lines().filter(|line| !line.starts_with(['-', ' ']));
+        let claims = claims.filter(|line| [" can ", " cannot ", " may do "].iter().any(|word| line.contains(word)));
+        problems.extend(
+            claims
+                .filter(|line| !line.starts_with("Advice: "))
+                .map(|line| format!("{title}: not in the list: {line:?}")),
+        );
+    }
+    problems
+}
+
 /// What SECURITY.md says of a party is only worth what holds it.
 #[test]
-fn each_party_in_the_security_page_has_tests_and_they_exist() {
+fn each_sentence_about_a_party_in_the_security_page_has_a_test_that_exists() {
     let mut sources = String::new();
     for folder in ["tests", "crates"] {
         read_sources(&root().join(folder), &mut sources);
     }
     let text = fs::read_to_string(root().join("SECURITY.md")).unwrap();
-    // Names of properties and settings have fewer words.
-    let is_test = |code: &&str| {
-        let is_name = code
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-        is_name && code.matches('_').count() > 3
-    };
-    let named = |text: &str| -> Vec<String> {
-        let codes = text.split('`').skip(1).step_by(2);
-        codes.filter(is_test).map(str::to_owned).collect()
-    };
-    let (mut problems, mut count) = (Vec::new(), 0);
-    for name in named(&text) {
-        count += 1;
-        if !sources.contains(&format!("fn {name}()")) {
-            problems.push(format!("there is no test {name}"));
-        }
-    }
-    let parties = text
-        .split("## Who can do what")
-        .nth(1)
-        .expect("the page says who can do what");
-    let parties = parties.split("## What it does not protect").next().unwrap_or_default();
-    for paragraph in parties.split("\n\n").filter(|paragraph| paragraph.starts_with("**")) {
-        let of_paragraph = named(paragraph);
-        if of_paragraph.is_empty() {
-            problems.push(format!("no test holds {paragraph:?}"));
-        }
-    }
+    let mut problems = unheld(&text, &sources);
     for party in [
         "without a login",
         "A reader",
@@ -297,13 +340,36 @@ fn each_party_in_the_security_page_has_tests_and_they_exist() {
         "A hostile Postgres",
         "A hostile Kafka",
         "A hostile schema registry",
+        "Other users of the machine",
     ] {
-        if !parties.contains(party) {
+        let is_title = |line: &str| line.starts_with("### ") && line.contains(party);
+        if !text.lines().any(is_title) {
             problems.push(format!("nothing is said of {party:?}"));
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    assert!(count > 30, "{count} tests");
+    let count = named_tests(&text).len();
+    assert!(count > 60, "{count} tests");
+}
+
+#[test]
+fn a_sentence_without_a_test_is_found_and_so_is_a_test_that_is_none() {
+    let sources = "#[test]\nfn one_that_really_is_there() {\n}\n\nfn what_only_helps_a_test() {\n}\n";
+    let page =
+        |list: &str| format!("# S\n\n## Who can do what\n\n### A reader\n\n{list}\n\n## Other\n\n- They can sing.\n");
+    let found = |list: &str| unheld(&page(list), sources).len();
+    let held = "- They read `a.b`\n  (`one_that_really_is_there`).";
+    assert_eq!(found(held), 0);
+    assert_eq!(found(&format!("{held}\n\nAdvice: nobody can sing.")), 0);
+    assert_eq!(found(&format!("{held} They can sing.")), 1);
+    assert_eq!(found(&format!("{held}\n- They can sing.")), 1);
+    assert_eq!(found(&format!("{held}\n\nThey can sing.")), 1);
+    assert_eq!(found("They sing."), 1, "no list");
+    assert_eq!(found(&held.replace("one_that", "another_one_that")), 1);
+    assert_eq!(
+        found(&held.replace("one_that_really_is_there", "what_only_helps_a_test")),
+        1
+    );
 }
 
 fn read_sources(folder: &Path, text: &mut String) {

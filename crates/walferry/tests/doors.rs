@@ -285,6 +285,42 @@ fn an_unverified_server_does_not_get_the_password_unless_a_property_says_so() {
     }
 }
 
+/// A writer chooses the server, and what of the configuration it is sent: nobody but the operator can keep a value from them.
+#[test]
+fn a_writer_can_send_what_a_listed_provider_returns_to_a_server_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secrets.properties");
+    fs::write(&secret, "password=LISTED-SECRET\n").unwrap();
+    let reference = format!("${{file:{}:password}}", secret.display());
+    for is_listed in [true, false] {
+        let (server, answers) = fake_postgres(b"R\0\0\0\x08\0\0\0\x03");
+        let port = free_port();
+        let mut lines = vec![format!("listeners=http://127.0.0.1:{port}")];
+        if is_listed {
+            lines.push("config.providers=file".into());
+            lines.push("config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider".into());
+        }
+        let _worker = Worker::start(folder.path(), port, &lines);
+        let config = json!({"name": "c", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "plugin.name": "pgoutput", "database.hostname": "127.0.0.1", "database.port": server.to_string(),
+            "database.user": "u", "database.dbname": "d", "topic.prefix": "t", "database.password": reference,
+            "database.requireAuth": "password"});
+        let put = "PUT /connector-plugins/PostgresConnector/config/validate HTTP/1.1\r\nHost: localhost\r\n";
+        let (code, text) = ask(port, put, &config.to_string()).expect("an answer");
+        assert!(!text.contains("LISTED-SECRET"), "{text}");
+        match is_listed {
+            true => {
+                let sent = answers.recv_timeout(Duration::from_secs(60)).expect("it has logged in");
+                assert!(String::from_utf8_lossy(&sent).contains("LISTED-SECRET"), "{sent:?}");
+            }
+            false => {
+                assert_eq!(code, 500, "{text}");
+                assert!(answers.try_recv().is_err(), "nothing is sent");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_crash_leaves_no_memory_behind_on_the_disk() {
     let folder = tempfile::tempdir().unwrap();
