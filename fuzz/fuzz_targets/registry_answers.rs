@@ -47,7 +47,7 @@ mod http {
             serde_json::from_str(&self.body).unwrap_or_default()
         }
 
-        pub fn shown(&self, words: &str) -> String {
+        pub fn excerpt(&self, words: &str) -> String {
             shown_answer(words, &[])
         }
     }

@@ -595,7 +595,7 @@ fn message_of(reply: &Reply) -> String {
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         words.push_str(&format!("; {}", parts.join(" at ")));
     }
-    reply.shown(&words)
+    reply.excerpt(&words)
 }
 
 pub(crate) fn odd(reply: &Reply) -> Diagnosis {
@@ -605,7 +605,7 @@ pub(crate) fn odd(reply: &Reply) -> Diagnosis {
                 "the schema registry at {} answers {} and redirects to {}",
                 shown_text(&reply.url),
                 reply.status,
-                reply.shown(location)
+                reply.excerpt(location)
             ),
             Some(
                 "set the URL of the registry to the one where it is; redirects are followed only to the same host and port, because they would \

@@ -85,7 +85,7 @@ impl Reply {
     }
 
     /// A part of the answer without secrets.
-    pub(crate) fn shown(&self, words: &str) -> String {
+    pub(crate) fn excerpt(&self, words: &str) -> String {
         shown_answer(words, &self.sent)
     }
 }
