@@ -8,13 +8,14 @@ mod account;
 mod backoff;
 pub mod delivery;
 pub mod failure;
-pub mod floors;
 pub mod gap;
 pub mod history;
 pub mod incremental;
 pub mod life;
+pub mod lower_bounds;
 pub mod message_type;
 mod names;
+pub mod observer;
 pub mod path;
 mod pauses;
 pub mod position;
@@ -46,7 +47,10 @@ pub use failure::{Disposition, Exit, Failure, Kind};
 pub use incremental::SignalSettings;
 pub use life::{TargetState, book, connector, polled, start, supervisor};
 pub use names::folder_name;
-pub use path::{Converters, ErrorNames, ErrorPolicy, PolledTable, TableShapes, pipeline, pipeline::Pipeline, witness};
+pub use path::{
+    Converters, ErrorNames, ErrorPolicy, PolledTable, TableShapes, as_outboxes, names_fields_as_columns, pipeline,
+    pipeline::Pipeline, witness,
+};
 pub use pauses::Pauses;
 pub use position::Position;
 pub use status::SlotXmin;

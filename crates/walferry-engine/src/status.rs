@@ -14,7 +14,7 @@ mod stream;
 mod wal_clock;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     fmt, mem,
     sync::{
         Arc, Mutex, PoisonError,
@@ -30,14 +30,7 @@ use walferry_diagnosis::Kind;
 use walferry_event::Notification;
 pub use walferry_transform::Mismatched;
 
-use crate::{
-    account::StoredOffset,
-    failure::Failure,
-    floors::{Floors, KeptFloors},
-    gap::Gap,
-    history::MissingPositions,
-    life::TargetState,
-};
+use crate::{failure::Failure, gap::Gap, history::MissingPositions, life::TargetState};
 
 use by_name::ByName;
 pub use by_name::OTHERS;
@@ -71,8 +64,6 @@ pub struct Status {
     pub heartbeat_sent: Notify,
     /// The state of the stream.
     pub stream: StreamWatch,
-    /// From where on rows of outbox tables are known to be sent.
-    pub floors: KeptFloors,
     /// The slot's xmin, if `xmin.fetch.interval.ms` is set.
     pub xmin: SlotXmin,
     /// Signals that came from elsewhere than the stream.
@@ -86,7 +77,6 @@ pub struct Status {
     incidents: Mutex<VecDeque<Incident>>,
     slots: watch::Sender<Option<Slots>>,
     delivered_parts: watch::Sender<u64>,
-    not_captured: Mutex<UncapturedTables>,
     wal_clock: Mutex<WalClock>,
     topics: Mutex<ByName<TopicCount>>,
     skipped: Mutex<BTreeMap<&'static str, u64>>,
@@ -148,65 +138,6 @@ pub struct Unconfirmed {
 impl Unconfirmed {
     /// How many rows are looked through at most.
     pub const MOST: u64 = 100_000;
-}
-
-/// The relations that the stream brings and that are not captured.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct UncapturedTables {
-    /// Their oids. The server describes a relation again only when it believes that it has changed, so a table may be among them that has
-    /// got a captured name since.
-    pub(crate) oids: HashSet<u32>,
-    /// How often relations have left the set, each since [`UncapturedTables::watch`]. It is not counted for all, because tables come and go.
-    left: HashMap<u32, u64>,
-}
-
-/// Whether the stream captures a relation, as of a position that is not confirmed yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CaptureState {
-    /// Whether the stream brings it and does not capture it.
-    pub is_uncaptured: bool,
-    /// How often this has been so and has ended, since it was asked for the first time.
-    pub left: u64,
-}
-
-/// A change of [`UncapturedTables`], with the relation's oid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotCapturedChange {
-    Joined(u32),
-    Left(u32),
-    /// A new connection describes all relations again.
-    AllLeft,
-}
-
-impl UncapturedTables {
-    pub(crate) fn apply(&mut self, change: NotCapturedChange) {
-        match change {
-            NotCapturedChange::Joined(oid) => drop(self.oids.insert(oid)),
-            NotCapturedChange::Left(oid) => {
-                if self.oids.remove(&oid)
-                    && let Some(times) = self.left.get_mut(&oid)
-                {
-                    *times += 1;
-                }
-            }
-            NotCapturedChange::AllLeft => {
-                let oids = std::mem::take(&mut self.oids);
-                for (_, times) in self.left.iter_mut().filter(|(oid, _)| oids.contains(oid)) {
-                    *times += 1;
-                }
-            }
-        }
-    }
-
-    /// Counts from now on how often a relation leaves the set.
-    pub(crate) fn watch(&mut self, oid: u32) {
-        self.left.entry(oid).or_default();
-    }
-
-    /// How often a relation has left the set since it is watched.
-    pub(crate) fn left(&self, oid: u32) -> u64 {
-        self.left.get(&oid).copied().unwrap_or_default()
-    }
 }
 
 /// Progress of an incremental snapshot.
@@ -793,44 +724,6 @@ impl Status {
         *lock(&self.gap) = gap;
     }
 
-    /// Whether the stream captures a relation. From now on it is counted how often that changes.
-    pub fn capture_state(&self, oid: u32) -> CaptureState {
-        let mut tables = lock(&self.not_captured);
-        tables.watch(oid);
-        CaptureState {
-            is_uncaptured: tables.oids.contains(&oid),
-            left: tables.left(oid),
-        }
-    }
-
-    /// A run begins: no stream has brought anything yet. `configuration` as in [`KeptFloors::begin`].
-    pub fn begin_floors(&self, configuration: Option<String>) {
-        *lock(&self.not_captured) = UncapturedTables::default();
-        self.floors.begin(configuration);
-    }
-
-    /// A session begins, as in [`KeptFloors::go_on`]. Changes that the stream brings count for the floors of an earlier run from its beginning.
-    pub(crate) fn go_on_with_floors(&self, goes_on: bool, stored: Option<&StoredOffset>) {
-        self.floors.go_on(goes_on, stored);
-        let (_, floors) = self.floors.get();
-        let mut tables = lock(&self.not_captured);
-        for table in floors.iter().flat_map(|floors| floors.tables.values()) {
-            tables.watch(table.oid);
-        }
-    }
-
-    /// The floors that are stored with the offset now.
-    pub(crate) fn floors_to_store(&self) -> Option<Arc<Floors>> {
-        self.floors.to_store(&lock(&self.not_captured))
-    }
-
-    pub(crate) fn change_not_captured(&self, changes: Vec<NotCapturedChange>) {
-        let mut known = lock(&self.not_captured);
-        for change in changes {
-            known.apply(change);
-        }
-    }
-
     /// The number of parts of a snapshot that have been delivered, over all sessions: of each, all records and all before them.
     pub fn watch_delivered_parts(&self) -> watch::Receiver<u64> {
         self.delivered_parts.subscribe()
@@ -998,66 +891,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::floors::TableFloor;
 
     fn refused() -> Failure {
         Failure::retry(Kind::Unreachable, "connection refused")
-    }
-
-    #[test]
-    fn a_relation_that_is_captured_again_counts_as_a_change() {
-        use NotCapturedChange::{AllLeft, Joined, Left};
-        let status = Status::new("c", "s");
-        status.change_not_captured(vec![Joined(1), Left(1)]);
-        let cases: [(&[NotCapturedChange], &[u32], [u64; 2]); 5] = [
-            (&[Joined(1), Joined(2)], &[1, 2], [0, 0]),
-            (&[Left(1), Left(7)], &[2], [1, 0]),
-            (&[AllLeft, Joined(2)], &[2], [1, 1]),
-            (&[AllLeft], &[], [1, 2]),
-            (&[AllLeft, Joined(3)], &[3], [1, 2]),
-        ];
-        for (news, oids, left) in cases {
-            let _ = [1, 2].map(|oid| status.capture_state(oid));
-            status.change_not_captured(news.to_vec());
-            assert_eq!(
-                lock(&status.not_captured).oids,
-                oids.iter().copied().collect(),
-                "{news:?}"
-            );
-            let states = [1, 2].map(|oid| status.capture_state(oid));
-            assert_eq!(states.map(|state| state.left), left, "{news:?}");
-            let is_uncaptured = [1, 2].map(|oid| oids.contains(&oid));
-            assert_eq!(states.map(|state| state.is_uncaptured), is_uncaptured, "{news:?}");
-        }
-    }
-
-    #[test]
-    fn tables_that_come_and_go_take_no_memory_and_those_with_earlier_floors_count() {
-        use NotCapturedChange::{AllLeft, Joined, Left};
-        let earlier = Status::new("c", "s");
-        earlier.begin_floors(Some("a".to_owned()));
-        earlier.go_on_with_floors(false, None);
-        let table = TableFloor {
-            oid: 5,
-            ..TableFloor::default()
-        };
-        let tables = [("public.outbox".to_owned(), table)].into();
-        earlier.floors.keep(earlier.floors.get().0, "s", tables, HashMap::new());
-        let mut stored = StoredOffset {
-            floors: earlier.floors_to_store(),
-            ..StoredOffset::default()
-        };
-        stored.connect.lsn_proc = Some(7);
-
-        let status = Status::new("c", "s");
-        status.begin_floors(Some("a".to_owned()));
-        status.go_on_with_floors(true, Some(&stored));
-        assert!(status.floors_to_store().is_some());
-        for oid in 0..100 {
-            status.change_not_captured(vec![Joined(oid), Left(oid), Joined(oid), AllLeft]);
-        }
-        assert_eq!(lock(&status.not_captured).left, [(5, 2)].into());
-        assert!(status.floors_to_store().is_none(), "rows of the table were left out");
     }
 
     #[test]

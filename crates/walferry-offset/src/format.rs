@@ -26,7 +26,7 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, value::RawValue};
 use walferry_engine::snapshot::ChunksDone;
-use walferry_engine::{Position, floors::Floors, published::Published, store::StoredOffset};
+use walferry_engine::{Position, lower_bounds::LowerBounds, published::Published, store::StoredOffset};
 use walferry_pgoutput::Lsn;
 use walferry_record::{SourceOffset, SourcePartition};
 
@@ -90,8 +90,8 @@ struct Content<'a> {
     history: Option<Recognition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     publication: Option<Cow<'a, Published>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    floors: Option<Cow<'a, Floors>>,
+    #[serde(rename = "floors", default, skip_serializing_if = "Option::is_none")]
+    lower_bounds: Option<Cow<'a, LowerBounds>>,
 }
 
 /// A position, with LSNs as text such as `0/16E9058`.
@@ -120,7 +120,7 @@ pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> Str
         tables_read: offset.tables_read.as_deref().map(Cow::Borrowed),
         history: offset.history.as_ref().map(Recognition::from),
         publication: offset.publication.as_deref().map(Cow::Borrowed),
-        floors: offset.floors.as_deref().map(Cow::Borrowed),
+        lower_bounds: offset.lower_bounds.as_deref().map(Cow::Borrowed),
     };
     serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form")
 }
@@ -262,7 +262,7 @@ fn decode_content(partition: &SourcePartition, content: &str) -> Result<StoredOf
             .transpose()
             .map_err(|error| damaged(error.to_string()))?,
         publication: content.publication.map(owned),
-        floors: content.floors.map(owned),
+        lower_bounds: content.lower_bounds.map(owned),
         skip: None,
     })
 }
@@ -274,7 +274,7 @@ fn owned<T: Clone>(value: Cow<'_, T>) -> Arc<T> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use walferry_engine::floors::{PartFloor, TableFloor};
+    use walferry_engine::lower_bounds::{PartLowerBound, TableLowerBound};
 
     use super::*;
 
@@ -346,22 +346,22 @@ mod tests {
                 tables: [(16_391, 16_401), (16_395, 16_402)].into(),
                 ..Published::default()
             })),
-            floors: Some(Arc::new(Floors {
+            lower_bounds: Some(Arc::new(LowerBounds {
                 configuration: "5f0c".into(),
                 server: "7/1".into(),
-                tables: [("public.outbox".to_owned(), table_floor())].into(),
+                tables: [("public.outbox".to_owned(), table_lower_bound())].into(),
             })),
             skip: None,
         }
     }
 
-    fn table_floor() -> TableFloor {
-        let part = PartFloor {
+    fn table_lower_bound() -> TableLowerBound {
+        let part = PartLowerBound {
             of: ".16392.744".into(),
             xid: i64::MAX,
             since_us: -1,
         };
-        TableFloor {
+        TableLowerBound {
             oid: 16_391,
             of: "16391/744".into(),
             parts: [(u32::MAX, part)].into(),
@@ -373,6 +373,15 @@ mod tests {
         for offset in [offset(), StoredOffset::default()] {
             assert_eq!(decode(&partition(), &encode(&partition(), &offset)), Ok(offset));
         }
+    }
+
+    /// An offset on disk outlives each version of the program, so its names are not those of the code.
+    #[test]
+    fn names_and_forms_of_what_is_stored_stay_as_they_are() {
+        let golden = include_str!("../tests/golden/offset.json");
+        assert_eq!(content(&partition(), &offset()), golden.trim_end());
+        let bytes = halves::file(golden.trim_end()).0;
+        assert_eq!(decode(&partition(), &bytes), Ok(offset()));
     }
 
     /// A file of version 0.1.

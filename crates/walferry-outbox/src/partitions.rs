@@ -21,7 +21,7 @@ use walferry_postgres::quote::{identifier, literal, qualified};
 
 /// An outbox table whose partitions are created ahead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartitionedTable {
+pub(crate) struct PartitionedTable {
     /// Its schema.
     pub schema: String,
     /// Its name.
@@ -43,7 +43,7 @@ impl PartitionedTable {
 
 /// What one partition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Period {
+pub(crate) enum Period {
     /// The rows of an hour.
     Hour,
     /// The rows of a day, in UTC.
@@ -52,7 +52,7 @@ pub enum Period {
 
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Created {
+pub(crate) struct Created {
     /// How many partitions were created.
     pub partitions: u64,
     /// How often one could not be created.
@@ -63,7 +63,7 @@ pub struct Created {
 
 /// Creates partitions, over a connection of its own.
 #[derive(Debug)]
-pub struct OutboxPartitions {
+pub(crate) struct OutboxPartitions {
     endpoint: Endpoint,
     sql: Option<Sql>,
     said: SaidOnce,
@@ -318,7 +318,7 @@ impl Period {
 
 impl OutboxPartitions {
     /// Opens nothing yet.
-    pub fn new(connector: &Connector) -> Self {
+    pub(crate) fn new(connector: &Connector) -> Self {
         Self {
             endpoint: Endpoint::new(connector.postgres.clone()),
             sql: None,
@@ -328,7 +328,7 @@ impl OutboxPartitions {
     }
 
     /// From the next connection on, logs in with these settings. The server is the same.
-    pub fn log_in_with(&mut self, settings: &PostgresSection) {
+    pub(crate) fn log_in_with(&mut self, settings: &PostgresSection) {
         self.endpoint = Endpoint::new(settings.clone());
     }
 
@@ -336,7 +336,7 @@ impl OutboxPartitions {
     ///
     /// # Errors
     /// The server cannot be asked.
-    pub async fn create(&mut self, tables: &[PartitionedTable]) -> Result<Created, Error> {
+    pub(crate) async fn create(&mut self, tables: &[PartitionedTable]) -> Result<Created, Error> {
         let sql = match self.sql.take().filter(|sql| !sql.is_closed()) {
             Some(sql) => sql,
             None => self.endpoint.sql(Purpose::OutboxPartitions).await?,

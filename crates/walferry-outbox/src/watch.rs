@@ -25,7 +25,7 @@ use walferry_postgres::quote::{identifier, qualified};
 
 /// An outbox table whose rows are counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WatchedTable {
+pub(crate) struct WatchedTable {
     /// Its schema.
     pub schema: String,
     /// Its name.
@@ -43,7 +43,7 @@ impl WatchedTable {
 
 /// Looks at outbox tables, over a connection of its own.
 #[derive(Debug)]
-pub struct OutboxWatch {
+pub(crate) struct OutboxWatch {
     endpoint: Endpoint,
     slot: String,
     sql: Option<Sql>,
@@ -58,7 +58,7 @@ pub struct OutboxWatch {
 
 /// What a look has found.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Watched {
+pub(crate) struct Watched {
     /// The tables with their figures.
     pub outboxes: Vec<OutboxFigures>,
     /// How many tables the server has refused to look at, as a whole or in part. Each is logged once, until it can be looked at again. A
@@ -130,7 +130,7 @@ const MARK: &str = "
 
 impl OutboxWatch {
     /// Opens nothing yet.
-    pub fn new(connector: &Connector) -> Self {
+    pub(crate) fn new(connector: &Connector) -> Self {
         Self {
             endpoint: Endpoint::new(connector.postgres.clone()),
             slot: connector.slot.name.to_string(),
@@ -143,7 +143,7 @@ impl OutboxWatch {
     }
 
     /// From the next connection on, logs in with these settings. The server is the same.
-    pub fn log_in_with(&mut self, settings: &PostgresSection) {
+    pub(crate) fn log_in_with(&mut self, settings: &PostgresSection) {
         self.endpoint = Endpoint::new(settings.clone());
     }
 
@@ -151,7 +151,7 @@ impl OutboxWatch {
     ///
     /// # Errors
     /// The server cannot be asked. The next look begins anew.
-    pub async fn look(&mut self, tables: &[WatchedTable]) -> Result<Watched, Error> {
+    pub(crate) async fn look(&mut self, tables: &[WatchedTable]) -> Result<Watched, Error> {
         let looked = self.try_look(tables).await;
         if looked.is_err() {
             self.sql = None;

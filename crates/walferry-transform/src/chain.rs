@@ -13,9 +13,10 @@ use crate::contract::{PluginRow, Predicate, Requirement, Side, TransactionPlace}
 use crate::event_router::EventRouter;
 use crate::foreign::instead_of;
 use crate::hypertables::HypertableReader;
-use crate::outbox::{OutboxColumns, OutboxTable, OutboxUpkeep, check_tables, nearest};
+use crate::outbox::{OutboxColumns, OutboxTable, check_tables, nearest};
 use crate::registry::{self, Class, PREDICATES, TRANSFORMS};
 use crate::shared_headers::SharedHeaders;
+use crate::upkeep::without_table;
 use crate::{Error, Mismatched, Outcome, Transform, WaitingRecord};
 
 /// An option of every class, since Kafka Connect 4.1.
@@ -134,23 +135,9 @@ impl Chain {
                 });
             }
         }
-        // Behind a transform that makes rows of messages, the messages are the outbox, and no table has rows to be removed.
         let behind = steps.iter().skip_while(|step| !step.transform.makes_rows());
-        for (step, care) in behind.filter_map(|step| Some((step, step.care()?))) {
-            let option = match care {
-                OutboxUpkeep { retention: Some(_), .. } => "retention.ms",
-                OutboxUpkeep {
-                    partitions: Some(_), ..
-                } => "partitions",
-                OutboxUpkeep { .. } => "watch",
-            };
-            findings
-                .problem(
-                    format!("transforms.{}.walferry.{option}", step.name),
-                    "has no effect behind a transform that makes events of logical messages: there is no table",
-                )
-                .hint("remove it");
-        }
+        let behind: Vec<_> = behind.map(|step| step.name.as_str()).collect();
+        findings.extend(without_table(transforms, &behind));
         let chain = Self {
             wants_place: steps.iter().filter_map(ChainStep::router).any(EventRouter::wants_place),
             checks_events: steps
@@ -300,33 +287,15 @@ impl Chain {
         tables.filter_map(|step| Some((step, step.outbox()?)))
     }
 
-    /// Whether an outbox is taken care of beside the stream.
-    pub fn has_care(&self) -> bool {
-        self.outboxes().any(|(step, _)| step.care().is_some())
-    }
-
-    /// Whether delivered rows of an outbox are to be removed.
-    pub fn has_retention(&self) -> bool {
-        let mut cares = self.outboxes().filter_map(|(step, _)| step.care());
-        cares.any(|care| care.retention.is_some())
-    }
-
-    /// Whether partitions of an outbox are to be created.
-    pub fn has_partitions(&self) -> bool {
-        let mut cares = self.outboxes().filter_map(|(step, _)| step.care());
-        cares.any(|care| care.partitions.is_some())
-    }
-
-    /// The outboxes that are taken care of, as indexes of `tables`. The first transform that works on a table decides.
-    pub fn cares(&self, tables: &[OutboxTable<'_>]) -> Vec<(usize, &OutboxUpkeep)> {
+    /// The outboxes among the captured tables, by their place in `tables`, each with the name of the first transform that works on it.
+    /// Transforms without an outbox are left out.
+    pub fn outbox_transforms(&self, tables: &[OutboxTable<'_>]) -> Vec<(usize, &str)> {
         let mut decided = HashSet::new();
         let mut found = Vec::new();
         for (step, columns) in self.outboxes() {
-            for place in step.outbox_tables(columns, tables).unwrap_or_default() {
-                if let (true, Some(care)) = (decided.insert(place), step.care()) {
-                    found.push((place, care));
-                }
-            }
+            let places = step.outbox_tables(columns, tables).unwrap_or_default();
+            let new = places.into_iter().filter(|place| decided.insert(*place));
+            found.extend(new.map(|place| (place, step.name.as_str())));
         }
         found
     }
@@ -355,8 +324,7 @@ impl Chain {
 }
 
 impl ChainStep {
-    /// The transform, if it is an EventRouter. It alone has an outbox that is taken care of, checks events against schemas, and asks for the
-    /// position of a record.
+    /// The transform, if it is an EventRouter. It alone checks events against schemas, and asks for the position of a record.
     fn router(&self) -> Option<&EventRouter> {
         let transform: &dyn Any = &*self.transform;
         transform.downcast_ref()
@@ -365,11 +333,6 @@ impl ChainStep {
     fn router_mut(&mut self) -> Option<&mut EventRouter> {
         let transform: &mut dyn Any = &mut *self.transform;
         transform.downcast_mut()
-    }
-
-    /// What is done for its outbox beside the stream.
-    fn care(&self) -> Option<&OutboxUpkeep> {
-        self.router()?.care()
     }
 
     fn failed(&self, record: &Record<'_>, limit: RegexLimit) -> ChainError {

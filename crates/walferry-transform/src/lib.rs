@@ -23,6 +23,7 @@ mod reshape;
 mod shared_headers;
 mod throttle;
 mod topic;
+mod upkeep;
 
 pub use chain::{Chain, ChainError, Named};
 pub use contract::{HeaderList, Predicate, Requirement, TransactionPlace, Transform};
@@ -32,3 +33,4 @@ pub use hypertables::{HypertableReader, Hypertables, ReadBefore, Reading, TableI
 pub use outbox::{OutboxColumns, OutboxTable, OutboxUpkeep, PartitionPeriod, Retention, RowStatus, check_tables};
 pub use outcome::{DropReason, Mismatched, Outcome, SetAside, WaitingRecord};
 pub use registry::{Documented, GROUPS, all_predicates, all_transforms};
+pub use upkeep::outbox_upkeep;

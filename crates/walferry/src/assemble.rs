@@ -27,6 +27,7 @@ use walferry_engine::{
     Converters, Disposition, ErrorNames, ErrorPolicy, Failure, Pipeline, SignalSettings, TableShapes,
     connector::{self, ConnectorRun, ConnectorSettings},
     incremental::IncrementalLimits,
+    observer::StreamObservers,
     record_skip::SkipCommand,
     source::TableFilter,
     start::{HistoryMismatch, SnapshotPolicy},
@@ -36,8 +37,9 @@ use walferry_engine::{
 };
 use walferry_event::EventSettings;
 use walferry_event::reselect::RowReader;
-use walferry_kafka::{Producers, Transactions, connect::OffsetLog};
+use walferry_kafka::{ClientSettings, Producers, Transactions, connect::OffsetLog};
 use walferry_offset::{FileStore, ImportError, MemoryStore, import, java_offsets, private};
+use walferry_outbox::{TargetKafka, Upkeep};
 use walferry_postgres::{Postgres, RowLookups, TimescaleCatalog, replay::Replay};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
@@ -409,6 +411,19 @@ pub(crate) fn relay(
     })
 }
 
+/// The upkeep of the connector's outboxes in one run; `None` if there is nothing to do.
+pub(crate) fn outbox_upkeep(loaded: &Loaded) -> Option<Upkeep> {
+    let config = &loaded.connector;
+    let (client, _) = ClientSettings::read(&loaded.worker, config, &loaded.bootstrap_servers);
+    let kafka = TargetKafka {
+        // `producer.override.bootstrap.servers` comes first.
+        brokers: client.as_ref().map_or("", ClientSettings::bootstrap_servers).to_owned(),
+        waits_for_brokers: client.as_ref().is_some_and(ClientSettings::waits_for_brokers),
+    };
+    let chain = loaded.built.lock().chain.clone();
+    Upkeep::new(config, chain, event_settings(config), &kafka)
+}
+
 /// The store of a connector that has delivered exactly once before: its offset comes back from the topic.
 fn returning(store: ConnectorStore, loaded: &Loaded) -> Result<ConnectorStore, Failure> {
     let ConnectorStore::File(file) = store else {
@@ -643,6 +658,7 @@ fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettin
             // Without a signal table, and if it may write one, no chunk is ever read.
             reads_chunks: config.signals.table.is_some() || config.signals.read_only,
         },
+        observers: StreamObservers::default(),
     }
 }
 
@@ -678,7 +694,13 @@ fn registries(config: &Connector) -> Registries {
     Registries::pausing_at_most(config.errors.retry_delay_max).answering_within(error_policy(config).answer_limit())
 }
 
-/// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
+/// What events are made with. The run id, as in Debezium, is new at each start of the process.
+fn event_settings(config: &Connector) -> Arc<EventSettings> {
+    let run = Uuid::now_v7().to_string();
+    Arc::new(EventSettings::new(config, env!("CARGO_PKG_VERSION"), &run))
+}
+
+/// Makes the pipeline of each session.
 ///
 /// Without `registries` nothing is registered: for what only looks.
 pub(crate) fn pipelines(
@@ -689,11 +711,7 @@ pub(crate) fn pipelines(
     readers: Readers,
 ) -> Pipelines {
     let config = &loaded.connector;
-    let events = Arc::new(EventSettings::new(
-        config,
-        env!("CARGO_PKG_VERSION"),
-        &Uuid::now_v7().to_string(),
-    ));
+    let events = event_settings(config);
     let tolerance = error_policy(config);
     let (built, heartbeat) = (loaded.built.clone(), config.heartbeat.interval);
     let has_post_processors = !config.post_processors.is_empty();

@@ -28,7 +28,7 @@ use walferry_telemetry::BESIDE;
 
 use crate::{
     assemble::{self, Offsets},
-    beside::{self, SlotLooks},
+    beside::{self, SlotLooks, login::Login},
     error::Error,
     load::Loaded,
     logging,
@@ -347,7 +347,10 @@ impl RunSettings {
             let mut beside = JoinSet::new();
             beside.spawn_local(beside::watch_kafka(health, set_aside, status.clone()));
             beside.spawn_local(beside::run_heartbeat_query(loaded.clone(), status.clone()));
-            beside.spawn_local(beside::care_for_outboxes(loaded.clone(), status.clone()));
+            if let Some(upkeep) = assemble::outbox_upkeep(loaded) {
+                connector.settings.observers = upkeep.observers();
+                beside.spawn_local(upkeep.run(status.clone(), Login::new(loaded.clone())));
+            }
             beside.spawn_local(beside::fetch_xmin(loaded.clone(), status.clone()));
             let data_dir = self.offsets.data_dir.clone();
             beside.spawn_local(beside::signal_file::read(loaded.clone(), data_dir, status.clone()));

@@ -73,7 +73,7 @@ const ROWS: [Row; 12] = [
     Row {
         crates: "outbox",
         pure: false,
-        may_see: "postgres engine transform diagnosis pgoutput config",
+        may_see: "postgres engine event transform diagnosis pgoutput config",
     },
     Row {
         crates: "relay",

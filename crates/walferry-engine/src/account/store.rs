@@ -13,9 +13,9 @@ use walferry_record::SourceOffset;
 use crate::{
     delivery,
     failure::Failure,
-    floors::Floors,
     gap::{Gap, GapChoice},
     history::History,
+    lower_bounds::LowerBounds,
     position::Position,
     published::Published,
     snapshot::ChunksDone,
@@ -120,7 +120,7 @@ pub struct StoredOffset {
     /// The publication as it was when last looked at. `None` before the first look.
     pub publication: Option<Arc<Published>>,
     /// From where on rows of outbox tables are known to be sent. `None` if no rows are removed.
-    pub floors: Option<Arc<Floors>>,
+    pub lower_bounds: Option<Arc<LowerBounds>>,
     /// The change that a person wants passed over, until an offset behind it is stored.
     pub skip: Option<Position>,
 }

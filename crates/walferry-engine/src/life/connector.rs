@@ -22,6 +22,7 @@ use crate::{
         start::{HistoryMismatch, SnapshotPolicy},
         target::TargetState,
     },
+    observer::StreamObservers,
     path::pipeline::Pipeline,
     record_skip::SkipCommand,
     snapshot::RowsToReread,
@@ -67,6 +68,8 @@ pub struct ConnectorSettings {
     pub skip_command: Option<SkipCommand>,
     /// With exactly-once delivery, where transactions end. The sink and the store must share the transactions.
     pub boundary: Option<CommitTiming>,
+    /// What goes on beside the stream and has to know how far it is.
+    pub observers: StreamObservers,
 }
 
 /// When the transaction of records and their offset is committed (`transaction.boundary`).

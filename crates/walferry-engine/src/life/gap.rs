@@ -315,7 +315,7 @@ where
             return self.store.settle_choice().await;
         }
         let to = gap.to.unwrap_or(gap.from);
-        let offset = match choice.way {
+        let mut offset = match choice.way {
             GapResolution::Skip => {
                 warn!(lsn.from = %gap.from, lsn.to = %to, "skipping the gap, as chosen with `walferry offsets skip-gap`");
                 let mut offset = stored.unwrap_or_default();
@@ -330,7 +330,6 @@ where
                     history.settled = to;
                 }
                 offset.publication = look.and_then(|look| look.published).or(offset.publication);
-                offset.floors = None;
                 offset
             }
             GapResolution::Snapshot => {
@@ -339,7 +338,7 @@ where
                 StoredOffset::default().interrupted()
             }
         };
-        self.status.floors.void();
+        self.settings.observers.stream_broken(&mut offset);
         self.store.write(&offset).await?;
         self.status.counters.gaps_skipped.fetch_add(1, Relaxed);
         gaps.tell(None, &self.status);

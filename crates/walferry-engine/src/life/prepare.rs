@@ -135,7 +135,7 @@ where
         }
         let skip = self.record_skip(stored.as_ref()).await?;
         let goes_on = gap.is_none() && goes_on_exactly(plan, stored.as_ref(), &found);
-        self.status.go_on_with_floors(goes_on, stored.as_ref());
+        self.settings.observers.session_begins(goes_on, stored.as_ref());
         let StartOutcome { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
         offset.blocking.clone_from(&blocking);
         offset.skip = skip;
@@ -402,7 +402,7 @@ where
             other => return Ok(other),
         };
         let s = &self.settings;
-        let moved = match history::judge(&s.slot, found, &stored, s.mismatch, now_us())? {
+        let mut moved = match history::judge(&s.slot, found, &stored, s.mismatch, now_us())? {
             OffsetVerdict::Holds => return Ok(Some(stored)),
             OffsetVerdict::Moved(moved) => *moved,
         };
@@ -444,8 +444,7 @@ where
                 "the server is on another timeline and has everything that was delivered"
             );
         }
-        self.status.floors.void();
-        let moved = StoredOffset { floors: None, ..moved };
+        self.settings.observers.stream_broken(&mut moved);
         self.store.write(&moved).await?;
         Ok(Some(moved))
     }

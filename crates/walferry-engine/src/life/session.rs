@@ -49,6 +49,7 @@ use crate::{
         retries::DeliveredReach,
         target::TargetState,
     },
+    observer::StreamObservers,
     path::pipeline::Pipeline,
     published::Published,
     record_skip::RecordSkip,
@@ -179,6 +180,7 @@ where
                 gaps: &carried.gaps,
                 skip,
                 wires: &wires,
+                observers: &settings.observers,
                 status,
             },
         );
@@ -236,6 +238,7 @@ where
     ) -> Result<PipelineThread, Failure> {
         let mut pipeline = (self.pipelines)(&prepared.offset)?
             .with_gate(wires.gate.clone())
+            .with_observers(self.settings.observers.clone())
             .with_asks(asks, requests.clone())
             .with_skip(skip);
         let goes_on = prepared.snapshot.as_ref().filter(|plan| plan.goes_on);
@@ -446,6 +449,7 @@ struct SessionObserver<'a> {
     /// The change that a person wants passed over.
     skip: Option<Arc<RecordSkip>>,
     wires: &'a SessionChannels,
+    observers: &'a StreamObservers,
     status: &'a Status,
 }
 
@@ -459,8 +463,7 @@ impl KeeperObserver for SessionObserver<'_> {
 
     fn complete(&self, offset: &mut StoredOffset) {
         offset.publication.clone_from(&self.wires.published.borrow());
-        offset.floors = self.status.floors_to_store();
-        self.status.floors.store(offset);
+        self.observers.before_store(offset);
         if let Some(history) = &mut offset.history {
             history.furthest = history.furthest.max(*self.wires.server_end.borrow());
         }
@@ -482,7 +485,7 @@ impl KeeperObserver for SessionObserver<'_> {
     fn stored(&self, stored: Stored, tells_of_source: bool) -> Settled {
         let position = stored.confirmable();
         self.status.counters.stored_lsn.fetch_max(position.into(), Relaxed);
-        self.status.floors.stored();
+        self.observers.after_store();
         if tells_of_source {
             self.new_slot.is_in_use();
         }

@@ -20,5 +20,6 @@ mod testing;
 pub mod witness;
 
 pub use emit::{Converters, ErrorNames, ErrorPolicy};
+pub use plans::{as_outboxes, names_fields_as_columns};
 pub use polled_rows::PolledTable;
 pub use shapes::TableShapes;

@@ -19,7 +19,7 @@ use walferry_pgoutput::{
     self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Relation, Truncate, Xid,
 };
 use walferry_record::Wait;
-use walferry_transform::{Chain, OutboxUpkeep};
+use walferry_transform::Chain;
 
 use crate::{
     account::{self, Batch, StoredOffset, StreamStep},
@@ -31,6 +31,7 @@ use crate::{
         signals::{FramePlace, Signals},
     },
     message_type::MessageType,
+    observer::StreamObservers,
     path::{
         cursor::{AsOrigin, Cursor},
         emit::{Converters, ErrorPolicy, Provenance, RecordEmitter},
@@ -72,6 +73,7 @@ pub struct Pipeline {
     /// Limit of the number of captured tables, and what to do beyond it.
     limit: Option<(u32, GuardrailAction)>,
     xmin: Option<SlotXmin>,
+    observers: StreamObservers,
     check: HistoryCheck,
     emit: RecordEmitter,
 }
@@ -97,11 +99,7 @@ impl Pipeline {
         tolerance: ErrorPolicy,
         after: &StoredOffset,
     ) -> Self {
-        let mut plans = RelationPlans::new(events.clone());
-        if chain.has_retention() {
-            // Only the removal of delivered rows wants to know.
-            plans.note_others();
-        }
+        let plans = RelationPlans::new(events.clone());
         Self {
             messages: Messages::new(&events),
             metadata: events
@@ -119,6 +117,7 @@ impl Pipeline {
             heartbeats: None,
             limit: None,
             xmin: None,
+            observers: StreamObservers::default(),
             check: HistoryCheck {
                 positions: Positions {
                     processed: after.start().unwrap_or_default(),
@@ -196,6 +195,15 @@ impl Pipeline {
         if let Some(signals) = &mut self.signals {
             signals.ask_there(asks, requests);
         }
+        self
+    }
+
+    /// Tells these which relations are not captured.
+    pub(crate) fn with_observers(mut self, observers: StreamObservers) -> Self {
+        if !observers.is_empty() {
+            self.plans.note_uncaptured();
+        }
+        self.observers = observers;
         self
     }
 
@@ -861,38 +869,15 @@ impl Pipeline {
         }
     }
 
-    /// Whether an outbox is taken care of beside the stream.
-    pub fn has_care(&self) -> bool {
-        self.emit.chain.has_care()
-    }
-
-    /// Whether delivered rows of an outbox are to be removed.
-    pub fn has_retention(&self) -> bool {
-        self.emit.chain.has_retention()
-    }
-
-    /// Whether partitions of an outbox are to be created.
-    pub fn has_partitions(&self) -> bool {
-        self.emit.chain.has_partitions()
-    }
-
-    /// The outboxes that are taken care of, by their place in `tables`.
-    ///
-    /// # Errors
-    /// An outbox does not fit its options.
-    pub fn cares(&self, tables: &[TableFacts]) -> Result<Vec<(usize, OutboxUpkeep)>, Failure> {
-        self.plans.cares(&self.emit.chain, tables)
-    }
-
     /// Tells what has been counted since the last time.
     pub fn report(&mut self, status: &Status) {
         self.emit.counts.report(status);
         for mismatched in self.emit.chain.take_mismatched() {
             status.count_mismatched(&mismatched);
         }
-        let others = self.plans.take_others();
-        if !others.is_empty() {
-            status.change_not_captured(others);
+        let uncaptured = self.plans.take_uncaptured();
+        if !uncaptured.is_empty() {
+            self.observers.uncaptured(&uncaptured);
         }
         if let Some(signals) = &mut self.signals {
             signals.report(status);

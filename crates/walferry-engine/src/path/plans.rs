@@ -17,16 +17,17 @@ use walferry_event::{
     kept,
 };
 use walferry_pgoutput::{Oid, Relation, RelationColumn};
-use walferry_transform::{Chain, OutboxTable, OutboxUpkeep};
+use walferry_transform::{Chain, OutboxTable};
 
 use crate::{
     failure::{Disposition, Failure},
     incremental::machine::TableDefinition,
+    observer::UncapturedChange,
     path::{
         definitions,
         shelf::{SpillFile, SpilledBytes},
     },
-    status::{NotCapturedChange, TableChange},
+    status::TableChange,
 };
 
 /// The plans of the relations that this connection has described.
@@ -43,7 +44,7 @@ pub(crate) struct RelationPlans {
     /// Relations that are not captured.
     others: HashSet<Oid>,
     /// How `others` has changed since that was last told. `None` if nobody wants to know.
-    others_news: Option<Vec<NotCapturedChange>>,
+    others_news: Option<Vec<UncapturedChange>>,
     shelf: SpillFile,
     /// Rises whenever the relation changes. Shows which plan was used last.
     clock: u64,
@@ -96,7 +97,7 @@ impl RelationPlans {
     }
 
     /// From here on, notes which relations are not captured.
-    pub(crate) fn note_others(&mut self) {
+    pub(crate) fn note_uncaptured(&mut self) {
         self.others_news.get_or_insert_default();
     }
 
@@ -112,7 +113,7 @@ impl RelationPlans {
         if let Some(news) = &mut self.others_news {
             // What was noted before makes no difference any more.
             news.clear();
-            news.push(NotCapturedChange::AllLeft);
+            news.push(UncapturedChange::AllLeft);
         }
         self.shelf.clear();
         self.weight = 0;
@@ -147,7 +148,7 @@ impl RelationPlans {
             if !self.others.contains(&oid) && !self.is_same(oid, &relation.columns)? {
                 self.remove(oid);
                 self.others.insert(oid);
-                self.note(NotCapturedChange::Joined(oid.0));
+                self.note(UncapturedChange::Joined(oid.0));
             }
             return Ok(None);
         }
@@ -218,11 +219,11 @@ impl RelationPlans {
     }
 
     /// How the relations that were described and are not captured have changed since the last call.
-    pub(crate) fn take_others(&mut self) -> Vec<NotCapturedChange> {
+    pub(crate) fn take_uncaptured(&mut self) -> Vec<UncapturedChange> {
         self.others_news.as_mut().map(mem::take).unwrap_or_default()
     }
 
-    fn note(&mut self, change: NotCapturedChange) {
+    fn note(&mut self, change: UncapturedChange) {
         if let Some(news) = &mut self.others_news {
             news.push(change);
         }
@@ -262,7 +263,7 @@ impl RelationPlans {
             self.shelf.free(kept);
         }
         if self.others.remove(&oid) {
-            self.note(NotCapturedChange::Left(oid.0));
+            self.note(UncapturedChange::Left(oid.0));
         }
     }
 
@@ -419,59 +420,62 @@ fn are_same(before: &[RelationColumn], after: &[RelationColumn]) -> bool {
 impl RelationPlans {
     /// Whether `field.name.adjustment.mode` leaves names unchanged.
     pub(crate) fn names_fields_as_columns(&self) -> bool {
-        self.settings.events.field_names == NameAdjustment::None
+        names_fields_as_columns(&self.settings)
     }
 
     /// The outboxes among the captured tables, by their place in `tables`. Fails if a transform does not find its own.
     pub(crate) fn outboxes(&self, chain: &Chain, tables: &[TableFacts]) -> Result<Vec<usize>, Failure> {
-        self.with_tables(tables, |tables| chain.outbox_tables(tables))?
-            .map_err(|findings| {
-                let causes = findings.problems().cloned().collect();
-                Failure::of(Disposition::stop(Kind::NoOutbox), Kind::NoOutbox, causes)
-            })
-    }
-
-    /// The outboxes that are taken care of, by their place in `tables`.
-    pub(crate) fn cares(&self, chain: &Chain, tables: &[TableFacts]) -> Result<Vec<(usize, OutboxUpkeep)>, Failure> {
-        self.with_tables(tables, |tables| {
-            let found = chain.cares(tables).into_iter();
-            found.map(|(place, care)| (place, care.clone())).collect()
+        as_outboxes(&self.settings, tables, |tables| chain.outbox_tables(tables))?.map_err(|findings| {
+            let causes = findings.problems().cloned().collect();
+            Failure::of(Disposition::stop(Kind::NoOutbox), Kind::NoOutbox, causes)
         })
     }
+}
 
-    /// The captured tables as transforms see them: topic, and columns that values have.
-    fn with_tables<T>(&self, tables: &[TableFacts], look: impl FnOnce(&[OutboxTable<'_>]) -> T) -> Result<T, Failure> {
-        let mut seen = Vec::with_capacity(tables.len());
-        for table in tables {
-            let catalog = Catalog {
-                table: Some(table.clone()),
-                types: Vec::new(),
-            };
-            let topic = TablePlan::snapshot(&self.settings, &catalog).map_err(|error| refused(&error))?;
-            let captured = |name: &str| self.settings.filters.captures_column(&table.schema, &table.name, name);
-            let columns: Vec<&str> = table
-                .columns
-                .iter()
-                .map(|c| &*c.name)
-                .filter(|name| captured(name))
-                .collect();
-            seen.push((
-                table,
-                topic.map(|plan| plan.topic().to_owned()).unwrap_or_default(),
-                columns,
-            ));
-        }
-        let tables: Vec<OutboxTable<'_>> = seen
+/// Whether `field.name.adjustment.mode` leaves the names of columns unchanged.
+pub fn names_fields_as_columns(settings: &EventSettings) -> bool {
+    settings.events.field_names == NameAdjustment::None
+}
+
+/// The captured tables as transforms see them: topic, and columns that values have.
+///
+/// # Errors
+/// A table can have no plan.
+pub fn as_outboxes<T>(
+    settings: &Arc<EventSettings>,
+    tables: &[TableFacts],
+    look: impl FnOnce(&[OutboxTable<'_>]) -> T,
+) -> Result<T, Failure> {
+    let mut seen = Vec::with_capacity(tables.len());
+    for table in tables {
+        let catalog = Catalog {
+            table: Some(table.clone()),
+            types: Vec::new(),
+        };
+        let topic = TablePlan::snapshot(settings, &catalog).map_err(|error| refused(&error))?;
+        let captured = |name: &str| settings.filters.captures_column(&table.schema, &table.name, name);
+        let columns: Vec<&str> = table
+            .columns
             .iter()
-            .map(|(table, topic, columns)| OutboxTable {
-                schema: &table.schema,
-                name: &table.name,
-                topic,
-                columns,
-            })
+            .map(|c| &*c.name)
+            .filter(|name| captured(name))
             .collect();
-        Ok(look(&tables))
+        seen.push((
+            table,
+            topic.map(|plan| plan.topic().to_owned()).unwrap_or_default(),
+            columns,
+        ));
     }
+    let tables: Vec<OutboxTable<'_>> = seen
+        .iter()
+        .map(|(table, topic, columns)| OutboxTable {
+            schema: &table.schema,
+            name: &table.name,
+            topic,
+            columns,
+        })
+        .collect();
+    Ok(look(&tables))
 }
 
 /// The data of a plan cannot be read back. The next connection describes the relation again.
@@ -735,25 +739,25 @@ mod tests {
 
     #[test]
     fn each_change_of_the_relations_that_are_not_captured_is_noted_once() {
-        use NotCapturedChange::{AllLeft, Joined, Left};
+        use UncapturedChange::{AllLeft, Joined, Left};
         let mut silent = learned();
-        assert_eq!(silent.take_others(), [], "nobody wants to know");
+        assert_eq!(silent.take_uncaptured(), [], "nobody wants to know");
         silent.forget();
-        assert_eq!(silent.take_others(), []);
+        assert_eq!(silent.take_uncaptured(), []);
 
         let mut plans = plans();
-        plans.note_others();
+        plans.note_uncaptured();
         for name in ["other", "other", "another"] {
             plans.learn(relation(1, name, COLUMNS)).unwrap();
         }
         plans.learn(relation(2, "other", COLUMNS)).unwrap();
-        assert_eq!(plans.take_others(), [Joined(1), Joined(2)]);
+        assert_eq!(plans.take_uncaptured(), [Joined(1), Joined(2)]);
         plans.learn(relation(1, "t", COLUMNS)).unwrap();
         plans.learn(relation(1, "t", COLUMNS)).unwrap();
-        assert_eq!(plans.take_others(), [Left(1)]);
+        assert_eq!(plans.take_uncaptured(), [Left(1)]);
         plans.learn(relation(3, "other", COLUMNS)).unwrap();
         plans.forget();
-        assert_eq!(plans.take_others(), [AllLeft]);
+        assert_eq!(plans.take_uncaptured(), [AllLeft]);
     }
 
     #[test]

@@ -54,6 +54,7 @@ fn settings() -> ConnectorSettings {
         skip_command: None,
         boundary: None,
         limits: Default::default(),
+        observers: Default::default(),
     }
 }
 

@@ -941,6 +941,7 @@ fn connector(
             reads_chunks: reads_beside,
             ..IncrementalLimits::default()
         },
+        observers: Default::default(),
     };
     ConnectorRun {
         settings,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::{ToSql, Type};
 use walferry_engine::Pauses;
 
-use super::target::{PartFloors, may_go};
-use super::{CleanedTable, LOOKING};
+use super::part_bounds::{PartBounds, may_go};
+use super::table::{CleanedTable, LOOKING};
 use crate::time_column::TimeColumn;
 use walferry_postgres::Error;
 use walferry_postgres::connection::Sql;
@@ -28,7 +28,7 @@ pub(super) struct Droppable {
     pub(super) to_us: i64,
     /// The owner of the whole table, who may drop it.
     pub(super) owner: String,
-    /// What makes it a partition of the table, as in its floor.
+    /// What makes it a partition of the table, as in its lower bound.
     pub(super) of: String,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct DropAttempt<'a> {
     pub(super) table: &'a CleanedTable,
     pub(super) time: TimeColumn,
     pub(super) part: &'a Droppable,
-    pub(super) floors: &'a PartFloors,
+    pub(super) bounds: &'a PartBounds,
     /// Of a mark: rows with a lower transaction id are confirmed.
     pub(super) xmin: i64,
     /// For each lock of `DROP TABLE`.
@@ -87,7 +87,7 @@ struct Rest {
     keeps_rows: bool,
 }
 
-/// Whether the table `$2` is still the partition of `$3` that it was when it got its floor, as in [`super::floors`].
+/// Whether the table `$2` is still the partition of `$3` that it was when it got its lower bound, as in [`super::bounds`].
 const IS_SAME: &str = "
     SELECT pg_catalog.concat_ws('.', '', i.inhrelid, i.xmin, c.xmin, n.oid) = $8
     FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
@@ -124,10 +124,10 @@ impl Rests {
     /// ended first.
     pub(super) fn due<'a>(
         &self,
-        drops: &'a [(Droppable, PartFloors)],
+        drops: &'a [(Droppable, PartBounds)],
         until_us: i64,
         now: Instant,
-    ) -> Option<&'a (Droppable, PartFloors)> {
+    ) -> Option<&'a (Droppable, PartBounds)> {
         let rests = |oid: u32| self.0.get(&oid).is_some_and(|rest| rest.until > now);
         let is_due = |part: &Droppable| part.to_us <= until_us && !rests(part.oid) && !rests(part.root);
         let due = drops.iter().filter(|(part, _)| is_due(part));
@@ -284,7 +284,7 @@ pub(super) fn begin_as(owner: &str, lock_limit: Duration, limit: Duration) -> St
 }
 
 impl DropAttempt<'_> {
-    /// Drops the partition if each of its rows is confirmed by the mark, and from after its floor.
+    /// Drops the partition if each of its rows is confirmed by the mark, and from after its lower bound.
     ///
     /// # Errors
     /// Nothing was dropped.
@@ -350,7 +350,7 @@ impl DropAttempt<'_> {
 
     /// Whether it is still the same partition, and has no row that stays.
     async fn look(&self, limit: Duration) -> Result<(), Undropped> {
-        let (part, floors) = (self.part, self.floors);
+        let (part, bounds) = (self.part, self.bounds);
         let (name, column) = (&part.name, identifier(&self.table.column));
         // The name may be that of another table by now, or the partition may have been detached, and attached again with other rows.
         let query = format!(
@@ -366,9 +366,9 @@ impl DropAttempt<'_> {
             (&part.oid, Type::OID),
             (&part.root, Type::OID),
             (&0_i64, Type::INT8),
-            (&floors.parts, Type::OID_ARRAY),
-            (&floors.xids, Type::INT8_ARRAY),
-            (&floors.since_us, Type::INT8_ARRAY),
+            (&bounds.parts, Type::OID_ARRAY),
+            (&bounds.xids, Type::INT8_ARRAY),
+            (&bounds.since_us, Type::INT8_ARRAY),
             (&part.of, Type::TEXT),
         ];
         let begun = Instant::now();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     fn due(rests: &Rests, now: Instant) -> Option<u32> {
-        let drops = [7, 8, 9].map(|oid| (part(oid), PartFloors::default()));
+        let drops = [7, 8, 9].map(|oid| (part(oid), PartBounds::default()));
         rests.due(&drops, 8, now).map(|(part, _)| part.oid)
     }
 

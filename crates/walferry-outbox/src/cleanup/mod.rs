@@ -21,14 +21,16 @@
 //! A mark counts on the connection on which it was taken, and no longer: after a failover neither ids nor positions mean the same.
 //!
 //! That the slot is beyond a row does not say that the row was sent: it may have been written before its table was captured, while the
-//! publication left it out, or in a gap. So each table and each partition has a *floor* (`floors.rs`): a transaction id that was assigned
+//! publication left it out, or in a gap. So each table and each partition has a *lower bound* (`bounds.rs`): a transaction id that was assigned
 //! while the connector streamed the table, and the time of it. Rows with a lower transaction id are never removed. Neither are rows from
-//! before that time: an update gives an old row a new transaction id. The floor lasts as long as the stream goes on exactly where it was, over
+//! before that time: an update gives an old row a new transaction id. The lower bound lasts as long as the stream goes on exactly where it was, over
 //! connections and restarts, and as long as the table and its place in the publication stay what they are, by the catalog's own row versions.
 
+mod bounds;
 mod drops;
-mod floors;
+mod part_bounds;
 mod stays;
+mod table;
 mod target;
 
 use std::collections::HashMap;
@@ -37,57 +39,22 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
 use walferry_config::Connector;
 use walferry_config::connector::PostgresSection;
-use walferry_engine::floors::{Floors as StoredFloors, KeptFloors};
-use walferry_engine::status::Status;
 use walferry_pgoutput::Lsn;
 
+use crate::lower_bounds::{MOST_PARTS, RunBounds};
 use crate::said::SaidOnce;
+use bounds::TableBounds;
 use drops::{DropAttempt, Droppable, Obstacle, Rests, Undropped};
-use floors::Floors;
 use stays::{KeptRows, KeptRowsNews};
+pub(crate) use table::CleanedTable;
+use table::{DOING, LOOKING};
 use target::{Batch, CleanupTarget, ScannedUpTo};
 use walferry_postgres::Error;
 use walferry_postgres::connection::{Endpoint, Purpose, Sql};
-use walferry_postgres::quote::{identifier, literal};
-
-/// An outbox table whose rows are removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CleanedTable {
-    /// Its schema.
-    pub schema: String,
-    /// Its name.
-    pub name: String,
-    /// The column that tells how old a row is.
-    pub column: String,
-    /// How old a row must be.
-    pub keep: Duration,
-    /// How many rows one statement removes at most.
-    pub batch_rows: u32,
-    /// A column and the values of it that rows must have, as text.
-    pub status: Option<(String, Vec<String>)>,
-    /// Whether partitions are dropped whole where possible.
-    pub drops_partitions: bool,
-}
-
-impl CleanedTable {
-    /// SQL for whether a row has a status with which it may be removed.
-    fn is_over(&self) -> String {
-        let Some((column, values)) = &self.status else {
-            return "true".to_owned();
-        };
-        let values: Vec<_> = values.iter().map(|value| literal(value)).collect();
-        format!("{}::text IN ({})", identifier(column), values.join(", "))
-    }
-
-    /// For the log.
-    fn shown(&self) -> String {
-        format!("{}.{}", self.schema, self.name)
-    }
-}
 
 /// What a round has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Round {
+pub(crate) struct Round {
     /// Rows that were removed.
     pub removed: u64,
     /// Partitions that were dropped.
@@ -105,7 +72,7 @@ pub struct Round {
 
 /// Removes rows, over a connection of its own.
 #[derive(Debug)]
-pub struct Cleaner {
+pub(crate) struct Cleaner {
     endpoint: Endpoint,
     slot: String,
     sql: Option<Sql>,
@@ -113,7 +80,7 @@ pub struct Cleaner {
     pending: Option<ConfirmationMark>,
     /// All rows with a lower transaction id are confirmed.
     confirmed_xmin: Option<i64>,
-    floors: Floors,
+    bounds: TableBounds,
     targets: Vec<CleanupTarget>,
     /// When they were looked for.
     looked: Option<Instant>,
@@ -173,9 +140,6 @@ struct PausedTable {
     /// How often in a row a lock was not to be had.
     locks: u32,
 }
-
-const DOING: &str = "removing delivered rows of an outbox";
-const LOOKING: &str = "looking for delivered rows of an outbox";
 
 /// How long the list of tables counts.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
@@ -263,14 +227,14 @@ const MARK: &str = "
 
 impl Cleaner {
     /// Opens nothing yet.
-    pub fn new(connector: &Connector) -> Self {
+    pub(crate) fn new(connector: &Connector) -> Self {
         Self {
             endpoint: Endpoint::new(connector.postgres.clone()),
             slot: connector.slot.name.to_string(),
             sql: None,
             pending: None,
             confirmed_xmin: None,
-            floors: Floors::new(&connector.publication.name),
+            bounds: TableBounds::new(&connector.publication.name),
             targets: Vec::new(),
             looked: None,
             next: 0,
@@ -292,19 +256,19 @@ impl Cleaner {
     }
 
     /// From the next connection on, logs in with these settings. The server is the same.
-    pub fn log_in_with(&mut self, settings: &PostgresSection) {
+    pub(crate) fn log_in_with(&mut self, settings: &PostgresSection) {
         self.endpoint = Endpoint::new(settings.clone());
     }
 
     /// Forgets what is known: the stream may not have gone on where it was. Rows that are there now are never removed.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.stays.clear();
-        self.floors.forget();
+        self.bounds.forget();
         self.begin_anew();
     }
 
     /// The stream has another connection. Whether it goes on where it was, the next round learns.
-    pub fn begin_anew(&mut self) {
+    pub(crate) fn begin_anew(&mut self) {
         self.targets.clear();
         self.looked = None;
         self.next = 0;
@@ -319,36 +283,36 @@ impl Cleaner {
     }
 
     /// Takes and settles marks, and goes through the tables in turn until it has removed a full batch of rows. `told` is the position up to
-    /// which the connector itself has told the server that it needs nothing any more. `status` says what the stream has brought up to there
-    /// or further. It has floors of earlier connections and runs, and gets those that are laid now.
+    /// which the connector itself has told the server that it needs nothing any more. `run` says what the stream has brought up to there
+    /// or further. It has lower bounds of earlier connections and runs, and gets those that are laid now.
     ///
     /// # Errors
     /// The server cannot be asked. The next round begins anew. What fails for one table only is logged, and counted in the round.
-    pub async fn round(&mut self, tables: &[CleanedTable], told: Lsn, status: &Status) -> Result<Round, Error> {
+    pub(crate) async fn round(&mut self, tables: &[CleanedTable], told: Lsn, run: &RunBounds) -> Result<Round, Error> {
         if told == Lsn::INVALID {
             // Nothing is confirmed in this run yet.
             return Ok(Round::default());
         }
-        let done = self.try_round(tables, told, status).await;
+        let done = self.try_round(tables, told, run).await;
         if done.is_err() {
             self.begin_anew();
         }
         done
     }
 
-    async fn try_round(&mut self, tables: &[CleanedTable], told: Lsn, status: &Status) -> Result<Round, Error> {
+    async fn try_round(&mut self, tables: &[CleanedTable], told: Lsn, run: &RunBounds) -> Result<Round, Error> {
         let begun = Instant::now();
         let mut round = Round::default();
         // An error ends the connection.
         let sql = self.connected().await?;
         if self.follows_publications {
-            self.take_over(&status.floors);
+            self.take_over(run);
             match self.here(&sql).await? {
-                Some(here) => self.work(&sql, here, told, tables, status, &mut round).await?,
+                Some(here) => self.work(&sql, here, told, tables, run, &mut round).await?,
                 // Without a slot nothing is confirmed.
                 None => self.forget(),
             }
-            self.keep_floors(&status.floors);
+            self.keep_bounds(run);
         }
         self.sql = Some(sql);
         round.took = begun.elapsed();
@@ -356,36 +320,36 @@ impl Cleaner {
     }
 
     /// Takes over what was kept, where this begins, where the stream did not go on where it was, and once it is known to be of this server.
-    fn take_over(&mut self, kept: &KeptFloors) {
-        let (breaks, floors) = kept.get();
+    fn take_over(&mut self, kept: &RunBounds) {
+        let (breaks, bounds) = kept.get();
         let goes_on = self.breaks.replace(breaks) == Some(breaks);
         let is_recognised = std::mem::take(&mut self.is_recognised_anew);
         match (goes_on, is_recognised) {
             (true, false) => return,
-            // What was laid without knowing the server was laid on it. With floors from before, the search begins anew.
+            // What was laid without knowing the server was laid on it. With lower bounds from before, the search begins anew.
             (true, true) => self.begin_anew(),
             (false, _) => self.forget(),
         }
-        if let Some(floors) = floors.filter(|floors| Some(&floors.server) == self.server.as_ref()) {
-            self.floors.restore(&floors.tables);
+        if let Some(bounds) = bounds.filter(|bounds| Some(&bounds.server) == self.server.as_ref()) {
+            self.bounds.restore(&bounds.tables);
             tracing::info!(
-                tables = floors.tables.len(),
+                tables = bounds.tables.len(),
                 "the stream goes on where it was: rows from before this start are removed, too, if nothing has changed about their table"
             );
         }
     }
 
-    /// Has the floors stored with the offset.
-    fn keep_floors(&mut self, kept: &KeptFloors) {
+    /// Has the lower bounds stored with the offset.
+    fn keep_bounds(&mut self, kept: &RunBounds) {
         let (Some(breaks), Some(server)) = (self.breaks, &self.server) else {
             return;
         };
-        let (tables, left) = self.floors.kept();
+        let (tables, left) = self.bounds.kept();
         for table in kept.keep(breaks, server, tables, left) {
             self.said.once(format!("{table} has too many partitions"), || {
                 tracing::warn!(
                     table,
-                    most = StoredFloors::MOST_PARTS,
+                    most = MOST_PARTS,
                     hint = "drop old partitions, or make partitions longer; after a restart, remove rows from before it yourself once they are \
                             delivered",
                     "rows of an outbox that are there at a restart will never be removed: the outboxes have too many partitions"
@@ -400,7 +364,7 @@ impl Cleaner {
         here: ServerNow,
         told: Lsn,
         tables: &[CleanedTable],
-        status: &Status,
+        run: &RunBounds,
         round: &mut Round,
     ) -> Result<(), Error> {
         let confirmed = here.confirmed.min(told);
@@ -410,7 +374,7 @@ impl Cleaner {
             round.behind_bytes = Some(behind);
             return Ok(());
         }
-        self.look(sql, tables, status, round).await?;
+        self.look(sql, tables, run, round).await?;
         match self.confirmed_xmin {
             Some(xmin) => self.remove(sql, xmin, here.now_us, round).await,
             None => Ok(()),
@@ -447,7 +411,7 @@ impl Cleaner {
         Ok(sql)
     }
 
-    /// What the server of this connection is recognised by. `None` without the privilege to ask for it: floors then count for one connection.
+    /// What the server of this connection is recognised by. `None` without the privilege to ask for it: lower bounds then count for one connection.
     async fn recognised(&mut self, sql: &Sql) -> Result<Option<String>, Error> {
         self.recognised_at = Some(Instant::now());
         match sql.value(LOOKING, SERVER, &[]).await {
@@ -527,7 +491,7 @@ impl Cleaner {
         &mut self,
         sql: &Sql,
         tables: &[CleanedTable],
-        status: &Status,
+        run: &RunBounds,
         round: &mut Round,
     ) -> Result<(), Error> {
         if self.looked.is_some_and(|looked| looked.elapsed() <= LOOK_INTERVAL) {
@@ -538,9 +502,9 @@ impl Cleaner {
         self.planning.set(sql, Planning::Usual).await?;
         let failing = &self.failing;
         let rests = |table: &str| is_resting(failing, table);
-        let looked = self.floors.look(sql, tables, status, rests, &self.undropped).await?;
+        let looked = self.bounds.look(sql, tables, run, rests, &self.undropped).await?;
         // Of a table that rests or has failed, it is not known which partitions are there.
-        let is_whole = looked.failed.is_empty() && !tables.iter().any(|table| rests(&table.shown()));
+        let is_whole = looked.failed.is_empty() && !tables.iter().any(|table| rests(&table.full_name()));
         self.targets = looked.targets;
         if is_whole {
             let drops = self.targets.iter().flat_map(|target| &target.drops);
@@ -608,7 +572,7 @@ impl Cleaner {
     ) -> Result<bool, Error> {
         let target = &self.targets[place];
         let until_us = now_us.saturating_sub(target.keep_us);
-        let Some((part, floors)) = self.undropped.due(&target.drops, until_us, Instant::now()) else {
+        let Some((part, bounds)) = self.undropped.due(&target.drops, until_us, Instant::now()) else {
             return Ok(false);
         };
         self.planning.set(sql, Planning::Usual).await?;
@@ -617,7 +581,7 @@ impl Cleaner {
             table: &target.cleaned,
             time: target.time,
             part,
-            floors,
+            bounds,
             xmin,
             lock_limit: self.undropped.lock_limit(part),
         };
@@ -813,7 +777,7 @@ fn is_resting(failing: &HashMap<String, PausedTable>, table: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use walferry_config::{Findings, Nowhere, Submitted, Worker};
-    use walferry_engine::floors::TableFloor;
+    use walferry_engine::lower_bounds::TableLowerBound;
 
     use super::*;
 
@@ -867,38 +831,37 @@ mod tests {
     }
 
     #[test]
-    fn kept_floors_are_taken_over_once_the_server_is_recognised() {
-        let kept = KeptFloors::default();
-        kept.begin(Some("configuration".to_owned()));
+    fn kept_bounds_are_taken_over_once_the_server_is_recognised() {
+        let kept = RunBounds::new(Some("configuration".to_owned()));
         let table = |oid| {
             [(
                 "public.outbox".to_owned(),
-                TableFloor {
+                TableLowerBound {
                     oid,
-                    ..TableFloor::default()
+                    ..TableLowerBound::default()
                 },
             )]
             .into()
         };
         kept.keep(kept.get().0, "server", table(7), HashMap::new());
         let mut cleaner = nowhere();
-        let mut floor = |server: Option<&str>, is_recognised_anew: bool| {
+        let mut bound = |server: Option<&str>, is_recognised_anew: bool| {
             cleaner.server = server.map(ToOwned::to_owned);
             cleaner.is_recognised_anew = is_recognised_anew;
             (cleaner.looked, cleaner.confirmed_xmin) = (Some(Instant::now()), Some(1));
             cleaner.take_over(&kept);
-            let tables = cleaner.floors.kept().0;
+            let tables = cleaner.bounds.kept().0;
             (
-                tables.values().next().map(|floor| floor.oid),
+                tables.values().next().map(|bound| bound.oid),
                 cleaner.confirmed_xmin,
                 cleaner.looked.is_none(),
             )
         };
-        assert_eq!(floor(None, false), (None, None, true));
-        assert_eq!(floor(None, false), (None, Some(1), false));
-        assert_eq!(floor(Some("another"), true), (None, None, true));
-        assert_eq!(floor(Some("server"), true), (Some(7), None, true));
-        assert_eq!(floor(Some("server"), false), (Some(7), Some(1), false));
+        assert_eq!(bound(None, false), (None, None, true));
+        assert_eq!(bound(None, false), (None, Some(1), false));
+        assert_eq!(bound(Some("another"), true), (None, None, true));
+        assert_eq!(bound(Some("server"), true), (Some(7), None, true));
+        assert_eq!(bound(Some("server"), false), (Some(7), Some(1), false));
     }
 
     #[test]

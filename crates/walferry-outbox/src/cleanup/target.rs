@@ -4,11 +4,11 @@
 //! the partitions that have them. It looks at each condition again.
 
 use tokio_postgres::types::{ToSql, Type};
-use walferry_engine::floors::PartFloor;
 
 use super::drops::Droppable;
+use super::part_bounds::{PartBounds, may_go};
 use super::stays::{FoundRows, Kept, Place};
-use super::{CleanedTable, DOING, LOOKING};
+use super::table::{CleanedTable, DOING, LOOKING};
 use crate::time_column::TimeColumn;
 use walferry_postgres::Error;
 use walferry_postgres::connection::Sql;
@@ -24,33 +24,14 @@ pub(super) struct CleanupTarget {
     statements: Statements,
     pub(super) keep_us: i64,
     batch_rows: i64,
-    floors: PartFloors,
+    bounds: PartBounds,
     /// Rows of these parts have an earlier time, in microseconds since 1970.
     before_us: i64,
-    /// Partitions that are dropped as a whole, with their floors.
-    pub(super) drops: Vec<(Droppable, PartFloors)>,
+    /// Partitions that are dropped as a whole, with their lower bounds.
+    pub(super) drops: Vec<(Droppable, PartBounds)>,
     /// What it was made of.
     pub(super) cleaned: CleanedTable,
     pub(super) time: TimeColumn,
-}
-
-/// The floors of a table's parts, in the same order.
-#[derive(Debug, Default)]
-pub(super) struct PartFloors {
-    /// The table itself, or its partitions. Rows of other partitions stay.
-    pub(super) parts: Vec<u32>,
-    /// The floor of each part: a transaction id,
-    pub(super) xids: Vec<i64>,
-    /// and a time in microseconds since 1970.
-    pub(super) since_us: Vec<i64>,
-}
-
-impl PartFloors {
-    pub(super) fn add(&mut self, oid: u32, floor: &PartFloor) {
-        self.parts.push(oid);
-        self.xids.push(floor.xid);
-        self.since_us.push(floor.since_us);
-    }
 }
 
 #[derive(Debug)]
@@ -92,8 +73,8 @@ impl CleanupTarget {
         shown: String,
         time: TimeColumn,
         statements: Statements,
-        (floors, before_us): (PartFloors, i64),
-        drops: Vec<(Droppable, PartFloors)>,
+        (bounds, before_us): (PartBounds, i64),
+        drops: Vec<(Droppable, PartBounds)>,
     ) -> Self {
         Self {
             table: shown,
@@ -101,7 +82,7 @@ impl CleanupTarget {
             statements,
             keep_us: i64::try_from(table.keep.as_micros()).unwrap_or(i64::MAX),
             batch_rows: table.batch_rows.into(),
-            floors,
+            bounds,
             before_us,
             drops,
             cleaned: table.clone(),
@@ -118,7 +99,7 @@ impl CleanupTarget {
         reached: Option<ScannedUpTo>,
         kept: Option<&Kept>,
     ) -> Result<Batch, Error> {
-        let earliest = self.floors.since_us.iter().min().copied().unwrap_or(i64::MAX);
+        let earliest = self.bounds.since_us.iter().min().copied().unwrap_or(i64::MAX);
         let reached_us = reached.filter(|reached| reached.xmin == xmin).map(|reached| reached.us);
         let from_us = earliest
             .max(reached_us.unwrap_or(i64::MIN))
@@ -179,9 +160,9 @@ impl CleanupTarget {
             (from_us, Type::INT8),
             (until_us, Type::INT8),
             (&self.batch_rows, Type::INT8),
-            (&self.floors.parts, Type::OID_ARRAY),
-            (&self.floors.xids, Type::INT8_ARRAY),
-            (&self.floors.since_us, Type::INT8_ARRAY),
+            (&self.bounds.parts, Type::OID_ARRAY),
+            (&self.bounds.xids, Type::INT8_ARRAY),
+            (&self.bounds.since_us, Type::INT8_ARRAY),
         ];
         if let Some((us, place)) = behind {
             parameters.extend::<[(&(dyn ToSql + Sync), Type); 3]>([
@@ -196,7 +177,7 @@ impl CleanupTarget {
 
 impl Statements {
     /// `from` is the table, or `ONLY` the table. `$1` is the mark's `xmin`, `$2` and `$3` are the first and the last time in microseconds since 1970,
-    /// `$4` is the number of rows, `$5` to `$7` are [`PartFloors`]. Behind a place, `$8` is its time, `$9` its part and `$10` its `ctid`.
+    /// `$4` is the number of rows, `$5` to `$7` are [`PartBounds`]. Behind a place, `$8` is its time, `$9` its part and `$10` its `ctid`.
     ///
     /// The rows are not locked first: that would need the privilege to update them. A row that is updated meanwhile has another `ctid`, and
     /// stays: its place is looked at again for the new row. The list of places finds the rows without reading the table.
@@ -252,24 +233,4 @@ impl Batches {
             ],
         }
     }
-}
-
-/// Whether a row is confirmed, and from after its floor.
-///
-/// The ids of rows are the lower 32 bits of transaction ids. `$1` is all 64 of one, so the distance is taken modulo 2^32: a row is before
-/// it if the distance is less than 2^31. No row that can be seen is further ahead than that; one that lies further back, and that was
-/// frozen long ago, may stay. `$6` has the floor of each partition, in 64 bits, too.
-pub(super) fn may_go(time: TimeColumn) -> String {
-    let distance = "(((($1 - id) % 4294967296) + 4294967296) % 4294967296)";
-    format!(
-        "{} AND {distance} BETWEEN 1 AND 2147483647 AND {distance} <= $1 - {}",
-        time.is_after("at", &of_part("$7")),
-        of_part("$6")
-    )
-}
-
-/// What an array holds for the partition of a row, or for the table itself. NULL for a partition that is not in `$5`: no condition on it is
-/// then true.
-fn of_part(array: &str) -> String {
-    format!("({array}::int8[])[pg_catalog.array_position($5::oid[], part)]")
 }

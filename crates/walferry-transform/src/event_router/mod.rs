@@ -44,10 +44,12 @@ use self::transaction_headers::TransactionHeaders;
 use crate::TransformFault as _;
 use crate::contract::{HeaderList, PluginRow, Requirement, Side, TransactionPlace};
 use crate::debezium::envelope;
-use crate::outbox::{OutboxColumns, OutboxUpkeep};
+use crate::outbox::OutboxColumns;
 use crate::throttle::Throttle;
 use crate::topic::TopicRouter;
 use crate::{DropReason, Mismatched, Outcome, SetAside, Transform};
+
+pub(crate) use options::upkeep;
 
 pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
     class: "io.debezium.transforms.outbox.EventRouter",
@@ -230,11 +232,6 @@ impl Transform for EventRouter {
 
 /// What the chain asks of no other transform.
 impl EventRouter {
-    /// What is done for the outbox beside the stream.
-    pub(crate) fn care(&self) -> Option<&OutboxUpkeep> {
-        self.settings.care.as_ref()
-    }
-
     /// The schemas that it checks events against: each type, or expression for types, with its file.
     pub(crate) fn event_schemas(&self) -> Vec<(String, String)> {
         self.conformance.as_ref().map_or_else(Vec::new, Conformance::listed)

@@ -304,7 +304,7 @@ pub(super) struct RouterOptions {
     pub(super) key_option: &'static str,
     pub(super) headers_from: Vec<String>,
     pub(super) transaction_headers: Vec<TransactionHeader>,
-    pub(super) care: Option<OutboxUpkeep>,
+    pub(super) upkeep: Option<OutboxUpkeep>,
 }
 
 /// How events are routed by their type.
@@ -354,7 +354,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
     };
     let (key, further_keys, key_option) = key_columns(reader);
     let tables = reader.get(&TABLES);
-    let care = care(reader);
+    let upkeep = upkeep(reader);
     let settings = RouterOptions {
         id: column(reader, &ID),
         key,
@@ -373,7 +373,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
         event_type,
         headers_from: columns_of(reader, &HEADERS_FROM),
         transaction_headers: reader.get(&HEADERS),
-        care,
+        upkeep,
     };
     let expand = reader.get(&EXPAND);
     let expansion = Expansion::new(
@@ -503,7 +503,7 @@ fn by_type(reader: &mut Reader<'_>) -> (Option<ByType>, EventTypes) {
 }
 
 /// What is done for the table beside the stream.
-fn care(reader: &mut Reader<'_>) -> Option<OutboxUpkeep> {
+pub(crate) fn upkeep(reader: &mut Reader<'_>) -> Option<OutboxUpkeep> {
     let (keep, batch_rows, watch) = (reader.get(&RETENTION), reader.get(&RETENTION_BATCH), reader.get(&WATCH));
     let (period, ahead) = (reader.get(&PARTITIONS), reader.get(&PARTITIONS_AHEAD));
     let drops_partitions = reader.get(&PARTITIONS_DROP);
@@ -624,9 +624,9 @@ fn columns(settings: &RouterOptions, options: &Options) -> OutboxColumns {
             .map(|column| required(column, TIMESTAMP.name())),
     );
     let status = settings
-        .care
+        .upkeep
         .as_ref()
-        .and_then(|care| care.retention.as_ref()?.status.as_ref());
+        .and_then(|upkeep| upkeep.retention.as_ref()?.status.as_ref());
     further.extend(status.map(|status| required(&status.column, RETENTION_STATUS.name())));
     if settings.missing == MissingColumn::Error {
         further.extend(

@@ -14,7 +14,7 @@ use walferry_engine::{Failure, Kind};
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// A configuration that its providers can be asked for again.
-pub(super) trait Renewable: Clone + Send + 'static {
+pub(crate) trait Renewable: Clone + Send + 'static {
     /// With what the config providers return now.
     fn again(&self) -> Result<Self, Failure>;
 
@@ -24,13 +24,14 @@ pub(super) trait Renewable: Clone + Send + 'static {
 
 /// How a connection beside the stream logs in. If the server refuses its password, the config providers are asked for the one that counts
 /// now: the stream's own session goes on with the old one for as long as it lasts, which may be months.
-pub(super) struct Login<L> {
+#[derive(Clone)]
+pub(crate) struct Login<L> {
     loaded: L,
     asked: Option<Instant>,
 }
 
 impl<L: Renewable> Login<L> {
-    pub(super) fn new(loaded: L) -> Self {
+    pub(crate) fn new(loaded: L) -> Self {
         Self { loaded, asked: None }
     }
 

@@ -1,26 +1,27 @@
 //! From where on the rows of outbox tables are known to be sent.
 //!
-//! A floor is valid as long as nothing that decides whether a row is sent has changed. The catalog says so itself: each of its rows has an
+//! A lower bound is valid as long as nothing that decides whether a row is sent has changed. The catalog says so itself: each of its rows has an
 //! `xmin`, the id of the transaction that wrote it, which never comes back. A text of these ids is compared at each look. If a table is
 //! renamed and renamed back between two looks, or leaves the publication and returns, its text has changed all the same, and it gets
-//! a new floor.
+//! a new lower bound.
 //!
-//! Floors outlive connections and restarts as long as the stream goes on exactly where it was ([`walferry_engine::floors`]): then what has
-//! not changed since the floor was laid has been sent, whoever sent it.
+//! Lower bounds outlive connections and restarts as long as the stream goes on exactly where it was ([`crate::lower_bounds`]): then what has
+//! not changed since the lower bound was laid has been sent, whoever sent it.
 //!
-//! Each partition has a floor of its own. A table may have rows that were never sent before it is attached as a partition. So only rows count
+//! Each partition has a lower bound of its own. A table may have rows that were never sent before it is attached as a partition. So only rows count
 //! whose transaction began to write after Walferry had seen the partition at its place.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
-use walferry_engine::floors::{PartFloor, TableFloor};
-use walferry_engine::status::Status;
+use walferry_engine::lower_bounds::{PartLowerBound, TableLowerBound};
 
 use super::drops::{Droppable, Rests, begin_as};
-use super::target::{CleanupTarget, PartFloors, Statements};
-use super::{CleanedTable, DOING, LOOKING};
+use super::part_bounds::PartBounds;
+use super::table::{CleanedTable, DOING, LOOKING};
+use super::target::{CleanupTarget, Statements};
+use crate::lower_bounds::RunBounds;
 use crate::partitions::{Part, ranges};
 use crate::said::SaidOnce;
 use crate::time_column::{NEVER_US, TimeColumn};
@@ -30,10 +31,10 @@ use walferry_postgres::quote::{identifier, qualified};
 
 /// What is known of the tables.
 #[derive(Debug)]
-pub(super) struct Floors {
+pub(super) struct TableBounds {
     publication: String,
     /// By table.
-    floors: HashMap<String, Floor>,
+    bounds: HashMap<String, TableBound>,
     /// Whether the publication sends all rows of a table, by table.
     published: HashMap<String, Published>,
     /// Partitions that could not be looked at.
@@ -52,7 +53,7 @@ const BRIEFLY_UNREAD: Duration = Duration::from_secs(30);
 /// How long a lock on such a partition is waited for, and how long it is read.
 const HAS_ROWS_LIMITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(200));
 
-/// A partition that could not be looked at. It gets a floor later; without one, its rows stay.
+/// A partition that could not be looked at. It gets a lower bound later; without one, its rows stay.
 #[derive(Debug)]
 struct Unlooked {
     table: String,
@@ -66,7 +67,7 @@ struct Unlooked {
 pub(super) struct CleanupLook {
     /// Tables whose rows may be removed.
     pub(super) targets: Vec<CleanupTarget>,
-    /// Tables that could not be looked at, and how long it took. Their floors stay.
+    /// Tables that could not be looked at, and how long it took. Their lower bounds stay.
     pub(super) failed: Vec<(String, Error, Duration)>,
     /// How many partitions could not be looked at. It was logged.
     pub(super) unlooked: u64,
@@ -74,8 +75,8 @@ pub(super) struct CleanupLook {
 
 /// Rows of a table that were written before it may never have been sent.
 #[derive(Debug)]
-struct Floor {
-    laid: TableFloor,
+struct TableBound {
+    laid: TableLowerBound,
     /// How often the stream had taken the table for one that is not captured, and then for a captured one.
     left: u64,
 }
@@ -83,7 +84,7 @@ struct Floor {
 /// An answer of the server.
 #[derive(Debug)]
 struct Published {
-    /// What it holds for, as in [`TableFloor::of`].
+    /// What it holds for, as in [`TableLowerBound::of`].
     of: String,
     all_rows: bool,
     asked: Instant,
@@ -96,7 +97,7 @@ struct Facts {
     is_partitioned: bool,
     oid: u32,
     of: String,
-    /// As in [`Floor::left`].
+    /// As in [`TableBound::left`].
     left: u64,
 }
 
@@ -116,7 +117,7 @@ struct LookedTable<'a> {
 /// To list the tables of a publication may take long in a database with many tables. The answer counts for so long if nothing has changed.
 const PUBLISHED_INTERVAL: Duration = Duration::from_secs(600);
 
-/// A row must be younger than its floor by as much as rows are kept, within these limits: a column may round its times, and the clocks of
+/// A row must be younger than its lower bound by as much as rows are kept, within these limits: a column may round its times, and the clocks of
 /// applications may be ahead of the server's.
 const SLACK: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
@@ -127,11 +128,11 @@ const UNLOOKED_REST: (Duration, u32) = (Duration::from_secs(30), 20);
 /// A partition that could not be looked at must not hold up the others for longer.
 const LAY_TURN: Duration = Duration::from_secs(2);
 
-impl Floors {
+impl TableBounds {
     pub(super) fn new(publication: &str) -> Self {
         Self {
             publication: publication.to_owned(),
-            floors: HashMap::new(),
+            bounds: HashMap::new(),
             published: HashMap::new(),
             unlooked: HashMap::new(),
             unread: HashMap::new(),
@@ -141,21 +142,21 @@ impl Floors {
 
     /// The stream did not go on where it was, or the server is another one: rows that are there now are never removed.
     pub(super) fn forget(&mut self) {
-        self.floors.clear();
+        self.bounds.clear();
         self.published.clear();
         self.unlooked.clear();
         self.unread.clear();
     }
 
-    /// Takes over floors that were kept. The next look compares them with the catalog. Floors that were laid since then come later, so they
+    /// Takes over lower bounds that were kept. The next look compares them with the catalog. Lower bounds that were laid since then come later, so they
     /// give way, but for what they say has changed meanwhile.
-    pub(super) fn restore(&mut self, tables: &BTreeMap<String, TableFloor>) {
+    pub(super) fn restore(&mut self, tables: &BTreeMap<String, TableLowerBound>) {
         for (table, kept) in tables {
-            // With a floor, a part is not looked at for one any more.
+            // With a lower bound, a part is not looked at for one any more.
             self.unlooked.retain(|oid, _| !kept.parts.contains_key(oid));
-            let Some(Floor { laid, left }) = self.floors.get_mut(table) else {
+            let Some(TableBound { laid, left }) = self.bounds.get_mut(table) else {
                 let laid = kept.clone();
-                self.floors.insert(table.clone(), Floor { laid, left: 0 });
+                self.bounds.insert(table.clone(), TableBound { laid, left: 0 });
                 continue;
             };
             if (laid.oid, &laid.of, *left) != (kept.oid, &kept.of, 0) {
@@ -169,16 +170,16 @@ impl Floors {
         }
     }
 
-    /// The floors, for a later run, and for each table [`CaptureState::left`](walferry_engine::status::CaptureState::left) when its floor was laid.
-    pub(super) fn kept(&self) -> (BTreeMap<String, TableFloor>, HashMap<u32, u64>) {
-        let tables = self.floors.iter();
-        let tables = tables.map(|(table, floor)| (table.clone(), floor.laid.clone()));
-        let left = self.floors.values().map(|floor| (floor.laid.oid, floor.left));
+    /// The lower bounds, for a later run, and for each table [`CaptureState::left`](crate::lower_bounds::CaptureState::left) when its lower bound was laid.
+    pub(super) fn kept(&self) -> (BTreeMap<String, TableLowerBound>, HashMap<u32, u64>) {
+        let tables = self.bounds.iter();
+        let tables = tables.map(|(table, bound)| (table.clone(), bound.laid.clone()));
+        let left = self.bounds.values().map(|bound| (bound.laid.oid, bound.left));
         (tables.collect(), left.collect())
     }
 
-    /// The tables whose rows may be removed, with what removes them. A table or a partition that is new among them gets a floor, and one that
-    /// is no longer among them loses its own. Tables that rest are not looked at, and keep their floors: the next look compares these with
+    /// The tables whose rows may be removed, with what removes them. A table or a partition that is new among them gets a lower bound, and one that
+    /// is no longer among them loses its own. Tables that rest are not looked at, and keep their lower bounds: the next look compares these with
     /// the catalog. From a partition that is `undropped` because of its rows, rows are removed.
     ///
     /// # Errors
@@ -187,7 +188,7 @@ impl Floors {
         &mut self,
         sql: &Sql,
         tables: &[CleanedTable],
-        status: &Status,
+        run: &RunBounds,
         rests: impl Fn(&str) -> bool,
         undropped: &Rests,
     ) -> Result<CleanupLook, Error> {
@@ -195,12 +196,12 @@ impl Floors {
         let mut looked = CleanupLook::default();
         let (mut seen, mut unseen) = (Vec::new(), HashSet::new());
         for table in tables {
-            let (shown, begun) = (table.shown(), Instant::now());
+            let (shown, begun) = (table.full_name(), Instant::now());
             if rests(&shown) {
                 unseen.insert(shown);
                 continue;
             }
-            match self.see(sql, table, has_schemas, status).await {
+            match self.see(sql, table, has_schemas, run).await {
                 Ok(found) => seen.extend(found),
                 Err(error) if sql.is_closed() => return Err(error),
                 Err(error) => {
@@ -232,13 +233,13 @@ impl Floors {
         sql: &Sql,
         table: &'a CleanedTable,
         has_schemas: bool,
-        status: &Status,
+        run: &RunBounds,
     ) -> Result<Option<LookedTable<'a>>, Error> {
         // It was dropped meanwhile.
         let Some(mut facts) = self.facts(sql, table, has_schemas).await? else {
             return Ok(None);
         };
-        let captured = status.capture_state(facts.oid);
+        let captured = run.capture_state(facts.oid);
         facts.left = captured.left;
         // The stream still brings its rows under another name: it has no new description of it.
         if captured.is_uncaptured {
@@ -325,8 +326,8 @@ impl Floors {
         for part in ranges.parts {
             if part.is_default {
                 // To search the default partition, the server would read the rows of all others, too, again and again.
-                let floor = self.floors.get(shown).and_then(|floor| floor.laid.parts.get(&part.oid));
-                let later = floor.map(|floor| time.is_after(&identifier(&table.column), &floor.since_us.to_string()));
+                let bound = self.bounds.get(shown).and_then(|bound| bound.laid.parts.get(&part.oid));
+                let later = bound.map(|bound| time.is_after(&identifier(&table.column), &bound.since_us.to_string()));
                 if self.has_rows(sql, &part, &ranges.owner, later.as_deref()).await? {
                     continue;
                 }
@@ -385,28 +386,28 @@ impl Floors {
 
     /// What removes the rows of a table; `None` for a partitioned table that has no partition yet.
     fn target(&self, mut seen: LookedTable<'_>, undropped: &Rests) -> Option<CleanupTarget> {
-        let floor = self.floors.get(&seen.facts.shown)?;
-        let (mut floors, mut drops, mut before_us) = (PartFloors::default(), Vec::new(), i64::MIN);
-        for (oid, part) in &floor.laid.parts {
+        let bound = self.bounds.get(&seen.facts.shown)?;
+        let (mut bounds, mut drops, mut before_us) = (PartBounds::default(), Vec::new(), i64::MIN);
+        for (oid, part) in &bound.laid.parts {
             match seen.drops.remove(oid) {
                 None => {
-                    floors.add(*oid, part);
+                    bounds.add(*oid, part);
                     before_us = i64::MAX;
                 }
                 Some(None) => {}
                 Some(Some(droppable)) => {
                     if undropped.keeps_rows(&droppable) {
                         // One row that stays keeps only itself.
-                        floors.add(*oid, part);
+                        bounds.add(*oid, part);
                         before_us = before_us.max(droppable.to_us);
                     }
-                    let mut own = PartFloors::default();
+                    let mut own = PartBounds::default();
                     own.add(*oid, part);
                     drops.push((droppable, own));
                 }
             }
         }
-        if floor.laid.parts.is_empty() {
+        if bound.laid.parts.is_empty() {
             return None;
         }
         drops.sort_by_key(|(droppable, _)| droppable.to_us);
@@ -416,7 +417,7 @@ impl Floors {
             seen.facts.shown,
             seen.time,
             statements,
-            (floors, before_us),
+            (bounds, before_us),
             drops,
         ))
     }
@@ -432,7 +433,7 @@ impl Floors {
         let Some(row) = rows.first() else { return Ok(None) };
         let read = |error| Error::sql(LOOKING, error);
         Ok(Some(Facts {
-            shown: table.shown(),
+            shown: table.full_name(),
             kind: row.try_get(0).map_err(read)?,
             is_partitioned: row.try_get(1).map_err(read)?,
             oid: row.try_get(2).map_err(read)?,
@@ -444,7 +445,7 @@ impl Floors {
     /// Whether the publication sends all inserted rows of the table, under its own name.
     ///
     /// The answer may be newer than the facts. If something has changed between the two, the next look finds other facts, and the table then
-    /// gets a new floor before any row is removed: rows are removed only after a look that follows a confirmed mark.
+    /// gets a new lower bound before any row is removed: rows are removed only after a look that follows a confirmed mark.
     async fn sends_all_rows(&mut self, sql: &Sql, table: &CleanedTable, facts: &Facts) -> Result<bool, Error> {
         let known = self.published.get(&facts.shown);
         if let Some(known) = known.filter(|known| known.of == facts.of && known.asked.elapsed() < PUBLISHED_INTERVAL) {
@@ -465,17 +466,17 @@ impl Floors {
         Ok(all_rows)
     }
 
-    /// Keeps the floors of tables and partitions that are what they were, and of tables that were not looked at, and removes the others.
+    /// Keeps the lower bounds of tables and partitions that are what they were, and of tables that were not looked at, and removes the others.
     fn retain(&mut self, seen: &[LookedTable<'_>], unseen: &HashSet<String>) {
-        self.floors.retain(|table, floor| {
+        self.bounds.retain(|table, bound| {
             let is_as_before = |seen: &LookedTable<'_>| {
-                seen.facts.shown == *table && seen.facts.of == floor.laid.of && seen.facts.left == floor.left
+                seen.facts.shown == *table && seen.facts.of == bound.laid.of && seen.facts.left == bound.left
             };
             unseen.contains(table) || seen.iter().any(is_as_before)
         });
         for seen in seen {
-            if let Some(floor) = self.floors.get_mut(&seen.facts.shown) {
-                let parts = &mut floor.laid.parts;
+            if let Some(bound) = self.bounds.get_mut(&seen.facts.shown) {
+                let parts = &mut bound.laid.parts;
                 parts.retain(|oid, part| seen.parts.get(oid) == Some(&part.of));
             }
         }
@@ -485,20 +486,20 @@ impl Floors {
         });
     }
 
-    /// The parts of a table that have no floor, except those that rest; those that could not be looked at come last, the latest at the end.
+    /// The parts of a table that have no lower bound, except those that rest; those that could not be looked at come last, the latest at the end.
     fn without<'a>(&self, seen: &'a LookedTable<'_>, now: Instant) -> Vec<(u32, &'a str)> {
-        let floor = self.floors.get(&seen.facts.shown);
+        let bound = self.bounds.get(&seen.facts.shown);
         let rests = |oid: &u32| self.unlooked.get(oid).map(|unlooked| unlooked.until);
         let parts = seen.parts.iter().map(|(oid, of)| (*oid, of.as_str()));
         let mut without: Vec<_> = parts
-            .filter(|(oid, _)| floor.is_none_or(|floor| !floor.laid.parts.contains_key(oid)))
+            .filter(|(oid, _)| bound.is_none_or(|bound| !bound.laid.parts.contains_key(oid)))
             .filter(|(oid, _)| rests(oid).is_none_or(|until| until <= now))
             .collect();
         without.sort_by_key(|(oid, _)| (rests(oid), *oid));
         without
     }
 
-    /// The server's next transaction id and its time, if a table or a partition has no floor yet. It is read after the look: transactions
+    /// The server's next transaction id and its time, if a table or a partition has no lower bound yet. It is read after the look: transactions
     /// that get an id from now on write while the table is published.
     async fn next(&self, sql: &Sql, seen: &[LookedTable<'_>], now: Instant) -> Result<(i64, i64), Error> {
         let is_new = |seen: &LookedTable<'_>| !self.without(seen, now).is_empty();
@@ -511,10 +512,10 @@ impl Floors {
         Ok((row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?))
     }
 
-    /// Lays the floors that are missing. Returns how many partitions could not be looked at: the others do not wait for them.
+    /// Lays the lower bounds that are missing. Returns how many partitions could not be looked at: the others do not wait for them.
     async fn lay(&mut self, sql: &Sql, seen: &LookedTable<'_>, next: (i64, i64), now: Instant) -> Result<u64, Error> {
         let shown = &seen.facts.shown;
-        let is_new = !self.floors.contains_key(shown);
+        let is_new = !self.bounds.contains_key(shown);
         let without = self.without(seen, now);
         if !without.is_empty() {
             // Says at once if rows of the table cannot be removed, not only when the first one is old.
@@ -523,15 +524,15 @@ impl Floors {
         }
         let (laid, unlooked) = self.look_at(sql, seen, &without, next).await?;
         let partitions = laid.len();
-        let floor = self.floors.entry(shown.clone()).or_insert_with(|| Floor {
-            laid: TableFloor {
+        let bound = self.bounds.entry(shown.clone()).or_insert_with(|| TableBound {
+            laid: TableLowerBound {
                 oid: seen.facts.oid,
                 of: seen.facts.of.clone(),
                 parts: BTreeMap::new(),
             },
             left: seen.facts.left,
         });
-        floor.laid.parts.extend(laid);
+        bound.laid.parts.extend(laid);
         if is_new {
             tracing::info!(
                 table = shown,
@@ -547,14 +548,14 @@ impl Floors {
         Ok(unlooked)
     }
 
-    /// The floors of parts, and how many parts could not be looked at.
+    /// The lower bounds of parts, and how many parts could not be looked at.
     async fn look_at(
         &mut self,
         sql: &Sql,
         seen: &LookedTable<'_>,
         parts: &[(u32, &str)],
         next: (i64, i64),
-    ) -> Result<(HashMap<u32, PartFloor>, u64), Error> {
+    ) -> Result<(HashMap<u32, PartLowerBound>, u64), Error> {
         let (turn, mut laid, mut unlooked) = (Instant::now(), HashMap::new(), 0);
         for (oid, of) in parts {
             let begun = Instant::now();
@@ -576,8 +577,8 @@ impl Floors {
         Ok((laid, unlooked))
     }
 
-    /// The floor of one part, which has no row that is later than `latest_us`.
-    fn part(&mut self, seen: &LookedTable<'_>, of: &str, (xid, now_us): (i64, i64), latest_us: i64) -> PartFloor {
+    /// The lower bound of one part, which has no row that is later than `latest_us`.
+    fn part(&mut self, seen: &LookedTable<'_>, of: &str, (xid, now_us): (i64, i64), latest_us: i64) -> PartLowerBound {
         let LookedTable { table, facts, .. } = seen;
         let slack = table.keep.clamp(SLACK.0, SLACK.1);
         let since_us = now_us.saturating_add(i64::try_from(slack.as_micros()).unwrap_or(i64::MAX));
@@ -591,7 +592,7 @@ impl Floors {
                 );
             });
         }
-        PartFloor {
+        PartLowerBound {
             of: of.to_owned(),
             xid,
             // Rows that are there now must not pass for later ones, whatever the clocks say.
@@ -761,33 +762,33 @@ mod tests {
     use walferry_postgres::ServerError;
 
     #[test]
-    fn kept_floors_replace_later_ones_unless_something_has_changed_since() {
-        let table = |of: &str, parts: &[(u32, &str, i64)]| TableFloor {
+    fn kept_bounds_replace_later_ones_unless_something_has_changed_since() {
+        let table = |of: &str, parts: &[(u32, &str, i64)]| TableLowerBound {
             oid: 1,
             of: of.to_owned(),
             parts: parts
                 .iter()
                 .map(|(oid, of, xid)| {
                     let (of, xid, since_us) = ((*of).to_owned(), *xid, *xid);
-                    (*oid, PartFloor { of, xid, since_us })
+                    (*oid, PartLowerBound { of, xid, since_us })
                 })
                 .collect(),
         };
-        let (mut floors, later) = (
-            Floors::new("p"),
+        let (mut bounds, later) = (
+            TableBounds::new("p"),
             table("a", &[(2, "x", 50), (3, "y", 50), (4, "z", 50)]),
         );
         for (name, of, left) in [("same", "a", 0), ("changed", "b", 0), ("left", "a", 1)] {
             let of = of.to_owned();
-            let laid = TableFloor { of, ..later.clone() };
-            floors.floors.insert(name.to_owned(), Floor { laid, left });
+            let laid = TableLowerBound { of, ..later.clone() };
+            bounds.bounds.insert(name.to_owned(), TableBound { laid, left });
         }
         // The second partition was attached again, and the fourth one has gone.
         let kept = table("a", &[(2, "x", 10), (3, "before", 10), (5, "gone", 10)]);
         let names = ["same", "changed", "left", "only kept"];
-        floors.restore(&names.map(|name| (name.to_owned(), kept.clone())).into());
+        bounds.restore(&names.map(|name| (name.to_owned(), kept.clone())).into());
         let xids = names.map(|name| {
-            let parts = &floors.floors[name].laid.parts;
+            let parts = &bounds.bounds[name].laid.parts;
             parts.iter().map(|(oid, part)| (*oid, part.xid)).collect::<Vec<_>>()
         });
         let later = vec![(2, 50), (3, 50), (4, 50)];
@@ -820,7 +821,7 @@ mod tests {
         };
         let mut seen = LookedTable {
             facts: Facts {
-                shown: table.shown(),
+                shown: table.full_name(),
                 kind: String::new(),
                 is_partitioned: true,
                 oid: 1,
@@ -833,26 +834,26 @@ mod tests {
             parts: (2..=5).map(|oid| (oid, String::new())).collect(),
             drops: HashMap::new(),
         };
-        let (mut floors, begun) = (Floors::new("p"), Instant::now());
-        let oids = |floors: &Floors, seen: &LookedTable<'_>, seconds: u64| {
-            let without = floors.without(seen, begun + Duration::from_secs(seconds));
+        let (mut bounds, begun) = (TableBounds::new("p"), Instant::now());
+        let oids = |bounds: &TableBounds, seen: &LookedTable<'_>, seconds: u64| {
+            let without = bounds.without(seen, begun + Duration::from_secs(seconds));
             without.into_iter().map(|(oid, _)| oid).collect::<Vec<_>>()
         };
-        let shown = table.shown();
-        assert!(floors.rest(&shown, 2, "locked", Duration::from_millis(500)));
+        let shown = table.full_name();
+        assert!(bounds.rest(&shown, 2, "locked", Duration::from_millis(500)));
         // The limit counts for each: together they take no more of the time.
-        assert!(floors.rest(&shown, 3, "too long", Duration::from_secs(30)));
-        assert!(!floors.rest(&shown, 4, "too long", Duration::from_secs(1)));
-        assert!(floors.rest("public.other", 9, "locked", Duration::ZERO));
-        assert_eq!(oids(&floors, &seen, 10), [5]);
-        assert_eq!(oids(&floors, &seen, 45), [5, 2]);
-        assert_eq!(oids(&floors, &seen, 1300), [5, 2, 4, 3]);
-        assert!(!floors.rest(&shown, 2, "too long", Duration::ZERO));
+        assert!(bounds.rest(&shown, 3, "too long", Duration::from_secs(30)));
+        assert!(!bounds.rest(&shown, 4, "too long", Duration::from_secs(1)));
+        assert!(bounds.rest("public.other", 9, "locked", Duration::ZERO));
+        assert_eq!(oids(&bounds, &seen, 10), [5]);
+        assert_eq!(oids(&bounds, &seen, 45), [5, 2]);
+        assert_eq!(oids(&bounds, &seen, 1300), [5, 2, 4, 3]);
+        assert!(!bounds.rest(&shown, 2, "too long", Duration::ZERO));
 
         // Partitions that were dropped are forgotten, and what was said of them.
         seen.parts.retain(|oid, _| *oid == 5);
-        floors.retain(&[seen], &HashSet::from(["public.other".to_owned()]));
-        assert_eq!(floors.unlooked.keys().collect::<Vec<_>>(), [&9]);
-        assert!(floors.rest(&shown, 2, "too long", Duration::ZERO));
+        bounds.retain(&[seen], &HashSet::from(["public.other".to_owned()]));
+        assert_eq!(bounds.unlooked.keys().collect::<Vec<_>>(), [&9]);
+        assert!(bounds.rest(&shown, 2, "too long", Duration::ZERO));
     }
 }

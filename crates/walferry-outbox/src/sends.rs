@@ -101,10 +101,9 @@ impl Properties {
 mod tests {
     use std::collections::BTreeMap;
 
-    use walferry_config::{Lookup, Submitted, Worker};
+    use walferry_config::{Findings, Nowhere, Submitted, Worker};
 
     use super::*;
-    use crate::load::{Surroundings, load_configuration};
 
     fn of(more: &[(&str, &str)], brokers: &str) -> String {
         let properties = [
@@ -123,16 +122,15 @@ mod tests {
         let mut last = BTreeMap::from(properties);
         last.extend(more.iter().copied());
         let set = last.into_iter().filter(|(_, text)| !text.is_empty());
-        let properties: Vec<_> = set.map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
-        let nowhere: &dyn Lookup = &Surroundings;
-        let none = Submitted {
+        let submitted = Submitted {
             name: None,
-            properties: Vec::new(),
+            properties: set.map(|(name, text)| (name.to_owned(), text.to_owned())).collect(),
         };
-        let worker = Worker::read(&none, nowhere).0.expect("it is a worker");
-        let (checked, findings) = load_configuration("c", &properties, &worker);
-        let checked = checked.unwrap_or_else(|| panic!("{findings:?}"));
-        text(&checked.connector, brokers)
+        let (connector, findings) = Connector::read(&submitted, Some("c"), &Worker::default(), &Nowhere, &|_| {
+            Findings::default()
+        });
+        let connector = connector.unwrap_or_else(|| panic!("{findings:?}"));
+        text(&connector, brokers)
     }
 
     /// An option of each kind that the text is made of, beside those of [`of`].
@@ -156,7 +154,7 @@ mod tests {
         ("predicates.named.pattern", "t.*"),
     ];
 
-    /// Floors that are stored are void if it changes: rows from before an update of Walferry would never be removed.
+    /// Lower bounds that are stored are void if it changes: rows from before an update of Walferry would never be removed.
     #[test]
     fn the_text_is_the_same_in_all_versions() {
         assert_eq!(of(&[], "a:9092,b:9092"), "f297696825a30972e709cd3dc34a0c10");
