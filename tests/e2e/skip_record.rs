@@ -1,9 +1,11 @@
 //! One record that cannot be sent is passed over with the command that the error prints, and nothing else is.
 
-use walferry_testkit::servers::{Record, wait_for};
+use serde_json::json;
+use walferry_testkit::servers::{Kafka, Record, wait_for};
 
 use crate::{
     outbox::Outbox,
+    takeover,
     world::{self, World},
 };
 
@@ -171,6 +173,56 @@ fn a_record_that_the_broker_refuses_is_passed_over_with_the_printed_command() {
 fn a_record_that_is_passed_over_goes_to_the_dead_letter_topic() {
     pass_over("skip_letter", Size, &[], Some("skip_letter.dead"));
     pass_over("skip_cast_letter", Transform, &[], Some("skip_cast_letter.dead"));
+}
+
+#[test]
+fn in_a_worker_on_connects_topics_a_record_is_passed_over_and_the_connector_restarted() {
+    let (world, kafka) = (world::shared(), Kafka::start());
+    let outbox = Outbox::on(&world.postgres, &kafka, "skip_topics");
+    kafka.create_topic_with(&outbox.topic("order"), 1, &[("max.message.bytes", "5000")]);
+    let mut walferry = takeover::start(&kafka, "skip_topics");
+    takeover::wait_for_turn(&mut walferry);
+    let body = json!({ "name": "skip_topics", "config": outbox.config() });
+    let answer = walferry.send("POST", "/connectors", &body).expect("an answer");
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    outbox.wait_until_streaming(&mut walferry);
+    insert(&outbox, Size, 1);
+    let command = wait_for("the connector to fail", || {
+        let output = walferry.output();
+        output.contains("offsets skip-record").then(|| printed_command(&output))
+    });
+    let told = walferry.shell(&command);
+    assert!(told.status.success(), "{told:?}");
+    let restarted = walferry.shell(&format!("walferry restart skip_topics --admin {}", walferry.admin()));
+    assert!(restarted.status.success(), "{restarted:?}");
+    let topic = outbox.topic("order");
+    wait_for("the other rows", || {
+        let records = kafka.read(&[topic.clone()]);
+        (payloads(&records).last().map(String::as_str) == Some("3")).then_some(())
+    });
+    outbox.wait_until_confirmed();
+    let records = kafka.read(&[topic]);
+    assert!(
+        records.iter().all(|record| record.key_text() == Some("k")),
+        "{records:?}"
+    );
+    // The request is neither in the folder nor with the offset any more.
+    let folder = walferry
+        .config_file()
+        .with_file_name("state")
+        .join("walferry/skip_topics");
+    wait_for("the request to be removed", || {
+        (!folder.join("skip-record.json").exists()).then_some(())
+    });
+    let offsets = kafka.read(&["connect-offsets".to_owned()]);
+    let last = offsets.last().expect("there is an offset");
+    assert!(
+        !last
+            .header_text("walferry.offset")
+            .unwrap_or_default()
+            .contains("skip_record"),
+        "{last:?}"
+    );
 }
 
 #[test]

@@ -209,14 +209,11 @@ impl Offsets {
     }
 
     /// How a person has one change of a connector passed over.
-    fn skip_command(&self, connector: &Connector) -> Option<SkipCommand> {
+    fn skip_command(&self, connector: &Connector) -> SkipCommand {
         let mut command = format!("walferry offsets skip-record {}", shell_word(&connector.name));
-        if self.topic.is_some() {
-            return None;
-        }
         let folder = std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone());
         command.push_str(&format!(" --data-dir {}", shell_word(&folder.to_string_lossy())));
-        Some(SkipCommand { command, starts: false })
+        SkipCommand { command, starts: false }
     }
 
     /// The topic in which a start of the connector would look for its offset. `None`: it would look into a file.
@@ -353,7 +350,8 @@ pub(crate) fn connector(
         sinks = sinks.in_transactions(transactions);
     }
     let mut settings = settings(loaded, sharers);
-    settings.skip_command = offsets.skip_command(config);
+    // The request is left in the folder, also where the offset is in a topic: it goes into the offset with the next start.
+    settings.skip_command = Some(offsets.skip_command(config));
     if let Some(connector::CommitTiming::Every(interval)) = &mut settings.boundary {
         // Else Kafka would abort each transaction before it is committed.
         *interval = longest.min(*interval);

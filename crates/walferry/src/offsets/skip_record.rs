@@ -19,8 +19,9 @@ pub(super) fn skip_record(name: &str, position: Position, data: &DataArgs) -> Re
         Error::failure(format!("the folder of connector {name:?} cannot be used"), error.into())
     };
     let folder = Folder::path_of(&data_dir, name);
-    if !folder.is_dir() {
-        let what = format!("it has no folder in the data directory {}", data_dir.display());
+    // A worker on Connect's topics names a folder that it has not made yet.
+    if !data_dir.is_dir() && data.data_dir.is_none() {
+        let what = format!("the data directory {} does not exist", data_dir.display());
         let hint =
             "copy the whole command from the connector's error; if the connector runs elsewhere, run the command there";
         return Err(refuse().cause(what, Some(hint.to_owned())));
@@ -33,6 +34,14 @@ pub(super) fn skip_record(name: &str, position: Position, data: &DataArgs) -> Re
             what,
             Some("copy the command from the connector's last error".to_owned()),
         ));
+    }
+    if !folder.is_dir() {
+        drop(Folder::open(&data_dir, name).map_err(unusable)?);
+        say!(
+            "The connector had no folder in {}, as one whose offset is in Kafka Connect's topics. If it has another name or data directory, \
+             this request has no effect.",
+            data_dir.display()
+        );
     }
     let earlier = skip::wished(&data_dir, name).map_err(unusable)?;
     skip::wish(&data_dir, name, position).map_err(unusable)?;
