@@ -176,7 +176,7 @@ fn a_record_that_is_passed_over_goes_to_the_dead_letter_topic() {
 }
 
 #[test]
-fn in_a_worker_on_connects_topics_a_record_is_passed_over_and_the_connector_restarted() {
+fn a_worker_on_connects_topics_passes_over_a_record_after_a_restart() {
     let (world, kafka) = (world::shared(), Kafka::start());
     let outbox = Outbox::on(&world.postgres, &kafka, "skip_topics");
     kafka.create_topic_with(&outbox.topic("order"), 1, &[("max.message.bytes", "5000")]);

@@ -120,7 +120,7 @@ impl ErrorPolicy {
     }
 
     /// Whether a failed record is set aside, and how it is logged.
-    fn aside(&self) -> Option<SetAsideLog> {
+    fn set_aside_log(&self) -> Option<SetAsideLog> {
         let log = if self.quiet {
             SetAsideLog::Detail
         } else {
@@ -151,7 +151,7 @@ impl ErrorPolicy {
             told: Diagnosis::error(kind, why).with_any_hint(hint),
         };
         // The configuration names a topic wherever a transform sets records aside. A failure is set aside if that is allowed.
-        let may = !is_failure || self.aside().is_some();
+        let may = !is_failure || self.set_aside_log().is_some();
         let Some(topic) = self.dead_letters.as_ref().filter(|_| may) else {
             return Err(Failed::in_chain(reason));
         };
@@ -630,9 +630,9 @@ impl RecordEmitter {
 
     /// Puts the values that were read into the event.
     fn fill(&mut self, row: &PendingRow, record: &mut Record<'static>, table: &str) -> Result<(), Failed> {
-        let failed = |told| Failed {
+        let failed = |diagnosis| Failed {
             stage: Stage::Event,
-            told,
+            told: diagnosis,
             transform: None,
         };
         let (what, hint) = match row.reading.answer() {
@@ -672,7 +672,7 @@ impl RecordEmitter {
         out: &mut Batch,
     ) -> Result<Option<RecordParts>, Failure> {
         out.back_to(checkpoint);
-        let aside = self.tolerance.aside();
+        let aside = self.tolerance.set_aside_log();
         self.set_aside(failed, aside, from, out)
     }
 
@@ -702,7 +702,7 @@ impl RecordEmitter {
         out: &mut Batch,
     ) -> Result<Option<RecordParts>, Failure> {
         let aside = match self.tolerance.changes {
-            FailureHandling::Fail => self.tolerance.aside(),
+            FailureHandling::Fail => self.tolerance.set_aside_log(),
             FailureHandling::Warn => Some(SetAsideLog::Failure),
             FailureHandling::Skip => Some(SetAsideLog::Detail),
         };
