@@ -260,3 +260,34 @@ fn connectors_go_on_beside_one_that_fails_one_far_behind_and_one_without_its_top
     );
     assert_eq!(crowd.walferry.terminate(), Some(0), "{}", crowd.walferry.output());
 }
+
+/// Two connectors with one slot, by mistake: the one that waits names the one that reads.
+#[test]
+fn a_connector_whose_slot_another_one_of_the_process_reads_names_that_one() {
+    let crowd = Crowd::start(2);
+    let first = &crowd.outboxes[0];
+    crowd.create(0, first.config(), "RUNNING");
+    wait_for("the first connector to stream", || {
+        (first.database.streams() == 1).then_some(())
+    });
+    let mut config = first.config();
+    config.insert("topic.prefix".into(), "crowd1".into());
+    crowd.create(1, config, "RUNNING");
+    wait_for("the second connector to name the first", || {
+        let answer = crowd.walferry.get("/ready")?;
+        let told = "is read by connector \\\"crowd0\\\" of this process";
+        (answer.body.contains(told) && answer.body.contains("`slot.name` of one of the two")).then_some(())
+    });
+    wait_for("the list of slots to name it, too", || {
+        let slots: Value = serde_json::from_str(&crowd.walferry.get("/slots")?.body).ok()?;
+        let of_second = slots["connectors"]
+            .as_array()?
+            .iter()
+            .find(|one| one["connector"] == "crowd1")?;
+        let slot = of_second["slots"]
+            .as_array()?
+            .iter()
+            .find(|slot| slot["ours"] == true)?;
+        (slot["connector"] == "crowd0").then_some(())
+    });
+}

@@ -40,6 +40,11 @@ const SCENARIOS = {
   async act(page) {
     await state(page, "Streaming");
     await looksRight(page, "one connector");
+    // One clock for all times, whatever the browser's is.
+    assert.match(await page.locator("#live").textContent(), /^Live · \d\d:\d\d:\d\d UTC$/);
+    const times = (await page.locator("body").innerText()).match(/\b\d\d?:\d\d(:\d\d)?\b.{0,4}/g);
+    assert.deepEqual(times.filter(one => !one.includes("UTC")), []);
+    const counted = page.getByRole("heading", {name: /^Since \d\d:\d\d:\d\d UTC$/}), before = await counted.textContent();
     // By keyboard alone, and nothing happens without a confirmation.
     await button(page, "Restart").focus();
     await page.keyboard.press("Enter");
@@ -76,12 +81,15 @@ const SCENARIOS = {
     await page.locator("#problems").getByText("snapshot.mode").waitFor();
     assert.ok(await save.isDisabled());
     await looksRight(page, "a configuration with a problem");
-    await text.fill(JSON.stringify({...config, "heartbeat.interval.ms": "60000"}, null, 2));
+    await text.fill(JSON.stringify({...config, "heartbeat.interval.ms": String(60000 + Date.now() % 100000)}, null, 2));
     await page.getByText("Nothing is wrong with it.").waitFor();
     await save.click();
     await said(page).getByText("It is saved.").waitFor();
     await page.keyboard.press("Escape");
     await state(page, "Streaming");
+    // Counts begin again with a new configuration, and the page says so.
+    await page.waitForFunction(before => ![...document.querySelectorAll("h3")].some(one => one.textContent === before), before);
+    await counted.waitFor();
 
     await button(page, "Offset …").click();
     await page.locator("#dialog pre").getByText("offsets").waitFor();
@@ -135,7 +143,7 @@ async function main([scenario, url]) {
   });
   try {
     for (const view of VIEWS) {
-      const context = await browser.newContext({...view, reducedMotion: "reduce",
+      const context = await browser.newContext({...view, reducedMotion: "reduce", locale: "en-US", timezoneId: "America/New_York",
         httpCredentials: scenario === "look" ? {username: "reader", password: "secret"} : undefined});
       context.setDefaultTimeout(120_000);
       const page = await context.newPage(), problems = [];

@@ -13,7 +13,7 @@ use crate::{
     human,
     observation::{Observation, SnapshotProgress, load},
     process::Process,
-    slots::{self, ServerSlots},
+    slots::{OwnSlots, ServerSlots},
     verdict::{Verdict, beside_seconds_left},
 };
 
@@ -35,6 +35,8 @@ struct Connector {
     server: String,
     phase: &'static str,
     since: Option<String>,
+    /// From when on everything is counted that the page shows: the start of the process, or the last change of the configuration.
+    counted_since: Option<String>,
     #[serde(flatten)]
     verdict: Verdict,
     lag_bytes: Option<u64>,
@@ -160,7 +162,7 @@ impl Data {
     ) -> Self {
         let statuses = admin.connectors.statuses();
         let observations: Vec<_> = statuses.iter().map(|status| Observation::at(status, now_us)).collect();
-        let (own, none) = (slots::own(&observations), History::default());
+        let (own, none) = (OwnSlots::of(&observations), History::default());
         let connector = |observed: &Observation<'_>| {
             let history = histories.get(&observed.status.name).unwrap_or(&none);
             Connector::new(observed, history, ServerSlots::new(observed, &own))
@@ -187,6 +189,7 @@ impl Connector {
             server: observed.status.server.clone(),
             phase: observed.phase_word(),
             since: human::instant(observed.course.since_us),
+            counted_since: human::instant(observed.status.created_us),
             verdict: Verdict::of(observed),
             lag_bytes: observed.lag.bytes,
             lag_seconds: observed.lag.known.then_some(observed.lag.seconds),

@@ -1,9 +1,9 @@
 //! The server's replication slots: ours first, then the others with remarks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use walferry_engine::status::{Invalidation, Slot, Status};
+use walferry_engine::status::{Invalidation, Phase, Slot, Status};
 use walferry_pgoutput::Lsn;
 
 use crate::{human, observation::Observation};
@@ -32,6 +32,8 @@ pub(crate) struct ServerSlots {
 pub(crate) struct SlotView {
     #[serde(flatten)]
     slot: Slot,
+    /// The connector of this process that reads it, if that is another one than the slots are listed for.
+    connector: Option<String>,
     /// Whether it looks as if nobody will ever read it again.
     forgotten: bool,
     /// What is wrong with it.
@@ -52,7 +54,7 @@ impl Body {
             .iter()
             .map(|status| Observation::at(status.as_ref(), now_us))
             .collect();
-        let own = own(&observations);
+        let own = OwnSlots::of(&observations);
         Self {
             connectors: observations
                 .iter()
@@ -62,16 +64,48 @@ impl Body {
     }
 }
 
-/// Names of the slots that this process reads. A slot of the same name is never called forgotten: dropping it would lose data.
-pub(crate) fn own(observations: &[Observation<'_>]) -> BTreeSet<String> {
-    observations
-        .iter()
-        .filter_map(|observed| Some(observed.slot()?.name.clone()))
-        .collect()
+/// The slots that this process reads.
+#[derive(Debug, Default)]
+pub(crate) struct OwnSlots {
+    /// A slot of the same name is never called forgotten: dropping it would lose data.
+    names: BTreeSet<String>,
+    /// Who reads a slot now, by the slot's name and the server's process.
+    readers: BTreeMap<(String, i32), SlotReader>,
+}
+
+#[derive(Debug)]
+struct SlotReader {
+    connector: String,
+    /// Servers may have slots and processes of the same name.
+    database: Option<String>,
+}
+
+impl OwnSlots {
+    pub(crate) fn of(observations: &[Observation<'_>]) -> Self {
+        let mut all = Self::default();
+        for observed in observations {
+            let Some(slot) = observed.slot() else { continue };
+            all.names.insert(slot.name.clone());
+            if let (Some(pid), Phase::Snapshot | Phase::Streaming) = (slot.active_pid, &observed.course.phase) {
+                let reader = SlotReader {
+                    connector: observed.status.name.clone(),
+                    database: slot.database.clone(),
+                };
+                all.readers.insert((slot.name.clone(), pid), reader);
+            }
+        }
+        all
+    }
+
+    /// The connector that reads a slot.
+    fn reader(&self, slot: &Slot) -> Option<&str> {
+        let reader = self.readers.get(&(slot.name.clone(), slot.active_pid?))?;
+        (reader.database == slot.database).then_some(&*reader.connector)
+    }
 }
 
 impl ServerSlots {
-    pub(crate) fn new(observed: &Observation<'_>, own: &BTreeSet<String>) -> Self {
+    pub(crate) fn new(observed: &Observation<'_>, own: &OwnSlots) -> Self {
         let mut slots: Vec<_> = observed.slots.iter().flat_map(|slots| &slots.slots).cloned().collect();
         slots.sort_by(|a, b| {
             b.ours
@@ -86,13 +120,22 @@ impl ServerSlots {
                 .slots
                 .as_ref()
                 .map(|slots| Lsn::from(slots.wal_end).to_string()),
-            slots: slots.into_iter().map(|slot| SlotView::new(slot, own)).collect(),
+            slots: slots
+                .into_iter()
+                .map(|slot| {
+                    let reader = own.reader(&slot).filter(|reader| *reader != observed.status.name);
+                    SlotView {
+                        connector: reader.map(str::to_owned),
+                        ..SlotView::new(slot, own)
+                    }
+                })
+                .collect(),
         }
     }
 }
 
 impl SlotView {
-    fn new(slot: Slot, own: &BTreeSet<String>) -> Self {
+    fn new(slot: Slot, own: &OwnSlots) -> Self {
         let lost = slot
             .is_lost()
             .then(|| Invalidation::of(slot.invalidation_reason.as_deref()));
@@ -104,7 +147,7 @@ impl SlotView {
         };
         // A copy of the primary's slot goes with that; nobody may drop it here.
         let forgotten =
-            !slot.ours && !slot.active && !copied && !own.contains(&slot.name) && (lost.is_some() || unread);
+            !slot.ours && !slot.active && !copied && !own.names.contains(&slot.name) && (lost.is_some() || unread);
         let remark = match (lost, slot.wal_status.as_deref()) {
             (Some(lost), _) => Some(format!("lost: {}", lost.why)),
             (None, Some("unreserved")) => Some("will be lost at the next checkpoint".to_owned()),
@@ -127,6 +170,7 @@ impl SlotView {
             forgotten.then(|| format!("SELECT pg_drop_replication_slot('{}');", slot.name.replace('\'', "''")));
         Self {
             slot,
+            connector: None,
             forgotten,
             remark,
             drop_sql,
@@ -181,6 +225,32 @@ mod tests {
     }
 
     #[test]
+    fn the_other_connector_of_this_process_that_reads_a_slot_is_named() {
+        let at_server = |name: &str, database: &str, reads: bool| {
+            let status = Arc::new(Status::new(name, name));
+            let mut figures = slots(2, 0x20, 0x10);
+            figures.slots[0].active_pid = Some(4711);
+            figures.slots[0].database = Some(database.to_owned());
+            status.set_slots(figures);
+            if reads {
+                status.set_phase(Phase::Streaming);
+            }
+            status
+        };
+        let all = [
+            at_server("first", "shop", true),
+            at_server("second", "shop", false),
+            at_server("elsewhere", "other", false),
+        ];
+        let body = serde_json::to_value(Body::new(&all, NOW_US)).unwrap();
+        let readers = [0, 1, 2].map(|i| body["connectors"][i]["slots"][0]["connector"].clone());
+        assert_eq!(
+            readers,
+            [serde_json::Value::Null, "first".into(), serde_json::Value::Null]
+        );
+    }
+
+    #[test]
     fn a_forgotten_slot_comes_with_the_sql_that_drops_it() {
         let lost = Slot {
             wal_status: Some("lost".into()),
@@ -209,7 +279,10 @@ mod tests {
                 Some("lost: no process read it for longer than `idle_replication_slot_timeout`"),
             ),
         ];
-        let own = BTreeSet::from(["read_here".to_owned()]);
+        let own = OwnSlots {
+            names: BTreeSet::from(["read_here".to_owned()]),
+            ..OwnSlots::default()
+        };
         for (slot, remark) in cases {
             let name = slot.name.clone();
             let shown = SlotView::new(slot, &own);
@@ -225,7 +298,7 @@ mod tests {
             synced: Some(true),
             ..slot("copy", false, Some(1e6), 1 << 40)
         };
-        let shown = SlotView::new(copy, &BTreeSet::new());
+        let shown = SlotView::new(copy, &OwnSlots::default());
         assert_eq!((shown.forgotten, shown.drop_sql), (false, None));
         assert_eq!(
             shown.remark.as_deref(),

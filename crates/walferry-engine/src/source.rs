@@ -345,8 +345,10 @@ pub struct FoundSlot {
     pub restart: Option<Lsn>,
     /// Whether the server still has the slot's WAL (`wal_status` is not `lost`, and the slot was not invalidated).
     pub alive: bool,
-    /// The process that reads the slot now.
+    /// The server's process that reads the slot now.
     pub active_pid: Option<i32>,
+    /// The connector for which it does so, if that is one of this process.
+    pub reader: Option<String>,
 }
 
 /// A new slot.

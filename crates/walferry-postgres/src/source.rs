@@ -34,6 +34,7 @@ use crate::setup::inspect::ServerState;
 use crate::setup::problem::SetupProblem;
 use crate::snapshot;
 use crate::stream::blockers;
+use crate::stream::readers::{SlotReader, reader};
 use crate::stream::{self, Identity, Lifetime, NewSlot, Patience, StreamPlan};
 
 /// One server, database, slot and publication, in four parts that can work at the same time.
@@ -269,11 +270,16 @@ impl Control {
             // a server that lacks what was read.
             link.identify_again().await?;
         }
+        let system_id = link.identity.system_id;
+        let mut found_slot = server.slot();
+        if let Some(slot) = &mut found_slot {
+            slot.reader = slot.active_pid.and_then(|pid| reader(system_id, pid));
+        }
         let found = Inspection {
             server_version: server.version,
-            system_id: link.identity.system_id,
+            system_id,
             wal_end: server.wal_end().max(link.identity.wal_end),
-            slot: server.slot(),
+            slot: found_slot,
             standby: server.standby,
             lineage: link.lineage.clone(),
             sends: self.sends(),
@@ -543,6 +549,7 @@ impl Stream {
             ..
         } = self;
         patience.begin(&link.identity);
+        let _reads = SlotReader::new(link.identity.system_id, link.wire.process, &status.name);
         let begin = Frame::Begin { from, under_way };
         stream::stream(link.wire, plan, begin, (patience, sought), status, catalog, port).await
     }

@@ -25,9 +25,12 @@ function millis(ms) {
 }
 const count = n => Math.round(n).toLocaleString("en-US");
 const rate = n => (n > 0 && n < 9.95 ? n.toFixed(1) : count(n)) + "/s";
-const time = at => at == null ? "–" : new Date(at).toLocaleString([], {
-  hour: "2-digit", minute: "2-digit", second: "2-digit", ...(Date.now() - new Date(at) > 864e5 ? {month: "short", day: "numeric"} : {}),
-});
+/// A time as Walferry's sentences have it: in UTC, with the date if it is another day than today.
+const time = at => {
+  if (at == null) return "–";
+  const [day, clock] = new Date(at).toISOString().split("T");
+  return (day === new Date().toISOString().slice(0, 10) ? "" : day + " ") + clock.slice(0, 8) + " UTC";
+};
 const plural = (n, word) => count(n) + " " + word + (n === 1 ? "" : "s");
 
 // ---- elements ---------------------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ function plot(id, title, values, interval, say) {
 }
 
 function topics(c, rates) {
-  if (c.topics.length === 0) return panel("Topics", h("p", {class: "quiet"}, "None since the connector started."));
+  if (c.topics.length === 0) return panel("Topics", h("p", {class: "quiet"}, "None since " + time(c.counted_since) + "."));
   return panel("Topics", h("div", {class: "scroll"}, h("table", null,
     h("thead", null, h("tr", null, h("th", {scope: "col"}, "Topic"), h("th", {scope: "col", class: "number"}, "Now"),
       h("th", {scope: "col", class: "number"}, "Records"), h("th", {scope: "col", class: "number wide"}, "Keys and values"))),
@@ -145,7 +145,7 @@ function slots(c) {
       h("th", {scope: "row"}, s.name, " ", s.ours && h("span", {class: "tag"}, "ours"),
         h("div", {class: "quiet small"}, [s.kind, s.plugin, s.database && "database " + s.database].filter(Boolean).join(" · "))),
       h("td", null, use(s), s.inactive_seconds != null && h("div", {class: "quiet small"}, "for " + duration(s.inactive_seconds)),
-        s.active_pid != null && h("div", {class: "quiet small"}, "by process " + s.active_pid)),
+        s.active_pid != null && h("div", {class: "quiet small"}, "by " + (s.connector ? "connector " + s.connector + " here, " : "") + "process " + s.active_pid)),
       h("td", {class: "number"}, bytes(s.retained_wal_bytes)),
       h("td", {class: "number wide"}, bytes(s.lag_bytes)),
       h("td", {class: "wide"}, s.wal_status ?? "–")),
@@ -172,7 +172,7 @@ function outboxes(c) {
       h("th", {scope: "col", class: "number"}, "Oldest"), h("th", {scope: "col", class: "number wide"}, "Dead rows"),
       h("th", {scope: "col", class: "number wide"}, "Size"))),
     h("tbody", null, c.outboxes.map(row)))),
-    h("p", {class: "quiet small"}, plural(c.totals.outbox_removed, "delivered row") + " removed since the process started."));
+    h("p", {class: "quiet small"}, plural(c.totals.outbox_removed, "delivered row") + " removed since " + time(c.counted_since) + "."));
 }
 
 function mismatched(c) {
@@ -190,7 +190,7 @@ function warnings(c) {
 }
 function incidents(c) {
   if (c.incidents.length === 0) return null;
-  return panel("Last failures since the process started", h("ul", {class: "list"}, c.incidents.map(i => h("li", null,
+  return panel("Last failures since " + time(c.counted_since), h("ul", {class: "list"}, c.incidents.map(i => h("li", null,
     h("div", {class: "quiet small"}, time(i.last), i.times > 1 ? ", " + count(i.times) + " times" : "", " · ", i.kind, " · ", i.code),
     prose(i.what), i.hints.length > 0 && h("div", {class: "small"}, "→ ", i.hints.map((hint, n) => [n ? "; " : "", prose(hint)]))))));
 }
@@ -201,7 +201,8 @@ function totals(c) {
     c.snapshot.tables > 0 && ["Existing rows read", c.snapshot.rows],
     ["Connections of the stream", t.connects], ["Restarts after a failure", t.restarts],
     ...Object.entries(c.errors).map(([kind, n]) => ["Failures: " + kind, n])].filter(Boolean);
-  return panel("Since the connector started", h("dl", {class: "pairs"}, pairs.map(([name, n]) => [h("dt", null, name), h("dd", null, count(n))])),
+  return panel("Since " + time(c.counted_since), h("dl", {class: "pairs"}, pairs.map(([name, n]) => [h("dt", null, name), h("dd", null, count(n))])),
+    h("p", {class: "quiet small"}, "That is when the process was started, or this configuration was set."),
     c.table_change && h("p", {class: "quiet small"}, "Last change of a table’s columns: " + c.table_change.change + ", at ", time(c.table_change.at), "."));
 }
 

@@ -386,6 +386,7 @@ mod tests {
                 restart: Some(Lsn(slot / 2)),
                 alive: true,
                 active_pid: None,
+                reader: None,
             }),
             lineage: Lineage {
                 left: vec![Switch {

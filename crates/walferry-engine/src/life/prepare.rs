@@ -113,6 +113,26 @@ fn still_done(done: Option<ChunksDone>, again: &RowsToReread) -> ChunksDone {
     done
 }
 
+/// Another reader has the slot.
+fn in_use(slot: &str, pid: i32, reader: Option<&str>) -> Failure {
+    let (what, hint) = match reader {
+        Some(connector) => (
+            format!(
+                "replication slot {slot} is read by connector {connector:?} of this process (process {pid} of the server)"
+            ),
+            "set `slot.name` of one of the two connectors to a name of its own, or remove one of them".to_owned(),
+        ),
+        None => (
+            format!("replication slot {slot} is read by process {pid} of the server"),
+            format!(
+                "stop what reads it: `SELECT * FROM pg_stat_activity WHERE pid = {pid}` tells which program that is; or set `slot.name` to a \
+                 name of its own"
+            ),
+        ),
+    };
+    Failure::new(Disposition::Retry, Kind::SlotInUse, what, Some(hint))
+}
+
 impl<S, K, O, P> ConnectorRun<S, K, O, P>
 where
     S: Source,
@@ -216,16 +236,8 @@ where
                 return Ok(found);
             };
             if looks == LOOKS {
-                let slot = &self.settings.slot;
-                return Err(Failure::new(
-                    Disposition::Retry,
-                    Kind::SlotInUse,
-                    format!("replication slot {slot} is read by process {pid} of the server"),
-                    Some(format!(
-                        "stop what reads it: `SELECT * FROM pg_stat_activity WHERE pid = {pid}` tells which program that is; or set \
-                         `slot.name` to a name of its own"
-                    )),
-                ));
+                let reader = found.slot.as_ref().and_then(|slot| slot.reader.as_deref());
+                return Err(in_use(&self.settings.slot, pid, reader));
             }
             looks += 1;
             sleep(BETWEEN_LOOKS).await;

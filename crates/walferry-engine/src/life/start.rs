@@ -308,6 +308,7 @@ mod tests {
             restart,
             alive: true,
             active_pid: None,
+            reader: None,
         })
     }
     fn dead() -> Option<FoundSlot> {

@@ -187,6 +187,7 @@ impl Control for Edges {
             restart: Some(confirmed),
             alive: true,
             active_pid: is_read.then_some(4711),
+            reader: None,
         });
         Ok(Inspection {
             server_version: 160_000,

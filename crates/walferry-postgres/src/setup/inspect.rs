@@ -289,6 +289,7 @@ SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_curr
             restart: row.restart_lsn,
             alive: row.is_alive(),
             active_pid: row.active_pid,
+            reader: None,
         })
     }
 

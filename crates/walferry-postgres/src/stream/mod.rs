@@ -3,6 +3,7 @@
 pub(crate) mod blockers;
 mod frames;
 mod patience;
+pub(crate) mod readers;
 mod recode;
 mod replication;
 mod reporter;

@@ -161,6 +161,7 @@ impl Control for Part {
                     restart: Some(slot.confirmed),
                     alive: true,
                     active_pid: None,
+                    reader: None,
                 });
                 let found = Inspection {
                     server_version: 160_000,
