@@ -5,7 +5,7 @@ use crate::world::{self, World};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
-use walferry_testkit::servers::{Postgres, Walferry, wait_for};
+use walferry_testkit::servers::{Postgres, SmallDisk, Walferry, wait_for};
 
 #[test]
 fn it_starts_where_the_server_sends_notices() {
@@ -244,6 +244,56 @@ fn rows_are_delivered_while_the_disk_is_full() {
     delivers_while_no_offset_is_stored(&world, &outbox, &mut walferry, "No space left on device", |_| {
         fs::remove_file(&filler).expect("it is ours");
     });
+}
+
+#[test]
+fn a_start_on_a_full_disk_is_foreseen_and_measured() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "full_start");
+    let disk = SmallDisk::new(256);
+    disk.fill(0);
+    let mut walferry = Walferry::start_on_disk(outbox.options(outbox.config()), &disk);
+    let trouble = |walferry: &Walferry, value: u8| {
+        let told = format!("walferry_offset_trouble{{connector=\"full_start\"}} {value}");
+        wait_for(&told, || walferry.get("/metrics")?.body.contains(&told).then_some(()));
+    };
+    trouble(&walferry, 1);
+    let ready = walferry.get("/ready").expect("an answer");
+    assert!(ready.body.contains("No space left on device"), "{}", ready.body);
+    disk.free();
+    walferry.wait_until_ready();
+    trouble(&walferry, 0);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+
+    disk.fill(0);
+    let (config, bootstrap) = (walferry.config_file().display().to_string(), world.kafka.bootstrap());
+    let check = || {
+        let output = walferry.command([
+            "check",
+            "--config",
+            &config,
+            "--bootstrap-servers",
+            &bootstrap,
+            "--admin",
+            "127.0.0.1:0",
+        ]);
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    };
+    let (code, said) = check();
+    assert_eq!(code, Some(2), "{said}");
+    let obstacle = said
+        .lines()
+        .find(|line| line.contains("obstacle") && line.ends_with("[WF0604]"));
+    assert!(
+        obstacle.is_some_and(|line| line.contains("No space left on device")),
+        "{said}"
+    );
+    disk.free();
+    let (code, said) = check();
+    assert_eq!(code, Some(0), "{said}");
 }
 
 #[test]

@@ -175,7 +175,9 @@ impl MetricsPage<'_> {
         self.value(&m::POSTGRES_WAIT, |observed| {
             Some(u8::from(observed.course.waits.longest().is_some()))
         });
-        self.value(&m::STORE_TROUBLE, |observed| Some(u8::from(observed.store.is_some())));
+        self.value(&m::STORE_TROUBLE, |observed| {
+            Some(u8::from(observed.has_store_trouble()))
+        });
         self.value(&m::RECORD_WAITS, |observed| Some(u8::from(observed.awaited.is_some())));
         self.value(&m::WARNINGS, |observed| Some(observed.status.warnings().len()));
         self.each(&m::MISSING, |observed, name, samples| {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde::Serialize;
+use walferry_diagnosis::Kind;
 use walferry_engine::status::{
     ConnectorCourse, Counters, IncrementalProgress, LatencyCounts, OngoingFailure, OutboxFigures, Phase, Slot, Slots,
     Status, StreamState, TopicCount,
@@ -166,6 +167,12 @@ impl<'a> Observation<'a> {
             0 => 0,
             since_us => (self.now_us - since_us).max(0),
         }
+    }
+
+    /// Whether the offset cannot be stored, or a start waits because it cannot be.
+    pub(crate) fn has_store_trouble(&self) -> bool {
+        let at_start = self.course.trouble.as_ref().map(|trouble| trouble.failure.kind);
+        self.store.is_some() || matches!(at_start, Some(Kind::DiskFull | Kind::DataDirIo))
     }
 
     /// How far the snapshot is.
@@ -350,6 +357,18 @@ pub(crate) mod tests {
         let status = Status::new("orders", "shop");
         let lag = Observation::at(&status, NOW_US).lag;
         assert_eq!((lag.bytes, lag.seconds), (None, 0.0));
+    }
+
+    #[test]
+    fn a_start_that_waits_for_the_disk_is_trouble_with_the_offset() {
+        use walferry_engine::Failure;
+        let status = Status::new("orders", "shop");
+        let seen = |failure: Failure| {
+            status.set_phase(Phase::Waiting(failure));
+            Observation::at(&status, NOW_US).has_store_trouble()
+        };
+        assert!(seen(Failure::retry(Kind::DiskFull, "no space")));
+        assert!(!seen(Failure::retry(Kind::Unreachable, "no server")));
     }
 
     #[test]

@@ -154,6 +154,14 @@ impl FileStore {
         Folder::probe(data_dir, &partition.connector)
     }
 
+    /// Whether the disk has room for an offset. Nothing stays there.
+    ///
+    /// # Errors
+    /// There is no room, or nothing can be written.
+    pub fn probe_room(data_dir: &Path, partition: &SourcePartition) -> Result<(), Error> {
+        Folder::probe_room(data_dir, &partition.connector)
+    }
+
     /// The path of the offset file.
     pub fn path(&self) -> PathBuf {
         self.folder().join(FILE)

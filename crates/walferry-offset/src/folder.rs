@@ -8,7 +8,10 @@ use std::{
 
 use walferry_engine::folder_name;
 
-use crate::{error::Error, private};
+use crate::{
+    error::{Error, WRITTEN},
+    private,
+};
 
 /// The folder of a connector. This process holds its lock as long as the value exists.
 #[derive(Debug)]
@@ -17,6 +20,9 @@ pub struct Folder {
     /// Holds the lock. The system releases it even if the process is killed.
     _lock: File,
 }
+
+/// About what the offset of a connector takes while it is written anew.
+const ROOM_BYTES: usize = 64 * 1024;
 
 /// Each folder has it.
 pub(crate) const LOCK_FILE: &str = "lock";
@@ -77,17 +83,26 @@ impl Folder {
                 });
             }
         }
-        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && path.symlink_metadata().is_err();
-        let missing = path.ancestors().take_while(is_missing).last();
-        let there = missing.map_or(Some(path.as_path()), Path::parent);
-        let there = there
-            .filter(|path| !path.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
+        let (there, missing) = nearest(&path);
         refuse_file(there)?;
-        let attempt = there.join(format!(".walferry-check-{}", std::process::id()));
+        let attempt = attempt_in(there);
         let (place, action) = missing.map_or((there, "written"), |missing| (missing, "created"));
         File::create_new(&attempt).map_err(Error::io(place, action))?;
         fs::remove_file(&attempt).map_err(Error::io(&attempt, "removed"))
+    }
+
+    /// Whether the disk has room for an offset: something of that size is written, and removed again.
+    ///
+    /// # Errors
+    /// There is no room, or nothing can be written.
+    pub fn probe_room(data_dir: &Path, connector: &str) -> Result<(), Error> {
+        let path = Self::path_of(data_dir, connector);
+        let (there, _) = nearest(&path);
+        let attempt = attempt_in(there);
+        let mut file = File::create_new(&attempt).map_err(Error::io(there, WRITTEN))?;
+        let written = file.write_all(&vec![0; ROOM_BYTES]).and_then(|()| file.sync_all());
+        fs::remove_file(&attempt).map_err(Error::io(&attempt, "removed"))?;
+        written.map_err(Error::io(there, WRITTEN))
     }
 
     /// The path of a connector's folder, whether or not it exists.
@@ -99,6 +114,19 @@ impl Folder {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The nearest folder that exists, and the first one below it that does not.
+fn nearest(path: &Path) -> (&Path, Option<&Path>) {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && path.symlink_metadata().is_err();
+    let missing = path.ancestors().take_while(is_missing).last();
+    let there = missing.map_or(Some(path), Path::parent);
+    let there = there.filter(|path| !path.as_os_str().is_empty());
+    (there.unwrap_or(Path::new(".")), missing)
+}
+
+fn attempt_in(folder: &Path) -> PathBuf {
+    folder.join(format!(".walferry-check-{}", std::process::id()))
 }
 
 /// Fails if there is something else than a folder.
@@ -170,6 +198,11 @@ mod tests {
         Folder::probe(&data_dir, "other").unwrap();
         drop(held);
         Folder::probe(&data_dir, "c").unwrap();
+        let kept = fs::read_dir(&data_dir).unwrap().count();
+        Folder::probe_room(&data_dir, "c").unwrap();
+        Folder::probe_room(&dir.path().join("newer/deep"), "c").unwrap();
+        assert_eq!(fs::read_dir(&data_dir).unwrap().count(), kept);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(matches!(Folder::probe(&file, "c"), Err(Error::Io { .. })));

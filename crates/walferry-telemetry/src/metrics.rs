@@ -295,7 +295,7 @@ pub const POSTGRES_WAIT: Metric = Metric::new(
 pub const STORE_TROUBLE: Metric = Metric::new(
     MetricType::Gauge,
     "walferry_offset_trouble",
-    "1 while the offset cannot be stored, for example because the disk is full. Records are still delivered, but the slot does not move.",
+    "1 while the offset cannot be stored, for example because the disk is full. A connector that streams still delivers records, but the slot does not move; one that starts waits.",
 )
 .labels(&["connector"]);
 

@@ -402,7 +402,7 @@ fn how_it_starts(found: Result<Option<StoredOffset>, Failure>, is_known: bool) -
 
 /// Whether this process could store an offset in the data directory. With Connect's topics, only `offsets skip-gap` needs it.
 fn whether_it_can_be_stored(dir: &Path, partition: &SourcePartition, has_topics: bool) -> Vec<Diagnosis> {
-    match FileStore::probe(dir, partition) {
+    match FileStore::probe(dir, partition).and_then(|()| FileStore::probe_room(dir, partition)) {
         Ok(()) => Vec::new(),
         // As with the slot: whoever looks at a connector that runs has no obstacle to remove.
         Err(error @ walferry_offset::Error::Locked { .. }) => vec![
