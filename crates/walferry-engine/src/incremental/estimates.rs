@@ -194,6 +194,7 @@ mod tests {
         for kind in ["snapshot-window-open", "snapshot-window-close"] {
             snapshot.signal(signal("chunk-1", kind, ""), &mut id);
         }
+        snapshot.answer(ChunkAnswer::Key(None), &mut id);
         snapshot.answer(
             ChunkAnswer::Rows {
                 rows: 0,

@@ -25,8 +25,8 @@ use crate::{
         commits::{self, Commits, Unseen},
         estimates::Estimates,
         machine::{
-            Action, Ask, ChunkAnswer, Effect, Incremental, KEYS, NotRead, Signal, SnapshotNotice, TableDefinition,
-            TableEnd, WindowEnd,
+            Action, Ask, ChunkAnswer, Effect, IllegalTransition, Incremental, KEYS, NotRead, Signal, SnapshotNotice,
+            TableDefinition, TableEnd, WindowEnd,
         },
         window::{ChunkRow, Evicted, SliceSize, Window},
     },
@@ -524,7 +524,7 @@ impl Signals {
         self.awaits_delivery = true;
         self.request(Ask::Delivery, out);
         self.closing = Some(signal);
-        self.snapshot.set_closing(true);
+        legal(self.snapshot.begin_closing());
         Ok(())
     }
 
@@ -533,7 +533,7 @@ impl Signals {
     pub(crate) fn stands_still(&mut self) {
         (self.closing, self.awaits_delivery) = (None, false);
         self.passed = 0;
-        self.snapshot.set_closing(false);
+        legal(self.snapshot.keep_open());
     }
 
     /// Whether the position of a chunk in the stream can be determined.
@@ -573,7 +573,7 @@ impl Signals {
 
     /// The chunk is read again.
     fn spoil(&mut self, why: DiscardReason) {
-        self.snapshot.spoil();
+        legal(self.snapshot.spoil());
         self.repeats += 1;
         self.was_unclear |= why == DiscardReason::Unclear;
         let is_told = self.repeats.is_multiple_of(REPEATS_TOLD);
@@ -1062,6 +1062,13 @@ fn signal(tuple: Tuple<'_>) -> Option<Signal> {
     let columns: Vec<String> = tuple.columns().map(text).collect();
     let [id, kind, data] = <[String; 3]>::try_from(columns).ok()?;
     Some(Signal { id, kind, data })
+}
+
+/// Logs that the state machine does not allow what it was told. Its state is as before.
+fn legal(outcome: Result<(), IllegalTransition>) {
+    if let Err(illegal) = outcome {
+        warn!("{illegal}");
+    }
 }
 
 fn new_id() -> String {

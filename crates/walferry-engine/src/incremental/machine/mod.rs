@@ -7,7 +7,11 @@
 //! that of the table's history, and the stream never waits.
 //!
 //! This is only the state machine. Its methods take events and return [`Effect`]s. The caller reads, writes and sends.
+//! `chunk_state.rs` has the states of a chunk and the transitions between them. An event that does not fit the present
+//! state is ignored, and a warning says so: what comes next, at the latest another connection, reads the chunk again.
 
+mod ask;
+mod chunk_state;
 mod key;
 mod notification;
 mod signal;
@@ -18,7 +22,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value as Json};
 use walferry_config::JavaRegex;
 
+pub(crate) use self::chunk_state::IllegalTransition;
+use self::chunk_state::{Awaited, ChunkEvent, ChunkState};
 pub use self::{
+    ask::{Ask, ChunkAnswer, ChunkAsk, Collection},
     key::{Key, KeyColumn, KeyColumns},
     notification::{NotRead, ScanResult, SnapshotNotice, TableEnd},
     signal::{Action, ColumnDefinition, Execute, Signal, TableDefinition, WindowEnd, unquoted},
@@ -70,118 +77,11 @@ pub enum Effect {
     Info(String),
 }
 
-/// A request to look something up, read or write.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Ask {
-    /// List the captured tables that match each regular expression.
-    Tables(Vec<String>),
-    /// Find the columns by which this chunk will be read. They must be known before its window opens: changes of the
-    /// stream are compared with its rows by them.
-    Key(Box<ChunkAsk>),
-    /// Read a chunk.
-    Chunk(Box<ChunkAsk>),
-    /// Close the window of this chunk.
-    Close {
-        /// The chunk's id.
-        chunk: String,
-    },
-    /// Answer when everything that was sent before this request has been delivered.
-    Delivery,
-    /// Tell which transactions have become visible.
-    Visible,
-    /// Give way to a signal that waits. If the chunk cannot be read now, the answer is [`ChunkAnswer::Waits`]. Otherwise
-    /// this has no effect.
-    GiveWay,
-}
-
-impl Ask {
-    /// The chunk that the request is about.
-    pub fn chunk(&self) -> Option<&str> {
-        match self {
-            Self::Key(ask) | Self::Chunk(ask) => Some(&ask.chunk),
-            Self::Close { chunk } => Some(chunk),
-            Self::Tables(_) | Self::Delivery | Self::Visible | Self::GiveWay => None,
-        }
-    }
-}
-
-/// A chunk to read.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ChunkAsk {
-    /// Its id.
-    pub chunk: String,
-    /// Whether its window must be opened first.
-    pub opens: bool,
-    /// The table.
-    pub table: Collection,
-    /// The columns by which it was read so far. If it is read by others now, the answer is [`ChunkAnswer::OtherKey`].
-    pub key: Option<KeyColumns>,
-    /// Read behind this key. `None`: from the table's beginning.
-    pub after: Option<Key>,
-    /// Read up to this key. `None`: it is not known yet.
-    pub maximum: Option<Key>,
-    /// Columns to leave out, because the stream does not have them either.
-    pub left_out: Vec<String>,
-    /// How many bytes the rows may have. The first row may have more.
-    pub bytes: usize,
-    /// Tables that come later, and of which nobody knows yet how many rows they have.
-    pub others: Vec<String>,
-}
-
-/// The answer to a request.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ChunkAnswer {
-    /// The tables of [`Ask::Tables`], for each expression.
-    Tables(Vec<Vec<String>>),
-    /// What [`Ask::Key`] asks for. `None`: there is no such table, or it has no key, or it cannot be read. Reading it will
-    /// tell which.
-    Key(Option<KeyColumns>),
-    /// The table is read by these columns, and not by those of the request: it must be read from its beginning.
-    OtherKey(KeyColumns),
-    /// There is no such table.
-    UnknownTable,
-    /// Close the window where the stream has sent everything committed before this position.
-    CloseAt(u64),
-    /// The row that closes the window was committed before this position.
-    ClosedBefore(u64),
-    /// What [`Ask::Delivery`] asks for.
-    Delivered,
-    /// The table has no key to read it by.
-    NoKey,
-    /// The table has no rows.
-    Empty,
-    /// The table cannot be read, for this reason.
-    Failed(NotRead),
-    /// The chunk cannot be read now, and a signal waits.
-    Waits,
-    /// Rows were read.
-    Rows {
-        /// How many; 0 at the end of the table.
-        rows: u64,
-        /// The key of the last of these rows.
-        last: Option<Key>,
-        /// The key of the last row of the table.
-        maximum: Key,
-        /// Whether the rows may be older than what the stream sent before the window. If so, they are read again.
-        stale: bool,
-    },
-}
-
-/// A table to read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Collection {
-    /// `schema.table`.
-    #[serde(rename = "incremental_snapshot_collections_id")]
-    pub id: String,
-    /// A condition for WHERE.
-    #[serde(rename = "incremental_snapshot_collections_additional_condition")]
-    pub condition: Option<String>,
-    /// A column to read the table by, instead of its key.
-    #[serde(rename = "incremental_snapshot_collections_surrogate_key")]
-    pub surrogate: Option<String>,
-}
-
 /// The state of incremental and blocking snapshots.
+///
+/// `queue` says which tables are left, and `state` how far the present chunk is. The other fields are independent of
+/// both: a snapshot can be paused in each state, and a table that is read as a whole has a window that is to be closed.
+/// Of the keys, `sent` is stored and `end` is not: a crash forgets the rows between them, and they are read again.
 #[derive(Debug, Default)]
 pub struct Incremental {
     queue: VecDeque<Collection>,
@@ -195,10 +95,7 @@ pub struct Incremental {
     sent: Option<Key>,
     /// The last key of the table.
     maximum: Option<Key>,
-    chunk: Option<String>,
-    is_open: bool,
-    /// Whether the row that closes the window has come, and rows of the window have yet to be sent.
-    is_closing: bool,
+    state: ChunkState,
     is_paused: bool,
     /// Tables to stop: regular expressions or names.
     stops: Vec<String>,
@@ -214,16 +111,10 @@ pub struct Incremental {
     unread: Vec<String>,
     /// Signals whose tables are being looked up, in order.
     looks_up: VecDeque<(Signal, Execute)>,
-    /// Whether a chunk is being read, or its key is looked up.
-    reads: bool,
-    /// Whether the chunk whose key is looked up must open its window.
-    opens: bool,
     /// Whether the table is being read as a whole.
     reads_whole: bool,
     /// Signals that came while an answer is awaited.
     waiting: VecDeque<Signal>,
-    /// Whether the window's rows may be older than what the stream has sent.
-    is_stale: bool,
     /// Blocking snapshots that have not ended, in order.
     blocking: VecDeque<Execute>,
     /// Whether [`Incremental::kept`] has changed since it was last called.
@@ -378,7 +269,7 @@ impl Incremental {
 
     /// Whether the stream is between the rows that open and close the window.
     pub const fn is_open(&self) -> bool {
-        self.is_open
+        self.state.is_open()
     }
 
     /// The tables that remain, first the one that is being read.
@@ -393,7 +284,7 @@ impl Incremental {
 
     /// The id of the chunk that is being read.
     pub fn chunk(&self) -> Option<&str> {
-        self.chunk.as_deref()
+        self.state.chunk()
     }
 
     /// The range of the present chunk, for observers: the key behind which it begins, its last key, and the last key of
@@ -410,7 +301,7 @@ impl Incremental {
                 "a running incremental snapshot cannot continue with {}: set a signal table in signal.data.collection",
                 self.queue[0].id
             )));
-        } else if self.is_running() && self.chunk.is_none() {
+        } else if self.is_running() && self.state == ChunkState::Idle {
             effects.push(Effect::Info(format!(
                 "a running incremental snapshot continues with {}",
                 self.queue[0].id
@@ -441,7 +332,7 @@ impl Incremental {
     /// it.
     pub fn read_again(&mut self, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
-        if self.chunk.is_some() {
+        if self.state != ChunkState::Idle {
             self.drop_chunk(&mut effects);
             self.read(id, &mut effects);
             self.follow_waiting(id, &mut effects);
@@ -456,7 +347,7 @@ impl Incremental {
         if !mem::take(&mut self.reads_whole) || !self.is_running() {
             return effects;
         }
-        if self.chunk.is_some() {
+        if self.state != ChunkState::Idle {
             self.drop_chunk(&mut effects);
         }
         self.rows = rows;
@@ -480,26 +371,39 @@ impl Incremental {
     ///
     /// The signal may be handed over later, while rows of the window are sent. Until then, the window is open.
     pub fn closes(&self, signal: &Signal) -> bool {
-        WindowEnd::of(&signal.kind) == Some(WindowEnd::Close) && self.is_expected(&signal.id) && self.may_close()
+        WindowEnd::of(&signal.kind) == Some(WindowEnd::Close) && self.is_expected(&signal.id) && self.state.may_close()
     }
 
-    /// Sets whether a signal for which [`Incremental::closes`] is true is handed over later. Until then, no other chunk
-    /// takes the place of the present one.
-    pub const fn set_closing(&mut self, is_closing: bool) {
-        self.is_closing = is_closing;
+    /// A signal for which [`Incremental::closes`] is true is handed over later. Until then, no other chunk takes the
+    /// place of the present one.
+    pub(crate) fn begin_closing(&mut self) -> Result<(), IllegalTransition> {
+        self.go(ChunkEvent::BeginClosing)
     }
 
-    /// Whether the window's rows are to be sent when it closes. If the window's opening was not seen, nobody knows what the
-    /// stream has changed in it. Nor can it close before its rows have arrived: then somebody else has deleted the row that
-    /// opened it.
-    const fn may_close(&self) -> bool {
-        !self.lacks_opening() && !self.is_stale
+    /// If the window was about to close: it is not handed over. The chunk is read again by another connection.
+    pub(crate) fn keep_open(&mut self) -> Result<(), IllegalTransition> {
+        match self.state.is_closing() {
+            true => self.go(ChunkEvent::KeepOpen),
+            false => Ok(()),
+        }
+    }
+
+    fn go(&mut self, event: ChunkEvent) -> Result<(), IllegalTransition> {
+        self.state = self.state.next(event)?;
+        Ok(())
+    }
+
+    /// The same, for what returns effects. Returns whether the state has changed.
+    fn go_or_warn(&mut self, event: ChunkEvent, effects: &mut Vec<Effect>) -> bool {
+        let gone = self.go(event);
+        effects.extend(gone.as_ref().err().map(|illegal| Effect::Warn(illegal.to_string())));
+        gone.is_ok()
     }
 
     /// Whether the stream has not brought the row that opens the present window, or has brought its deletion before the
     /// chunk's rows have arrived. Then the window cannot close.
     pub const fn lacks_opening(&self) -> bool {
-        !self.is_open || self.reads
+        !self.state.is_open_and_read()
     }
 
     /// Handles a signal. Signals of windows take effect at once, others when the pending request has been answered.
@@ -509,7 +413,7 @@ impl Incremental {
             Some(_) => self.follow(signal, id, &mut effects),
             None if !self.is_busy() => self.follow(signal, id, &mut effects),
             None => {
-                if self.reads {
+                if self.state.is_requested() {
                     effects.push(Effect::Ask(Ask::GiveWay));
                 }
                 self.waiting.push_back(signal);
@@ -528,15 +432,17 @@ impl Incremental {
                     self.add(signal.id, execute, found, id, &mut effects);
                 }
             }
-            ChunkAnswer::Waits if self.reads => {
-                self.drop_chunk(&mut effects);
-                self.follow_waiting(id, &mut effects);
-                if !self.reads && self.chunk.is_none() {
-                    self.read(id, &mut effects);
+            answer => match self.state.answered_by(&answer) {
+                Err(illegal) => effects.push(Effect::Warn(illegal.to_string())),
+                Ok(_) if answer == ChunkAnswer::Waits => {
+                    self.drop_chunk(&mut effects);
+                    self.follow_waiting(id, &mut effects);
+                    if self.state == ChunkState::Idle {
+                        self.read(id, &mut effects);
+                    }
                 }
-            }
-            answer if mem::take(&mut self.reads) => self.chunk_read(answer, &mut effects),
-            _ => {}
+                Ok(awaited) => self.chunk_read(answer, awaited, &mut effects),
+            },
         }
         self.follow_waiting(id, &mut effects);
         self.make_way(&mut effects);
@@ -545,21 +451,21 @@ impl Incremental {
 
     /// A chunk that cannot be read now must not hold up the signals that wait.
     fn make_way(&self, effects: &mut Vec<Effect>) {
-        if self.reads && !self.waiting.is_empty() {
+        if self.state.is_requested() && !self.waiting.is_empty() {
             effects.push(Effect::Ask(Ask::GiveWay));
         }
     }
 
     /// Whether something is asked for and not answered yet.
     fn is_busy(&self) -> bool {
-        self.reads || !self.looks_up.is_empty()
+        self.state.is_requested() || !self.looks_up.is_empty()
     }
 
     /// Follows the signals that have waited, as far as possible now. The tables of several signals are looked up one
     /// after another before the next chunk is read, since Debezium would have added them all.
     fn follow_waiting(&mut self, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
         let looks_up = |signal: &Signal| matches!(signal.action(), Ok(Action::Execute(execute)) if !execute.blocking);
-        while !self.reads
+        while !self.state.is_requested()
             && (self.looks_up.is_empty() || self.waiting.front().is_some_and(looks_up))
             && let Some(signal) = self.waiting.pop_front()
         {
@@ -570,8 +476,7 @@ impl Incremental {
 
     /// Drops the present chunk. Answers that belong to it are ignored later, because the next chunk has another id.
     fn drop_chunk(&mut self, effects: &mut Vec<Effect>) {
-        (self.chunk, self.is_open, self.is_stale, self.reads) = (None, false, false, false);
-        self.is_closing = false;
+        self.go_or_warn(ChunkEvent::Drop, effects);
         effects.push(Effect::ClearWindow);
         self.end.clone_from(&self.sent);
         // These rows must be counted and notified only once.
@@ -580,8 +485,8 @@ impl Incremental {
     }
 
     /// The stream has sent something that makes the window's rows useless. They will be read again.
-    pub const fn spoil(&mut self) {
-        self.is_stale = true;
+    pub(crate) fn spoil(&mut self) -> Result<(), IllegalTransition> {
+        self.go(ChunkEvent::Spoil)
     }
 
     fn follow(&mut self, signal: Signal, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
@@ -665,18 +570,18 @@ impl Incremental {
         effects.push(Effect::Info("the incremental snapshot continues".to_owned()));
         self.notify(effects, SnapshotNotice::resumed);
         // The window that closes requests the next chunk itself.
-        if !self.is_closing {
+        if !self.state.is_closing() {
             self.read(id, effects);
         }
     }
 
     fn is_expected(&self, of: &str) -> bool {
-        self.chunk.as_ref().is_some_and(|chunk| of.starts_with(&**chunk))
+        self.state.chunk().is_some_and(|chunk| of.starts_with(chunk))
     }
 
     fn open(&mut self, of: &str, effects: &mut Vec<Effect>) {
         match self.is_expected(of) {
-            true => self.is_open = true,
+            true => drop(self.go_or_warn(ChunkEvent::Open, effects)),
             false => effects.push(self.not_expected(of)),
         }
     }
@@ -686,11 +591,12 @@ impl Incremental {
             effects.push(self.not_expected(of));
             return;
         }
-        if !self.may_close() {
+        if !self.state.may_close() {
             self.drop_chunk(effects);
         } else {
             effects.push(Effect::SendWindow);
-            (self.is_open, self.is_closing, self.chunk, self.unsent) = (false, false, None, 0);
+            self.go_or_warn(ChunkEvent::Close, effects);
+            self.unsent = 0;
             if self.sent != self.end {
                 self.sent.clone_from(&self.end);
                 self.has_changed = true;
@@ -700,7 +606,7 @@ impl Incremental {
     }
 
     fn not_expected(&self, of: &str) -> Effect {
-        Effect::Info(match &self.chunk {
+        Effect::Info(match self.state.chunk() {
             Some(chunk) => format!("the window {of} is ignored: the window of chunk {chunk} is expected"),
             None => format!("the window {of} is ignored: no chunk is being read"),
         })
@@ -774,28 +680,35 @@ impl Incremental {
         }
         // If the snapshot was paused and resumed within an open window, this chunk replaces the old one. The old rows
         // are sent together with the new ones, and the stream's changes replace rows of both.
-        self.chunk = Some(id());
-        self.ask(true, effects);
+        let (chunk, awaits) = (id(), self.awaits_first(true));
+        self.ask(ChunkEvent::Request { chunk, awaits }, true, effects);
     }
 
-    /// Requests the present chunk, or first the columns by which it is read.
-    fn ask(&mut self, opens: bool, effects: &mut Vec<Effect>) {
-        self.opens = opens;
+    /// What a table is asked for first: its rows, or the columns by which they are read.
+    const fn awaits_first(&self, opens: bool) -> Awaited {
         match self.key {
-            Some(_) => self.ask_for(Ask::Chunk, effects),
-            None => self.ask_for(Ask::Key, effects),
+            Some(_) => Awaited::Rows,
+            None => Awaited::Key { opens },
         }
     }
 
-    fn ask_for(&mut self, ask: fn(Box<ChunkAsk>) -> Ask, effects: &mut Vec<Effect>) {
-        let (Some(chunk), Some(table)) = (self.chunk.clone(), self.queue.front().cloned()) else {
+    /// Goes on to a state that awaits something, and asks for it. `opens`: the window is not opened yet.
+    fn ask(&mut self, event: ChunkEvent, opens: bool, effects: &mut Vec<Effect>) {
+        if !self.go_or_warn(event, effects) {
+            return;
+        }
+        let (ChunkState::Requested { chunk, awaits, .. }, Some(table)) = (&self.state, self.queue.front().cloned())
+        else {
             return;
         };
+        let (chunk, ask): (_, fn(_) -> _) = match awaits {
+            Awaited::Key { .. } => (chunk.clone(), Ask::Key),
+            Awaited::Rows => (chunk.clone(), Ask::Chunk),
+        };
         self.current = Some(table.id.clone());
-        self.reads = true;
         effects.push(Effect::Ask(ask(Box::new(ChunkAsk {
             chunk,
-            opens: self.opens,
+            opens,
             table,
             key: self.key.clone(),
             after: self.end.clone(),
@@ -807,7 +720,7 @@ impl Incremental {
     }
 
     /// The columns by which the present chunk will be read.
-    fn key_found(&mut self, found: Option<KeyColumns>, effects: &mut Vec<Effect>) {
+    fn key_found(&mut self, found: Option<KeyColumns>, awaited: Awaited, effects: &mut Vec<Effect>) {
         if let Some(found) = found {
             // Debezium does not store the columns of its keys.
             let mut keys = self.sent.iter().chain(&self.maximum);
@@ -816,7 +729,8 @@ impl Incremental {
                 false => self.begin_again(found, effects),
             }
         }
-        self.ask_for(Ask::Chunk, effects);
+        let opens = awaited == Awaited::Key { opens: true };
+        self.ask(ChunkEvent::Continue(Awaited::Rows), opens, effects);
     }
 
     /// The table is read by other columns than so far. What was read says nothing of what is left.
@@ -841,10 +755,10 @@ impl Incremental {
         self.repeats = true;
     }
 
-    fn chunk_read(&mut self, answer: ChunkAnswer, effects: &mut Vec<Effect>) {
+    fn chunk_read(&mut self, answer: ChunkAnswer, awaited: Awaited, effects: &mut Vec<Effect>) {
         let table = self.current.clone().unwrap_or_default();
         let answer = match answer {
-            ChunkAnswer::Key(found) => return self.key_found(found, effects),
+            ChunkAnswer::Key(found) => return self.key_found(found, awaited, effects),
             ChunkAnswer::OtherKey(found) => {
                 match self.key.as_ref().is_some_and(|key| key.order == found.order) {
                     // Its rows are told apart by other columns.
@@ -852,15 +766,14 @@ impl Incremental {
                     false => self.begin_again(found, effects),
                 }
                 // Its window is open already, or its opening row is on the way.
-                self.opens = false;
-                return self.ask_for(Ask::Chunk, effects);
+                return self.ask(ChunkEvent::Continue(Awaited::Rows), false, effects);
             }
             answer => answer,
         };
         if self.unsent > 0 && !matches!(answer, ChunkAnswer::Rows { rows: 1.., .. }) {
             // The window has rows of an earlier chunk, since the snapshot was paused and resumed within it. The table
             // is complete only when they have been sent.
-            self.ask_to_close(effects);
+            self.close_when_read(effects);
             return;
         }
         let mut why = None;
@@ -876,7 +789,7 @@ impl Incremental {
                 self.reads_whole = true;
                 effects.extend(self.queue.front().cloned().map(Effect::ReadWhole));
                 // Nothing lies in the window, but the row that opened it is not to stay in the signal table.
-                self.ask_to_close(effects);
+                self.close_when_read(effects);
                 return;
             }
             ChunkAnswer::Empty => ScanResult::Empty,
@@ -903,7 +816,9 @@ impl Incremental {
                 }
                 self.rows += rows;
                 self.unsent += rows;
-                self.is_stale |= stale;
+                if stale {
+                    self.go_or_warn(ChunkEvent::Spoil, effects);
+                }
                 if rows > 0 {
                     self.end = last;
                     if !mem::take(&mut self.repeats) {
@@ -913,7 +828,7 @@ impl Incremental {
                             SnapshotNotice::in_progress(ids, of, &table, maximum, end)
                         });
                     }
-                    self.ask_to_close(effects);
+                    self.close_when_read(effects);
                     return;
                 }
                 ScanResult::Succeeded
@@ -921,8 +836,8 @@ impl Incremental {
         };
         self.scanned(scan, why, effects);
         match self.is_running() {
-            true => self.ask(false, effects),
-            false => self.ask_to_close(effects),
+            true => self.ask(ChunkEvent::Continue(self.awaits_first(false)), false, effects),
+            false => self.close_when_read(effects),
         }
     }
 
@@ -955,8 +870,10 @@ impl Incremental {
         self.tell_end(effects);
     }
 
-    fn ask_to_close(&self, effects: &mut Vec<Effect>) {
-        if let Some(chunk) = self.chunk.clone() {
+    /// Nothing more is awaited: the row that closes the window is asked for.
+    fn close_when_read(&mut self, effects: &mut Vec<Effect>) {
+        self.go_or_warn(ChunkEvent::Read, effects);
+        if let Some(chunk) = self.state.chunk().map(str::to_owned) {
             effects.push(Effect::Ask(Ask::Close { chunk }));
         }
     }

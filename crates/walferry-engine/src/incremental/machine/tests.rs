@@ -306,7 +306,7 @@ fn rows_that_may_be_older_than_the_stream_are_read_again() {
     driven.rows(10, 10);
     driven.close();
     driven.rows(10, 20);
-    driven.snapshot.spoil();
+    driven.snapshot.spoil().expect("there is a chunk");
     driven.close();
     assert_eq!((driven.sent, driven.cleared), (1, 1));
     assert_eq!(driven.chunk().after, Some(key(10)));
@@ -646,7 +646,7 @@ fn a_window_that_is_closed_later_is_open_until_then() {
     driven.rows(10, 10);
     driven.window("open");
     let close = closing(&driven);
-    driven.snapshot.spoil();
+    driven.snapshot.spoil().expect("there is a chunk");
     assert!(!driven.snapshot.closes(&close), "the rows are useless");
     driven.window("close");
     assert_eq!((driven.sent, driven.cleared), (1, 1));
@@ -658,7 +658,7 @@ fn no_other_chunk_takes_the_place_of_one_whose_window_closes() {
     driven.execute(&["public.a"]);
     driven.rows(10, 10);
     driven.window("open");
-    driven.snapshot.set_closing(true);
+    driven.snapshot.begin_closing().expect("its rows are here");
     driven.asked.clear();
     driven.signal("pause-snapshot", "");
     driven.signal("resume-snapshot", "");
@@ -673,7 +673,7 @@ fn no_other_chunk_takes_the_place_of_one_whose_window_closes() {
     // A chunk that is given up does not close any more.
     driven.rows(10, 20);
     driven.window("open");
-    driven.snapshot.set_closing(true);
+    driven.snapshot.begin_closing().expect("its rows are here");
     driven.signal("pause-snapshot", "");
     let effects = driven.snapshot.read_again(&mut next_id(&mut driven.chunks));
     driven.take(effects);
@@ -780,4 +780,72 @@ fn the_end_of_a_chunk_that_is_cut_off_is_read_again_and_counted_once() {
     driven.rows(0, 0);
     let read = "TABLE_SCAN_COMPLETED public.a public.a 25 SUCCEEDED".to_owned();
     assert!(driven.told.contains(&read), "{:?}", driven.told);
+}
+
+/// What is wrong with the old rows is wrong with what is sent together with them.
+#[test]
+fn a_pause_within_an_open_window_keeps_the_window_and_its_stale_rows() {
+    for is_stale in [false, true] {
+        let mut driven = Driven::new();
+        driven.execute(&["public.a"]);
+        driven.rows(10, 10);
+        driven.window("open");
+        if is_stale {
+            driven.snapshot.spoil().expect("there is a chunk");
+        }
+        driven.asked.clear();
+        driven.signal("pause-snapshot", "");
+        driven.signal("resume-snapshot", "");
+        assert!(driven.snapshot.is_open(), "it was open");
+        assert!(driven.chunk().opens && driven.chunk().after == Some(key(10)));
+        driven.rows(10, 20);
+        driven.asked.clear();
+        driven.window("close");
+        let (sent, cleared, after) = if is_stale { (0, 1, None) } else { (1, 0, Some(key(20))) };
+        assert_eq!((driven.sent, driven.cleared), (sent, cleared));
+        assert_eq!(driven.chunk().after, after);
+    }
+}
+
+/// A blocking snapshot begins while rows of a closed window are left.
+#[test]
+fn a_window_that_is_kept_open_closes_with_its_row_or_gives_way() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    assert_eq!(driven.snapshot.keep_open(), Ok(()), "nothing closes");
+    driven.rows(10, 10);
+    driven.window("open");
+    driven.snapshot.begin_closing().expect("its rows are here");
+    driven.snapshot.begin_closing().expect("another slice has left");
+    driven.snapshot.keep_open().expect("it closes");
+    driven.asked.clear();
+    driven.signal("pause-snapshot", "");
+    driven.signal("resume-snapshot", "");
+    assert_eq!(
+        driven.chunk().after,
+        Some(key(10)),
+        "the next chunk is asked for at once"
+    );
+}
+
+#[test]
+fn what_does_not_fit_the_state_is_ignored_and_logged() {
+    let answer = |driven: &mut Driven, answer: ChunkAnswer| {
+        let effects = driven.snapshot.answer(answer, &mut next_id(&mut driven.chunks));
+        assert!(
+            matches!(&effects[..], [Effect::Warn(warning)] if warning.contains("please report it")),
+            "{effects:?}"
+        );
+    };
+    let mut driven = Driven::new();
+    assert!(driven.snapshot.spoil().is_err() && driven.snapshot.begin_closing().is_err());
+    answer(&mut driven, ChunkAnswer::Empty);
+    driven.execute(&["public.a"]);
+    assert!(driven.snapshot.begin_closing().is_err(), "its rows are not here");
+    answer(&mut driven, ChunkAnswer::Key(None));
+    driven.rows(10, 10);
+    assert!(driven.snapshot.begin_closing().is_err(), "its window is not open");
+    answer(&mut driven, ChunkAnswer::NoKey);
+    driven.close();
+    assert_eq!((driven.sent, driven.snapshot.rows()), (1, 10), "the snapshot goes on");
 }
