@@ -188,11 +188,11 @@ impl RelationPlans {
         if let Some((oid, _)) = named.max_by_key(|(_, known)| known.used) {
             return Ok(Some(*oid));
         }
-        for (oid, kept) in &self.away {
-            let (relation, _, _) = self.read(*oid, kept)?;
+        for (oid, spilled) in &self.away {
+            let (relation, _, _) = self.read(*oid, spilled)?;
             if name
                 .strip_prefix(&*relation.namespace)
-                .and_then(|rest| rest.strip_prefix('.'))
+                .and_then(|table| table.strip_prefix('.'))
                 == Some(&*relation.name)
             {
                 return Ok(Some(*oid));
@@ -307,8 +307,10 @@ impl RelationPlans {
 
     /// Rebuilds the plan if it was put away.
     fn fetch(&mut self, oid: Oid) -> Result<(), Failure> {
-        let Some(kept) = self.away.get(&oid) else { return Ok(()) };
-        let (relation, facts, bytes) = self.read(oid, kept)?;
+        let Some(spilled) = self.away.get(&oid) else {
+            return Ok(());
+        };
+        let (relation, facts, bytes) = self.read(oid, spilled)?;
         let plan = TablePlan::new(&self.settings, &relation, facts.as_ref()).map_err(|error| refused(&error))?;
         let kept = self.away.remove(&oid);
         self.insert(
@@ -616,8 +618,8 @@ mod tests {
             (definition("public.t2", &["id"], &both), "has not streamed"),
         ];
         for (definition, why) in refused {
-            let told = plans.define(&definition).unwrap().unwrap_err();
-            assert!(told.contains(why), "{told}");
+            let reason = plans.define(&definition).unwrap().unwrap_err();
+            assert!(reason.contains(why), "{reason}");
         }
         assert_eq!(key(&mut plans), defined);
         // Also of a table whose plan was put away.

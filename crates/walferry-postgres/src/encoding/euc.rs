@@ -91,15 +91,18 @@ impl Euc {
     /// # Errors
     /// The bytes of the character that has none.
     pub(super) fn append<'b>(&self, text: &'b [u8], out: &mut Vec<u8>) -> Result<(), &'b [u8]> {
-        let (start, mut rest) = (out.len(), text);
-        while let [first, ..] = *rest {
+        let (start, mut remaining) = (out.len(), text);
+        while let [first, ..] = *remaining {
             if first < FIRST {
-                let end = rest.iter().position(|byte| *byte >= FIRST).unwrap_or(rest.len());
-                out.extend_from_slice(&rest[..end]);
-                rest = &rest[end..];
+                let end = remaining
+                    .iter()
+                    .position(|byte| *byte >= FIRST)
+                    .unwrap_or(remaining.len());
+                out.extend_from_slice(&remaining[..end]);
+                remaining = &remaining[end..];
                 continue;
             }
-            let (bytes, others) = rest.split_at(self.width(first).min(rest.len()));
+            let (bytes, others) = remaining.split_at(self.width(first).min(remaining.len()));
             let Some((character, combining)) = self.character(bytes) else {
                 out.truncate(start);
                 return Err(bytes);
@@ -107,7 +110,7 @@ impl Euc {
             for character in [Some(character), combining].into_iter().flatten() {
                 out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
             }
-            rest = others;
+            remaining = others;
         }
         Ok(())
     }

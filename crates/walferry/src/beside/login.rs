@@ -85,11 +85,11 @@ pub(crate) fn is_login_refused(failure: &Failure) -> bool {
 
 /// Asks on a thread of its own, because a config provider may hang. If the caller ends meanwhile, the thread is left alone.
 async fn asked<L: Renewable>(loaded: L) -> Option<L> {
-    let (told, answer) = oneshot::channel();
+    let (sender, answer) = oneshot::channel();
     let span = tracing::Span::current();
     let asking = thread::Builder::new().name("config providers".into()).spawn(move || {
         let _span = span.entered();
-        drop(told.send(loaded.again()));
+        drop(sender.send(loaded.again()));
     });
     match asking {
         Ok(_) => answer
