@@ -1,9 +1,10 @@
 //! Relay mode: an outbox that is polled, on real servers.
 
 use std::collections::{BTreeMap, HashMap};
+use std::process::Command;
 
 use serde_json::{Map, Value};
-use walferry_testkit::servers::{Checked, Database, Record, Walferry, WalferryOptions, wait_for};
+use walferry_testkit::servers::{Checked, Database, Record, Walferry, WalferryOptions, wait_for, walferry_program};
 
 use crate::outbox::Outbox;
 use crate::world::{self, World};
@@ -219,4 +220,93 @@ fn rows_that_the_old_poller_has_locked_are_left_to_it() {
     let by_key: HashMap<String, Vec<i64>> = relayed.numbers().into_iter().collect();
     assert_eq!(by_key["a"], [21]);
     assert_eq!(by_key["b"], (11..=20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_row_that_cannot_be_sent_holds_back_its_own_key_until_it_is_corrected_and_put_back() {
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_failed", POLLER);
+    // Its topic has no valid name.
+    relayed
+        .database()
+        .sql()
+        .run("insert into events (aggregatetype, aggregateid, payload) values ('no topic', 'a', '1')");
+    relayed.insert("a", 2, 5);
+    relayed.insert("b", 1, 5);
+    let changes = [("relay.max.attempts", "3"), ("relay.backoff.ms", "20")];
+    let walferry = relayed.start(&changes);
+    relayed.wait_until_none("status = 'PENDING' and not (aggregateid = 'a' and id > 1)");
+    let row = relayed
+        .database()
+        .sql()
+        .rows("select attempts, last_error from events where status = 'FAILED'");
+    assert_eq!(row[0][0].as_deref(), Some("3"));
+    let error = row[0][1].as_deref().unwrap_or_default();
+    assert!(error.contains("no topic"), "{error}");
+    relayed.insert("b", 6, 6);
+    relayed.wait_until_none("status = 'PENDING' and aggregateid = 'b'");
+    assert_eq!(relayed.numbers(), BTreeMap::from([("b".to_owned(), (1..=6).collect())]));
+
+    relayed
+        .database()
+        .sql()
+        .run("update events set aggregatetype = 'order' where status = 'FAILED'");
+    let config = walferry.config_file().display().to_string();
+    let retried = Command::new(walferry_program())
+        .args(["outbox", "retry", "--config", &config, "--key", "a"])
+        .output()
+        .expect("it can be run");
+    assert!(
+        String::from_utf8_lossy(&retried.stdout).contains("1 row is tried again"),
+        "{retried:?}"
+    );
+    relayed.wait_until_none("status <> 'SENT'");
+    assert_eq!(relayed.numbers()["a"], [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn an_owner_that_wakes_late_sends_and_marks_nothing_more() {
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_stopped", "published_at timestamptz");
+    let mut first = relayed.start(&[]);
+    relayed.insert("a", 1, 2000);
+    wait_for("some rows to be marked", || {
+        (relayed.count("published_at is not null") > 0).then_some(())
+    });
+    first.hang();
+    let mut second = relayed.start(&[]);
+    relayed.wait_until_none("published_at is null");
+    let before = relayed.numbers()["a"].len();
+    first.resume();
+    relayed.insert("a", 2001, 2001);
+    relayed.wait_until_none("published_at is null");
+    first.wait_until_ready();
+    let numbers = relayed.numbers().remove("a").unwrap_or_default();
+    assert_runs(&numbers, 2001);
+    assert_eq!(
+        numbers.len(),
+        before + 1,
+        "the owner that woke has sent something again"
+    );
+    assert_eq!(second.terminate(), Some(0));
+}
+
+#[test]
+fn a_notification_wakes_the_relay_before_it_would_look() {
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_notify", "published_at timestamptz");
+    let changes = [
+        ("relay.poll.interval.ms", "3600000"),
+        ("relay.notify.channel", "Out box"),
+    ];
+    let walferry = relayed.start(&changes);
+    wait_for("it to listen", || {
+        walferry.output().contains("listening for notifications").then_some(())
+    });
+    for number in 1..=3 {
+        relayed.insert("a", number, number);
+        relayed.database().sql().run("notify \"Out box\"");
+        relayed.wait_until_none("published_at is null");
+    }
+    assert_eq!(relayed.numbers()["a"], [1, 2, 3]);
 }

@@ -199,6 +199,37 @@ pub async fn check(connector: &Connector) -> Result<Vec<Diagnosis>, Failure> {
     Ok(remarks)
 }
 
+/// Rows that are put back in one transaction.
+const RETRIED_ROWS: u32 = 1000;
+
+/// Puts rows back that have failed for good, and says how many.
+///
+/// # Errors
+/// The server cannot be asked, or the table does not say which rows have failed.
+pub async fn retry(connector: &Connector, keys: &[String]) -> Result<u64, Failure> {
+    let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::General).await?;
+    let table = describe(&sql, connector).await?.table;
+    let Some(statement) = statements::retry(&table, keys, RETRIED_ROWS) else {
+        let what = format!(
+            "table {} has no column that says which rows have failed for good",
+            table.name
+        );
+        return Err(stop(vec![problem(
+            what,
+            "each of its rows is tried again without an end",
+        )]));
+    };
+    let mut rows = 0;
+    loop {
+        let answer = sql.texts("putting failed rows back", &statement).await?;
+        let count = answer.into_iter().flatten().flatten().next();
+        match count.and_then(|count| count.parse().ok()).unwrap_or(0) {
+            0 => return Ok(rows),
+            count => rows += count,
+        }
+    }
+}
+
 async fn missing_privilege(sql: &Sql, table: &RelayTable) -> Result<Option<Diagnosis>, Failure> {
     let privilege = match table.done {
         RelayDone::Mark => "UPDATE",

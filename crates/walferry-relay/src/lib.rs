@@ -9,5 +9,5 @@ pub mod run;
 pub mod statements;
 pub mod table;
 
-pub use describe::{Described, check, describe};
+pub use describe::{Described, check, describe, retry};
 pub use run::{KafkaLink, Relay};

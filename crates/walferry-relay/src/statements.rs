@@ -222,6 +222,33 @@ fn counted(change: &str, table_oid: u32, ctids: &[&str], token: &str) -> String 
     )
 }
 
+/// Puts rows back that have failed for good, some at a time. Answers with their number. `None` if the table does not say which have failed. `keys` are
+/// the message keys of the rows that are wanted; without any, all are.
+pub fn retry(table: &RelayTable, keys: &[String], most: u32) -> Option<String> {
+    let mut failed = failed_for_good(table, "f")?;
+    if !keys.is_empty() {
+        let keys: Vec<String> = keys.iter().map(|key| text(key)).collect();
+        failed.push_str(&format!(" AND {} = ANY (ARRAY[{}])", key(table, "f"), list(&keys)));
+    }
+    let mut set = Vec::new();
+    if let Some(status) = &table.status {
+        set.push(format!("{} = {}", sql_name(&status.column), text(&status.pending)));
+    }
+    if let Some(column) = &table.attempts {
+        set.push(format!("{} = 0", sql_name(column)));
+    }
+    if let Some(column) = &table.available_at {
+        set.push(format!("{} = pg_catalog.clock_timestamp()", sql_name(column)));
+    }
+    Some(format!(
+        "WITH chosen AS MATERIALIZED (SELECT f.tableoid AS of_table, f.ctid AS place FROM {name} f WHERE {failed} LIMIT {most} FOR UPDATE SKIP LOCKED), \
+         changed AS (UPDATE {name} t SET {set} FROM chosen WHERE t.tableoid = chosen.of_table AND t.ctid = chosen.place RETURNING 1) \
+         SELECT count(*) FROM changed",
+        name = table.name,
+        set = list(&set)
+    ))
+}
+
 /// An index that a look needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {

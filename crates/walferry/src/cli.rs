@@ -299,6 +299,19 @@ pub(crate) enum OutboxCommand {
     /// Send events again: rows that are still in the table, or records of a topic. Each record has the header walferry.replay. Asks
     /// before it sends. A running connector is not disturbed
     Replay(Box<OutboxReplayArgs>),
+    /// Relay mode: put rows back that have failed for good, so that they are tried again
+    Retry(OutboxRetryArgs),
+}
+
+/// `walferry outbox retry`.
+#[derive(Debug, Args)]
+pub(crate) struct OutboxRetryArgs {
+    /// Connector configuration, with connector.class=walferry.OutboxRelay
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: PathBuf,
+    /// Only rows with this message key; can be given several times
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Vec<String>,
 }
 
 /// `walferry outbox create`.

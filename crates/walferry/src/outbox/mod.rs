@@ -26,7 +26,7 @@ use self::{
 };
 use crate::{
     assemble::captured,
-    cli::{OutboxCommand, OutboxCreateArgs, OutboxOptionsArgs},
+    cli::{OutboxCommand, OutboxCreateArgs, OutboxOptionsArgs, OutboxRetryArgs},
     error::Error,
     load::load_connector,
     say::{self, say},
@@ -41,7 +41,24 @@ pub(crate) fn outbox(command: &OutboxCommand) -> Result<(), Error> {
         OutboxCommand::Create(args) => create(args),
         OutboxCommand::Options(args) => options(args),
         OutboxCommand::Replay(args) => replay::replay(args),
+        OutboxCommand::Retry(args) => retry(args),
     }
+}
+
+fn retry(args: &OutboxRetryArgs) -> Result<(), Error> {
+    const WHAT: &str = "no row was put back";
+    let connector = load_connector(&args.config)?;
+    if connector.relay.is_none() {
+        let hint = "use it with a connector whose connector.class is walferry.OutboxRelay; for others, see `walferry outbox replay`";
+        return Err(refused(WHAT, "the connector is not in relay mode".to_owned(), hint));
+    }
+    let rows = runtime()?.block_on(walferry_relay::retry(&connector, &args.key));
+    let rows = rows.map_err(|failure| Error::failure(WHAT, failure))?;
+    match rows {
+        1 => say!("1 row is tried again"),
+        rows => say!("{rows} rows are tried again"),
+    }
+    Ok(())
 }
 
 fn create(args: &OutboxCreateArgs) -> Result<(), Error> {
