@@ -9,6 +9,8 @@
 //! Walferry asks for no binary values, so there are no others. The plan of its table says what becomes of it
 //! (`event.converting.failure.handling.mode`).
 
+// Named by its path, because a fuzz target has this file as a module of its own.
+#[path = "encoding/euc.rs"]
 mod euc;
 
 use std::sync::{Arc, LazyLock};

@@ -4,7 +4,7 @@
 //! nothing of it is left if the process dies, and it works behind a pooler that hands out a connection for one transaction.
 //!
 //! Lanes are taken in a statement of their own: the next statement has a snapshot that was taken after the locks, so it sees what the last owner of
-//! the lanes has committed.
+//! the lanes has committed. So the isolation is READ COMMITTED, whatever the role has by default.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
         }
     };
     format!(
-        "BEGIN; SET LOCAL statement_timeout = {look_ms}; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; {timeout}\
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = {look_ms}; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; {timeout}\
          SELECT pg_catalog.set_config('{LANES}', (SELECT coalesce(pg_catalog.array_agg(lane), '{{}}')::text FROM (SELECT lane FROM \
          (SELECT (n + {first_lane}) % {all} AS lane FROM pg_catalog.generate_series(0, {last}) n) lanes \
          WHERE pg_catalog.pg_try_advisory_xact_lock({locks}, lane) LIMIT {lanes}) taken), true) \

@@ -160,7 +160,7 @@ enum ConnectorTask {
     /// Reads the replication stream.
     Stream(Box<assemble::Assembled>),
     /// Polls an outbox.
-    Relay(assemble::AssembledRelay),
+    Relay(Box<assemble::AssembledRelay>),
 }
 
 /// What each run of a connector needs.
@@ -251,7 +251,10 @@ impl RunSettings {
         };
         let assembled = loaded.and_then(|loaded| {
             let task = match loaded.connector.relay {
-                Some(_) => ConnectorTask::Relay(assemble::relay(&loaded, &self.offsets, &share, self.status.clone())?),
+                Some(_) => {
+                    let relay = assemble::relay(&loaded, &self.offsets, &share, self.status.clone())?;
+                    ConnectorTask::Relay(Box::new(relay))
+                }
                 None => {
                     let connector = assemble::connector(&loaded, &self.offsets, share, self.status.clone())?;
                     ConnectorTask::Stream(Box::new(connector))
@@ -264,7 +267,7 @@ impl RunSettings {
             Ok((loaded, task)) => {
                 let ended = match task {
                     ConnectorTask::Stream(connector) => self.live(&loaded, *connector, target),
-                    ConnectorTask::Relay(relay) => self.relay(relay, target),
+                    ConnectorTask::Relay(relay) => self.relay(*relay, target),
                 };
                 (format!("connector {name:?} has stopped"), ended)
             }
