@@ -223,7 +223,7 @@ fn rows_that_the_old_poller_has_locked_are_left_to_it() {
 }
 
 #[test]
-fn a_row_that_cannot_be_sent_holds_back_its_own_key_until_it_is_corrected_and_put_back() {
+fn a_row_that_cannot_be_sent_holds_back_its_own_key_until_it_is_put_back() {
     let world = world::shared();
     let relayed = Relayed::new(&world, "relay_failed", POLLER);
     // Its topic has no valid name.

@@ -198,10 +198,10 @@ mod tests {
         Folder::probe(&data_dir, "other").unwrap();
         drop(held);
         Folder::probe(&data_dir, "c").unwrap();
-        let kept = fs::read_dir(&data_dir).unwrap().count();
+        let entries = fs::read_dir(&data_dir).unwrap().count();
         Folder::probe_room(&data_dir, "c").unwrap();
         Folder::probe_room(&dir.path().join("newer/deep"), "c").unwrap();
-        assert_eq!(fs::read_dir(&data_dir).unwrap().count(), kept);
+        assert_eq!(fs::read_dir(&data_dir).unwrap().count(), entries);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();

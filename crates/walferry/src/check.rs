@@ -364,8 +364,8 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> StoredState {
         Ok(stored) if is_known => Ok(stored.clone()),
         _ => Err(Unknown),
     };
-    let (told, first_start) = how_it_starts(found, is_known);
-    remarks.extend(told);
+    let (remarks_on_start, first_start) = how_it_starts(found, is_known);
+    remarks.extend(remarks_on_start);
     remarks.extend(whether_it_can_be_stored(&dir, &partition, topics.is_some()));
     StoredState {
         remarks,
@@ -543,7 +543,7 @@ async fn foresee(args: &CheckArgs, loaded: &Loaded, state: &StoredState, remarks
 /// Which events are checked against which schema.
 fn event_schemas(loaded: &Loaded) -> Vec<Diagnosis> {
     const SHOWN: usize = 20;
-    let told = loaded.built.event_schemas().into_iter().map(|(transform, schemas)| {
+    let remarks = loaded.built.event_schemas().into_iter().map(|(transform, schemas)| {
         let shown: Vec<String> = schemas
             .iter()
             .take(SHOWN)
@@ -558,7 +558,7 @@ fn event_schemas(loaded: &Loaded) -> Vec<Diagnosis> {
             shown.join(", ")
         ))
     });
-    told.collect()
+    remarks.collect()
 }
 
 /// What is said of tables that a snapshot may read once the connector runs. An outbox is none of them: all its events would be sent again.
@@ -598,24 +598,24 @@ fn never_read(connector: &str, missing: &[String], admin: Option<String>) -> Opt
     if missing.is_empty() {
         return None;
     }
-    let shown = &missing[..missing.len().min(SHOWN)];
-    let (more, rest) = match missing.len() - shown.len() {
+    let first = &missing[..missing.len().min(SHOWN)];
+    let (more, others) = match missing.len() - first.len() {
         0 => (String::new(), ""),
         more => (format!(" and {more} more"), ", and then the others in the same way"),
     };
     let text = format!(
         "no snapshot has read {}{more}: rows that were there before the connector captured their changes are not in the topics",
-        shown.join(", ")
+        first.join(", ")
     );
     let mut command = format!("walferry snapshot {}", shell_word(connector));
-    for table in shown {
+    for table in first {
         // The option takes a regular expression.
         command.push_str(&format!(" --table {}", shell_word(&escaped(table))));
     }
     if let Some(admin) = admin {
         command.push_str(&format!(" {admin}"));
     }
-    let hint = format!("if they had rows before, read them once the connector runs: `{command}`{rest}");
+    let hint = format!("if they had rows before, read them once the connector runs: `{command}`{others}");
     Some(Diagnosis::note(Kind::TablesNeverRead, text).with_hint(hint))
 }
 
@@ -728,18 +728,18 @@ mod tests {
     fn tables_that_were_never_read_are_all_named_in_a_command_that_finds_them() {
         assert!(never_read("orders", &[], None).is_none());
         let tables: Vec<String> = ["public.a+b", "My shop.c"].map(String::from).into();
-        let told = never_read("my orders", &tables, Some("--admin 127.0.0.1:9000".into())).expect("it is said");
+        let remark = never_read("my orders", &tables, Some("--admin 127.0.0.1:9000".into())).expect("it is said");
         let command =
             "`walferry snapshot 'my orders' --table 'public.a\\+b' --table 'My shop.c' --admin 127.0.0.1:9000`";
         assert!(
-            told.hint.as_ref().is_some_and(|hint| hint.ends_with(command)),
-            "{told:?}"
+            remark.hint.as_ref().is_some_and(|hint| hint.ends_with(command)),
+            "{remark:?}"
         );
 
         let many: Vec<String> = (0..12).map(|number| format!("public.t{number:02}")).collect();
-        let told = never_read("orders", &many, None).expect("it is said");
-        assert!(told.text.contains("public.t09 and 2 more:"), "{told:?}");
-        let hint = told.hint.expect("there is a hint");
+        let remark = never_read("orders", &many, None).expect("it is said");
+        assert!(remark.text.contains("public.t09 and 2 more:"), "{remark:?}");
+        let hint = remark.hint.expect("there is a hint");
         assert_eq!(hint.matches("--table").count(), 10);
         assert!(hint.ends_with(", and then the others in the same way"), "{hint}");
     }

@@ -451,9 +451,9 @@ fn properties_of_librdkafka_without_a_default_are_passed_on() {
     ] {
         let (properties, findings) = overrides(&[("security.protocol", "SSL"), (name, "some-value")]);
         assert_eq!(get(&properties, name), Some("some-value"), "{findings:?}");
-        let told =
+        let expected =
             format!("Note: producer.override.{name} is one of librdkafka's own properties and is passed on unchanged");
-        assert_eq!(texts(&findings), [told]);
+        assert_eq!(texts(&findings), [expected]);
     }
     let (properties, findings) = overrides(&[("ssl.crl.locations", "x")]);
     assert_eq!(get(&properties, "ssl.crl.locations"), None);
@@ -485,10 +485,14 @@ fn what_only_tls_uses_is_told_of_without_tls() {
         let (_, findings) = overrides(&given);
         let hint = "set security.protocol=SSL or SASL_SSL";
         for property in ["ssl.crl.location", "ssl.truststore.certificates"] {
-            let told = format!(
+            let expected = format!(
                 "Warning: producer.override.{property} has no effect while security.protocol is {name} ({hint})"
             );
-            assert!(texts(&findings).contains(&told), "{told}: {:?}", texts(&findings));
+            assert!(
+                texts(&findings).contains(&expected),
+                "{expected}: {:?}",
+                texts(&findings)
+            );
         }
     }
     let (properties, findings) = overrides(&[("security.protocol", "SSL"), ("ssl.crl.location", "/nosuch.crl")]);

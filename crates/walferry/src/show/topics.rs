@@ -102,21 +102,21 @@ fn topics(stage: &mut Stage, table: &Sample, which: SampleValue) -> Result<RowTo
 
 /// Says of which tables the topics are not known.
 fn not_looked_at(unforeseen: &[(&Sample, String)], captured: usize) -> Vec<Diagnosis> {
-    let mut told = Vec::new();
+    let mut remarks = Vec::new();
     if let Some((table, why)) = unforeseen.first() {
-        let shown = format!("{}.{}", table.relation.namespace, table.relation.name);
+        let first = format!("{}.{}", table.relation.namespace, table.relation.name);
         let tables = match unforeseen.len() {
-            1 => shown,
-            n => format!("{shown} and {} more", n - 1),
+            1 => first,
+            n => format!("{first} and {} more", n - 1),
         };
         let text = format!("the topics of {tables} could not be foreseen with a made-up row: {why}");
-        told.push(Diagnosis::note(Kind::TopicInvalid, text).with_hint(REAL_ROW));
+        remarks.push(Diagnosis::note(Kind::TopicInvalid, text).with_hint(REAL_ROW));
     }
     if captured > MOST {
         let text = format!("only the topics of the first {MOST} of {captured} tables were looked at");
-        told.push(Diagnosis::note(Kind::TopicInvalid, text).with_hint(REAL_ROW));
+        remarks.push(Diagnosis::note(Kind::TopicInvalid, text).with_hint(REAL_ROW));
     }
-    told
+    remarks
 }
 
 /// `is_certain`: the topic does not depend on the row, and a record that Kafka refuses ends the connector.
@@ -134,8 +134,8 @@ fn impossible(table: &Sample, topic: &str, is_certain: bool) -> Diagnosis {
 }
 
 /// Says that no topic was looked at, unless the failure has been told already.
-pub(crate) fn unseen_topics(failure: &Failure, told: &[Diagnosis]) -> Option<Diagnosis> {
-    let is_told = told
+pub(crate) fn unseen_topics(failure: &Failure, known: &[Diagnosis]) -> Option<Diagnosis> {
+    let is_told = known
         .iter()
         .any(|remark| remark.severity == Severity::Error && remark.kind == Some(failure.kind));
     let text = format!("the names of topics were not looked at: {failure}");
@@ -155,9 +155,12 @@ mod tests {
     #[test]
     fn topics_that_were_not_looked_at_are_told_of_once() {
         let failure = Failure::retry(Kind::Unreachable, "the server is gone");
-        let told = unseen_topics(&failure, &[]).expect("it is said");
-        assert_eq!(told.severity, Severity::Warning);
-        assert_eq!(told.text, "the names of topics were not looked at: the server is gone");
+        let remark = unseen_topics(&failure, &[]).expect("it is said");
+        assert_eq!(remark.severity, Severity::Warning);
+        assert_eq!(
+            remark.text,
+            "the names of topics were not looked at: the server is gone"
+        );
         let another = Diagnosis::error(Kind::SlotLost, "the slot is lost");
         let itself = Diagnosis::error(Kind::Unreachable, "the server is gone");
         assert!(unseen_topics(&failure, std::slice::from_ref(&another)).is_some());
@@ -167,9 +170,9 @@ mod tests {
     #[test]
     fn no_more_tables_are_looked_at_than_is_said() {
         assert_eq!(not_looked_at(&[], MOST), []);
-        let told = not_looked_at(&[], MOST + 1);
+        let remark = not_looked_at(&[], MOST + 1);
         assert_eq!(
-            told[0].text,
+            remark[0].text,
             "only the topics of the first 100 of 101 tables were looked at"
         );
     }
