@@ -400,6 +400,58 @@ fn a_connector_goes_from_connect_to_walferry_and_back_while_rows_are_written() {
     );
 }
 
+/// Rows of one COPY share a position in the log, and Debezium goes on behind the position that is stored.
+#[test]
+fn the_rest_of_a_copy_arrives_when_connect_goes_on_within_it() {
+    let (world, kafka) = (world::shared(), Kafka::start());
+    let one = Outbox::on(&world.postgres, &kafka, "takeover_copy");
+    let mut config = one.config_with([
+        ("transforms", "outbox,number"),
+        (
+            "transforms.number.type",
+            "org.apache.kafka.connect.transforms.Cast$Value",
+        ),
+        ("transforms.number.spec", "int64"),
+    ]);
+    let mut walferry = start(&kafka, "takeover_copy");
+    wait_for_turn(&mut walferry);
+    let answer = walferry.send("PUT", "/connectors/one/config", &Value::Object(config.clone()));
+    assert_eq!(answer.expect("an answer").status, 201);
+    one.wait_until_streaming(&mut walferry);
+    // It stops at the sixth row.
+    one.database.sql().run(
+        "copy outbox from program 'for i in 1 2 3 4 5 no 7 8 9; do printf \"${i#no}0\\torder\\tk\\tCreated\\t$i\\n\"; done'",
+    );
+    kafka.wait_for_records(&one.topic("order"), 5);
+    wait_for("the connector to fail", || {
+        let status = walferry.get("/connectors/one/status")?.json();
+        (status["tasks"][0]["state"] == "FAILED").then_some(())
+    });
+    let stopped = request(walferry.port(), "PUT", "/connectors/one/stop", None);
+    assert_eq!(stopped.expect("an answer").status, 204);
+    wait_for_state(&kafka, "status-connector-one", "STOPPED");
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+
+    let connect = Connect::start_with(&kafka, &[]);
+    config.insert("errors.tolerance".into(), "all".into());
+    let body = Value::Object(config);
+    let answer = request(connect.port(), "PUT", "/connectors/one/config", Some(&body));
+    assert_eq!(answer.expect("an answer").status, 200);
+    connect.resume("one");
+    one.insert("k", 10, 10);
+    let values = || -> BTreeSet<String> {
+        let records = kafka.read(&[one.topic("order")]);
+        records
+            .iter()
+            .filter_map(|record| record.value_text().map(ToOwned::to_owned))
+            .collect()
+    };
+    wait_for("the last row", || values().contains("10").then_some(()));
+    connect.discard();
+    let expected = ["1", "2", "3", "4", "5", "7", "8", "9", "10"];
+    assert_eq!(values(), expected.map(ToOwned::to_owned).into());
+}
+
 #[test]
 fn single_connectors_are_taken_from_a_cluster_that_runs_on_while_rows_are_written() {
     let world = world::shared();
