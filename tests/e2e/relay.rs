@@ -265,9 +265,163 @@ fn a_row_that_cannot_be_sent_holds_back_its_own_key_until_it_is_put_back() {
 }
 
 #[test]
+fn a_row_that_kafka_refuses_is_found_and_all_others_are_sent() {
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_refused", POLLER);
+    let topic = relayed.outbox.topic("order");
+    world.kafka.configure_topic(&topic, &[("max.message.bytes", "5000")]);
+    let large = |key: &str| {
+        let insert = format!("insert into events (aggregateid, payload) values ('{key}', repeat('7', 20000))");
+        relayed.database().sql().run(&insert);
+    };
+    relayed.insert("a", 1, 5);
+    large("b");
+    relayed.insert("c", 1, 5);
+    large("d");
+    relayed.insert("c", 6, 10);
+    relayed.insert("b", 1, 1);
+    let _walferry = relayed.start(&[("relay.max.attempts", "2"), ("relay.backoff.ms", "20")]);
+    relayed.wait_until_none("status = 'PENDING' and aggregateid <> 'b'");
+    wait_for("both rows to fail", || {
+        (relayed.count("status = 'FAILED'") == 2).then_some(())
+    });
+    let failed = relayed
+        .database()
+        .sql()
+        .rows("select aggregateid, attempts, last_error from events where status = 'FAILED' order by 1");
+    for (row, key) in failed.iter().zip(["b", "d"]) {
+        let error = row[2].as_deref().unwrap_or_default();
+        assert_eq!(
+            (row[0].as_deref(), row[1].as_deref()),
+            (Some(key), Some("2")),
+            "{error}"
+        );
+        assert!(
+            error.contains("is larger than Kafka accepts") && !error.contains("LSN"),
+            "{error}"
+        );
+    }
+    let numbers = relayed.numbers();
+    assert_eq!(
+        numbers.keys().collect::<Vec<_>>(),
+        ["a", "c"],
+        "later rows of b are held back"
+    );
+    assert_runs(&numbers["a"], 5);
+    assert_runs(&numbers["c"], 10);
+}
+
+/// Without a word for it, the number of attempts says that a row has failed for good.
+#[test]
+fn a_boolean_status_needs_no_word_for_failed_rows() {
+    let world = world::shared();
+    let columns = "state boolean not null default false, attempts int not null default 0, available_at timestamptz";
+    let relayed = Relayed::new(&world, "relay_boolean", columns);
+    relayed
+        .database()
+        .sql()
+        .run("insert into events (aggregatetype, aggregateid, payload) values ('no topic', 'a', '1')");
+    relayed.insert("b", 1, 5);
+    let mut walferry = relayed.start(&[
+        ("relay.max.attempts", "2"),
+        ("relay.backoff.ms", "20"),
+        ("transforms.outbox.type", "EventRouter"),
+    ]);
+    relayed.wait_until_none("not state and aggregateid = 'b'");
+    relayed.wait_until_none("not state and attempts < 2");
+    relayed.insert("b", 6, 6);
+    relayed.wait_until_none("not state and aggregateid = 'b'");
+    assert_eq!(relayed.count("not state and attempts = 2"), 1);
+    assert!(
+        walferry.output().contains("is not tried again"),
+        "{}",
+        walferry.output()
+    );
+    relayed
+        .database()
+        .sql()
+        .run("update events set aggregatetype = 'order'");
+    let config = walferry.config_file().display().to_string();
+    let retried = Command::new(walferry_program())
+        .args(["outbox", "retry", "--config", &config])
+        .output()
+        .expect("it can be run");
+    assert!(retried.status.success(), "{retried:?}");
+    relayed.wait_until_none("not state");
+    assert_eq!(relayed.numbers()["a"], [1]);
+    assert_eq!(walferry.terminate(), Some(0));
+}
+
+#[test]
+fn what_relay_mode_does_not_do_is_refused_or_told() {
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_refuses", "published_at timestamptz");
+    let mut options = relayed.options(&[("slot.name", "s"), ("message.key.columns", "public.events:type")]);
+    let checked = Checked::of(&options, &[]);
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+    for property in ["slot.name", "message.key.columns"] {
+        let told = format!("{property} has no effect in relay mode");
+        assert!(checked.stdout.contains(&told), "{told}: {}", checked.stdout);
+    }
+    for (option, value) in [
+        ("table.field.event.timestamp", "published_at"),
+        ("walferry.retention.ms", "5000"),
+    ] {
+        options
+            .config
+            .insert(format!("transforms.outbox.{option}"), value.into());
+    }
+    let checked = Checked::of(&options, &[]);
+    assert_eq!(checked.code, Some(2), "{}{}", checked.stdout, checked.stderr);
+    let said = checked.stdout + &checked.stderr;
+    assert!(
+        said.contains("walferry.retention.ms is not possible in relay mode"),
+        "{said}"
+    );
+}
+
+/// Kafka has acknowledged all of its rows, and the marks are held up when it is stopped.
+#[test]
 fn an_owner_that_wakes_late_sends_and_marks_nothing_more() {
     let world = world::shared();
     let relayed = Relayed::new(&world, "relay_stopped", "published_at timestamptz");
+    relayed.database().sql().run(
+        "create function hold() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock_shared(7); return new; end $$;
+         create trigger hold before update on events for each row execute function hold()",
+    );
+    let holder = world.postgres.in_database(relayed.database().name());
+    holder.run("select pg_advisory_lock(7)");
+    relayed.insert("a", 1, 100);
+    let mut first = relayed.start(&[]);
+    wait_for("the marks to wait", || {
+        let waits = "select count(*) from pg_locks where locktype = 'advisory' and objid = 7 and not granted";
+        (relayed.database().sql().value(waits).as_deref() == Some("1")).then_some(())
+    });
+    first.hang();
+    holder.run("select pg_advisory_unlock(7)");
+    let mut second = relayed.start(&[]);
+    relayed.wait_until_none("published_at is null");
+    let before = relayed.numbers()["a"].len();
+    first.resume();
+    first.wait_until_ready();
+    relayed.insert("a", 101, 101);
+    relayed.wait_until_none("published_at is null");
+    let numbers = relayed.numbers().remove("a").unwrap_or_default();
+    assert_runs(&numbers, 101);
+    assert_eq!(
+        numbers.len(),
+        before + 1,
+        "the owner that woke has sent something again"
+    );
+    assert_eq!(second.terminate(), Some(0));
+}
+
+/// What its client has given to the network may arrive after it has woken, but no more than one look has read.
+#[test]
+fn an_owner_that_is_stopped_while_it_sends_repeats_one_look_at_most() {
+    const LOOK: usize = 500;
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_stopped_sending", "published_at timestamptz");
     let mut first = relayed.start(&[]);
     relayed.insert("a", 1, 2000);
     wait_for("some rows to be marked", || {
@@ -278,16 +432,12 @@ fn an_owner_that_wakes_late_sends_and_marks_nothing_more() {
     relayed.wait_until_none("published_at is null");
     let before = relayed.numbers()["a"].len();
     first.resume();
+    first.wait_until_ready();
     relayed.insert("a", 2001, 2001);
     relayed.wait_until_none("published_at is null");
-    first.wait_until_ready();
     let numbers = relayed.numbers().remove("a").unwrap_or_default();
     assert_runs(&numbers, 2001);
-    assert_eq!(
-        numbers.len(),
-        before + 1,
-        "the owner that woke has sent something again"
-    );
+    assert!(numbers.len() <= before + 1 + LOOK, "{} after {before}", numbers.len());
     assert_eq!(second.terminate(), Some(0));
 }
 

@@ -212,7 +212,7 @@ impl Value for Duration {
     }
 }
 
-/// A number and the unit behind it, in lower case.
+/// A number, and the unit that follows it, in lower case.
 fn with_unit(text: &str) -> Option<(u64, &str)> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let unit = unit.trim_start();

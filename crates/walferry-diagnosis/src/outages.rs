@@ -1,8 +1,8 @@
 //! One outage of a server is one line of the log, however many connectors of the process wait for it.
 //!
-//! Each connector has a [`Wait`] for as long as it is in trouble. The first one tells of the outage in the log, and the first one that hears
-//! from the server again tells how many have waited. What the others have to say has the target [`REPEATED`]: it is shown with the lines of
-//! their connectors only.
+//! A connector holds a [`Wait`] as long as it waits for the server. The connector that begins first logs the outage. The one that reaches the
+//! server first logs that it is over, and how many connectors have waited. The lines of all others have the target [`REPEATED`]: they appear in
+//! the log of their connector only.
 
 use std::{
     collections::BTreeMap,

@@ -90,7 +90,7 @@ mod tests {
         for room in ["path", "snapshot", "incremental", "incremental/machine"] {
             assert_eq!(named(room, &["life", "connector"]), [""; 0]);
         }
-        // The state machine takes events and returns what is to be done. It knows nobody.
+        // The state machine takes events and returns what is to be done. It depends on none of these modules.
         let others = ["account", "delivery", "failure", "path", "snapshot", "source", "status"];
         assert_eq!(named("incremental/machine", &others), [""; 0]);
     }

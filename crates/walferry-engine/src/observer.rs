@@ -1,4 +1,4 @@
-//! What goes on beside the stream and has to know how far it is.
+//! Work beside the stream that depends on how far the stream has come, such as the cleanup of an outbox.
 //!
 //! A connector has one list of observers. They change nothing about records, and nothing that moves a record waits for them.
 

@@ -95,7 +95,7 @@ fn key_columns(connector: &Connector, table: &TableFacts) -> Vec<String> {
     let name = format!("{}.{}", table.schema, table.name);
     let is_router = |transform: &&TransformPlugin| {
         let options = &transform.options;
-        transform.class.ends_with(".EventRouter")
+        transform.class.rsplit('.').next() == Some("EventRouter")
             && options
                 .get("walferry.tables")
                 .is_none_or(|tables| RegexList::parse(tables).is_ok_and(|tables| tables.matches(&name)))

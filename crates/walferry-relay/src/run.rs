@@ -219,6 +219,8 @@ struct LookedRow {
 enum RoundEnd {
     /// There may be more rows.
     Busy,
+    /// The producer can send nothing more, because Kafka has refused a record: the session ends, and the next one has another producer.
+    Refused,
     /// Nothing was found.
     Idle,
 }
@@ -240,13 +242,15 @@ impl Rounds<'_> {
                 }
             }
             // A round ends by itself within seconds. It is not interrupted, so that what was sent is marked.
-            if let RoundEnd::Idle = self.round().await? {
-                tokio::select! {
+            match self.round().await? {
+                RoundEnd::Busy => {}
+                RoundEnd::Refused => return Ok(()),
+                RoundEnd::Idle => tokio::select! {
                     biased;
                     () = told_to_end(target) => return Ok(()),
                     () = self.notifications.arrive() => {}
                     () = sleep(self.section.poll_interval) => {}
-                }
+                },
             }
         }
     }
@@ -278,6 +282,9 @@ impl Rounds<'_> {
         let fates = match self.sender.send(polled, begun + CONFIRM).await {
             Ok(fates) => fates,
             Err(NotSent::Failed(failure)) => return Err(failure),
+            Err(NotSent::OneRefused(failure)) if was_one_by_one => {
+                return Err(Failure::retry(failure.kind, failure.to_string()));
+            }
             Err(NotSent::OneRefused(failure)) => {
                 // The rows are sent again, one after another, to find the one that is refused.
                 self.carried.one_by_one = true;
@@ -285,13 +292,15 @@ impl Rounds<'_> {
                     error = %failure,
                     "Kafka has refused one of the rows that were sent together; they are sent again one by one"
                 );
-                return Err(Failure::retry(failure.kind, failure.to_string()));
+                return Ok(RoundEnd::Refused);
             }
         };
-        if was_one_by_one {
-            self.carried.one_by_one = false;
-        }
         self.mark(&rows, &fates, &token).await?;
+        if self.sender.failure().is_some() {
+            // Other rows of the look may be refused, too.
+            return Ok(RoundEnd::Refused);
+        }
+        self.carried.one_by_one = false;
         Ok(RoundEnd::Busy)
     }
 
@@ -496,7 +505,7 @@ impl Rounds<'_> {
             attempts,
             pause_ms = pause.as_millis() as u64,
             "{}",
-            match is_last && table.attempts.is_some() {
+            match is_last && statements::failed_for_good(table, "").is_some() {
                 true => "a row of the outbox cannot be sent, and is not tried again",
                 false => "a row of the outbox cannot be sent; it is tried again after a pause",
             }
@@ -505,6 +514,12 @@ impl Rounds<'_> {
             if self.carried.remembered.len() >= MOST_REMEMBERED {
                 let now = Instant::now();
                 self.carried.remembered.retain(|_, known| known.not_before > now);
+            }
+            if self.carried.remembered.len() >= MOST_REMEMBERED {
+                // It is tried again early.
+                let soonest = self.carried.remembered.iter().min_by_key(|(_, known)| known.not_before);
+                let soonest = soonest.map(|(key, _)| key.clone());
+                soonest.and_then(|key| self.carried.remembered.remove(&key));
             }
             let known = Remembered {
                 attempts,

@@ -277,7 +277,8 @@ pub fn indexes(table: &RelayTable) -> Vec<Index> {
     let waiting = Some(waiting(table, "")).filter(|condition| condition != "true");
     let mut indexes = vec![index(&table.order, waiting)];
     if let Some(held) = held_condition(table) {
-        indexes.push(index(&table.key[..1], Some(held)));
+        let column = table.key.first().or(table.order.first());
+        indexes.extend(column.map(|column| index(std::slice::from_ref(column), Some(held))));
     }
     indexes
 }
@@ -329,19 +330,21 @@ fn held(table: &RelayTable) -> Option<String> {
 
 /// The rows that are to be sent, now or later.
 pub fn waiting(table: &RelayTable, alias: &str) -> String {
-    match (&table.status, &table.attempts) {
-        (Some(status), _) => format!("{} = {}", column(alias, &status.column), text(&status.pending)),
-        (None, attempts) => {
-            let unsent = unsent(table, alias);
-            let tried = attempts
-                .as_ref()
-                .map(|attempts| format!("{} < {}", column(alias, attempts), table.max_attempts));
-            match (unsent.as_str(), tried) {
-                ("true", Some(tried)) => tried,
-                (_, None) => unsent,
-                (_, Some(tried)) => format!("{unsent} AND {tried}"),
-            }
+    let attempts = match (&table.status, &table.attempts) {
+        // The status says which rows have failed for good.
+        (Some(status), _) if status.failed.is_some() => {
+            return format!("{} = {}", column(alias, &status.column), text(&status.pending));
         }
+        (_, attempts) => attempts,
+    };
+    let unsent = unsent(table, alias);
+    let tried = attempts
+        .as_ref()
+        .map(|attempts| format!("{} < {}", column(alias, attempts), table.max_attempts));
+    match (unsent.as_str(), tried) {
+        ("true", Some(tried)) => tried,
+        (_, None) => unsent,
+        (_, Some(tried)) => format!("{unsent} AND {tried}"),
     }
 }
 
@@ -363,11 +366,12 @@ fn unsent(table: &RelayTable, alias: &str) -> String {
 
 /// The rows that have failed for good. `None` if the table does not tell.
 pub fn failed_for_good(table: &RelayTable, alias: &str) -> Option<String> {
-    match (&table.status, &table.attempts) {
-        (Some(status), _) => {
-            let failed = status.failed.as_ref()?;
-            Some(format!("{} = {}", column(alias, &status.column), text(failed)))
-        }
+    let failed = table
+        .status
+        .as_ref()
+        .and_then(|status| Some((status, status.failed.as_ref()?)));
+    match (failed, &table.attempts) {
+        (Some((status, failed)), _) => Some(format!("{} = {}", column(alias, &status.column), text(failed))),
         (None, Some(attempts)) => Some(format!(
             "{} AND {} >= {}",
             unsent(table, alias),
@@ -388,14 +392,18 @@ fn available(table: &RelayTable, alias: &str) -> String {
     }
 }
 
-/// The message key as text. A row without one has no order: its primary key takes the place.
+/// The message key as text. A row without one has no order: its primary key takes the place. Rows of a table without a primary key have the
+/// empty text then, so that they are in a lane, too.
 fn key(table: &RelayTable, alias: &str) -> String {
     let mut columns: Vec<&String> = table.key.iter().collect();
     columns.extend(table.primary_key.iter().filter(|column| !table.key.contains(column)));
-    let columns: Vec<String> = columns
+    let mut columns: Vec<String> = columns
         .iter()
         .map(|name| format!("{}::text", column(alias, name)))
         .collect();
+    if table.primary_key.is_empty() {
+        columns.push("''::text".to_owned());
+    }
     match &columns[..] {
         [only] => format!("{only} COLLATE \"C\""),
         _ => format!("coalesce({}) COLLATE \"C\"", list(&columns)),

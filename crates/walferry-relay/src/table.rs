@@ -423,6 +423,7 @@ mod tests {
     use walferry_config::{Connector, Findings, Nowhere, Submitted, Worker};
 
     use super::*;
+    use crate::statements;
 
     fn section(more: &[(&str, &str)]) -> RelaySection {
         let own = [
@@ -527,6 +528,36 @@ mod tests {
                 (Some(unsent), order)
             );
             assert!(table.missing().is_some());
+        }
+    }
+
+    /// A lane that is NULL would belong to nobody.
+    #[test]
+    fn rows_without_any_key_share_a_lane() {
+        let columns = [
+            ("created_at", 1184),
+            ("published_at", 1184),
+            ("attempts", INT),
+            ("k", TEXT),
+        ];
+        for (key, expression) in [
+            (&[][..], "''::text COLLATE \"C\""),
+            (&["k".to_owned()], "coalesce(t.\"k\"::text, ''::text) COLLATE \"C\""),
+        ] {
+            let table = RelayTable::recognise(catalog(&columns, &[]), &section(&[]), key, &[]).unwrap();
+            let look = statements::look(
+                &table,
+                statements::LookOptions {
+                    token: "t",
+                    first_lane: 0,
+                    lanes: 8,
+                    rows: 1,
+                    without_keys: &[],
+                    has_transaction_timeout: false,
+                },
+            );
+            assert!(look.contains(&format!("hashtextextended({expression}, 0)")), "{look}");
+            assert_eq!(statements::indexes(&table).len(), 2);
         }
     }
 

@@ -33,4 +33,4 @@ pub use hypertables::{HypertableReader, Hypertables, ReadBefore, Reading, TableI
 pub use outbox::{OutboxColumns, OutboxTable, OutboxUpkeep, PartitionPeriod, Retention, RowStatus, check_tables};
 pub use outcome::{DropReason, Mismatched, Outcome, SetAside, WaitingRecord};
 pub use registry::{Documented, GROUPS, all_predicates, all_transforms};
-pub use upkeep::outbox_upkeep;
+pub use upkeep::{outbox_upkeep, upkeep_in_relay_mode};

@@ -22,11 +22,23 @@ pub fn outbox_upkeep(transform: &TransformPlugin) -> Option<OutboxUpkeep> {
 /// Finds options that have no effect on the transforms with these names, which come after one that makes rows of messages: the messages are
 /// the outbox, and no table has rows to be removed.
 pub(crate) fn without_table(transforms: &[TransformPlugin], names: &[&str]) -> Findings {
-    let mut findings = Findings::default();
-    for transform in transforms
+    let are_behind = transforms
         .iter()
-        .filter(|transform| names.contains(&transform.name.as_str()))
-    {
+        .filter(|transform| names.contains(&transform.name.as_str()));
+    let why = "has no effect behind a transform that makes events of logical messages: there is no table";
+    without_effect(are_behind, why)
+}
+
+/// Finds options for upkeep beside the replication stream, which a connector in relay mode does not read: it knows of each row whether it was
+/// sent, and deletes it itself if asked to.
+pub fn upkeep_in_relay_mode(transforms: &[TransformPlugin]) -> Findings {
+    let why = "is not possible in relay mode: set relay.done=delete if rows are not to stay in the table";
+    without_effect(transforms.iter(), why)
+}
+
+fn without_effect<'a>(transforms: impl Iterator<Item = &'a TransformPlugin>, why: &str) -> Findings {
+    let mut findings = Findings::default();
+    for transform in transforms {
         let Some(upkeep) = outbox_upkeep(transform) else {
             continue;
         };
@@ -36,10 +48,7 @@ pub(crate) fn without_table(transforms: &[TransformPlugin], names: &[&str]) -> F
             (None, None) => "watch",
         };
         findings
-            .problem(
-                format!("transforms.{}.walferry.{option}", transform.name),
-                "has no effect behind a transform that makes events of logical messages: there is no table",
-            )
+            .problem(format!("transforms.{}.walferry.{option}", transform.name), why)
             .hint("remove it");
     }
     findings

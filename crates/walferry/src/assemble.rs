@@ -43,7 +43,7 @@ use walferry_outbox::{TargetKafka, Upkeep};
 use walferry_postgres::{Postgres, RowLookups, TimescaleCatalog, replay::Replay};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
-use walferry_relay::{KafkaLink, Relay};
+use walferry_relay::{KafkaLink, Relay, statements};
 use walferry_transform::{Chain, HypertableReader};
 
 use crate::{
@@ -391,7 +391,8 @@ pub(crate) fn relay(
         Failure::of(Disposition::stop(kind), kind, error.causes())
     })?;
     kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
-    let sinks = producers(kafka.clone(), offsets);
+    // Later, another process may have sent the same rows, and rows behind them.
+    let sinks = producers(kafka.clone().giving_up_after(statements::CONFIRM), offsets);
     let health = sinks.health();
     let mut make = pipelines(loaded, &status, None, Some(registries(config)), from_postgres(config));
     let settings = settings(loaded, sharers.clone());

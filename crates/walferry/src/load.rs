@@ -14,6 +14,7 @@ use walferry_config::{
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::{Disposition, Failure, book};
 use walferry_keystore::regular;
+use walferry_transform::upkeep_in_relay_mode;
 
 use crate::{
     assemble::{self, Built},
@@ -487,7 +488,12 @@ impl Checked {
             made.set(built);
             findings
         };
-        let (connector, findings) = Connector::read(submitted, name, worker, lookup, &check);
+        let (mut connector, mut findings) = Connector::read(submitted, name, worker, lookup, &check);
+        if let Some(relay) = connector.as_ref().filter(|connector| connector.relay.is_some()) {
+            let more = upkeep_in_relay_mode(&relay.plugins.transforms);
+            connector = connector.filter(|_| !more.has_problems());
+            findings.extend(more);
+        }
         let checked = connector.zip(made.take());
         (checked.map(|(connector, built)| Self { connector, built }), findings)
     }

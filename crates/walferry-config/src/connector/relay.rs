@@ -164,21 +164,45 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<RelaySection> {
     let is_relay = is_relay(reader.options());
     let section = section(reader);
     if is_relay {
+        let of_the_stream: Vec<_> = OF_THE_STREAM
+            .iter()
+            .flat_map(|group| set_below(reader, group))
+            .collect();
+        for name in of_the_stream {
+            let finding = reader.warning(
+                &name,
+                "has no effect in relay mode, which does not read the replication stream",
+            );
+            finding.kind(Kind::PropertyWithoutEffect).hint("remove it");
+        }
         return Some(section);
     }
-    let set: Vec<String> = reader
-        .options()
-        .below("relay.")
-        .iter()
-        .map(|(name, _)| format!("relay.{name}"))
-        .collect();
-    for name in set {
+    for name in set_below(reader, "relay.") {
         let finding = reader.warning(&name, format!("has no effect: connector.class is not {CLASS}"));
         finding
             .kind(Kind::PropertyWithoutEffect)
             .hint("remove it, or set connector.class");
     }
     None
+}
+
+/// Groups of properties about the replication stream, and about what goes on beside it.
+const OF_THE_STREAM: [&str; 9] = [
+    "heartbeat.",
+    "incremental.",
+    "message.key.",
+    "notification.",
+    "provide.",
+    "publication.",
+    "signal.",
+    "slot.",
+    "snapshot.",
+];
+
+/// The properties of a group that the connector sets.
+fn set_below(reader: &Reader<'_>, group: &str) -> Vec<String> {
+    let set = reader.options().below(group);
+    set.iter().map(|(name, _)| format!("{group}{name}")).collect()
 }
 
 fn section(reader: &mut Reader<'_>) -> RelaySection {

@@ -389,7 +389,8 @@ impl OffsetAccount for StreamAccount {
     }
 
     fn name(change: &StreamChange) -> Option<String> {
-        change.message.is_of_stream().then(|| change.position.to_string())
+        let is_of_stream = change.message.is_of_stream() && change.position.lsn != Lsn(0);
+        is_of_stream.then(|| change.position.to_string())
     }
 
     fn stream_start(offset: &StoredOffset) -> Lsn {

@@ -85,7 +85,7 @@ pub trait OffsetAccount: Account + Send + 'static {
 
     /// The place of a change, for errors.
     fn place(change: &Self::Change) -> Self::Position;
-    /// What names exactly this change, for a person who wants it passed over. `None` for what nobody can name, such as a
+    /// The text by which `walferry offsets skip-record` names this change and no other. `None` for what is not a change of the stream, such as a
     /// row of a snapshot.
     fn name(change: &Self::Change) -> Option<String>;
     /// Where a stream has to start after this offset so that the last processed commit comes again.

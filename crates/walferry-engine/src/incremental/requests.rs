@@ -302,7 +302,7 @@ fn lag_above(most: u64, slots: &Slots) -> Option<(u64, &'static str)> {
     known.max().filter(|(lag, _)| *lag > most)
 }
 
-/// Does what the pipeline asks for, and hands the answers on; for ever. A chunk may have as many bytes as `chunk_bytes`
+/// Does what the pipeline asks for, and hands on the answers. It does not return. A chunk may have as many bytes as `chunk_bytes`
 /// says when it is read. What fails is tried again: the stream does not wait for it.
 pub(crate) async fn serve(
     windows: &mut impl Windows,

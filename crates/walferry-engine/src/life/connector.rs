@@ -68,7 +68,7 @@ pub struct ConnectorSettings {
     pub skip_command: Option<SkipCommand>,
     /// With exactly-once delivery, where transactions end. The sink and the store must share the transactions.
     pub boundary: Option<CommitTiming>,
-    /// What goes on beside the stream and has to know how far it is.
+    /// Work beside the stream that depends on how far the stream has come.
     pub observers: StreamObservers,
 }
 

@@ -1,6 +1,6 @@
 //! A connector that polls a table instead of reading the replication stream.
 //!
-//! Whoever polls has rows, and must know of each what became of it before it may mark it. So this room differs from a session of the stream: there is
+//! A polled row may be marked only once it is known what became of it. So this differs from a session of the stream: there is
 //! no offset. Rows are handed over together ([`RowSender::send`]), and the answer says of each row whether Kafka has it. Everything behind it is the
 //! same: the pipeline with its transforms and converters, the producer, and the ledger of what is under way.
 //!
@@ -52,7 +52,7 @@ pub struct PolledRows {
     pub bytes: Vec<u8>,
     /// The rows, in the order in which they are to be sent.
     pub rows: Vec<PolledRow>,
-    /// Sends each row alone, and waits for its acknowledgement, so that it is known which one is refused.
+    /// Sends each row alone, and waits for its acknowledgement, so that it is known which one is refused. The rows behind that one are not tried.
     pub one_by_one: bool,
 }
 
@@ -127,7 +127,6 @@ impl RowSender {
             progress: progress.clone(),
             status,
             table: None,
-            number: 0,
         };
         let span = tracing::Span::current();
         let run = move || {
@@ -210,8 +209,6 @@ struct SenderThread<K> {
     status: Arc<Status>,
     /// The table of the last job.
     table: Option<(Arc<Catalog>, PolledTable)>,
-    /// How many rows were tried, for messages.
-    number: u64,
 }
 
 impl<K: Sink> SenderThread<K> {
@@ -255,6 +252,10 @@ impl<K: Sink> SenderThread<K> {
                     self.status.count_error(failure.kind);
                     *fate = RowFate::Failed(Box::new(failure));
                     failed_keys.extend(&row.key);
+                    if job.one_by_one && self.progress.is_over() {
+                        // Kafka has refused it, and has all rows before it. The producer sends nothing more.
+                        return Ok(fates);
+                    }
                 }
                 Err(failure) => return Err(NotSent::Failed(failure)),
             }
@@ -289,11 +290,10 @@ impl<K: Sink> SenderThread<K> {
         deadline: Instant,
         batch: &mut Batch,
     ) -> Result<bool, Failure> {
-        self.number += 1;
         self.pipeline.emitter().set_aside_failures(row.is_last_try);
         let now_ns = status::now_us() * 1000;
         self.pipeline
-            .polled_row(table, self.number, &bytes[row.tuple.clone()], now_ns, batch)?;
+            .polled_row(table, &bytes[row.tuple.clone()], now_ns, batch)?;
         while batch.is_held() {
             let Some(wait) = self.pipeline.finish(batch)? else {
                 break;

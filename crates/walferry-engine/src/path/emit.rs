@@ -753,7 +753,11 @@ impl RecordEmitter {
             false => aside,
         };
         let Some(log) = aside else {
-            let place = format!("{} at LSN {at}", from.subject());
+            let place = match from.position.lsn {
+                // A row that was not read from the stream.
+                Lsn(0) => from.subject().into_owned(),
+                _ => format!("{} at LSN {at}", from.subject()),
+            };
             let text = format!("cannot be sent: {}", failed.told.text);
             // Whoever cannot correct it now must know how to go on.
             let remedy = "set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep the records that are set aside)";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use walferry_diagnosis::Kind;
 use walferry_event::{Context, TablePlan, catalog::Catalog};
-use walferry_pgoutput::{Change, Lsn, Operation, Tuple};
+use walferry_pgoutput::{Change, Operation, Tuple};
 
 use crate::{
     account::Batch,
@@ -33,15 +33,14 @@ impl Pipeline {
         Ok(plan.map(|plan| PolledTable(Arc::new(Planned { catalog, plan }))))
     }
 
-    /// Makes the record of a row, as if its insert had just been read from the stream. `number` tells rows apart in messages. The tuple is
-    /// pgoutput's TupleData, with the columns of the table's facts.
+    /// Makes the record of a row, as if its insert had just been read from the stream. It has no position. The tuple is pgoutput's
+    /// TupleData, with the columns of the table's facts.
     ///
     /// # Errors
     /// The row cannot be sent. The batch has nothing of it.
     pub fn polled_row(
         &mut self,
         table: &PolledTable,
-        number: u64,
         tuple: &[u8],
         now_ns: i64,
         out: &mut Batch,
@@ -70,10 +69,7 @@ impl Pipeline {
         };
         let from = Provenance {
             table: plan.name(),
-            position: Position {
-                lsn: Lsn(number),
-                ..Position::default()
-            },
+            position: Position::default(),
             message: MessageType::Insert,
         };
         match plan.records(&change, &context, None) {

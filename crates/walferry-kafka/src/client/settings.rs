@@ -207,6 +207,19 @@ impl ClientSettings {
         properties
     }
 
+    /// Has the producer give up records that it was given so long ago, and sends none of them later, not even after its process was stopped for a
+    /// while.
+    #[must_use]
+    pub fn giving_up_after(mut self, limit: std::time::Duration) -> Self {
+        let limit = limit.as_millis();
+        let timeout = self.producer.values.entry("message.timeout.ms".to_owned()).or_default();
+        // Zero is no limit.
+        if !timeout.parse().is_ok_and(|ms: u128| (1..limit).contains(&ms)) {
+            *timeout = limit.to_string();
+        }
+        self
+    }
+
     /// How long a transaction may last before Kafka aborts it.
     pub fn transaction_timeout(&self) -> std::time::Duration {
         let given = self.producer.values.get("transaction.timeout.ms").map(String::as_str);
@@ -309,6 +322,17 @@ mod tests {
             let properties = settings.producer_properties();
             let is_gapless = properties.values.get("enable.gapless.guarantee").map(String::as_str);
             assert_eq!(is_gapless, Some("true"), "{:?}", settings.set_aside);
+        }
+    }
+
+    #[test]
+    fn records_are_given_up_after_the_shorter_of_two_limits() {
+        for (set, expected) in [("0", "3500"), ("120000", "3500"), ("2000", "2000")] {
+            let mut settings = ClientSettings::new("shop", "localhost:9092");
+            let values = &mut settings.producer.values;
+            values.insert("message.timeout.ms".into(), set.into());
+            let settings = settings.giving_up_after(std::time::Duration::from_millis(3500));
+            assert_eq!(settings.producer.values["message.timeout.ms"], expected);
         }
     }
 }

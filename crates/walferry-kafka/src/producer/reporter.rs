@@ -242,7 +242,9 @@ impl Reporter {
 
     /// Position of the change that the record of a report comes from.
     fn position(&self, report: Report<'_>) -> Option<String> {
-        self.acks.position(DeliveryTag::from(report.opaque()).sequence())
+        let position = self.acks.position(DeliveryTag::from(report.opaque()).sequence());
+        // Postgres has no position zero: the row was not read from the stream.
+        position.filter(|position| position != "0/0")
     }
 
     /// Records of a transaction that were not delivered. It can only be aborted. If one of them is at fault itself, the connector cannot go on

@@ -61,7 +61,7 @@ pub struct ChunkAsk {
     pub left_out: Vec<String>,
     /// How many bytes the rows may have. The first row may have more.
     pub bytes: usize,
-    /// Tables that come later, and of which nobody knows yet how many rows they have.
+    /// Tables that come later and whose numbers of rows are not known yet.
     pub others: Vec<String>,
 }
 

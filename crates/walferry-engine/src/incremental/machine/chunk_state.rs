@@ -307,9 +307,9 @@ impl ChunkState {
         self.is_open() && !self.is_requested()
     }
 
-    /// Whether the rows are to be sent when the window closes. If the window's opening was not seen, nobody knows what
-    /// the stream has changed in it. Nor can it close before its rows have arrived: then somebody else has deleted the
-    /// row that opened it.
+    /// Whether the rows are to be sent when the window closes. Not if its opening was not seen: then it is unknown what the
+    /// stream has changed in it. And not before its rows have arrived: then the row that opened it was deleted by another
+    /// program.
     pub(super) const fn may_close(&self) -> bool {
         matches!(
             self,
