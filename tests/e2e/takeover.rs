@@ -531,6 +531,60 @@ fn single_connectors_are_taken_from_a_cluster_that_runs_on_while_rows_are_writte
         "{written} rows, {} sent again by a move and a kill",
         records.len() as i64 - written
     );
+
+    // It goes back as the documents say. A start of the old command, forgotten somewhere, leaves it there.
+    let back = json!({ "name": "one", "config": one.config() }).to_string();
+    std::fs::write(walferry.config_file().with_file_name("back.json"), back)
+        .expect("the scratch folder can be written");
+    let exported = walferry.command_at(["offsets", "export", "--config", "back.json", "--data-dir", "data"]);
+    assert!(exported.status.success(), "{exported:?}");
+    let offsets = serde_json::from_slice(&exported.stdout).expect("the offset as JSON");
+    let patched = request(connect.port(), "PATCH", "/connectors/one/offsets", Some(&offsets)).expect("an answer");
+    assert_eq!(patched.status, 200, "{}", patched.body);
+    connect.resume("one");
+    one.insert("k", written + 1, written + 3);
+    let expected = records.len() + 3;
+    kafka.wait_for_records(&one.topic("order"), expected);
+    walferry.start_again();
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    let output = walferry.output();
+    let last = &output[output.rfind("is not started here").expect("it is refused")..];
+    for text in [
+        "WF0550",
+        "has gone back",
+        "RUNNING",
+        "--take one",
+        "connectors.json",
+        "/connectors/one/stop",
+    ] {
+        assert!(last.contains(text), "{text}: {last}");
+    }
+    assert_eq!(state(connect.port(), "one"), Some("RUNNING".into()));
+
+    // Once it is stopped there, the same command takes it over again, from the offset that it has there.
+    connect.stop("one");
+    one.insert("k", written + 4, written + 6);
+    walferry.start_again();
+    wait_for_turn(&mut walferry);
+    one.wait_until_streaming(&mut walferry);
+    assert!(
+        walferry.output().contains("it is taken over again"),
+        "{}",
+        walferry.output()
+    );
+    kafka.wait_for_records(&one.topic("order"), expected + 3);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert_runs(&kafka.read(&[one.topic("order")]), &["k"], written + 6);
+
+    // Without a worker that answers, the configuration topic says where it belongs.
+    connect.resume("one");
+    connect.end(true);
+    walferry.start_again();
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    let output = walferry.output();
+    let last = &output[output.rfind("is not started here").expect("it is refused")..];
+    assert!(last.contains("connect-configs") && last.contains("STARTED"), "{last}");
+    let connect = Connect::start(&kafka);
     two.insert("k", 1, 3);
     kafka.wait_for_records(&two.topic("order"), 3);
     connect.discard();

@@ -97,7 +97,12 @@ impl FileBook {
 
     /// Whether there is a book.
     pub fn exists(data_dir: &Path) -> bool {
-        data_dir.join(FOLDER).join(FILE).exists()
+        Self::file(data_dir).exists()
+    }
+
+    /// The file of a data directory's book.
+    pub fn file(data_dir: &Path) -> PathBuf {
+        data_dir.join(FOLDER).join(FILE)
     }
 
     /// The target state of a connector that is being taken over, as noted before the takeover began.

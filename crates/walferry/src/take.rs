@@ -2,6 +2,8 @@
 //!
 //! The order of the steps matters. Connect stops the connector before its offset is read, and the connector enters the book only after
 //! its offset is stored here. So it never runs in both places, and never runs here without its offset.
+//!
+//! Each later start asks the cluster whether the connector has gone back to it meanwhile. A forgotten command must not take the slot from it.
 
 use std::{
     path::Path,
@@ -20,7 +22,7 @@ use walferry_engine::{
     book::{self, Book as _, BookEntry},
     store::StoredOffset,
 };
-use walferry_kafka::connect::{ConnectTopics, StateLog};
+use walferry_kafka::connect::{ConnectTopics, StateLog, TopicBook};
 use walferry_keystore::https::told;
 use walferry_offset::{FileBook, FileStore, import};
 use walferry_postgres::SlotWatch;
@@ -37,6 +39,8 @@ use crate::{
 
 /// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(30);
+/// How long the question may take whether a connector has gone back. The cluster may be gone for good, and the start must not wait for it.
+const QUESTION: Duration = Duration::from_secs(5);
 /// How long the cluster may take to stop a connector: its workers rebalance, and the task ends.
 const STOPS: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(500);
@@ -51,23 +55,182 @@ pub(crate) fn take(args: &RunArgs, configuration: &Configuration, data_dir: &Pat
     let mut book = FileBook::open(data_dir).map_err(|error| unusable(error.for_good()))?;
     let known = book.entries().map_err(unusable)?;
     for name in &args.take {
-        if known.iter().any(|entry| entry.name == *name) {
-            info!(
-                connector = name,
-                "the connector was taken over before: it goes on from its offset here"
-            );
+        let before = known.iter().find(|entry| entry.name == *name);
+        if let Some(entry) = before
+            && !goes_again(args, configuration, data_dir, entry)?
+        {
             continue;
         }
-        let cluster = Cluster::of(args, configuration, name)?;
+        let cluster = Cluster::of(args, configuration, name, REQUEST)?;
         let taking = Taking {
             name,
             cluster: &cluster,
             configuration,
             data_dir,
+            before: before.map(|entry| entry.target),
         };
         taking.take(&mut book)?;
     }
     Ok(())
+}
+
+/// Whether a connector that was taken over before is to be taken over again, because the cluster has run it meanwhile and left it again.
+///
+/// # Errors
+/// The cluster is to run it.
+fn goes_again(
+    args: &RunArgs,
+    configuration: &Configuration,
+    data_dir: &Path,
+    entry: &BookEntry,
+) -> Result<bool, Error> {
+    let name = &entry.name;
+    let (state, place) = match Return::look(args, configuration, name) {
+        Return::Left => {
+            info!(
+                connector = name,
+                "the connector was taken over before: it goes on from its offset here"
+            );
+            return Ok(false);
+        }
+        Return::Stopped(offsets) => {
+            if is_ahead(&offsets, configuration, data_dir, entry) {
+                info!(
+                    connector = name,
+                    "the connector was taken over before, and the Kafka Connect cluster has run it since then: its offset there is ahead of \
+                     the one here, so it is taken over again"
+                );
+                return Ok(true);
+            }
+            info!(
+                connector = name,
+                "the connector was taken over before: it goes on from its offset here"
+            );
+            return Ok(false);
+        }
+        Return::Unknown(why) => {
+            info!(
+                connector = name,
+                why,
+                "the connector was taken over before: it goes on from its offset here. Kafka Connect could not be asked whether it runs it \
+                 again"
+            );
+            return Ok(false);
+        }
+        Return::Back { state, place } => (state, place),
+    };
+    let error = Error::new(Kind::NotTaken, format!("connector {name:?} is not started here"));
+    Err(error.cause(
+        format!("it was taken over before, but it has gone back: {place} has it as {state}, and only one process can read its slot"),
+        Some(format!(
+            "to leave it there, remove `--take {name}` from the command and its entry from {}; to run it here, stop it there with PUT \
+             /connectors/{}/stop: the next start takes it over again, with the offset that it has there",
+            FileBook::file(data_dir).display(),
+            endpoint::encoded(name)
+        )),
+    ))
+}
+
+/// Whether the offset in the cluster is ahead of the one here.
+fn is_ahead(offsets: &Json, configuration: &Configuration, data_dir: &Path, entry: &BookEntry) -> bool {
+    let (connector, _) = load_configuration(&entry.name, &entry.configuration, &configuration.worker);
+    let Some(connector) = connector.map(|checked| checked.connector) else {
+        return false;
+    };
+    let partition = assemble::partition(&connector);
+    let there = import(&partition, &offsets.to_string()).ok();
+    // What cannot be read stops the connector, with its reason.
+    let here = FileStore::peek(data_dir, &partition).ok().flatten();
+    match (there, here) {
+        (Some(there), Some(here)) => position(&there.offset) > position(&here),
+        _ => false,
+    }
+}
+
+/// How far an offset is.
+fn position(offset: &StoredOffset) -> u64 {
+    offset.connect.lsn_proc.max(offset.connect.lsn).unwrap_or_default()
+}
+
+/// What the cluster has of a connector that was taken from it.
+enum Return {
+    /// It does not have it, or is not to run it.
+    Left,
+    /// It is stopped there, with these offsets.
+    Stopped(Json),
+    /// The cluster is to run it.
+    Back { state: String, place: String },
+    /// Nobody says.
+    Unknown(String),
+}
+
+impl Return {
+    /// Asks the cluster, and its configuration topic if no worker answers.
+    fn look(args: &RunArgs, configuration: &Configuration, name: &str) -> Self {
+        match Cluster::of(args, configuration, name, QUESTION) {
+            Ok(cluster) => Self::ask(&cluster, name).unwrap_or_else(|why| Self::of_topic(configuration, name, why)),
+            Err(error) => {
+                let causes: Vec<_> = error
+                    .causes()
+                    .into_iter()
+                    .map(|cause| cause.sentence().into_owned())
+                    .collect();
+                Self::of_topic(configuration, name, causes.join("; "))
+            }
+        }
+    }
+
+    fn ask(cluster: &Cluster, name: &str) -> Result<Self, String> {
+        let path = format!("/connectors/{}", endpoint::encoded(name));
+        let failed = |error: &ureq::Error| format!("Kafka Connect at {cluster} does not answer: {}", told(error));
+        let (code, status) = cluster
+            .ask("GET", &format!("{path}/status"))
+            .map_err(|error| failed(&error))?;
+        let state = status["connector"]["state"].as_str();
+        match (code, state) {
+            (404, _) => Ok(Self::Left),
+            (200, Some("STOPPED")) => {
+                let (code, offsets) = cluster
+                    .ask("GET", &format!("{path}/offsets"))
+                    .map_err(|error| failed(&error))?;
+                match code {
+                    200 => Ok(Self::Stopped(offsets)),
+                    _ => Ok(Self::Left),
+                }
+            }
+            (200, Some(state)) => Ok(Self::Back {
+                state: walferry_config::quoted(state),
+                place: format!("Kafka Connect at {cluster}"),
+            }),
+            _ => Err(format!("Kafka Connect at {cluster} answers {code}")),
+        }
+    }
+
+    /// What the configuration topic says, which outlives the workers.
+    fn of_topic(configuration: &Configuration, name: &str, why: String) -> Self {
+        let topics = ConnectTopics::of(&configuration.worker, &configuration.bootstrap_servers);
+        let Ok(Some(topics)) = topics else {
+            return Self::Unknown(why);
+        };
+        let entries = TopicBook::open(&topics, walferry_admin::is_our_class).and_then(|mut book| book.entries());
+        match entries {
+            Err(failure) => Self::Unknown(format!("{why}; {failure}")),
+            Ok(entries) => match entries.into_iter().find(|entry| entry.name == name) {
+                None => Self::Left,
+                Some(entry) if entry.target == TargetState::Stopped => Self::Left,
+                Some(entry) => Self::Back {
+                    state: match entry.target {
+                        TargetState::Paused => "PAUSED".to_owned(),
+                        _ => "STARTED".to_owned(),
+                    },
+                    place: format!(
+                        "topic {} of the Kafka Connect cluster, of which no worker answers,",
+                        topics.config.name
+                    ),
+                },
+            },
+        }
+    }
 }
 
 /// A connector that is being taken over.
@@ -76,6 +239,8 @@ struct Taking<'a> {
     cluster: &'a Cluster,
     configuration: &'a Configuration,
     data_dir: &'a Path,
+    /// The wanted state here, if it was taken over before.
+    before: Option<TargetState>,
 }
 
 impl Taking<'_> {
@@ -88,7 +253,7 @@ impl Taking<'_> {
         let store = FileStore::open(self.data_dir, partition).map_err(|error| unusable(error.for_good()))?;
         // An earlier attempt that was interrupted may have stopped the connector already.
         let noted = book.taking(self.name).map_err(|error| unusable(error.for_good()))?;
-        let target = noted.unwrap_or(there);
+        let target = noted.or(self.before).unwrap_or(there);
         book.note_taking(self.name, Some(target))
             .map_err(|error| unusable(error.for_good()))?;
         info!(connector = self.name, cluster = %self.cluster, "stopping the connector in its Kafka Connect cluster");
@@ -98,6 +263,8 @@ impl Taking<'_> {
         });
         let offset = match offset {
             Ok(offset) => offset,
+            // One that was taken over before was stopped there by somebody else.
+            Err(error) if self.before.is_some() => return Err(error),
             Err(error) => return Err(self.hand_back(target, book, error)),
         };
         if let Some(offset) = &offset {
@@ -298,9 +465,8 @@ impl Taking<'_> {
                 Some(import.offset)
             }
         };
-        let at = |offset: &StoredOffset| offset.connect.lsn_proc.max(offset.connect.lsn).unwrap_or_default();
-        let there_at = there.as_ref().map(at);
-        match here.as_ref().map(at) {
+        let there_at = there.as_ref().map(position);
+        match here.as_ref().map(position) {
             Some(here_at) if there_at.is_none_or(|there_at| there_at < here_at) => {
                 let lsn = |at| walferry_pgoutput::Lsn(at).to_string();
                 let error = Error::new(
@@ -367,7 +533,7 @@ impl std::fmt::Display for Cluster {
 
 impl Cluster {
     /// The worker that the arguments name, or the one that runs the connector according to the status topic.
-    fn of(args: &RunArgs, configuration: &Configuration, name: &str) -> Result<Self, Error> {
+    fn of(args: &RunArgs, configuration: &Configuration, name: &str, limit: Duration) -> Result<Self, Error> {
         let missing = |what: String| {
             let error = Error::new(Kind::NotTaken, format!("connector {name:?} was not taken over"));
             error.cause(
@@ -410,7 +576,7 @@ impl Cluster {
             }
             None => (None, rest),
         };
-        let config = http::client(REQUEST).build();
+        let config = http::client(limit).build();
         let agent = match scheme {
             "https" => http::system_tls()
                 .map_err(|error| missing(format!("TLS cannot be used here: it {error}")))?
