@@ -226,6 +226,86 @@ fn a_worker_on_connects_topics_passes_over_a_record_after_a_restart() {
 }
 
 #[test]
+fn who_may_change_connectors_passes_over_a_record_over_rest_and_the_log_says_who() {
+    let (world, kafka) = (world::shared(), Kafka::start());
+    let outbox = Outbox::on(&world.postgres, &kafka, "skip_rest");
+    kafka.create_topic_with(&outbox.topic("order"), 1, &[("max.message.bytes", "5000")]);
+    let mut walferry = takeover::start(&kafka, "skip_rest");
+    takeover::wait_for_turn(&mut walferry);
+    let body = json!({ "name": "skip_rest", "config": outbox.config() });
+    let answer = walferry.send("POST", "/connectors", &body).expect("an answer");
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    outbox.wait_until_streaming(&mut walferry);
+    let ask = |body: &serde_json::Value| {
+        let path = "/connectors/skip_rest/skip-record";
+        walferry.send("POST", path, body).expect("an answer")
+    };
+    let refusal = |body: &serde_json::Value, status: u16, text: &str| {
+        let answer = ask(body);
+        assert!(
+            answer.status == status && answer.body.contains(text),
+            "{}: {}",
+            answer.status,
+            answer.body
+        );
+    };
+    let elsewhere = json!({ "position": "0/286E1F0:0/286E1A8:0" });
+    refusal(&elsewhere, 409, "has not failed at a change");
+    insert(&outbox, Size, 1);
+    let failed_change = || {
+        wait_for("the connector to fail at a change", || {
+            let data = walferry.get("/ui/data")?.json();
+            Some(data["connectors"][0]["failed_change"].as_str()?.to_owned())
+        })
+    };
+    let position = failed_change();
+    for (body, status, text) in [
+        (elsewhere, 409, "has failed at another change"),
+        (json!({ "position": "yesterday" }), 400, "\\\"yesterday\\\""),
+        (json!({}), 400, "position"),
+    ] {
+        refusal(&body, status, text);
+    }
+
+    let answer = ask(&json!({ "position": position }));
+    assert_eq!(
+        (answer.status, &answer.json()),
+        (202, &json!({ "position": position })),
+        "{}",
+        answer.body
+    );
+    let topic = outbox.topic("order");
+    wait_for("the other rows", || {
+        let records = kafka.read(&[topic.clone()]);
+        (payloads(&records).last().map(String::as_str) == Some("3")).then_some(())
+    });
+    let records = kafka.read(&[topic.clone()]);
+    assert!(
+        records.iter().all(|record| record.key_text() == Some("k")),
+        "{records:?}"
+    );
+    let output = walferry.output();
+    let asked = output
+        .lines()
+        .find(|line| line.contains("somebody has asked over the REST API"));
+    let asked = asked.expect("the log says who");
+    for text in ["skip_rest", &position, "127.0.0.1"] {
+        assert!(asked.contains(text), "{text}: {asked}");
+    }
+
+    // It was for that change alone. Nobody passes over the next one with what they have read of the first.
+    insert(&outbox, Size, 101);
+    let next = failed_change();
+    assert_ne!(next, position);
+    refusal(&json!({ "position": position }), 409, &next);
+    assert_eq!(ask(&json!({ "position": next })).status, 202);
+    wait_for("the later rows", || {
+        let records = kafka.read(&[topic.clone()]);
+        (payloads(&records).last().map(String::as_str) == Some("103")).then_some(())
+    });
+}
+
+#[test]
 fn with_exactly_once_delivery_a_record_is_passed_over_in_the_transaction() {
     pass_over("skip_once", Size, &[EXACTLY_ONCE], None);
     pass_over(

@@ -103,6 +103,22 @@ const SCENARIOS = {
     await state(page, "Streaming");
   },
 
+  async skip(page, view) {
+    await state(page, "Failed");
+    const reason = await page.locator(".verdict .reason").textContent();
+    await button(page, "Pass over this record …").click();
+    await page.getByRole("dialog", {name: "Pass over one record of orders?"}).waitFor();
+    await looksRight(page, "a record that is passed over");
+    // Nothing happens without a confirmation.
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({state: "hidden"});
+    await confirm(page, "Pass over this record …", "Pass over", "It is passed over. The connector starts again.");
+    // The next one fails the connector again, and after the last one it goes on.
+    const last = view === VIEWS[VIEWS.length - 1];
+    await page.waitForFunction(([before, word]) => document.querySelector(".verdict .reason")?.textContent !== before
+      && document.querySelector(".verdict .tag")?.textContent === word, [reason, last ? "Streaming" : "Failed"]);
+  },
+
   async many(page) {
     await state(page, "Failed");
     const names = page.locator("nav.fleet b");

@@ -11,7 +11,7 @@ use walferry_testkit::servers::{Database, Kafka, Postgres, Surroundings, Walferr
 struct World {
     walferry: Walferry,
     database: Database,
-    _kafka: Kafka,
+    kafka: Kafka,
     _postgres: Postgres,
 }
 
@@ -42,7 +42,7 @@ impl World {
         Self {
             walferry: Walferry::start_in(options, surroundings),
             database,
-            _kafka: kafka,
+            kafka,
             _postgres: postgres,
         }
     }
@@ -112,6 +112,29 @@ fn a_person_restarts_pauses_resumes_takes_a_snapshot_and_edits_the_configuration
         // Each view of the browser sets another one.
         (config["heartbeat.interval.ms"] == "60003").then_some(())
     });
+}
+
+#[test]
+fn a_person_passes_over_the_record_at_which_a_connector_has_failed() {
+    let mut world = World::start("page_skip", &[], None);
+    let topic = "page_skip.public.items";
+    world
+        .kafka
+        .create_topic_with(topic, 1, &[("max.message.bytes", "5000")]);
+    world.create("orders", "postgres", "RUNNING");
+    world.wait_for_phase("orders", "streaming");
+    // One for each view of the browser.
+    let rows = "insert into items select n, repeat('x', 9000) from generate_series(101, 104) n";
+    world.database.sql().run(rows);
+    world.database.sql().run("insert into items values (200, 'after')");
+    world.wait_for_phase("orders", "failed");
+    world.drive("skip");
+    let records = wait_for("the row after them", || {
+        let records = world.kafka.read(&[topic.to_owned()]);
+        let is_last = records.last()?.value_text()?.contains("after");
+        is_last.then_some(records)
+    });
+    assert_eq!(records.len(), 3, "{records:?}");
 }
 
 #[test]

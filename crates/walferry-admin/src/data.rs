@@ -13,6 +13,7 @@ use crate::{
     human,
     observation::{Observation, SnapshotProgress, load},
     process::Process,
+    record_skips::failed_change,
     slots::{OwnSlots, ServerSlots},
     verdict::{Verdict, beside_seconds_left},
 };
@@ -39,6 +40,8 @@ struct Connector {
     counted_since: Option<String>,
     #[serde(flatten)]
     verdict: Verdict,
+    /// The change at which it has failed, if that can be passed over.
+    failed_change: Option<String>,
     lag_bytes: Option<u64>,
     /// `None` before the server was reached.
     lag_seconds: Option<f64>,
@@ -191,6 +194,7 @@ impl Connector {
             since: human::instant(observed.course.since_us),
             counted_since: human::instant(observed.status.created_us),
             verdict: Verdict::of(observed),
+            failed_change: failed_change(&observed.course.phase).map(str::to_owned),
             lag_bytes: observed.lag.bytes,
             lag_seconds: observed.lag.known.then_some(observed.lag.seconds),
             positions: positions(observed),

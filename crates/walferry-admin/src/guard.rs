@@ -106,6 +106,10 @@ pub(crate) async fn guard(
                         request.extensions_mut().insert(base);
                         let may_change = MayChange(settings.doors.may_change(user.as_deref()));
                         request.extensions_mut().insert(may_change);
+                        request.extensions_mut().insert(Requester {
+                            peer: doors::shown(peer),
+                            user: user.clone(),
+                        });
                         let response = answered(request, next, settings.time_limit).await;
                         if !doors::reads(&method) {
                             tell_of_change(peer, user.as_deref(), &method, &path, response.status());
@@ -198,6 +202,14 @@ async fn answered(request: Request, next: Next, limit: Duration) -> Response {
             ),
         ),
     }
+}
+
+/// Who sends a request, for the log.
+#[derive(Debug, Clone)]
+pub(crate) struct Requester {
+    pub(crate) peer: String,
+    /// `None` without a login.
+    pub(crate) user: Option<String>,
 }
 
 /// Whether who sends the request may also send requests that change something.

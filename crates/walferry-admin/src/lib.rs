@@ -18,6 +18,7 @@ mod metrics;
 mod observation;
 pub mod otlp;
 mod process;
+mod record_skips;
 mod rest;
 mod routes;
 mod settings;

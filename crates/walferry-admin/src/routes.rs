@@ -23,13 +23,13 @@ use crate::{
     connect::ErrorBody,
     data::Data,
     exposition,
-    guard::{self, MayChange},
+    guard::{self, MayChange, Requester},
     history::History,
     logins::Logins,
     metrics, now_us,
     observation::{Observation, phase_word},
     process::Process,
-    rest, signals, slots,
+    record_skips, rest, signals, slots,
     verdict::Verdict,
     week::{Recorder, Week},
 };
@@ -131,6 +131,7 @@ rest::resources! {
     "/metrics" => get scrape;
     "/slots" => get all_slots;
     "/connectors/{name}/signals" => post signal;
+    "/connectors/{name}/skip-record" => post skip_record;
     "/connectors/{name}/notifications" => get notifications;
     "/connectors/{name}/snapshots" => get snapshots;
     "/connectors/{name}/logs" => get logs;
@@ -226,6 +227,20 @@ async fn signal(State(shown): App, Path(name): Path<String>, body: Bytes) -> Res
     let statuses = shown.admin.connectors.statuses();
     match statuses.iter().find(|status| status.name == name) {
         Some(status) => signals::post(status, &shown.admin, &body).await,
+        None => signals::unknown(&name),
+    }
+}
+
+/// `POST /connectors/{name}/skip-record`.
+async fn skip_record(
+    State(app): App,
+    Path(name): Path<String>,
+    Extension(requester): Extension<Requester>,
+    body: Bytes,
+) -> Response {
+    let statuses = app.admin.connectors.statuses();
+    match statuses.iter().find(|status| status.name == name) {
+        Some(status) => record_skips::post(status, &app.admin, &requester, &body).await,
         None => signals::unknown(&name),
     }
 }

@@ -69,6 +69,7 @@ const button = (label, onclick) => h("button", {type: "button", onclick}, label)
 function actions(c) {
   const goes = c.phase !== "paused" && c.phase !== "stopped";
   const changes = data.may_change && [
+    c.failed_change && button("Pass over this record …", () => passOver(c)),
     simple(c, "restart"), goes ? simple(c, "pause") : simple(c, "resume"), c.phase !== "stopped" && simple(c, "stop"),
     button("Read a table again …", () => snapshot(c)), button("Configuration …", () => configuration(c)),
   ];
@@ -77,6 +78,19 @@ function actions(c) {
     button("Offset …", () => offsets(c)), button("Notifications …", () => notifications(c)),
     data.may_change && button("Log …", () => log(c)),
     !data.may_change && h("span", {class: "quiet small"}, "Your login may read but not change anything."));
+}
+
+/// The one change at which the connector has failed.
+function passOver(c) {
+  const position = c.failed_change;
+  openDialog("Pass over one record of " + c.name + "?", [
+    h("p", null, "Consumers will not get the records of the change at ", h("code", null, position), ". All other changes are sent. The connector starts again."),
+    h("p", {class: "reason"}, prose(c.reason)),
+    h("p", {class: "quiet small"}, prose("The records go to the topic of `errors.deadletterqueue.topic.name`, if it is set; else only the log tells of them. It has who asked for it.")),
+  ], {label: "Pass over", run: async () => {
+    await request("POST", at(c.name, "/skip-record"), {position});
+    return "It is passed over. The connector starts again.";
+  }});
 }
 
 const field = (label, control, help) => h("label", {class: "field"}, h("span", null, label), control, help && h("span", {class: "quiet small"}, help));
