@@ -300,6 +300,21 @@ impl Chain {
         found
     }
 
+    /// Tells each EventRouter which of the captured tables are its outboxes. One that loses a column before its first row comes would otherwise
+    /// be taken for another table, and its rows would be sent as change events.
+    pub fn expect_outboxes(&mut self, tables: &[OutboxTable<'_>]) {
+        for step in self.steps.iter_mut().take_while(|step| !step.transform.makes_rows()) {
+            let Some(Ok(places)) = step.outbox().map(|columns| step.outbox_tables(columns, tables)) else {
+                continue;
+            };
+            if let Some(router) = step.router_mut() {
+                places
+                    .into_iter()
+                    .for_each(|place| router.expect_outbox(tables[place].topic));
+            }
+        }
+    }
+
     /// Which of the captured tables are outboxes, by their place in `tables`; empty where the chain has no EventRouter.
     ///
     /// # Errors

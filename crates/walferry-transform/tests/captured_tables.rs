@@ -2,7 +2,7 @@
 
 use walferry_config::{Options, connector::TransformPlugin};
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
-use walferry_transform::{Chain, DropReason, Outcome};
+use walferry_transform::{Chain, DropReason, OutboxTable, Outcome};
 
 const OUTBOX: [&str; 4] = ["id", "aggregatetype", "aggregateid", "payload"];
 
@@ -132,6 +132,32 @@ fn an_outbox_that_loses_a_column_stops_and_one_that_gains_one_goes_on() {
     );
     let hint = error.diagnosis().hint.unwrap_or_default();
     assert!(hint.contains("set table.field.event.payload to its new name"), "{hint}");
+}
+
+#[test]
+fn an_outbox_that_loses_a_column_before_its_first_row_stops_and_other_tables_pass() {
+    let mut chain = chain(&[]);
+    let known = |name, topic, columns| OutboxTable {
+        schema: "public",
+        name,
+        topic,
+        columns,
+    };
+    chain.expect_outboxes(&[
+        known("outbox", "srv.public.outbox", &OUTBOX),
+        known("orders", "srv.public.orders", &["id"]),
+    ]);
+    let orders = Table::new("srv.public.orders", &["id"]);
+    assert!(matches!(
+        chain.apply(orders.change("c", &["1"])),
+        Ok(Outcome::Record(_))
+    ));
+    let narrower = Table::new("srv.public.outbox", &OUTBOX[..3]);
+    let error = chain.apply(narrower.change("c", &["1", "order", "k"])).unwrap_err();
+    assert_eq!(
+        error.error.to_string(),
+        "outbox table srv.public.outbox.Value no longer has column payload, which table.field.event.payload names"
+    );
 }
 
 #[test]

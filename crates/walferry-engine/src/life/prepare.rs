@@ -10,6 +10,7 @@ use walferry_diagnosis::Kind;
 use tokio::time::sleep;
 use tracing::{info, warn};
 use walferry_config::limited;
+use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 
 use crate::{
@@ -44,6 +45,8 @@ pub(crate) struct SessionStart {
     pub(crate) blocking: Option<ChunksDone>,
     /// Why captured rows may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
+    /// The captured tables that an EventRouter takes events from.
+    pub(crate) outboxes: Vec<TableFacts>,
 }
 
 /// How often to look at a slot that is in use, and the pause between looks: a connection that was just closed may take
@@ -142,7 +145,7 @@ where
     /// Looks at server and offset, decides where to begin, and creates publication and slot if needed.
     pub(super) async fn prepare(&mut self, carried: &mut SessionCarryover) -> Result<SessionStart, Failure> {
         let PlannedStart { found, stored, plan } = self.look_and_decide(&mut carried.retries).await?;
-        self.check_requirements().await?;
+        let outboxes = self.check_requirements().await?;
         let PublicationState { gap, published } = self.publish(&plan, stored.as_ref(), &carried.gaps).await?;
         let blocking = match plan {
             StartPlan::Resume { snapshot: false, .. } => {
@@ -161,7 +164,11 @@ where
         offset.skip = skip;
         let offset = self.first_offset(plan, offset, from, &rows, &found, published).await?;
         let prepared = self.prepared(plan, offset, from, rows, found, gap).await?;
-        Ok(SessionStart { blocking, ..prepared })
+        Ok(SessionStart {
+            blocking,
+            outboxes,
+            ..prepared
+        })
     }
 
     /// The change that a person wants passed over. A wish for one that was processed is removed.
@@ -398,6 +405,7 @@ where
             snapshot,
             blocking: None,
             gap,
+            outboxes: Vec::new(),
         })
     }
 
@@ -538,7 +546,9 @@ where
 
     /// Refuses to start if a transform lacks its tables: an outbox, or the catalog of TimescaleDB. At the first row it
     /// would be too late.
-    async fn check_requirements(&mut self) -> Result<(), Failure> {
+    /// Returns the outboxes.
+    async fn check_requirements(&mut self) -> Result<Vec<TableFacts>, Failure> {
+        let mut outboxes = Vec::new();
         let pipeline = (self.pipelines)(&StoredOffset::default())?;
         if pipeline.has_outbox() {
             let tables = &self.settings.tables;
@@ -548,12 +558,13 @@ where
             if found.is_empty() && !columns.is_empty() {
                 found = self.source.control().tables(tables.clone(), &[]).await?;
             }
-            pipeline.check_tables(&found)?;
+            let places = pipeline.check_tables(&found)?;
+            outboxes.extend(places.into_iter().map(|place| found[place].clone()));
         }
         if pipeline.reads_hypertables() {
             self.source.control().hypertables().await?;
         }
-        Ok(())
+        Ok(outboxes)
     }
 
     /// Where the stream begins on an existing slot, and the rows to read before it. Changes that the slot holds from

@@ -240,7 +240,8 @@ where
             .with_gate(wires.gate.clone())
             .with_observers(self.settings.observers.clone())
             .with_asks(asks, requests.clone())
-            .with_skip(skip);
+            .with_skip(skip)
+            .with_outboxes(&prepared.outboxes)?;
         let goes_on = prepared.snapshot.as_ref().filter(|plan| plan.goes_on);
         if let Some(done) = goes_on.map(|plan| &plan.done).or(prepared.blocking.as_ref()) {
             pipeline = pipeline.with_toast_reread(mem::take(&mut carried.again), done.clone(), requests);

@@ -869,6 +869,15 @@ impl Pipeline {
         }
     }
 
+    /// The same, for a session that begins with these outboxes, as [`check_tables`](Self::check_tables) has found them.
+    ///
+    /// # Errors
+    /// A table can have no plan.
+    pub(crate) fn with_outboxes(mut self, outboxes: &[TableFacts]) -> Result<Self, Failure> {
+        self.plans.expect_outboxes(&mut self.emit.chain, outboxes)?;
+        Ok(self)
+    }
+
     /// Tells what has been counted since the last time.
     pub fn report(&mut self, status: &Status) {
         self.emit.counts.report(status);

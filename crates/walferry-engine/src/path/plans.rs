@@ -425,6 +425,11 @@ impl RelationPlans {
         names_fields_as_columns(&self.settings)
     }
 
+    /// Tells the chain which captured tables are its outboxes.
+    pub(crate) fn expect_outboxes(&self, chain: &mut Chain, tables: &[TableFacts]) -> Result<(), Failure> {
+        as_outboxes(&self.settings, tables, |tables| chain.expect_outboxes(tables))
+    }
+
     /// The outboxes among the captured tables, by their place in `tables`. Fails if a transform does not find its own.
     pub(crate) fn outboxes(&self, chain: &Chain, tables: &[TableFacts]) -> Result<Vec<usize>, Failure> {
         as_outboxes(&self.settings, tables, |tables| chain.outbox_tables(tables))?.map_err(|findings| {

@@ -136,6 +136,11 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl EventRouter {
+    /// The captured table with this topic of change events is an outbox.
+    pub(crate) fn expect_outbox(&mut self, topic: &str) {
+        self.tables.expect(format!("{topic}.Value"));
+    }
+
     /// Tombstones of an outbox are dropped, all others pass.
     fn tombstone<'a>(&self, record: Record<'a>) -> Outcome<'a> {
         let passes = match &self.settings.tables {

@@ -78,6 +78,11 @@ impl Column {
 }
 
 impl Tables {
+    /// A table is an outbox, by the name of its row schema. Its rows do not pass as those of another table, whatever columns they have.
+    pub(super) fn expect(&mut self, table: String) {
+        self.outboxes.insert(table);
+    }
+
     /// The plan for a record whose value is not null; `None` for what passes: records that are no change events, and
     /// change events of tables that are no outbox.
     ///
