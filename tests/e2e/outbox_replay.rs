@@ -288,6 +288,45 @@ fn a_row_that_cannot_be_sent_is_named_and_passed_if_that_is_asked_for() {
 }
 
 #[test]
+fn a_row_that_kafka_refuses_is_named_by_its_id_and_passed_if_that_is_asked_for() {
+    let world = world::shared();
+    let replayed = Replayed::new(&world, "replay_refused");
+    let topic = replayed.outbox.topic("order");
+    replayed.outbox.insert("k", 1, 5);
+    let first = world.kafka.wait_for_records(&topic, 5);
+    let third = first[2].header_text("id").expect("an id");
+    let sql = replayed.outbox.database.sql();
+    sql.run(&format!(
+        "update outbox set payload = repeat('7', 20000) where id = {third}"
+    ));
+    world.kafka.configure_topic(&topic, &[("max.message.bytes", "5000")]);
+    let all = ["--all", "--state", "replay.json", "--yes"];
+    let (code, output, error) = replayed.run(&all);
+    assert_eq!(code, Some(3), "{output}{error}");
+    for part in [
+        &*format!("from table public.outbox, id {third} is larger"),
+        "or add --skip-failed",
+    ] {
+        assert!(error.contains(part), "{part:?} is missing in:\n{error}");
+    }
+    assert!(!error.contains(" LSN "), "{error}");
+
+    let (code, output, error) = replayed.run(&[&all[..], &["--skip-failed"]].concat());
+    assert_eq!(code, Some(0), "{output}{error}");
+    for part in [
+        &*format!("  4 records to topic {topic}\n"),
+        "  not sent: 1 row, refused by Kafka\n",
+        &*format!("from table public.outbox, id {third} is larger than Kafka accepts\n"),
+    ] {
+        assert!(output.contains(part), "{part:?} is missing in:\n{output}");
+    }
+    let (_, again) = parted(world.kafka.read(std::slice::from_ref(&topic)));
+    let mut expected = by_id(&first);
+    expected.remove(third);
+    assert_eq!(by_id(&again), expected);
+}
+
+#[test]
 fn a_replay_needs_no_privilege_on_columns_that_records_do_not_have() {
     let world = world::shared();
     let replayed = Replayed::new(&world, "replay_columns");

@@ -34,7 +34,10 @@ impl fmt::Display for FailedRecord<'_> {
             write!(f, ", from table {}", self.table)?;
         }
         if let Some(position) = self.position {
-            write!(f, ", LSN {position}")?;
+            let position = position.to_string();
+            // What is no position in the log says itself what it is.
+            let word = if position.contains(' ') { "" } else { "LSN " };
+            write!(f, ", {word}{position}")?;
         }
         match self.key {
             Some(_) => Ok(()),

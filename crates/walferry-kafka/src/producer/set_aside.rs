@@ -1,8 +1,11 @@
 //! Records that Kafka refuses and the connector goes on without.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 use walferry_diagnosis::Kind;
 
@@ -28,14 +31,44 @@ pub(crate) struct DeadLetters {
     pub(crate) count: SetAsideCount,
 }
 
-/// How many records have been set aside since the process began. Cheap to clone.
+/// How many records have been set aside since the process began, and the first of them. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct SetAsideCount(Arc<AtomicU64>);
+pub struct SetAsideCount(Arc<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    records: AtomicU64,
+    by_topic: Mutex<BTreeMap<String, u64>>,
+    first: Mutex<Vec<String>>,
+}
+
+/// How many records are kept as sentences.
+const MOST_KEPT: usize = 100;
 
 impl SetAsideCount {
     /// The number.
     pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
+        self.0.records.load(Relaxed)
+    }
+
+    /// How many they were of each topic that refused them.
+    pub fn by_topic(&self) -> BTreeMap<String, u64> {
+        self.0.by_topic.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the first of them were and why they were refused, without their keys.
+    pub fn first(&self) -> Vec<String> {
+        self.0.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn count(&self, topic: &str, failure: &Failure) {
+        self.0.records.fetch_add(1, Relaxed);
+        let mut by_topic = self.0.by_topic.lock().unwrap_or_else(PoisonError::into_inner);
+        *by_topic.entry(topic.to_owned()).or_default() += 1;
+        let mut first = self.0.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.len() < MOST_KEPT {
+            first.push(failure.to_string());
+        }
     }
 }
 
@@ -191,7 +224,7 @@ impl DeadLetters {
                 Aside::Topic(name)
             }
         };
-        self.count.0.fetch_add(1, Relaxed);
+        self.count.count(culprit.topic, failure);
         Ok(Some(aside))
     }
 

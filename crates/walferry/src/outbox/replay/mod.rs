@@ -123,7 +123,8 @@ impl Job<'_> {
 
     /// An error after some records were sent. `sent` says how many, as the subject of a sentence.
     fn interrupted(&self, failure: Failure, sent: &str) -> Error {
-        let is_of_row = failure.kind == Kind::RecordFailed && self.args.from_topic.is_none();
+        let kinds = [Kind::RecordFailed, Kind::RecordTooLarge, Kind::RecordRefused];
+        let is_of_row = kinds.contains(&failure.kind) && self.args.from_topic.is_none();
         let hint = match is_of_row {
             true => format!(
                 "correct the row, or add --skip-failed to go on without such rows; then {}",

@@ -19,7 +19,7 @@ use walferry_engine::{
     witness::{UnsentReason, Witness},
 };
 use walferry_event::catalog::TableFacts;
-use walferry_kafka::Producers;
+use walferry_kafka::{Producers, SetAsideCount};
 use walferry_postgres::{
     Postgres,
     replay::{PartTracker, Range, Replay, ReplayPosition, ReplayRequest, ReplaySurvey, rows_left, survey},
@@ -316,6 +316,7 @@ async fn send(job: &Job<'_>, range: Range, place: ReplayPosition, total: u64) ->
     let dead_letters = config.errors.dead_letter_topic.as_ref().map(ToString::to_string);
     let mark = ReplayMark::new(&run, job.args.to.as_deref(), dead_letters);
     let producers = Producers::new(assemble::kafka(loaded)?);
+    let refused = producers.set_aside();
     let target = Arc::new(watch::Sender::new(TargetState::Running));
     let (seen, track) = (Shared::default(), PartTracker::new(place));
     let store = StateFile {
@@ -365,9 +366,27 @@ async fn send(job: &Job<'_>, range: Range, place: ReplayPosition, total: u64) ->
     }
     ReplayState::remove(&job.path).map_err(|failure| Error::failure("all events were sent again", failure))?;
     say!("{} were read again.", count(seen.place.rows, "row", "rows"));
+    mark.take_back(&refused.by_topic());
     tell_topics(&mark, &run);
     rows.tell_unsent();
+    tell_refused(&refused);
     Ok(())
+}
+
+/// The records that Kafka has refused, and that were passed over.
+fn tell_refused(refused: &SetAsideCount) {
+    let records = refused.get();
+    if records == 0 {
+        return;
+    }
+    say!("  not sent: {}, refused by Kafka", count(records, "row", "rows"));
+    let first = refused.first();
+    for what in &first {
+        say!("    {what}");
+    }
+    if records > first.len() as u64 {
+        say!("    and {} more, which the log names", records - first.len() as u64);
+    }
 }
 
 /// Ends the replay in order at a signal.
