@@ -1,7 +1,7 @@
 //! Mistakes that only real servers bring to light.
 
 use serde_json::Value;
-use walferry_testkit::servers::{Walferry, wait_for};
+use walferry_testkit::servers::{Checked, Walferry, wait_for};
 
 use crate::outbox::Outbox;
 use crate::world::{self, World};
@@ -151,13 +151,48 @@ fn check_advises_no_filter_where_only_messages_are_sent() {
 
     // A list that nothing passes is told with its name.
     config.remove("table.exclude.list");
-    config.insert("table.include.list".into(), Value::from("public.outboks"));
+    config.insert("table.include.list".into(), Value::from("outboks"));
+    config.insert("publication.autocreate.mode".into(), Value::from("all_tables"));
     let walferry = outbox.start_with(config);
     let (_, text) = check(&world, &walferry);
-    assert!(
-        text.contains("caution  `table.include.list` matches no table in the database, so no rows are captured"),
-        "{text}"
-    );
+    for part in [
+        "caution  `table.include.list` matches no table in the database, so no rows are captured",
+        "did you mean public.outboks?",
+    ] {
+        assert!(text.contains(part), "{part:?} is missing in:\n{text}");
+    }
+    // It streams, and that is not all that is said of it.
+    wait_for("the lack of tables to be in the connector's sentence", || {
+        let ready = walferry.get("/ready")?.json();
+        let connector = &ready["connectors"][0];
+        let is_told = connector["reason"]
+            .as_str()?
+            .contains("No table in the database matches the filters");
+        (is_told && connector["level"] == "note").then_some(())
+    });
+}
+
+#[test]
+fn what_check_prints_for_a_table_without_a_key_lets_the_application_go_on() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "keyless");
+    let sql = outbox.database.sql();
+    sql.run("create table keyless (line text); insert into keyless values ('x')");
+    let mut config = outbox.config_with([
+        ("table.include.list", "public.keyless"),
+        ("publication.autocreate.mode", "filtered"),
+    ]);
+    config.remove("transforms");
+    let checked = Checked::of(&outbox.options(config), &[]);
+    let hint = "→ ALTER TABLE \"public\".\"keyless\" REPLICA IDENTITY FULL; CREATE PUBLICATION ";
+    let line = checked
+        .stdout
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix("→ ALTER TABLE"));
+    let line = line.unwrap_or_else(|| panic!("{hint:?} is missing in:\n{}", checked.stdout));
+    assert!(checked.stdout.contains(hint), "{}", checked.stdout);
+    sql.run(&format!("ALTER TABLE{line}"));
+    sql.run("update keyless set line = 'y'");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! How a connector is, in words, and whether it is ready.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use serde::Serialize;
 use walferry_diagnosis::Kind;
 use walferry_diagnosis::printed::shell_word;
@@ -93,6 +95,7 @@ impl Verdict {
         verdict.tell_unread(observed);
         verdict.tell_outboxes(observed);
         verdict.tell_heartbeat_query(observed);
+        verdict.tell_no_table(observed);
         verdict
     }
 
@@ -440,6 +443,16 @@ impl Verdict {
         }
     }
 
+    /// A misspelt list of tables is legal, and looks like a database in which nothing changes.
+    fn tell_no_table(&mut self, observed: &Observation<'_>) {
+        let is_reading = matches!(observed.course.phase, Phase::Snapshot | Phase::Streaming);
+        if is_reading && observed.status.captures_no_table.load(Relaxed) && load(&observed.counters().changes) == 0 {
+            let what = "No table in the database matches the filters, so no row changes are captured until one does.";
+            let hint = "compare the list of tables with the tables in the database; patterns match SCHEMA.TABLE";
+            self.raise(Level::Note, what, Some(hint));
+        }
+    }
+
     fn raise(&mut self, level: Level, text: &str, hint: Option<&str>) {
         self.level = self.level.max(level);
         self.reason.push(' ');
@@ -531,8 +544,6 @@ pub(crate) fn beside_seconds_left(beside: &IncrementalProgress, seconds: f64) ->
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering::Relaxed;
-
     use walferry_engine::{
         history::MissingPositions,
         status::{OutboxFigures, Status, WaitFor},
@@ -554,6 +565,22 @@ mod tests {
     /// A connector whose phases were set in real time is judged by a clock that is `later` seconds ahead of it.
     fn verdict(status: &Status, later: i64) -> Verdict {
         Verdict::of(&Observation::at(status, crate::now_us() + later * S))
+    }
+
+    #[test]
+    fn a_connector_that_captures_no_table_says_so_until_a_change_comes() {
+        let status = Status::new("orders", "shop");
+        status.set_phase(Phase::Streaming);
+        assert_eq!(verdict(&status, 0).level, Level::Good);
+        status.captures_no_table.store(true, Relaxed);
+        let told = verdict(&status, 0);
+        assert!(told.level == Level::Note && told.ready, "{told:?}");
+        assert!(
+            told.reason.contains("No table in the database matches the filters"),
+            "{told:?}"
+        );
+        status.counters.changes.store(1, Relaxed);
+        assert_eq!(verdict(&status, 0).level, Level::Good);
     }
 
     #[test]

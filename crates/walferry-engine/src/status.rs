@@ -18,7 +18,7 @@ use std::{
     fmt, mem,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -62,6 +62,8 @@ pub struct Status {
     pub latency: Arc<Latency>,
     /// Signalled when a heartbeat is sent: `heartbeat.action.query` is due.
     pub heartbeat_sent: Notify,
+    /// No table in the database matches the filters, as far as is known.
+    pub captures_no_table: AtomicBool,
     /// The state of the stream.
     pub stream: StreamWatch,
     /// The slot's xmin, if `xmin.fetch.interval.ms` is set.

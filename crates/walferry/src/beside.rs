@@ -126,7 +126,7 @@ async fn recent_slots(shared: &mut Shared, open: impl Fn() -> SlotWatch, ours: &
 }
 
 /// Says which tables are captured: a misspelt filter captures all, or none, and is legal.
-pub(crate) async fn tell_tables(loaded: Loaded) {
+pub(crate) async fn tell_tables(loaded: Loaded, status: Arc<Status>) {
     let mut login = Login::new(loaded);
     let names = loop {
         let config = &login.loaded().connector;
@@ -147,13 +147,16 @@ pub(crate) async fn tell_tables(loaded: Loaded) {
             tables = 0,
             "{property} excludes every table, so only messages of pg_logical_emit_message are sent"
         ),
-        [] => warn!(
-            hint = format!(
-                "compare `{}` with the tables in the database; patterns match SCHEMA.TABLE",
-                config.filters.list_of_tables()
-            ),
-            "no table in the database matches the filters, so no row changes are captured until one does"
-        ),
+        [] => {
+            status.captures_no_table.store(true, Relaxed);
+            warn!(
+                hint = format!(
+                    "compare `{}` with the tables in the database; patterns match SCHEMA.TABLE",
+                    config.filters.list_of_tables()
+                ),
+                "no table in the database matches the filters, so no row changes are captured until one does"
+            );
+        }
         [only] => info!(tables = 1, "1 table is captured: {only}"),
         [first, ..] => {
             const SHOWN: usize = 5;

@@ -102,7 +102,7 @@ impl BackgroundTasks {
             return Self::default();
         }
         let span = error_span!(BESIDE, connector = status.name);
-        let tables = beside::tell_tables(loaded.clone()).instrument(span.clone());
+        let tables = beside::tell_tables(loaded.clone(), status.clone()).instrument(span.clone());
         // The slot's lag is shown even while the connector does not run.
         let slots = beside::watch_slots(loaded, slots, status.clone()).instrument(span);
         Self(vec![spawn_vital(tables), spawn_vital(slots)])

@@ -432,13 +432,23 @@ fn table_diagnosis(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
                     format!("`{list}` matches no table in the database, so no rows are captured"),
                 )
                 .with_hint(format!(
-                    "compare `{list}` with the tables in the database; patterns match SCHEMA.TABLE"
+                    "{}compare `{list}` with the tables in the database; patterns match SCHEMA.TABLE",
+                    filters
+                        .table_patterns()
+                        .find_map(|pattern| schemaless(pattern.expression.as_str()))
+                        .unwrap_or_default()
                 ))
             }
         },
         1 => Diagnosis::good(format!("1 table is captured: {}", names(tables.iter()))),
         count => Diagnosis::good(format!("{count} tables are captured: {}", names(tables.iter()))),
     }
+}
+
+/// What an expression without a schema most likely means, as the beginning of a hint.
+fn schemaless(expression: &str) -> Option<String> {
+    let is_word = expression.chars().all(|c| c.is_alphanumeric() || c == '_');
+    (is_word && !expression.is_empty()).then(|| format!("did you mean public.{expression}? Else "))
 }
 
 /// Expressions in the list of tables that match no table, while others do.
@@ -457,12 +467,7 @@ fn list_diagnoses(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis
         let text = format!("`{property}`: expression {number}, {shown}, matches no captured table");
         let rule = "compare it with the tables in the database; patterns match SCHEMA.TABLE and are separated by commas, and views and foreign \
                     tables are never captured";
-        let hint = match expression.as_str() {
-            word if word.chars().all(|c| c.is_alphanumeric() || c == '_') => {
-                format!("did you mean public.{word}? Else {rule}")
-            }
-            _ => rule.to_owned(),
-        };
+        let hint = format!("{}{rule}", schemaless(expression.as_str()).unwrap_or_default());
         Diagnosis::warning(Kind::NoCapturedTables, text).with_hint(hint)
     };
     filters.table_patterns().filter(is_vain).map(diagnosis).collect()
@@ -581,9 +586,12 @@ async fn publication_diagnoses(
                 } else {
                     "created"
                 };
+                // Who runs this by hand must not have the application's updates fail meanwhile.
+                let mut shown = identities(&unidentified(sql, tables).await?);
+                shown.extend(statements.iter().cloned());
                 diagnoses.push(
                     Diagnosis::change(format!("publication {name:?} would be {verb}"))
-                        .with_hint(format!("{};", statements.join("; "))),
+                        .with_hint(format!("{};", shown.join("; "))),
                 );
                 let refused = privilege_diagnosis(server, publication, tables, &statements[0]);
                 if let Some(mut refused) = refused.as_ref().map(obstacle) {

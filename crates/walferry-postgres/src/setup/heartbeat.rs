@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use walferry_config::Connector;
-use walferry_diagnosis::{Diagnosis, Kind};
+use walferry_diagnosis::{Diagnosis, Kind, chain};
 
 use crate::connection::{Endpoint, Purpose, within};
 use crate::error::Error;
@@ -58,11 +58,17 @@ pub(crate) async fn try_query(connector: &Connector, endpoint: &Endpoint) -> Res
         .map(|refusal| refusal.code.clone())
         .unwrap_or_default();
     if NO_TRANSACTION.contains(&code.as_str()) {
-        let text = format!("`heartbeat.action.query` cannot be tried, because it cannot be rolled back: {error}");
+        let text = format!(
+            "`heartbeat.action.query` cannot be tried, because it cannot be rolled back: {}",
+            chain(&error)
+        );
         return Ok(Some(Diagnosis::note(Kind::HeartbeatQuery, text)));
     }
     if code == LOCKED {
-        let text = format!("`heartbeat.action.query` could not be tried, because another session held a lock: {error}");
+        let text = format!(
+            "`heartbeat.action.query` could not be tried, because another session held a lock: {}",
+            chain(&error)
+        );
         let hint = "run `walferry check` again when that session has ended";
         return Ok(Some(Diagnosis::warning(Kind::HeartbeatQuery, text).with_hint(hint)));
     }
@@ -70,7 +76,10 @@ pub(crate) async fn try_query(connector: &Connector, endpoint: &Endpoint) -> Res
     if code == CANCELLED && own_limit.is_none() {
         return Ok(Some(unfinished(role, Some(&error))));
     }
-    let text = format!("`heartbeat.action.query` fails, and would fail with each heartbeat: {error}");
+    let text = format!(
+        "`heartbeat.action.query` fails, and would fail with each heartbeat: {}",
+        chain(&error)
+    );
     let hint = error
         .hint()
         .unwrap_or_else(|| format!("correct `heartbeat.action.query`, or grant role {role:?} what it needs"));
@@ -88,7 +97,7 @@ fn begin(limit: Duration) -> String {
 
 /// The query took too long. `error` is what the server said of that, if it was the server that stopped it.
 fn unfinished(role: &str, error: Option<&Error>) -> Diagnosis {
-    let said = error.map(|error| format!(": {error}")).unwrap_or_default();
+    let said = error.map(|error| format!(": {}", chain(error))).unwrap_or_default();
     let text = format!(
         "`heartbeat.action.query` was not finished in {} seconds. It was stopped and rolled back, so whether it works is not known{said}",
         LIMIT.as_secs()
