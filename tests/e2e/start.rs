@@ -77,6 +77,13 @@ fn a_data_directory_in_use_or_of_another_prefix_is_foreseen() {
     let (code, said) = command(&walferry, "check", &file);
     // It may be the very connector that is looked at, so this is no obstacle.
     assert_eq!(code, Some(0), "{said}");
+    // But it says what a second start would find.
+    for text in [
+        "a second start is refused until that process has ended",
+        "nothing else prevents a start, once the process has ended that has the data directory",
+    ] {
+        assert!(said.contains(text), "{text:?} is missing in:\n{said}");
+    }
     let (code, output) = command(&walferry, "run", &file);
     assert_eq!(code, Some(4), "{output}");
     agree(&said, &output, &["--data-dir"]);
@@ -113,6 +120,7 @@ fn a_schema_registry_that_does_not_answer_or_lets_nobody_in_is_foreseen() {
         let checked = Checked::of(&outbox.options(config.clone()), &[]);
         let said = [checked.stdout, checked.stderr].concat();
         assert_eq!(checked.code, Some(2), "{said}");
+        assert!(said.contains("; a start would wait for it [WF0409]"), "{said}");
         let mut walferry = Walferry::start(outbox.options(config));
         outbox.wait_until_streaming(&mut walferry);
         outbox.database.sql().run("insert into t values (1)");

@@ -130,7 +130,7 @@ fn check_all(args: &CheckArgs, configuration: &Configuration, cluster: Option<&C
     let runtime =
         runtime.map_err(|error| Error::new(Kind::NoRuntime, format!("the runtime does not start: {error}")))?;
     let mut obstacles = 0;
-    let mut shown = Vec::new();
+    let mut shown = SharedOutcome::default();
     for loaded in connectors {
         say!("connector {:?}", loaded.connector.name);
         obstacles += check_one(args, loaded, &runtime, &mut shown)?;
@@ -145,7 +145,7 @@ fn check_all(args: &CheckArgs, configuration: &Configuration, cluster: Option<&C
         obstacles += found;
         of_cluster.push(found);
     }
-    obstacles += tell(not_captured(&args.table, &shown));
+    obstacles += tell(not_captured(&args.table, &shown.tables));
     if let Some(cluster) = cluster {
         say!("cluster");
         obstacles += tell(cluster.remarks());
@@ -159,6 +159,10 @@ fn check_all(args: &CheckArgs, configuration: &Configuration, cluster: Option<&C
         cluster.summarise(&of_cluster);
     }
     match obstacles {
+        0 if shown.is_locked => {
+            say!("nothing else prevents a start, once the process has ended that has the data directory");
+            Ok(())
+        }
         0 => {
             say!("nothing prevents a start");
             Ok(())
@@ -174,13 +178,17 @@ fn check_all(args: &CheckArgs, configuration: &Configuration, cluster: Option<&C
     }
 }
 
+/// What the checks of all connectors have in common at the end.
+#[derive(Default)]
+struct SharedOutcome {
+    /// Tables whose records were shown.
+    tables: Vec<String>,
+    /// A process has the data directory of a connector.
+    is_locked: bool,
+}
+
 /// Looks at all that one connector needs. Returns how many obstacles there are.
-fn check_one(
-    args: &CheckArgs,
-    loaded: &Loaded,
-    runtime: &Runtime,
-    printed_tables: &mut Vec<String>,
-) -> Result<usize, Error> {
+fn check_one(args: &CheckArgs, loaded: &Loaded, runtime: &Runtime, shown: &mut SharedOutcome) -> Result<usize, Error> {
     let is_relay = loaded.connector.relay.is_some();
     // In relay mode, there is no offset.
     let found = match is_relay {
@@ -208,6 +216,10 @@ fn check_one(
     let kafka = kafka.map_err(|_| bug("Kafka"))??;
     let registries = registries.map_err(|_| bug("the schema registry"))?;
     let schemas = event_schemas(loaded);
+    shown.is_locked |= found
+        .remarks
+        .iter()
+        .any(|remark| remark.kind == Some(Kind::DataDirLocked));
     let mut obstacles = tell(
         found
             .remarks
@@ -220,7 +232,7 @@ fn check_one(
     if args.show_records {
         let found = runtime.block_on(show(loaded, &args.table));
         obstacles += tell(found.remarks);
-        printed_tables.extend(found.tables);
+        shown.tables.extend(found.tables);
     }
     Ok(obstacles)
 }
@@ -406,8 +418,14 @@ fn whether_it_can_be_stored(dir: &Path, partition: &SourcePartition, has_topics:
         Ok(()) => Vec::new(),
         // As with the slot: whoever looks at a connector that runs has no obstacle to remove.
         Err(error @ walferry_offset::Error::Locked { .. }) => vec![
-            Diagnosis::warning(Kind::DataDirLocked, format!("{error}, perhaps by this connector"))
-                .with_hint("stop that process before the start, or use another `--data-dir` for this one"),
+            Diagnosis::warning(
+                Kind::DataDirLocked,
+                format!("{error}, perhaps by this connector: a second start is refused until that process has ended"),
+            )
+            .with_hint(
+                "if that is the connector, running as it should, nothing has to be done; else stop that process before the start, or use \
+                 another `--data-dir` for this one",
+            ),
         ],
         // Its offset is in Connect's topics, so it can start.
         Err(error) if has_topics => {
@@ -685,6 +703,10 @@ fn registries(loaded: &Loaded) -> Vec<Diagnosis> {
                     text: format!("{place}: {}", diagnosis.text),
                     ..diagnosis
                 })
+                .map(|diagnosis| match diagnosis.severity {
+                    Severity::Error => awaited(diagnosis),
+                    _ => diagnosis,
+                })
         })
         .collect()
 }
@@ -716,8 +738,19 @@ fn admin(args: &CheckArgs, worker: &Worker, runtime: &Runtime) -> Vec<Diagnosis>
     remarks
 }
 
+/// What ends a connector's start, or, where trying again may help, what the start would wait for. Neither may be taken for working.
 fn obstacles(failure: Failure) -> Vec<Diagnosis> {
-    failure.causes
+    let waits = failure.disposition == Disposition::Retry;
+    let told = |cause: Diagnosis| if waits { awaited(cause) } else { cause };
+    failure.causes.into_iter().map(told).collect()
+}
+
+/// A start does not end with this. It waits, and tries again.
+fn awaited(cause: Diagnosis) -> Diagnosis {
+    Diagnosis {
+        text: format!("{}; a start would wait for it", cause.text),
+        ..cause
+    }
 }
 
 #[cfg(test)]
