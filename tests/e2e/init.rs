@@ -66,7 +66,8 @@ fn sql_and_connector_for_a_database_work_as_they_were_written() {
          create table bare (id int) partition by range (id);
          create table bare_1 partition of bare for values from (0) to (10)",
     );
-    let out = folder("init");
+    // The folder is made.
+    let out = folder("init").join("new").join("one");
     let first = init(&database, &out, &[]);
     let told = said(&first);
     assert!(first.status.success(), "{told}");

@@ -185,7 +185,7 @@ pub(crate) struct InitArgs {
     /// The role that the connector logs in with
     #[arg(long, value_name = "ROLE", default_value = "walferry")]
     pub(crate) role: String,
-    /// Folder for both files
+    /// Folder for both files, which is made if it does not exist
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
 }

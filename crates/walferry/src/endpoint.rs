@@ -279,6 +279,11 @@ impl Endpoint {
             (404, _) if message.is_none() => "check that --admin or --url leads to the admin endpoint of Walferry".to_owned(),
             (404, _) => match self.connectors() {
                 Some(names) if names.is_empty() => "this process has no connector: check --admin or --url".to_owned(),
+                Some(names) if names.iter().any(|name| name == connector) => {
+                    "it has this connector, but does not take such a request: a worker of Kafka Connect takes no signals over REST (write them \
+                     to the connector's signal table or topic), and an older Walferry may not know the request"
+                        .to_owned()
+                }
                 Some(names) => format!("the process has other connectors than {connector}: {}", names.join(", ")),
                 None => "compare the name with the list of GET /connectors".to_owned(),
             },

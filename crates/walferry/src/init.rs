@@ -433,8 +433,10 @@ fn path(path: &Path) -> String {
     shell_word(&path.display().to_string())
 }
 
+/// Writes a new file, in a folder that is made if it does not exist.
 fn write(path: &PathBuf, text: &str) -> Result<(), Error> {
-    let file = fs::File::options().write(true).create_new(true).open(path);
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    let file = folder.and_then(|()| fs::File::options().write(true).create_new(true).open(path));
     file.and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|error| {
             Error::new(Kind::FileUnusable, format!("{} cannot be written", path.display()))

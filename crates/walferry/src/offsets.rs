@@ -3,7 +3,10 @@
 mod skip_gap;
 mod skip_record;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 use walferry_diagnosis::{Kind, printed::shell_word};
 
 use tracing::warn;
@@ -18,6 +21,7 @@ use crate::{
     cli::{OffsetArgs, OffsetsCommand},
     error::Error,
     load::{data_dir, load_connector},
+    output::note,
     say::say,
     worker::store::TopicNote,
 };
@@ -113,16 +117,7 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
 
 /// There is no offset in the folder. That says something of the connector only if it is the connector's folder.
 fn absent(connector: &Connector, which: &OffsetArgs) -> Result<(), Error> {
-    let folder = data_dir(&which.data);
-    if !folder.is_dir() {
-        let what = format!("the data directory {} does not exist", folder.display());
-        let hint = "give the `--data-dir` that `walferry run` has";
-        let error = Error::new(
-            Kind::DataDirIo,
-            format!("the offset of connector {:?} cannot be shown", connector.name),
-        );
-        return Err(error.cause(what, Some(hint.to_owned())));
-    }
+    let folder = existing(connector, which, "shown")?;
     say!(
         "connector {:?} has no stored offset in {}: with this data directory, its next start is a first start",
         connector.name,
@@ -134,6 +129,21 @@ fn absent(connector: &Connector, which: &OffsetArgs) -> Result<(), Error> {
         shell_word(&connector.name)
     );
     Ok(())
+}
+
+/// The data directory. One that does not exist is a slip, and says nothing of the connector. `done` is what the command was to do.
+fn existing(connector: &Connector, which: &OffsetArgs, done: &str) -> Result<PathBuf, Error> {
+    let folder = data_dir(&which.data);
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    let what = format!("the data directory {} does not exist", folder.display());
+    let hint = "give the `--data-dir` that `walferry run` has";
+    let error = Error::new(
+        Kind::DataDirIo,
+        format!("the offset of connector {:?} cannot be {done}", connector.name),
+    );
+    Err(error.cause(what, Some(hint.to_owned())))
 }
 
 fn show_history(history: &History) {
@@ -182,7 +192,16 @@ fn export(which: &OffsetArgs) -> Result<(), Error> {
     let connector = load_connector(&which.config)?;
     let partition = partition(&connector);
     refuse_topic(&connector, which)?;
-    let stored = FileStore::peek(&data_dir(&which.data), &partition).map_err(|error| unusable(&connector, error))?;
+    let folder = existing(&connector, which, "exported")?;
+    let stored = FileStore::peek(&folder, &partition).map_err(|error| unusable(&connector, error))?;
+    if stored.is_none() {
+        // The answer of Connect's API says it without a word.
+        note!(
+            "connector {:?} has no stored offset in {}",
+            connector.name,
+            folder.display()
+        );
+    }
     say!(
         "{}",
         export_rest(&partition, stored.as_ref().map(|stored| &stored.connect))

@@ -17,6 +17,9 @@ const PATH: &str = "\
 -- Only objects of Postgres itself are found without their schema.
 SET LOCAL search_path = pg_catalog, pg_temp;";
 
+/// Otherwise psql goes on behind an error, and ends with 0 although nothing was created.
+const RUN: &str = "-- Run it with `psql -v ON_ERROR_STOP=1 --file FILE`, so that an error ends it with an exit code.";
+
 /// One statement. `T` is the text of a line.
 #[derive(Debug)]
 pub(crate) struct Statement<T = &'static str> {
@@ -32,7 +35,7 @@ pub(crate) struct Statement<T = &'static str> {
 /// * `head` - what the script creates, for its first line
 /// * `tail` - comments before the end of the transaction
 pub(crate) fn script<T: Display>(head: &str, statements: &[Statement<T>], tail: &str) -> String {
-    let mut script = format!("-- {}\nBEGIN;\n{PATH}\n", one_line(head));
+    let mut script = format!("-- {}\n{RUN}\nBEGIN;\n{PATH}\n", one_line(head));
     for Statement { why, sql, .. } in statements {
         script.push('\n');
         for line in why {

@@ -203,6 +203,15 @@ mod tests {
                 ["Unknown connector", "orders, stock"],
             ),
             (false, vec![UNKNOWN, (200, "[]")], ["Unknown connector", "no connector"]),
+            // As Kafka Connect answers, which has no such resource.
+            (
+                false,
+                vec![
+                    (404, r#"{"error_code": 404, "message": "HTTP 404 Not Found"}"#),
+                    (200, r#"["shop orders", "stock"]"#),
+                ],
+                ["it has this connector", "signal table or topic"],
+            ),
             (false, vec![(404, "<html>")], ["(404)", "admin endpoint of Walferry"]),
             (
                 false,

@@ -113,6 +113,7 @@ fn connector(name: &str, pairs: &[(&str, &str)]) -> String {
     serde_json::json!({ "name": name, "config": config }).to_string()
 }
 
+#[derive(Debug)]
 struct Told {
     code: Option<i32>,
     stdout: String,
@@ -589,4 +590,36 @@ fn a_code_is_explained_and_one_that_is_none_is_an_error_with_the_nearest() {
     scene
         .run(&["explain", "something"])
         .has(&["`walferry explain` lists all codes"]);
+}
+
+#[test]
+fn an_export_from_a_folder_that_does_not_exist_is_a_mistake_and_no_empty_offset() {
+    let scene = Scene::new(&[]);
+    let export = |folder: &str| scene.run(&["offsets", "export", "--config", "connector.json", "--data-dir", folder]);
+    let told = export("nosuch");
+    assert_eq!(told.code, Some(4), "{told:?}");
+    assert!(
+        told.stderr.contains("the data directory nosuch does not exist"),
+        "{told:?}"
+    );
+    fs::create_dir(scene.path("there")).expect("the folder can be made");
+    let told = export("there");
+    assert_eq!(
+        (told.code, told.stdout.trim()),
+        (Some(0), r#"{"offsets":[]}"#),
+        "{told:?}"
+    );
+    assert!(told.stderr.contains("has no stored offset in there"), "{told:?}");
+}
+
+#[test]
+fn the_script_of_an_outbox_says_what_it_needs() {
+    let scene = Scene::new(&[]);
+    let script = |table: &str| scene.run(&["outbox", "create", "--table", table]).stdout;
+    let (elsewhere, public) = (script("shop.outbox"), script("public.outbox"));
+    for text in [&elsewhere, &public] {
+        assert!(text.contains("psql -v ON_ERROR_STOP=1"), "{text}");
+    }
+    assert!(elsewhere.contains("-- Its schema must exist"), "{elsewhere}");
+    assert!(!public.contains("Its schema"), "{public}");
 }

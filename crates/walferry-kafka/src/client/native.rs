@@ -83,15 +83,18 @@ pub(super) fn check(t: &mut Translation) {
         let mut config = ClientConfig::new();
         config.set(name, value);
         if let Err(KafkaError::ClientConfig(_, description, ..)) = config.create_native_config() {
-            // The description repeats the value.
-            let description = (!t.is_secret(name, value)).then_some(description);
+            // The description repeats the value, or leaves it out; and it has librdkafka's name of the property.
+            let description = (!t.is_secret(name, value)).then(|| match description.starts_with("Invalid value") {
+                true => format!("is {}, which librdkafka does not take", walferry_config::quoted(value)),
+                false => format!("is rejected by librdkafka: {description}"),
+            });
             wrong.push((name.clone(), description));
         }
     }
     for (name, description) in wrong {
         let message = match description {
             None => "has a value that librdkafka rejects".to_owned(),
-            Some(description) => format!("is rejected by librdkafka: {description}"),
+            Some(description) => description,
         };
         t.problem(&name, message)
             .hint("correct the value, or remove the property to use the default");

@@ -136,6 +136,14 @@ impl Process {
     }
 }
 
+/// The version of the program. Walferry's `version` is that of Connect's API, and its own is in `commit`.
+fn version(worker: &Json) -> &str {
+    let own = worker["commit"]
+        .as_str()
+        .and_then(|commit| commit.strip_prefix("walferry-"));
+    own.unwrap_or_else(|| text(&worker["version"]))
+}
+
 /// Connect's words for a group whose workers are about to agree who does what.
 fn is_rebalance(answer: &Answer) -> bool {
     let message = answer.body["message"].as_str().unwrap_or_default();
@@ -268,8 +276,13 @@ fn status(args: &ListArgs) -> Result<(), Error> {
     let kind = if ready.is_some() { "Walferry" } else { "Kafka Connect" };
     match args.output.output {
         Format::Table => {
-            let bad = rows.iter().filter(|(rank, ..)| *rank == 0).count();
-            let version = one_line(text(&worker["version"])).into_owned();
+            // As the exit code: what is not ready does not work.
+            let works = |name: &String| sentences.get(name).is_none_or(|(is_ready, ..)| *is_ready);
+            let bad = rows
+                .iter()
+                .filter(|(rank, name, ..)| *rank == 0 || !works(name))
+                .count();
+            let version = one_line(version(&worker)).into_owned();
             let count = match (rows.len(), bad) {
                 (0, _) => "no connectors".to_owned(),
                 (1, 0) => "1 connector".to_owned(),
@@ -300,7 +313,7 @@ fn status(args: &ListArgs) -> Result<(), Error> {
                 })
                 .collect();
             let all = json!({
-                "server": kind, "version": worker["version"], "kafka_cluster_id": worker["kafka_cluster_id"],
+                "server": kind, "version": version(&worker), "kafka_cluster_id": worker["kafka_cluster_id"],
                 "ready": is_ready, "connectors": connectors,
             });
             printing::print(&all, format);
@@ -380,7 +393,7 @@ fn describe(args: &NameArgs) -> Result<(), Error> {
     for task in status["tasks"].as_array().into_iter().flatten() {
         row(&format!("task {}", task["id"]), text(&task["state"]));
         for line in task["trace"].as_str().unwrap_or_default().lines().take(20) {
-            row("", line);
+            row("", &line.replace('\t', "    "));
         }
     }
     if let Some(why) = status["connector"]["trace"].as_str().filter(|_| verdict.is_none()) {
@@ -570,7 +583,11 @@ fn validate(process: &Process, what: &str, properties: &BTreeMap<String, String>
     for found in answer.body["configs"].as_array().into_iter().flatten() {
         let value = &found["value"];
         for error in value["errors"].as_array().into_iter().flatten() {
-            causes.push(Diagnosis::error(Kind::NotOperated, text(error)).at(text(&value["name"])));
+            let cause = Diagnosis::error(Kind::NotOperated, text(error)).at(text(&value["name"]));
+            // Debezium says some of it twice.
+            if !causes.contains(&cause) {
+                causes.push(cause);
+            }
         }
     }
     match causes.is_empty() {
@@ -787,5 +804,14 @@ mod tests {
             json!({"connector": {"state": "RUNNING"}, "tasks": [{"id": 0, "state": "FAILED", "trace": "why\n\tat x"}]});
         assert_eq!(state(&status), "FAILED");
         assert_eq!(trace(&status), Some("why"));
+        // Walferry's own version, and not that of the API that it has.
+        assert_eq!(
+            version(&json!({"version": "4.3.1", "commit": "walferry-0.1.0"})),
+            "0.1.0"
+        );
+        assert_eq!(
+            version(&json!({"version": "4.3.1", "commit": "1d5e7b5cde5b3da0"})),
+            "4.3.1"
+        );
     }
 }

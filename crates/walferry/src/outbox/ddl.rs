@@ -79,10 +79,14 @@ impl OutboxDdl {
             Some(_) => ("id, created_at", " PARTITION BY RANGE (created_at)"),
             None => ("id", ""),
         };
-        let mut why = vec![
+        let mut why = Vec::new();
+        if self.table.schema != "public" {
+            why.push("Its schema must exist; Walferry does not create one. If it does not: CREATE SCHEMA before this script.");
+        }
+        why.extend([
             "One row is one event. Insert it in the transaction that changes the data.",
             "Never update a row: an update is not sent.",
-        ];
+        ]);
         if self.partition.is_some() {
             why.push("The key of a partitioned table has to contain the column that it is partitioned by.");
         }
