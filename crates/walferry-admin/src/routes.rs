@@ -24,12 +24,14 @@ use crate::{
     data::Data,
     exposition,
     guard::{self, MayChange, Requester},
+    herder::Refused,
     history::History,
     logins::Logins,
     metrics, now_us,
     observation::{Observation, phase_word},
     process::Process,
-    record_skips, rest, signals, slots,
+    record_skips::{self, AskedBy},
+    rest, signals, slots,
     verdict::Verdict,
     week::{Recorder, Week},
 };
@@ -239,9 +241,26 @@ async fn skip_record(
     body: Bytes,
 ) -> Response {
     let statuses = app.admin.connectors.statuses();
-    match statuses.iter().find(|status| status.name == name) {
-        Some(status) => record_skips::post(status, &app.admin, &requester, &body).await,
-        None => signals::unknown(&name),
+    let Some(status) = statuses.iter().find(|status| status.name == name) else {
+        return signals::unknown(&name);
+    };
+    let asked_by = AskedBy {
+        peer: &requester.peer,
+        user: requester.user.as_deref(),
+    };
+    let process = (&*app.admin.herder, &*app.admin.connectors);
+    match record_skips::skip(status, process, asked_by, &body).await {
+        Ok(accepted) => json(StatusCode::ACCEPTED, &accepted),
+        Err(Refused { code, message }) => {
+            let error = ErrorBody {
+                error_code: code,
+                message,
+            };
+            json(
+                StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+                &error,
+            )
+        }
     }
 }
 
