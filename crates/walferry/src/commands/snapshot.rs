@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::{Value as Json, json};
+use walferry_diagnosis::printed::shell_word;
 use walferry_engine::{Diagnosis, Kind};
 
 use crate::{
@@ -20,6 +21,8 @@ use crate::{
 
 /// How often to ask how far the snapshot is.
 const PAUSE: Duration = Duration::from_millis(300);
+/// How often to look whether the connector runs at all.
+const LOOK: Duration = Duration::from_secs(2);
 /// How often to say so where there is no terminal.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// How long the process may keep silent while it is waited for: it may be restarted meanwhile.
@@ -66,6 +69,7 @@ fn wait(args: &SnapshotArgs, id: &str, bars: &Bars) -> Result<(), Error> {
     let path = format!("/connectors/{}/snapshots", encoded(&args.name));
     let later = format!("ask later: GET {path}, or look at the log of the process");
     let (mut silent_since, mut progress) = (None, Progress::new(bars));
+    let mut last_look = Instant::now();
     loop {
         let answer = match endpoint.get(&path) {
             Ok(answer) if answer.code == 200 => answer.body,
@@ -107,8 +111,60 @@ fn wait(args: &SnapshotArgs, id: &str, bars: &Bars) -> Result<(), Error> {
             }
             state => progress.show(state == Some("accepted"), &answer["running"]),
         }
+        if last_look.elapsed() >= LOOK {
+            last_look = Instant::now();
+            look(&endpoint, &args.name, id, &mut progress)?;
+        }
         thread::sleep(PAUSE);
     }
+}
+
+/// A connector that does not run reads nothing. One that has failed needs somebody first, and who waits does not know.
+fn look(endpoint: &Endpoint, name: &str, id: &str, progress: &mut Progress<'_>) -> Result<(), Error> {
+    let answer = endpoint.get(&format!("/connectors/{}/status", encoded(name)));
+    let Some(status) = answer
+        .ok()
+        .filter(|answer| answer.code == 200)
+        .map(|answer| answer.body)
+    else {
+        return Ok(());
+    };
+    match not_running(&status) {
+        Some(NotRunning::Failed(why)) => {
+            progress.end();
+            let hint = format!(
+                "`walferry describe {}` says what to do; the snapshot is read once the connector streams, if its request {id} is stored",
+                shell_word(name)
+            );
+            Err(not_known(format!("the connector has failed: {why}"), hint))
+        }
+        Some(NotRunning::Rests(state)) => {
+            progress.say_once(&format!("the connector is {state}: it reads once it is resumed"));
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Why a connector reads nothing.
+#[derive(Debug, PartialEq)]
+enum NotRunning {
+    /// With the first line of its trace.
+    Failed(String),
+    /// Paused or stopped, in lower case.
+    Rests(String),
+}
+
+fn not_running(status: &Json) -> Option<NotRunning> {
+    let tasks = status["tasks"].as_array().into_iter().flatten();
+    let parts: Vec<&Json> = [&status["connector"]].into_iter().chain(tasks).collect();
+    if let Some(part) = parts.iter().find(|part| part["state"] == "FAILED") {
+        let trace = text(&part["trace"]).lines().next().unwrap_or("it gives no reason");
+        return Some(NotRunning::Failed(trace.to_owned()));
+    }
+    let state = text(&status["connector"]["state"]);
+    let rests = matches!(state, "PAUSED" | "STOPPED");
+    rests.then(|| NotRunning::Rests(state.to_lowercase()))
 }
 
 fn text(of: &Json) -> &str {
@@ -154,6 +210,7 @@ struct Progress<'a> {
     bar: Option<RowsBar>,
     last_line: Instant,
     has_said_that_it_waits: bool,
+    has_said: Option<String>,
 }
 
 impl<'a> Progress<'a> {
@@ -163,6 +220,14 @@ impl<'a> Progress<'a> {
             bar: None,
             last_line: Instant::now(),
             has_said_that_it_waits: false,
+            has_said: None,
+        }
+    }
+
+    fn say_once(&mut self, what: &str) {
+        if self.has_said.as_deref() != Some(what) {
+            self.has_said = Some(what.to_owned());
+            note!("{what}");
         }
     }
 
@@ -196,6 +261,18 @@ impl<'a> Progress<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connector_that_has_failed_or_rests_is_not_waited_for_in_silence() {
+        let status = |connector: &str, task: &str| json!({"connector": {"state": connector}, "tasks": [{"id": 0, "state": task, "trace": "it broke\n\tat x"}]});
+        assert_eq!(not_running(&status("RUNNING", "RUNNING")), None);
+        let failed = Some(NotRunning::Failed("it broke".into()));
+        assert_eq!(not_running(&status("RUNNING", "FAILED")), failed);
+        let rests = Some(NotRunning::Rests("paused".into()));
+        assert_eq!(not_running(&status("PAUSED", "PAUSED")), rests);
+        let stopped = json!({"connector": {"state": "STOPPED"}, "tasks": []});
+        assert_eq!(not_running(&stopped), Some(NotRunning::Rests("stopped".into())));
+    }
 
     #[test]
     fn a_table_that_was_not_read_is_an_error_with_its_remedy_and_exit_code() {
