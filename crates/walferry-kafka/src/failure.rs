@@ -1,7 +1,7 @@
 //! What becomes of Kafka's errors.
 
 use std::fmt;
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Kind, printed::one_line};
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use walferry_config::{RegexLimit, shown_text};
@@ -54,6 +54,21 @@ impl FailedRecord<'_> {
             None => failure,
         }
     }
+}
+
+/// The header of each record that `walferry outbox replay` sends. Its value is the id of the replay.
+pub const REPLAY_HEADER: &str = "walferry.replay";
+
+/// An id is cut to this many characters in an error.
+const LONGEST_ID: usize = 100;
+
+/// How an error names a record of a replay. It has no position in the log, but the id of its event says which row it is.
+pub(crate) fn replayed_event(headers: walferry_engine::sink::Headers<'_>) -> Option<String> {
+    let find = |wanted: &str| headers.iter().find(|(name, _)| *name == wanted);
+    find(REPLAY_HEADER)?;
+    let id = find("id").and_then(|(_, id)| *id)?;
+    let text: String = String::from_utf8_lossy(id).chars().take(LONGEST_ID).collect();
+    Some(format!("id {}", one_line(&text)))
 }
 
 /// Bytes of a record as errors tell of it.

@@ -13,6 +13,7 @@ mod topics;
 
 pub use client::reference_markdown;
 pub use client::settings::ClientSettings;
+pub use failure::REPLAY_HEADER;
 pub use health::Health;
 pub use producer::set_aside::SetAsideCount;
 pub use producer::transactions::Transactions;

@@ -68,8 +68,7 @@ pub type Headers<'a> = &'a [(&'a str, Option<&'a [u8]>)];
 pub struct RecordOrigin<'a> {
     /// `schema.table`. Empty for records that come from no table.
     pub table: &'a str,
-    /// Position of the change in the source's log, as the source writes it: of Postgres, the LSN. What else names the change has a word before
-    /// it, and a blank.
+    /// Position of the change in the source's log, as the source writes it: of Postgres, the LSN.
     pub position: &'a dyn fmt::Display,
 }
 

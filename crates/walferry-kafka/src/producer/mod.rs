@@ -496,12 +496,16 @@ impl Producer {
     /// The client itself refuses a record.
     fn refused(&mut self, code: Code, record: &Outgoing<'_>, opaque: DeliveryTag) -> Result<(), Failure> {
         let change = self.acks.change(opaque.sequence());
+        let event = failure::replayed_event(record.headers);
         let refused = RefusedRecord {
             culprit: FailedRecord {
                 topic: record.topic,
                 partition: record.partition,
                 table: record.origin.table,
-                position: Some(record.origin.position),
+                position: Some(match &event {
+                    Some(event) => event,
+                    None => record.origin.position,
+                }),
                 change: change.as_deref(),
                 key: record.key,
                 size: failure::size(record.key, record.value, record.headers),

@@ -287,7 +287,7 @@ impl Reporter {
     pub(crate) fn with_refused<T>(&self, report: Report<'_>, look: impl FnOnce(&RefusedRecord<'_>) -> T) -> T {
         let headers = report.headers();
         let table = self.tables.name(DeliveryTag::from(report.opaque()).table());
-        let position = self.position(report);
+        let position = failure::replayed_event(&headers).or_else(|| self.position(report));
         let change = self.acks.change(DeliveryTag::from(report.opaque()).sequence());
         look(&RefusedRecord {
             culprit: culprit(report, &table, (position.as_ref(), change.as_deref()), &headers),

@@ -2,33 +2,15 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use walferry_diagnosis::printed::one_line;
 use walferry_engine::{
     Failure,
     sink::{Acks, Outgoing, Sink, Sinks},
 };
 
-/// The header of each record of a replay. Its value is the id of the replay.
-pub(super) const HEADER: &str = "walferry.replay";
-
-/// The header in which the EventRouter puts the id of the event.
-const ID: &str = "id";
-/// An id is cut to this many characters in an error.
-const LONGEST_ID: usize = 100;
-
-/// The event of a record, for errors.
-struct EventId<'a>(&'a [u8]);
-
-impl fmt::Display for EventId<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text: String = String::from_utf8_lossy(self.0).chars().take(LONGEST_ID).collect();
-        write!(f, "id {}", one_line(&text))
-    }
-}
+pub(super) use walferry_kafka::REPLAY_HEADER as HEADER;
 
 /// What happens to each record.
 #[derive(Debug, Clone)]
@@ -119,21 +101,9 @@ impl<S: Sink> Sink for MarkedSink<S> {
         headers.retain(|(name, _)| *name != HEADER);
         headers.push((HEADER, Some(self.mark.0.run.as_bytes())));
         let topic = self.mark.topic(record.topic);
-        // A row that is read from its table has no position in the log. The id of its event says which one it is.
-        let id = record
-            .headers
-            .iter()
-            .find(|(name, _)| *name == ID)
-            .and_then(|(_, id)| *id);
-        let id = id.map(EventId);
-        let mut origin = record.origin;
-        if let Some(id) = &id {
-            origin.position = id;
-        }
         let marked = Outgoing {
             topic,
             headers: &headers,
-            origin,
             ..*record
         };
         self.inner.send(&marked, sequence)?;
