@@ -10,6 +10,7 @@ mod options;
 mod promotion;
 mod publication;
 mod random;
+mod relay;
 mod repeats;
 mod replay;
 mod snapshot;
@@ -21,6 +22,7 @@ mod world;
 use clap::Parser;
 use options::{Mode, Options};
 use std::process::ExitCode;
+use std::time::Duration;
 
 #[derive(Parser)]
 struct Cli {
@@ -41,6 +43,10 @@ fn main() -> ExitCode {
         Mode::Snapshot { work, threads } => snapshot::run(work.rows.count, work.kills, work.seed, threads),
         Mode::Incremental(work) => snapshot::run_again(work.rows.count, work.kills, work.seed),
         Mode::Cleanup(work) => cleanup::run(work.rows.count, work.kills, work.seed),
+        Mode::Relay { work, outage_s } => {
+            let outage = Duration::from_secs(outage_s);
+            relay::run(work.rows.count, work.kills, work.seed, outage)
+        }
         Mode::Replay(work) => replay::run(work.rows.count, work.kills, work.seed),
         Mode::Memory { rows, outage_s } => memory::run(rows.count, outage_s),
         Mode::Tables { count } => tables::run(count),

@@ -43,6 +43,14 @@ pub(crate) enum Mode {
     Incremental(Work),
     /// Kill it, and take Kafka away for a minute, while it removes delivered rows beside a writer of 5,000 rows a second
     Cleanup(Work),
+    /// Let four processes of relay mode send the rows, and kill them, stop one of them, crash Postgres twice and take Kafka away meanwhile
+    Relay {
+        #[command(flatten)]
+        work: Work,
+        /// How long Kafka is away
+        #[arg(long, default_value_t = 120)]
+        outage_s: u64,
+    },
     /// Send that many events again, half of them from the table and some of them from a topic: the replay is killed
     Replay(Work),
     /// Measure memory: one transaction of that many rows, then Kafka away
