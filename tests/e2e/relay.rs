@@ -10,24 +10,30 @@ use crate::outbox::Outbox;
 use crate::world::{self, World};
 
 /// A table as pollers have it, and connectors for it.
-struct Relayed<'a> {
-    outbox: Outbox,
+pub(crate) struct Relayed<'a> {
+    pub(crate) outbox: Outbox,
     world: &'a World,
 }
 
 impl<'a> Relayed<'a> {
     /// `columns` come after those of the event.
-    fn new(world: &'a World, name: &str, columns: &str) -> Self {
-        let outbox = Outbox::new(world, name);
-        outbox.database.sql().run(&format!(
+    pub(crate) fn new(world: &'a World, name: &str, columns: &str) -> Self {
+        let table = format!(
             "create table events (id bigint generated always as identity primary key, aggregatetype text not null default 'order',
              aggregateid text not null, type text not null default 'Created', payload text not null, {columns})"
-        ));
+        );
+        Self::with_table(world, name, &table)
+    }
+
+    /// The same with a table of another form.
+    pub(crate) fn with_table(world: &'a World, name: &str, table: &str) -> Self {
+        let outbox = Outbox::new(world, name);
+        outbox.database.sql().run(table);
         world.kafka.create_topic(&outbox.topic("order"), 3);
         Self { outbox, world }
     }
 
-    fn config(&self, changes: &[(&str, &str)]) -> Map<String, Value> {
+    pub(crate) fn config(&self, changes: &[(&str, &str)]) -> Map<String, Value> {
         let mut config = self.outbox.config();
         config.retain(|name, _| !name.starts_with("slot.") && !name.starts_with("publication."));
         for name in ["snapshot.mode", "plugin.name"] {
@@ -39,27 +45,27 @@ impl<'a> Relayed<'a> {
         config
     }
 
-    fn options(&self, changes: &[(&str, &str)]) -> WalferryOptions {
+    pub(crate) fn options(&self, changes: &[(&str, &str)]) -> WalferryOptions {
         self.outbox.options(self.config(changes))
     }
 
-    fn start(&self, changes: &[(&str, &str)]) -> Walferry {
+    pub(crate) fn start(&self, changes: &[(&str, &str)]) -> Walferry {
         let mut walferry = Walferry::start(self.options(changes));
         walferry.wait_until_ready();
         walferry
     }
 
-    fn database(&self) -> &Database {
+    pub(crate) fn database(&self) -> &Database {
         &self.outbox.database
     }
 
-    fn insert(&self, key: &str, first: i64, last: i64) {
+    pub(crate) fn insert(&self, key: &str, first: i64, last: i64) {
         self.database().sql().run(&format!(
             "insert into events (aggregateid, payload) select '{key}', n from generate_series({first}, {last}) n"
         ));
     }
 
-    fn count(&self, condition: &str) -> usize {
+    pub(crate) fn count(&self, condition: &str) -> usize {
         let count = self
             .database()
             .sql()
@@ -68,18 +74,18 @@ impl<'a> Relayed<'a> {
     }
 
     #[track_caller]
-    fn wait_until_none(&self, condition: &str) {
+    pub(crate) fn wait_until_none(&self, condition: &str) {
         wait_for(&format!("no row with {condition}"), || {
             (self.count(condition) == 0).then_some(())
         });
     }
 
-    fn records(&self) -> Vec<Record> {
+    pub(crate) fn records(&self) -> Vec<Record> {
         self.world.kafka.read(&[self.outbox.topic("order")])
     }
 
     /// The numbers that have arrived for each key, in their order.
-    fn numbers(&self) -> BTreeMap<String, Vec<i64>> {
+    pub(crate) fn numbers(&self) -> BTreeMap<String, Vec<i64>> {
         let mut numbers: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         for record in self.records() {
             let key = record.key_text().expect("each event has a key").to_owned();
@@ -95,7 +101,7 @@ impl<'a> Relayed<'a> {
 
 /// Nothing is missing, and what is repeated does not skip anything: each number comes at most one after the highest before it.
 #[track_caller]
-fn assert_runs(numbers: &[i64], last: i64) {
+pub(crate) fn assert_runs(numbers: &[i64], last: i64) {
     let mut highest = 0;
     for number in numbers {
         assert!(*number <= highest + 1, "{number} comes after {highest}: {numbers:?}");
@@ -104,7 +110,7 @@ fn assert_runs(numbers: &[i64], last: i64) {
     assert_eq!(highest, last, "{numbers:?}");
 }
 
-const POLLER: &str = "status text not null default 'PENDING', attempts int not null default 0,
+pub(crate) const POLLER: &str = "status text not null default 'PENDING', attempts int not null default 0,
      available_at timestamptz not null default now(), last_error text";
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod publication;
 mod publication_differences;
+mod relay;
 
 use crate::outbox::Outbox;
 use crate::signals::{self, SIGNALS, execute, wait_for_log};

@@ -179,6 +179,13 @@ pub async fn check(connector: &Connector) -> Result<Vec<Diagnosis>, Failure> {
     } = describe(&sql, connector).await?;
     let mut remarks = vec![Diagnosis::good(table.sentence())];
     remarks.extend(table.missing());
+    remarks.extend(table.random_order());
+    // Without it, the look fails.
+    if let Some(missing) = missing_privilege(&sql, &table).await? {
+        remarks.push(missing);
+        return Ok(remarks);
+    }
+    remarks.extend(row_security(&sql, &table).await?);
     // Takes locks of rows, and gives them back at once.
     let look = statements::look(
         &table,
@@ -194,7 +201,6 @@ pub async fn check(connector: &Connector) -> Result<Vec<Diagnosis>, Failure> {
     let looked = sql.texts(DOING, &look).await.map(drop);
     sql.execute(DOING, "ROLLBACK").await?;
     looked?;
-    remarks.extend(missing_privilege(&sql, &table).await?);
     remarks.extend(missing_indexes(&sql, &table).await?);
     Ok(remarks)
 }
@@ -209,7 +215,7 @@ const RETRIED_ROWS: u32 = 1000;
 pub async fn retry(connector: &Connector, keys: &[String]) -> Result<u64, Failure> {
     let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::General).await?;
     let table = describe(&sql, connector).await?.table;
-    let Some(statement) = statements::retry(&table, keys, RETRIED_ROWS) else {
+    let Some(statement) = statements::retry(&table, keys, RETRIED_ROWS, &sql.own_path()) else {
         let what = format!(
             "table {} has no column that says which rows have failed for good",
             table.name
@@ -230,19 +236,20 @@ pub async fn retry(connector: &Connector, keys: &[String]) -> Result<u64, Failur
     }
 }
 
+/// The first privilege that the role lacks. Those on columns are enough.
 async fn missing_privilege(sql: &Sql, table: &RelayTable) -> Result<Option<Diagnosis>, Failure> {
-    let privilege = match table.done {
-        RelayDone::Mark => "UPDATE",
-        RelayDone::Delete => "DELETE",
+    let answer = sql.texts(DESCRIBING, &statements::privileges(table)).await?;
+    let mut answer = answer.into_iter().flatten();
+    let role = answer.next().flatten().unwrap_or_default();
+    let missing = ["SELECT", "UPDATE", "DELETE"]
+        .into_iter()
+        .zip(answer)
+        .find(|(_, may)| may.as_deref() != Some("t"));
+    let needed = match table.done {
+        RelayDone::Mark => "SELECT, UPDATE",
+        RelayDone::Delete => "SELECT, UPDATE, DELETE",
     };
-    let query = format!(
-        "SELECT current_user, pg_catalog.has_table_privilege({}, '{privilege}')",
-        table.oid.0
-    );
-    let answer = sql.texts(DESCRIBING, &query).await?;
-    let mut answer = answer.into_iter().flatten().flatten();
-    let (role, may) = (answer.next().unwrap_or_default(), answer.next());
-    Ok((may.as_deref() != Some("t")).then(|| {
+    Ok(missing.map(|(privilege, _)| {
         Diagnosis::error(
             Kind::PrivilegeMissing,
             format!(
@@ -250,8 +257,29 @@ async fn missing_privilege(sql: &Sql, table: &RelayTable) -> Result<Option<Diagn
                 table.name
             ),
         )
+        .with_hint(format!("GRANT {needed} ON {} TO {};", table.name, sql_name(&role)))
+    }))
+}
+
+/// Whether policies of the table apply to the role.
+pub(crate) async fn row_security(sql: &Sql, table: &RelayTable) -> Result<Option<Diagnosis>, Failure> {
+    let query = format!(
+        "SELECT current_user, pg_catalog.row_security_active({}::oid)",
+        table.oid.0
+    );
+    let answer = sql.texts(DESCRIBING, &query).await?;
+    let mut answer = answer.into_iter().flatten().flatten();
+    let (role, is_active) = (answer.next().unwrap_or_default(), answer.next());
+    Ok((is_active.as_deref() == Some("t")).then(|| {
+        Diagnosis::warning(
+            Kind::RelayTable,
+            format!(
+                "row-level security of table {} may hide rows from the role {role}: those are not sent, and nothing tells of them",
+                table.name
+            ),
+        )
         .with_hint(format!(
-            "GRANT SELECT, UPDATE, DELETE ON {} TO {};",
+            "make sure that a policy shows it all rows that are to be sent: CREATE POLICY relay ON {} TO {} USING (true);",
             table.name,
             sql_name(&role)
         ))

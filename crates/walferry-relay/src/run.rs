@@ -12,6 +12,7 @@
 
 use std::{
     collections::HashMap,
+    ops::ControlFlow,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -21,7 +22,7 @@ use tracing::{info, warn};
 use walferry_config::{Connector, connector::RelaySection};
 use walferry_diagnosis::Kind;
 use walferry_engine::{
-    Failure, Pipeline, TargetState,
+    Disposition, Failure, Pipeline, TargetState,
     polled::{NotSent, PolledRow, PolledRows, Reach, RowFate, RowSender, run_sessions, told_to_end},
     sink::Sinks,
     status::{Phase, Status, StreamConnection},
@@ -29,9 +30,9 @@ use walferry_engine::{
 use walferry_postgres::connection::{Endpoint, Purpose, Sql};
 
 use crate::{
-    describe::{Described, describe},
+    describe::{Described, describe, row_security},
     notifications::Notifications,
-    statements::{self, CONFIRM, FailedAttempt, LookOptions, RowAddress},
+    statements::{self, CONFIRM, FailedAttempt, InLook, LookOptions, RowAddress},
     table::RelayTable,
 };
 
@@ -41,6 +42,8 @@ const MARKING: &str = "marking rows of the outbox";
 const KAFKA_AWAY: Duration = Duration::from_secs(1);
 /// Rows of the first look. Later ones are as large as the rows allow.
 const FIRST_ROWS: u32 = 50;
+/// So many times the bytes of a look may be read and left for the next ones. Then the look is given up: the next one reads fewer rows.
+const MOST_LEFT: usize = 4;
 /// So many failures are remembered for a table without columns for them.
 const MOST_REMEMBERED: usize = 10_000;
 
@@ -71,6 +74,8 @@ pub struct Relay<K, P> {
 /// What one session leaves to the next.
 #[derive(Default)]
 struct Carried {
+    /// Bytes of the largest of the last rows.
+    largest_row: usize,
     /// Kafka has refused one of the rows that were sent together.
     one_by_one: bool,
     /// Failures of rows whose table has no columns for them, by message key.
@@ -139,7 +144,6 @@ where
             carried,
             has_dead_letters: self.connector.errors.dead_letter_topic.is_some(),
             in_flight_bytes: self.in_flight_bytes,
-            largest_row: 0,
             first_lane: 0,
             shares_lanes: 0,
             sent: 0,
@@ -162,13 +166,15 @@ where
             .await?;
         let described = describe(&sql, &self.connector).await?;
         if !std::mem::replace(&mut carried.is_logged, true) {
-            info!("{}", described.table.sentence());
-            if let Some(missing) = described.table.missing() {
+            let table = &described.table;
+            info!("{}", table.sentence());
+            let hidden = row_security(&sql, table).await?;
+            for remark in [table.missing(), table.random_order(), hidden].into_iter().flatten() {
                 warn!(
-                    code = missing.code(),
-                    hint = missing.hint.as_deref(),
+                    code = remark.code(),
+                    hint = remark.hint.as_deref(),
                     "{}",
-                    missing.sentence()
+                    remark.sentence()
                 );
             }
         }
@@ -189,8 +195,6 @@ struct Rounds<'a> {
     carried: &'a mut Carried,
     has_dead_letters: bool,
     in_flight_bytes: usize,
-    /// Bytes of the largest of the last rows.
-    largest_row: usize,
     /// The lane that the next look begins with.
     first_lane: u32,
     /// For so many looks more, other processes get a share of the lanes.
@@ -215,10 +219,121 @@ struct LookedRow {
     attempts: u32,
 }
 
+/// Rows of an answer, with their bytes as pgoutput writes them.
+struct FoundRows<'a> {
+    table: &'a RelayTable,
+    has_dead_letters: bool,
+    max_attempts: u32,
+    remembered: &'a HashMap<String, Remembered>,
+    rows: Vec<LookedRow>,
+    bytes: Vec<u8>,
+    polled: Vec<PolledRow>,
+    /// No row is kept once there are so many bytes.
+    most_bytes: usize,
+    /// Bytes of rows that were not kept.
+    left_bytes: usize,
+    /// Bytes of the largest row, kept or not.
+    largest_row: usize,
+}
+
+impl<'a> FoundRows<'a> {
+    fn new(
+        table: &'a RelayTable,
+        has_dead_letters: bool,
+        max_attempts: u32,
+        remembered: &'a HashMap<String, Remembered>,
+        most_bytes: usize,
+    ) -> Self {
+        Self {
+            most_bytes,
+            left_bytes: 0,
+            largest_row: 0,
+            table,
+            has_dead_letters,
+            max_attempts,
+            remembered,
+            rows: Vec::new(),
+            bytes: Vec::new(),
+            polled: Vec::new(),
+        }
+    }
+
+    /// Adds a row of [`statements::look`], or leaves it for another look if there are enough. Breaks if too many bytes were read for nothing.
+    fn push(&mut self, values: &[Option<&str>]) -> ControlFlow<()> {
+        let bytes = values.iter().flatten().map(|value| value.len()).sum();
+        self.largest_row = self.largest_row.max(bytes);
+        if self.bytes.len() < self.most_bytes {
+            self.keep(values);
+            return ControlFlow::Continue(());
+        }
+        self.left_bytes += bytes;
+        match self.left_bytes > MOST_LEFT * self.most_bytes {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn keep(&mut self, values: &[Option<&str>]) {
+        let [Some(table_oid), Some(ctid), key, in_table, columns @ ..] = values else {
+            return;
+        };
+        let Ok(table_oid) = table_oid.parse() else {
+            return;
+        };
+        let key = key.unwrap_or_default();
+        let in_table: u32 = in_table.and_then(|attempts| attempts.parse().ok()).unwrap_or_default();
+        let attempts = if self.table.attempts.is_some() {
+            in_table
+        } else {
+            self.remembered.get(key).map(|known| known.attempts).unwrap_or_default()
+        };
+        let start = self.bytes.len();
+        let count = u16::try_from(self.table.columns.len()).unwrap_or(u16::MAX);
+        self.bytes.extend_from_slice(&count.to_be_bytes());
+        for value in columns {
+            match value {
+                None => self.bytes.push(b'n'),
+                Some(text) => {
+                    self.bytes.push(b't');
+                    let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+                    self.bytes.extend_from_slice(&length.to_be_bytes());
+                    self.bytes.extend_from_slice(text.as_bytes());
+                }
+            }
+        }
+        self.polled.push(PolledRow {
+            tuple: start..self.bytes.len(),
+            key: Some(key.to_owned()),
+            is_last_try: self.has_dead_letters && attempts + 1 >= self.max_attempts,
+            alone: attempts > 0,
+        });
+        self.rows.push(LookedRow {
+            address: RowAddress {
+                table_oid,
+                ctid: (*ctid).to_owned(),
+            },
+            key: key.to_owned(),
+            attempts,
+        });
+    }
+}
+
+/// What a look has found.
+enum Looked {
+    /// Rows. Its transaction is open.
+    Rows(Look),
+    /// Nothing to send. Its transaction is closed.
+    Nothing,
+    /// More bytes than memory is meant for. Its connection is closed.
+    TooMuch,
+}
+
 /// What a look has led to.
 enum RoundEnd {
     /// There may be more rows.
     Busy,
+    /// The table or the connection is not what it was: the next session looks at both.
+    Anew,
     /// The producer can send nothing more, because Kafka has refused a record: the session ends, and the next one has another producer.
     Refused,
     /// Nothing was found.
@@ -244,7 +359,7 @@ impl Rounds<'_> {
             // A round ends by itself within seconds. It is not interrupted, so that what was sent is marked.
             match self.round().await? {
                 RoundEnd::Busy => {}
-                RoundEnd::Refused => return Ok(()),
+                RoundEnd::Anew | RoundEnd::Refused => return Ok(()),
                 RoundEnd::Idle => tokio::select! {
                     biased;
                     () = told_to_end(target) => return Ok(()),
@@ -267,11 +382,24 @@ impl Rounds<'_> {
     }
 
     async fn round(&mut self) -> Result<RoundEnd, Failure> {
-        let Some(look) = self.look().await? else {
-            return Ok(RoundEnd::Idle);
+        let looked = match self.look().await {
+            // It worked before, so a column may have been dropped or renamed. The first look of the next session is the last try.
+            Err(failure) if self.number > 1 && matches!(failure.disposition, Disposition::Stop(_)) => {
+                info!(error = %failure, "a look is refused that worked before; the outbox is looked at again");
+                return Ok(RoundEnd::Anew);
+            }
+            looked => looked?,
+        };
+        let look = match looked {
+            Looked::Rows(look) => look,
+            Looked::Nothing => return Ok(RoundEnd::Idle),
+            Looked::TooMuch => return Ok(RoundEnd::Anew),
         };
         // A process that was stopped since the look finds its transaction ended by the server.
-        self.is_still_open(&look).await?;
+        if !self.is_still_open(&look).await? {
+            info!(table = self.described.table.name, "columns of the outbox have changed");
+            return Ok(RoundEnd::Anew);
+        }
         let Look {
             token,
             begun,
@@ -304,8 +432,8 @@ impl Rounds<'_> {
         Ok(RoundEnd::Busy)
     }
 
-    /// Opens the transaction of a look. `None` if there is nothing to send; then it is closed again.
-    async fn look(&mut self) -> Result<Option<Look>, Failure> {
+    /// Opens the transaction of a look.
+    async fn look(&mut self) -> Result<Looked, Failure> {
         self.number += 1;
         let token = format!("{}-{}", std::process::id(), self.number);
         let table = &self.described.table;
@@ -334,25 +462,41 @@ impl Rounds<'_> {
             },
         );
         let begun = Instant::now();
-        let mut answer = self.sql.texts(LOOKING, &statement).await?.into_iter();
-        let taken = answer.next().and_then(|row| row.into_iter().next().flatten());
-        self.note_lanes(&taken.unwrap_or_default(), lanes);
-        let found = Self::read(
+        let mut found = FoundRows::new(
             table,
-            answer,
             self.has_dead_letters,
             self.section.max_attempts,
             &self.carried.remembered,
+            self.in_flight_bytes / 4,
         );
-        if found.0.is_empty() {
-            self.sql.execute(LOOKING, statements::END).await?;
-            return Ok(None);
+        let mut taken = None;
+        let read = self.sql.each_text(LOOKING, &statement, |values| match taken {
+            None => {
+                taken = Some(values.first().copied().flatten().unwrap_or_default().to_owned());
+                ControlFlow::Continue(())
+            }
+            Some(_) => found.push(values),
+        });
+        let read = read.await;
+        let FoundRows {
+            rows,
+            bytes,
+            polled,
+            largest_row,
+            ..
+        } = found;
+        // It shrinks slowly, so that one look with small rows does not let the next be too large. It counts, too, where the server has given up.
+        let known = &mut self.carried.largest_row;
+        *known = largest_row.max(*known - *known / 8);
+        if read?.is_break() {
+            return Ok(Looked::TooMuch);
         }
-        let (rows, bytes, polled) = found;
-        let largest = polled.iter().map(|row| row.tuple.len()).max().unwrap_or_default();
-        // It shrinks slowly, so that one look with small rows does not let the next be too large.
-        self.largest_row = largest.max(self.largest_row - self.largest_row / 8);
-        Ok(Some(Look {
+        self.note_lanes(&taken.unwrap_or_default(), lanes);
+        if rows.is_empty() {
+            self.sql.execute(LOOKING, statements::END).await?;
+            return Ok(Looked::Nothing);
+        }
+        Ok(Looked::Rows(Look {
             token,
             begun,
             rows,
@@ -365,61 +509,10 @@ impl Rounds<'_> {
         }))
     }
 
-    /// The rows of an answer, with their bytes as pgoutput writes them.
-    fn read(
-        table: &RelayTable,
-        answer: impl Iterator<Item = Vec<Option<String>>>,
-        has_dead_letters: bool,
-        max_attempts: u32,
-        remembered: &HashMap<String, Remembered>,
-    ) -> (Vec<LookedRow>, Vec<u8>, Vec<PolledRow>) {
-        let (mut rows, mut bytes, mut polled) = (Vec::new(), Vec::new(), Vec::new());
-        for row in answer {
-            let mut values = row.into_iter();
-            let mut next = || values.next().flatten();
-            let (Some(table_oid), Some(ctid)) = (next().and_then(|oid| oid.parse().ok()), next()) else {
-                continue;
-            };
-            let key = next().unwrap_or_default();
-            let in_table: u32 = next().and_then(|attempts| attempts.parse().ok()).unwrap_or_default();
-            let known = remembered.get(&key).map(|known| known.attempts);
-            let attempts = if table.attempts.is_some() {
-                in_table
-            } else {
-                known.unwrap_or_default()
-            };
-            let start = bytes.len();
-            let columns = u16::try_from(table.columns.len()).unwrap_or(u16::MAX);
-            bytes.extend_from_slice(&columns.to_be_bytes());
-            for value in values {
-                match value {
-                    None => bytes.push(b'n'),
-                    Some(text) => {
-                        bytes.push(b't');
-                        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-                        bytes.extend_from_slice(&length.to_be_bytes());
-                        bytes.extend_from_slice(text.as_bytes());
-                    }
-                }
-            }
-            polled.push(PolledRow {
-                tuple: start..bytes.len(),
-                key: Some(key.clone()),
-                is_last_try: has_dead_letters && attempts + 1 >= max_attempts,
-            });
-            rows.push(LookedRow {
-                address: RowAddress { table_oid, ctid },
-                key,
-                attempts,
-            });
-        }
-        (rows, bytes, polled)
-    }
-
     /// How many rows the next look may read: what is under way must not be more than the memory for it.
     fn row_limit(&self) -> u32 {
         let most = self.section.batch_rows;
-        match self.largest_row {
+        match self.carried.largest_row {
             0 => most.min(FIRST_ROWS),
             largest => {
                 let fit = self.in_flight_bytes / 4 / largest;
@@ -440,11 +533,16 @@ impl Rounds<'_> {
         self.first_lane = (self.first_lane + lanes.max(1)) % self.described.table.lanes;
     }
 
-    async fn is_still_open(&self, look: &Look) -> Result<(), Failure> {
-        let answer = self.sql.texts(LOOKING, &statements::is_open()).await?;
-        let token = answer.into_iter().flatten().flatten().next();
+    /// Whether the table has the columns that it had. An error if the transaction has ended.
+    async fn is_still_open(&self, look: &Look) -> Result<bool, Failure> {
+        let answer = self
+            .sql
+            .texts(LOOKING, &statements::is_open(&self.described.table))
+            .await?;
+        let mut answer = answer.into_iter().flatten();
+        let token = answer.next().flatten();
         match token.as_deref() == Some(&look.token) {
-            true => Ok(()),
+            true => Ok(answer.next().flatten() == Some(self.described.table.form())),
             false => Err(lost("the transaction of a look has ended before its rows were sent")),
         }
     }
@@ -452,6 +550,11 @@ impl Rounds<'_> {
     /// Marks rows that were sent, notes failures, and ends the transaction.
     async fn mark(&mut self, rows: &[LookedRow], fates: &[RowFate], token: &str) -> Result<(), Failure> {
         let table = &self.described.table;
+        let own_path = self.sql.own_path();
+        let in_look = InLook {
+            token,
+            own_path: &own_path,
+        };
         let rows_with = |wanted: fn(&RowFate) -> bool| {
             let both = rows.iter().zip(fates).filter(move |(_, fate)| wanted(fate));
             both.map(|(row, _)| row)
@@ -459,11 +562,11 @@ impl Rounds<'_> {
         let sent: Vec<RowAddress> = rows_with(|fate| *fate == RowFate::Sent)
             .map(|row| row.address.clone())
             .collect();
-        let mut statements = statements::done(table, &sent, token);
+        let mut statements = statements::done(table, &sent, in_look);
         let mut expected = sent.len() as u64;
         for (row, fate) in rows.iter().zip(fates) {
             if let RowFate::Failed(failure) = fate {
-                let statement = self.note_failure(row, failure, token);
+                let statement = self.note_failure(row, failure, in_look);
                 expected += u64::from(statement.is_some());
                 statements.extend(statement);
             }
@@ -476,7 +579,9 @@ impl Rounds<'_> {
             .filter_map(|count| count.parse::<u64>().ok())
             .sum();
         if changed != expected {
-            return Err(lost(&format!("of {expected} rows, only {changed} could be marked")));
+            return Err(lost(&format!(
+                "of {expected} rows, only {changed} could be marked; if this goes on, a trigger or rule of the table undoes it"
+            )));
         }
         if table.attempts.is_none() {
             for row in rows_with(|fate| *fate == RowFate::Sent) {
@@ -492,7 +597,7 @@ impl Rounds<'_> {
     }
 
     /// What a failure of a row leaves in the table.
-    fn note_failure(&mut self, row: &LookedRow, failure: &Failure, token: &str) -> Option<String> {
+    fn note_failure(&mut self, row: &LookedRow, failure: &Failure, in_look: InLook<'_>) -> Option<String> {
         let table = &self.described.table;
         let attempts = row.attempts.saturating_add(1);
         let is_last = attempts >= self.section.max_attempts;
@@ -533,7 +638,7 @@ impl Rounds<'_> {
             pause,
             is_last,
         };
-        statements::failed(table, &row.address, &attempt, token)
+        statements::failed(table, &row.address, &attempt, in_look)
     }
 }
 

@@ -30,6 +30,8 @@ const TOKEN: &str = "walferry.look";
 const LANES: &str = "walferry.lanes";
 /// Advisory locks of lanes have the oid of the table in their first number, changed by this.
 const LOCKS: u32 = 0x5746_524c;
+/// The path of statements of Walferry's own.
+const PATH: &str = "pg_catalog, pg_temp";
 
 /// Which rows a look asks for.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +57,15 @@ pub struct RowAddress {
     pub table_oid: u32,
     /// Its place there. It does not change while the row is locked.
     pub ctid: String,
+}
+
+/// The transaction of a look.
+#[derive(Debug, Clone, Copy)]
+pub struct InLook<'a> {
+    /// Tells this look from all others.
+    pub token: &'a str,
+    /// An expression that sets the role's own `search_path`, which triggers of the table expect.
+    pub own_path: &'a str,
 }
 
 /// Begins a transaction, takes lanes, and reads rows. The first row of the answer has the lanes, as the text of an array. Each other has `tableoid`,
@@ -130,16 +141,56 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
     )
 }
 
-/// Says whether the transaction of a look is still there: answers with its token.
-pub fn is_open() -> String {
-    format!("SELECT pg_catalog.current_setting('{TOKEN}', true)")
+/// Says whether the transaction of a look is still there, and whether the table is what it was: answers with its token, and with
+/// [`RelayTable::form`]. The look has locked the table, so it stays as it is until the rows are marked.
+pub fn is_open(table: &RelayTable) -> String {
+    format!(
+        "SELECT pg_catalog.current_setting('{TOKEN}', true), (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', a.attnum, a.atttypid, a.atttypmod, \
+         a.attname), ',' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid = {} AND a.attnum > 0 AND NOT a.attisdropped)",
+        table.oid.0
+    )
+}
+
+/// Answers with the role, and whether it may SELECT, UPDATE and DELETE as far as that is needed. Locking rows needs UPDATE, if only of one column.
+pub fn privileges(table: &RelayTable) -> String {
+    let oid = table.oid.0;
+    let all = |columns: &[&String], privilege: &str| {
+        let each = columns.iter().map(|column| {
+            let column = text(column);
+            format!("pg_catalog.has_column_privilege({oid}::oid, {column}::text, '{privilege}')")
+        });
+        each.collect::<Vec<_>>().join(" AND ")
+    };
+    let read: Vec<&String> = table.columns.iter().collect();
+    let mut written: Vec<&String> = [&table.attempts, &table.available_at].into_iter().flatten().collect();
+    written.extend(table.last_error.as_ref().map(|(column, _)| column));
+    if table.done == RelayDone::Mark || table.status.as_ref().is_some_and(|status| status.failed.is_some()) {
+        written.extend(table.status.as_ref().map(|status| &status.column));
+    }
+    if table.done == RelayDone::Mark {
+        written.extend(&table.sent_at);
+    }
+    let update = match written.as_slice() {
+        [] => format!("pg_catalog.has_any_column_privilege({oid}::oid, 'UPDATE')"),
+        written => all(written, "UPDATE"),
+    };
+    let delete = match table.done {
+        RelayDone::Mark => "true".to_owned(),
+        RelayDone::Delete => format!("pg_catalog.has_table_privilege({oid}::oid, 'DELETE')"),
+    };
+    format!("SELECT current_user, {}, {update}, {delete}", all(&read, "SELECT"))
 }
 
 /// Ends a look that has found nothing.
 pub const END: &str = "COMMIT";
 
 /// Marks or deletes rows that were sent. Each statement answers with the number of its rows, and changes nothing outside the transaction of the look.
-pub fn done(table: &RelayTable, rows: &[RowAddress], token: &str) -> Vec<String> {
+pub fn done(table: &RelayTable, rows: &[RowAddress], look: InLook<'_>) -> Vec<String> {
+    let is_done = match table.done {
+        RelayDone::Delete => "true".to_owned(),
+        // A trigger may have changed it.
+        RelayDone::Mark => format!("({}) IS NOT TRUE", unsent(table, "t")),
+    };
     let change = match table.done {
         RelayDone::Delete => format!("DELETE FROM {} t", table.name),
         RelayDone::Mark => {
@@ -160,7 +211,7 @@ pub fn done(table: &RelayTable, rows: &[RowAddress], token: &str) -> Vec<String>
             None => by_table.push((row.table_oid, vec![&row.ctid])),
         }
     }
-    let statement = |(oid, ctids): &(u32, Vec<&str>)| counted(&change, *oid, ctids, token);
+    let statement = |(oid, ctids): &(u32, Vec<&str>)| counted(&change, *oid, ctids, &is_done, look);
     by_table.iter().map(statement).collect()
 }
 
@@ -178,7 +229,7 @@ pub struct FailedAttempt<'a> {
 }
 
 /// Notes a failed attempt in its row. `None` if the table has no column for it.
-pub fn failed(table: &RelayTable, row: &RowAddress, attempt: &FailedAttempt<'_>, token: &str) -> Option<String> {
+pub fn failed(table: &RelayTable, row: &RowAddress, attempt: &FailedAttempt<'_>, look: InLook<'_>) -> Option<String> {
     let mut set = Vec::new();
     if let Some(column) = &table.attempts {
         set.push(format!("{} = {}", sql_name(column), attempt.attempts));
@@ -200,7 +251,7 @@ pub fn failed(table: &RelayTable, row: &RowAddress, attempt: &FailedAttempt<'_>,
         set.push(format!("{} = {}", sql_name(&status.column), text(failed)));
     }
     let change = format!("UPDATE {} t SET {}", table.name, list(&set));
-    (!set.is_empty()).then(|| counted(&change, row.table_oid, &[&row.ctid], token))
+    (!set.is_empty()).then(|| counted(&change, row.table_oid, &[&row.ctid], "true", look))
 }
 
 /// The statements that mark rows, in the transaction of the look, and end it.
@@ -208,23 +259,28 @@ pub fn marks(statements: &[String]) -> String {
     format!(
         "SET LOCAL statement_timeout = {}; {}; COMMIT",
         MARK.as_millis(),
-        statements.join("; ")
+        // Each has set the role's path, and the names in the next one are looked up before it does the same.
+        statements.join(&format!("; SET LOCAL search_path = {PATH}; "))
     )
 }
 
-fn counted(change: &str, table_oid: u32, ctids: &[&str], token: &str) -> String {
+/// Changes rows, and answers with how many are `is_done` afterwards. Names in it are looked up before the role's path is set, which is in time for
+/// triggers.
+fn counted(change: &str, table_oid: u32, ctids: &[&str], is_done: &str, look: InLook<'_>) -> String {
     let ctids: Vec<String> = ctids.iter().map(|ctid| format!("\"{ctid}\"")).collect();
     let ctids = text(&format!("{{{}}}", ctids.join(",")));
     format!(
         "WITH changed AS ({change} WHERE t.tableoid = {table_oid} AND t.ctid = ANY ({ctids}::tid[]) \
-         AND pg_catalog.current_setting('{TOKEN}', true) = {} RETURNING 1) SELECT count(*) FROM changed",
-        text(token)
+         AND pg_catalog.current_setting('{TOKEN}', true) = {} AND (SELECT {} IS NOT NULL) RETURNING {is_done} AS is_done) \
+         SELECT count(*) FROM changed WHERE is_done",
+        text(look.token),
+        look.own_path
     )
 }
 
 /// Puts rows back that have failed for good, some at a time. Answers with their number. `None` if the table does not say which have failed. `keys` are
-/// the message keys of the rows that are wanted; without any, all are.
-pub fn retry(table: &RelayTable, keys: &[String], most: u32) -> Option<String> {
+/// the message keys of the rows that are wanted; without any, all are. `own_path` sets the role's own path, for triggers.
+pub fn retry(table: &RelayTable, keys: &[String], most: u32, own_path: &str) -> Option<String> {
     let mut failed = failed_for_good(table, "f")?;
     if !keys.is_empty() {
         let keys: Vec<String> = keys.iter().map(|key| text(key)).collect();
@@ -242,7 +298,8 @@ pub fn retry(table: &RelayTable, keys: &[String], most: u32) -> Option<String> {
     }
     Some(format!(
         "WITH chosen AS MATERIALIZED (SELECT f.tableoid AS of_table, f.ctid AS place FROM {name} f WHERE {failed} LIMIT {most} FOR UPDATE SKIP LOCKED), \
-         changed AS (UPDATE {name} t SET {set} FROM chosen WHERE t.tableoid = chosen.of_table AND t.ctid = chosen.place RETURNING 1) \
+         changed AS (UPDATE {name} t SET {set} FROM chosen WHERE t.tableoid = chosen.of_table AND t.ctid = chosen.place AND (SELECT {own_path} IS NOT NULL) \
+         RETURNING 1) \
          SELECT count(*) FROM changed",
         name = table.name,
         set = list(&set)

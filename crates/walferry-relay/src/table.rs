@@ -15,19 +15,22 @@ const SENT_AT: &[&str] = &["published_at", "sent_at", "processed_at"];
 const ATTEMPTS: &[&str] = &["attempts", "retry_count"];
 const AVAILABLE_AT: &[&str] = &["available_at", "next_attempt_at"];
 const LAST_ERROR: &[&str] = &["last_error"];
+const CREATED_AT: &[&str] = &["created_at", "occurred_at", "inserted_at", "createdat", "occurredat"];
 
 const BOOL: Oid = Oid(16);
 const WHOLE_NUMBERS: [Oid; 3] = [Oid(20), Oid(21), Oid(23)];
 const TIMESTAMP: Oid = Oid(1114);
 const TIMESTAMPTZ: Oid = Oid(1184);
 const VARCHAR: Oid = Oid(1043);
+const TEXT: Oid = Oid(25);
+const UUID: Oid = Oid(2950);
 /// Longest text of an error that is written into the table.
 const ERROR_CHARS: usize = 500;
 
 /// An outbox, and what its columns are for.
 #[derive(Debug, Clone)]
 pub struct RelayTable {
-    /// The table and its types, without generated columns, which the replication stream does not have either.
+    /// The table and its types, with generated columns: a query has them, other than the replication stream.
     pub catalog: Arc<Catalog>,
     /// Its oid.
     pub oid: Oid,
@@ -80,19 +83,18 @@ impl RelayTable {
     /// # Errors
     /// All that must be changed first.
     pub fn recognise(
-        mut catalog: Catalog,
+        catalog: Catalog,
         section: &RelaySection,
         key: &[String],
         words: &[(String, Vec<String>)],
     ) -> Result<Self, Vec<Diagnosis>> {
         let mut problems = Vec::new();
-        let Some(facts) = &mut catalog.table else {
+        let Some(facts) = &catalog.table else {
             return Err(vec![problem(
                 "the table no longer exists",
                 "look at table.include.list",
             )]);
         };
-        facts.columns.retain(|column| !column.generated);
         let facts = facts.clone();
         let name = format!("{}.{}", sql_name(&facts.schema), sql_name(&facts.name));
         let mut find = |property: &str, configured: &Option<String>, known: &[&str], definition: &str| {
@@ -115,7 +117,8 @@ impl RelayTable {
                     .iter()
                     .find(|column| column.name.eq_ignore_ascii_case(name))
             };
-            known.iter().find_map(named).cloned()
+            // Nobody writes to one that is computed.
+            known.iter().find_map(named).filter(|column| !column.generated).cloned()
         };
         let columns = &section.columns;
         let status = find(
@@ -217,6 +220,40 @@ impl RelayTable {
             lanes: section.lanes,
             catalog: Arc::new(catalog),
         })
+    }
+
+    /// The columns as `statements::is_open` reads them.
+    pub fn form(&self) -> String {
+        let columns = self.catalog.table.iter().flat_map(|facts| &facts.columns);
+        let parts: Vec<String> = columns
+            .map(|column| {
+                let ColumnFacts {
+                    number,
+                    type_oid,
+                    type_modifier,
+                    name,
+                    ..
+                } = column;
+                format!("{number} {} {type_modifier} {name}", type_oid.0)
+            })
+            .collect();
+        parts.join(",")
+    }
+
+    /// A warning if rows are ordered by a key that may well be random.
+    pub fn random_order(&self) -> Option<Diagnosis> {
+        let first = self.order.first()?;
+        let columns = self.catalog.table.iter().flat_map(|facts| &facts.columns);
+        let is_random =
+            |column: &ColumnFacts| column.name == *first && [UUID, TEXT, VARCHAR].contains(&column.type_oid);
+        columns.into_iter().find(|column| is_random(column))?;
+        let what = format!(
+            "rows of table {} are ordered by {}, which is the order of their inserts only if its values are made in that order, as UUIDv7 or ULID are",
+            self.name,
+            sql_name(first)
+        );
+        let hint = "otherwise name a column that counts upwards, or a time, with relay.order.by";
+        Some(Diagnosis::warning(Kind::RelayTable, what).with_hint(hint))
     }
 
     /// What was recognised, in a sentence.
@@ -340,7 +377,10 @@ fn order(facts: &TableFacts, section: &RelaySection) -> Vec<String> {
         [only] => column(only).is_some_and(is_number),
         _ => false,
     };
-    let created = column("created_at").filter(|created| is_time(created) && !counts);
+    let created = CREATED_AT
+        .iter()
+        .find_map(|name| column(name))
+        .filter(|created| is_time(created) && !counts);
     let created = created.map(|created| created.name.clone());
     let key = facts.primary_key.iter().filter(|name| Some(*name) != created.as_ref());
     created.iter().chain(key).cloned().collect()

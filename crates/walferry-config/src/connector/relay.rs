@@ -117,7 +117,7 @@ properties! {
         .text("Status of a row that is not tried again. Without it, `FAILED`, in the same case. A boolean column has no such status.");
     const ORDER_BY: Property<Vec<String>> = Property::new("relay.order.by").example("created_at,id")
         .text("Columns by which rows of one message key are ordered. Without it, `seq` or the only number column of the primary key; otherwise \
-               `created_at`, then the primary key.");
+               `created_at`, `occurred_at` or `inserted_at`, then the primary key.");
     const POLL_INTERVAL: Property<Duration> = Property::new("relay.poll.interval.ms").default("200")
         .text("How often the table is looked at while it has no rows to send.");
     const BATCH_SIZE: Property<Count> = Property::new("relay.batch.size").default("500")

@@ -65,6 +65,8 @@ pub struct PolledRow {
     pub key: Option<String>,
     /// Whether a record that fails goes to the dead-letter topic, if there is one.
     pub is_last_try: bool,
+    /// Sends it alone, after all before it have been acknowledged: it has failed before, and if Kafka refuses it again, no other row is sent twice.
+    pub alone: bool,
 }
 
 /// What has become of a row.
@@ -239,10 +241,17 @@ impl<K: Sink> SenderThread<K> {
                 *fate = RowFate::HeldBack;
                 continue;
             }
+            let is_alone = job.one_by_one || row.alone;
+            if is_alone {
+                self.deliver(&mut batch)?;
+                if !self.progress.wait_until_empty() {
+                    return Err(self.over());
+                }
+            }
             let made = self.make(&table, row, &job.bytes, deadline, &mut batch);
             let made = match made {
                 Ok(false) => break,
-                Ok(true) if job.one_by_one => self.deliver_alone(&mut batch)?,
+                Ok(true) if is_alone => self.deliver_alone(&mut batch)?,
                 Ok(true) => Ok(()),
                 Err(failure) => Err(failure),
             };
@@ -252,7 +261,7 @@ impl<K: Sink> SenderThread<K> {
                     self.status.count_error(failure.kind);
                     *fate = RowFate::Failed(Box::new(failure));
                     failed_keys.extend(&row.key);
-                    if job.one_by_one && self.progress.is_over() {
+                    if is_alone && self.progress.is_over() {
                         // Kafka has refused it, and has all rows before it. The producer sends nothing more.
                         return Ok(fates);
                     }

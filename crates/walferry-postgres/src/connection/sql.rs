@@ -3,9 +3,12 @@
 use std::convert::Infallible;
 use std::future::{Future, Ready, poll_fn, ready};
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use tokio::sync::{Notify, OnceCell};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{ChannelBinding as Binding, SslMode as TlsUse, SslNegotiation};
@@ -123,6 +126,38 @@ impl Sql {
             _ => None,
         });
         Ok(rows.collect())
+    }
+
+    /// Like [`Sql::texts`], but lends the values of each row to `take` as they arrive, so that not all of them are in memory at once. Once `take` breaks,
+    /// nothing more is read, and the connection is closed: the server rolls back what was begun.
+    ///
+    /// # Errors
+    /// The statement failed, or the connection was lost.
+    pub async fn each_text(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        mut take: impl FnMut(&[Option<&str>]) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let statements = self.pinned.statements(sql);
+        let reading = async {
+            let mut messages = pin!(self.client.simple_query_raw(&statements).await?);
+            while let Some(message) = messages.try_next().await? {
+                if let SimpleQueryMessage::Row(row) = message {
+                    let values: Vec<Option<&str>> = (0..row.len()).map(|place| row.get(place)).collect();
+                    if take(&values).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        };
+        let answer = self.answer(doing, reading).await?;
+        self.pinned.ran(sql, answer.is_ok());
+        if matches!(answer, Ok(ControlFlow::Break(()))) {
+            self.connection.abort();
+        }
+        answer.map_err(|error| Error::sql(doing, error))
     }
 
     /// The names of the columns of a statement, which is run. Returns the driver's error if the server refuses it.

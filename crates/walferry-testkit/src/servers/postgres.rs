@@ -320,7 +320,11 @@ fn run(folder: &Path) -> Process {
 const ACCOUNTS: [&str; 2] = ["postgres", "nobody"];
 
 fn server_program(name: &str) -> Command {
-    let program = tools::postgres().join(name);
+    as_server_account(&tools::postgres().join(name))
+}
+
+/// A command that root gives up its rights for.
+pub(super) fn as_server_account(program: &Path) -> Command {
     let mut command = match account() {
         None => Command::new(program),
         Some((uid, gid)) => {

@@ -33,6 +33,12 @@ pub fn postgres() -> PathBuf {
     place("WALFERRY_TEST_POSTGRES")
 }
 
+/// The program of PgBouncer, and the folders of its libraries.
+pub(super) fn pgbouncer() -> (PathBuf, String) {
+    let libraries = env::var("WALFERRY_TEST_PGBOUNCER_LIBRARIES").unwrap_or_default();
+    (place("WALFERRY_TEST_PGBOUNCER"), libraries)
+}
+
 /// The program of Prometheus.
 pub(super) fn prometheus() -> PathBuf {
     place("WALFERRY_TEST_PROMETHEUS")

@@ -22,6 +22,38 @@ pub(crate) fn prometheus() -> Outcome<PathBuf> {
     program("prometheus", "prometheus", "usr/bin/prometheus")
 }
 
+/// `pgbouncer` of `PATH`, or Debian's with its libraries, for which it looks where this says.
+///
+/// # Errors
+/// When it is not in `PATH` and packages cannot be fetched.
+pub(super) fn pgbouncer() -> Outcome<PgBouncer> {
+    let in_path =
+        shell::find("pgbouncer").or_else(|| Some("/usr/sbin/pgbouncer".into()).filter(|file: &PathBuf| file.is_file()));
+    if let Some(program) = in_path {
+        return Ok(PgBouncer {
+            program,
+            libraries: String::new(),
+        });
+    }
+    let mut libraries = Vec::new();
+    for name in ["libevent-2.1-7", "libc-ares2"] {
+        let folder = package(name)?
+            .join("usr/lib")
+            .join(format!("{}-linux-gnu", std::env::consts::ARCH));
+        libraries.push(folder.display().to_string());
+    }
+    Ok(PgBouncer {
+        program: program("pgbouncer", "pgbouncer", "usr/sbin/pgbouncer")?,
+        libraries: libraries.join(":"),
+    })
+}
+
+/// A PgBouncer, and the folders of libraries that it needs.
+pub(super) struct PgBouncer {
+    pub(super) program: PathBuf,
+    pub(super) libraries: String,
+}
+
 fn program(name: &str, package_name: &str, path: &str) -> Outcome<PathBuf> {
     match shell::find(name) {
         Some(found) => Ok(found),

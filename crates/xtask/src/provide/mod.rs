@@ -23,6 +23,8 @@ pub(crate) struct Servers {
     converters: PathBuf,
     scripting: PathBuf,
     postgres_bin: PathBuf,
+    /// Without it, the tests that need it fail, and say so.
+    pgbouncer: Option<debian::PgBouncer>,
 }
 
 impl Servers {
@@ -45,10 +47,15 @@ impl Servers {
             .env("WALFERRY_TEST_CONVERTERS", &self.converters)
             .env("WALFERRY_TEST_SCRIPTING", &self.scripting)
             .env("WALFERRY_TEST_POSTGRES", &self.postgres_bin);
+        if let Some(pgbouncer) = &self.pgbouncer {
+            command
+                .env("WALFERRY_TEST_PGBOUNCER", &pgbouncer.program)
+                .env("WALFERRY_TEST_PGBOUNCER_LIBRARIES", &pgbouncer.libraries);
+        }
     }
 }
 
-/// Finds or fetches Postgres, a JVM, the jars of Kafka, Kafka Connect and Debezium, and a schema registry.
+/// Finds or fetches Postgres, PgBouncer, a JVM, the jars of Kafka, Kafka Connect and Debezium, and a schema registry.
 pub(crate) fn servers(postgres: Option<u32>) -> Outcome<Servers> {
     Ok(Servers {
         postgres_bin: postgres::bin(postgres)?,
@@ -57,6 +64,9 @@ pub(crate) fn servers(postgres: Option<u32>) -> Outcome<Servers> {
         registry: maven::registry()?,
         converters: maven::converters()?,
         scripting: maven::scripting()?,
+        pgbouncer: debian::pgbouncer()
+            .map_err(|error| println!("without PgBouncer: {error}"))
+            .ok(),
     })
 }
 
