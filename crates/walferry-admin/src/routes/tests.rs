@@ -9,7 +9,7 @@ use tokio::{
     net::TcpStream,
 };
 use walferry_engine::{
-    Failure, Kind, TargetState,
+    Failure, Kind, Position, TargetState,
     book::Configuration,
     status::Status,
     supervisor::{Connectors, FixedConnectors, UnknownConnector},
@@ -108,6 +108,10 @@ impl Herder for Obedient {
         self.done(())
     }
 
+    fn pass_over(&self, _: &str, _: Position) -> HerderFuture<()> {
+        self.done(())
+    }
+
     fn topics(&self, _: &str) -> Vec<String> {
         Vec::new()
     }
@@ -141,12 +145,15 @@ impl Loggers for Obedient {
 
 /// An endpoint with both connectors.
 async fn endpoint(settings: RestSettings, hangs: bool) -> SocketAddr {
-    let statuses = ["runs", "stopped"].map(|name| {
+    endpoint_of(Arc::new(FixedConnectors(statuses().to_vec())), settings, hangs).await
+}
+
+fn statuses() -> [Arc<Status>; 2] {
+    ["runs", "stopped"].map(|name| {
         let status = Arc::new(Status::new(name, "shop"));
         status.set_phase(Phase::Streaming);
         status
-    });
-    endpoint_of(Arc::new(FixedConnectors(statuses.to_vec())), settings, hangs).await
+    })
 }
 
 async fn endpoint_of(connectors: Arc<dyn Connectors>, settings: RestSettings, hangs: bool) -> SocketAddr {
@@ -180,7 +187,8 @@ async fn ask(address: SocketAddr, method: &str, path: &str, headers: &str, body:
 
 /// A path with names in it, and a body with which the request does what it is for.
 fn request(method: &str, path: &str) -> (String, &'static str) {
-    let name = if path.ends_with("/offsets") { "stopped" } else { "runs" };
+    let is_of_other = path.ends_with("/offsets") || path.ends_with("/skip-record");
+    let name = if is_of_other { "stopped" } else { "runs" };
     let filled = path
         .replace("{name}", name)
         .replace("{task}", "0")
@@ -195,10 +203,16 @@ fn request(method: &str, path: &str) -> (String, &'static str) {
             r#"{"offsets": [{"partition": {"server": "shop"}, "offset": {"lsn": 1}}]}"#
         }
         ("POST", "/connectors/{name}/signals") => r#"{"type": "log", "data": {"message": "x"}}"#,
+        ("POST", "/connectors/{name}/skip-record") => r#"{"position": "0/10:0/8:0"}"#,
         ("PUT", "/admin/loggers/{logger}") => r#"{"level": "INFO"}"#,
         _ => "",
     };
     (filled, body)
+}
+
+fn refused_record() -> Failure {
+    let failure = Failure::stop(Kind::RecordTooLarge, "the record is too large", "make it smaller");
+    failure.of_change(Some("0/10:0/8:0".to_owned()))
 }
 
 /// Which requests a user may send is decided once for all routes, so a new route is never open by mistake.
@@ -218,7 +232,8 @@ async fn every_route_asks_who_it_is_and_what_they_may() {
         failed_login_pause: Duration::ZERO,
         ..RestSettings::default()
     };
-    let address = endpoint(settings, false).await;
+    let statuses = statuses();
+    let address = endpoint_of(Arc::new(FixedConnectors(statuses.to_vec())), settings, false).await;
     let basic = |text: &str| format!("Authorization: Basic {}\r\n", STANDARD.encode(text));
     let (reader, writer) = (basic("reader:secret"), basic("writer:secret"));
     let scraper = "Authorization: Bearer token\r\n".to_owned();
@@ -237,6 +252,11 @@ async fn every_route_asks_who_it_is_and_what_they_may() {
             methods.push("HEAD".into());
         }
         let is_open = ["/health", "/live"].contains(&path);
+        // Only what has failed at a change can pass over it.
+        statuses[1].set_phase(match path.ends_with("/skip-record") {
+            true => Phase::Failed(refused_record()),
+            false => Phase::Streaming,
+        });
         for method in methods {
             let (filled, body) = request(&method, path);
             // The log can have keys of rows.
