@@ -117,7 +117,7 @@ fn a_person_restarts_pauses_resumes_takes_a_snapshot_and_edits_the_configuration
 #[test]
 fn a_person_passes_over_the_record_at_which_a_connector_has_failed() {
     let mut world = World::start("page_skip", &[], None);
-    let topic = "page_skip.public.items";
+    let topic = "orders.public.items";
     world
         .kafka
         .create_topic_with(topic, 1, &[("max.message.bytes", "5000")]);

@@ -4,12 +4,7 @@
 //! page (`Origin`). If the page's own name resolves to the address of this endpoint (DNS rebinding), the browser takes the endpoint for a
 //! part of the page, and names the page's name (`Host`). A browser keeps passwords by name, so such a page cannot log in.
 
-use std::{
-    borrow::Cow,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -106,13 +101,14 @@ pub(crate) async fn guard(
                         request.extensions_mut().insert(base);
                         let may_change = MayChange(settings.doors.may_change(user.as_deref()));
                         request.extensions_mut().insert(may_change);
-                        request.extensions_mut().insert(Requester {
+                        let requester = Requester {
                             peer: doors::shown(peer),
-                            user: user.clone(),
-                        });
+                            user,
+                        };
+                        request.extensions_mut().insert(requester.clone());
                         let response = answered(request, next, settings.time_limit).await;
                         if !doors::reads(&method) {
-                            tell_of_change(peer, user.as_deref(), &method, &path, response.status());
+                            tell_of_change(&requester, &method, &path, response.status());
                         }
                         response
                     }
@@ -167,8 +163,9 @@ fn standby_page(why: &str) -> Response {
 }
 
 /// Logs who has changed something, or tried to. Without a login, nobody has a name.
-fn tell_of_change(peer: Option<SocketAddr>, user: Option<&str>, method: &Method, path: &str, status: StatusCode) {
-    let (peer, user) = (doors::shown(peer), user.unwrap_or("-"));
+fn tell_of_change(requester: &Requester, method: &Method, path: &str, status: StatusCode) {
+    let Requester { peer, user } = requester;
+    let user = user.as_deref().unwrap_or("-");
     let path: String = path.chars().take(300).collect();
     info!(?peer, ?user, %method, ?path, status = status.as_u16(), "a request of the REST API that changes something was answered");
 }

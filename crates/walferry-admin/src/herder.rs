@@ -5,7 +5,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 use serde_json::Value as Json;
 use walferry_config::Group;
 use walferry_engine::{
-    Diagnosis, Position, TargetState,
+    Diagnosis, TargetState,
     book::Configuration,
     status::Execute,
     supervisor::{Connectors, UnknownConnector},
@@ -152,12 +152,6 @@ pub trait Herder: fmt::Debug + Send + Sync {
     fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> HerderFuture<RequestedSnapshot> {
         let _ = (name, snapshot);
         Box::pin(async { Ok(RequestedSnapshot::default()) })
-    }
-
-    /// Has a connector pass over one change from its next start on. What it does with the change's records is the connector's configuration.
-    fn pass_over(&self, name: &str, position: Position) -> HerderFuture<()> {
-        let _ = (name, position);
-        Box::pin(async { Err(Refused::new(403, "This process cannot have a record passed over.")) })
     }
 
     /// Completes once the part of the process that makes changes has reached this request: a sign that changes can be made.

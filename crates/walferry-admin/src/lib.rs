@@ -49,6 +49,7 @@ use walferry_engine::{status::Status, supervisor::Connectors};
 pub use crate::{
     cluster::ClusterId,
     doors::{AccessList, Digested, StoredPassword, User},
+    record_skips::RecordSkips,
     settings::{HeaderRule, RestSettings, Standby, StandbyStage},
     tls::{ListenerTls, TlsError, without_effect},
 };
@@ -78,6 +79,8 @@ pub struct Admin {
     /// The folder in which a week of each connector is kept for the page. It is made when it is first needed, once the one around it exists.
     /// Without it, nothing is kept.
     pub history: Option<PathBuf>,
+    /// Where requests to pass over a record are left. `None`: none can be.
+    pub record_skips: Option<Arc<dyn RecordSkips>>,
 }
 
 impl Admin {
@@ -92,6 +95,7 @@ impl Admin {
             loggers: Arc::new(NoLoggers),
             settings: RestSettings::default(),
             history: None,
+            record_skips: None,
         }
     }
 }

@@ -24,7 +24,6 @@ use crate::{
     data::Data,
     exposition,
     guard::{self, MayChange, Requester},
-    herder::Refused,
     history::History,
     logins::Logins,
     metrics, now_us,
@@ -248,18 +247,12 @@ async fn skip_record(
         peer: &requester.peer,
         user: requester.user.as_deref(),
     };
-    let process = (&*app.admin.herder, &*app.admin.connectors);
+    let process = (app.admin.record_skips.clone(), &*app.admin.connectors);
     match record_skips::skip(status, process, asked_by, &body).await {
         Ok(accepted) => json(StatusCode::ACCEPTED, &accepted),
-        Err(Refused { code, message }) => {
-            let error = ErrorBody {
-                error_code: code,
-                message,
-            };
-            json(
-                StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-                &error,
-            )
+        Err((code, message)) => {
+            let error_code = code.as_u16();
+            json(code, &ErrorBody { error_code, message })
         }
     }
 }

@@ -573,11 +573,11 @@ mod tests {
         status.set_phase(Phase::Streaming);
         assert_eq!(verdict(&status, 0).level, Level::Good);
         status.captures_no_table.store(true, Relaxed);
-        let told = verdict(&status, 0);
-        assert!(told.level == Level::Note && told.ready, "{told:?}");
+        let now = verdict(&status, 0);
+        assert!(now.level == Level::Note && now.ready, "{now:?}");
         assert!(
-            told.reason.contains("No table in the database matches the filters"),
-            "{told:?}"
+            now.reason.contains("No table in the database matches the filters"),
+            "{now:?}"
         );
         status.counters.changes.store(1, Relaxed);
         assert_eq!(verdict(&status, 0).level, Level::Good);

@@ -130,22 +130,22 @@ fn check_all(args: &CheckArgs, configuration: &Configuration, cluster: Option<&C
     let runtime =
         runtime.map_err(|error| Error::new(Kind::NoRuntime, format!("the runtime does not start: {error}")))?;
     let mut obstacles = 0;
-    let mut shown = SharedOutcome::default();
+    let mut outcome = SharedOutcome::default();
     for loaded in connectors {
         say!("connector {:?}", loaded.connector.name);
-        obstacles += check_one(args, loaded, &runtime, &mut shown)?;
+        obstacles += check_one(args, loaded, &runtime, &mut outcome)?;
     }
     let mut of_cluster = Vec::new();
     for connector in cluster.iter().flat_map(|cluster| &cluster.connectors) {
         say!("connector {:?}", connector.name);
         let mut found = tell(connector.remarks.iter().cloned());
         if let Some(loaded) = &connector.loaded {
-            found += check_one(args, loaded, &runtime, &mut shown)?;
+            found += check_one(args, loaded, &runtime, &mut outcome)?;
         }
         obstacles += found;
         of_cluster.push(found);
     }
-    obstacles += tell(not_captured(&args.table, &shown.tables));
+    obstacles += tell(not_captured(&args.table, &outcome.tables));
     if let Some(cluster) = cluster {
         say!("cluster");
         obstacles += tell(cluster.remarks());
@@ -159,7 +159,7 @@ fn check_all(args: &CheckArgs, configuration: &Configuration, cluster: Option<&C
         cluster.summarise(&of_cluster);
     }
     match obstacles {
-        0 if shown.is_locked => {
+        0 if outcome.is_locked => {
             say!("nothing else prevents a start, once the process has ended that has the data directory");
             Ok(())
         }
@@ -216,7 +216,7 @@ fn check_one(args: &CheckArgs, loaded: &Loaded, runtime: &Runtime, shown: &mut S
     let kafka = kafka.map_err(|_| bug("Kafka"))??;
     let registries = registries.map_err(|_| bug("the schema registry"))?;
     let schemas = event_schemas(loaded);
-    shown.is_locked |= found
+    outcome.is_locked |= found
         .remarks
         .iter()
         .any(|remark| remark.kind == Some(Kind::DataDirLocked));
@@ -232,7 +232,7 @@ fn check_one(args: &CheckArgs, loaded: &Loaded, runtime: &Runtime, shown: &mut S
     if args.show_records {
         let found = runtime.block_on(show(loaded, &args.table));
         obstacles += tell(found.remarks);
-        shown.tables.extend(found.tables);
+        outcome.tables.extend(found.tables);
     }
     Ok(obstacles)
 }
@@ -741,8 +741,8 @@ fn admin(args: &CheckArgs, worker: &Worker, runtime: &Runtime) -> Vec<Diagnosis>
 /// What ends a connector's start, or, where trying again may help, what the start would wait for. Neither may be taken for working.
 fn obstacles(failure: Failure) -> Vec<Diagnosis> {
     let waits = failure.disposition == Disposition::Retry;
-    let told = |cause: Diagnosis| if waits { awaited(cause) } else { cause };
-    failure.causes.into_iter().map(told).collect()
+    let judged = |cause: Diagnosis| if waits { awaited(cause) } else { cause };
+    failure.causes.into_iter().map(judged).collect()
 }
 
 /// A start does not end with this. It waits, and tries again.

@@ -1,7 +1,7 @@
 //! `walferry offsets`.
 
 mod skip_gap;
-mod skip_record;
+pub(crate) mod skip_record;
 
 use std::{
     fs,

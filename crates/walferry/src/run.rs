@@ -26,6 +26,7 @@ use crate::{
     listen::{self, ListenerSettings, RunningEndpoint},
     load::{Configuration, data_dir, load},
     logging,
+    offsets::skip_record::SkipRequests,
     otlp::Exporter,
     panics::{spawn_vital, vital},
     process,
@@ -317,6 +318,9 @@ impl Process<'_> {
             settings: self.settings.clone(),
             kafka_cluster_id: cluster,
             history: Some(self.data_dir.join(private::HISTORY)),
+            record_skips: Some(Arc::new(SkipRequests {
+                data_dir: self.data_dir.clone(),
+            })),
             ..Admin::read_only(Arc::new(herd.supervisor().clone()), env!("CARGO_PKG_VERSION"))
         };
         if let Some(exporter) = &self.exporter {

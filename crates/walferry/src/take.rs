@@ -182,7 +182,7 @@ impl Return {
 
     fn ask(cluster: &Cluster, name: &str) -> Result<Self, String> {
         let path = format!("/connectors/{}", endpoint::encoded(name));
-        let failed = |error: &ureq::Error| format!("Kafka Connect at {cluster} does not answer: {}", told(error));
+        let failed = |error: &ureq::Error| format!("Kafka Connect at {cluster} does not answer: {}", why(error));
         let (code, status) = cluster
             .ask("GET", &format!("{path}/status"))
             .map_err(|error| failed(&error))?;
@@ -212,7 +212,7 @@ impl Return {
         let Ok(Some(topics)) = topics else {
             return Self::Unknown(why);
         };
-        let entries = TopicBook::open(&topics, walferry_admin::is_our_class).and_then(|mut book| book.entries());
+        let entries = TopicBook::open(&topics, walferry_admin::is_our_class).and_then(|mut log| log.entries());
         match entries {
             Err(failure) => Self::Unknown(format!("{why}; {failure}")),
             Ok(entries) => match entries.into_iter().find(|entry| entry.name == name) {
@@ -314,7 +314,7 @@ impl Taking<'_> {
                     format!(
                         "Kafka Connect at {} does not answer {method} {path}: {}",
                         self.cluster,
-                        told(&error)
+                        why(&error)
                     ),
                     hint,
                 )
@@ -515,6 +515,11 @@ impl Taking<'_> {
             ),
         }
     }
+}
+
+/// Why there is no answer.
+fn why(error: &ureq::Error) -> String {
+    told(error)
 }
 
 /// The REST API of a worker.

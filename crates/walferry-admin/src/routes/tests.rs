@@ -17,7 +17,7 @@ use walferry_engine::{
 
 use super::*;
 use crate::{
-    AccessList, Digested, RestSettings, Standby, StandbyStage, User,
+    AccessList, Digested, RecordSkips, RestSettings, Standby, StandbyStage, User,
     herder::{Herder, HerderFuture, Loggers, Plugin, Refused, SubmitMode, Validation},
 };
 
@@ -108,10 +108,6 @@ impl Herder for Obedient {
         self.done(())
     }
 
-    fn pass_over(&self, _: &str, _: Position) -> HerderFuture<()> {
-        self.done(())
-    }
-
     fn topics(&self, _: &str) -> Vec<String> {
         Vec::new()
     }
@@ -130,6 +126,12 @@ impl Herder for Obedient {
 
     fn answers(&self) -> HerderFuture<()> {
         self.done(())
+    }
+}
+
+impl RecordSkips for Obedient {
+    fn request(&self, _: &str, _: Position) -> Result<(), Failure> {
+        Ok(())
     }
 }
 
@@ -160,6 +162,7 @@ async fn endpoint_of(connectors: Arc<dyn Connectors>, settings: RestSettings, ha
     let admin = Admin {
         herder: Arc::new(Obedient { hangs }),
         loggers: Arc::new(Obedient { hangs }),
+        record_skips: Some(Arc::new(Obedient { hangs })),
         kafka_cluster_id: Arc::new(crate::ClusterId::of("cluster")),
         settings,
         ..Admin::read_only(connectors, "1.2.3")

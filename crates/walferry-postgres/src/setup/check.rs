@@ -587,11 +587,11 @@ async fn publication_diagnoses(
                     "created"
                 };
                 // Who runs this by hand must not have the application's updates fail meanwhile.
-                let mut shown = identities(&unidentified(sql, tables).await?);
-                shown.extend(statements.iter().cloned());
+                let mut by_hand = identities(&unidentified(sql, tables).await?);
+                by_hand.extend(statements.iter().cloned());
                 diagnoses.push(
                     Diagnosis::change(format!("publication {name:?} would be {verb}"))
-                        .with_hint(format!("{};", shown.join("; "))),
+                        .with_hint(format!("{};", by_hand.join("; "))),
                 );
                 let refused = privilege_diagnosis(server, publication, tables, &statements[0]);
                 if let Some(mut refused) = refused.as_ref().map(obstacle) {

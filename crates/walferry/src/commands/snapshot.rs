@@ -138,7 +138,7 @@ fn look(endpoint: &Endpoint, name: &str, id: &str, progress: &mut Progress<'_>) 
             );
             Err(not_known(format!("the connector has failed: {why}"), hint))
         }
-        Some(NotRunning::Rests(state)) => {
+        Some(NotRunning::Idle(state)) => {
             progress.say_once(&format!("the connector is {state}: it reads once it is resumed"));
             Ok(())
         }
@@ -152,7 +152,7 @@ enum NotRunning {
     /// With the first line of its trace.
     Failed(String),
     /// Paused or stopped, in lower case.
-    Rests(String),
+    Idle(String),
 }
 
 fn not_running(status: &Json) -> Option<NotRunning> {
@@ -163,8 +163,8 @@ fn not_running(status: &Json) -> Option<NotRunning> {
         return Some(NotRunning::Failed(trace.to_owned()));
     }
     let state = text(&status["connector"]["state"]);
-    let rests = matches!(state, "PAUSED" | "STOPPED");
-    rests.then(|| NotRunning::Rests(state.to_lowercase()))
+    let is_idle = matches!(state, "PAUSED" | "STOPPED");
+    is_idle.then(|| NotRunning::Idle(state.to_lowercase()))
 }
 
 fn text(of: &Json) -> &str {
@@ -268,10 +268,10 @@ mod tests {
         assert_eq!(not_running(&status("RUNNING", "RUNNING")), None);
         let failed = Some(NotRunning::Failed("it broke".into()));
         assert_eq!(not_running(&status("RUNNING", "FAILED")), failed);
-        let rests = Some(NotRunning::Rests("paused".into()));
-        assert_eq!(not_running(&status("PAUSED", "PAUSED")), rests);
+        let paused = Some(NotRunning::Idle("paused".into()));
+        assert_eq!(not_running(&status("PAUSED", "PAUSED")), paused);
         let stopped = json!({"connector": {"state": "STOPPED"}, "tasks": []});
-        assert_eq!(not_running(&stopped), Some(NotRunning::Rests("stopped".into())));
+        assert_eq!(not_running(&stopped), Some(NotRunning::Idle("stopped".into())));
     }
 
     #[test]

@@ -1,10 +1,29 @@
 //! `walferry offsets skip-record`: a person wants one change passed over.
 
+use std::path::PathBuf;
+
 use walferry_diagnosis::{Kind, printed::shell_word};
-use walferry_engine::Position;
+use walferry_engine::{Failure, Position};
 use walferry_offset::{FileStore, Folder, skip};
 
 use crate::{cli::DataArgs, error::Error, load::data_dir, say::say};
+
+/// Requests over the REST API of a process, for its own connectors.
+#[derive(Debug)]
+pub(crate) struct SkipRequests {
+    pub(crate) data_dir: PathBuf,
+}
+
+impl walferry_admin::RecordSkips for SkipRequests {
+    fn request(&self, connector: &str, position: Position) -> Result<(), Failure> {
+        let for_good = |error: walferry_offset::Error| error.for_good();
+        // A connector whose offset is in a topic may have no folder.
+        if !Folder::path_of(&self.data_dir, connector).is_dir() {
+            drop(Folder::open(&self.data_dir, connector).map_err(for_good)?);
+        }
+        skip::wish(&self.data_dir, connector, position).map_err(for_good)
+    }
+}
 
 /// Leaves the wish in the connector's folder, where its next start finds it.
 pub(super) fn skip_record(name: &str, position: Position, data: &DataArgs) -> Result<(), Error> {

@@ -34,7 +34,7 @@ use tracing::{info, warn};
 use walferry_admin::herder::{Herder, HerderFuture, Plugin, Refused, RequestedSnapshot, SubmitMode, Validation, steer};
 use walferry_config::Worker;
 use walferry_engine::{
-    Disposition, Exit, Failure, Kind, Position, TargetState,
+    Disposition, Exit, Failure, Kind, TargetState,
     book::{Book, BookEntry, Configuration},
     status::{Execute, Status},
     supervisor::{Connectors as _, Supervisor},
@@ -311,11 +311,6 @@ impl Herder for Herd {
             let looked = snapshots::look(move || load(), snapshot).await;
             looked.map_err(|failure| refusal(&failure))
         })
-    }
-
-    fn pass_over(&self, name: &str, position: Position) -> HerderFuture<()> {
-        let (herd, name) = (self.clone(), name.to_owned());
-        Box::pin(async move { herd.leave_record_skip(&name, position).await })
     }
 
     fn topics(&self, name: &str) -> Vec<String> {

@@ -8,9 +8,9 @@ use tokio::{
     time::{Instant, sleep},
 };
 use walferry_admin::herder::Refused;
-use walferry_engine::{Position, TargetState};
+use walferry_engine::TargetState;
 use walferry_kafka::connect::{OffsetLog, OffsetRecord};
-use walferry_offset::{FileStore, Folder, Import, export_rest, import, skip};
+use walferry_offset::{FileStore, Import, export_rest, import};
 use walferry_record::{SourcePartition, java::json::quoted};
 
 use super::{Clerk, ClerkCommand, Herd, keeper, refusal, store::TopicNote};
@@ -57,20 +57,6 @@ impl Herd {
             let stored = FileStore::peek(&data_dir, &partition);
             let stored = stored.map_err(|error| refusal(&error.for_good()))?;
             Ok(export_rest(&partition, stored.as_ref().map(|stored| &stored.connect)))
-        })
-        .await
-    }
-
-    /// Leaves the request to pass over a change in the connector's folder, where its next start finds it. A connector whose offset is in a topic
-    /// may have no folder yet.
-    pub(super) async fn leave_record_skip(&self, name: &str, position: Position) -> Result<(), Refused> {
-        let (data_dir, name) = (self.0.offsets.data_dir.clone(), name.to_owned());
-        let refused = |error: walferry_offset::Error| refusal(&error.for_good());
-        blocking(move || {
-            if !Folder::path_of(&data_dir, &name).is_dir() {
-                drop(Folder::open(&data_dir, &name).map_err(refused)?);
-            }
-            skip::wish(&data_dir, &name, position).map_err(refused)
         })
         .await
     }
