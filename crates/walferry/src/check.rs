@@ -188,7 +188,12 @@ struct SharedOutcome {
 }
 
 /// Looks at all that one connector needs. Returns how many obstacles there are.
-fn check_one(args: &CheckArgs, loaded: &Loaded, runtime: &Runtime, shown: &mut SharedOutcome) -> Result<usize, Error> {
+fn check_one(
+    args: &CheckArgs,
+    loaded: &Loaded,
+    runtime: &Runtime,
+    outcome: &mut SharedOutcome,
+) -> Result<usize, Error> {
     let is_relay = loaded.connector.relay.is_some();
     // In relay mode, there is no offset.
     let found = match is_relay {

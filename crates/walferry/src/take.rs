@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 use tracing::{info, warn};
 use ureq::Agent;
 use walferry_config::{Connector, quoted};
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Kind, printed::shell_word};
 use walferry_engine::{
     TargetState,
     book::{self, Book as _, BookEntry},
@@ -123,8 +123,9 @@ fn goes_again(
     Err(error.cause(
         format!("it was taken over before, but it has gone back: {place} has it as {state}, and only one process can read its slot"),
         Some(format!(
-            "to leave it there, remove `--take {name}` from the command and its entry from {}; to run it here, stop it there with PUT \
+            "to leave it there, remove `--take {}` from the command and its entry from {}; to run it here, stop it there with PUT \
              /connectors/{}/stop: the next start takes it over again, with the offset that it has there",
+            shell_word(name),
             FileBook::file(data_dir).display(),
             endpoint::encoded(name)
         )),

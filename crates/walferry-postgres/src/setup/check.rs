@@ -314,8 +314,11 @@ fn slot_diagnoses(server: &ServerState, slot: &str) -> Vec<Diagnosis> {
             let text = format!("replication slot {slot:?} exists and is {behind} bytes behind the server");
             diagnoses.push(match found.active_pid {
                 None => Diagnosis::good(text),
-                Some(pid) => Diagnosis::warning(Kind::SlotInUse, format!("{text}; process {pid} is reading it"))
-                    .with_hint("stop this process (perhaps Debezium) before the start"),
+                Some(pid) => Diagnosis::warning(
+                    Kind::SlotInUse,
+                    format!("{text}; process {pid} is reading it, and a start would wait until it has ended"),
+                )
+                .with_hint("stop this process (perhaps Debezium) before the start"),
             });
         }
     }
