@@ -8,7 +8,7 @@ use tracing::info;
 use crate::status::{IncrementalProgress, Status};
 
 /// How often the log says how far the snapshot is.
-const TOLD_EVERY_NS: i64 = 30_000_000_000;
+const LOGGED_EVERY_NS: i64 = 30_000_000_000;
 
 /// How many tables' rows are estimated at once, and shown.
 const MOST_TABLES: usize = 1000;
@@ -22,8 +22,8 @@ pub(crate) struct Estimates {
     later: BTreeMap<String, Option<u64>>,
     /// The tables of which the number of rows was asked for last.
     asked: Vec<String>,
-    /// When the log told of it last.
-    told_ns: i64,
+    /// When the log had it last.
+    logged_ns: i64,
     /// The table that was reported last, and its rows.
     reported: Option<(String, u64)>,
     /// Rows of the tables that were read before it.
@@ -65,16 +65,16 @@ impl Estimates {
         }
     }
 
-    /// Tells the log at intervals.
-    pub(crate) fn tell(&mut self, snapshot: &Incremental, now_ns: i64) {
+    /// Logs the progress at intervals.
+    pub(crate) fn log_progress(&mut self, snapshot: &Incremental, now_ns: i64) {
         let Some(table) = snapshot.tables().next() else { return };
-        if self.told_ns == 0 {
-            self.told_ns = now_ns;
+        if self.logged_ns == 0 {
+            self.logged_ns = now_ns;
         }
-        if now_ns - self.told_ns < TOLD_EVERY_NS {
+        if now_ns - self.logged_ns < LOGGED_EVERY_NS {
             return;
         }
-        self.told_ns = now_ns;
+        self.logged_ns = now_ns;
         info!(
             table,
             rows = snapshot.rows(),
@@ -181,8 +181,8 @@ mod tests {
         snapshot.answer(rows(10, "10"), &mut id);
         assert_eq!(estimates.unknown(&snapshot), [""; 0], "p.c has no statistics");
         estimates.report(&snapshot, &status);
-        let shown = |status: &Status| status.incremental().map(|(progress, _)| progress).expect("it runs");
-        let progress = shown(&status);
+        let progress_of = |status: &Status| status.incremental().map(|(progress, _)| progress).expect("it runs");
+        let progress = progress_of(&status);
         assert_eq!(
             (progress.rows, progress.rows_estimate, progress.rows_in_all),
             (10, Some(30), 10)
@@ -209,7 +209,7 @@ mod tests {
         estimates.learn("p.b", snapshot.rows(), Some(50), Vec::new());
         snapshot.answer(rows(5, "5"), &mut id);
         estimates.report(&snapshot, &status);
-        let progress = shown(&status);
+        let progress = progress_of(&status);
         assert_eq!(
             (progress.rows, progress.rows_estimate, progress.rows_in_all),
             (5, Some(50), 15)

@@ -28,7 +28,7 @@ use crate::{
     incremental::{
         SignalSettings,
         machine::{NotRead, SnapshotNotice},
-        signals::{FramePlace, Signals},
+        signals::{FramePlace, RequestAnswer, Signals},
     },
     message_type::MessageType,
     observer::StreamObservers,
@@ -193,7 +193,7 @@ impl Pipeline {
         requests: UnboundedSender<SourceRequest>,
     ) -> Self {
         if let Some(signals) = &mut self.signals {
-            signals.ask_there(asks, requests);
+            signals.connect(asks, requests);
         }
         self
     }
@@ -252,7 +252,12 @@ impl Pipeline {
                 if let Some(signals) = &mut self.signals {
                     let context = quiet(&self.emit.cursor, now_ns);
                     let (plans, emit) = (&mut self.plans, &mut self.emit);
-                    signals.answer((of, answer, rows), plans, between(&context), emit, out)?;
+                    let answered = RequestAnswer {
+                        chunk: of,
+                        answer,
+                        rows,
+                    };
+                    signals.answer(answered, plans, between(&context), emit, out)?;
                 }
                 // A slice that has left with the answer is not one of the transaction behind it.
                 self.send_waiting_rows(now_ns, out)?;
@@ -281,7 +286,7 @@ impl Pipeline {
             }
             Frame::Table(table) => {
                 if let Some(oid) = table.catalog.table.as_ref().map(|table| table.oid) {
-                    self.tell(SnapshotEvent::Table(oid), now_ns, out)?;
+                    self.snapshot_event(SnapshotEvent::Table(oid), now_ns, out)?;
                 }
                 self.snapshot.get_or_insert_default().table(table, &mut self.plans)?;
             }
@@ -375,7 +380,7 @@ impl Pipeline {
         if kind == SnapshotKind::Blocking {
             out.step(StreamStep::BlockingBegin);
         }
-        self.tell(SnapshotEvent::Begin(tables), now_ns, out)
+        self.snapshot_event(SnapshotEvent::Begin(tables), now_ns, out)
     }
 
     fn on_row(&mut self, tuple: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
@@ -385,7 +390,7 @@ impl Pipeline {
             .ok_or_else(|| out_of_order("a row before its table"))?;
         snapshot.row(tuple, now_ns, &mut self.emit, out)?;
         if let Some(signals) = &mut self.signals {
-            signals.told.row();
+            signals.snapshot_row();
         }
         Ok(())
     }
@@ -400,7 +405,7 @@ impl Pipeline {
             Some(snapshot) => snapshot.part(step, out),
             None => out.step(StreamStep::Snapshot(step)),
         }
-        self.tell(SnapshotEvent::Part(step.table(), completes), now_ns, out)
+        self.snapshot_event(SnapshotEvent::Part(step.table(), completes), now_ns, out)
     }
 
     /// Sends the last row of a snapshot.
@@ -422,7 +427,7 @@ impl Pipeline {
         out.step(StreamStep::SnapshotEnd { lsn, transaction });
         out.step(StreamStep::TablesRead(mem::take(&mut self.snapshot_tables)));
         self.beat(now_ns, true, out)?;
-        self.tell(SnapshotEvent::End, now_ns, out)
+        self.snapshot_event(SnapshotEvent::End, now_ns, out)
     }
 
     fn end_blocking(
@@ -437,7 +442,7 @@ impl Pipeline {
             Some(_) => SnapshotEvent::GivenUp,
             None => SnapshotEvent::End,
         };
-        self.tell(event, now_ns, out)?;
+        self.snapshot_event(event, now_ns, out)?;
         let read = mem::take(&mut self.snapshot_names);
         if failed.is_none() {
             out.step(StreamStep::TablesRead(mem::take(&mut self.snapshot_tables)));
@@ -508,7 +513,7 @@ impl Pipeline {
     }
 
     /// Notifies of a snapshot that comes before the stream, or in its place. An incremental one has notifications of its own.
-    fn tell(&mut self, told: SnapshotEvent, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+    fn snapshot_event(&mut self, event: SnapshotEvent, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         let Some(signals) = self
             .signals
             .as_mut()
@@ -517,7 +522,7 @@ impl Pipeline {
             return Ok(());
         };
         let context = quiet(&self.emit.cursor, now_ns);
-        signals.tell(told, between(&context), &mut self.emit, out)
+        signals.snapshot_event(event, between(&context), &mut self.emit, out)
     }
 
     fn on_message(&mut self, lsn: Lsn, payload: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
@@ -670,7 +675,7 @@ impl Pipeline {
                 let is_sent = (after.undecided == earlier.undecided).then_some(is_sent);
                 signals.handled(plan, change, xid, is_sent);
             }
-            signals.keep(Some((met.position(), message)), &mut self.emit, out);
+            signals.store_change(Some((met.position(), message)), &mut self.emit, out);
         }
         if let Some(reread) = &mut self.toast_reread {
             reread.note(plan.name(), change, after.withheld > earlier.withheld, out);
@@ -720,7 +725,7 @@ impl Pipeline {
             let outcome = plan.truncate(&context, self.metadata.as_mut());
             let counted = counted(self.metadata.as_mut(), context.xid);
             if let Some(signals) = &mut self.signals {
-                signals.truncated(plan.name(), context.xid.map(|xid| xid.0));
+                signals.doubt_rows_of(plan.name(), context.xid.map(|xid| xid.0));
             }
             if !met.is_delivered() {
                 self.emit.counts.change(MessageType::Truncate, lsn, now_ns);

@@ -23,7 +23,7 @@ pub(crate) enum SnapshotEvent {
 
 /// The notified state of the snapshot.
 #[derive(Debug, Default)]
-pub(crate) struct Initial {
+pub(crate) struct InitialNotices {
     /// `schema.table` of the signal table. It is one of the captured tables, but is never read.
     signals: Option<String>,
     tables: Vec<(Oid, String)>,
@@ -37,7 +37,7 @@ pub(crate) struct Initial {
     has_begun: bool,
 }
 
-impl Initial {
+impl InitialNotices {
     pub(crate) fn new(signals: Option<String>) -> Self {
         Self {
             signals,
@@ -50,9 +50,10 @@ impl Initial {
         self.rows += 1;
     }
 
-    pub(crate) fn tell(&mut self, told: SnapshotEvent) -> Vec<SnapshotNotice> {
+    /// What to notify.
+    pub(crate) fn notices(&mut self, event: SnapshotEvent) -> Vec<SnapshotNotice> {
         let mut out = Vec::new();
-        match told {
+        match event {
             SnapshotEvent::Begin(tables) => {
                 (self.tables, self.has_read, self.rows) = (tables, true, 0);
                 self.begun.clear();
