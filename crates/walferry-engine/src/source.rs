@@ -45,7 +45,7 @@ pub trait Source: Send + 'static {
     /// The reader of existing rows.
     type Rows: Rows;
     /// The reader of chunks beside the stream.
-    type Windows: Windows;
+    type Chunks: ChunkReader;
 
     /// All four parts at once.
     fn parts(&mut self) -> SourceParts<'_, Self>;
@@ -66,7 +66,7 @@ pub struct SourceParts<'a, S: Source + ?Sized> {
     /// The reader of existing rows.
     pub rows: &'a mut S::Rows,
     /// The reader of chunks beside the stream.
-    pub windows: &'a mut S::Windows,
+    pub chunks: &'a mut S::Chunks,
 }
 
 /// Looks at the server and changes it: the slot and the publication.
@@ -161,9 +161,9 @@ pub trait Rows: Send {
 ///
 /// # Errors
 /// [`Failure`] if the connection is lost or the server refuses a statement that another try may carry out.
-pub trait Windows: Send {
-    /// Looks whether the stream will bring what is written to the signal table. If it will not, returns what to warn about.
-    fn look(&mut self) -> impl Future<Output = Result<Option<Diagnosis>, Failure>> + Send {
+pub trait ChunkReader: Send {
+    /// Checks whether the stream will bring what is written to the signal table. If it will not, returns what to warn about.
+    fn check_signal_table(&mut self) -> impl Future<Output = Result<Option<Diagnosis>, Failure>> + Send {
         ready(Ok(None))
     }
 
@@ -274,9 +274,9 @@ impl VisibleTransactions {
 
 /// For a source that cannot read chunks.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoWindows;
+pub struct NoChunks;
 
-impl Windows for NoWindows {
+impl ChunkReader for NoChunks {
     async fn ask(&mut self, _: &Ask, _: bool) -> Result<Option<ChunkRead>, Failure> {
         Err(Failure::retry(
             walferry_diagnosis::Kind::IncrementalSnapshotWaits,
@@ -504,7 +504,7 @@ pub enum Frame {
     /// Everything before the watermark of a snapshot has been handed over; the engine's own. The pipeline answers with
     /// [`SourceRequest::ReadAgain`].
     Watermark,
-    /// The answer of [`Windows`] to a request. The engine creates it itself.
+    /// The answer of [`ChunkReader`] to a request. The engine creates it itself.
     Answer {
         /// The chunk that it belongs to, if any.
         of: Option<String>,

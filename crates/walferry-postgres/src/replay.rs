@@ -36,7 +36,7 @@ use crate::catalog::catalogs;
 use crate::catalog::compare::{Order, comparisons};
 use crate::catalog::privileges::ReadColumns;
 use crate::catalog::tables::TableName;
-use crate::chunks::windows::{
+use crate::chunks::reader::{
     ChunkTable, Tuples, enclosed, is_refusal, key_column, maximum, tuples, unpublished_columns,
 };
 use crate::connection::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
@@ -509,7 +509,7 @@ pub struct Replay {
     control: ReplayControl,
     stream: NoStream,
     rows: Pages,
-    windows: NoChunks,
+    chunks: NoChunks,
 }
 
 /// Looks at the server. It never sees the connector's slot, so it does not wait for whoever reads it.
@@ -551,7 +551,7 @@ impl Replay {
                 status,
                 rate,
             },
-            windows: NoChunks,
+            chunks: NoChunks,
         }
     }
 }
@@ -560,20 +560,20 @@ impl Source for Replay {
     type Control = ReplayControl;
     type Stream = NoStream;
     type Rows = Pages;
-    type Windows = NoChunks;
+    type Chunks = NoChunks;
 
     fn parts(&mut self) -> SourceParts<'_, Self> {
         let Self {
             control,
             stream,
             rows,
-            windows,
+            chunks,
         } = self;
         SourceParts {
             control,
             stream,
             rows,
-            windows,
+            chunks,
         }
     }
 }
@@ -631,7 +631,7 @@ impl source::Stream for NoStream {
     }
 }
 
-impl source::Windows for NoChunks {
+impl source::ChunkReader for NoChunks {
     async fn ask(&mut self, _: &Ask, _: bool) -> Result<Option<ChunkRead>, Failure> {
         Ok(None)
     }

@@ -24,7 +24,7 @@ use walferry_transform::Hypertables;
 use crate::catalog::hypertables::hypertables;
 use crate::catalog::tables::{having, listed};
 use crate::catalog::{CatalogLookup, catalogs};
-use crate::chunks::windows::Windows;
+use crate::chunks::reader::Chunks;
 use crate::connection::wire::Wire;
 use crate::connection::{Endpoint, Sql, within};
 use crate::error::Error;
@@ -42,7 +42,7 @@ pub struct Postgres {
     control: Control,
     stream: Stream,
     rows: Rows,
-    windows: Windows,
+    chunks: Chunks,
 }
 
 /// Looks at the server, and changes its slot and publication.
@@ -215,12 +215,12 @@ impl Postgres {
         };
         let filters = connector.filters.clone();
         let captured: TableFilter = Arc::new(move |schema, table| filters.captures_table(schema, table));
-        let windows = Windows::new(connector, control.endpoint.clone(), captured, seek);
+        let chunks = Chunks::new(connector, control.endpoint.clone(), captured, seek);
         Self {
             control,
             stream,
             rows,
-            windows,
+            chunks,
         }
     }
 
@@ -613,20 +613,20 @@ impl Source for Postgres {
     type Control = Control;
     type Stream = Stream;
     type Rows = Rows;
-    type Windows = Windows;
+    type Chunks = Chunks;
 
     fn parts(&mut self) -> SourceParts<'_, Self> {
         let Self {
             control,
             stream,
             rows,
-            windows,
+            chunks,
         } = self;
         SourceParts {
             control,
             stream,
             rows,
-            windows,
+            chunks,
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     backoff::Backoff,
     failure::{Disposition, Failure},
     incremental::machine::{Ask, ChunkAnswer, ChunkAsk, Key},
-    source::{ChunkRead, Frame, FrameBatch, FrameSender, NumberedAsk, Windows},
+    source::{ChunkRead, ChunkReader, Frame, FrameBatch, FrameSender, NumberedAsk},
     status::{Slots, Status},
 };
 
@@ -134,7 +134,7 @@ impl ChunkQueue<'_> {
     async fn next_after(
         &mut self,
         closed: &mut Option<Closed>,
-        windows: &mut impl Windows,
+        chunks: &mut impl ChunkReader,
         frames: &FrameSender,
     ) -> Option<NumberedAsk> {
         while let Some(Closed { chunk, until }) = closed.take() {
@@ -147,7 +147,7 @@ impl ChunkQueue<'_> {
                     }
                     return asked;
                 }
-                Err(_) => match windows.position().await {
+                Err(_) => match chunks.position().await {
                     Ok(None) => {}
                     Ok(Some(position)) => {
                         let answer = Frame::Answer {
@@ -305,7 +305,7 @@ fn lag_above(most: u64, slots: &Slots) -> Option<(u64, &'static str)> {
 /// Does what the pipeline asks for, and hands on the answers. It does not return. A chunk may have as many bytes as `chunk_bytes`
 /// says when it is read. What fails is tried again: the stream does not wait for it.
 pub(crate) async fn serve(
-    windows: &mut impl Windows,
+    chunks: &mut impl ChunkReader,
     (receiver, delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
     frames: FrameSender,
     limits: IncrementalLimits,
@@ -317,7 +317,7 @@ pub(crate) async fn serve(
     tokio::select! {
         biased;
         never = pass_on(receiver, &to_server, delivered, &frames) => never,
-        never = serve_in_order(windows, asks, &frames, limits, chunk_bytes, status) => never,
+        never = serve_in_order(chunks, asks, &frames, limits, chunk_bytes, status) => never,
     }
 }
 
@@ -368,7 +368,7 @@ async fn pass_on(
 
 /// Does what needs the server, one request after another.
 async fn serve_in_order(
-    windows: &mut impl Windows,
+    chunks: &mut impl ChunkReader,
     (receiver, mut delivered): (&mut UnboundedReceiver<NumberedAsk>, watch::Receiver<u64>),
     frames: &FrameSender,
     limits: IncrementalLimits,
@@ -382,11 +382,11 @@ async fn serve_in_order(
         gives_way: false,
         patience: CLOSE_LOOK,
     };
-    look_at_signal_table(windows, frames).await;
+    look_at_signal_table(chunks, frames).await;
     let (mut due, mut repeats) = (None, RepeatedReads::default());
     let mut are_standbys_told = limits.lag_bytes.is_none();
     let mut closed = None;
-    while let Some(mut asked) = asks.next_after(&mut closed, windows, frames).await {
+    while let Some(mut asked) = asks.next_after(&mut closed, chunks, frames).await {
         match asked.ask {
             Ask::Delivery => {
                 // The row that closes the window has come.
@@ -395,7 +395,7 @@ async fn serve_in_order(
                 continue;
             }
             Ask::Visible => {
-                tell_visible(windows, frames).await;
+                tell_visible(chunks, frames).await;
                 continue;
             }
             _ => {}
@@ -420,7 +420,7 @@ async fn serve_in_order(
         }
         let begun = Instant::now();
         let read = match waited {
-            AskOutcome::Long => insist(windows, &ask, &mut asks, status).await,
+            AskOutcome::Long => insist(chunks, &ask, &mut asks, status).await,
             waited => waited.answer(),
         };
         let Some(ChunkRead { answer, rows }) = read else {
@@ -456,8 +456,8 @@ fn tell_of_hidden_standbys(slots: &watch::Receiver<Option<Slots>>) -> bool {
 }
 
 /// Tells the pipeline which transactions have become visible.
-async fn tell_visible(windows: &mut impl Windows, frames: &FrameSender) {
-    match windows.visible().await {
+async fn tell_visible(chunks: &mut impl ChunkReader, frames: &FrameSender) {
+    match chunks.visible().await {
         Ok(None) => {}
         Ok(Some(seen)) => {
             let _ = frames
@@ -470,11 +470,11 @@ async fn tell_visible(windows: &mut impl Windows, frames: &FrameSender) {
 }
 
 /// Once there is a stream, warns if it does not bring what is written to the signal table.
-async fn look_at_signal_table(windows: &mut impl Windows, frames: &FrameSender) {
+async fn look_at_signal_table(chunks: &mut impl ChunkReader, frames: &FrameSender) {
     if frames.begun().wait_for(|begun| *begun > 0).await.is_err() {
         return pending().await;
     }
-    match windows.look().await {
+    match chunks.check_signal_table().await {
         Ok(None) => {}
         Ok(Some(told)) => warn!(
             code = told.code(),
@@ -506,7 +506,7 @@ pub(crate) async fn feed(status: &Status, frames: FrameSender) -> Infallible {
 
 /// Tries until the request succeeds, or is not needed any more.
 async fn insist(
-    windows: &mut impl Windows,
+    chunks: &mut impl ChunkReader,
     ask: &Ask,
     asks: &mut ChunkQueue<'_>,
     status: &Status,
@@ -514,7 +514,7 @@ async fn insist(
     let mut backoff = Backoff::new(None);
     let mut again = false;
     loop {
-        let failure = match windows.ask(ask, again).await {
+        let failure = match chunks.ask(ask, again).await {
             Ok(read) => {
                 if again {
                     info!("the incremental snapshot continues");
@@ -726,7 +726,7 @@ mod tests {
     /// A server that is at 70.
     struct At70;
 
-    impl Windows for At70 {
+    impl ChunkReader for At70 {
         async fn position(&mut self) -> Result<Option<walferry_pgoutput::Lsn>, Failure> {
             Ok(Some(walferry_pgoutput::Lsn(70)))
         }

@@ -147,8 +147,8 @@ where
         let signals = requests::feed(status, wires.frames.clone());
         let asked = (&mut asked, wires.progress.deliveries());
         let chunk_bytes = || settings.share().chunk;
-        let windows = requests::serve(
-            parts.windows,
+        let chunks = requests::serve(
+            parts.chunks,
             asked,
             wires.frames.clone(),
             settings.limits,
@@ -192,7 +192,7 @@ where
             ended = worker.ended() => ended,
             ended = keeping.ended() => ended,
             ended = reading.ended() => ended,
-            never = windows => match never {},
+            never = chunks => match never {},
             never = signals => match never {},
             never = wires.look_after(settings, status) => match never {},
             () = wires.told_to_end(target, status) => Ok(()),

@@ -16,7 +16,7 @@ use walferry_engine::{
     sink::{Acks, Outgoing, Sink, Sinks},
     snapshot::{Keys, SnapshotStep},
     source::{
-        Control, CreatedSlot, FoundSlot, Frame, FrameBatch, FrameSender, Inspection, NoWindows, Rows, SnapshotKind,
+        Control, CreatedSlot, FoundSlot, Frame, FrameBatch, FrameSender, Inspection, NoChunks, Rows, SnapshotKind,
         SnapshotPlan, SnapshotTable, Source, SourceParts, Stream, StreamPhase, StreamPort, TableFilter,
     },
     store::{OffsetStore, StoredOffset},
@@ -133,7 +133,7 @@ pub(crate) struct Server {
     control: Edges,
     stream: Edges,
     rows: Edges,
-    windows: NoWindows,
+    chunks: NoChunks,
 }
 
 impl Edges {
@@ -142,7 +142,7 @@ impl Edges {
             control: self.clone(),
             stream: self.clone(),
             rows: self.clone(),
-            windows: NoWindows,
+            chunks: NoChunks,
         }
     }
 }
@@ -151,20 +151,20 @@ impl Source for Server {
     type Control = Edges;
     type Stream = Edges;
     type Rows = Edges;
-    type Windows = NoWindows;
+    type Chunks = NoChunks;
 
     fn parts(&mut self) -> SourceParts<'_, Self> {
         let Self {
             control,
             stream,
             rows,
-            windows,
+            chunks,
         } = self;
         SourceParts {
             control,
             stream,
             rows,
-            windows,
+            chunks,
         }
     }
 }

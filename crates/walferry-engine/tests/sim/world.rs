@@ -4,6 +4,7 @@
 //! a run that fails can be run again from its seed.
 
 mod checks;
+mod chunks;
 pub(crate) mod database;
 mod disk;
 mod gates;
@@ -14,7 +15,6 @@ mod record;
 mod server;
 mod turns;
 mod wal;
-mod windows;
 
 use std::{
     collections::BTreeSet,
@@ -43,6 +43,7 @@ use walferry_pgoutput::Lsn;
 
 use self::{
     checks::ChunkRead,
+    chunks::Slices,
     database::{Database, TABLES},
     disk::{Disk, Store},
     gates::{Gate, Shared, Who},
@@ -51,7 +52,6 @@ use self::{
     postgres::Postgres,
     record::{Entry, Record, What},
     server::{Becomes, Server, Slot},
-    windows::Slices,
 };
 use crate::{fixture, random::Random};
 
@@ -66,7 +66,7 @@ pub(crate) struct State {
     disk: Disk,
     source: Gate,
     store: Gate,
-    windows: Gate,
+    chunks: Gate,
     session: Session,
     /// Where the stream has begun, each with the length of the log then. The last one counts.
     beginnings: Vec<(usize, Lsn)>,
@@ -120,7 +120,7 @@ impl State {
         match who {
             Who::Source => &mut self.source,
             Who::Store => &mut self.store,
-            Who::Windows => &mut self.windows,
+            Who::Chunks => &mut self.chunks,
         }
     }
 
@@ -231,7 +231,7 @@ impl World {
             disk: Disk::default(),
             source: Gate::default(),
             store: Gate::default(),
-            windows: Gate::default(),
+            chunks: Gate::default(),
             session: Session::default(),
             beginnings: Vec::new(),
             chunks_read: Vec::new(),
@@ -410,7 +410,7 @@ impl World {
         self.start();
         if self.reads_beside() {
             match self.below(16) {
-                0..=4 => self.open(Who::Windows),
+                0..=4 => self.open(Who::Chunks),
                 5 => self.ask_for_rows(),
                 6 => self.signal("pause-snapshot"),
                 7 | 8 => self.signal("resume-snapshot"),
@@ -790,7 +790,7 @@ impl World {
                 self.act();
             }
             for _ in 0..=self.below(looks) {
-                self.open(Who::Windows);
+                self.open(Who::Chunks);
                 self.open(Who::Source);
                 self.poll().await;
             }
@@ -883,7 +883,7 @@ impl World {
 
     /// Each part once. Without the disk, a write that was begun goes on.
     async fn go_on(&mut self, disk: bool) {
-        self.open(Who::Windows);
+        self.open(Who::Chunks);
         self.open(Who::Source);
         self.poll().await;
         // The server goes on telling where it is. What waits behind that comes sooner if the pipeline is faster than the server.

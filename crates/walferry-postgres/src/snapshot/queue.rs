@@ -13,7 +13,7 @@ use walferry_pgoutput::{Lsn, Oid};
 use super::statement::{inner, stays_enclosed};
 use super::{Moment, Options, facts, reading_failed};
 use crate::catalog::compare::{Comparison, Order, comparisons};
-use crate::chunks::windows::{refuses, tell_of_hidden, unpublished_columns};
+use crate::chunks::reader::{refuses, tell_of_hidden, unpublished_columns};
 use crate::connection::Sql;
 use crate::connection::server_error::ServerError;
 use crate::error::Error;

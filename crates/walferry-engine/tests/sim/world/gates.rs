@@ -16,7 +16,7 @@ pub(crate) enum Who {
     /// A write of the offset.
     Store,
     /// The reader of chunks beside the stream.
-    Windows,
+    Chunks,
 }
 
 /// Whether it waits, and whether it may go on.

@@ -26,11 +26,11 @@ use walferry_pgoutput::Lsn;
 use super::{
     Shared, State,
     checks::{self, ChunkRead},
+    chunks::Chunks,
     database::{Row, TABLES},
     gates::Who,
     server::{Exported, Slot, unreachable},
     wal,
-    windows::Windows,
 };
 
 /// One part of the source of one process.
@@ -47,7 +47,7 @@ pub(crate) struct Postgres {
     control: Part,
     stream: Part,
     rows: Part,
-    windows: Windows,
+    chunks: Chunks,
 }
 
 impl Postgres {
@@ -62,7 +62,7 @@ impl Postgres {
             control: part(),
             stream: part(),
             rows: part(),
-            windows: Windows(shared.clone()),
+            chunks: Chunks(shared.clone()),
         }
     }
 }
@@ -71,20 +71,20 @@ impl Source for Postgres {
     type Control = Part;
     type Stream = Part;
     type Rows = Part;
-    type Windows = Windows;
+    type Chunks = Chunks;
 
     fn parts(&mut self) -> SourceParts<'_, Self> {
         let Self {
             control,
             stream,
             rows,
-            windows,
+            chunks,
         } = self;
         SourceParts {
             control,
             stream,
             rows,
-            windows,
+            chunks,
         }
     }
 }

@@ -18,7 +18,7 @@ use walferry_config::{Connector, JavaRegex};
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::Failure;
 use walferry_engine::incremental::{self, Ask, ChunkAnswer, ChunkAsk, Key, KeyColumns, NotRead, WindowEnd};
-use walferry_engine::source::{ChunkRead, ChunkRows, TableFilter, VisibleTransactions, Windows as Edge};
+use walferry_engine::source::{ChunkRead, ChunkReader, ChunkRows, TableFilter, VisibleTransactions};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
 use walferry_pgoutput::{Column, Lsn, Oid, Tuple};
 use walferry_record::java::date::{calendar_date, time_of_day};
@@ -39,7 +39,7 @@ use crate::snapshot::statement::stays_enclosed;
 pub use ahead::{RequestedSnapshot, requested_snapshot};
 
 /// Reads chunks, and writes their watermarks.
-pub struct Windows {
+pub struct Chunks {
     endpoint: Endpoint,
     sql: Option<Sql>,
     table: Option<SignalTable>,
@@ -114,7 +114,7 @@ pub(crate) struct ChunkTable {
 /// `FETCH FIRST … WITH TIES` is new in Postgres 13.
 const TIES_SINCE: i32 = 130_000;
 
-impl Windows {
+impl Chunks {
     /// Does not connect yet.
     pub(crate) fn new(
         connector: &Connector,
@@ -1219,8 +1219,8 @@ async fn is_rewritten(sql: &Sql, table: Oid) -> Result<bool, Error> {
     sql.value(READING, QUERY, &[(&table.0, Type::OID)]).await
 }
 
-impl Edge for Windows {
-    async fn look(&mut self) -> Result<Option<Diagnosis>, Failure> {
+impl ChunkReader for Chunks {
+    async fn check_signal_table(&mut self) -> Result<Option<Diagnosis>, Failure> {
         // The address may lead to another server than in the last session, whose positions are lower.
         self.sql = None;
         self.seek.send_replace(Lsn::INVALID);

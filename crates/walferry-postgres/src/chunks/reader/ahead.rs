@@ -30,13 +30,13 @@ pub async fn requested_snapshot(
     execute: &Execute,
 ) -> Result<RequestedSnapshot, Failure> {
     let endpoint = Endpoint::new(connector.postgres.clone());
-    let windows = Windows::new(connector, endpoint, captured, watch::channel(Lsn::INVALID).0);
-    look(windows, execute).await.map_err(Failure::from)
+    let chunks = Chunks::new(connector, endpoint, captured, watch::channel(Lsn::INVALID).0);
+    look(chunks, execute).await.map_err(Failure::from)
 }
 
-async fn look(mut windows: Windows, execute: &Execute) -> Result<RequestedSnapshot, Error> {
+async fn look(mut chunks: Chunks, execute: &Execute) -> Result<RequestedSnapshot, Error> {
     let mut found = RequestedSnapshot::default();
-    if !execute.blocking && windows.table.is_none() && !windows.read_only {
+    if !execute.blocking && chunks.table.is_none() && !chunks.read_only {
         let text = "the connector takes no incremental snapshots: it has no signal table, and is not read-only";
         found.obstacles.push(
             Diagnosis::error(Kind::TableNotRead, text)
@@ -44,8 +44,8 @@ async fn look(mut windows: Windows, execute: &Execute) -> Result<RequestedSnapsh
         );
         return Ok(found);
     }
-    let (filter, wanted) = (windows.captured.clone(), windows.wanted());
-    let sql = windows.sql().await?;
+    let (filter, wanted) = (chunks.captured.clone(), chunks.wanted());
+    let sql = chunks.sql().await?;
     let listed = listed(sql, &filter).await?;
     let mut oids = Vec::new();
     for expression in &execute.tables {

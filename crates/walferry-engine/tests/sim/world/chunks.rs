@@ -7,7 +7,7 @@ use bytes::Bytes;
 use walferry_engine::{
     Failure,
     incremental::{Ask, ChunkAnswer, ChunkAsk, Key, KeyColumn, KeyColumns},
-    source::{ChunkRead, ChunkRows, Windows as Edge},
+    source::{ChunkRead, ChunkReader, ChunkRows},
 };
 use walferry_pgoutput::Oid;
 
@@ -21,7 +21,7 @@ use super::{
 };
 
 /// The reader of chunks of one process.
-pub(crate) struct Windows(pub(crate) Shared);
+pub(crate) struct Chunks(pub(crate) Shared);
 
 /// The last chunk that was read, and which of its rows a process has sent.
 #[derive(Debug, Default)]
@@ -63,12 +63,12 @@ impl Slices {
 /// The member of the offset that lists the tables of a snapshot.
 const TABLES_LEFT: &str = "incremental_snapshot_collections";
 
-impl Edge for Windows {
+impl ChunkReader for Chunks {
     async fn ask(&mut self, ask: &Ask, _: bool) -> Result<Option<ChunkRead>, Failure> {
         if *ask == Ask::GiveWay {
             return Ok(None);
         }
-        self.0.turn(Who::Windows).await;
+        self.0.turn(Who::Chunks).await;
         let read = {
             let state = &mut *self.0.lock();
             if state.server.is_down {
@@ -89,7 +89,7 @@ impl Edge for Windows {
             }
         };
         // The answer takes its time, too.
-        self.0.turn(Who::Windows).await;
+        self.0.turn(Who::Chunks).await;
         Ok(Some(read))
     }
 }
