@@ -9,7 +9,7 @@ use walferry_config::{Declaration, Findings, Lookup, Options, Property, Reader, 
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::Record;
 
-use crate::contract::{PluginRow, Predicate, Requirement, Side, TransactionPlace};
+use crate::contract::{PluginRow, Predicate, Requirement, Side};
 use crate::event_router::EventRouter;
 use crate::foreign::instead_of;
 use crate::hypertables::HypertableReader;
@@ -17,7 +17,7 @@ use crate::outbox::{OutboxColumns, OutboxTable, check_tables, nearest};
 use crate::registry::{self, Class, PREDICATES, TRANSFORMS};
 use crate::shared_headers::SharedHeaders;
 use crate::upkeep::without_table;
-use crate::{Error, Mismatched, Outcome, Transform, WaitingRecord};
+use crate::{Error, Outcome, Transform, WaitingRecord};
 
 /// An option of every class, since Kafka Connect 4.1.
 const PLUGIN_VERSION: Declaration = Property::<String>::new("plugin.version")
@@ -61,10 +61,6 @@ pub struct Chain {
     /// Index of the transform that dropped a record last.
     dropped_by: Option<usize>,
     shared: SharedHeaders,
-    /// Whether a transform needs to know the position of each record in its transaction.
-    wants_place: bool,
-    /// Whether a transform checks events against schemas.
-    checks_events: bool,
 }
 
 /// A transform of the chain, as its configuration names it.
@@ -139,11 +135,6 @@ impl Chain {
         let behind: Vec<_> = behind.map(|step| step.name.as_str()).collect();
         findings.extend(without_table(transforms, &behind));
         let chain = Self {
-            wants_place: steps.iter().filter_map(ChainStep::router).any(EventRouter::wants_place),
-            checks_events: steps
-                .iter()
-                .filter_map(ChainStep::router)
-                .any(|router| !router.event_schemas().is_empty()),
             shared: SharedHeaders::of(steps.iter().any(|step| step.transform.adds_headers())),
             steps,
             dropped_by: None,
@@ -204,38 +195,20 @@ impl Chain {
         Ok(Outcome::Record(record))
     }
 
-    /// Whether [`at`](Self::at) must be called before each record.
-    pub const fn wants_place(&self) -> bool {
-        self.wants_place
+    /// The transforms of a class, each with its name in `transforms`: for what one class has and no other.
+    pub fn each<T: Transform>(&self) -> impl Iterator<Item = (&str, &T)> {
+        self.steps.iter().filter_map(|step| {
+            let transform: &dyn Any = &*step.transform;
+            Some((&*step.name, transform.downcast_ref()?))
+        })
     }
 
-    /// Sets the position of the next record in its transaction. `None` if the record is not a change of a transaction.
-    pub fn at(&mut self, place: Option<TransactionPlace>) {
-        for router in self.steps.iter_mut().filter_map(ChainStep::router_mut) {
-            router.at(place);
-        }
-    }
-
-    /// The events since the last call that did not match their schemas, or had none and should have.
-    pub fn take_mismatched(&mut self) -> Vec<Mismatched> {
-        match self.checks_events {
-            true => self
-                .steps
-                .iter_mut()
-                .filter_map(ChainStep::router_mut)
-                .flat_map(EventRouter::take_mismatched)
-                .collect(),
-            false => Vec::new(),
-        }
-    }
-
-    /// The schemas of events: each transform that has some, with each type, or expression for types, and its file.
-    pub fn event_schemas(&self) -> Vec<(&str, Vec<(String, String)>)> {
-        let all = self
-            .steps
-            .iter()
-            .filter_map(|step| Some((&*step.name, step.router()?.event_schemas())));
-        all.filter(|(_, schemas)| !schemas.is_empty()).collect()
+    /// The same, to change them.
+    pub fn each_mut<T: Transform>(&mut self) -> impl Iterator<Item = &mut T> {
+        self.steps.iter_mut().filter_map(|step| {
+            let transform: &mut dyn Any = &mut *step.transform;
+            transform.downcast_mut()
+        })
     }
 
     /// The transform that dropped a record last; `None` while none has.
@@ -307,7 +280,8 @@ impl Chain {
             let Some(Ok(places)) = step.outbox().map(|columns| step.outbox_tables(columns, tables)) else {
                 continue;
             };
-            if let Some(router) = step.router_mut() {
+            let transform: &mut dyn Any = &mut *step.transform;
+            if let Some(router) = transform.downcast_mut::<EventRouter>() {
                 places
                     .into_iter()
                     .for_each(|place| router.expect_outbox(tables[place].topic));
@@ -339,17 +313,6 @@ impl Chain {
 }
 
 impl ChainStep {
-    /// The transform, if it is an EventRouter. It alone checks events against schemas, and asks for the position of a record.
-    fn router(&self) -> Option<&EventRouter> {
-        let transform: &dyn Any = &*self.transform;
-        transform.downcast_ref()
-    }
-
-    fn router_mut(&mut self) -> Option<&mut EventRouter> {
-        let transform: &mut dyn Any = &mut *self.transform;
-        transform.downcast_mut()
-    }
-
     fn failed(&self, record: &Record<'_>, limit: RegexLimit) -> ChainError {
         ChainError {
             transform: self.name.clone(),

@@ -28,7 +28,7 @@ mod upkeep;
 pub use chain::{Chain, ChainError, Named};
 pub use contract::{HeaderList, Predicate, Requirement, TransactionPlace, Transform};
 pub use error::{Error, TransformFault};
-pub use event_router::sample_event_type;
+pub use event_router::{EventRouter, sample_event_type};
 pub use hypertables::{HypertableReader, Hypertables, ReadBefore, Reading, TableId};
 pub use outbox::{OutboxColumns, OutboxTable, OutboxUpkeep, PartitionPeriod, Retention, RowStatus, check_tables};
 pub use outcome::{DropReason, Mismatched, Outcome, SetAside, WaitingRecord};

@@ -7,7 +7,7 @@ use std::path::Path;
 use walferry_config::{Lookup, Options, connector::TransformPlugin};
 use walferry_diagnosis::Kind;
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
-use walferry_transform::{Chain, Mismatched, Outcome};
+use walferry_transform::{Chain, EventRouter, Mismatched, Outcome};
 
 /// Files of the folder `/schemas`.
 #[derive(Clone, Default)]
@@ -149,6 +149,14 @@ const CUSTOMER: &str = r#"{
     "$defs": {"line": {"type": "object", "properties": {"qty": {"type": ["integer", "null"]}}, "required": ["qty"]}}
 }"#;
 
+/// The events that did not match their schemas.
+fn take_mismatched(chain: &mut Chain) -> Vec<Mismatched> {
+    chain
+        .each_mut::<EventRouter>()
+        .flat_map(EventRouter::take_mismatched)
+        .collect()
+}
+
 #[test]
 fn an_error_names_the_event_the_place_and_the_schemas_words_but_no_value() {
     let mut chain = chain(&[("OrderPlaced.json", ORDER), ("defs/customer.json", CUSTOMER)], &[]);
@@ -273,11 +281,9 @@ fn the_schema_of_a_type_is_its_entry_its_file_or_the_first_expression() {
         error.error.to_string(),
         "the event \"e-1\", whose type is NULL, has no schema in walferry.schemas.dir"
     );
-    let listed: Vec<String> = chain.event_schemas()[0]
-        .1
-        .iter()
-        .map(|(event_type, _)| event_type.clone())
-        .collect();
+    let routers = chain.each::<EventRouter>();
+    let listed = routers.flat_map(|(_, router)| router.event_schemas());
+    let listed: Vec<String> = listed.map(|(event_type, _)| event_type).collect();
     let expected = ["Placed", "a", "urn:message:😀/%", "Order", "Order.*", ".*(Placed|Paid)"];
     assert_eq!(listed, expected);
 }
@@ -489,9 +495,9 @@ fn events_are_set_aside_or_sent_and_counted_by_type_with_a_limit() {
     assert_eq!(letter.record.value.value.as_str(), Some("1"), "the payload is complete");
     assert_eq!(letter.record.key.value.as_str(), Some("42"));
     assert_eq!(letter.kind, Kind::EventMismatch);
-    let counted = aside.take_mismatched();
+    let counted = take_mismatched(&mut aside);
     assert_eq!((counted.len(), counted[0].events, counted[0].is_sent), (1, 1, false));
-    assert_eq!(aside.take_mismatched(), []);
+    assert_eq!(take_mismatched(&mut aside), []);
 
     let mut warned = chain(
         &files,
@@ -506,7 +512,7 @@ fn events_are_set_aside_or_sent_and_counted_by_type_with_a_limit() {
     for number in 0..300 {
         passes(&mut warned, Box::leak(format!("t{number}").into_boxed_str()), "{}");
     }
-    let counted = warned.take_mismatched();
+    let counted = take_mismatched(&mut warned);
     let of = |event_type: &str| {
         counted
             .iter()
@@ -608,7 +614,7 @@ fn events_that_cannot_be_checked_are_mismatches() {
         for _ in 0..2 {
             assert!(matches!(warned.apply(event()), Ok(Outcome::Record(_))));
         }
-        assert_eq!(warned.take_mismatched()[0].events, 2);
+        assert_eq!(take_mismatched(&mut warned)[0].events, 2);
     }
 }
 

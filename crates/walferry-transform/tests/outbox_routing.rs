@@ -2,7 +2,7 @@
 
 use walferry_config::{Options, connector::TransformPlugin};
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaRef, Struct, Value};
-use walferry_transform::{Chain, DropReason, Outcome, TransactionPlace};
+use walferry_transform::{Chain, DropReason, EventRouter, Outcome, TransactionPlace};
 
 const COLUMNS: [&str; 7] = [
     "id",
@@ -285,13 +285,15 @@ fn members_of_a_json_column_become_headers() {
 fn an_event_says_where_in_which_transaction_it_is() {
     let table = Table::new("outbox");
     let mut chain = chain(&[("walferry.headers", "position,commit_time,transaction_id")]);
-    assert!(chain.wants_place());
-    chain.at(Some(TransactionPlace {
+    assert!(chain.each::<EventRouter>().all(|(_, router)| router.wants_place()));
+    let at = |chain: &mut Chain, place| chain.each_mut::<EventRouter>().for_each(|router| router.at(place));
+    let place = TransactionPlace {
         commit_lsn: 0x1_01DE_24F0,
         ordinal: 2,
         xid: 4711,
         commit_time_us: 1_767_319_445_678_901,
-    }));
+    };
+    at(&mut chain, Some(place));
     assert_eq!(
         sent(&mut chain, table.change("c", &PLACED)).headers,
         [
@@ -301,7 +303,7 @@ fn an_event_says_where_in_which_transaction_it_is() {
             "walferry.transaction_id=4711"
         ]
     );
-    chain.at(None);
+    at(&mut chain, None);
     assert_eq!(sent(&mut chain, table.change("r", &PLACED)).headers, ["id=1"]);
 }
 

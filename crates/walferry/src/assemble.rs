@@ -44,7 +44,7 @@ use walferry_postgres::{Postgres, RowLookups, TimescaleCatalog, replay::Replay};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
 use walferry_relay::{KafkaLink, Relay, statements};
-use walferry_transform::{Chain, HypertableReader};
+use walferry_transform::{Chain, EventRouter, HypertableReader};
 
 use crate::{
     error::Error,
@@ -111,9 +111,10 @@ impl Built {
     /// The schemas of events: each transform that has some, with each event type, or expression for types, and its file.
     pub(crate) fn event_schemas(&self) -> Vec<(String, Vec<(String, String)>)> {
         let parts = self.lock();
-        let all = parts.chain.event_schemas();
-        all.into_iter()
-            .map(|(transform, schemas)| (transform.to_owned(), schemas))
+        let routers = parts.chain.each::<EventRouter>();
+        routers
+            .map(|(transform, router)| (transform.to_owned(), router.event_schemas()))
+            .filter(|(_, schemas)| !schemas.is_empty())
             .collect()
     }
 

@@ -53,7 +53,9 @@ use crate::{
     },
     message_type::MessageType,
     path::{
+        change_observer::{ChangeObserver, ObservedChange},
         emit::{Provenance, RecordEmitter, begin_transaction},
+        fate::ChangeFate,
         plans::RelationPlans,
     },
     position::Position,
@@ -231,7 +233,7 @@ impl Signals {
 /// What the stream brings.
 impl Signals {
     /// Handles a row of the signal table.
-    pub(crate) fn row(
+    fn row(
         &mut self,
         change: &Change<'_>,
         here: FramePlace<'_, '_>,
@@ -268,7 +270,7 @@ impl Signals {
     }
 
     /// The stream brings a change. While rows of a closed window are left, the next slice grows with it.
-    pub(crate) fn brings_change(&mut self) {
+    pub(crate) fn stream_brings_change(&mut self) {
         self.slices.stream_brings_change();
     }
 
@@ -278,13 +280,13 @@ impl Signals {
     }
 
     /// Whether changes of this table replace rows of the window.
-    pub(crate) fn watches(&self, table: &str) -> bool {
+    fn watches(&self, table: &str) -> bool {
         self.snapshot.is_open() && (self.window.has(table) || self.snapshot.tables().next() == Some(table))
     }
 
     /// A change of a table that is [watched](Self::watches) has gone through the pipeline: it was sent, or dropped or set aside, or nobody
     /// knows yet. One that is sent replaces its row. Otherwise the chunk still sends the row, unless it was deleted.
-    pub(crate) fn handled(&mut self, plan: &TablePlan, change: &Change<'_>, xid: Option<u32>, is_sent: Option<bool>) {
+    fn handled(&mut self, plan: &TablePlan, change: &Change<'_>, xid: Option<u32>, is_sent: Option<bool>) {
         match is_sent {
             None => self.doubt_rows_of(plan.name(), xid),
             Some(false) if !matches!(change.operation, Operation::Delete { .. }) => {}
@@ -380,6 +382,39 @@ impl Signals {
     pub(crate) fn stands_still(&mut self) {
         self.slices.clear();
         warn_if_illegal(self.snapshot.keep_open());
+    }
+}
+
+impl ChangeObserver for Signals {
+    fn before(
+        &mut self,
+        change: &ObservedChange<'_>,
+        emit: &mut RecordEmitter,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        if change.novelty.is_delivered() {
+            self.doubt_rows_of(change.plan.name(), change.xid());
+            return Ok(());
+        }
+        if !change.plan.is_signals() {
+            self.stream_is_busy();
+            return Ok(());
+        }
+        let here = FramePlace {
+            context: change.context,
+            change: Some((change.novelty.position(), change.message)),
+        };
+        self.row(change.change, here, emit, out)
+    }
+
+    fn after(&mut self, change: &ObservedChange<'_>, fate: ChangeFate, emit: &mut RecordEmitter, out: &mut Batch) {
+        if fate.has_records && self.watches(change.plan.name()) {
+            let is_sent = fate.is_sent && !fate.is_set_aside;
+            let is_sent = (!fate.is_undecided).then_some(is_sent);
+            self.handled(change.plan, change.change, change.xid(), is_sent);
+        }
+        let at = (change.novelty.position(), change.message);
+        self.store_change(Some(at), emit, out);
     }
 }
 
@@ -555,12 +590,7 @@ impl Signals {
     }
 
     /// Puts the changed state into the offset. `at` is the change that caused it.
-    pub(crate) fn store_change(
-        &mut self,
-        at: Option<(Position, MessageType)>,
-        emit: &mut RecordEmitter,
-        out: &mut Batch,
-    ) {
+    fn store_change(&mut self, at: Option<(Position, MessageType)>, emit: &mut RecordEmitter, out: &mut Batch) {
         if self.snapshot.has_changed() {
             if at.is_some() {
                 begin_transaction(&mut emit.cursor, out);

@@ -10,7 +10,7 @@ use walferry_event::Skipped;
 use walferry_event::reselect::{RowAnswer, RowLookup, RowReader};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Record, Wait};
-use walferry_transform::{Chain, DropReason, Outcome, SetAside, TransactionPlace, WaitingRecord};
+use walferry_transform::{Chain, DropReason, EventRouter, Outcome, SetAside, TransactionPlace, WaitingRecord};
 
 use crate::{
     account::{Batch, HeldRecord, PendingRow, StreamAccount, StreamChange, StreamStep},
@@ -23,6 +23,7 @@ use crate::{
     path::{
         counts::Counts,
         cursor::{ChangeNovelty, Cursor},
+        fate::{ChangeFate, RecordTotals},
         witness::{UnsentReason, Witness},
     },
     position::Position,
@@ -179,23 +180,14 @@ fn gave_up(wait: &Wait, limit: Duration) -> Diagnosis {
     Diagnosis::error(Kind::SchemaRegistry, what).with_hint(hint)
 }
 
-/// The fate of the records so far. The difference of two of these is the fate of a change.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RecordTotals {
-    /// Records that were not sent, for whatever reason, and records that may turn out not to be sent.
-    pub(crate) withheld: u64,
-    /// Records that failed.
-    pub(crate) set_aside: u64,
-    /// Records that wait for a converter, and are set aside if it fails.
-    pub(crate) undecided: u64,
-}
-
 /// The way of records to the batch: from the stream's changes, a snapshot's rows and heartbeats.
 pub(crate) struct RecordEmitter {
     /// The position in the stream. The first record of a transaction tells the batch that the transaction begins.
     pub(crate) cursor: Cursor,
     pub(crate) counts: Counts,
     pub(crate) chain: Chain,
+    /// Whether an EventRouter must be told the position of each record in its transaction.
+    wants_place: bool,
     converters: Converters,
     tolerance: ErrorPolicy,
     totals: RecordTotals,
@@ -241,9 +233,11 @@ impl Provenance<'_> {
 
 impl RecordEmitter {
     pub(crate) fn new(cursor: Cursor, chain: Chain, converters: Converters, tolerance: ErrorPolicy) -> Self {
+        let wants_place = chain.each::<EventRouter>().any(|(_, router)| router.wants_place());
         Self {
             cursor,
             counts: Counts::default(),
+            wants_place,
             chain,
             converters,
             tolerance,
@@ -253,11 +247,6 @@ impl RecordEmitter {
             skip: None,
             passed_over: Vec::new(),
         }
-    }
-
-    /// The fate of the records so far.
-    pub(crate) const fn totals(&self) -> RecordTotals {
-        self.totals
     }
 
     /// Sends all records of a change through transforms and converters to the batch.
@@ -287,6 +276,24 @@ impl RecordEmitter {
             }
         }
         Ok(())
+    }
+
+    /// Sends the records of a change of the stream, or handles the error in their place. The change ends with them.
+    pub(crate) fn send_change(
+        &mut self,
+        outcome: Result<walferry_event::ChangeOutcome<'_>, walferry_event::Error>,
+        from: Provenance<'_>,
+        out: &mut Batch,
+    ) -> Result<ChangeFate, Failure> {
+        let (records, totals) = (out.records(), self.totals);
+        let has_records = outcome.as_ref().is_ok_and(|outcome| !outcome.records.is_empty());
+        match outcome {
+            Ok(outcome) => self.send_all(outcome, from, out)?,
+            Err(error) => self.reject(&error, from, out)?,
+        }
+        let is_sent = out.records() > records;
+        out.end_change(records);
+        Ok(ChangeFate::between(totals, self.totals, has_records, is_sent))
     }
 
     /// Starts to read rows again, outside the path.
@@ -367,7 +374,7 @@ impl RecordEmitter {
 
     /// Which change of which transaction a record comes from, where a transform wants to know.
     fn place(&self, from: Provenance<'_>) -> Option<TransactionPlace> {
-        if !self.chain.wants_place() {
+        if !self.wants_place {
             return None;
         }
         let is_change = from.message.is_of_stream();
@@ -387,8 +394,8 @@ impl RecordEmitter {
         checkpoint: Checkpoint,
         out: &mut Batch,
     ) -> EncodeOutcome {
-        if self.chain.wants_place() {
-            self.chain.at(place);
+        if self.wants_place {
+            self.chain.each_mut::<EventRouter>().for_each(|router| router.at(place));
         }
         let is_named = self.passes_over(from);
         let outcome = match step {

@@ -5,11 +5,14 @@
 //! each row. This module may use the types of `delivery` (batch, step, stored offset), but does not know who delivers
 //! or stores. It does not know `life` at all.
 
+pub(crate) mod change_observer;
 mod counts;
 mod cursor;
 mod definitions;
 pub(crate) mod emit;
+pub(crate) mod fate;
 mod heartbeat;
+mod observers;
 pub mod pipeline;
 pub(crate) mod plans;
 mod polled_rows;

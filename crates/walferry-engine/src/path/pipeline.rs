@@ -19,7 +19,7 @@ use walferry_pgoutput::{
     self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Relation, Truncate, Xid,
 };
 use walferry_record::Wait;
-use walferry_transform::Chain;
+use walferry_transform::{Chain, EventRouter};
 
 use crate::{
     account::{self, Batch, StoredOffset, StreamStep},
@@ -33,9 +33,11 @@ use crate::{
     message_type::MessageType,
     observer::StreamObservers,
     path::{
-        cursor::{AsOrigin, Cursor},
+        change_observer::ObservedChange,
+        cursor::{AsOrigin, ChangeNovelty, Cursor},
         emit::{Converters, ErrorPolicy, Provenance, RecordEmitter},
         heartbeat::Heartbeats,
+        observers::ChangeObservers,
         plans::RelationPlans,
         shapes::{ShapeWatch, TableShapes},
         witness::Witness,
@@ -53,8 +55,6 @@ use crate::{
 /// Turns frames into records. Each session has one.
 pub struct Pipeline {
     plans: RelationPlans,
-    /// Stops the connector when a captured table has changed, if that is wanted.
-    shapes: Option<ShapeWatch>,
     messages: Messages,
     /// Counts records by transaction, if `provide.transaction.metadata` is set.
     metadata: Option<TransactionMetadata>,
@@ -65,10 +65,8 @@ pub struct Pipeline {
     snapshot_tables: Arc<[String]>,
     /// All its tables, including those of which it reads only rows that match a condition.
     snapshot_names: Vec<String>,
-    /// Notes rows to read again. `None` unless an interrupted snapshot has to continue.
-    toast_reread: Option<ToastReread>,
-    /// Signals, incremental snapshots and notifications, if they are configured.
-    signals: Option<Box<Signals>>,
+    /// What looks at changes besides their records.
+    changes: ChangeObservers,
     heartbeats: Option<Heartbeats>,
     /// Limit of the number of captured tables, and what to do beyond it.
     limit: Option<(u32, GuardrailAction)>,
@@ -107,13 +105,11 @@ impl Pipeline {
                 .transaction_metadata
                 .then(|| TransactionMetadata::new(&events)),
             plans,
-            shapes: None,
             snapshot: None,
             snapshot_kind: SnapshotKind::Initial,
             snapshot_tables: Arc::default(),
             snapshot_names: Vec::new(),
-            toast_reread: None,
-            signals: None,
+            changes: ChangeObservers::default(),
             heartbeats: None,
             limit: None,
             xmin: None,
@@ -149,7 +145,7 @@ impl Pipeline {
 
     /// Fails before the first change with other columns than the table had before in this run of the connector.
     pub fn stopping_at_changes_of(mut self, shapes: TableShapes, after: &StoredOffset) -> Self {
-        self.shapes = Some(ShapeWatch::new(shapes, after));
+        self.changes.shapes = Some(ShapeWatch::new(shapes, after));
         self
     }
 
@@ -167,20 +163,20 @@ impl Pipeline {
         done: ChunksDone,
         requests: UnboundedSender<SourceRequest>,
     ) -> Self {
-        self.toast_reread = Some(ToastReread::new(again, done, requests));
+        self.changes.toast_reread = Some(ToastReread::new(again, done, requests));
         self
     }
 
     /// Handles signals and sends notifications. An incremental snapshot in the offset continues.
     pub fn with_signals(mut self, settings: SignalSettings, after: &StoredOffset) -> Self {
-        self.signals = Some(Box::new(Signals::new(settings, after)));
+        self.changes.signals = Some(Box::new(Signals::new(settings, after)));
         self
     }
 
     /// Sets how many rows of an incremental snapshot usually leave at once. The next ones leave when Kafka has confirmed these and no
     /// transaction is open. For tests.
     pub fn with_slices(mut self, rows: usize) -> Self {
-        if let Some(signals) = &mut self.signals {
+        if let Some(signals) = &mut self.changes.signals {
             signals.set_slice(rows);
         }
         self
@@ -192,7 +188,7 @@ impl Pipeline {
         asks: UnboundedSender<NumberedAsk>,
         requests: UnboundedSender<SourceRequest>,
     ) -> Self {
-        if let Some(signals) = &mut self.signals {
+        if let Some(signals) = &mut self.changes.signals {
             signals.connect(asks, requests);
         }
         self
@@ -249,7 +245,7 @@ impl Pipeline {
             Frame::Catalog(catalog) => self.plans.facts(catalog),
             Frame::Begin { from, under_way } => self.begin_connection(from, under_way, now_ns, out)?,
             Frame::Answer { of, answer, rows } => {
-                if let Some(signals) = &mut self.signals {
+                if let Some(signals) = &mut self.changes.signals {
                     let context = quiet(&self.emit.cursor, now_ns);
                     let (plans, emit) = (&mut self.plans, &mut self.emit);
                     let answered = RequestAnswer {
@@ -263,12 +259,12 @@ impl Pipeline {
                 self.send_waiting_rows(now_ns, out)?;
             }
             Frame::Visible(seen) => {
-                if let Some(signals) = &mut self.signals {
+                if let Some(signals) = &mut self.changes.signals {
                     signals.visible(&seen);
                 }
             }
             Frame::Signal(ticket, signal) => {
-                if let Some(signals) = &mut self.signals {
+                if let Some(signals) = &mut self.changes.signals {
                     let context = quiet(&self.emit.cursor, now_ns);
                     signals.signal(*signal, between(&context), &mut self.emit, out)?;
                 }
@@ -295,7 +291,7 @@ impl Pipeline {
             Frame::SnapshotEnd { lsn, transaction } => return self.end_initial(lsn, transaction, now_ns, out),
             Frame::BlockingEnd { failed } => self.end_blocking(failed, now_ns, out)?,
             Frame::WholeEnd { failed } => self.end_whole(failed, now_ns, out)?,
-            Frame::Watermark => self.toast_reread = None,
+            Frame::Watermark => self.changes.toast_reread = None,
             Frame::Tick => {}
         }
         self.tell_passed_over(now_ns, out)?;
@@ -305,7 +301,9 @@ impl Pipeline {
     /// Notifies of changes that were passed over since the last frame.
     fn tell_passed_over(&mut self, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         for data in std::mem::take(&mut self.emit.passed_over) {
-            let Some(signals) = &mut self.signals else { continue };
+            let Some(signals) = &mut self.changes.signals else {
+                continue;
+            };
             let context = quiet(&self.emit.cursor, now_ns);
             let notice = SnapshotNotice {
                 id: None,
@@ -320,7 +318,12 @@ impl Pipeline {
 
     /// Rows of an incremental snapshot whose window closes may leave, if no transaction is open.
     fn send_waiting_rows(&mut self, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
-        let Some(signals) = self.signals.as_mut().filter(|_| self.emit.cursor.open().is_none()) else {
+        let Some(signals) = self
+            .changes
+            .signals
+            .as_mut()
+            .filter(|_| self.emit.cursor.open().is_none())
+        else {
             return Ok(());
         };
         let context = quiet(&self.emit.cursor, now_ns);
@@ -332,8 +335,8 @@ impl Pipeline {
             // Inside a transaction, the server's position does not say what has been sent.
             return Ok(());
         }
-        let kept = self.check.expected.idle(wal_end);
-        self.check.verdict(kept)?;
+        let verdict = self.check.expected.idle(wal_end);
+        self.check.follow(verdict)?;
         out.step(StreamStep::Idle(wal_end));
         self.passed(wal_end, now_ns, out)
     }
@@ -346,7 +349,7 @@ impl Pipeline {
         out: &mut Batch,
     ) -> Result<(), Failure> {
         self.plans.forget();
-        if let Some(shapes) = &mut self.shapes {
+        if let Some(shapes) = &mut self.changes.shapes {
             shapes.reconnected();
         }
         // The last row of a table that was not read to its end may be older than what comes now.
@@ -354,7 +357,7 @@ impl Pipeline {
         out.step(StreamStep::Connected(from));
         self.check
             .begin(from, self.emit.cursor.reconnected(from, now_ns / 1000));
-        if let Some(signals) = &mut self.signals {
+        if let Some(signals) = &mut self.changes.signals {
             let context = quiet(&self.emit.cursor, now_ns);
             signals.begin(under_way, between(&context), &mut self.emit, out)?;
         }
@@ -371,7 +374,7 @@ impl Pipeline {
         // The rest of a snapshot that was cut off is read again.
         self.snapshot = None;
         self.snapshot_kind = kind;
-        if let Some(signals) = &mut self.signals {
+        if let Some(signals) = &mut self.changes.signals {
             signals.stands_still();
         }
         let whole = tables.iter().filter(|(_, name)| !in_part.contains(name));
@@ -389,7 +392,7 @@ impl Pipeline {
             .as_mut()
             .ok_or_else(|| out_of_order("a row before its table"))?;
         snapshot.row(tuple, now_ns, &mut self.emit, out)?;
-        if let Some(signals) = &mut self.signals {
+        if let Some(signals) = &mut self.changes.signals {
             signals.snapshot_row();
         }
         Ok(())
@@ -421,7 +424,7 @@ impl Pipeline {
         now_ns: i64,
         out: &mut Batch,
     ) -> Result<(), Failure> {
-        self.toast_reread = None;
+        self.changes.toast_reread = None;
         self.end_rows(now_ns, out)?;
         self.emit.cursor.snapshot_taken(transaction);
         out.step(StreamStep::SnapshotEnd { lsn, transaction });
@@ -447,7 +450,7 @@ impl Pipeline {
         if failed.is_none() {
             out.step(StreamStep::TablesRead(mem::take(&mut self.snapshot_tables)));
         }
-        if let Some(signals) = &mut self.signals {
+        if let Some(signals) = &mut self.changes.signals {
             signals.blocking_ended(failed, read, out);
         }
         Ok(())
@@ -458,7 +461,7 @@ impl Pipeline {
         self.snapshot_kind = SnapshotKind::Initial;
         self.end_rows(now_ns, out)?;
         self.beat(now_ns, true, out)?;
-        if let Some(signals) = &mut self.signals {
+        if let Some(signals) = &mut self.changes.signals {
             let context = quiet(&self.emit.cursor, now_ns);
             signals.whole_read(rows, failed, between(&context), &mut self.emit, out)?;
         }
@@ -505,7 +508,7 @@ impl Pipeline {
 
     /// The stream has sent everything that was committed before this position.
     fn passed(&mut self, lsn: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
-        let Some(signals) = &mut self.signals else {
+        let Some(signals) = &mut self.changes.signals else {
             return Ok(());
         };
         let context = quiet(&self.emit.cursor, now_ns);
@@ -515,6 +518,7 @@ impl Pipeline {
     /// Notifies of a snapshot that comes before the stream, or in its place. An incremental one has notifications of its own.
     fn snapshot_event(&mut self, event: SnapshotEvent, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         let Some(signals) = self
+            .changes
             .signals
             .as_mut()
             .filter(|_| self.snapshot_kind != SnapshotKind::Incremental)
@@ -530,8 +534,8 @@ impl Pipeline {
             Message::Change(change) => self.on_change(lsn, &change, now_ns, out),
             Message::Begin(begin) => {
                 // Check this before anything of the transaction is sent.
-                let kept = self.check.expected.begin(&begin);
-                self.check.verdict(kept)?;
+                let verdict = self.check.expected.begin(&begin);
+                self.check.follow(verdict)?;
                 self.emit.counts.begin(begin.commit_time.unix_micros());
                 let is_delivered = self.emit.cursor.begin(&begin);
                 self.on_transaction_edge(lsn, now_ns, out, is_delivered, TransactionMetadata::begin)
@@ -542,7 +546,7 @@ impl Pipeline {
                 self.on_transaction_edge(lsn, now_ns, out, is_delivered, TransactionMetadata::end)?;
                 let dealt_with = self.emit.cursor.is_dealt_with();
                 let open = self.emit.cursor.commit(commit.end_lsn);
-                if let (Some(signals), Some(open)) = (&mut self.signals, &open) {
+                if let (Some(signals), Some(open)) = (&mut self.changes.signals, &open) {
                     // A transaction that was delivered in an earlier connection may not be visible yet either.
                     signals.committed(open.transaction.xid, out);
                 }
@@ -564,10 +568,10 @@ impl Pipeline {
             }
             // The reader has put the catalog's facts beside the relation, in stream order.
             Message::Relation(relation) => {
-                if let Some(signals) = &mut self.signals {
+                if let Some(signals) = &mut self.changes.signals {
                     signals.described(&relation, self.plans.next_facts());
                 }
-                if let Some(reread) = &mut self.toast_reread {
+                if let Some(reread) = &mut self.changes.toast_reread {
                     reread.learn(&relation, self.plans.next_facts());
                 }
                 self.learn(relation)
@@ -584,7 +588,7 @@ impl Pipeline {
     }
 
     fn learn(&mut self, relation: Relation) -> Result<(), Failure> {
-        let watched = self.shapes.as_mut().map(|shapes| (shapes, relation.clone()));
+        let watched = self.changes.shapes.as_mut().map(|shapes| (shapes, relation.clone()));
         if let Some(change) = self.plans.learn(relation)? {
             self.emit.counts.table_changed(change);
         }
@@ -597,92 +601,44 @@ impl Pipeline {
     }
 
     fn on_change(&mut self, lsn: Lsn, change: &Change<'_>, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
-        if let Some(signals) = &mut self.signals {
-            signals.brings_change();
-        }
-        let Some(plan) = self.plans.of(change.relation)? else {
-            let met = self.emit.cursor.advance(lsn);
-            self.emit
-                .leave_out_table(MessageType::from(&change.operation), met, lsn, now_ns);
-            return Ok(());
-        };
-        let has_other_key = match change.operation {
-            Operation::Update { old: Some(old), new } if self.emit.cursor.is_at_offset_of_debezium() => {
-                plan.moves_key(old, new)
-            }
-            _ => false,
-        };
-        let met = match has_other_key {
-            true => self.emit.cursor.advance_with_other_key(lsn),
-            false => self.emit.cursor.advance(lsn),
-        };
-        if let Some(shapes) = &mut self.shapes {
-            shapes.meet(change.relation, met)?;
-        }
-        let xid = self.emit.cursor.open().map(|open| open.transaction.xid);
-        if let Some(signals) = &mut self.signals
-            && met.is_delivered()
-        {
-            signals.doubt_rows_of(plan.name(), xid);
-        }
-        if met.is_delivered() && self.metadata.is_none() {
-            return Ok(());
-        }
+        self.changes.stream_brings_change();
         let message = MessageType::from(&change.operation);
-        let from = Provenance {
-            table: plan.name(),
-            position: met.position(),
-            message,
+        let Some(plan) = self.plans.of(change.relation)? else {
+            let novelty = self.emit.cursor.advance(lsn);
+            self.emit.leave_out_table(message, novelty, lsn, now_ns);
+            return Ok(());
         };
+        let novelty = advance(&mut self.emit.cursor, plan, change, lsn);
         let origin = self.emit.cursor.origin_name();
         let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
+        let observed = ObservedChange {
+            plan,
+            change,
+            message,
+            novelty,
+            context: &context,
+        };
+        self.changes.before(&observed, &mut self.emit, out)?;
+        if novelty.is_delivered() && self.metadata.is_none() {
+            return Ok(());
+        }
         // Envelope, key, tombstone. A change that was delivered before is counted again, for the ordinals within its
         // transaction.
         let outcome = plan.records(change, &context, self.metadata.as_mut());
         let counted = counted(self.metadata.as_mut(), context.xid);
-        if met.is_delivered() {
+        if novelty.is_delivered() {
             return Ok(());
         }
         self.emit.counts.change(message, lsn, now_ns);
-        let mut may_evict = false;
-        if let Some(signals) = &mut self.signals {
-            if plan.is_signals() {
-                let here = FramePlace {
-                    context: &context,
-                    change: Some((met.position(), message)),
-                };
-                signals.row(change, here, &mut self.emit, out)?;
-            } else {
-                signals.stream_is_busy();
-            }
-            may_evict =
-                signals.watches(plan.name()) && outcome.as_ref().is_ok_and(|outcome| !outcome.records.is_empty());
-        }
-        let before = out.records();
-        let earlier = self.emit.totals();
-        match outcome {
-            Ok(outcome) => self.emit.send_all(outcome, from, out)?,
-            Err(error) => self.emit.reject(&error, from, out)?,
-        }
-        if let Some(shapes) = self.shapes.as_mut().filter(|_| out.records() > before) {
-            shapes.sends();
-        }
-        out.end_change(before);
-        let after = self.emit.totals();
-        if let Some(signals) = &mut self.signals {
-            if may_evict {
-                let is_sent = out.records() > before && after.set_aside == earlier.set_aside;
-                let is_sent = (after.undecided == earlier.undecided).then_some(is_sent);
-                signals.handled(plan, change, xid, is_sent);
-            }
-            signals.store_change(Some((met.position(), message)), &mut self.emit, out);
-        }
-        if let Some(reread) = &mut self.toast_reread {
-            reread.note(plan.name(), change, after.withheld > earlier.withheld, out);
-        }
-        let is_signal = plan.is_signals();
+        let from = Provenance {
+            table: plan.name(),
+            position: novelty.position(),
+            message,
+        };
+        let fate = self.emit.send_change(outcome, from, out)?;
+        self.changes.after(&observed, fate, &mut self.emit, out);
         counted.for_each(|part| out.count(part));
-        if is_signal {
+        if plan.is_signals() {
             self.define_tables()?;
         }
         Ok(())
@@ -690,7 +646,7 @@ impl Pipeline {
 
     /// Follows the signal `schema-changes`, from the next change on.
     fn define_tables(&mut self) -> Result<(), Failure> {
-        let definitions = self.signals.as_mut().map(|signals| signals.take_definitions());
+        let definitions = self.changes.signals.as_mut().map(|signals| signals.take_definitions());
         for (signal, definition) in definitions.into_iter().flatten() {
             let table = &definition.name;
             match self.plans.define(&definition)? {
@@ -707,33 +663,27 @@ impl Pipeline {
         for &relation in &truncate.relations {
             let plan = self.plans.of(relation)?;
             // Each table is a change of its own: the first may have been delivered when the second was not.
-            let met = self.emit.cursor.advance(lsn);
+            let novelty = self.emit.cursor.advance(lsn);
             let Some(plan) = plan else {
-                self.emit.leave_out_table(MessageType::Truncate, met, lsn, now_ns);
+                self.emit.leave_out_table(MessageType::Truncate, novelty, lsn, now_ns);
                 continue;
             };
-            if let Some(shapes) = &mut self.shapes {
-                shapes.meet(relation, met)?;
-            }
+            let xid = self.emit.cursor.open().map(|open| open.transaction.xid);
+            self.changes.before_truncation((relation, plan.name()), novelty, xid)?;
             let from = Provenance {
                 table: plan.name(),
-                position: met.position(),
+                position: novelty.position(),
                 message: MessageType::Truncate,
             };
             let origin = self.emit.cursor.origin_name();
             let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
             let outcome = plan.truncate(&context, self.metadata.as_mut());
             let counted = counted(self.metadata.as_mut(), context.xid);
-            if let Some(signals) = &mut self.signals {
-                signals.doubt_rows_of(plan.name(), context.xid.map(|xid| xid.0));
-            }
-            if !met.is_delivered() {
+            if !novelty.is_delivered() {
                 self.emit.counts.change(MessageType::Truncate, lsn, now_ns);
                 let before = out.records();
                 self.emit.send_all(outcome, from, out)?;
-                if let Some(shapes) = self.shapes.as_mut().filter(|_| out.records() > before) {
-                    shapes.sends();
-                }
+                self.changes.after_truncation(out.records() > before);
                 out.end_change(before);
                 counted.for_each(|part| out.count(part));
             }
@@ -748,7 +698,7 @@ impl Pipeline {
         now_ns: i64,
         out: &mut Batch,
     ) -> Result<(), Failure> {
-        let met = self.emit.cursor.advance(lsn);
+        let novelty = self.emit.cursor.advance(lsn);
         if !message.transactional {
             // It is a unit of its own. Debezium takes its LSN for that of a commit.
             self.emit.cursor.commit(lsn);
@@ -757,12 +707,12 @@ impl Pipeline {
         let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         let record = limited(|| self.messages.record(message, &context, self.metadata.as_mut()));
         let counted = counted(self.metadata.as_mut(), context.xid);
-        if met.is_delivered() {
+        if novelty.is_delivered() {
             return Ok(());
         }
         let from = Provenance {
             table: "",
-            position: met.position(),
+            position: novelty.position(),
             message: MessageType::Message,
         };
         let record = match record {
@@ -780,10 +730,8 @@ impl Pipeline {
                     // The offset gets this transaction's time even if none of its records was sent.
                     out.step(StreamStep::Begin(self.emit.cursor.transaction()));
                 }
-                if let Some(signals) = &mut self.signals {
-                    signals.brings_change();
-                    signals.stream_is_busy();
-                }
+                self.changes.stream_brings_change();
+                self.changes.stream_is_busy();
                 let before = out.records();
                 self.emit.send(record, from, out)?;
                 out.end_change(before);
@@ -886,14 +834,16 @@ impl Pipeline {
     /// Tells what has been counted since the last time.
     pub fn report(&mut self, status: &Status) {
         self.emit.counts.report(status);
-        for mismatched in self.emit.chain.take_mismatched() {
-            status.count_mismatched(&mismatched);
+        for router in self.emit.chain.each_mut::<EventRouter>() {
+            for mismatched in router.take_mismatched() {
+                status.count_mismatched(&mismatched);
+            }
         }
         let uncaptured = self.plans.take_uncaptured();
         if !uncaptured.is_empty() {
             self.observers.uncaptured(&uncaptured);
         }
-        if let Some(signals) = &mut self.signals {
+        if let Some(signals) = &mut self.changes.signals {
             signals.report(status);
         }
     }
@@ -910,14 +860,14 @@ impl HistoryCheck {
     }
 
     /// Opens the gate once everything expected has come. Fails if something else has come instead.
-    fn verdict(&mut self, kept: Result<(), MissingTransaction>) -> Result<(), Failure> {
-        let Err(what) = kept else {
+    fn follow(&mut self, verdict: Result<(), MissingTransaction>) -> Result<(), Failure> {
+        let Err(missing) = verdict else {
             if self.expected.is_met() {
                 self.gate.prove(self.connections);
             }
             return Ok(());
         };
-        let failure = missed(&what, &self.positions);
+        let failure = missed(&missing, &self.positions);
         Err(match self.connections {
             0 | 1 => failure,
             // What was under way may not have been delivered. The next session begins with what was.
@@ -927,6 +877,17 @@ impl HistoryCheck {
             },
         })
     }
+}
+
+/// Moves on to a change, and says whether it was delivered before.
+fn advance(cursor: &mut Cursor, plan: &TablePlan, change: &Change<'_>, lsn: Lsn) -> ChangeNovelty {
+    if let Operation::Update { old: Some(old), new } = change.operation
+        && cursor.is_at_offset_of_debezium()
+        && plan.moves_key(old, new)
+    {
+        return cursor.advance_with_other_key(lsn);
+    }
+    cursor.advance(lsn)
 }
 
 /// The counts of the last records, for the source offset.

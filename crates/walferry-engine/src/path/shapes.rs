@@ -14,10 +14,15 @@ use walferry_diagnosis::Kind;
 use walferry_pgoutput::{Lsn, Oid, Relation, RelationColumn};
 
 use crate::{
-    account::StoredOffset,
+    account::{Batch, StoredOffset},
     failure::Failure,
     history::{Lineage, TimelineFork},
-    path::cursor::ChangeNovelty,
+    path::{
+        change_observer::{ChangeObserver, ObservedChange},
+        cursor::ChangeNovelty,
+        emit::RecordEmitter,
+        fate::ChangeFate,
+    },
     position::Position,
     status::TableChange,
 };
@@ -89,6 +94,18 @@ impl Known {
     }
 }
 
+impl ChangeObserver for ShapeWatch {
+    fn before(&mut self, change: &ObservedChange<'_>, _: &mut RecordEmitter, _: &mut Batch) -> Result<(), Failure> {
+        self.check(change.change.relation, change.novelty)
+    }
+
+    fn after(&mut self, _: &ObservedChange<'_>, fate: ChangeFate, _: &mut RecordEmitter, _: &mut Batch) {
+        if fate.is_sent {
+            self.sends();
+        }
+    }
+}
+
 impl ShapeWatch {
     /// For a session that begins after this offset.
     pub(crate) fn new(known: TableShapes, after: &StoredOffset) -> Self {
@@ -115,26 +132,26 @@ impl ShapeWatch {
     /// # Errors
     /// It is the first one with other columns. After a restart, the first change that is sent may have any columns:
     /// the person who restarts the connector accepts them. By then everything before that change has been delivered.
-    pub(crate) fn meet(&mut self, relation: Oid, met: ChangeNovelty) -> Result<(), Failure> {
+    pub(crate) fn check(&mut self, relation: Oid, novelty: ChangeNovelty) -> Result<(), Failure> {
         let Some((table, relation)) = self.described.get(&relation) else {
             return Ok(());
         };
         let mut known = self.known.lock();
         let has_sent = known.has_sent;
         if let Some(shape) = known.shapes.get(table) {
-            if met.position() <= shape.since {
+            if novelty.position() <= shape.since {
                 // It is sent again, as it was before the columns that are known.
                 return Ok(());
             }
             if let Some(change) = TableChange::between(&shape.columns, relation)
                 && has_sent
-                && !met.is_delivered()
+                && !novelty.is_delivered()
             {
                 return Err(changed(&change));
             }
         }
         let shape = Shape {
-            since: met.position(),
+            since: novelty.position(),
             columns: relation.columns.clone(),
         };
         known.shapes.insert(table.clone(), shape);
@@ -198,7 +215,7 @@ mod tests {
 
     /// A change that is sent.
     fn send(watch: &mut ShapeWatch, oid: u32, lsn: u64) -> Result<(), String> {
-        let met = watch.meet(Oid(oid), ChangeNovelty::New(at(lsn)));
+        let met = watch.check(Oid(oid), ChangeNovelty::New(at(lsn)));
         met.map_err(|failure| failure.to_string())?;
         watch.sends();
         Ok(())
@@ -206,7 +223,7 @@ mod tests {
 
     fn pass_over(watch: &mut ShapeWatch, oid: u32, lsn: u64) {
         watch
-            .meet(Oid(oid), ChangeNovelty::Delivered(at(lsn)))
+            .check(Oid(oid), ChangeNovelty::Delivered(at(lsn)))
             .expect("it was delivered before");
     }
 
@@ -222,7 +239,7 @@ mod tests {
         watch.reconnected();
         describe(&mut watch, 1, NEW);
         let failure = watch
-            .meet(Oid(1), ChangeNovelty::New(at(30)))
+            .check(Oid(1), ChangeNovelty::New(at(30)))
             .expect_err("it has changed");
         assert_eq!(failure.kind, Kind::TableShape);
         let text = failure.to_string();

@@ -13,6 +13,11 @@ use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentit
 
 use crate::{
     account::{Batch, StreamStep},
+    path::{
+        change_observer::{ChangeObserver, ObservedChange},
+        emit::RecordEmitter,
+        fate::ChangeFate,
+    },
     snapshot::{ChunksDone, RowsToReread, SnapshotStep},
     source::SourceRequest,
 };
@@ -84,7 +89,7 @@ impl ToastReread {
 
     /// Remembers the row of a change that was `withheld` from the topic, or that lacks values. The row may have been in
     /// a part of the table that has not been read, and may now be in a part that has: then the topic lacks it.
-    pub(crate) fn note(&mut self, table: &str, change: &Change<'_>, withheld: bool, out: &mut Batch) {
+    fn note(&mut self, table: &str, change: &Change<'_>, withheld: bool, out: &mut Batch) {
         let (new, is_update) = match &change.operation {
             Operation::Insert { new } => (new, false),
             Operation::Update { new, .. } => (new, true),
@@ -116,6 +121,12 @@ impl ToastReread {
             );
             out.step(StreamStep::Snapshot(SnapshotStep::Restart(oid)));
         }
+    }
+}
+
+impl ChangeObserver for ToastReread {
+    fn after(&mut self, change: &ObservedChange<'_>, fate: ChangeFate, _: &mut RecordEmitter, out: &mut Batch) {
+        self.note(change.plan.name(), change.change, fate.is_withheld, out);
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) const ROW: PluginRow<dyn Transform> = PluginRow {
 
 /// Debezium's outbox EventRouter.
 #[derive(Debug, Clone)]
-pub(crate) struct EventRouter {
+pub struct EventRouter {
     settings: RouterOptions,
     columns: OutboxColumns,
     tables: Tables,
@@ -235,25 +235,25 @@ impl Transform for EventRouter {
     }
 }
 
-/// What the chain asks of no other transform.
+/// What no other transform has. Find the EventRouters of a chain with [`Chain::each`](crate::Chain::each).
 impl EventRouter {
     /// The schemas that it checks events against: each type, or expression for types, with its file.
-    pub(crate) fn event_schemas(&self) -> Vec<(String, String)> {
+    pub fn event_schemas(&self) -> Vec<(String, String)> {
         self.conformance.as_ref().map_or_else(Vec::new, Conformance::listed)
     }
 
     /// What it has found since the last call.
-    pub(crate) fn take_mismatched(&mut self) -> Vec<Mismatched> {
+    pub fn take_mismatched(&mut self) -> Vec<Mismatched> {
         self.conformance.as_mut().map_or_else(Vec::new, Conformance::take)
     }
 
     /// Whether it needs to know the position of each record in its transaction.
-    pub(crate) fn wants_place(&self) -> bool {
+    pub fn wants_place(&self) -> bool {
         self.transaction.is_some()
     }
 
     /// Sets the position of the next record. `None` if the record is not a change of a transaction.
-    pub(crate) fn at(&mut self, place: Option<TransactionPlace>) {
+    pub fn at(&mut self, place: Option<TransactionPlace>) {
         if let Some(transaction) = &mut self.transaction {
             transaction.place = place;
         }
