@@ -85,7 +85,7 @@ pub struct MissingPositions {
 impl History {
     /// Takes over the identity of this server, which is read from now on.
     pub(crate) fn enter(&mut self, found: &Inspection) {
-        self.lineage = found.lineage.kept();
+        self.lineage = found.lineage.shortened();
         self.standby = found.standby;
         self.sends.clone_from(&found.sends);
         self.accepted = false;

@@ -86,7 +86,7 @@ pub enum StreamStep {
     /// The offset's state of an incremental snapshot has changed.
     Incremental {
         /// The members of the offset that describe it. Empty if there is no such snapshot any more.
-        kept: Arc<Map<String, Json>>,
+        members: Arc<Map<String, Json>>,
         /// The change that has brought this about, which is dealt with, and its kind.
         at: Option<(Position, MessageType)>,
         /// Whether a blocking snapshot has ended with it: what was delivered of that one counts for no other.
@@ -128,7 +128,7 @@ pub struct StreamAccount {
     /// How far the server has got on the present connection. The offset may be further, from another copy of the
     /// server. What this server has committed up to the offset is still to be delivered, and must not be confirmed
     /// before.
-    shown: Lsn,
+    server_position: Lsn,
     /// Number of connections that have begun.
     connections: u64,
     /// Connections that have begun but whose beginning has not been reached. Steps before it belong to an earlier
@@ -159,9 +159,9 @@ impl StreamAccount {
 
     /// The server has got to this position. Returns whether that is further than before.
     fn show(&mut self, lsn: Lsn) -> bool {
-        let is_further = self.beginning == 0 && lsn > self.shown;
+        let is_further = self.beginning == 0 && lsn > self.server_position;
         if is_further {
-            self.shown = lsn;
+            self.server_position = lsn;
         }
         is_further
     }
@@ -184,10 +184,10 @@ impl StreamAccount {
             StreamStep::Commit { end, seen, .. } => self.reach_commit(end, seen),
             StreamStep::Idle(lsn) => self.reach_idle(lsn),
             StreamStep::Incremental {
-                kept,
+                members,
                 at,
                 ends_blocking,
-            } => self.reach_incremental(&kept, at, ends_blocking),
+            } => self.reach_incremental(&members, at, ends_blocking),
             StreamStep::TablesRead(tables) => {
                 self.delivered.read_tables(&tables);
                 self.unstored = Unstored::Delivered;
@@ -230,7 +230,7 @@ impl StreamAccount {
 
     fn reach_incremental(
         &mut self,
-        kept: &Map<String, Json>,
+        members: &Map<String, Json>,
         at: Option<(Position, MessageType)>,
         ends_blocking: bool,
     ) {
@@ -241,7 +241,7 @@ impl StreamAccount {
         for member in MEMBERS {
             other.remove(member);
         }
-        other.extend(kept.iter().map(|(name, value)| (name.clone(), value.clone())));
+        other.extend(members.iter().map(|(name, value)| (name.clone(), value.clone())));
         self.unstored = Unstored::Delivered;
         if let Some((position, message)) = at {
             self.move_to(StreamChange { position, message });
@@ -264,7 +264,7 @@ impl StreamAccount {
         history.settle(lsn);
         history.rows_read = history.rows_read.max(lsn);
         self.transaction = transaction;
-        self.shown = self.shown.max(lsn);
+        self.server_position = self.server_position.max(lsn);
         let offset = &mut self.delivered.connect;
         offset.lsn = Some(lsn.into());
         // The snapshot's position counts if it is further than that of the stream beside it.
@@ -301,7 +301,7 @@ impl Account for StreamAccount {
 
     fn pushed(&mut self, step: &StreamStep) {
         if let StreamStep::Connected(from) = step {
-            self.shown = self.shown.min(*from);
+            self.server_position = self.server_position.min(*from);
             self.connections += 1;
             self.beginning += 1;
         }
@@ -334,7 +334,7 @@ impl OffsetAccount for StreamAccount {
             } else {
                 Unstored::Nothing
             },
-            shown: start.stream_start().unwrap_or_default(),
+            server_position: start.stream_start().unwrap_or_default(),
             connections: 0,
             beginning: 0,
             delivered: start,
@@ -364,12 +364,12 @@ impl OffsetAccount for StreamAccount {
     }
 
     fn confirmable(&self) -> Lsn {
-        self.shown
+        self.server_position
             .min(self.delivered.connect.lsn_proc.unwrap_or_default().into())
     }
 
-    fn shown(&self) -> (Lsn, u64) {
-        (self.shown, self.connections)
+    fn server_position(&self) -> (Lsn, u64) {
+        (self.server_position, self.connections)
     }
 
     fn signals(&self) -> u64 {

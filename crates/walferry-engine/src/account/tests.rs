@@ -37,9 +37,9 @@ fn dropped(xid: u32, tables: &[Arc<str>]) -> Vec<StreamEntry> {
     entries
 }
 
-fn kept(progress: &Progress) -> usize {
+fn retained(progress: &Progress) -> usize {
     let counted = |tallies: &mut dyn Iterator<Item = &Counted>| tallies.map(|counted| counted.tables().max(1)).sum();
-    progress.kept(counted)
+    progress.retained(counted)
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn dropped_transactions_keep_no_marks_behind_a_record_that_is_stuck() {
     for xid in 1..=10_000 {
         progress.push(dropped(xid, &tables));
     }
-    assert!(kept(&progress) <= 4, "{} marks are kept", kept(&progress));
+    assert!(retained(&progress) <= 4, "{} marks are kept", retained(&progress));
     progress.settle(stuck);
     let offset = progress.delivered().unwrap().offset().clone();
     assert_eq!(offset.connect.lsn_commit, Some(10_000));
@@ -76,7 +76,7 @@ fn counters_of_many_tables_take_room() {
         xid += 1;
         progress.settle(progress.push([RECORD]));
         progress.push(dropped(xid, &tables));
-        assert!(kept(&progress) < LIMIT / 64, "the queue grows without end");
+        assert!(retained(&progress) < LIMIT / 64, "the queue grows without end");
     }
     let withdrawn = progress.push([RECORD]);
     progress.push(dropped(xid + 1, &tables));
@@ -143,7 +143,7 @@ fn the_offset_tells_which_parts_of_a_blocking_snapshot_are_delivered_until_it_en
     let done = blocking().expect("it has not ended");
     assert!(done.is_complete(Oid(7)) && done.is_complete(Oid(8)));
     progress.push([LedgerEntry::Mark(StreamStep::Incremental {
-        kept: Arc::default(),
+        members: Arc::default(),
         at: None,
         ends_blocking: true,
     })]);
@@ -195,17 +195,17 @@ fn no_more_is_shown_than_the_present_connection_has_brought() {
     let mut offset = StoredOffset::default();
     offset.connect.lsn_proc = Some(100);
     let progress = Progress::new(offset, 100_000);
-    assert_eq!(progress.shown(), (Lsn(100), 0));
+    assert_eq!(progress.server_position(), (Lsn(100), 0));
     // Steps of the previous connection, reached after the next one has begun.
     let old = progress.push([RECORD, LedgerEntry::Mark(StreamStep::Idle(Lsn(120)))]);
     progress.push([LedgerEntry::Mark(StreamStep::Connected(Lsn(50)))]);
-    assert_eq!(progress.shown(), (Lsn(50), 1));
+    assert_eq!(progress.server_position(), (Lsn(50), 1));
     progress.settle(old);
-    assert_eq!(progress.shown().0, Lsn(50), "that was another connection");
+    assert_eq!(progress.server_position().0, Lsn(50), "that was another connection");
     let new = progress.push([RECORD, LedgerEntry::Mark(StreamStep::Idle(Lsn(70)))]);
-    assert_eq!(progress.shown().0, Lsn(50), "a record before it is under way");
+    assert_eq!(progress.server_position().0, Lsn(50), "a record before it is under way");
     progress.settle(new);
-    assert_eq!(progress.shown().0, Lsn(70));
+    assert_eq!(progress.server_position().0, Lsn(70));
     let delivered = progress.delivered().expect("something is new");
     assert_eq!(delivered.offset().connect.lsn_proc, Some(120));
 }

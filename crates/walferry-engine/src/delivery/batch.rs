@@ -44,7 +44,7 @@ pub(crate) struct HeldRecord<A: OffsetAccount> {
     /// The change of a transaction that it comes from.
     pub(crate) in_transaction: Option<TransactionPlace>,
     /// Why it goes to the dead-letter topic, where it does.
-    pub(crate) aside: Option<SetAsideReason>,
+    pub(crate) set_aside: Option<SetAsideReason>,
     /// What it gets from the source before it goes on.
     pub(crate) rows: Vec<A::PendingRow>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct HeldRecord<A: OffsetAccount> {
 pub(crate) struct SetAsideReason {
     /// The transform's name in `transforms`.
     pub(crate) transform: String,
-    pub(crate) told: Diagnosis,
+    pub(crate) diagnosis: Diagnosis,
 }
 
 /// The place that a waiting record keeps in the batch, and the change that it comes from.
@@ -505,7 +505,7 @@ mod tests {
             stage: Stage::ValueConverter,
             wait,
             in_transaction: None,
-            aside: None,
+            set_aside: None,
             rows: Vec::new(),
         });
     }

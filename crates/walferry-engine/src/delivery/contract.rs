@@ -75,7 +75,7 @@ pub trait OffsetAccount: Account + Send + 'static {
     fn confirmable(&self) -> Self::Position;
     /// How far the source has got on the present connection, with everything before it delivered, and the number of
     /// that connection.
-    fn shown(&self) -> (Self::Position, u64);
+    fn server_position(&self) -> (Self::Position, u64);
     /// The ticket of the last signal whose effect is in the offset.
     fn signals(&self) -> u64;
     /// Number of snapshot chunks that were reached since the last call.

@@ -274,7 +274,7 @@ impl<A: Account> Ledger<A> {
 
     /// The number of marks, and the tallies, that the ledger keeps.
     #[cfg(test)]
-    pub(crate) fn kept(&self) -> (usize, impl Iterator<Item = &A::Tally>) {
+    pub(crate) fn retained(&self) -> (usize, impl Iterator<Item = &A::Tally>) {
         (self.marks.len(), self.tallies.iter().map(|(_, tally)| tally))
     }
 }
@@ -361,12 +361,12 @@ mod tests {
         for run in 0..500 {
             let (mut seed, mut ledger) = (run, Ledger::new(Journal::default()));
             // Accounts read ahead, each before the record with this sequence was pushed.
-            let mut told = Vec::new();
+            let mut steps = Vec::new();
             let mut waiting = Vec::new();
             for step in 0..60 {
                 match chance(&mut seed) % 6 {
                     0 | 1 => {
-                        told.push((ledger.next(), ledger.ahead()));
+                        steps.push((ledger.next(), ledger.ahead()));
                         waiting.push(ledger.next());
                         ledger.push(record(step));
                     }
@@ -381,7 +381,7 @@ mod tests {
                 ledger.advance(|_| ());
                 // The head is under way, so everything before it is delivered.
                 if ledger.in_flight() > 0
-                    && let Some((_, ahead)) = told.iter().find(|(at, _)| *at == ledger.head())
+                    && let Some((_, ahead)) = steps.iter().find(|(at, _)| *at == ledger.head())
                 {
                     assert_eq!(ledger.behind(), ahead, "run {run}, step {step}");
                 }

@@ -12,10 +12,10 @@
 pub mod batch;
 pub mod contract;
 mod in_flight;
-pub(crate) mod keeper;
 pub mod ledger;
 #[cfg(test)]
 pub(crate) mod numbers;
+pub(crate) mod offset_writer;
 pub mod progress;
 pub mod sink;
 pub mod store;

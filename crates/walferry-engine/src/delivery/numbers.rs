@@ -88,7 +88,7 @@ impl OffsetAccount for Numbers {
     fn confirmable(&self) -> u64 {
         self.last
     }
-    fn shown(&self) -> (u64, u64) {
+    fn server_position(&self) -> (u64, u64) {
         (self.last, 1)
     }
     fn signals(&self) -> u64 {

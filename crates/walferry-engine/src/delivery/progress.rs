@@ -72,9 +72,9 @@ impl<P: Copy + Ord> Stored<P> {
     }
 
     /// The same, but confirms nothing beyond `shown`, the position that this server has reached itself.
-    pub(crate) fn on_server(self, shown: P) -> Self {
+    pub(crate) fn on_server(self, server_position: P) -> Self {
         Self {
-            confirmable: self.confirmable.min(shown),
+            confirmable: self.confirmable.min(server_position),
             ..self
         }
     }
@@ -491,8 +491,8 @@ impl<A: OffsetAccount> Progress<A> {
 
     /// How far the source has got on the present connection, with everything before it delivered, and the number of
     /// that connection.
-    pub(crate) fn shown(&self) -> (A::Position, u64) {
-        self.lock().ledger.behind().shown()
+    pub(crate) fn server_position(&self) -> (A::Position, u64) {
+        self.lock().ledger.behind().server_position()
     }
 
     /// The number of the last request that waited for delivery, and need not wait any more.
@@ -517,9 +517,9 @@ impl<A: OffsetAccount> Progress<A> {
 
     /// The number of marks that are kept, and what `count` makes of the tallies.
     #[cfg(test)]
-    pub(crate) fn kept(&self, count: impl FnOnce(&mut dyn Iterator<Item = &A::Tally>) -> usize) -> usize {
+    pub(crate) fn retained(&self, count: impl FnOnce(&mut dyn Iterator<Item = &A::Tally>) -> usize) -> usize {
         let state = self.lock();
-        let (marks, mut tallies) = state.ledger.kept();
+        let (marks, mut tallies) = state.ledger.retained();
         marks + count(&mut tallies)
     }
 

@@ -144,7 +144,7 @@ pub(crate) fn missed(missed: &MissingTransaction, stored: &Positions) -> Failure
         Ok(time) => time.to_string(),
         Err(_) => format!("{time_us} µs"),
     };
-    let told = |mark: &super::TransactionMark| {
+    let described = |mark: &super::TransactionMark| {
         format!(
             "transaction {} of {}, whose commit is at {}",
             mark.xid,
@@ -153,7 +153,7 @@ pub(crate) fn missed(missed: &MissingTransaction, stored: &Positions) -> Failure
         )
     };
     let there = match instead {
-        Some(came) => format!("the server has {} instead", told(came)),
+        Some(came) => format!("the server has {} instead", described(came)),
         None => format!("the stream reached {at} without it"),
     };
     let Positions { from, processed } = stored;
@@ -162,7 +162,7 @@ pub(crate) fn missed(missed: &MissingTransaction, stored: &Positions) -> Failure
         format!(
             "the server's history differs from the one that was read: {} was delivered, but {there}. The stored offset is {processed}, \
              the stream started at {from}; the histories diverge somewhere before {}",
-            told(expected),
+            described(expected),
             expected.lsn,
         ),
         format!(

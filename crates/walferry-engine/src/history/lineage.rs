@@ -36,7 +36,7 @@ pub enum TimelineFork {
 
 /// How many timelines are stored beside an offset: the last ones. A server that is promoted every day for years has a
 /// long history.
-const KEPT: usize = 32;
+const MOST_KEPT_TIMELINES: usize = 32;
 
 impl Lineage {
     /// Parses a timeline history file. It has a line for each timeline that was left: its number, the position and a
@@ -56,8 +56,8 @@ impl Lineage {
     }
 
     /// The part that is stored beside an offset.
-    pub(crate) fn kept(&self) -> Self {
-        let first = self.left.len().saturating_sub(KEPT);
+    pub(crate) fn shortened(&self) -> Self {
+        let first = self.left.len().saturating_sub(MOST_KEPT_TIMELINES);
         Self {
             left: self.left[first..].to_vec(),
             now: self.now,
@@ -200,10 +200,10 @@ mod tests {
     #[test]
     fn a_long_history_keeps_its_end() {
         let long: Vec<_> = (1..100).map(|n| (n, u64::from(n) * 10)).collect();
-        let (whole, kept) = (lineage(&long, 100), lineage(&long, 100).kept());
-        assert_eq!(kept.left.len(), KEPT);
-        assert_eq!(kept.parts_from(&whole), TimelineFork::Same);
+        let (whole, shortened) = (lineage(&long, 100), lineage(&long, 100).shortened());
+        assert_eq!(shortened.left.len(), MOST_KEPT_TIMELINES);
+        assert_eq!(shortened.parts_from(&whole), TimelineFork::Same);
         let promoted = lineage(&[&long[..], &[(100, 2000)]].concat(), 101);
-        assert_eq!(kept.parts_from(&promoted), TimelineFork::At(Lsn(2000)));
+        assert_eq!(shortened.parts_from(&promoted), TimelineFork::At(Lsn(2000)));
     }
 }

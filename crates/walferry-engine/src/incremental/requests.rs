@@ -67,7 +67,7 @@ struct RepeatedReads {
     chunk: Option<(String, Option<Key>)>,
     pause: Duration,
     /// The end of the pause, if the chunk gave way to a signal before it was over.
-    rest: Option<Instant>,
+    pause_end: Option<Instant>,
 }
 
 impl RepeatedReads {
@@ -77,9 +77,9 @@ impl RepeatedReads {
             return None;
         }
         let chunk = Some((ask.table.id.clone(), ask.after.clone()));
-        let rest = self.rest.take();
-        if rest.is_some() && self.chunk == chunk {
-            return rest;
+        let pause_end = self.pause_end.take();
+        if pause_end.is_some() && self.chunk == chunk {
+            return pause_end;
         }
         self.pause = match self.chunk == chunk {
             true => (self.pause * 2).clamp(AGAIN, LONGEST_AGAIN),
@@ -269,10 +269,10 @@ async fn until_it_may_be_read(
         }
     }
     let Some(most) = most else { return AskOutcome::Long };
-    let mut told = None;
+    let mut logged = None;
     let lag = || slots.borrow().as_ref().and_then(|slots| lag_above(most, slots));
     while let Some((lag, what)) = lag() {
-        if told.replace(what) != Some(what) {
+        if logged.replace(what) != Some(what) {
             info!(
                 lag.bytes = lag,
                 lag.most = most,
@@ -412,7 +412,7 @@ async fn serve_in_order(
             _ => AskOutcome::Long,
         };
         if waited == AskOutcome::GivesWay {
-            repeats.rest = due;
+            repeats.pause_end = due;
         }
         let ask = asked.ask;
         if let Ask::Close { chunk } = &ask {
@@ -476,11 +476,11 @@ async fn look_at_signal_table(chunks: &mut impl ChunkReader, frames: &FrameSende
     }
     match chunks.check_signal_table().await {
         Ok(None) => {}
-        Ok(Some(told)) => warn!(
-            code = told.code(),
-            hint = told.hint,
+        Ok(Some(problem)) => warn!(
+            code = problem.code(),
+            hint = problem.hint,
             "signals and incremental snapshots will not work: {}",
-            told.text
+            problem.text
         ),
         // Postgres may be busy. What is wrong is said again when a chunk is read.
         Err(error) => debug!(error = %error, "the signal table could not be looked at"),
@@ -613,9 +613,9 @@ mod tests {
         }
         assert_eq!(pause("b"), Some(LONGEST_AGAIN));
         // It gave way to a signal.
-        let rest = Instant::now() + Duration::from_millis(3);
-        repeats.rest = Some(rest);
-        assert_eq!(repeats.until(&asked("b")), Some(rest));
+        let pause_end = Instant::now() + Duration::from_millis(3);
+        repeats.pause_end = Some(pause_end);
+        assert_eq!(repeats.until(&asked("b")), Some(pause_end));
         repeats.answered(&ChunkAnswer::Empty);
         assert_eq!(repeats.until(&asked("b")), None, "an empty table is not read again");
     }
@@ -685,20 +685,20 @@ mod tests {
             reached.send_replace(3);
             frames.recv().await
         };
-        let told = tokio::select! {
+        let batch = tokio::select! {
             never = pass_on(&mut receiver, &to_server, delivered, &to_pipeline) => match never {},
-            told = answers => told.unwrap(),
+            batch = answers => batch.unwrap(),
         };
         assert!(
             matches!(
-                &told.frames[..],
+                &batch.frames[..],
                 [Frame::Answer {
                     of: None,
                     answer: ChunkAnswer::Delivered,
                     ..
                 }]
             ),
-            "{told:?}"
+            "{batch:?}"
         );
         let order: Vec<Ask> = std::iter::from_fn(|| in_order.try_recv().ok())
             .map(|asked| asked.ask)
@@ -763,16 +763,16 @@ mod tests {
         let next = asks.next_after(&mut closed, &mut server, &to_pipeline).await.unwrap();
         let waits = closed.as_ref().map(|closed| &*closed.chunk);
         assert_eq!((next.ask.chunk(), waits), (None, Some("b")));
-        let (next, told) = tokio::join!(asks.next_after(&mut closed, &mut server, &to_pipeline), async {
-            let told = frames.recv().await;
+        let (next, batch) = tokio::join!(asks.next_after(&mut closed, &mut server, &to_pipeline), async {
+            let batch = frames.recv().await;
             sender.send(chunk("c", 2)).unwrap();
-            told
+            batch
         });
         assert_eq!(next.unwrap().ask.chunk(), Some("c"));
-        let told = told.unwrap();
+        let batch = batch.unwrap();
         assert!(
-            matches!(&told.frames[..], [Frame::Answer { of: Some(of), answer: ChunkAnswer::ClosedBefore(70), .. }] if of == "b"),
-            "{told:?}"
+            matches!(&batch.frames[..], [Frame::Answer { of: Some(of), answer: ChunkAnswer::ClosedBefore(70), .. }] if of == "b"),
+            "{batch:?}"
         );
     }
 

@@ -848,7 +848,7 @@ impl Signals {
     /// Puts the state into the offset.
     fn store_state(&mut self, at: Option<(Position, MessageType)>, ends_blocking: bool, out: &mut Batch) {
         out.step(StreamStep::Incremental {
-            kept: Arc::new(self.snapshot.kept()),
+            members: Arc::new(self.snapshot.offset_members()),
             at,
             ends_blocking,
         });

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How many keys of changes are remembered before the chunk's rows arrive.
-const MOST_MET: usize = 20_000;
+const MOST_COVERED: usize = 20_000;
 /// How many bytes of incomplete rows are remembered before the chunk's rows arrive.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -49,9 +49,9 @@ pub(crate) struct Window {
     /// What was cut off and is not known elsewhere yet.
     cut: Option<Cut>,
     /// Changes since the window opened, of rows that have not arrived yet.
-    met: HashMap<Key, StreamCoverage>,
-    /// Bytes of the incomplete rows in `met`.
-    met_bytes: usize,
+    coverage: HashMap<Key, StreamCoverage>,
+    /// Bytes of the incomplete rows in `coverage`.
+    coverage_bytes: usize,
     /// Whether rows have yet to arrive.
     expects_rows: bool,
     tables: Vec<Arc<str>>,
@@ -157,7 +157,7 @@ impl Window {
     pub(crate) fn expect_rows(&mut self, expects: bool) {
         self.expects_rows = expects;
         if !expects {
-            (self.met, self.met_bytes) = (HashMap::new(), 0);
+            (self.coverage, self.coverage_bytes) = (HashMap::new(), 0);
         }
     }
 
@@ -224,7 +224,7 @@ impl Window {
             self.put_in_group(key, row, seen);
             return Ok(());
         }
-        match self.met.get(&key) {
+        match self.coverage.get(&key) {
             Some(StreamCoverage::Whole) => return Ok(()),
             Some(StreamCoverage::Part(part)) => match row.changed(part) {
                 Some(changed) => (row, self.has_changed_rows) = (changed, true),
@@ -251,7 +251,7 @@ impl Window {
 
     fn put_in_group(&mut self, key: Key, row: ChunkRow, seen: &VisibleTransactions) {
         let place = self.rows.len();
-        let is_touched = match self.met.get(&key) {
+        let is_touched = match self.coverage.get(&key) {
             Some(StreamCoverage::Group(xids)) => xids.iter().any(|xid| !seen.shows(*xid)),
             Some(StreamCoverage::Whole | StreamCoverage::Part(_)) => true,
             None => false,
@@ -399,14 +399,14 @@ impl Window {
                 self.cut_off(first);
             }
         }
-        let mut xids = match self.met.get(&key) {
+        let mut xids = match self.coverage.get(&key) {
             Some(StreamCoverage::Group(xids)) => xids.clone(),
             _ => Vec::new(),
         };
         if xids.last() != Some(&xid) {
             xids.push(xid);
         }
-        self.meet(key, StreamCoverage::Group(xids))
+        self.remember(key, StreamCoverage::Group(xids))
     }
 
     fn evict_key(&mut self, plan: &TablePlan, key: Vec<u8>) -> Evicted {
@@ -414,7 +414,7 @@ impl Window {
         if let Some(place) = self.places.remove(&key) {
             self.rows[place] = None;
         }
-        self.meet(key, StreamCoverage::Whole)
+        self.remember(key, StreamCoverage::Whole)
     }
 
     /// The stream has sent a row without its unchanged TOAST values. The topic gets them only from the chunk's row, so
@@ -443,7 +443,7 @@ impl Window {
                 None => return Evicted::Unknown,
             }
         }
-        match self.met.get(&key) {
+        match self.coverage.get(&key) {
             // The topic has the whole row.
             Some(StreamCoverage::Whole) => return Evicted::Known,
             Some(StreamCoverage::Group(_)) => return Evicted::Unknown,
@@ -453,26 +453,27 @@ impl Window {
             },
             None => {}
         }
-        self.meet(key, StreamCoverage::Part(part))
+        self.remember(key, StreamCoverage::Part(part))
     }
 
     /// Remembers a change whose row may still arrive with the chunk.
-    fn meet(&mut self, key: Key, met: StreamCoverage) -> Evicted {
+    fn remember(&mut self, key: Key, coverage: StreamCoverage) -> Evicted {
         if !self.expects_rows {
             return Evicted::Known;
         }
-        let bytes = |met: &StreamCoverage| match met {
+        let bytes = |coverage: &StreamCoverage| match coverage {
             StreamCoverage::Whole => 0,
             StreamCoverage::Part(part) => part.tuple.len(),
             StreamCoverage::Group(xids) => size_of_val(&**xids),
         };
-        self.met_bytes += bytes(&met);
-        if self.met.len() >= MOST_MET && !self.met.contains_key(&key) || self.met_bytes > MOST_BYTES {
-            self.met_bytes -= bytes(&met);
+        self.coverage_bytes += bytes(&coverage);
+        if self.coverage.len() >= MOST_COVERED && !self.coverage.contains_key(&key) || self.coverage_bytes > MOST_BYTES
+        {
+            self.coverage_bytes -= bytes(&coverage);
             return Evicted::Unknown;
         }
-        if let Some(earlier) = self.met.insert(key, met) {
-            self.met_bytes -= bytes(&earlier);
+        if let Some(earlier) = self.coverage.insert(key, coverage) {
+            self.coverage_bytes -= bytes(&earlier);
         }
         Evicted::Known
     }
@@ -537,14 +538,14 @@ impl Window {
 fn key_of(mut values: &[u8], identity: &KeyColumns) -> Option<machine::Key> {
     let mut texts = Vec::new();
     for column in &identity.order {
-        let (kind, rest) = values.split_first()?;
-        values = rest;
+        let (kind, after) = values.split_first()?;
+        values = after;
         let text = match kind {
             0 => None,
             _ => {
-                let (length, rest) = values.split_first_chunk()?;
-                let (text, rest) = rest.split_at_checked(usize::try_from(u64::from_be_bytes(*length)).ok()?)?;
-                values = rest;
+                let (length, after) = values.split_first_chunk()?;
+                let (text, after) = after.split_at_checked(usize::try_from(u64::from_be_bytes(*length)).ok()?)?;
+                values = after;
                 Some(String::from_utf8_lossy(text).into_owned())
             }
         };

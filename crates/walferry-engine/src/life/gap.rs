@@ -37,14 +37,14 @@ pub(crate) struct Gaps(Mutex<Option<Gap>>);
 
 impl Gaps {
     /// The gap that was reported and still exists.
-    pub(crate) fn told(&self) -> Option<Gap> {
+    pub(crate) fn known(&self) -> Option<Gap> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Forgets a gap that turned out to be none: the stream has passed the place where it was seen. Returns whether
     /// there was one.
     pub(crate) fn forget(&self, stored: Lsn, status: &status::Status) -> bool {
-        let is_none = self.told().is_some_and(|gap| stored > gap.seen && !gap.stays);
+        let is_none = self.known().is_some_and(|gap| stored > gap.seen && !gap.stays);
         if is_none {
             info!("the publication is as before, and no change was missing; continuing");
             self.tell(None, status);
@@ -92,15 +92,15 @@ where
 {
     /// Takes over the gap that an earlier process waited at.
     pub(crate) async fn remember_gap(&mut self) -> Gaps {
-        let told = match self.store.told_gap().await {
-            Ok(told) => told.map(|gap| Gap { refused: None, ..gap }),
+        let stored = match self.store.told_gap().await {
+            Ok(stored) => stored.map(|gap| Gap { refused: None, ..gap }),
             Err(failure) => {
                 warn!(error = %failure, "the file with the gap cannot be read; it is written again if the gap still exists");
                 None
             }
         };
         let gaps = Gaps::default();
-        gaps.tell(told, &self.status);
+        gaps.tell(stored, &self.status);
         gaps
     }
 
@@ -156,10 +156,10 @@ where
     async fn find_gap(&mut self, failure: &Failure, gaps: &Gaps) -> Result<GapFinding, Failure> {
         let stored = self.store.load().await?;
         let after_commit = stored.as_ref().and_then(|offset| offset.connect.lsn_commit);
-        let told = gaps.told().filter(|gap| gap.after_commit == after_commit);
-        let told = told.as_ref();
+        let earlier = gaps.known().filter(|gap| gap.after_commit == after_commit);
+        let earlier = earlier.as_ref();
         let known = stored.as_ref().and_then(|offset| offset.publication.clone());
-        let known = Gap::known(told, known);
+        let known = Gap::known(earlier, known);
         let tables = self.settings.tables.clone();
         let look = self.source.control().published(known, tables).await?;
         let gone = look.as_ref().is_some_and(|look| look.published.is_none());
@@ -179,18 +179,18 @@ where
         let seen = look.as_ref().map_or(from, |look| look.lsn);
         let mended = look.as_ref().and_then(|look| look.gap.as_ref());
         // The present problem says more than the one that ended the stream.
-        let shown = mended.filter(|_| gone || failure.kind == MISSING).unwrap_or(failure);
+        let shown_cause = mended.filter(|_| gone || failure.kind == MISSING).unwrap_or(failure);
         let gap = Gap {
-            what: shown.to_string(),
-            mend: gone.then(|| shown.causes.first()?.hint.clone()).flatten(),
+            what: shown_cause.to_string(),
+            mend: gone.then(|| shown_cause.causes.first()?.hint.clone()).flatten(),
             from,
             // If there are two gaps, the end of the first one stays. While the server was quiet, the stream may have
             // passed that end: then it is searched for again.
-            to: told.and_then(|gap| gap.to).filter(|&to| to >= from),
-            since_us: told.map_or_else(crate::status::now_us, |gap| gap.since_us),
-            refused: told.and_then(|gap| gap.refused.clone()),
+            to: earlier.and_then(|gap| gap.to).filter(|&to| to >= from),
+            since_us: earlier.map_or_else(crate::status::now_us, |gap| gap.since_us),
+            refused: earlier.and_then(|gap| gap.refused.clone()),
             after_commit,
-            stays: told.is_some_and(|gap| gap.stays)
+            stays: earlier.is_some_and(|gap| gap.stays)
                 || failure.kind == CHANGED
                 || mended.is_some_and(|failure| failure.kind == CHANGED),
             seen,
@@ -201,7 +201,7 @@ where
             renamed: look
                 .as_ref()
                 .and_then(|look| look.renamed.as_deref().cloned())
-                .or_else(|| told?.renamed.clone()),
+                .or_else(|| earlier?.renamed.clone()),
         };
         Ok(GapFinding {
             may_make: found.is_some() && look.as_ref().is_some_and(PublicationLook::is_dropped),
@@ -226,11 +226,13 @@ where
 
     async fn tell(&mut self, failure: &Failure, gap: &Gap, gaps: &Gaps) {
         let name = &self.status.name;
-        let told = gaps.told();
-        let is_new = told.as_ref().is_none_or(|told| told.after_commit != gap.after_commit);
-        let is_other = told
+        let earlier = gaps.known();
+        let is_new = earlier
             .as_ref()
-            .is_none_or(|told| (told.to, &told.what) != (gap.to, &gap.what));
+            .is_none_or(|earlier| earlier.after_commit != gap.after_commit);
+        let is_other = earlier
+            .as_ref()
+            .is_none_or(|earlier| (earlier.to, &earlier.what) != (gap.to, &gap.what));
         if is_new {
             self.status.counters.gaps.fetch_add(1, Relaxed);
         }
@@ -270,12 +272,16 @@ where
     /// What the publication has lost since the gap was shown. The person has not seen which changes are missing because
     /// of it: a choice may lie in the folder for a long time before a connector starts and finds it.
     async fn lost_since(&mut self, choice: &GapChoice) -> Result<Option<Failure>, Failure> {
-        let Some(shown) = choice.published.clone() else {
+        let Some(published) = choice.published.clone() else {
             // There was no publication. The person knew that all changes were missing.
             return Ok(None);
         };
         let tables = self.settings.tables.clone();
-        let look = self.source.control().published(Some(Arc::new(shown)), tables).await?;
+        let look = self
+            .source
+            .control()
+            .published(Some(Arc::new(published)), tables)
+            .await?;
         Ok(look.and_then(|look| look.gap))
     }
 

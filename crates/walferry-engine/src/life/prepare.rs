@@ -98,7 +98,7 @@ fn goes_on_exactly(plan: StartPlan, stored: Option<&StoredOffset>, found: &Inspe
     let is_same = |stored: &StoredOffset| {
         let history = stored.history.as_ref().filter(|history| history.commit.is_some());
         let lineage = history.map(|history| &history.lineage);
-        stored.system_id == Some(found.system_id) && lineage == Some(&found.lineage.kept())
+        stored.system_id == Some(found.system_id) && lineage == Some(&found.lineage.shortened())
     };
     matches!(plan, StartPlan::Resume { snapshot: false, .. }) && stored.is_some_and(is_same)
 }
@@ -271,19 +271,19 @@ where
         let mut before = None;
         // Look before altering the publication: changes that it has left out stay missing.
         if goes_on {
-            let known = Gap::known(gaps.told().as_ref(), known);
+            let known = Gap::known(gaps.known().as_ref(), known);
             let look = self.source.control().published(known, tables.clone()).await?;
             if let Some(doubt) = look.as_ref().and_then(|look| look.doubt.as_ref()) {
                 tell_doubt(doubt);
             }
-            let told = || gaps.told().and_then(|gap| gap.failure());
+            let known_gap = || gaps.known().and_then(|gap| gap.failure());
             let look = look.map(|look| (look.published, look.gap)).unwrap_or_default();
             before = look.0;
-            publication.gap = look.1.or_else(told);
+            publication.gap = look.1.or_else(known_gap);
         }
         let gap = publication.gap.as_ref();
         // While a person is asked to create it, Walferry must not create it behind their back.
-        let asked = gaps.told().is_some() && gap.is_some_and(|gap| gap.kind == MISSING);
+        let asked = gaps.known().is_some() && gap.is_some_and(|gap| gap.kind == MISSING);
         if !asked {
             self.source.control().ensure_publication(tables.clone()).await?;
         }
@@ -456,7 +456,7 @@ where
         } else if stored
             .history
             .as_ref()
-            .is_some_and(|history| history.lineage != found.lineage.kept())
+            .is_some_and(|history| history.lineage != found.lineage.shortened())
         {
             info!(
                 slot = s.slot,

@@ -358,8 +358,8 @@ impl<S: Source> SourceReader<'_, S> {
             return Ok(());
         }
         let names: Vec<String> = tables.iter().map(dotted).collect();
-        for told in execute.unused_conditions(names.iter().map(String::as_str)) {
-            warn!("blocking snapshot: {told}");
+        for unused in execute.unused_conditions(names.iter().map(String::as_str)) {
+            warn!("blocking snapshot: {unused}");
         }
         let select = |table: &TableFacts| {
             let condition = execute.condition(&dotted(table));
@@ -723,7 +723,7 @@ mod tests {
             (StreamPhase::Drain, StreamConnection::Paused, status::Phase::Paused),
             (StreamPhase::Close, StreamConnection::Paused, status::Phase::Paused),
         ];
-        for (phase, connection, shown) in cases {
+        for (phase, connection, phase_after) in cases {
             let status = Status::new("orders", "shop");
             status.set_phase(status::Phase::Paused);
             let (begun, phase) = (watch::Sender::new(0), watch::Sender::new(phase));
@@ -740,7 +740,7 @@ mod tests {
                 "{:?}",
                 phase.borrow()
             );
-            assert_eq!(status.phase(), shown, "{:?}", phase.borrow());
+            assert_eq!(status.phase(), phase_after, "{:?}", phase.borrow());
         }
     }
 }

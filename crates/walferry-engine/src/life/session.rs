@@ -33,7 +33,7 @@ use crate::{
     account::{OffsetStore, Progress, Stored, StoredOffset, StreamAccount},
     delivery::{
         contract::Unstored,
-        keeper::{Keeper, KeeperObserver, Settled},
+        offset_writer::{OffsetWriter, Settled, WriterObserver},
         sink::{Acks, Sinks},
     },
     failure::{Disposition, Exit, Failure},
@@ -171,7 +171,7 @@ where
             held: HeldRequests::after(prepared.blocking),
         };
         let mut reading = Task::new(reader.read(prepared.snapshot));
-        let keeper = wires.keeper(
+        let offset_writer = wires.offset_writer(
             settings,
             status,
             SessionObserver {
@@ -184,7 +184,8 @@ where
                 status,
             },
         );
-        let mut keeping = Task::new(keeper.keep(&mut self.store, settings.flush_interval, wires.over.subscribe()));
+        let mut keeping =
+            Task::new(offset_writer.keep(&mut self.store, settings.flush_interval, wires.over.subscribe()));
 
         let ended = tokio::select! {
             // Poll causes before their consequences.
@@ -210,8 +211,8 @@ where
                 wires.drain(&mut reading, &mut keeping, status).await;
                 keeping.finish().await;
                 drop(keeping);
-                keeper.show();
-                keeper.save(&mut self.store).await
+                offset_writer.show();
+                offset_writer.save(&mut self.store).await
             }
         };
         progress.close();
@@ -301,13 +302,13 @@ impl SessionChannels {
     }
 
     /// Stores what is delivered, and lets it be confirmed.
-    fn keeper<'a>(
+    fn offset_writer<'a>(
         &'a self,
         settings: &ConnectorSettings,
         status: &'a Status,
         listener: SessionObserver<'a>,
-    ) -> Keeper<'a, SessionObserver<'a>> {
-        Keeper {
+    ) -> OffsetWriter<'a, SessionObserver<'a>> {
+        OffsetWriter {
             progress: &self.progress,
             status,
             stored: &self.stored,
@@ -454,7 +455,7 @@ struct SessionObserver<'a> {
     status: &'a Status,
 }
 
-impl KeeperObserver for SessionObserver<'_> {
+impl WriterObserver for SessionObserver<'_> {
     type Account = StreamAccount;
 
     fn show(&self) {

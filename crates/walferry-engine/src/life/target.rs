@@ -252,11 +252,11 @@ mod tests {
         let events = [Want(Running), Want(Paused), Want(Stopped), Restart, End, Fail];
         let length = 6_u32;
         for number in 0..events.len().pow(length) {
-            let (mut machine, mut runs, mut told) = (ConnectorMachine::default(), false, TargetState::Running);
-            let mut rest = number;
+            let (mut machine, mut runs, mut run_target) = (ConnectorMachine::default(), false, TargetState::Running);
+            let mut remaining = number;
             for _ in 0..length {
-                let event = &events[rest % events.len()];
-                rest /= events.len();
+                let event = &events[remaining % events.len()];
+                remaining /= events.len();
                 if matches!(event, End | Fail) {
                     if !runs {
                         continue;
@@ -266,22 +266,22 @@ mod tests {
                 match apply(&mut machine, event) {
                     RunAction::Begin => {
                         assert!(!runs, "two runs at once: {number}");
-                        (runs, told) = (true, machine.target());
+                        (runs, run_target) = (true, machine.target());
                     }
-                    RunAction::Tell(target) => told = target,
-                    RunAction::Restart => told = Stopped,
+                    RunAction::Tell(target) => run_target = target,
+                    RunAction::Restart => run_target = Stopped,
                     RunAction::ShowStopped | RunAction::Nothing => {}
                 }
                 assert_eq!(runs, machine.runs(), "{number}");
             }
             // Every run that was told to stop ends.
-            if runs && told == Stopped && apply(&mut machine, &End) == RunAction::Begin {
-                told = machine.target();
+            if runs && run_target == Stopped && apply(&mut machine, &End) == RunAction::Begin {
+                run_target = machine.target();
             }
             let is_stopped = machine.target() == Stopped;
             assert!(!is_stopped || !machine.runs(), "it runs and is stopped: {number}");
             if machine.runs() {
-                assert_eq!(told, machine.target(), "{number}");
+                assert_eq!(run_target, machine.target(), "{number}");
             }
         }
     }

@@ -41,11 +41,11 @@ pub(crate) struct Counts {
     /// Captured tables whose columns have changed.
     table_changes: Vec<TableChange>,
     /// Columns whose values could not be converted. Each is logged once.
-    told: BTreeSet<(String, String)>,
+    warned: BTreeSet<(String, String)>,
     /// Tables whose rows could not be read again, and why. Each is logged once.
-    told_rows: BTreeSet<(String, String)>,
+    warned_rows: BTreeSet<(String, String)>,
     /// Tables whose rows have nulls where there should be none. Each is logged once.
-    told_made_up: BTreeSet<String>,
+    warned_made_up: BTreeSet<String>,
 }
 
 impl Counts {
@@ -95,7 +95,7 @@ impl Counts {
         for failure in failures {
             self.unconverted += 1;
             let column = (table.to_owned(), failure.column.clone());
-            if failure.warn && self.told.insert(column) {
+            if failure.warn && self.warned.insert(column) {
                 warn!(
                     table,
                     column = failure.column,
@@ -112,7 +112,7 @@ impl Counts {
     /// Tells, once for each table, that fields have a value that nobody has written.
     pub(crate) fn made_up(&mut self, table: &str, columns: &[String]) {
         let Some(column) = columns.first() else { return };
-        if self.told_made_up.insert(table.to_owned()) {
+        if self.warned_made_up.insert(table.to_owned()) {
             warn!(
                 table,
                 column,
@@ -127,7 +127,7 @@ impl Counts {
     /// Counts an event whose columns could not be read again.
     pub(crate) fn not_reselected(&mut self, table: &str, why: &str) {
         self.not_reselected += 1;
-        if self.told_rows.insert((table.to_owned(), why.to_owned())) {
+        if self.warned_rows.insert((table.to_owned(), why.to_owned())) {
             warn!(
                 table,
                 reason = why,
@@ -172,8 +172,8 @@ impl Counts {
         for change in self.table_changes.drain(..) {
             status.table_changed(change);
         }
-        for told in self.notifications.drain(..) {
-            status.notify(told);
+        for notification in self.notifications.drain(..) {
+            status.notify(notification);
         }
         if std::mem::take(&mut self.heartbeats) > 0 {
             status.heartbeat_sent.notify_one();

@@ -283,7 +283,7 @@ impl Cursor {
             {
                 ChangeNovelty::New(position)
             }
-            met => met,
+            novelty => novelty,
         }
     }
 

@@ -149,7 +149,7 @@ impl ErrorPolicy {
         };
         let reason = SetAsideReason {
             transform,
-            told: Diagnosis::error(kind, why).with_any_hint(hint),
+            diagnosis: Diagnosis::error(kind, why).with_any_hint(hint),
         };
         // The configuration names a topic wherever a transform sets records aside. A failure is set aside if that is allowed.
         let may = !is_failure || self.set_aside_log().is_some();
@@ -314,7 +314,7 @@ impl RecordEmitter {
             step: Some(0),
             stage: Stage::Event,
             wait,
-            aside: None,
+            set_aside: None,
         };
         self.hold(waits, rows, from, out);
     }
@@ -325,12 +325,12 @@ impl RecordEmitter {
             step,
             stage,
             wait,
-            aside,
+            set_aside,
         } = waits;
         // Its fate is not known yet: it may not be sent.
         self.totals.withheld += 1;
         self.totals.undecided +=
-            u64::from(step.is_none() && (self.tolerance.all || aside.is_some() || self.passes_over(from)));
+            u64::from(step.is_none() && (self.tolerance.all || set_aside.is_some() || self.passes_over(from)));
         begin_transaction(&mut self.cursor, out);
         let in_transaction = self.place(from);
         out.hold(from.table, from.change(), |place| HeldRecord {
@@ -340,7 +340,7 @@ impl RecordEmitter {
             stage,
             wait,
             in_transaction,
-            aside,
+            set_aside,
             rows,
         });
     }
@@ -355,7 +355,7 @@ impl RecordEmitter {
                 step: Some(0),
                 stage: Stage::Transformation,
                 wait,
-                aside: None,
+                set_aside: None,
             }),
             None => self.make(record, Some(0), None, from, self.place(from), checkpoint, out),
         };
@@ -388,7 +388,7 @@ impl RecordEmitter {
         &mut self,
         record: Record<'_>,
         step: Option<usize>,
-        aside: Option<SetAsideReason>,
+        set_aside: Option<SetAsideReason>,
         from: Provenance<'_>,
         place: Option<TransactionPlace>,
         checkpoint: Checkpoint,
@@ -402,8 +402,8 @@ impl RecordEmitter {
             Some(step) => self.chain.go_on(record, step),
             None => Ok(Outcome::Record(record)),
         };
-        let (mut record, aside) = match outcome {
-            Ok(Outcome::Record(record)) => (record, aside),
+        let (mut record, set_aside) = match outcome {
+            Ok(Outcome::Record(record)) => (record, set_aside),
             Ok(Outcome::SetAside(set_aside)) => match self.tolerance.for_dead_letters(*set_aside) {
                 Ok((record, reason)) => (record, Some(reason)),
                 Err(failed) => return EncodeOutcome::Failed(failed),
@@ -414,7 +414,7 @@ impl RecordEmitter {
                     step: Some(step),
                     stage: Stage::Transformation,
                     wait,
-                    aside,
+                    set_aside,
                 });
             }
             Ok(Outcome::Dropped(reason)) => {
@@ -423,12 +423,12 @@ impl RecordEmitter {
             }
             Err(error) => {
                 return EncodeOutcome::Failed(Failed::in_chain(SetAsideReason {
-                    told: error.diagnosis(),
+                    diagnosis: error.diagnosis(),
                     transform: error.transform,
                 }));
             }
         };
-        let passes_over = is_named && aside.is_none();
+        let passes_over = is_named && set_aside.is_none();
         let topic = if passes_over {
             record.topic.to_string()
         } else {
@@ -447,7 +447,7 @@ impl RecordEmitter {
                 self.pass_over(parts, &topic, from, checkpoint, out)
             }
             Ok(parts) => {
-                if let Some(reason) = aside {
+                if let Some(reason) = set_aside {
                     drop(record);
                     self.end_aside(&Failed::in_chain(reason), from, out);
                 } else if let Some(witness) = &mut self.witness {
@@ -462,7 +462,7 @@ impl RecordEmitter {
                     step: None,
                     stage,
                     wait,
-                    aside,
+                    set_aside,
                 })
             }
             // A record that was set aside, and that a converter then fails on, is reported once, with the converter's failure.
@@ -488,7 +488,7 @@ impl RecordEmitter {
         let key = parts.key.as_ref().map(|key| excerpt(&out.bytes[key.clone()]));
         let failed = Failed {
             stage: Stage::PassedOver,
-            told: Diagnosis::error(
+            diagnosis: Diagnosis::error(
                 Kind::RecordFailed,
                 format!("a record for topic {topic} was passed over"),
             ),
@@ -541,7 +541,7 @@ impl RecordEmitter {
                 step,
                 rows,
                 in_transaction,
-                aside,
+                set_aside,
                 ..
             } = held;
             let from = Provenance {
@@ -554,7 +554,7 @@ impl RecordEmitter {
                 .iter()
                 .try_for_each(|row| self.fill(row, &mut record, &place.table))
             {
-                Ok(()) => self.make(record, step, aside, from, in_transaction, checkpoint, out),
+                Ok(()) => self.make(record, step, set_aside, from, in_transaction, checkpoint, out),
                 Err(failed) => {
                     let parts = self.set_aside_change(failed, from, out)?;
                     out.fill(&place, checkpoint, parts);
@@ -572,7 +572,7 @@ impl RecordEmitter {
                     step,
                     stage,
                     wait,
-                    aside,
+                    set_aside,
                 }) => {
                     out.hold_again(HeldRecord {
                         place,
@@ -581,7 +581,7 @@ impl RecordEmitter {
                         stage,
                         wait: wait.clone(),
                         in_transaction,
-                        aside,
+                        set_aside,
                         rows: Vec::new(),
                     });
                     return Ok(Some(wait));
@@ -615,7 +615,7 @@ impl RecordEmitter {
         };
         let failed = Failed {
             stage,
-            told: gave_up(wait, self.tolerance.retry_timeout.unwrap_or_default()),
+            diagnosis: gave_up(wait, self.tolerance.retry_timeout.unwrap_or_default()),
             transform: None,
         };
         let checkpoint = out.checkpoint();
@@ -639,7 +639,7 @@ impl RecordEmitter {
     fn fill(&mut self, row: &PendingRow, record: &mut Record<'static>, table: &str) -> Result<(), Failed> {
         let failed = |diagnosis| Failed {
             stage: Stage::Event,
-            told: diagnosis,
+            diagnosis,
             transform: None,
         };
         let (what, hint) = match row.reading.answer() {
@@ -679,8 +679,8 @@ impl RecordEmitter {
         out: &mut Batch,
     ) -> Result<Option<RecordParts>, Failure> {
         out.back_to(checkpoint);
-        let aside = self.tolerance.set_aside_log();
-        self.set_aside(failed, aside, from, out)
+        let set_aside = self.tolerance.set_aside_log();
+        self.set_aside(failed, set_aside, from, out)
     }
 
     /// Handles a change that could not be turned into records.
@@ -692,7 +692,7 @@ impl RecordEmitter {
     ) -> Result<(), Failure> {
         let failed = Failed {
             stage: Stage::Event,
-            told: error.diagnosis(),
+            diagnosis: error.diagnosis(),
             transform: None,
         };
         let checkpoint = out.checkpoint();
@@ -708,12 +708,12 @@ impl RecordEmitter {
         from: Provenance<'_>,
         out: &mut Batch,
     ) -> Result<Option<RecordParts>, Failure> {
-        let aside = match self.tolerance.changes {
+        let set_aside = match self.tolerance.changes {
             FailureHandling::Fail => self.tolerance.set_aside_log(),
             FailureHandling::Warn => Some(SetAsideLog::Failure),
             FailureHandling::Skip => Some(SetAsideLog::Detail),
         };
-        self.set_aside(failed, aside, from, out)
+        self.set_aside(failed, set_aside, from, out)
     }
 
     /// Completes the record whose bytes were written since `checkpoint`, if there is one.
@@ -725,8 +725,8 @@ impl RecordEmitter {
     }
 
     /// Counts a change of a table that is not captured, unless it was counted when it came first.
-    pub(crate) fn leave_out_table(&mut self, message: MessageType, met: ChangeNovelty, lsn: Lsn, now_ns: i64) {
-        if !met.is_delivered() {
+    pub(crate) fn leave_out_table(&mut self, message: MessageType, novelty: ChangeNovelty, lsn: Lsn, now_ns: i64) {
+        if !novelty.is_delivered() {
             self.counts.change(message, lsn, now_ns);
             self.skip(Skipped::Table.as_str());
         }
@@ -750,31 +750,31 @@ impl RecordEmitter {
     fn set_aside(
         &mut self,
         failed: Failed,
-        aside: Option<SetAsideLog>,
+        set_aside: Option<SetAsideLog>,
         from: Provenance<'_>,
         out: &mut Batch,
     ) -> Result<Option<RecordParts>, Failure> {
         let at = Lsn::to_string(&from.position.lsn);
-        let aside = match self.passes_over(from) {
+        let set_aside = match self.passes_over(from) {
             true => Some(SetAsideLog::PassedOver(None)),
-            false => aside,
+            false => set_aside,
         };
-        let Some(log) = aside else {
+        let Some(log) = set_aside else {
             let place = match from.position.lsn {
                 // A row that was not read from the stream.
                 Lsn(0) => from.subject().into_owned(),
                 _ => format!("{} at LSN {at}", from.subject()),
             };
-            let text = format!("cannot be sent: {}", failed.told.text);
+            let text = format!("cannot be sent: {}", failed.diagnosis.text);
             // Whoever cannot correct it now must know how to go on.
             let remedy = "set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep the records that are set aside)";
-            let hint = match failed.told.hint {
+            let hint = match failed.diagnosis.hint {
                 Some(hint) if hint.contains("errors.tolerance") => hint,
                 Some(hint) => format!("{hint}; to go on without such records, {remedy}"),
                 None => format!("correct the configuration of the table, or {remedy}"),
             };
             // The cause says which step failed. Metrics and retries depend on the failure's kind.
-            let kind = failed.told.kind.unwrap_or(Kind::RecordFailed);
+            let kind = failed.diagnosis.kind.unwrap_or(Kind::RecordFailed);
             let cause = Diagnosis::error(kind, text).at(place).with_hint(hint);
             return Err(
                 Failure::of(Disposition::stop(Kind::RecordFailed), Kind::RecordFailed, vec![cause])
@@ -802,9 +802,9 @@ impl RecordEmitter {
         self.totals.withheld += 1;
         self.totals.set_aside += 1;
         self.counts.set_aside += 1;
-        let (stage, told) = (failed.stage.as_str(), &failed.told);
+        let (stage, diagnosis) = (failed.stage.as_str(), &failed.diagnosis);
         let at = Lsn::to_string(&from.position.lsn);
-        let (what, code, hint) = (&told.text, told.code(), told.hint.as_deref());
+        let (what, code, hint) = (&diagnosis.text, diagnosis.code(), diagnosis.hint.as_deref());
         match log {
             SetAsideLog::Failure => tracing::error!(
                 table = from.table,
@@ -899,7 +899,7 @@ struct Waits {
     stage: Stage,
     wait: Wait,
     /// Why it goes to the dead-letter topic, where it does.
-    aside: Option<SetAsideReason>,
+    set_aside: Option<SetAsideReason>,
 }
 
 /// Headers that say why a record is in the dead-letter topic, and where it comes from: as text, whatever the converter of headers is.
@@ -909,7 +909,7 @@ fn dead_letter_headers(failed: &Failed, from: Provenance<'_>, out: &mut Batch) {
         ("__connect.errors.stage", failed.stage.as_str()),
         (
             "__connect.errors.exception.message",
-            &*walferry_diagnosis::concealed(&failed.told.text),
+            &*walferry_diagnosis::concealed(&failed.diagnosis.text),
         ),
         ("walferry.table", from.table),
         ("walferry.lsn", &at),
@@ -930,7 +930,7 @@ enum NotEncoded {
 /// Why a record failed.
 struct Failed {
     stage: Stage,
-    told: Diagnosis,
+    diagnosis: Diagnosis,
     /// The transform that failed, where it is known.
     transform: Option<String>,
 }
@@ -940,7 +940,7 @@ impl Failed {
     fn in_chain(reason: SetAsideReason) -> Self {
         Self {
             stage: Stage::Transformation,
-            told: reason.told,
+            diagnosis: reason.diagnosis,
             transform: Some(reason.transform),
         }
     }
@@ -1011,7 +1011,7 @@ fn written(
             Some(wait) => NotEncoded::Wait(stage, wait.clone()),
             None => NotEncoded::Failed(Failed {
                 stage,
-                told: error.diagnosis(),
+                diagnosis: error.diagnosis(),
                 transform: None,
             }),
         }),
@@ -1271,7 +1271,7 @@ mod tests {
         let line = |stage, transform: Option<&str>| {
             names.line(&Failed {
                 stage,
-                told: Diagnosis::error(Kind::RecordFailed, "it failed"),
+                diagnosis: Diagnosis::error(Kind::RecordFailed, "it failed"),
                 transform: transform.map(ToOwned::to_owned),
             })
         };

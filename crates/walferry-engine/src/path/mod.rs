@@ -17,7 +17,7 @@ pub mod pipeline;
 pub(crate) mod plans;
 mod polled_rows;
 mod shapes;
-mod shelf;
+mod spill_file;
 #[cfg(test)]
 mod testing;
 pub mod witness;

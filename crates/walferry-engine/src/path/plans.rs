@@ -25,7 +25,7 @@ use crate::{
     observer::UncapturedChange,
     path::{
         definitions,
-        shelf::{SpillFile, SpilledBytes},
+        spill_file::{SpillFile, SpilledBytes},
     },
     status::TableChange,
 };
@@ -45,7 +45,7 @@ pub(crate) struct RelationPlans {
     others: HashSet<Oid>,
     /// How `others` has changed since that was last told. `None` if nobody wants to know.
     others_news: Option<Vec<UncapturedChange>>,
-    shelf: SpillFile,
+    spill_file: SpillFile,
     /// Rises whenever the relation changes. Shows which plan was used last.
     clock: u64,
     last: Oid,
@@ -65,7 +65,7 @@ struct Described {
     /// The data that the plan was built from. `None` if it cannot be serialized: then the plan stays in memory.
     made_from: Option<Box<[u8]>>,
     /// The same data, if it was put away before.
-    kept: Option<SpilledBytes>,
+    spilled: Option<SpilledBytes>,
     used: u64,
 }
 
@@ -82,7 +82,7 @@ impl RelationPlans {
             away: HashMap::new(),
             others: HashSet::new(),
             others_news: None,
-            shelf: SpillFile::default(),
+            spill_file: SpillFile::default(),
             clock: 0,
             last: Oid(0),
             weight: 0,
@@ -93,7 +93,7 @@ impl RelationPlans {
 
     /// Writes what is not in use to a file in this folder.
     pub(crate) fn put_away_in(&mut self, folder: PathBuf) {
-        self.shelf = SpillFile::in_folder(folder);
+        self.spill_file = SpillFile::in_folder(folder);
     }
 
     /// From here on, notes which relations are not captured.
@@ -115,7 +115,7 @@ impl RelationPlans {
             news.clear();
             news.push(UncapturedChange::AllLeft);
         }
-        self.shelf.clear();
+        self.spill_file.clear();
         self.weight = 0;
         self.facts = None;
     }
@@ -212,7 +212,7 @@ impl RelationPlans {
                 plan: Box::new(plan),
                 columns,
                 made_from,
-                kept: None,
+                spilled: None,
                 used: 0,
             },
         );
@@ -240,16 +240,19 @@ impl RelationPlans {
         if let Some(known) = self.plans.get(&oid) {
             return Ok(Some(Cow::Borrowed(&known.columns)));
         }
-        let Some(kept) = self.away.get(&oid) else {
+        let Some(spilled) = self.away.get(&oid) else {
             return Ok(None);
         };
-        let (relation, _, _) = self.read(oid, kept)?;
+        let (relation, _, _) = self.read(oid, spilled)?;
         Ok(Some(Cow::Owned(relation.columns)))
     }
 
     /// The data of a plan that was put away.
-    fn read(&self, oid: Oid, kept: &SpilledBytes) -> Result<(Relation, Option<Catalog>, Vec<u8>), Failure> {
-        let bytes = self.shelf.get(kept).map_err(|error| lost(oid, &error.to_string()))?;
+    fn read(&self, oid: Oid, spilled: &SpilledBytes) -> Result<(Relation, Option<Catalog>, Vec<u8>), Failure> {
+        let bytes = self
+            .spill_file
+            .get(spilled)
+            .map_err(|error| lost(oid, &error.to_string()))?;
         let (relation, facts) = kept::read(&bytes).ok_or_else(|| lost(oid, "it differs from what was written"))?;
         Ok((relation, facts, bytes))
     }
@@ -257,10 +260,10 @@ impl RelationPlans {
     fn remove(&mut self, oid: Oid) {
         let in_memory = self.plans.remove(&oid).and_then(|known| {
             self.weight -= known.weight();
-            known.kept
+            known.spilled
         });
-        for kept in in_memory.into_iter().chain(self.away.remove(&oid)) {
-            self.shelf.free(kept);
+        for spilled in in_memory.into_iter().chain(self.away.remove(&oid)) {
+            self.spill_file.free(spilled);
         }
         if self.others.remove(&oid) {
             self.note(UncapturedChange::Left(oid.0));
@@ -296,11 +299,11 @@ impl RelationPlans {
             {
                 let known = known.remove();
                 self.weight -= known.weight();
-                let kept = match (known.kept, known.made_from) {
-                    (Some(kept), _) => kept,
-                    (None, made_from) => self.shelf.put(made_from.unwrap_or_default()),
+                let spilled = match (known.spilled, known.made_from) {
+                    (Some(spilled), _) => spilled,
+                    (None, made_from) => self.spill_file.put(made_from.unwrap_or_default()),
                 };
-                self.away.insert(oid, kept);
+                self.away.insert(oid, spilled);
             }
         }
     }
@@ -312,14 +315,14 @@ impl RelationPlans {
         };
         let (relation, facts, bytes) = self.read(oid, spilled)?;
         let plan = TablePlan::new(&self.settings, &relation, facts.as_ref()).map_err(|error| refused(&error))?;
-        let kept = self.away.remove(&oid);
+        let spilled = self.away.remove(&oid);
         self.insert(
             oid,
             Described {
                 plan: Box::new(plan),
                 columns: relation.columns,
                 made_from: Some(bytes.into()),
-                kept,
+                spilled,
                 used: 0,
             },
         );
@@ -517,12 +520,12 @@ fn tell_left_out(plan: &TablePlan) {
 }
 
 fn refused(error: &walferry_event::Error) -> Failure {
-    let told = error.diagnosis();
-    let kind = match told.kind {
+    let diagnosis = error.diagnosis();
+    let kind = match diagnosis.kind {
         Some(Kind::RegexLimit) => Kind::RegexLimit,
         _ => Kind::SchemaRefused,
     };
-    Failure::of(Disposition::stop(kind), kind, vec![told])
+    Failure::of(Disposition::stop(kind), kind, vec![diagnosis])
 }
 
 #[cfg(test)]
@@ -655,12 +658,12 @@ mod tests {
                 plans.learn(relation(oid, &name, COLUMNS)).unwrap();
             }
             if round == 0 {
-                once = plans.shelf.size();
+                once = plans.spill_file.size();
             }
             assert!(
-                once > 0 && plans.shelf.size() <= once * 2,
+                once > 0 && plans.spill_file.size() <= once * 2,
                 "{once} bytes, then {}",
-                plans.shelf.size()
+                plans.spill_file.size()
             );
         }
         std::fs::remove_dir(&folder).unwrap();

@@ -215,8 +215,8 @@ mod tests {
 
     /// A change that is sent.
     fn send(watch: &mut ShapeWatch, oid: u32, lsn: u64) -> Result<(), String> {
-        let met = watch.check(Oid(oid), ChangeNovelty::New(at(lsn)));
-        met.map_err(|failure| failure.to_string())?;
+        let outcome = watch.check(Oid(oid), ChangeNovelty::New(at(lsn)));
+        outcome.map_err(|failure| failure.to_string())?;
         watch.sends();
         Ok(())
     }

@@ -123,13 +123,13 @@ mod tests {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let chunk = left.swap_remove((seed >> 33) as usize % left.len());
                 chunk.add(&mut done);
-                let mut rest = left.clone();
-                rest.sort_unstable();
+                let mut remaining = left.clone();
+                remaining.sort_unstable();
                 // An interrupted snapshot may split the remaining blocks differently. It covers the same blocks.
                 let mut again = Vec::new();
                 Blocks::left(&done, blocks, most).into_iter().for_each(|range| range.add(&mut again));
                 let mut covered = Vec::new();
-                rest.into_iter().for_each(|range| range.add(&mut covered));
+                remaining.into_iter().for_each(|range| range.add(&mut covered));
                 prop_assert_eq!(again, covered);
             }
             prop_assert_eq!(done, vec![Blocks::ALL]);

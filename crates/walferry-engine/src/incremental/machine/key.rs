@@ -69,7 +69,7 @@ struct Part {
 
 impl Part {
     /// The value as Java prints the object.
-    fn told(&self) -> Cow<'_, str> {
+    fn printed(&self) -> Cow<'_, str> {
         let value = match &self.object {
             Some(Object::Boolean(value)) => Value::Boolean(*value),
             Some(Object::Float(value)) => Value::Float32(*value),
@@ -120,8 +120,8 @@ impl Key {
     }
 
     /// The key as notifications print it.
-    pub(super) fn told(&self) -> String {
-        let texts: Vec<Cow<'_, str>> = self.0.iter().map(Part::told).collect();
+    pub(super) fn printed(&self) -> String {
+        let texts: Vec<Cow<'_, str>> = self.0.iter().map(Part::printed).collect();
         texts.join(",")
     }
 
@@ -226,8 +226,8 @@ mod tests {
         ];
         for (of, text) in cases {
             let key = Key::new([(Some(text.to_owned()), Oid(of)), (None, Oid(of))]);
-            let kept = Key::serialised(Some(&key)).expect("its class is known");
-            assert_eq!(Key::read(&kept).unwrap().as_ref(), Some(&key), "{text}");
+            let stored = Key::serialised(Some(&key)).expect("its class is known");
+            assert_eq!(Key::read(&stored).unwrap().as_ref(), Some(&key), "{text}");
         }
         assert_eq!(Key::serialised(None).as_deref(), Some("aced000570"));
         assert_eq!(Key::read("aced000570"), Ok(None));
@@ -243,10 +243,10 @@ mod tests {
             (oid::NUMERIC, "1.50", "1.50"),
             (oid::TEXT, "a b", "a b"),
         ];
-        for (of, text, told) in cases {
-            assert_eq!(Key::new([(Some(text.to_owned()), Oid(of))]).told(), told);
+        for (of, text, printed) in cases {
+            assert_eq!(Key::new([(Some(text.to_owned()), Oid(of))]).printed(), printed);
         }
-        assert_eq!(Key::new([(None, Oid(oid::TEXT))]).told(), "<null>");
+        assert_eq!(Key::new([(None, Oid(oid::TEXT))]).printed(), "<null>");
     }
 
     #[test]

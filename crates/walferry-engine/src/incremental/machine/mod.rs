@@ -117,7 +117,7 @@ pub struct Incremental {
     waiting: VecDeque<Signal>,
     /// Blocking snapshots that have not ended, in order.
     blocking: VecDeque<Execute>,
-    /// Whether [`Incremental::kept`] has changed since it was last called.
+    /// Whether [`Incremental::offset_members`] has changed since it was last called.
     has_changed: bool,
 }
 
@@ -178,18 +178,18 @@ impl Incremental {
         match serde_json::from_str(collections) {
             Ok(queue) => snapshot.queue = queue,
             Err(error) => {
-                let told = format!(
+                let problem = format!(
                     "the offset contains a running incremental snapshot, but its list of tables cannot be read ({error}): request the \
                      snapshot again"
                 );
                 snapshot.has_changed = true;
-                return (snapshot, Some(told));
+                return (snapshot, Some(problem));
             }
         }
         snapshot.correlation = text_of(CORRELATION_ID).map(str::to_owned);
         snapshot.key = own(members, KEY_COLUMNS);
         let read = |name: &str| text_of(name).map_or(Ok(None), Key::read);
-        let told = match (own::<OwnKeys>(members, OWN_KEYS), read(PRIMARY_KEY), read(MAXIMUM_KEY)) {
+        let problem = match (own::<OwnKeys>(members, OWN_KEYS), read(PRIMARY_KEY), read(MAXIMUM_KEY)) {
             (Some(own), ..) => {
                 snapshot.sent = own.primary.map(Key::of_texts);
                 snapshot.maximum = own.maximum.map(Key::of_texts);
@@ -208,11 +208,11 @@ impl Incremental {
             }
         };
         snapshot.end.clone_from(&snapshot.sent);
-        (snapshot, told)
+        (snapshot, problem)
     }
 
     /// The members of the offset that describe this state. Empty if there is nothing to describe.
-    pub fn kept(&mut self) -> Map<String, Json> {
+    pub fn offset_members(&mut self) -> Map<String, Json> {
         self.has_changed = false;
         let mut members = Map::new();
         if !self.blocking.is_empty() {
@@ -252,7 +252,7 @@ impl Incremental {
         members
     }
 
-    /// Whether [`Incremental::kept`] must be called again.
+    /// Whether [`Incremental::offset_members`] must be called again.
     pub const fn has_changed(&self) -> bool {
         self.has_changed
     }
@@ -822,8 +822,8 @@ impl Incremental {
                 if rows > 0 {
                     self.end = last;
                     if !mem::take(&mut self.repeats) {
-                        let end = self.end.as_ref().map(Key::told).unwrap_or_default();
-                        let maximum = self.maximum.as_ref().map(Key::told).unwrap_or_default();
+                        let end = self.end.as_ref().map(Key::printed).unwrap_or_default();
+                        let maximum = self.maximum.as_ref().map(Key::printed).unwrap_or_default();
                         self.notify(effects, |ids, of| {
                             SnapshotNotice::in_progress(ids, of, &table, maximum, end)
                         });

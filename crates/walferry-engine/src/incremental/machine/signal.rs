@@ -210,11 +210,11 @@ fn names(expression: &str, table: &str) -> bool {
 pub fn unquoted(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut quoted = false;
-    let mut rest = name.chars().peekable();
-    while let Some(c) = rest.next() {
+    let mut remaining = name.chars().peekable();
+    while let Some(c) = remaining.next() {
         match c {
-            '"' if quoted && rest.peek() == Some(&'"') => {
-                rest.next();
+            '"' if quoted && remaining.peek() == Some(&'"') => {
+                remaining.next();
                 out.push('"');
             }
             '"' => quoted = !quoted,
@@ -511,11 +511,11 @@ mod tests {
     #[test]
     fn a_condition_that_matches_no_table_of_its_signal_is_told() {
         let execute = execute_of("blocking", "public.h", &[("public.h", "a"), ("public.hh", "b")]);
-        let told = execute.unused_conditions(["public.h", "public.i"].into_iter());
-        assert_eq!(told.len(), 1);
+        let problem = execute.unused_conditions(["public.h", "public.i"].into_iter());
+        assert_eq!(problem.len(), 1);
         assert!(
-            told[0].contains("\"public.hh\"") && told[0].contains("public.h, public.i"),
-            "{told:?}"
+            problem[0].contains("\"public.hh\"") && problem[0].contains("public.h, public.i"),
+            "{problem:?}"
         );
     }
 
@@ -575,8 +575,8 @@ mod tests {
             ),
         ];
         for (kind, data, why) in cases {
-            let told = signal(kind, data).action().unwrap_err();
-            assert!(told.contains(why), "{kind} {data}: {told}");
+            let problem = signal(kind, data).action().unwrap_err();
+            assert!(problem.contains(why), "{kind} {data}: {problem}");
         }
     }
 }

@@ -7,7 +7,7 @@ struct Driven {
     snapshot: Incremental,
     chunks: u32,
     asked: VecDeque<Ask>,
-    told: Vec<String>,
+    messages: Vec<String>,
     /// How often a window was sent, and how often it was dropped.
     sent: u32,
     cleared: u32,
@@ -27,7 +27,7 @@ impl Driven {
             snapshot: Incremental::default(),
             chunks: 0,
             asked: VecDeque::new(),
-            told: Vec::new(),
+            messages: Vec::new(),
             sent: 0,
             cleared: 0,
             gives_way: 0,
@@ -49,17 +49,17 @@ impl Driven {
                     self.take(effects);
                 }
                 Effect::Ask(ask) => self.asked.push_back(ask),
-                Effect::Notify(told) => self.told.push(
-                    [told.kind]
+                Effect::Notify(notice) => self.messages.push(
+                    [notice.kind]
                         .into_iter()
-                        .chain(told.data.iter().map(|(_, value)| value.as_str()))
+                        .chain(notice.data.iter().map(|(_, value)| value.as_str()))
                         .collect::<Vec<_>>()
                         .join(" "),
                 ),
                 Effect::SendWindow => self.sent += 1,
                 Effect::ClearWindow => self.cleared += 1,
                 Effect::ReadWhole(table) => self.whole.push(table.id),
-                Effect::Warn(text) => self.told.push(format!("! {text}")),
+                Effect::Warn(text) => self.messages.push(format!("! {text}")),
                 Effect::Info(text) => self.was_complete |= text == "the incremental snapshot is complete",
                 Effect::Block(_)
                 | Effect::TableEnded(..)
@@ -110,8 +110,8 @@ impl Driven {
 
     /// The process is killed and started again with the offset.
     fn restart(&mut self) -> Self {
-        let (snapshot, told) = Incremental::from_offset(&self.snapshot.kept());
-        assert_eq!(told, None);
+        let (snapshot, problem) = Incremental::from_offset(&self.snapshot.offset_members());
+        assert_eq!(problem, None);
         let mut resumed = Self {
             snapshot,
             chunks: self.chunks + 100,
@@ -199,7 +199,7 @@ fn chunks_follow_each_other_up_to_the_end_of_the_last_table() {
     assert!(driven.asked.is_empty() && !driven.snapshot.is_running());
     assert_eq!(driven.sent, 2);
     assert_eq!(
-        driven.told,
+        driven.messages,
         [
             "STARTED public.a,public.b",
             "IN_PROGRESS public.a,public.b public.a 25 10",
@@ -246,7 +246,7 @@ fn a_table_without_a_key_is_read_as_a_whole_before_the_next_one() {
     assert!(!driven.snapshot.is_running() && driven.asked.is_empty());
     assert!(!driven.was_complete, "a table was not read");
     assert_eq!(
-        driven.told,
+        driven.messages,
         [
             "TABLE_SCAN_COMPLETED public.b,public.c public.b 7 SQL_EXCEPTION",
             "TABLE_SCAN_COMPLETED public.c public.c 0 EMPTY",
@@ -270,7 +270,7 @@ fn what_was_read_before_a_pause_or_a_stop_is_still_sent() {
     driven.signal("resume-snapshot", "");
     assert!(driven.asked.is_empty() && !driven.snapshot.is_running());
     assert_eq!(
-        driven.told[2..],
+        driven.messages[2..],
         [
             "PAUSED public.a,public.b",
             "RESUMED public.a,public.b",
@@ -292,11 +292,11 @@ fn one_table_is_stopped_and_the_others_go_on() {
     driven.close();
     assert_eq!(driven.chunk().table.id, "public.c");
     assert!(
-        driven.told[2].starts_with("! public.x cannot be stopped"),
+        driven.messages[2].starts_with("! public.x cannot be stopped"),
         "{:?}",
-        driven.told
+        driven.messages
     );
-    assert_eq!(driven.told[3..], ["ABORTED public.b,public.a"]);
+    assert_eq!(driven.messages[3..], ["ABORTED public.b,public.a"]);
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn rows_that_may_be_older_than_the_stream_are_read_again() {
     driven.close();
     driven.rows(0, 0);
     assert_eq!(
-        driven.told,
+        driven.messages,
         [
             "STARTED public.a",
             "IN_PROGRESS public.a public.a 25 10",
@@ -359,19 +359,19 @@ fn what_an_offset_keeps_goes_on_where_it_was() {
         vec!["public.b".to_owned(), "public.a".to_owned()],
     ]));
     driven.rows(10, 10);
-    let kept = driven.snapshot.kept();
+    let members = driven.snapshot.offset_members();
     assert_eq!(
-        kept[COLLECTIONS].as_str().unwrap(),
+        members[COLLECTIONS].as_str().unwrap(),
         r#"[{"incremental_snapshot_collections_id":"public.a","incremental_snapshot_collections_additional_condition":"(v > 0)","incremental_snapshot_collections_surrogate_key":null},{"incremental_snapshot_collections_id":"public.b","incremental_snapshot_collections_additional_condition":null,"incremental_snapshot_collections_surrogate_key":null}]"#
     );
-    assert_eq!(kept[PRIMARY_KEY], "aced000570", "none of it was sent");
-    assert_eq!(kept[CORRELATION_ID], "s");
+    assert_eq!(members[PRIMARY_KEY], "aced000570", "none of it was sent");
+    assert_eq!(members[CORRELATION_ID], "s");
     driven.close();
     assert!(driven.snapshot.has_changed());
-    let kept = driven.snapshot.kept();
+    let members = driven.snapshot.offset_members();
 
-    let (snapshot, told) = Incremental::from_offset(&kept);
-    assert_eq!(told, None);
+    let (snapshot, problem) = Incremental::from_offset(&members);
+    assert_eq!(problem, None);
     let mut resumed = Driven {
         snapshot,
         ..Driven::new()
@@ -382,7 +382,7 @@ fn what_an_offset_keeps_goes_on_where_it_was() {
         (resumed.chunk().after.clone(), resumed.chunk().maximum.clone()),
         (Some(key(10)), Some(key(25)))
     );
-    assert_eq!(resumed.snapshot.kept(), kept);
+    assert_eq!(resumed.snapshot.offset_members(), members);
 }
 
 /// The offset behind a signal is stored as soon as the signal was read.
@@ -475,9 +475,9 @@ fn members_of_an_offset_are_plain_values() {
     });
     driven.signal("stop-snapshot", "");
     driven.signal("execute-snapshot", r#"{"data-collections": ["public.b"]}"#);
-    let kept = driven.snapshot.kept();
-    assert_eq!(kept.len(), MEMBERS.len(), "{kept:?}");
-    assert!(kept.values().all(Json::is_string), "{kept:?}");
+    let members = driven.snapshot.offset_members();
+    assert_eq!(members.len(), MEMBERS.len(), "{members:?}");
+    assert!(members.values().all(Json::is_string), "{members:?}");
 }
 
 #[test]
@@ -497,7 +497,7 @@ fn a_new_connection_begins_the_chunk_again_and_passes_over_rows_of_the_old_one()
     driven.close();
     driven.rows(0, 0);
     assert_eq!(
-        driven.told[1..],
+        driven.messages[1..],
         [
             "IN_PROGRESS public.a public.a 25 10",
             "IN_PROGRESS public.a public.a 25 20",
@@ -575,9 +575,9 @@ fn keys_of_other_types_go_on_here_and_begin_again_in_debezium() {
         stale: false,
     });
     driven.close();
-    let kept = driven.snapshot.kept();
-    assert_eq!(kept[PRIMARY_KEY], "aced000570");
-    let (snapshot, _) = Incremental::from_offset(&kept);
+    let members = driven.snapshot.offset_members();
+    assert_eq!(members[PRIMARY_KEY], "aced000570");
+    let (snapshot, _) = Incremental::from_offset(&members);
     assert_eq!(snapshot.sent.unwrap().texts().collect::<Vec<_>>(), [Some("10.0.0.1")]);
 }
 
@@ -588,10 +588,10 @@ fn an_offset_that_cannot_be_read_says_what_becomes_of_the_snapshot() {
         let json = serde_json::json!({COLLECTIONS: collections, PRIMARY_KEY: key});
         json.as_object().cloned().unwrap()
     };
-    let (snapshot, told) = Incremental::from_offset(&members("zz"));
-    assert!(snapshot.is_running() && told.unwrap().contains("not hexadecimal text"));
-    let (_, told) = Incremental::from_offset(&members("aced0005"));
-    assert!(told.unwrap().contains("the table is read from the beginning"));
+    let (snapshot, problem) = Incremental::from_offset(&members("zz"));
+    assert!(snapshot.is_running() && problem.unwrap().contains("not hexadecimal text"));
+    let (_, problem) = Incremental::from_offset(&members("aced0005"));
+    assert!(problem.unwrap().contains("the table is read from the beginning"));
     assert!(!Incremental::from_offset(&Map::new()).0.is_running());
 }
 
@@ -700,9 +700,9 @@ fn a_table_that_is_read_by_other_columns_begins_again() {
         driven.rows(20, 20);
         driven.close();
         driven.rows(0, 0);
-        assert_eq!(driven.told.last().map(String::as_str), Some("COMPLETED"));
+        assert_eq!(driven.messages.last().map(String::as_str), Some("COMPLETED"));
         let read = "TABLE_SCAN_COMPLETED public.a public.a 20 SUCCEEDED".to_owned();
-        assert!(driven.told.contains(&read), "{:?}", driven.told);
+        assert!(driven.messages.contains(&read), "{:?}", driven.messages);
     }
 }
 
@@ -729,11 +729,11 @@ fn a_key_that_an_offset_has_is_used_for_its_own_columns_only() {
     driven.execute(&["public.a"]);
     driven.rows(10, 10);
     driven.close();
-    let kept = driven.snapshot.kept();
-    let (snapshot, _) = Incremental::from_offset(&kept);
+    let members = driven.snapshot.offset_members();
+    let (snapshot, _) = Incremental::from_offset(&members);
     assert_eq!(snapshot.key, Some(columns("id", "bigint", 20)));
 
-    let mut of_debezium = kept;
+    let mut of_debezium = members;
     of_debezium.remove(KEY_COLUMNS);
     let pair = KeyColumns {
         order: [columns("a", "bigint", 20).order, columns("b", "bigint", 20).order].concat(),
@@ -746,8 +746,8 @@ fn a_key_that_an_offset_has_is_used_for_its_own_columns_only() {
         (pair, false),
     ];
     for (found, goes_on) in cases {
-        let (snapshot, told) = Incremental::from_offset(&of_debezium);
-        assert_eq!(told, None);
+        let (snapshot, problem) = Incremental::from_offset(&of_debezium);
+        assert_eq!(problem, None);
         let mut resumed = Driven {
             snapshot,
             finds_keys: false,
@@ -779,7 +779,7 @@ fn the_end_of_a_chunk_that_is_cut_off_is_read_again_and_counted_once() {
     driven.close();
     driven.rows(0, 0);
     let read = "TABLE_SCAN_COMPLETED public.a public.a 25 SUCCEEDED".to_owned();
-    assert!(driven.told.contains(&read), "{:?}", driven.told);
+    assert!(driven.messages.contains(&read), "{:?}", driven.messages);
 }
 
 /// What is wrong with the old rows is wrong with what is sent together with them.

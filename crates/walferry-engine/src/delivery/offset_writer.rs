@@ -23,7 +23,7 @@ use crate::{
 const GAUGES: Duration = Duration::from_millis(500);
 
 /// What the keeper asks about the source, and whom it tells. The connector's life implements it.
-pub(crate) trait KeeperObserver {
+pub(crate) trait WriterObserver {
     /// The source's account.
     type Account: OffsetAccount;
 
@@ -51,11 +51,11 @@ pub(crate) struct Settled {
     pub(crate) wish: bool,
 }
 
-type OffsetOf<L> = <<L as KeeperObserver>::Account as OffsetAccount>::Offset;
-type PositionOf<L> = <<L as KeeperObserver>::Account as OffsetAccount>::Position;
+type OffsetOf<L> = <<L as WriterObserver>::Account as OffsetAccount>::Offset;
+type PositionOf<L> = <<L as WriterObserver>::Account as OffsetAccount>::Position;
 type StoredOf<L> = Stored<PositionOf<L>>;
 
-pub(crate) struct Keeper<'a, L: KeeperObserver> {
+pub(crate) struct OffsetWriter<'a, L: WriterObserver> {
     pub(crate) progress: &'a Progress<L::Account>,
     pub(crate) status: &'a Status,
     /// The last stored offset. A new connection continues from it.
@@ -121,7 +121,7 @@ impl Pace {
     }
 }
 
-impl<L: KeeperObserver> Keeper<'_, L> {
+impl<L: WriterObserver> OffsetWriter<'_, L> {
     /// Writes soon after each delivery, one write at a time, until `over` is true or a record fails. A write is never
     /// interrupted: two at once could leave the older offset in the store. Idles while there is nothing to store.
     pub(crate) async fn keep(
@@ -249,11 +249,11 @@ impl<L: KeeperObserver> Keeper<'_, L> {
     /// Lets the stored position be confirmed, unless the server may be another one than the offset was stored for.
     fn confirm(&self) {
         let stored = *self.stored.borrow();
-        let (shown, connection) = self.progress.shown();
+        let (server_position, connection) = self.progress.server_position();
         let is_proven = self.listener.is_proven(connection);
         if let (Some(confirmable), Some(stored), true) = (self.confirmable, stored, is_proven) {
             // The offset may come from another copy of the server that was further ahead.
-            let stored = stored.on_server(shown);
+            let stored = stored.on_server(server_position);
             let is_news = confirmable.send_if_modified(|last| last.replace(stored) != Some(stored));
             if is_news {
                 self.listener.confirmed(stored.confirmable());
@@ -292,7 +292,7 @@ mod tests {
     /// An observer that ignores everything.
     struct Nobody;
 
-    impl KeeperObserver for Nobody {
+    impl WriterObserver for Nobody {
         type Account = Numbers;
 
         fn show(&self) {}
@@ -351,7 +351,7 @@ mod tests {
                 takes: Duration::from_millis(takes_ms),
                 writes: Vec::new(),
             };
-            let keeper = Keeper {
+            let offset_writer = OffsetWriter {
                 progress: &progress,
                 status: &status,
                 stored: &watch::Sender::new(None),
@@ -365,8 +365,8 @@ mod tests {
                 over.send_replace(true);
             };
             let interval = Duration::from_millis(interval_ms);
-            let (kept, ()) = tokio::join!(keeper.keep(&mut disk, interval, over.subscribe()), events);
-            kept.expect("nothing fails");
+            let (ended, ()) = tokio::join!(offset_writer.keep(&mut disk, interval, over.subscribe()), events);
+            ended.expect("nothing fails");
             disk.writes
         })
     }

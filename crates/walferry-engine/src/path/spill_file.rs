@@ -40,7 +40,7 @@ impl SpillFile {
     /// Puts bytes away.
     pub(crate) fn put(&mut self, bytes: Box<[u8]>) -> SpilledBytes {
         match self.write(&bytes) {
-            Ok(Some(kept)) => kept,
+            Ok(Some(spilled)) => spilled,
             Ok(None) => SpilledBytes::Memory(bytes),
             Err(error) => {
                 warn!(
@@ -93,8 +93,8 @@ impl SpillFile {
     }
 
     /// These bytes are not needed any more. Their place in the file is used again.
-    pub(crate) fn free(&mut self, kept: SpilledBytes) {
-        let SpilledBytes::File { at, length } = kept else {
+    pub(crate) fn free(&mut self, spilled: SpilledBytes) {
+        let SpilledBytes::File { at, length } = spilled else {
             return;
         };
         let (mut at, mut length) = (at, u64::from(length));
@@ -115,8 +115,8 @@ impl SpillFile {
     }
 
     /// Reads bytes that were put away since the last [`clear`](Self::clear).
-    pub(crate) fn get(&self, kept: &SpilledBytes) -> io::Result<Vec<u8>> {
-        match (kept, &self.file) {
+    pub(crate) fn get(&self, spilled: &SpilledBytes) -> io::Result<Vec<u8>> {
+        match (spilled, &self.file) {
             (SpilledBytes::Memory(bytes), _) => Ok(bytes.to_vec()),
             (SpilledBytes::File { at, length }, Some(file)) => {
                 let mut bytes = vec![0; *length as usize];
@@ -148,18 +148,20 @@ mod tests {
     fn what_is_put_away_is_found_and_leaves_nothing_in_the_folder() {
         let folder = std::env::temp_dir().join(format!("walferry-shelf-{}", process::id()));
         fs::create_dir_all(&folder).unwrap();
-        for mut shelf in [
+        for mut spill_file in [
             SpillFile::default(),
             SpillFile::in_folder(folder.clone()),
             // This folder cannot be made.
             SpillFile::in_folder("/dev/null/none".into()),
         ] {
             for _ in 0..2 {
-                let kept: Vec<_> = (0..100_u8).map(|n| shelf.put(vec![n; usize::from(n)].into())).collect();
-                for (n, kept) in (0..100_u8).zip(&kept) {
-                    assert_eq!(shelf.get(kept).unwrap(), vec![n; usize::from(n)]);
+                let spilled: Vec<_> = (0..100_u8)
+                    .map(|n| spill_file.put(vec![n; usize::from(n)].into()))
+                    .collect();
+                for (n, spilled) in (0..100_u8).zip(&spilled) {
+                    assert_eq!(spill_file.get(spilled).unwrap(), vec![n; usize::from(n)]);
                 }
-                shelf.clear();
+                spill_file.clear();
             }
             assert!(fs::read_dir(&folder).unwrap().next().is_none());
         }
@@ -170,28 +172,28 @@ mod tests {
     fn the_place_of_what_is_not_needed_any_more_is_used_again() {
         let folder = std::env::temp_dir().join(format!("walferry-shelf-again-{}", process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let mut shelf = SpillFile::in_folder(folder.clone());
+        let mut spill_file = SpillFile::in_folder(folder.clone());
         let of_length = |n: usize, round: u8| vec![round; 50 + (n * 7 + usize::from(round) * 13) % 100];
-        let mut kept: Vec<_> = (0..40).map(|n| shelf.put(of_length(n, 0).into())).collect();
-        let most = shelf.end * 3;
+        let mut spilled: Vec<_> = (0..40).map(|n| spill_file.put(of_length(n, 0).into())).collect();
+        let most = spill_file.end * 3;
         for round in 1..=200 {
-            for n in 0..kept.len() {
-                let (again, n) = (shelf.put(of_length(n, round).into()), (n * 17) % kept.len());
+            for n in 0..spilled.len() {
+                let (again, n) = (spill_file.put(of_length(n, round).into()), (n * 17) % spilled.len());
                 // In another order than they were put away.
-                let old = std::mem::replace(&mut kept[n], again);
-                shelf.free(old);
+                let old = std::mem::replace(&mut spilled[n], again);
+                spill_file.free(old);
             }
-            assert!(shelf.end < most, "round {round}: {} bytes", shelf.end);
+            assert!(spill_file.end < most, "round {round}: {} bytes", spill_file.end);
         }
-        let mut found: Vec<_> = kept.iter().map(|kept| shelf.get(kept).unwrap()).collect();
+        let mut found: Vec<_> = spilled.iter().map(|spilled| spill_file.get(spilled).unwrap()).collect();
         let mut expected: Vec<_> = (0..40).map(|n| of_length(n, 200)).collect();
         found.sort();
         expected.sort();
         assert_eq!(found, expected);
-        for kept in kept {
-            shelf.free(kept);
+        for spilled in spilled {
+            spill_file.free(spilled);
         }
-        assert_eq!((shelf.end, shelf.free.len()), (0, 0));
+        assert_eq!((spill_file.end, spill_file.free.len()), (0, 0));
         fs::remove_dir(&folder).unwrap();
     }
 }
