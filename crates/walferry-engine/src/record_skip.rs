@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use crate::{account::StoredOffset, position::Position};
 
-/// The wish during one session. The pipeline carries it out, and the keeper lets go of it.
+/// The wish during one session. The pipeline carries it out, and the offset writer lets go of it.
 #[derive(Debug)]
 pub(crate) struct RecordSkip {
     position: Position,

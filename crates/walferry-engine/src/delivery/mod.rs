@@ -1,7 +1,7 @@
 //! Delivery: which records are under way, which Kafka has acknowledged, and which offset may be stored.
 //!
 //! The [ledger] keeps records, and the marks between them, in stream order. Only its acknowledged head counts as
-//! delivered. The keeper writes the offset of delivered records. Only a written offset may be confirmed to the source.
+//! delivered. The offset writer writes the offset of delivered records. Only a written offset may be confirmed to the source.
 //!
 //! The room knows no source (`cargo xtask arrows` checks it). What it needs from one is in [`contract`]: above all an
 //! account, which sums up delivered changes into an offset. The one of Postgres is in the folder `account` beside this

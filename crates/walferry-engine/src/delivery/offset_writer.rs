@@ -22,7 +22,7 @@ use crate::{
 /// How often the gauges of records under way are updated.
 const GAUGES: Duration = Duration::from_millis(500);
 
-/// What the keeper asks about the source, and whom it tells. The connector's life implements it.
+/// What the offset writer asks about the source, and whom it tells. The connector's life implements it.
 pub(crate) trait WriterObserver {
     /// The source's account.
     type Account: OffsetAccount;
@@ -333,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Runs a keeper while `happens` runs, and returns the writes.
+    /// Runs an offset writer while `happens` runs, and returns the writes.
     fn written<F: Future<Output = ()>>(
         takes_ms: u64,
         interval_ms: u64,

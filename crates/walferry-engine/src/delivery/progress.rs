@@ -94,7 +94,7 @@ pub struct UnacknowledgedSince {
     pub oldest_commit_us: i64,
 }
 
-/// The queue of records under way. The pipeline adds records, the producer settles them, and the keeper stores what is
+/// The queue of records under way. The pipeline adds records, the producer settles them, and the offset writer stores what is
 /// delivered.
 #[derive(Debug)]
 pub struct Progress<A: OffsetAccount> {
@@ -270,7 +270,7 @@ impl<A: OffsetAccount> Progress<A> {
         state.ledger.in_flight() == 0
     }
 
-    /// Waits until Kafka has acknowledged every record. Then lets the keeper commit their transaction with their offset. Returns whether
+    /// Waits until Kafka has acknowledged every record. Then lets the offset writer commit their transaction with their offset. Returns whether
     /// it may: not if waiting is over for another reason, and not where `after` says that a change may have been pushed in part.
     pub(crate) fn reach_commit_point(&self, after: PushedLast) -> bool {
         if !self.wait_until_empty() {
@@ -347,7 +347,7 @@ impl<A: OffsetAccount> Progress<A> {
         }
     }
 
-    /// Whether there is something that the pipeline and the keeper are still going to commit.
+    /// Whether there is something that the pipeline and the offset writer are still going to commit.
     pub(crate) fn awaits_commit(&self) -> bool {
         let state = self.lock();
         state.transaction.as_ref().is_some_and(|transaction| {

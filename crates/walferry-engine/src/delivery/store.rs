@@ -1,4 +1,4 @@
-//! What the keeper needs from the disk.
+//! What the offset writer needs from the disk.
 
 use std::{future::Future, time::Duration};
 

@@ -16,7 +16,7 @@ use crate::{
     failure::Failure,
     incremental::IncrementalLimits,
     life::{
-        gap::Gaps,
+        known_gap::Gaps,
         new_slot::UnusedSlot,
         retries::{DeliveredReach, Retries},
         start::{HistoryMismatch, SnapshotPolicy},

@@ -6,8 +6,10 @@
 //! or are stopped. This module may use path and delivery; they do not know it.
 
 pub mod book;
+mod channels;
 pub mod connector;
 mod gap;
+mod known_gap;
 mod new_slot;
 mod pipeline_thread;
 pub mod polled;

@@ -21,7 +21,7 @@ use crate::{
     incremental::machine::tells_of_blocking,
     life::{
         connector::{ConnectorRun, SessionCarryover},
-        gap::{Gaps, tell_doubt},
+        known_gap::{Gaps, tell_doubt},
         new_slot::UnusedSlot,
         reader::StartPoint,
         retries::Retries,

@@ -22,10 +22,10 @@ use crate::{
     history::{History, Lineage, TimelineFork, went_back},
     incremental::machine::{Execute, NotRead},
     life::{
+        channels::SessionChannels,
         connector::ConnectorSettings,
-        gap::tell_doubt,
+        known_gap::tell_doubt,
         retries::Retries,
-        session::SessionChannels,
         start::{self, StartPlan},
     },
     published::PublicationLook,

@@ -24,7 +24,7 @@ pub(crate) struct Retries {
 }
 
 /// How far a connector has got over all its sessions: the delivered position, and the number of delivered snapshot
-/// chunks. The keeper writes it.
+/// chunks. The offset writer writes it.
 #[derive(Debug, Clone, Default)]
 pub struct DeliveredReach(Arc<Mutex<Reached>>);
 

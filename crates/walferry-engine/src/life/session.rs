@@ -4,7 +4,7 @@
 //! reader    socket → frames; confirms what is stored (`Source::stream`)
 //! worker    frames → pipeline → producer (a thread of its own)
 //! producer  acknowledgements → progress (the Kafka client's threads)
-//! keeper    progress → offset store → progress; soon after delivery
+//! offsets   progress → offset store → progress; soon after delivery
 //! ```
 //!
 //! Each task waits only for what it needs. While Kafka is down, keepalives are answered and SIGTERM is heard. While the
@@ -40,8 +40,9 @@ use crate::{
     history::ConfirmGate,
     incremental::requests,
     life::{
+        channels::SessionChannels,
         connector::{ConnectorRun, ConnectorSettings, SessionCarryover, is_abandoned, stopped, until},
-        gap::Gaps,
+        known_gap::Gaps,
         new_slot::UnusedSlot,
         pipeline_thread::{PipelineThread, PipelineThreadParts},
         prepare::SessionStart,
@@ -51,7 +52,6 @@ use crate::{
     },
     observer::StreamObservers,
     path::pipeline::Pipeline,
-    published::Published,
     record_skip::RecordSkip,
     source::{
         self, Control as _, FrameReceiver, FrameSender, NumberedAsk, Source, SourceRequest, StreamPhase, StreamPort,
@@ -63,28 +63,6 @@ use crate::{
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long the last status update may take, and how long an orderly stop waits until the producer is closed.
 const CLOSE: Duration = Duration::from_secs(5);
-
-/// The state and channels that the tasks of a session share.
-pub(super) struct SessionChannels {
-    /// The records under way to Kafka.
-    pub(super) progress: Arc<Progress>,
-    /// Frames on their way to the pipeline.
-    pub(super) frames: FrameSender,
-    /// The last stored offset. A new connection continues from it.
-    pub(super) stored: watch::Sender<Option<Stored>>,
-    /// The position that the server may be told.
-    pub(super) confirmable: watch::Sender<Option<Stored>>,
-    /// What the reader is to do.
-    pub(super) phase: watch::Sender<StreamPhase>,
-    /// The last position that the server reported.
-    pub(super) server_end: watch::Sender<Lsn>,
-    /// The publication as it was when last looked at.
-    pub(super) published: watch::Sender<Option<Arc<Published>>>,
-    /// Closed until the server is known to be the one that was read before.
-    pub(super) gate: ConfirmGate,
-    /// Tells the keeper to end.
-    over: watch::Sender<bool>,
-}
 
 /// What ended a session, and whether the last offset could be stored.
 struct SessionEnd {
@@ -360,7 +338,7 @@ impl SessionChannels {
     }
 
     /// Reads nothing more, and waits until what was read has been delivered. Whatever ended the session, the offset of
-    /// what Kafka has may be stored and confirmed. Reader and keeper continue meanwhile.
+    /// what Kafka has may be stored and confirmed. Reader and offset writer continue meanwhile.
     async fn drain(&self, reading: &mut Task<impl Future>, keeping: &mut Task<impl Future>, status: &Status) {
         self.phase.send_replace(StreamPhase::Drain);
         let others = async {
@@ -442,7 +420,7 @@ const LEAST_REMINDER: Duration = Duration::from_millis(10);
 /// Time between two commits if nothing was sent meanwhile.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Tells the keeper what is known of the server, and passes on what deliveries and stored offsets mean for the life of
+/// Tells the offset writer what is known of the server, and passes on what deliveries and stored offsets mean for the life of
 /// the connector.
 struct SessionObserver<'a> {
     new_slot: &'a UnusedSlot,

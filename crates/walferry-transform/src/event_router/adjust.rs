@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::options::NameAdjustment;
+use super::choices::NameAdjustment;
 
 /// Where the ten digits of each script begin (Unicode's `Nd` in the basic plane).
 const ZEROS: [u16; 37] = [

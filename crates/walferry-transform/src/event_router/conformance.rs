@@ -11,8 +11,8 @@ use walferry_config::{RegexLimit, limited};
 use walferry_diagnosis::Kind;
 use walferry_record::{Field, Value};
 
+use super::choices::{Mismatch, MissingSchema};
 use super::error::Error;
-use super::options::{Mismatch, MissingSchema};
 use super::schemas::{EventSchema, Schemas, cut, shown_address};
 use crate::outcome::Mismatched;
 

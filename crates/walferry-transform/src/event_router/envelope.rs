@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use walferry_record::{Field, Schema, SchemaAndValue, SchemaRef, Struct, Value};
 
+use super::column::Column;
 use super::content::ByContent;
-use super::plan::Column;
 
 /// Schemas that are kept; each shape of an expanded payload makes one more.
 const KEPT: usize = 256;

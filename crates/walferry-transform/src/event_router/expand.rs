@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use tracing::warn;
 use walferry_record::{SchemaAndValue, SchemaRef, Value};
 
+use super::choices::{EmptyArray, NameAdjustment, NullMember};
 use super::infer::Inference;
 use super::json::{self, Node};
-use super::options::{EmptyArray, NameAdjustment, NullMember};
 use crate::throttle::Throttle;
 
 /// What the signatures of remembered shapes may take together, and one of them, in bytes. A schema takes some fifty times

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use walferry_record::{Field, Schema, SchemaRef, Shape, Struct, Value};
 
 use super::adjust::adjust;
+use super::choices::{EmptyArray, NameAdjustment, NullMember};
 use super::content::ByContent;
 use super::hash_order;
 use super::json::Node;
-use super::options::{EmptyArray, NameAdjustment, NullMember};
 
 /// How schemas are made.
 #[derive(Debug, Clone)]

@@ -4,6 +4,8 @@
 //! timestamp come from its columns.
 
 mod adjust;
+mod choices;
+mod column;
 mod conformance;
 mod content;
 mod envelope;
@@ -30,6 +32,7 @@ use tracing::{error, warn};
 use walferry_config::{Group, Reader};
 use walferry_record::{Header, Record, SchemaAndValue, Struct, Value};
 
+use self::choices::InvalidOperation;
 use self::conformance::Conformance;
 pub(crate) use self::content::ByContent;
 use self::envelope::SchemaNames;
@@ -38,7 +41,7 @@ use self::event_types::EventTypes;
 pub(crate) use self::expand::Documents;
 use self::expand::Expansion;
 use self::json_headers::JsonColumn;
-use self::options::{ByType, InvalidOperation, RouterOptions, Unknown};
+use self::options::{ByType, RouterOptions, Unknown};
 use self::plan::{Operation, OutboxPlan, Tables};
 use self::transaction_headers::TransactionHeaders;
 use crate::TransformFault as _;

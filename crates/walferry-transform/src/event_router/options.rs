@@ -2,131 +2,20 @@
 
 use std::time::Duration;
 
-use walferry_config::{Count, JavaRegex, Options, Property, Reader, RegexList, Support, choices, properties};
+use walferry_config::{Count, JavaRegex, Options, Property, Reader, RegexList, Support, properties};
 use walferry_diagnosis::Kind;
 
+use super::choices::{
+    EmptyArray, InvalidOperation, Mismatch, MissingColumn, MissingSchema, NameAdjustment, NullMember,
+    TransactionHeader, UnknownType,
+};
 use super::conformance::Conformance;
 use super::event_types::{EventTypes, TOPIC_NAMES, is_topic_name};
 use super::expand::Expansion;
 use super::placement::{self, ColumnTarget, Placement};
-use super::schemas::{Mistake, Schemas};
+use super::schemas::{self, Mistake, Schemas};
 use crate::outbox::{OutboxColumn, OutboxColumns, OutboxUpkeep, PartitionPeriod, Retention, RowStatus};
 use crate::topic::TopicRouter;
-
-choices! {
-    /// What happens when a row of the outbox table is updated.
-    pub(crate) enum InvalidOperation {
-        /// The update is dropped with a warning.
-        #[default]
-        Warn = "warn",
-        /// The update is dropped with an error in the log.
-        Error = "error",
-        /// The connector stops.
-        Fatal = "fatal",
-    }
-}
-
-choices! {
-    /// What happens when the outbox table lacks a column that is to be placed.
-    pub(crate) enum MissingColumn {
-        /// The connector does not start.
-        #[default]
-        Error = "error",
-        /// The placement is left out.
-        Ignore = "ignore",
-    }
-}
-
-choices! {
-    /// What becomes of a JSON null in an expanded payload.
-    pub(crate) enum NullMember {
-        /// The member is left out.
-        #[default]
-        Ignore = "ignore",
-        /// The member is a null of type bytes.
-        OptionalBytes = "optional_bytes",
-    }
-}
-
-choices! {
-    /// What becomes of an empty JSON array in an expanded payload.
-    pub(crate) enum EmptyArray {
-        /// The member is left out.
-        #[default]
-        Ignore = "ignore",
-        /// The member is an empty array of strings.
-        OptionalString = "optional_string",
-    }
-}
-
-choices! {
-    /// How the names of expanded fields are made fit for Avro.
-    pub(crate) enum NameAdjustment {
-        /// They are left as they are.
-        #[default]
-        None = "none",
-        /// Characters that Avro does not take become underscores.
-        Avro = "avro",
-        /// Characters that Avro does not take become `_uXXXX`; underscores, too.
-        AvroUnicode = "avro_unicode",
-    }
-}
-
-choices! {
-    /// What happens to an event whose type is not in `walferry.topics`.
-    pub(crate) enum UnknownType {
-        /// The connector stops.
-        #[default]
-        Fail = "fail",
-        /// The event goes to the dead-letter topic.
-        DeadLetter = "dead-letter",
-        /// The event goes to the topic in `walferry.topics.default`.
-        Default = "default",
-        /// The event is routed by `route.by.field`, as Debezium routes it.
-        Route = "route",
-    }
-}
-
-choices! {
-    /// What happens to an event that does not match its schema.
-    pub(crate) enum Mismatch {
-        /// The connector stops.
-        #[default]
-        Fail = "fail",
-        /// The event goes to the dead-letter topic.
-        DeadLetter = "dead-letter",
-        /// The event is sent, with a warning.
-        Warn = "warn",
-    }
-}
-
-choices! {
-    /// What happens to an event whose type has no schema.
-    pub(crate) enum MissingSchema {
-        /// The event is sent.
-        #[default]
-        Allow = "allow",
-        /// The connector stops.
-        Fail = "fail",
-        /// The event goes to the dead-letter topic.
-        DeadLetter = "dead-letter",
-        /// The event is sent, with a warning.
-        Warn = "warn",
-    }
-}
-
-choices! {
-    /// What is known of the transaction of an event, as a header.
-    pub(crate) enum TransactionHeader {
-        /// The LSN of the commit, and which change of the transaction it is.
-        #[default]
-        Position = "position",
-        /// When the transaction was committed.
-        CommitTime = "commit_time",
-        /// The id of the transaction.
-        TransactionId = "transaction_id",
-    }
-}
 
 const NO_TRACING: Support = Support::Accepted {
     why: "Debezium traces only if OpenTelemetry is installed. This transform begins no spans and adds no tracing headers; `walferry.otlp.endpoint` sends spans of the delivery",
@@ -233,13 +122,13 @@ properties! {
                the commit and the number of the change in its transaction, such as `00000000/01DE24F0-0000000002`; positions compare as \
                text. `commit_time` adds `walferry.commit_ts_ms`: milliseconds since 1970. `transaction_id` adds `walferry.transaction_id`. \
                Rows of a snapshot do not have these headers. Debezium does not have this option.");
-    pub(super) const SCHEMAS_DIR: Property<Option<String>> = Property::new("walferry.schemas.dir").example("/etc/walferry/schemas")
+    pub(super) const SCHEMAS_DIR: Property<Option<String>> = Property::new(schemas::FOLDER_OPTION).example("/etc/walferry/schemas")
         .text("Folder with JSON Schemas of events: each payload is checked before it is sent. The file `TYPE.json` is the schema of events of the \
                type in `table.field.event.type`; in its name, `%` and two hexadecimal digits stand for a byte of the type. Drafts are 7, 2019-09 and \
                2020-12, by `$schema`; without `$schema`, it is 2020-12. `$ref` may refer to files in the folder and its subfolders, never to the network. \
                The folder is read once, when the connector starts. If `allowed.paths` limits the worker's config providers `file` and `dir`, connectors of \
                the REST API can only use folders in these paths. Debezium does not have this option.");
-    pub(super) const SCHEMAS: Property<Option<String>> = Property::new("walferry.schemas").example("Order.*:orders/order.json")
+    pub(super) const SCHEMAS: Property<Option<String>> = Property::new(schemas::FILES_OPTION).example("Order.*:orders/order.json")
         .text("Schemas by event type: a comma-separated list of `type:file`, for types whose schema is not in `TYPE.json`. The file is a path in \
                `walferry.schemas.dir`. An entry may be a Java regular expression for types; a comma in an expression is written `\\,`. An entry that is \
                exactly the type takes precedence, then the file `TYPE.json`; otherwise the first expression that matches the whole type counts. \

@@ -5,11 +5,13 @@ use std::collections::HashSet;
 use walferry_config::limited;
 use walferry_record::{Field, Record, Schema, SchemaAndValue, SchemaPlans, SchemaRef, Shape, Struct};
 
+use super::choices::MissingColumn;
+use super::column::Column;
 use super::conformance::CheckedEvent;
 use super::envelope::Envelope;
 use super::error::Error;
 use super::json_headers::JsonColumn;
-use super::options::{self, MissingColumn, RouterOptions};
+use super::options::{self, RouterOptions};
 use super::placement::ColumnTarget;
 use super::timestamp::TimestampType;
 use crate::DropReason;
@@ -54,27 +56,6 @@ pub(super) struct OutboxPlan {
     further_keys: Vec<Column>,
     /// Columns whose members become headers.
     pub(super) json_headers: Vec<JsonColumn>,
-}
-
-/// A column that becomes a part of the event.
-#[derive(Debug)]
-pub(super) struct Column {
-    index: usize,
-    pub(super) schema: SchemaRef,
-    /// No later part needs the value, so it can be moved out of the row.
-    is_last_use: bool,
-}
-
-impl Column {
-    /// The value, with the column's default standing in for NULL, as Connect's `Struct.get` has it.
-    pub(super) fn take<'a>(&self, row: &mut Struct<'a>) -> SchemaAndValue<'a> {
-        let value = if self.is_last_use {
-            row.take_at(self.index)
-        } else {
-            row.get_at(self.index).clone()
-        };
-        SchemaAndValue::new(self.schema.clone(), value)
-    }
 }
 
 impl Tables {

@@ -10,7 +10,11 @@ use serde_json::Value;
 use walferry_config::{JavaRegex, Lookup, NotAllowed, Value as _};
 
 use super::event_types::split;
-use super::options::{SCHEMAS, SCHEMAS_DIR};
+
+/// The option that names the folder of schemas.
+pub(super) const FOLDER_OPTION: &str = "walferry.schemas.dir";
+/// The option that names the files of event types.
+pub(super) const FILES_OPTION: &str = "walferry.schemas";
 
 /// The schemas of a folder.
 #[derive(Debug)]
@@ -35,7 +39,7 @@ pub(super) struct Mistake {
 impl Mistake {
     fn in_folder(text: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
-            option: SCHEMAS_DIR.name(),
+            option: FOLDER_OPTION,
             text: text.into(),
             hint: hint.into(),
         }
@@ -43,7 +47,7 @@ impl Mistake {
 
     fn in_map(text: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
-            option: SCHEMAS.name(),
+            option: FILES_OPTION,
             ..Self::in_folder(text, hint)
         }
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use walferry_record::{Header, Schema, SchemaAndValue, SchemaRef, Value};
 
-use super::options::TransactionHeader;
+use super::choices::TransactionHeader;
 use crate::contract::TransactionPlace;
 
 /// The headers to add, and the change that they are about.
