@@ -8,10 +8,11 @@ use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_config::connector::SslMode;
 use walferry_engine::failure::{Disposition, Failure};
 use walferry_engine::gap;
+use walferry_keystore::trust::Refusal;
 
 use crate::chunks::not_published::NotPublished;
+use crate::connection::AuthRefusal;
 use crate::connection::server_error::ServerError;
-use crate::connection::{AuthRefusal, Refusal};
 use crate::quote::identifier;
 use crate::setup::problem::SetupProblem;
 

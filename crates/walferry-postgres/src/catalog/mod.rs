@@ -17,7 +17,7 @@ use walferry_engine::Pauses;
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
 use walferry_pgoutput::{Oid, Relation, Xid};
 
-use crate::connection::{Endpoint, Purpose, Sql, within};
+use crate::connection::{Endpoint, Purpose, Sql, money, within};
 use crate::error::Error;
 
 /// Looks up relations over its own connection, which is opened at the first look-up and again after a failure.
@@ -194,7 +194,7 @@ async fn types(sql: &Sql, oids: &BTreeSet<Oid>) -> Result<Vec<TypeFacts>, Error>
 /// Adds to the facts about `money`, if it is among these types, what only the database's settings say.
 async fn with_money_digits(sql: &Sql, types: impl Iterator<Item = &mut TypeFacts>) -> Result<(), Error> {
     for facts in types.filter(|facts| facts.oid == MONEY) {
-        let fraction_digits = sql.money_digits().await?;
+        let fraction_digits = money::fraction_digits(sql).await?;
         facts.kind = TypeKind::Money { fraction_digits };
     }
     Ok(())

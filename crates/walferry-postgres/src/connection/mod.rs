@@ -85,12 +85,7 @@ impl Endpoint {
 
     /// Host and port, for messages.
     pub fn address(&self) -> String {
-        let (host, port) = (&self.0.hostname, self.0.port);
-        if host.as_str().contains(':') {
-            format!("[{host}]:{port}")
-        } else {
-            format!("{host}:{port}")
-        }
+        stream::host_and_port(&self.0)
     }
 
     /// Opens a connection for ordinary SQL.
@@ -205,8 +200,8 @@ impl Endpoint {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let socket = Stream::reach(self).await?;
-        let login = async { login(Stream::open(self, socket, encryption).await?).await };
+        let socket = Stream::reach(&self.0).await?;
+        let login = async { login(Stream::open(&self.0, socket, encryption).await?).await };
         self.in_time(login).await
     }
 }

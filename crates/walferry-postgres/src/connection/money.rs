@@ -41,8 +41,13 @@ const UNIT: &str = "
 
 const BACK: &str = "SELECT pg_catalog.set_config('lc_monetary', $1, true)";
 
-/// The number of decimal places of `money` in the database.
+/// The number of decimal places of `money` in the database. It is read once for each connection.
 pub(crate) async fn fraction_digits(sql: &Sql) -> Result<u16, Error> {
+    let digits = sql.money_digits.get_or_try_init(|| read_fraction_digits(sql)).await?;
+    Ok(*digits)
+}
+
+async fn read_fraction_digits(sql: &Sql) -> Result<u16, Error> {
     let row = sql.row(DOING, OF_DATABASE, &[]).await?;
     let read = |error| Error::sql(DOING, error);
     let (own, session): (Option<String>, String) = (row.try_get(0).map_err(read)?, row.try_get(1).map_err(read)?);

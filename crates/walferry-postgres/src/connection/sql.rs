@@ -20,7 +20,6 @@ use walferry_config::connector::{ChannelBinding, PostgresSection};
 use super::pinned::{self, Pinned};
 use super::session::{Startup, options};
 use super::{Purpose, Stream, within};
-use crate::connection::money;
 use crate::encoding::TextEncoding;
 use crate::error::Error;
 use crate::quote::literal;
@@ -44,8 +43,8 @@ pub struct Sql {
     pinned: Pinned,
     /// The encoding in which [`Sql::copy_out`] brings rows.
     encoding: TextEncoding,
-    /// See [`Sql::money_digits`].
-    money_digits: OnceCell<u16>,
+    /// How many decimal places `money` has in this database, once that was read.
+    pub(super) money_digits: OnceCell<u16>,
 }
 
 /// Settings of the role, for SQL that the user wrote.
@@ -303,15 +302,6 @@ impl Sql {
     /// The encoding of the rows of [`Sql::copy_out`].
     pub(crate) fn encoding(&self) -> &TextEncoding {
         &self.encoding
-    }
-
-    /// The number of decimal places of `money` in this database. It is read once for each connection.
-    pub(crate) async fn money_digits(&self) -> Result<u16, Error> {
-        let digits = self
-            .money_digits
-            .get_or_try_init(|| money::fraction_digits(self))
-            .await?;
-        Ok(*digits)
     }
 
     /// Waits for an answer within the limit. After the limit the connection is closed, since the statement may still

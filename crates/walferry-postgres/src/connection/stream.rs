@@ -10,14 +10,23 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_openssl::SslStream;
-use walferry_config::connector::SslNegotiation;
+use walferry_config::connector::{PostgresSection, SslNegotiation};
 
-use super::Endpoint;
 use super::certificate::tls_server_end_point;
 use super::methods::LoginWatch;
 use super::sslmode::Encryption;
 use super::tls;
 use crate::error::Error;
+
+/// Host and port of a server, for messages.
+pub(super) fn host_and_port(server: &PostgresSection) -> String {
+    let (host, port) = (&server.hostname, server.port);
+    if host.as_str().contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
 
 /// A connection to the server. What a server may ask for while a client logs in is checked here.
 #[derive(Debug)]
@@ -35,27 +44,29 @@ enum Transport {
 
 impl Stream {
     /// Opens the TCP connection.
-    pub(crate) async fn reach(endpoint: &Endpoint) -> Result<TcpStream, Error> {
-        tcp(endpoint).await
+    pub(crate) async fn reach(server: &PostgresSection) -> Result<TcpStream, Error> {
+        tcp(server).await
     }
 
     /// Negotiates TLS.
-    pub(crate) async fn open(endpoint: &Endpoint, socket: TcpStream, encryption: Encryption) -> Result<Self, Error> {
+    pub(crate) async fn open(
+        server: &PostgresSection,
+        socket: TcpStream,
+        encryption: Encryption,
+    ) -> Result<Self, Error> {
         match encryption {
-            Encryption::Plain => Ok(Self::plain(endpoint, socket)),
-            Encryption::Tls if endpoint.0.ssl_negotiation == SslNegotiation::Direct => {
-                handshake(endpoint, socket).await
-            }
+            Encryption::Plain => Ok(Self::plain(server, socket)),
+            Encryption::Tls if server.ssl_negotiation == SslNegotiation::Direct => handshake(server, socket).await,
             Encryption::TlsIfOffered | Encryption::Tls => {
-                negotiate(endpoint, socket, encryption == Encryption::Tls).await
+                negotiate(server, socket, encryption == Encryption::Tls).await
             }
         }
     }
 
-    pub(crate) fn plain(endpoint: &Endpoint, socket: TcpStream) -> Self {
+    pub(crate) fn plain(server: &PostgresSection, socket: TcpStream) -> Self {
         Self {
             transport: Transport::Plain(socket),
-            login: LoginWatch::new(endpoint.0.require_auth, false),
+            login: LoginWatch::new(server.require_auth, false),
         }
     }
 
@@ -73,35 +84,35 @@ impl Stream {
     }
 }
 
-async fn tcp(endpoint: &Endpoint) -> Result<TcpStream, Error> {
-    let mut addresses = tokio::net::lookup_host((endpoint.0.hostname.as_str(), endpoint.0.port))
+async fn tcp(server: &PostgresSection) -> Result<TcpStream, Error> {
+    let mut addresses = tokio::net::lookup_host((server.hostname.as_str(), server.port))
         .await
         .map_err(|source| Error::Resolve {
-            host: endpoint.0.hostname.to_string(),
+            host: server.hostname.to_string(),
             source,
         })?
         .peekable();
     if addresses.peek().is_none() {
         let source = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
         return Err(Error::Resolve {
-            host: endpoint.0.hostname.to_string(),
+            host: server.hostname.to_string(),
             source,
         });
     }
     let mut last = None;
     for address in addresses {
         let begun = Instant::now();
-        let attempt = tokio::time::timeout(endpoint.0.connect_timeout, TcpStream::connect(address)).await;
+        let attempt = tokio::time::timeout(server.connect_timeout, TcpStream::connect(address)).await;
         let failure = match attempt {
-            Ok(Ok(socket)) => return prepare(socket, endpoint, begun.elapsed()),
+            Ok(Ok(socket)) => return prepare(socket, server, begun.elapsed()),
             Ok(Err(source)) => source,
             Err(_) => io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("no answer within {} s", endpoint.0.connect_timeout.as_secs()),
+                format!("no answer within {} s", server.connect_timeout.as_secs()),
             ),
         };
         last = Some(Error::Unreachable {
-            address: endpoint.address(),
+            address: host_and_port(server),
             source: failure,
         });
     }
@@ -123,13 +134,13 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;
 
 /// Sets the socket's options. `took` is how long the server needed to answer.
-fn prepare(socket: TcpStream, endpoint: &Endpoint, took: Duration) -> Result<TcpStream, Error> {
+fn prepare(socket: TcpStream, server: &PostgresSection, took: Duration) -> Result<TcpStream, Error> {
     let options = || -> io::Result<()> {
         socket.set_nodelay(true)?;
         if took < NEAR {
             SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
         }
-        if endpoint.0.tcp_keepalive {
+        if server.tcp_keepalive {
             // With the system's own times (two hours on Linux), a vanished server would be noticed far too late.
             let times = TcpKeepalive::new()
                 .with_time(KEEPALIVE_IDLE)
@@ -145,13 +156,13 @@ fn prepare(socket: TcpStream, endpoint: &Endpoint, took: Duration) -> Result<Tcp
         Ok(())
     };
     options().map_err(|source| Error::Unreachable {
-        address: endpoint.address(),
+        address: host_and_port(server),
         source,
     })?;
     Ok(socket)
 }
 
-async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -> Result<Stream, Error> {
+async fn negotiate(server: &PostgresSection, mut socket: TcpStream, demanded: bool) -> Result<Stream, Error> {
     let lost = |source| Error::lost("requesting TLS", source);
     let mut request = bytes::BytesMut::new();
     postgres_protocol::message::frontend::ssl_request(&mut request);
@@ -159,15 +170,15 @@ async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -
     // Read exactly one byte. Bytes that a man in the middle appended must go into the TLS handshake, which rejects
     // them.
     match socket.read_u8().await.map_err(lost)? {
-        b'S' => handshake(endpoint, socket).await,
+        b'S' => handshake(server, socket).await,
         b'N' if demanded => Err(Error::TlsNotOffered {
-            address: endpoint.address(),
-            mode: endpoint.0.sslmode,
+            address: host_and_port(server),
+            mode: server.sslmode,
         }),
-        b'N' => Ok(Stream::plain(endpoint, socket)),
+        b'N' => Ok(Stream::plain(server, socket)),
         // The server sends an error message instead: it could not even start a process.
         b'E' => Err(Error::TlsRequestFailed {
-            address: endpoint.address(),
+            address: host_and_port(server),
         }),
         other => Err(Error::Protocol {
             doing: "requesting TLS",
@@ -176,10 +187,10 @@ async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -
     }
 }
 
-async fn handshake(endpoint: &Endpoint, socket: TcpStream) -> Result<Stream, Error> {
-    let session = tls::handshake(&endpoint.0, endpoint.address(), socket).await?;
+async fn handshake(server: &PostgresSection, socket: TcpStream) -> Result<Stream, Error> {
+    let session = tls::handshake(server, host_and_port(server), socket).await?;
     Ok(Stream {
-        login: LoginWatch::new(endpoint.0.require_auth, session.is_verified),
+        login: LoginWatch::new(server.require_auth, session.is_verified),
         transport: Transport::Tls(Box::new(session.stream)),
     })
 }
@@ -237,6 +248,7 @@ impl tokio_postgres::tls::TlsStream for Stream {
 mod tests {
     use tokio::net::TcpListener;
 
+    use super::super::Endpoint;
     use super::*;
 
     #[tokio::test]
@@ -247,7 +259,7 @@ mod tests {
         endpoint.0.hostname = walferry_config::Value::parse("127.0.0.1").unwrap();
         for kept_alive in [true, false] {
             endpoint.0.tcp_keepalive = kept_alive;
-            let socket = Stream::reach(&endpoint).await.unwrap();
+            let socket = Stream::reach(&endpoint.0).await.unwrap();
             let socket = SockRef::from(&socket);
             assert_eq!(socket.keepalive().unwrap(), kept_alive);
             #[cfg(target_os = "linux")]
