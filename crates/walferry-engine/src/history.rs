@@ -21,7 +21,7 @@ pub use proof::ConfirmGate;
 pub(crate) use fork::{OffsetVerdict, Positions, judge, missed, not_there_yet, went_back};
 pub(crate) use proof::{ExpectedCommits, MissingTransaction};
 
-use crate::source::Inspection;
+use crate::inspection::Inspection;
 
 /// What identifies the server; stored beside the offset.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

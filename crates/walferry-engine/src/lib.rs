@@ -11,6 +11,7 @@ pub mod failure;
 pub mod gap;
 pub mod history;
 pub mod incremental;
+mod inspection;
 pub mod life;
 pub mod lower_bounds;
 pub mod message_type;

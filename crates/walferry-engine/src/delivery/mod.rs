@@ -17,5 +17,6 @@ pub mod ledger;
 pub(crate) mod numbers;
 pub(crate) mod offset_writer;
 pub mod progress;
+mod report_target;
 pub mod sink;
 pub mod store;

@@ -14,7 +14,7 @@ use crate::{
         contract::{Mark as _, OffsetAccount, Unstored},
         in_flight::InFlightLimit,
         ledger::{EntryOf, Ledger},
-        sink::ReportTarget,
+        report_target::ReportTarget,
         store::Store,
     },
     failure::{Disposition, Failure},

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    delivery::{contract::OffsetAccount, progress::Progress},
+    delivery::{contract::OffsetAccount, progress::Progress, report_target::ReportTarget},
     failure::Failure,
 };
 
@@ -81,15 +81,6 @@ impl fmt::Debug for RecordOrigin<'_> {
 /// Where a producer reports the fate of its records, whatever source they come from. Cheap to clone.
 #[derive(Clone)]
 pub struct Acks(Arc<dyn ReportTarget>);
-
-/// What [`Acks`] passes on.
-pub(crate) trait ReportTarget: Send + Sync {
-    fn settle_all(&self, sequences: &[u64]);
-    fn place(&self, sequence: u64) -> Option<String>;
-    fn change_name(&self, sequence: u64) -> Option<String>;
-    fn fail(&self, failure: Failure);
-    fn is_over(&self) -> bool;
-}
 
 impl Acks {
     /// Reports to this queue.

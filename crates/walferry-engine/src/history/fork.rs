@@ -7,7 +7,7 @@ use super::{History, MissingPositions, MissingTransaction, TimelineFork};
 use crate::{
     account::StoredOffset,
     failure::Failure,
-    source::{FoundSlot, Inspection},
+    inspection::{FoundSlot, Inspection},
 };
 
 /// What `offset.mismatch.strategy` says for a slot that is ahead of the stored offset.
