@@ -219,7 +219,7 @@ fn a_hostile_signal_is_told_of_and_does_nothing() {
 }
 
 /// What a trigger tries as the connector's role when rows leave the outbox.
-const TRIES: [(&str, &str); 16] = [
+pub(crate) const TRIES: [(&str, &str); 16] = [
     ("superuser", "alter role attack_cdc superuser"),
     ("bypass", "alter role attack_cdc bypassrls"),
     ("role", "set role postgres"),

@@ -48,6 +48,7 @@ mod records;
 mod refused;
 mod registry;
 mod relay;
+mod relay_attacks;
 mod relay_edges;
 mod reselect;
 mod rest;

@@ -206,16 +206,16 @@ pub async fn check(connector: &Connector) -> Result<Vec<Diagnosis>, Failure> {
 }
 
 /// Rows that are put back in one transaction.
-const RETRIED_ROWS: u32 = 1000;
+const RETRIED_ROWS: u64 = 1000;
 
-/// Puts rows back that have failed for good, and says how many.
+/// Puts rows back that have failed for good, and says how many. Not more than have failed when it begins: some may fail again meanwhile.
 ///
 /// # Errors
 /// The server cannot be asked, or the table does not say which rows have failed.
 pub async fn retry(connector: &Connector, keys: &[String]) -> Result<u64, Failure> {
     let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::General).await?;
     let table = describe(&sql, connector).await?.table;
-    let Some(statement) = statements::retry(&table, keys, RETRIED_ROWS, &sql.own_path()) else {
+    let Some(failed) = statements::count_failed(&table, keys) else {
         let what = format!(
             "table {} has no column that says which rows have failed for good",
             table.name
@@ -225,15 +225,23 @@ pub async fn retry(connector: &Connector, keys: &[String]) -> Result<u64, Failur
             "each of its rows is tried again without an end",
         )]));
     };
-    let mut rows = 0;
-    loop {
-        let answer = sql.texts("putting failed rows back", &statement).await?;
+    let count = async |statement: &str| -> Result<u64, Failure> {
+        let answer = sql.texts("putting failed rows back", statement).await?;
         let count = answer.into_iter().flatten().flatten().next();
-        match count.and_then(|count| count.parse().ok()).unwrap_or(0) {
-            0 => return Ok(rows),
-            count => rows += count,
+        Ok(count.and_then(|count| count.parse().ok()).unwrap_or(0))
+    };
+    let (failed, mut rows) = (count(&failed).await?, 0);
+    while rows < failed {
+        let most = RETRIED_ROWS.min(failed - rows);
+        let Some(statement) = statements::retry(&table, keys, most, &sql.own_path()) else {
+            break;
+        };
+        match count(&statement).await? {
+            0 => break,
+            changed => rows += changed,
         }
     }
+    Ok(rows)
 }
 
 /// The first privilege that the role lacks. Those on columns are enough.

@@ -20,7 +20,7 @@ use std::{
 use tokio::{sync::watch, task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 use walferry_config::{Connector, connector::RelaySection};
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Kind, printed::one_line};
 use walferry_engine::{
     Disposition, Failure, Pipeline, TargetState,
     polled::{NotSent, PolledRow, PolledRows, Reach, RowFate, RowSender, run_sessions, told_to_end},
@@ -42,6 +42,10 @@ const MARKING: &str = "marking rows of the outbox";
 const KAFKA_AWAY: Duration = Duration::from_secs(1);
 /// Rows of the first look. Later ones are as large as the rows allow.
 const FIRST_ROWS: u32 = 50;
+/// Notifications wake the relay no more often than this: whoever may connect to the database may send them.
+const WAKES: Duration = Duration::from_millis(10);
+/// So long, no lane may be free before the log says who has them: whoever may connect to the database may take their locks.
+const LANES_AWAY: Duration = Duration::from_secs(15);
 /// So many times the bytes of a look may be read and left for the next ones. Then the look is given up: the next one reads fewer rows.
 const MOST_LEFT: usize = 4;
 /// So many failures are remembered for a table without columns for them.
@@ -146,6 +150,7 @@ where
             in_flight_bytes: self.in_flight_bytes,
             first_lane: 0,
             shares_lanes: 0,
+            no_lane_since: None,
             sent: 0,
             number: 0,
         };
@@ -199,6 +204,8 @@ struct Rounds<'a> {
     first_lane: u32,
     /// For so many looks more, other processes get a share of the lanes.
     shares_lanes: u32,
+    /// Since when no lane has been free, and whether the log says so.
+    no_lane_since: Option<(Instant, bool)>,
     /// How many rows were sent.
     sent: u64,
     /// Number of the look.
@@ -357,13 +364,14 @@ impl Rounds<'_> {
                 }
             }
             // A round ends by itself within seconds. It is not interrupted, so that what was sent is marked.
+            let begun = Instant::now();
             match self.round().await? {
                 RoundEnd::Busy => {}
                 RoundEnd::Anew | RoundEnd::Refused => return Ok(()),
                 RoundEnd::Idle => tokio::select! {
                     biased;
                     () = told_to_end(target) => return Ok(()),
-                    () = self.notifications.arrive() => {}
+                    () = self.notifications.arrive() => sleep(WAKES.saturating_sub(begun.elapsed())).await,
                     () = sleep(self.section.poll_interval) => {}
                 },
             }
@@ -492,6 +500,7 @@ impl Rounds<'_> {
             return Ok(Looked::TooMuch);
         }
         self.note_lanes(&taken.unwrap_or_default(), lanes);
+        self.report_lanes().await?;
         if rows.is_empty() {
             self.sql.execute(LOOKING, statements::END).await?;
             return Ok(Looked::Nothing);
@@ -525,12 +534,49 @@ impl Rounds<'_> {
     fn note_lanes(&mut self, taken: &str, wanted: u32) {
         let lanes = taken.trim_matches(['{', '}']).split_terminator(',').count();
         let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
+        self.no_lane_since = match lanes {
+            0 => self.no_lane_since.or_else(|| Some((Instant::now(), false))),
+            _ => None,
+        };
         self.shares_lanes = match lanes < wanted {
             true => SHARED_LOOKS,
             false => self.shares_lanes.saturating_sub(1),
         };
         // The next look begins behind these, so that each lane gets its turn.
         self.first_lane = (self.first_lane + lanes.max(1)) % self.described.table.lanes;
+    }
+
+    /// Logs who has all lanes, if that has been so for long. Usually it is another process of the same relay.
+    async fn report_lanes(&mut self) -> Result<(), Failure> {
+        let Some((since, is_reported @ false)) = &mut self.no_lane_since else {
+            return Ok(());
+        };
+        if since.elapsed() < LANES_AWAY {
+            return Ok(());
+        }
+        *is_reported = true;
+        let table = &self.described.table;
+        let owners = self.sql.texts(LOOKING, &statements::owners_of_lanes(table)).await?;
+        let owners: Vec<String> = owners
+            .into_iter()
+            .map(|owner| {
+                let text = |place: usize| owner.get(place).cloned().flatten().unwrap_or_default();
+                format!(
+                    "process {} of role {} ({})",
+                    text(0),
+                    one_line(&text(1)),
+                    one_line(&text(2))
+                )
+            })
+            .collect();
+        warn!(
+            table = %table.name,
+            owners = owners.join(", "),
+            "no rows are sent by this process: others have had all lanes of the outbox for {} s. Sessions that are no relay can be ended with \
+             pg_terminate_backend",
+            LANES_AWAY.as_secs()
+        );
+        Ok(())
     }
 
     /// Whether the table has the columns that it had. An error if the transaction has ended.

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use walferry_config::connector::{FailedRows, RelayDone};
-use walferry_diagnosis::printed::{sql_name, sql_text};
+use walferry_diagnosis::printed::{one_line, sql_name, sql_text};
 
 use crate::table::RelayTable;
 
@@ -141,6 +141,16 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
     )
 }
 
+/// Who holds the locks of lanes: process id, role and name of each session.
+pub fn owners_of_lanes(table: &RelayTable) -> String {
+    format!(
+        "SELECT DISTINCT l.pid, a.usename, a.application_name FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid \
+         WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d \
+         WHERE d.datname = pg_catalog.current_database()) AND l.classid = {} AND l.objsubid = 2 ORDER BY 1 LIMIT 5",
+        table.oid.0 ^ LOCKS
+    )
+}
+
 /// Says whether the transaction of a look is still there, and whether the table is what it was: answers with its token, and with
 /// [`RelayTable::form`]. The look has locked the table, so it stays as it is until the rows are marked.
 pub fn is_open(table: &RelayTable) -> String {
@@ -235,7 +245,7 @@ pub fn failed(table: &RelayTable, row: &RowAddress, attempt: &FailedAttempt<'_>,
         set.push(format!("{} = {}", sql_name(column), attempt.attempts));
     }
     if let Some((column, chars)) = &table.last_error {
-        let error: String = attempt.error.chars().filter(|c| *c != '\0').take(*chars).collect();
+        let error: String = one_line(attempt.error).chars().take(*chars).collect();
         set.push(format!("{} = {}", sql_name(column), text(&error)));
     }
     if let Some(column) = &table.available_at {
@@ -278,14 +288,26 @@ fn counted(change: &str, table_oid: u32, ctids: &[&str], is_done: &str, look: In
     )
 }
 
-/// Puts rows back that have failed for good, some at a time. Answers with their number. `None` if the table does not say which have failed. `keys` are
-/// the message keys of the rows that are wanted; without any, all are. `own_path` sets the role's own path, for triggers.
-pub fn retry(table: &RelayTable, keys: &[String], most: u32, own_path: &str) -> Option<String> {
+/// Rows that have failed for good. `keys` are the message keys of those that are wanted; without any, all are.
+fn failed_with(table: &RelayTable, keys: &[String]) -> Option<String> {
     let mut failed = failed_for_good(table, "f")?;
     if !keys.is_empty() {
         let keys: Vec<String> = keys.iter().map(|key| text(key)).collect();
         failed.push_str(&format!(" AND {} = ANY (ARRAY[{}])", key(table, "f"), list(&keys)));
     }
+    Some(failed)
+}
+
+/// Counts rows that have failed for good. `None` if the table does not say which have failed.
+pub fn count_failed(table: &RelayTable, keys: &[String]) -> Option<String> {
+    let failed = failed_with(table, keys)?;
+    Some(format!("SELECT count(*) FROM {} f WHERE {failed}", table.name))
+}
+
+/// Puts rows back that have failed for good, some at a time. Answers with their number. `None` if the table does not say which have failed.
+/// `own_path` sets the role's own path, for triggers.
+pub fn retry(table: &RelayTable, keys: &[String], most: u64, own_path: &str) -> Option<String> {
+    let failed = failed_with(table, keys)?;
     let mut set = Vec::new();
     if let Some(status) = &table.status {
         set.push(format!("{} = {}", sql_name(&status.column), text(&status.pending)));
