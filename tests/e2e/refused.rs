@@ -217,6 +217,62 @@ fn a_refused_record_stops_the_connector_by_its_name_and_those_before_it_arrive()
     }
 }
 
+/// No broker is asked for a topic that cannot be: the row whose column makes its name is at fault, and no other.
+#[test]
+fn a_row_whose_topic_has_an_impossible_name_is_set_aside_or_stops_by_its_name() {
+    let world = world::shared();
+    let insert = |outbox: &Outbox| {
+        outbox.database.sql().run(
+            "insert into outbox (id, aggregatetype, aggregateid, type, payload)
+             select n, case when n % 4 = 0 then 'no topic ' || n else 'order' end, 'k' || n % 3, 'Created', n from generate_series(1, 12) n",
+        );
+    };
+    for transactions in [false, true] {
+        let name = format!("refused_topic_{transactions}");
+        let outbox = Outbox::new(world, &name);
+        let dead = outbox.topic("dead");
+        let mut changes = vec![
+            ("errors.tolerance", "all"),
+            ("errors.deadletterqueue.topic.name", &*dead),
+            ("errors.deadletterqueue.topic.replication.factor", "1"),
+        ];
+        if transactions {
+            changes.push(("exactly.once.support", "required"));
+        }
+        let mut config = outbox.config();
+        config.extend(changes.iter().map(|(name, value)| ((*name).into(), (*value).into())));
+        let mut walferry = outbox.start_with(config);
+        insert(&outbox);
+        let arrived = world.kafka.wait_for_records(&outbox.topic("order"), 9);
+        assert_eq!(
+            arrived.iter().map(number).collect::<Vec<_>>(),
+            [1, 2, 3, 5, 6, 7, 9, 10, 11]
+        );
+        let letters = world.kafka.wait_for_records(&dead, 3);
+        assert_eq!(letters.iter().map(number).collect::<Vec<_>>(), [4, 8, 12]);
+        outbox.wait_until_confirmed();
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    }
+    let outbox = Outbox::new(world, "refused_topic_stops");
+    let mut walferry = outbox.start();
+    insert(&outbox);
+    assert_eq!(walferry.wait(), Some(3), "{}", walferry.output());
+    let output = walferry.output();
+    let line = output
+        .lines()
+        .find(|line| line.contains("has a topic name that Kafka rejects"));
+    let line = line.unwrap_or_else(|| panic!("it is not told of:\n{output}"));
+    for part in [
+        "from table public.outbox",
+        "LSN ",
+        "no topic 4",
+        "the record's key is k1",
+    ] {
+        assert!(line.contains(part), "{part} is missing in {line}");
+    }
+    assert_eq!(world.kafka.read(&[outbox.topic("order")]).len(), 3);
+}
+
 #[test]
 fn with_transactions_a_refused_record_stops_the_connector_whatever_the_reason() {
     let world = world::shared();

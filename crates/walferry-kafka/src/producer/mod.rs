@@ -48,7 +48,7 @@ use crate::{
         thick::Thick,
         transactions::Transactions,
     },
-    topics::Topics,
+    topics::{Topics, is_topic_name},
 };
 
 /// Opens producers for one connector.
@@ -296,6 +296,10 @@ impl Sink for Producer {
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
         if !self.begin()? {
             return Ok(());
+        }
+        if !self.by_topic.contains_key(record.topic) && !is_topic_name(record.topic) {
+            let table_id = self.tables.id(record.origin.table);
+            return self.refused(Code::InvalidTopic, record, DeliveryTag::new(sequence, table_id));
         }
         let Some(index) = self.target(record.topic)? else {
             return Ok(());

@@ -58,6 +58,12 @@ enum TopicState {
     Silence,
 }
 
+/// Whether a broker takes this for the name of a topic. A record for another one is at fault itself, and no topic is asked for.
+pub(crate) fn is_topic_name(name: &str) -> bool {
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=249).contains(&name.len()) && name.bytes().all(is_sign) && name != "." && name != ".."
+}
+
 impl Topics {
     /// Waits until a topic exists. Returns how many partitions it has: `None` when the producer is to stop.
     ///
