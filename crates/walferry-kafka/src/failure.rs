@@ -33,8 +33,9 @@ impl fmt::Display for FailedRecord<'_> {
         if !self.table.is_empty() {
             write!(f, ", from table {}", self.table)?;
         }
-        if let Some(position) = self.position {
-            let position = position.to_string();
+        // A row that was not read from the stream has none.
+        let position = self.position.map(ToString::to_string);
+        if let Some(position) = position.filter(|position| !["", "0/0"].contains(&position.as_str())) {
             // What is no position in the log says itself what it is.
             let word = if position.contains(' ') { "" } else { "LSN " };
             write!(f, ", {word}{position}")?;
@@ -284,7 +285,8 @@ pub(crate) fn no_tls(reason: &str) -> Failure {
         format!("the TLS connection to Kafka fails: {}", gist(reason)),
         Some(
             "check `ssl.truststore.location` (the authority that signed the broker's certificate), the host name in `bootstrap.servers`, \
-             and `security.protocol`"
+             and `security.protocol`. If `ssl.crl.location` is set, the broker's certificate may be revoked, or the list of an authority is \
+             missing or has expired"
                 .into(),
         ),
     )

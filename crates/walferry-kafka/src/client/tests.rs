@@ -440,13 +440,7 @@ fn java_stores_become_pem() {
 /// librdkafka does not tell the value of such a property before it is set.
 #[test]
 fn properties_of_librdkafka_without_a_default_are_passed_on() {
-    for name in [
-        "ssl.crl.location",
-        "ssl.ca.location",
-        "ssl.curves.list",
-        "ssl.sigalgs.list",
-        "client.rack",
-    ] {
+    for name in ["ssl.ca.location", "ssl.curves.list", "ssl.sigalgs.list", "client.rack"] {
         let (properties, findings) = overrides(&[("security.protocol", "SSL"), (name, "some-value")]);
         assert_eq!(get(&properties, name), Some("some-value"), "{findings:?}");
         let expected =
@@ -456,6 +450,42 @@ fn properties_of_librdkafka_without_a_default_are_passed_on() {
     let (properties, findings) = overrides(&[("ssl.crl.locations", "x")]);
     assert_eq!(get(&properties, "ssl.crl.locations"), None);
     assert_eq!(findings.warnings().count(), 1, "{findings:?}");
+}
+
+#[test]
+fn a_list_of_revoked_certificates_is_a_regular_file() {
+    let folder = std::env::temp_dir().join(format!("walferry-crl-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let at = |name: &str| folder.join(name).display().to_string();
+    std::fs::write(at("list.crl"), "").unwrap();
+    let _ = std::fs::remove_file(at("pipe"));
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(at("pipe"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    for (path, why) in [
+        (at("list.crl"), None),
+        (at("pipe"), Some("not a regular file")),
+        (at("none"), Some("No such file")),
+        (at(""), Some("is a directory")),
+        ("/dev/zero".to_owned(), Some("not a regular file")),
+    ] {
+        let (properties, findings) = overrides(&[("security.protocol", "SSL"), ("ssl.crl.location", &path)]);
+        match why {
+            None => assert_eq!(get(&properties, "ssl.crl.location"), Some(&*path)),
+            Some(why) => {
+                let told = texts(&findings);
+                assert!(
+                    told.iter().any(|text| text.contains(why) && text.contains(&path)),
+                    "{path}: {told:?}"
+                );
+            }
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Whoever sets one of these believes that brokers are reached with TLS.

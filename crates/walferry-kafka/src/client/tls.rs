@@ -1,8 +1,10 @@
 //! TLS: trust, the client's own certificate, the check of the host's name.
 
+use std::path::Path;
+
 use openssl::ssl::cipher_name;
-use walferry_config::ValueError;
-use walferry_keystore::{self as keystore, StoreError};
+use walferry_config::{ValueError, quoted};
+use walferry_keystore::{self as keystore, StoreError, regular};
 
 use super::Translation;
 
@@ -53,6 +55,7 @@ pub(super) fn translate(t: &mut Translation) -> Protocol {
     }
     if protocol.has_tls() {
         trust(t);
+        revoked(t);
         identity(t);
         host_name(t);
         ciphers(t);
@@ -84,6 +87,21 @@ fn trust(t: &mut Translation) {
     match trusted {
         Ok(pem) => t.set("ssl.ca.pem", pem),
         Err(error) => unusable(t, name, &error),
+    }
+}
+
+/// librdkafka reads the lists itself. In front of a pipe, it would wait without an end, and with it whoever wants to stop the connector.
+fn revoked(t: &mut Translation) {
+    let name = "ssl.crl.location";
+    let Some(path) = t.get_filled(name).map(str::to_owned) else {
+        return;
+    };
+    if let Err(error) = regular::open(Path::new(&path)) {
+        t.problem(
+            name,
+            format!("names the file {}, which cannot be read: {error}", quoted(&path)),
+        )
+        .hint("name a regular file with lists of revoked certificates (PEM) that the user may read who runs Walferry");
     }
 }
 
