@@ -8,7 +8,7 @@ use std::{
     fmt::Write as _,
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::mpsc::{SyncSender, sync_channel},
     thread,
@@ -211,12 +211,32 @@ fn append(folder: &Path, name: &str, line: &str) -> io::Result<()> {
         fs::DirBuilder::new().mode(0o700).create(folder)?;
     }
     let path = path_of(folder, name);
-    let file = open(&path, OpenOptions::new().append(true).create(true).mode(0o600))?;
-    if file.metadata()?.len() + line.len() as u64 > LARGEST {
+    let mut file = open_to_append(&path)?;
+    let mut size = file.metadata()?.len();
+    if size + line.len() as u64 > LARGEST {
         fs::rename(&path, older(&path))?;
-        return append(folder, name, line);
+        file = open_to_append(&path)?;
+        size = file.metadata()?.len();
     }
-    (&file).write_all(line.as_bytes())
+    // Somebody was killed, or the disk was full, within the last line: this one is not to be lost with it.
+    let mut last = [b'\n'];
+    if size > 0 {
+        file.read_exact_at(&mut last, size - 1)?;
+    }
+    let begin = if last == *b"\n" { "" } else { "\n" };
+    (&file).write_all(format!("{begin}{line}").as_bytes())
+}
+
+/// Another name of the file would be written to as well, and would stay when the file is to become the older one.
+fn open_to_append(path: &Path) -> io::Result<File> {
+    let file = open(
+        path,
+        OpenOptions::new().read(true).append(true).create(true).mode(0o600),
+    )?;
+    match file.metadata()?.nlink() {
+        ..=1 => Ok(file),
+        _ => Err(io::Error::other("it has a second name (a hard link)")),
+    }
 }
 
 /// Opens a file that is no link, no pipe and no device.
@@ -411,6 +431,26 @@ mod tests {
             fs::metadata(data.join("history")).unwrap().permissions().mode() & 0o777,
             0o700
         );
+    }
+
+    #[test]
+    fn a_line_after_half_a_line_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        append(folder.path(), "a", "1780000000 7 15").unwrap();
+        append(folder.path(), "a", &minute(1, 5).line()).unwrap();
+        let week = Week::read(Some(folder.path()), "a", NOW_US);
+        assert_eq!(week.points.iter().map(|point| point.records).sum::<u64>(), 5);
+    }
+
+    /// Renaming one name of a file to its other one does nothing, so a full file would stay full.
+    #[test]
+    fn a_file_with_a_second_name_is_not_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_of(folder.path(), "a");
+        fs::write(&path, vec![b'x'; LARGEST as usize]).unwrap();
+        fs::hard_link(&path, older(&path)).unwrap();
+        append(folder.path(), "a", "x").unwrap_err();
+        assert_eq!(fs::metadata(&path).unwrap().len(), LARGEST);
     }
 
     #[test]
