@@ -3,6 +3,7 @@
 const assert = require("node:assert/strict");
 const { readFileSync } = require("node:fs");
 const { chromium } = require("playwright-core");
+const {namesRunNothing, otherPagesDoNothing, oddRequestsGetNothing} = require("./attack.cjs");
 const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const VIEWS = [
@@ -141,6 +142,15 @@ const SCENARIOS = {
     await page.getByText("No connector has this text").waitFor();
   },
 
+  /// Once is enough: nothing here depends on how the page is looked at.
+  async attacked(page, view, url) {
+    if (view !== VIEWS[0]) return;
+    await page.locator(".verdict h2").waitFor();
+    await namesRunNothing(page, url);
+    await otherPagesDoNothing(page.context().browser(), url);
+    await oddRequestsGetNothing(url);
+  },
+
   async look(page) {
     await state(page, "Streaming");
     for (const name of ["Restart", "Pause", "Stop", "Read a table again …", "Log …"]) assert.equal(await button(page, name).count(), 0, name);
@@ -155,7 +165,7 @@ const SCENARIOS = {
 async function main([scenario, url]) {
   const browser = await chromium.launch({
     executablePath: process.env.WALFERRY_TEST_CHROMIUM ?? "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP evil.test 127.0.0.1"],
   });
   try {
     for (const view of VIEWS) {
@@ -166,7 +176,7 @@ async function main([scenario, url]) {
       page.on("console", message => message.type() === "error" && problems.push(message.text()));
       page.on("pageerror", error => problems.push(error.message));
       await page.goto(url + "/ui");
-      await SCENARIOS[scenario](page, view);
+      await SCENARIOS[scenario](page, view, url);
       assert.deepEqual(problems, [], "what the browser's console says");
       await context.close();
     }

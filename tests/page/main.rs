@@ -167,3 +167,48 @@ fn who_may_only_read_is_offered_nothing_that_changes_something() {
     world.drive("look");
     fs::remove_file(users).expect("it is ours");
 }
+
+/// Names and texts of others are shown as they are, other pages change and read nothing, and odd requests get nothing.
+#[test]
+fn whoever_names_something_or_has_a_page_of_their_own_gets_nothing_of_the_page() {
+    let mut world = World::start("page_attacked", &["config.providers=".to_owned()], None);
+    world.database.sql().run(
+        "create table \"<svg onload=owned()>\" (id int primary key, \"<img src=x onerror=owned()>\" text);
+         insert into \"<svg onload=owned()>\" values (1, '<script>owned()</script>')",
+    );
+    let create = |name: &str, changes: &[(&str, &str)]| {
+        let mut config = config(name, &world.database, "postgres");
+        config.insert("publication.name".into(), "page_attacked".into());
+        config.insert("table.include.list".into(), "public\\..*".into());
+        config.extend(changes.iter().map(|(name, value)| ((*name).into(), (*value).into())));
+        let body = json!({ "name": name, "config": config });
+        let answer = wait_for("the API", || world.walferry.send("POST", "/connectors", &body));
+        assert_eq!(answer.status, 201, "{name}: {}", answer.body);
+        world.wait_for_phase(name, "streaming");
+    };
+    create("orders", &[]);
+    let names = [
+        "<img src=x onerror=owned()>",
+        "\"><script>owned()</script>",
+        "javascript:owned()",
+        "{{owned()}}${owned()}`owned()`",
+        "__proto__",
+        "constructor",
+        "a/../b?c#d%2e%2e",
+        "&lt;b&gt;&#x3c;script&#x3e;",
+        "x\u{202e}gnihton",
+    ];
+    for (number, name) in names.into_iter().enumerate() {
+        // Its failure repeats the text.
+        create(
+            name,
+            &[
+                ("slot.name", &format!("page_attacked_{number}")),
+                ("topic.prefix", &format!("page_attacked_{number}")),
+                ("heartbeat.interval.ms", "500"),
+                ("heartbeat.action.query", "<img src=x onerror=owned()>"),
+            ],
+        );
+    }
+    world.drive("attacked");
+}

@@ -117,6 +117,8 @@ pub(crate) async fn guard(
         }
     };
     let headers = response.headers_mut();
+    // A browser is to take an answer for what it says it is: not for a script or a page, whatever text of others is in it.
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Some(origin) = foreign.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.append(header::VARY, HeaderValue::from_static("Origin"));
@@ -328,8 +330,13 @@ fn host<B>(request: &axum::http::Request<B>) -> Result<Option<Authority>, &'stat
         (None, None) if request.version() < Version::HTTP_11 => return Ok(None),
         (None, None) => return Err("The request has no Host header."),
     };
+    let port = host.as_str().strip_prefix(host.host()).unwrap_or_default();
+    let is_port = port.is_empty()
+        || port
+            .strip_prefix(':')
+            .is_some_and(|port| port.is_empty() || port.parse::<u16>().is_ok());
     // The authority of a URL may have a user. A Host header has none.
-    match host.as_str().contains('@') || host.host().is_empty() {
+    match host.as_str().contains('@') || host.host().is_empty() || !is_port {
         true => Err(INVALID),
         false => Ok(Some(host)),
     }
@@ -452,6 +459,7 @@ mod tests {
         let cases = [
             ("localhost", 200),
             ("LOCALHOST:8083", 200),
+            ("localhost:8083.evil.example", 400),
             ("127.0.0.1:8083", 200),
             ("127.3.2.1", 200),
             ("[::1]:8083", 200),

@@ -261,7 +261,7 @@ async fn skip_record(
 async fn notifications(State(shown): App, Path(name): Path<String>) -> Response {
     let statuses = shown.admin.connectors.statuses();
     match statuses.iter().find(|status| status.name == name) {
-        Some(status) => signals::notifications(status),
+        Some(status) => fresh(signals::notifications(status)),
         None => signals::unknown(&name),
     }
 }
@@ -293,14 +293,16 @@ async fn logs(State(app): App, Path(name): Path<String>, Query(query): Query<Log
         .into_iter()
         .map(|(number, line)| serde_json::json!({ "number": number, "line": line }))
         .collect();
-    json(StatusCode::OK, &serde_json::json!({ "lines": lines, "next": next }))
+    fresh(json(
+        StatusCode::OK,
+        &serde_json::json!({ "lines": lines, "next": next }),
+    ))
 }
 
 async fn page() -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "no-cache"),
     ];
     (headers, PAGE).into_response()
