@@ -1,8 +1,9 @@
 //! The admin endpoint of another process, as commands ask it: with TLS and a login where it wants them.
 
 use std::{
-    env, fs,
-    io::{self, BufRead as _, IsTerminal as _},
+    env,
+    fs::File,
+    io::{self, BufRead as _, IsTerminal as _, Read as _},
     net::IpAddr,
     path::Path,
     time::Duration,
@@ -51,6 +52,8 @@ const WORDS: Words = Words {
 /// Maximum number of values in an answer. Each takes some 80 bytes once it is parsed, also where it is one byte of text.
 const MOST_VALUES: usize = 500_000;
 
+/// The largest file that an argument names, in bytes.
+const MOST_FILE_BYTES: u64 = 1 << 20;
 /// The password of `--user`.
 const PASSWORD: &str = "WALFERRY_REST_PASSWORD";
 
@@ -377,8 +380,17 @@ fn identity(cert: &Path, key: &Path) -> Result<ClientIdentity, EndpointError> {
     })
 }
 
+/// A file of at most a mebibyte. It may be a pipe: that is how a shell passes on what a command prints.
 fn read(option: &str, file: &Path) -> Result<Vec<u8>, EndpointError> {
-    fs::read(file).map_err(|error| {
+    let limited = || {
+        let mut bytes = Vec::new();
+        File::open(file)?.take(MOST_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > MOST_FILE_BYTES {
+            true => Err(io::Error::other("it is larger than 1 MiB")),
+            false => Ok(bytes),
+        }
+    };
+    limited().map_err(|error| {
         trouble(
             format!("the file of {option}, {}, cannot be read: {error}", file.display()),
             "correct the path, and let the user that runs this command read the file",
@@ -454,6 +466,8 @@ pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -471,6 +485,16 @@ mod tests {
             assert_eq!(decoded(written).as_deref(), meant.map(str::as_bytes), "{written}");
         }
         assert_eq!(encoded("a-b.c_d~e/f é+%"), "a-b.c_d~e%2Ff%20%C3%A9%2B%25");
+    }
+
+    #[test]
+    fn a_password_comes_from_the_first_line_of_a_file_that_is_not_endless() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        fs::write(&file, "s3 cret\nmore\n").unwrap();
+        assert_eq!(password("ops", Some(&file)).unwrap(), "s3 cret");
+        let endless = password("ops", Some(Path::new("/dev/zero"))).unwrap_err();
+        assert!(endless.what.contains("larger than 1 MiB"), "{endless:?}");
     }
 
     #[test]

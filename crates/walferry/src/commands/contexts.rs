@@ -216,6 +216,9 @@ pub(crate) fn password_of_command(command: &str) -> Result<String, EndpointError
     let ended = child.wait();
     match (read, ended) {
         (Ok(_), Ok(status)) if status.success() => {}
+        (Err(error), Ok(status)) if status.success() => {
+            return Err(failed(format!("what password-command printed cannot be read: {error}")));
+        }
         (_, Ok(status)) => return Err(failed(format!("password-command ended with {status}"))),
         (_, Err(error)) => return Err(failed(format!("password-command cannot be waited for: {error}"))),
     }
@@ -276,7 +279,7 @@ mod tests {
     #[test]
     fn a_command_gives_the_password_in_its_first_line() {
         assert_eq!(password_of_command("echo 's3 cret'; echo more").unwrap(), "s3 cret");
-        for command in ["exit 3", "true", "echo"] {
+        for command in ["exit 3", "true", "echo", "printf '\\377'", "yes"] {
             let error = password_of_command(command).unwrap_err();
             assert!(error.what.contains("password-command"), "{error:?}");
         }
