@@ -8,8 +8,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use walferry_admin::connectors::FixedConnectors;
 use walferry_admin::{Admin, BoundListener, bind, serve};
-use walferry_engine::supervisor::FixedConnectors;
 use walferry_engine::{
     Diagnosis, Disposition, Exit, Failure, Kind,
     status::{OngoingFailure, Phase, Slot, Slots, Status, StreamConnection},

@@ -2,14 +2,10 @@
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
+use crate::connectors::{Connectors, UnknownConnector};
 use serde_json::Value as Json;
 use walferry_config::Group;
-use walferry_engine::{
-    Diagnosis, TargetState,
-    book::Configuration,
-    status::Execute,
-    supervisor::{Connectors, UnknownConnector},
-};
+use walferry_engine::{Diagnosis, WantedState, book::Configuration, status::Execute};
 
 /// The refusal of a request: Connect's status code, and a text in Connect's form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +50,7 @@ pub type HerderFuture<T> = Pin<Box<dyn Future<Output = Result<T, Refused>> + Sen
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubmitMode {
     /// For a new connector, with its wanted state. It must not exist yet.
-    New(TargetState),
+    New(WantedState),
     /// For a connector that may exist. Its wanted state stays.
     Any,
     /// For a connector that still has this configuration, from which the new one was made.
@@ -106,7 +102,7 @@ pub trait Herder: fmt::Debug + Send + Sync {
     fn configuration(&self, name: &str) -> Option<Configuration>;
 
     /// The wanted state of a connector.
-    fn target(&self, name: &str) -> Option<TargetState>;
+    fn target(&self, name: &str) -> Option<WantedState>;
 
     /// Whether a connector that cannot be changed has this configuration already, so that nothing is to be done. It fails for another
     /// configuration of such a connector. `false` for all others: they are changed with [`put`](Self::put).
@@ -125,7 +121,7 @@ pub trait Herder: fmt::Debug + Send + Sync {
     fn remove(&self, name: &str) -> HerderFuture<()>;
 
     /// Runs, pauses or stops a connector from now on, also after a restart of the process.
-    fn want(&self, name: &str, target: TargetState) -> HerderFuture<()>;
+    fn want(&self, name: &str, target: WantedState) -> HerderFuture<()>;
 
     /// Finds the problems of a configuration.
     fn validate(&self, configuration: Configuration) -> HerderFuture<Validation>;
@@ -185,8 +181,8 @@ impl Herder for ReadOnly {
         known.then(|| vec![("name".to_owned(), name.to_owned())])
     }
 
-    fn target(&self, name: &str) -> Option<TargetState> {
-        self.configuration(name).map(|_| TargetState::Running)
+    fn target(&self, name: &str) -> Option<WantedState> {
+        self.configuration(name).map(|_| WantedState::Running)
     }
 
     fn put(&self, _: &str, _: Configuration, _: SubmitMode) -> HerderFuture<bool> {
@@ -197,7 +193,7 @@ impl Herder for ReadOnly {
         Self::refuse()
     }
 
-    fn want(&self, name: &str, target: TargetState) -> HerderFuture<()> {
+    fn want(&self, name: &str, target: WantedState) -> HerderFuture<()> {
         let done = steer(self.0.as_ref(), name, target);
         Box::pin(async { done })
     }
@@ -239,11 +235,11 @@ impl Herder for ReadOnly {
 ///
 /// # Errors
 /// There is none of this name.
-pub fn steer(connectors: &dyn Connectors, name: &str, target: TargetState) -> Result<(), Refused> {
+pub fn steer(connectors: &dyn Connectors, name: &str, target: WantedState) -> Result<(), Refused> {
     let done = match target {
-        TargetState::Running => connectors.resume(name),
-        TargetState::Paused => connectors.pause(name),
-        TargetState::Stopped => connectors.stop(name),
+        WantedState::Running => connectors.resume(name),
+        WantedState::Paused => connectors.pause(name),
+        WantedState::Stopped => connectors.stop(name),
     };
     done.map_err(|UnknownConnector(name)| Refused::new(404, format!("Unknown connector {name}")))
 }

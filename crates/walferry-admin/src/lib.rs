@@ -6,6 +6,7 @@
 mod cluster;
 mod connect;
 mod connections;
+pub mod connectors;
 mod data;
 mod doors;
 mod exposition;
@@ -37,6 +38,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use crate::connectors::Connectors;
 use serde_json::{Value as Json, json};
 use tokio::{
     net::TcpListener,
@@ -44,7 +46,7 @@ use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval, sleep},
 };
-use walferry_engine::{status::Status, supervisor::Connectors};
+use walferry_engine::status::Status;
 
 pub use crate::{
     cluster::ClusterId,

@@ -492,7 +492,7 @@ mod tests {
     };
     use walferry_diagnosis::Kind;
 
-    use walferry_engine::supervisor::FixedConnectors;
+    use crate::connectors::FixedConnectors;
     use walferry_engine::{
         Failure,
         status::{IncrementalProgress, Mismatched, OngoingFailure, Status, StreamConnection, Unconfirmed},

@@ -12,8 +12,9 @@ use tracing::warn;
 use walferry_engine::{
     Failure, Kind, Position,
     status::{Phase, Status},
-    supervisor::Connectors,
 };
+
+use crate::connectors::Connectors;
 
 /// Where requests to pass over a change are left, for the next start of a connector.
 pub trait RecordSkips: fmt::Debug + Send + Sync {

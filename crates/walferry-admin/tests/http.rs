@@ -8,11 +8,11 @@ use tokio::{
     net::TcpStream,
     sync::oneshot,
 };
+use walferry_admin::connectors::FixedConnectors;
 use walferry_admin::{Admin, BoundListener, ClusterId, bind, herder::ReadOnly, serve};
 use walferry_engine::{
     Failure,
     status::{Phase, Status},
-    supervisor::FixedConnectors,
 };
 
 struct Answer {

@@ -46,7 +46,7 @@ pub mod store {
 pub use delivery::sink;
 pub use failure::{Disposition, Exit, Failure, Kind};
 pub use incremental::SignalSettings;
-pub use life::{TargetState, book, connector, polled, start, supervisor};
+pub use life::{TargetState, WantedState, book, connector, polled, start};
 pub use names::folder_name;
 pub use path::{
     Converters, ErrorNames, ErrorPolicy, PolledTable, TableShapes, as_outboxes, names_fields_as_columns, pipeline,

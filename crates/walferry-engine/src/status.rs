@@ -568,24 +568,24 @@ impl Status {
         self.set_phase_at(phase, now_us());
     }
 
-    /// A run begins, or is about to: it begins paused, or starts. Only the supervisor calls this, [`restarts`](Self::restarts) and
+    /// A run begins, or is about to: it begins paused, or starts. Only the worker calls this, [`restarts`](Self::restarts) and
     /// [`has_ended`](Self::has_ended), because only it knows whether another run follows.
-    pub(crate) fn begins(&self, target: TargetState) {
+    pub fn begins(&self, target: TargetState) {
         lock(&self.course).is_restarting = false;
         self.set_phase(match target {
             TargetState::Paused => Phase::Paused,
-            TargetState::Running | TargetState::Stopped => Phase::Starting,
+            TargetState::Running | TargetState::Stopped | TargetState::Abandoned => Phase::Starting,
         });
     }
 
     /// The run is told to end, and another one follows. What the run does until then is no longer shown.
-    pub(crate) fn restarts(&self) {
+    pub fn restarts(&self) {
         self.set_phase(Phase::Restarting);
         lock(&self.course).is_restarting = true;
     }
 
     /// The run has ended, and no other one follows.
-    pub(crate) fn has_ended(&self, result: &Result<(), Failure>) {
+    pub fn has_ended(&self, result: &Result<(), Failure>) {
         lock(&self.course).is_restarting = false;
         self.set_phase(match result {
             Ok(()) => Phase::Stopped,

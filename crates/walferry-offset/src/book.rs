@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use walferry_engine::{
-    Failure, Kind, TargetState,
+    Failure, Kind, WantedState,
     book::{Book, BookEntry},
 };
 
@@ -65,7 +65,7 @@ enum StoredTarget {
     Stopped,
 }
 
-impl From<StoredTarget> for TargetState {
+impl From<StoredTarget> for WantedState {
     fn from(word: StoredTarget) -> Self {
         match word {
             StoredTarget::Running => Self::Running,
@@ -75,12 +75,12 @@ impl From<StoredTarget> for TargetState {
     }
 }
 
-impl From<TargetState> for StoredTarget {
-    fn from(target: TargetState) -> Self {
+impl From<WantedState> for StoredTarget {
+    fn from(target: WantedState) -> Self {
         match target {
-            TargetState::Running => Self::Running,
-            TargetState::Paused => Self::Paused,
-            TargetState::Stopped => Self::Stopped,
+            WantedState::Running => Self::Running,
+            WantedState::Paused => Self::Paused,
+            WantedState::Stopped => Self::Stopped,
         }
     }
 }
@@ -109,7 +109,7 @@ impl FileBook {
     ///
     /// # Errors
     /// The note cannot be read.
-    pub fn taking(&self, name: &str) -> Result<Option<TargetState>, Error> {
+    pub fn taking(&self, name: &str) -> Result<Option<WantedState>, Error> {
         Ok(self.notes()?.get(name).map(|word| (*word).into()))
     }
 
@@ -118,7 +118,7 @@ impl FileBook {
     ///
     /// # Errors
     /// The note cannot be written.
-    pub fn note_taking(&self, name: &str, target: Option<TargetState>) -> Result<(), Error> {
+    pub fn note_taking(&self, name: &str, target: Option<WantedState>) -> Result<(), Error> {
         let mut notes = self.notes()?;
         match target {
             Some(target) => notes.insert(name.to_owned(), target.into()),
@@ -242,7 +242,7 @@ impl Book for FileBook {
         })
     }
 
-    fn set_target(&mut self, name: &str, target: TargetState) -> Result<(), Failure> {
+    fn set_target(&mut self, name: &str, target: WantedState) -> Result<(), Failure> {
         self.write(|entries| {
             for entry in entries.iter_mut().filter(|entry| entry.name == name) {
                 entry.target = target;
@@ -259,7 +259,7 @@ impl Book for FileBook {
 mod tests {
     use super::*;
 
-    fn entry(name: &str, target: TargetState) -> BookEntry {
+    fn entry(name: &str, target: WantedState) -> BookEntry {
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         BookEntry {
             name: name.into(),
@@ -273,10 +273,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut book = FileBook::open(dir.path()).unwrap();
         assert_eq!(book.entries().unwrap(), []);
-        book.put(&entry("b", TargetState::Running)).unwrap();
-        book.put(&entry("a", TargetState::Stopped)).unwrap();
-        book.set_target("b", TargetState::Paused).unwrap();
-        book.put(&entry("c", TargetState::Running)).unwrap();
+        book.put(&entry("b", WantedState::Running)).unwrap();
+        book.put(&entry("a", WantedState::Stopped)).unwrap();
+        book.set_target("b", WantedState::Paused).unwrap();
+        book.put(&entry("c", WantedState::Running)).unwrap();
         book.remove("c").unwrap();
         assert!(matches!(FileBook::open(dir.path()), Err(Error::Locked { .. })));
         use std::os::unix::fs::PermissionsExt as _;
@@ -287,7 +287,7 @@ mod tests {
         let mut book = FileBook::open(dir.path()).unwrap();
         assert_eq!(
             book.entries().unwrap(),
-            [entry("a", TargetState::Stopped), entry("b", TargetState::Paused)]
+            [entry("a", WantedState::Stopped), entry("b", WantedState::Paused)]
         );
     }
 
@@ -295,7 +295,7 @@ mod tests {
     fn a_damaged_book_is_an_error_and_never_an_empty_one() {
         let dir = tempfile::tempdir().unwrap();
         let mut book = FileBook::open(dir.path()).unwrap();
-        book.put(&entry("a", TargetState::Running)).unwrap();
+        book.put(&entry("a", WantedState::Running)).unwrap();
         let path = book.path();
         drop(book);
         for text in [

@@ -350,7 +350,7 @@ enum RoundEnd {
 impl Rounds<'_> {
     async fn run(&mut self, target: &mut watch::Receiver<TargetState>) -> Result<(), Failure> {
         loop {
-            if *target.borrow() != TargetState::Running || target.has_changed().is_err() {
+            if *target.borrow() != TargetState::Running {
                 return Ok(());
             }
             if let Some(failure) = self.sender.failure() {

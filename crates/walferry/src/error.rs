@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use tracing::error;
 use walferry_diagnosis::printed::{lines, one_line};
 use walferry_engine::{Diagnosis, Disposition, Exit, Failure, Kind};
 
@@ -135,6 +136,23 @@ impl fmt::Display for Error {
             1 => write!(f, " (for details: `walferry explain {code}`)"),
             _ => write!(f, "\nfor details of a code: `walferry explain {code}`"),
         }
+    }
+}
+
+/// Reports the failure of a connector while others may run: as the last lines of the process, or as log lines.
+pub(crate) fn report_connector(what: &str, failure: &Failure, is_last: bool) {
+    let mut error = Error::failure(what, failure.clone());
+    // As JSON, it has the form of the log's lines, and all causes in one.
+    if is_last || logging::is_json() {
+        return error.tell();
+    }
+    for cause in error.causes {
+        error!(
+            code = cause.code().unwrap_or_else(|| failure.code()),
+            error = %cause.sentence(),
+            hint = cause.hint.as_deref(),
+            "{what}"
+        );
     }
 }
 

@@ -1,46 +1,19 @@
 //! Walferry: change data capture from Postgres to Kafka.
 
-mod assemble;
-mod beside;
-mod check;
 mod cli;
 mod commands;
-mod container;
-#[cfg(feature = "demo")]
-mod demo;
 #[cfg(test)]
 mod documented;
-mod endpoint;
 mod error;
-mod explain;
-mod fix;
-mod folder;
-mod health;
-mod http;
-mod inbox;
-mod init;
-mod kubernetes;
-mod listen;
 mod load;
 mod logging;
-mod offsets;
-mod otlp;
-mod outbox;
 mod output;
 mod panics;
-mod process;
 mod progress;
-mod rest;
-mod run;
 mod say;
-mod script;
-mod show;
-mod signal;
+mod serve;
 mod signals;
 mod surrounded;
-mod tail;
-mod take;
-mod worker;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -91,18 +64,18 @@ fn main() {
 
 fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
     match command {
-        Command::Run(args) => run::run(&args, bars),
-        Command::Check(args) => check::check(&args),
-        Command::Init(args) => init::init(&args),
-        Command::Tail(args) => tail::tail(&args),
+        Command::Run(args) => commands::run::run(&args, bars),
+        Command::Check(args) => commands::check::check(&args),
+        Command::Init(args) => commands::init::init(&args),
+        Command::Tail(args) => commands::tail::tail(&args),
         #[cfg(feature = "demo")]
-        Command::Demo(args) => demo::demo(&args),
-        Command::Offsets(args) => offsets::offsets(args.command),
-        Command::Explain { code } => explain::explain(code.as_deref()),
-        Command::Health(args) => health::health(&args),
-        Command::Signal(args) => signal::signal(&args),
-        Command::Outbox(args) => outbox::outbox(&args.command),
-        Command::Inbox(args) => inbox::inbox(&args.command),
+        Command::Demo(args) => commands::demo::demo(&args),
+        Command::Offsets(args) => commands::offsets::offsets(args.command),
+        Command::Explain { code } => commands::explain::explain(code.as_deref()),
+        Command::Health(args) => commands::health::health(&args),
+        Command::Signal(args) => commands::signal::signal(&args),
+        Command::Outbox(args) => commands::outbox::outbox(&args.command),
+        Command::Inbox(args) => commands::inbox::inbox(&args.command),
         Command::Snapshot(args) => commands::snapshot::snapshot(&args, bars),
         Command::Operate(command) => commands::operate::operate(&command),
         Command::Man { folder } => commands::man::write(&folder),

@@ -2,31 +2,28 @@
 //!
 //! | where | what it ends |
 //! | --- | --- |
-//! | a connector's thread, its pipeline, or what reads its configuration | that connector ([`walferry_engine::supervisor`]) |
+//! | a connector's thread, its pipeline, or what reads its configuration | that connector ([`walferry_worker::supervisor`]) |
 //! | work on a thread of tokio's pool | what waits for it, which is told |
 //! | an HTTP connection of the admin endpoint | that connection |
 //! | the main thread, and every other thread or task | the process |
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
-    future::{Future, poll_fn},
-    panic::{self, AssertUnwindSafe, PanicHookInfo, catch_unwind},
+    panic::{self, PanicHookInfo},
     thread,
 };
 
-use tokio::task::{JoinHandle, spawn_local};
 use walferry_diagnosis::{Kind, concealed};
+use walferry_worker::vital::{self, POOL};
 
 use crate::{logging, output};
 
 /// Threads whose end is noticed by others, who say what follows from it.
 const NOTICED: [&str; 5] = ["main", "connector", "pipeline", "configuration", POOL];
 
-/// Name of the threads that tokio makes for work that blocks.
-pub(crate) const POOL: &str = "blocking";
-
 /// Reports each panic as a line of the log, and ends the process if nobody would notice it.
 pub(crate) fn report() {
+    vital::end_process_with(|| output::exit(exit_code()));
     panic::set_hook(Box::new(|info| {
         let thread = thread::current();
         let name = thread.name().unwrap_or("without a name");
@@ -61,26 +58,15 @@ fn backtrace() -> Option<String> {
     (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string())
 }
 
-/// Work of the main thread that everything depends on: if it panics, the process ends. Otherwise it would go on without it.
-pub(crate) async fn vital<F: Future>(work: F) -> F::Output {
-    let mut work = Box::pin(work);
-    poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx)));
-        polled.unwrap_or_else(|_| output::exit(exit_code()))
-    })
-    .await
-}
-
-/// Starts a task of [`vital`] work.
-pub(crate) fn spawn_vital<F: Future<Output: 'static> + 'static>(work: F) -> JoinHandle<F::Output> {
-    spawn_local(vital(work))
-}
-
 #[cfg(test)]
 mod tests {
     use std::{env, future::pending, process::Command};
 
     use tokio::task::LocalSet;
+    use walferry_worker::{
+        process::runtime,
+        vital::{spawn_vital, vital},
+    };
 
     use super::*;
 
@@ -97,7 +83,7 @@ mod tests {
     }
 
     fn go_on_but_for(case: &str) {
-        let runtime = crate::process::runtime().unwrap();
+        let runtime = runtime().unwrap();
         LocalSet::new().block_on(&runtime, async {
             match case {
                 "task" => drop(spawn_vital(async { panic!("of a task") })),

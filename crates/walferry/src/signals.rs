@@ -11,8 +11,9 @@ use tokio::{
     sync::watch,
 };
 use tracing::info;
+use walferry_worker::process;
 
-use crate::{output, process};
+use crate::output;
 
 /// Whether a signal has come. It is there from the moment on from which signals no longer end the process by themselves.
 static ASKED: OnceLock<Option<watch::Sender<bool>>> = OnceLock::new();

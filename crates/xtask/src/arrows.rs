@@ -19,7 +19,7 @@ struct Row {
     may_see: &'static str,
 }
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 13] = [
     Row {
         crates: "diagnosis java",
         pure: true,
@@ -79,6 +79,11 @@ const ROWS: [Row; 12] = [
         crates: "relay",
         pure: false,
         may_see: "postgres engine event transform converter snapshot diagnosis pgoutput record config telemetry keystore",
+    },
+    Row {
+        crates: "worker",
+        pure: false,
+        may_see: "outbox relay postgres kafka offset registry admin engine event transform converter diagnosis pgoutput record config telemetry keystore",
     },
 ];
 

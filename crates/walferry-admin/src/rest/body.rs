@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value as Json, value::RawValue};
 use walferry_config::Members;
-use walferry_engine::TargetState;
+use walferry_engine::WantedState;
 
 use crate::herder::Refused;
 
@@ -15,7 +15,7 @@ pub(super) type StringMap = Vec<(String, Option<String>)>;
 pub(super) struct Create {
     pub(super) name: String,
     pub(super) config: StringMap,
-    pub(super) target: TargetState,
+    pub(super) target: WantedState,
 }
 
 const CREATE: &str = "org.apache.kafka.connect.runtime.rest.entities.CreateConnectorRequest";
@@ -29,7 +29,7 @@ pub(super) fn create(body: &[u8]) -> Result<Create, Refused> {
     if is_null(body) {
         return Err(null(&format!("{CREATE}.name()"), "createRequest"));
     }
-    let (mut name, mut config, mut target) = (String::new(), None, TargetState::Running);
+    let (mut name, mut config, mut target) = (String::new(), None, WantedState::Running);
     for (member, value) in members(body, CREATE)? {
         match member.as_str() {
             "name" => name = text(value, CREATE, "name")?.unwrap_or_default(),
@@ -138,14 +138,14 @@ pub(super) fn level(body: &[u8]) -> Result<String, Refused> {
     }
 }
 
-fn state(text: Option<String>) -> Result<TargetState, Refused> {
+fn state(text: Option<String>) -> Result<WantedState, Refused> {
     let Some(text) = text else {
-        return Ok(TargetState::Running);
+        return Ok(WantedState::Running);
     };
     match text.to_ascii_uppercase().as_str() {
-        "RUNNING" => Ok(TargetState::Running),
-        "PAUSED" => Ok(TargetState::Paused),
-        "STOPPED" => Ok(TargetState::Stopped),
+        "RUNNING" => Ok(WantedState::Running),
+        "PAUSED" => Ok(WantedState::Paused),
+        "STOPPED" => Ok(WantedState::Stopped),
         other => Err(Refused::new(
             500,
             format!(
@@ -252,7 +252,7 @@ mod tests {
             br#" {"name": " c 1 ", "config": {"b": 1.50, "a": 1E5, "c": true, "d": " x \u00e9 ", "e": null, "b": "2"},
             "initial_state": "stopped"} "#;
         let create = create(body).unwrap();
-        assert_eq!((create.name.as_str(), create.target), ("c 1", TargetState::Stopped));
+        assert_eq!((create.name.as_str(), create.target), ("c 1", WantedState::Stopped));
         let pair = |name: &str, text: Option<&str>| (name.to_owned(), text.map(ToOwned::to_owned));
         let expected = [
             pair("b", Some("2")),

@@ -20,7 +20,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use walferry_engine::{
-    TargetState,
+    WantedState,
     book::Configuration,
     status::{Phase, Status},
 };
@@ -189,7 +189,7 @@ impl AppState {
 
     /// `ConnectorInfo`. A connector has its task unless it is stopped, or new.
     fn info(&self, name: &str, configuration: &Configuration, is_new: bool) -> Json {
-        let stopped = self.admin.herder.target(name) == Some(TargetState::Stopped);
+        let stopped = self.admin.herder.target(name) == Some(WantedState::Stopped);
         let tasks = match is_new || stopped {
             true => json!([]),
             false => json!([{ "connector": name, "task": 0 }]),
@@ -457,18 +457,18 @@ async fn status(State(shown): App, Path(name): Path<String>) -> Answer {
 
 /// Like the others, it answers before the connector has done what is asked.
 async fn pause(State(shown): App, Path(name): Path<String>) -> Answer {
-    want(&shown, &name, TargetState::Paused, StatusCode::ACCEPTED).await
+    want(&shown, &name, WantedState::Paused, StatusCode::ACCEPTED).await
 }
 
 async fn resume(State(shown): App, Path(name): Path<String>) -> Answer {
-    want(&shown, &name, TargetState::Running, StatusCode::ACCEPTED).await
+    want(&shown, &name, WantedState::Running, StatusCode::ACCEPTED).await
 }
 
 async fn stop(State(shown): App, Path(name): Path<String>) -> Answer {
-    want(&shown, &name, TargetState::Stopped, StatusCode::NO_CONTENT).await
+    want(&shown, &name, WantedState::Stopped, StatusCode::NO_CONTENT).await
 }
 
-async fn want(shown: &AppState, name: &str, target: TargetState, code: StatusCode) -> Answer {
+async fn want(shown: &AppState, name: &str, target: WantedState, code: StatusCode) -> Answer {
     if shown.admin.herder.target(name).is_none() {
         return Err(Refused::new(404, format!("Unknown connector {name}")));
     }
@@ -525,7 +525,7 @@ async fn restart_task(State(shown): App, Path((name, task)): Path<(String, Strin
         return Err(Refused::new(404, format!("Unknown connector: {name}")));
     }
     // A stopped connector has no task.
-    let is_stopped = shown.admin.herder.target(&name) == Some(TargetState::Stopped);
+    let is_stopped = shown.admin.herder.target(&name) == Some(WantedState::Stopped);
     if task != 0 || is_stopped || shown.admin.connectors.restart(&name, false).is_err() {
         return Err(Refused::new(404, format!("Unknown task: {name}-{task}")));
     }
@@ -534,7 +534,7 @@ async fn restart_task(State(shown): App, Path((name, task)): Path<(String, Strin
 
 async fn tasks(State(shown): App, Path(name): Path<String>) -> Answer {
     let configuration = shown.configuration(&name)?;
-    if shown.admin.herder.target(&name) == Some(TargetState::Stopped) {
+    if shown.admin.herder.target(&name) == Some(WantedState::Stopped) {
         return ok(&json!([]));
     }
     let mut config = as_map(&configuration);
@@ -615,7 +615,7 @@ async fn reset_offsets(State(shown): App, Path(name): Path<String>) -> Answer {
 }
 
 fn must_be_stopped(shown: &AppState, name: &str) -> Result<(), Refused> {
-    if shown.admin.herder.target(name) == Some(TargetState::Stopped) {
+    if shown.admin.herder.target(name) == Some(WantedState::Stopped) {
         return Ok(());
     }
     Err(Refused::not_stopped(name))

@@ -2,18 +2,14 @@
 
 use std::{future::pending, time::Duration};
 
+use crate::connectors::{Connectors, FixedConnectors, UnknownConnector};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value as Json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-use walferry_engine::{
-    Failure, Kind, Position, TargetState,
-    book::Configuration,
-    status::Status,
-    supervisor::{Connectors, FixedConnectors, UnknownConnector},
-};
+use walferry_engine::{Failure, Kind, Position, WantedState, book::Configuration, status::Status};
 
 use super::*;
 use crate::{
@@ -75,11 +71,11 @@ impl Herder for Obedient {
         })
     }
 
-    fn target(&self, name: &str) -> Option<TargetState> {
+    fn target(&self, name: &str) -> Option<WantedState> {
         let target = if name == "stopped" {
-            TargetState::Stopped
+            WantedState::Stopped
         } else {
-            TargetState::Running
+            WantedState::Running
         };
         self.configuration(name).map(|_| target)
     }
@@ -92,7 +88,7 @@ impl Herder for Obedient {
         self.done(())
     }
 
-    fn want(&self, _: &str, _: TargetState) -> HerderFuture<()> {
+    fn want(&self, _: &str, _: WantedState) -> HerderFuture<()> {
         self.done(())
     }
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::{failure::Failure, life::target::TargetState};
+use crate::{failure::Failure, life::target::WantedState};
 
 /// A connector's configuration as it was submitted: names and values in order, with references such as `${env:X}`
 /// unresolved.
@@ -19,7 +19,7 @@ pub struct BookEntry {
     /// Its configuration.
     pub configuration: Configuration,
     /// The connector's target state.
-    pub target: TargetState,
+    pub target: WantedState,
 }
 
 impl fmt::Debug for BookEntry {
@@ -55,7 +55,7 @@ pub trait Book: fmt::Debug + Send {
     ///
     /// # Errors
     /// It is not written.
-    fn set_target(&mut self, name: &str, target: TargetState) -> Result<(), Failure>;
+    fn set_target(&mut self, name: &str, target: WantedState) -> Result<(), Failure>;
 
     /// Removes a connector.
     ///

@@ -188,9 +188,6 @@ where
 
     /// Waits while the connector is paused and no session keeps its connection. Returns the new target.
     async fn wait_while_paused(&self, target: &mut watch::Receiver<TargetState>) -> TargetState {
-        if is_abandoned(target) {
-            return TargetState::Stopped;
-        }
         if *target.borrow() == TargetState::Paused {
             self.status.set_phase(status::Phase::Paused);
         }
@@ -204,7 +201,7 @@ where
         target: &mut watch::Receiver<TargetState>,
     ) -> Result<(), Failure> {
         loop {
-            if self.wait_while_paused(target).await == TargetState::Stopped {
+            if self.wait_while_paused(target).await.ends_run() {
                 return Ok(());
             }
             let Err(failure) = self.session(carried, target).await else {
@@ -257,18 +254,17 @@ impl SessionCarryover {
     }
 }
 
-/// Whether the run is abandoned: nobody can set its target any more, because another process may be running the
-/// connector now.
+/// Whether another process may be running the connector now.
 pub(super) fn is_abandoned(target: &watch::Receiver<TargetState>) -> bool {
-    target.has_changed().is_err()
+    *target.borrow() == TargetState::Abandoned
 }
 
 /// Waits until the connector is to stop.
 pub(super) async fn stopped(target: &mut watch::Receiver<TargetState>) {
-    until(target, |target| target == TargetState::Stopped).await;
+    until(target, TargetState::ends_run).await;
 }
 
-/// Waits until the target is a wanted one. A closed channel counts as a stop, since nobody can set the target any more.
+/// Waits until the target is a wanted one. Whoever drops the sender has stopped the connector.
 pub(super) async fn until(
     target: &mut watch::Receiver<TargetState>,
     is_it: impl Fn(TargetState) -> bool,

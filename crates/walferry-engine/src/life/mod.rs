@@ -2,8 +2,8 @@
 //!
 //! A connector runs one session after another. A session looks at the server and at the stored offset and decides where
 //! to begin. It starts the tasks of path and delivery. It ends them in order, so that the offset of whatever Kafka has
-//! is stored and confirmed. The [supervisor] gives each connector a thread, and says which connectors run, are paused
-//! or are stopped. This module may use path and delivery; they do not know it.
+//! is stored and confirmed. The worker, in a crate above, gives each run a thread, and tells it its [`TargetState`]. This
+//! module may use path and delivery; they do not know it.
 
 pub mod book;
 mod channels;
@@ -18,7 +18,6 @@ mod reader;
 mod retries;
 mod session;
 pub mod start;
-pub mod supervisor;
 mod target;
 
-pub use target::TargetState;
+pub use target::{TargetState, WantedState};

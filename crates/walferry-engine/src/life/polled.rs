@@ -378,13 +378,13 @@ pub async fn run_sessions(
     let reach = DeliveredReach::default();
     let mut retries = Retries::new(max_retries, reach.clone());
     loop {
-        if is_abandoned(&target) {
-            return Ok(());
-        }
         if *target.borrow() == TargetState::Paused {
             status.set_phase(status::Phase::Paused);
         }
-        if until(&mut target, |target| target != TargetState::Paused).await == TargetState::Stopped {
+        if until(&mut target, |target| target != TargetState::Paused)
+            .await
+            .ends_run()
+        {
             return Ok(());
         }
         status.set_phase(status::Phase::Starting);

@@ -1,10 +1,8 @@
-//! The target state of a connector, and what follows from it.
+//! What people want of a connector, and what its run is told.
 
-use crate::failure::Failure;
-
-/// The target state of a connector, in Connect's words.
+/// The state in which a connector is wanted, in Connect's words. People set it, and the connector store keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TargetState {
+pub enum WantedState {
     /// It reads and delivers.
     #[default]
     Running,
@@ -14,275 +12,36 @@ pub enum TargetState {
     Stopped,
 }
 
-/// The state of a connector: its target, and its run.
+/// What a run of a connector is to do. The worker sets it, and the run reads it.
 ///
-/// It is pure: it returns an [`RunAction`] for the caller to carry out. At most one run is under way at any time.
-#[derive(Debug, Default)]
-pub(crate) struct ConnectorMachine {
-    target: TargetState,
-    run: Run,
-}
-
-#[derive(Debug, Default)]
-enum Run {
-    /// No run is under way.
-    #[default]
-    None,
-    UnderWay,
-    /// The run is to end. Whether another follows depends on the target, and on whether a restart was requested.
-    Ending {
-        restart: bool,
-    },
-    /// The last run has failed for good.
-    Failed(Failure),
-}
-
-/// What the caller has to do.
+/// Between [`Running`](Self::Running) and [`Paused`](Self::Paused) a run may be sent to and fro. The other two end it, and nothing follows
+/// [`Abandoned`](Self::Abandoned).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunAction {
-    /// Nothing.
-    Nothing,
-    /// Start a run with the present target.
-    Begin,
-    /// Tell the run this target.
-    Tell(TargetState),
-    /// Show that the connector is stopped. There is no run that could say so.
-    ShowStopped,
-    /// Tell the run to stop. Another run follows.
-    Restart,
+pub enum TargetState {
+    /// It reads and delivers.
+    Running,
+    /// It reads nothing. It keeps its slot and, as long as the session lasts, its connection.
+    Paused,
+    /// It delivers, stores and confirms what it has read, and ends. Its slot is free then.
+    Stopped,
+    /// Another process may run the connector now: it ends at once, and delivers, stores and confirms nothing more. The other process sends
+    /// again what was under way.
+    Abandoned,
 }
 
-impl ConnectorMachine {
-    pub(crate) const fn target(&self) -> TargetState {
-        self.target
-    }
-
-    /// The failure, if the connector has failed.
-    pub(crate) const fn failure(&self) -> Option<&Failure> {
-        match &self.run {
-            Run::Failed(failure) => Some(failure),
-            _ => None,
-        }
-    }
-
-    /// Whether a run is under way.
-    pub(crate) const fn runs(&self) -> bool {
-        matches!(self.run, Run::UnderWay | Run::Ending { .. })
-    }
-
-    /// Sets the target. As in Connect, a connector that has failed stays so until it is restarted or stopped.
-    pub(crate) fn want(&mut self, target: TargetState) -> RunAction {
-        let before = std::mem::replace(&mut self.target, target);
-        match (&mut self.run, target) {
-            (Run::None, TargetState::Stopped) if before == TargetState::Stopped => RunAction::Nothing,
-            (Run::None | Run::Failed(_), TargetState::Stopped) => {
-                self.run = Run::None;
-                RunAction::ShowStopped
-            }
-            (Run::None, _) => self.begin(),
-            (Run::UnderWay, TargetState::Stopped) => {
-                self.run = Run::Ending { restart: false };
-                RunAction::Tell(target)
-            }
-            (Run::UnderWay, _) if before != target => RunAction::Tell(target),
-            // A stop overrides a restart that was requested before.
-            (Run::Ending { restart }, TargetState::Stopped) => {
-                *restart = false;
-                RunAction::Nothing
-            }
-            _ => RunAction::Nothing,
-        }
-    }
-
-    /// Restarts the connector. A connector whose target is to be stopped stays so.
-    pub(crate) fn restart(&mut self) -> RunAction {
-        if self.target == TargetState::Stopped {
-            return RunAction::Nothing;
-        }
-        match &mut self.run {
-            Run::None | Run::Failed(_) => self.begin(),
-            Run::UnderWay => {
-                self.run = Run::Ending { restart: true };
-                RunAction::Restart
-            }
-            Run::Ending { restart } => {
-                *restart = true;
-                RunAction::Nothing
-            }
-        }
-    }
-
-    /// The run has ended, in order or because it has failed for good.
-    pub(crate) fn ended(&mut self, result: Result<(), Failure>) -> RunAction {
-        let restart = matches!(self.run, Run::Ending { restart: true }) && self.target != TargetState::Stopped;
-        let wanted_again = matches!(self.run, Run::Ending { .. }) && self.target != TargetState::Stopped;
-        match result {
-            Err(failure) if !restart => {
-                self.run = Run::Failed(failure);
-                RunAction::Nothing
-            }
-            _ if wanted_again => self.begin(),
-            _ => {
-                self.run = Run::None;
-                RunAction::Nothing
-            }
-        }
-    }
-
-    fn begin(&mut self) -> RunAction {
-        self.run = Run::UnderWay;
-        RunAction::Begin
+impl TargetState {
+    /// Whether the run is to end.
+    pub const fn ends_run(self) -> bool {
+        matches!(self, Self::Stopped | Self::Abandoned)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use TargetState::{Paused, Running, Stopped};
-
-    /// What happens to a connector.
-    #[derive(Debug, Clone)]
-    enum Event {
-        Want(TargetState),
-        Restart,
-        End,
-        Fail,
-    }
-    use Event::{End, Fail, Restart, Want};
-
-    fn lost() -> Failure {
-        Failure::retry(walferry_diagnosis::Kind::SlotLost, "lost")
-    }
-
-    fn apply(machine: &mut ConnectorMachine, event: &Event) -> RunAction {
-        match event {
-            Want(target) => machine.want(*target),
-            Restart => machine.restart(),
-            End => machine.ended(Ok(())),
-            Fail => machine.ended(Err(lost())),
-        }
-    }
-
-    #[test]
-    fn a_connector_goes_through_connects_states() {
-        use RunAction::{Begin, Nothing, ShowStopped, Tell};
-        let cases: &[(&str, &[(Event, RunAction)])] = &[
-            (
-                "paused and resumed",
-                &[
-                    (Want(Running), Begin),
-                    (Want(Paused), Tell(Paused)),
-                    (Want(Paused), Nothing),
-                    (Want(Running), Tell(Running)),
-                ],
-            ),
-            (
-                "stopped and resumed",
-                &[
-                    (Want(Running), Begin),
-                    (Want(Stopped), Tell(Stopped)),
-                    (End, Nothing),
-                    (Want(Stopped), Nothing),
-                    (Want(Running), Begin),
-                ],
-            ),
-            (
-                "resumed before its stop was over",
-                &[
-                    (Want(Running), Begin),
-                    (Want(Stopped), Tell(Stopped)),
-                    (Want(Running), Nothing),
-                    (End, Begin),
-                ],
-            ),
-            (
-                "restarted",
-                &[(Want(Running), Begin), (Restart, RunAction::Restart), (End, Begin)],
-            ),
-            (
-                "restarted, though its end fails",
-                &[(Want(Running), Begin), (Restart, RunAction::Restart), (Fail, Begin)],
-            ),
-            (
-                "restarted, then stopped",
-                &[
-                    (Want(Running), Begin),
-                    (Restart, RunAction::Restart),
-                    (Want(Stopped), Nothing),
-                    (End, Nothing),
-                    (Restart, Nothing),
-                ],
-            ),
-            (
-                "failed: neither pause nor resume begins it again",
-                &[
-                    (Want(Running), Begin),
-                    (Fail, Nothing),
-                    (Want(Paused), Nothing),
-                    (Want(Running), Nothing),
-                    (Restart, Begin),
-                ],
-            ),
-            (
-                "failed and stopped",
-                &[
-                    (Want(Running), Begin),
-                    (Fail, Nothing),
-                    (Want(Stopped), ShowStopped),
-                    (Want(Running), Begin),
-                ],
-            ),
-            (
-                "paused before it ran",
-                &[(Want(Paused), Begin), (Want(Running), Tell(Running))],
-            ),
-        ];
-        for (name, steps) in cases {
-            let mut machine = ConnectorMachine::default();
-            for (number, (event, expected)) in steps.iter().enumerate() {
-                assert_eq!(apply(&mut machine, event), *expected, "{name}, step {number}");
-            }
-        }
-    }
-
-    /// Whatever happens, in any order: there is never a second run beside the first, and in the end the target is
-    /// reached.
-    #[test]
-    fn no_order_of_events_makes_two_runs_or_loses_a_wish() {
-        let events = [Want(Running), Want(Paused), Want(Stopped), Restart, End, Fail];
-        let length = 6_u32;
-        for number in 0..events.len().pow(length) {
-            let (mut machine, mut runs, mut run_target) = (ConnectorMachine::default(), false, TargetState::Running);
-            let mut remaining = number;
-            for _ in 0..length {
-                let event = &events[remaining % events.len()];
-                remaining /= events.len();
-                if matches!(event, End | Fail) {
-                    if !runs {
-                        continue;
-                    }
-                    runs = false;
-                }
-                match apply(&mut machine, event) {
-                    RunAction::Begin => {
-                        assert!(!runs, "two runs at once: {number}");
-                        (runs, run_target) = (true, machine.target());
-                    }
-                    RunAction::Tell(target) => run_target = target,
-                    RunAction::Restart => run_target = Stopped,
-                    RunAction::ShowStopped | RunAction::Nothing => {}
-                }
-                assert_eq!(runs, machine.runs(), "{number}");
-            }
-            // Every run that was told to stop ends.
-            if runs && run_target == Stopped && apply(&mut machine, &End) == RunAction::Begin {
-                run_target = machine.target();
-            }
-            let is_stopped = machine.target() == Stopped;
-            assert!(!is_stopped || !machine.runs(), "it runs and is stopped: {number}");
-            if machine.runs() {
-                assert_eq!(run_target, machine.target(), "{number}");
-            }
+impl From<WantedState> for TargetState {
+    fn from(wanted: WantedState) -> Self {
+        match wanted {
+            WantedState::Running => Self::Running,
+            WantedState::Paused => Self::Paused,
+            WantedState::Stopped => Self::Stopped,
         }
     }
 }

@@ -172,7 +172,7 @@ fn a_run_that_is_abandoned_stores_and_confirms_nothing_more() {
             // Everything is delivered and could be stored now.
             let before = edges.lock().slot;
             edges.lock().store_full = false;
-            drop(target);
+            target.send_replace(TargetState::Abandoned);
             before
         };
         let (ended, slot) = tokio::join!(run, abandoning);

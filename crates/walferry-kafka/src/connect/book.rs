@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 use tracing::warn;
 use walferry_engine::{
-    Failure, TargetState,
+    Failure, WantedState,
     book::{Book, BookEntry, Configuration},
 };
 
@@ -98,22 +98,22 @@ impl Book for TopicBook {
         self.log
             .write(&format!("{CONNECTOR}{name}"), Some(properties(configuration, false)))?;
         self.known.configurations.insert(name.clone(), configuration.clone());
-        if *target != TargetState::Stopped {
+        if *target != WantedState::Stopped {
             self.write_task(name, configuration)?;
         }
         Ok(())
     }
 
-    fn set_target(&mut self, name: &str, target: TargetState) -> Result<(), Failure> {
+    fn set_target(&mut self, name: &str, target: WantedState) -> Result<(), Failure> {
         let before = self.known.targets.get(name).copied().unwrap_or_default();
         self.log.write(&format!("{TARGET}{name}"), Some(target_text(target)))?;
         self.known.targets.insert(name.to_owned(), target);
         match (before, target) {
             // A stopped connector has no tasks.
-            (_, TargetState::Stopped) => self
+            (_, WantedState::Stopped) => self
                 .log
                 .write(&format!("commit-{name}"), Some(json!({ "tasks": 0 }).to_string())),
-            (TargetState::Stopped, _) => match self.known.configurations.get(name).cloned() {
+            (WantedState::Stopped, _) => match self.known.configurations.get(name).cloned() {
                 Some(configuration) => self.write_task(name, &configuration),
                 None => Ok(()),
             },

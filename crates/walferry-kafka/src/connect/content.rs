@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
-use walferry_engine::{TargetState, book::Configuration};
+use walferry_engine::{WantedState, book::Configuration};
 
 pub(super) const CONNECTOR: &str = "connector-";
 pub(super) const TARGET: &str = "target-state-";
@@ -13,7 +13,7 @@ const TASK_CLASS: &str = "io.debezium.connector.postgresql.PostgresConnectorTask
 #[derive(Debug, Default)]
 pub(super) struct BookContent {
     pub(super) configurations: BTreeMap<String, Configuration>,
-    pub(super) targets: BTreeMap<String, TargetState>,
+    pub(super) targets: BTreeMap<String, WantedState>,
 }
 
 pub(super) fn class(configuration: &Configuration) -> &str {
@@ -52,21 +52,21 @@ impl BookContent {
 }
 
 /// Since Connect 3.5, `state.v2` can be STOPPED. Then `state` is PAUSED, for older workers.
-fn target(value: &Json) -> Option<TargetState> {
+fn target(value: &Json) -> Option<WantedState> {
     let state = value.get("state.v2").or_else(|| value.get("state"))?;
     match state.as_str()? {
-        "STARTED" => Some(TargetState::Running),
-        "PAUSED" => Some(TargetState::Paused),
-        "STOPPED" => Some(TargetState::Stopped),
+        "STARTED" => Some(WantedState::Running),
+        "PAUSED" => Some(WantedState::Paused),
+        "STOPPED" => Some(WantedState::Stopped),
         _ => None,
     }
 }
 
-pub(super) fn target_text(target: TargetState) -> String {
+pub(super) fn target_text(target: WantedState) -> String {
     let (state, v2) = match target {
-        TargetState::Running => ("STARTED", "STARTED"),
-        TargetState::Paused => ("PAUSED", "PAUSED"),
-        TargetState::Stopped => ("PAUSED", "STOPPED"),
+        WantedState::Running => ("STARTED", "STARTED"),
+        WantedState::Paused => ("PAUSED", "PAUSED"),
+        WantedState::Stopped => ("PAUSED", "STOPPED"),
     };
     json!({ "state": state, "state.v2": v2 }).to_string()
 }
@@ -117,15 +117,15 @@ mod tests {
         let a = vec![pair("zeta", "1.50"), pair("connector.class", "P"), pair("name", "a")];
         assert_eq!(known.configurations["a"], a);
         assert_eq!(known.configurations.len(), 2);
-        assert_eq!(known.targets["a"], TargetState::Stopped);
-        assert_eq!(known.targets["b"], TargetState::Paused);
+        assert_eq!(known.targets["a"], WantedState::Stopped);
+        assert_eq!(known.targets["b"], WantedState::Paused);
         assert!(!known.targets.contains_key("c"));
     }
 
     #[test]
     fn what_is_written_is_in_connects_form() {
         assert_eq!(
-            target_text(TargetState::Stopped),
+            target_text(WantedState::Stopped),
             r#"{"state":"PAUSED","state.v2":"STOPPED"}"#
         );
         let configuration = vec![("b".to_owned(), "2".to_owned()), ("a".to_owned(), "x \"y\"".to_owned())];

@@ -1,16 +1,13 @@
 //! The connectors of a Kafka Connect cluster, as `walferry check --worker` finds them in its topics while it runs. Changes nothing there.
 
 use walferry_engine::{
-    Diagnosis, Failure, Kind, TargetState,
+    Diagnosis, Failure, Kind, WantedState,
     book::{Book as _, BookEntry},
 };
 use walferry_kafka::connect::{ConnectTopics, TopicBook};
+use walferry_worker::loaded::{Checked, Loaded, load_configuration};
 
-use crate::{
-    error::Error,
-    load::{Checked, Configuration, Loaded, load_configuration},
-    say::say,
-};
+use crate::{error::Error, load::Configuration, say::say};
 
 /// A cluster, and how each of its connectors is.
 pub(crate) struct Cluster {
@@ -27,7 +24,7 @@ pub(crate) struct Cluster {
 /// A connector of a cluster.
 pub(crate) struct ClusterConnector {
     pub(crate) name: String,
-    pub(crate) target: TargetState,
+    pub(crate) target: WantedState,
     /// `None`: its configuration has a problem.
     pub(crate) loaded: Option<Box<Loaded>>,
     /// Problems and warnings of its configuration.
@@ -97,9 +94,9 @@ impl Cluster {
         let width = names.map(|name| name.chars().count()).max().unwrap_or_default();
         for (connector, obstacles) in self.connectors.iter().zip(obstacles) {
             let target = match connector.target {
-                TargetState::Running => "running",
-                TargetState::Paused => "paused",
-                TargetState::Stopped => "stopped",
+                WantedState::Running => "running",
+                WantedState::Paused => "paused",
+                WantedState::Stopped => "stopped",
             };
             let becomes = match obstacles {
                 0 => "can be moved".to_owned(),

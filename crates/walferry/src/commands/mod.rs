@@ -1,13 +1,31 @@
-//! Commands that talk to a running process.
+//! The commands, a file or a folder for each, and what only they use.
 
 pub(crate) mod args;
+pub(crate) mod check;
 pub(crate) mod cluster;
 pub(crate) mod completions;
+pub(crate) mod container;
 pub(crate) mod contexts;
+#[cfg(feature = "demo")]
+pub(crate) mod demo;
+pub(crate) mod endpoint;
 pub(crate) mod endpoint_error;
+pub(crate) mod explain;
+pub(crate) mod fix;
+pub(crate) mod health;
+pub(crate) mod inbox;
+pub(crate) mod init;
 pub(crate) mod last_lines;
 pub(crate) mod man;
+pub(crate) mod offsets;
 pub(crate) mod operate;
+pub(crate) mod outbox;
 pub(crate) mod printing;
+pub(crate) mod run;
+pub(crate) mod script;
+pub(crate) mod show;
+pub(crate) mod signal;
 pub(crate) mod snapshot;
+pub(crate) mod tail;
+pub(crate) mod take;
 pub(crate) mod target;

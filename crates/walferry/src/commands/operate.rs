@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     cli::EndpointArgs,
-    endpoint::{Answer, Endpoint, EndpointError, encoded},
+    commands::endpoint::{Answer, Endpoint, EndpointError, encoded},
     error::Error,
     output,
     say::{self, say},

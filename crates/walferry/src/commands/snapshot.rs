@@ -11,12 +11,14 @@ use walferry_engine::{Diagnosis, Kind};
 
 use crate::{
     cli::SnapshotArgs,
-    endpoint::{Endpoint, EndpointError, encoded},
+    commands::{
+        endpoint::{Endpoint, EndpointError, encoded},
+        signal::{Given, give, tell_unstored},
+    },
     error::Error,
     output::note,
     progress::{Bars, RowsBar},
     say::say,
-    signal::{Given, give, tell_unstored},
 };
 
 /// How often to ask how far the snapshot is.

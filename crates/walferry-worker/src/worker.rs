@@ -1,0 +1,996 @@
+//! The worker: connectors from files and from the REST API, and their life.
+//!
+//! One task, the *clerk*, writes the book, so that each request sees the changes of the earlier ones. Each connector has its own task,
+//! its *keeper*, which keeps it running with the newest configuration. So a connector that ends slowly delays no other.
+
+mod keeper;
+mod offsets;
+mod plugins;
+mod snapshots;
+mod validate;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::PathBuf,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde_json::Value as Json;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::{JoinHandle, spawn_blocking, spawn_local},
+    time::sleep,
+};
+use tracing::{info, warn};
+use walferry_admin::connectors::Connectors as _;
+use walferry_admin::herder::{Herder, HerderFuture, Plugin, Refused, RequestedSnapshot, SubmitMode, Validation, steer};
+use walferry_config::Worker;
+use walferry_engine::{
+    Disposition, Exit, Failure, Kind, WantedState,
+    book::{Book, BookEntry, Configuration},
+    status::{Execute, Status},
+};
+
+use crate::{
+    active::ActiveTopics, beside::SlotLooks, loaded::Loaded, process::ReportFailure, stores::Offsets,
+    supervisor::Supervisor,
+};
+
+/// Pause before the book is written again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// All connectors of the process. Clones share them.
+#[derive(Clone)]
+pub struct Herd(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub supervisor: Supervisor,
+    pub worker: Worker,
+    pub bootstrap_servers: String,
+    pub offsets: Offsets,
+    pub output: WorkerOutput,
+    connectors: Mutex<BTreeMap<String, Connector>>,
+    active_topics: ActiveTopics,
+    /// Names of connectors in the book that this process does not run.
+    others: BTreeSet<String>,
+    commands: mpsc::UnboundedSender<ClerkCommand>,
+    /// How many connectors share the memory in flight.
+    pub share: watch::Sender<usize>,
+}
+
+/// A connector of this worker.
+#[derive(Clone)]
+struct Connector {
+    configuration: Configuration,
+    target: WantedState,
+    origin: ConnectorOrigin,
+    /// Whether the book has a connector of this name.
+    is_in_book: bool,
+    /// The version of the configuration.
+    version: u64,
+}
+
+/// Where a connector comes from.
+#[derive(Clone)]
+enum ConnectorOrigin {
+    /// From a file that was given on the command line.
+    File(PathBuf, Box<Loaded>),
+    /// From the connector store, which REST writes.
+    Store,
+}
+
+/// A change to make, and the channel for its result.
+enum ClerkCommand {
+    Put(
+        String,
+        Configuration,
+        SubmitMode,
+        oneshot::Sender<Result<bool, Refused>>,
+    ),
+    Remove(String, oneshot::Sender<Result<(), Refused>>),
+    Want(String, WantedState, oneshot::Sender<Result<(), Refused>>),
+    Validate(Configuration, oneshot::Sender<Result<Validation, Refused>>),
+    AlterOffsets(offsets::OffsetChange, oneshot::Sender<Result<(), Refused>>),
+    /// Changes nothing. The answer shows that the clerk works.
+    Answer(oneshot::Sender<Result<(), Refused>>),
+}
+
+/// A book, and the connectors in it when it was opened.
+pub struct OpenBook {
+    pub book: Box<dyn Book>,
+    pub entries: Vec<BookEntry>,
+}
+
+/// The book, or the reason why there is none.
+pub(crate) type BookChoice = Result<OpenBook, String>;
+
+impl fmt::Debug for Herd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.lock().keys()).finish()
+    }
+}
+
+/// What a herd needs to start.
+pub struct HerdParts {
+    pub worker: Worker,
+    pub bootstrap_servers: String,
+    pub offsets: Offsets,
+    pub loaded: Vec<Loaded>,
+    pub output: WorkerOutput,
+}
+
+/// How the program shows a person what connectors do.
+#[derive(Clone)]
+pub struct WorkerOutput {
+    /// Shows the progress of a connector, for ever. `None`: nobody looks at it.
+    pub progress: Option<ShowProgress>,
+    /// Reports failures of connectors.
+    pub report: ReportFailure,
+}
+
+/// Makes what shows the progress of a connector.
+pub type ShowProgress = Arc<dyn Fn(Arc<Status>) -> Pin<Box<dyn Future<Output = ()>>> + Send + Sync>;
+
+/// The clerk at work.
+pub struct ClerkTask(JoinHandle<()>);
+
+impl ClerkTask {
+    /// Waits until the clerk has ended, which only a bug can cause. Without a clerk nothing can be changed, so the process has to end.
+    pub async fn ended(&mut self) -> Failure {
+        let how = match (&mut self.0).await {
+            Ok(()) => "has ended",
+            Err(_) => "has panicked",
+        };
+        Failure::new(
+            Disposition::Stop(Exit::GaveUp),
+            Kind::Panic,
+            format!("the task that changes connectors {how}"),
+            Some("this is a bug: please report it with the last lines of the log".into()),
+        )
+    }
+}
+
+impl Herd {
+    /// Starts the connectors of files and of the book. It must be called within a set of local tasks, and lives as long as these.
+    ///
+    /// If a file and the book have a connector of the same name, the file's configuration overwrites the one in the book, as with the files
+    /// of a standalone worker. The wanted state stays.
+    ///
+    /// # Errors
+    /// A file has the name of a connector in the book that this process must not change.
+    pub fn start(beginning: HerdParts, shelf: BookChoice) -> Result<(Self, ClerkTask), Failure> {
+        let (commands, received) = mpsc::unbounded_channel();
+        let (shelf, entries) = match shelf {
+            Ok(OpenBook { book, entries }) => (Ok(book), entries),
+            Err(why) => (Err(why), Vec::new()),
+        };
+        let others = shelf.as_ref().map_or_else(|_| Vec::new(), |book| book.others());
+        let (connectors, overwritten) = gather(beginning.loaded, entries, &others)?;
+        let herd = Self(Arc::new(Inner {
+            supervisor: Supervisor::default(),
+            worker: beginning.worker,
+            bootstrap_servers: beginning.bootstrap_servers,
+            offsets: beginning.offsets,
+            output: beginning.output,
+            share: watch::Sender::new(connectors.len()),
+            connectors: Mutex::new(connectors),
+            active_topics: ActiveTopics::default(),
+            others: others.into_iter().map(|(name, _)| name).collect(),
+            commands,
+        }));
+        let clerk = Clerk {
+            herd: herd.clone(),
+            shelf: shelf.map(|book| Arc::new(Mutex::new(book))),
+            slots: SlotLooks::default(),
+            keepers: BTreeMap::new(),
+            version: 0,
+            overwritten,
+        };
+        Ok((herd, ClerkTask(spawn_local(clerk.work(received)))))
+    }
+
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.0.supervisor
+    }
+
+    pub(crate) fn active_topics(&self) -> &ActiveTopics {
+        &self.0.active_topics
+    }
+
+    /// Names of connectors that only Connect can run.
+    pub(crate) fn names_of_others(&self) -> BTreeSet<String> {
+        self.0.others.clone()
+    }
+
+    /// The status of a connector that has begun.
+    fn status(&self, name: &str) -> Option<Arc<Status>> {
+        let statuses = self.0.supervisor.statuses();
+        statuses.into_iter().find(|status| status.name == name)
+    }
+
+    /// Waits until the only connector has failed for good, if it comes from a file. Connectors may come and go meanwhile.
+    pub async fn failure_of_only(&self) -> Failure {
+        // This channel reports each connector that comes or goes.
+        let mut changes = self.0.share.subscribe();
+        loop {
+            changes.borrow_and_update();
+            let only = {
+                let connectors = self.lock();
+                let only = connectors.iter().next().filter(|_| connectors.len() == 1);
+                only.filter(|(_, connector)| matches!(connector.origin, ConnectorOrigin::File(..)))
+                    .map(|(name, _)| name.clone())
+            };
+            let failure = async {
+                match &only {
+                    Some(only) => self.0.supervisor.failure(only).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                // `self` has the sender, so this never fails.
+                _ = changes.changed() => {}
+                failure = failure => return failure,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Connector>> {
+        self.0.connectors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, name: &str) -> Option<Connector> {
+        self.lock().get(name).cloned()
+    }
+
+    /// Passes a command to the clerk, and waits for its result.
+    fn ask<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, Refused>>) -> ClerkCommand,
+    ) -> HerderFuture<T> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.0.commands.send(command(reply));
+        Box::pin(async move {
+            let ends = || Refused::new(503, "Walferry is shutting down.");
+            sent.map_err(|_| ends())?;
+            answer.await.map_err(|_| ends())?
+        })
+    }
+}
+
+impl Herder for Herd {
+    fn names(&self) -> Vec<String> {
+        self.lock().keys().cloned().collect()
+    }
+
+    fn configuration(&self, name: &str) -> Option<Configuration> {
+        self.find(name).map(|connector| connector.configuration)
+    }
+
+    fn target(&self, name: &str) -> Option<WantedState> {
+        self.lock().get(name).map(|connector| connector.target)
+    }
+
+    fn is_kept(&self, name: &str, configuration: &Configuration, how: &SubmitMode) -> Result<bool, Refused> {
+        match (how, self.find(name)) {
+            (SubmitMode::Any | SubmitMode::Over(_), Some(connector)) if from_book(name, &connector).is_err() => {
+                let target = wanted_after(name, how.clone(), Some(&connector), configuration)?;
+                Ok(target.is_none())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn put(&self, name: &str, configuration: Configuration, how: SubmitMode) -> HerderFuture<bool> {
+        self.ask(|reply| ClerkCommand::Put(name.to_owned(), configuration, how, reply))
+    }
+
+    fn remove(&self, name: &str) -> HerderFuture<()> {
+        self.ask(|reply| ClerkCommand::Remove(name.to_owned(), reply))
+    }
+
+    fn want(&self, name: &str, target: WantedState) -> HerderFuture<()> {
+        self.ask(|reply| ClerkCommand::Want(name.to_owned(), target, reply))
+    }
+
+    fn validate(&self, configuration: Configuration) -> HerderFuture<Validation> {
+        self.ask(|reply| ClerkCommand::Validate(configuration, reply))
+    }
+
+    fn offsets(&self, name: &str) -> HerderFuture<Json> {
+        let (herd, name) = (self.clone(), name.to_owned());
+        Box::pin(async move { herd.show_offsets(&name).await })
+    }
+
+    fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> HerderFuture<()> {
+        let (herd, name) = (self.clone(), name.to_owned());
+        Box::pin(async move { herd.write_offsets(&name, offsets).await })
+    }
+
+    fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> HerderFuture<RequestedSnapshot> {
+        let load = self.find(name).map(|connector| keeper::loader(self, name, &connector));
+        let load = load.ok_or_else(|| Refused::not_found(name));
+        Box::pin(async move {
+            let load = load?;
+            let looked = snapshots::look(move || load(), snapshot).await;
+            looked.map_err(|failure| refusal(&failure))
+        })
+    }
+
+    fn topics(&self, name: &str) -> Vec<String> {
+        // The status of a connector that was removed stays until its run has ended.
+        if self.lock().contains_key(name)
+            && let Some(status) = self.status(name)
+        {
+            self.0.active_topics.look(&status);
+        }
+        self.0.active_topics.of(name).into_keys().collect()
+    }
+
+    fn reset_topics(&self, name: &str) -> Result<(), Refused> {
+        self.0.active_topics.reset(name, self.status(name).as_ref());
+        Ok(())
+    }
+
+    fn plugins(&self) -> Vec<Plugin> {
+        plugins::all()
+    }
+
+    fn answers(&self) -> HerderFuture<()> {
+        self.ask(ClerkCommand::Answer)
+    }
+}
+
+/// The connectors of files and of the book, and those whose configuration in the book the file overwrites.
+fn gather(
+    loaded: Vec<Loaded>,
+    entries: Vec<BookEntry>,
+    others: &[(String, String)],
+) -> Result<(BTreeMap<String, Connector>, Vec<BookEntry>), Failure> {
+    let mut connectors = BTreeMap::new();
+    for entry in entries {
+        let connector = Connector {
+            configuration: entry.configuration,
+            target: entry.target,
+            origin: ConnectorOrigin::Store,
+            is_in_book: true,
+            version: 0,
+        };
+        connectors.insert(entry.name, connector);
+    }
+    let mut overwritten = Vec::new();
+    for loaded in loaded {
+        let name = loaded.connector.name.clone();
+        if let Some((_, class)) = others.iter().find(|(other, _)| *other == name) {
+            let what = format!(
+                "{} contains a connector {name:?}, but Connect's topics already have a connector of this name, of class {class}, which \
+                 Walferry does not run",
+                loaded.file.display()
+            );
+            let hint = "choose another name, or remove the other connector with Kafka Connect";
+            return Err(Failure::stop(Kind::ConnectorsClash, what, hint));
+        }
+        let kept = connectors.get(&name);
+        if let Some(kept) = kept
+            && !is_same(&kept.configuration, &loaded.configuration)
+        {
+            warn!(
+                connector = name,
+                file = %loaded.file.display(),
+                hint = "to keep the other configuration, remove the file from --config before the next start, and submit the \
+                        configuration again with PUT /connectors/NAME/config",
+                "the connector's configuration in the file overwrites the one that was kept for the REST API"
+            );
+            overwritten.push(BookEntry {
+                name: name.clone(),
+                configuration: loaded.configuration.clone(),
+                target: kept.target,
+            });
+        }
+        let connector = Connector {
+            configuration: loaded.configuration.clone(),
+            target: kept.map_or(WantedState::Running, |kept| kept.target),
+            origin: ConnectorOrigin::File(loaded.file.clone(), Box::new(loaded)),
+            is_in_book: kept.is_some(),
+            version: 0,
+        };
+        connectors.insert(name, connector);
+    }
+    Ok((connectors, overwritten))
+}
+
+/// Whether two configurations have the same values. As in Connect, the order does not matter.
+fn is_same(one: &Configuration, other: &Configuration) -> bool {
+    let sorted = |configuration: &Configuration| configuration.iter().cloned().collect::<BTreeMap<_, _>>();
+    sorted(one) == sorted(other)
+}
+
+/// The wanted state of a connector once its configuration is put. `None` if nothing is to change.
+fn wanted_after(
+    name: &str,
+    how: SubmitMode,
+    known: Option<&Connector>,
+    configuration: &Configuration,
+) -> Result<Option<WantedState>, Refused> {
+    match (how, known) {
+        (SubmitMode::New(_), Some(_)) => Err(Refused::new(409, format!("Connector {name} already exists"))),
+        (SubmitMode::New(target), None) => Ok(Some(target)),
+        (
+            SubmitMode::Any,
+            Some(Connector {
+                origin: ConnectorOrigin::File(..),
+                configuration: same,
+                ..
+            }),
+        ) if is_same(same, configuration) => Ok(None),
+        (SubmitMode::Any, Some(connector)) => {
+            from_book(name, connector)?;
+            Ok(Some(connector.target))
+        }
+        (SubmitMode::Any, None) => Ok(Some(WantedState::Running)),
+        (SubmitMode::Over(before), Some(connector)) if connector.configuration == before => {
+            from_book(name, connector)?;
+            Ok(Some(connector.target))
+        }
+        (SubmitMode::Over(_), Some(_)) => Err(Refused::new(
+            409,
+            format!("Another request has changed connector {name} meanwhile. Send the request again."),
+        )),
+        (SubmitMode::Over(_), None) => Err(Refused::not_found(name)),
+    }
+}
+
+/// Writes the book, one change after another.
+struct Clerk {
+    herd: Herd,
+    shelf: Result<Arc<Mutex<Box<dyn Book>>>, String>,
+    slots: SlotLooks,
+    /// For each connector, what tells its keeper the version that is to run; `None` tells it to end. A removed connector stays in the list.
+    keepers: BTreeMap<String, watch::Sender<Option<u64>>>,
+    version: u64,
+    /// Configurations of files that the book does not have yet.
+    overwritten: Vec<BookEntry>,
+}
+
+impl Clerk {
+    async fn work(mut self, mut commands: mpsc::UnboundedReceiver<ClerkCommand>) {
+        let names: Vec<String> = self.herd.lock().keys().cloned().collect();
+        for name in names {
+            self.tell_keeper(&name, Some(0));
+        }
+        self.overwrite().await;
+        loop {
+            let command = tokio::select! {
+                command = commands.recv() => match command {
+                    Some(command) => command,
+                    None => return,
+                },
+                () = sleep(AGAIN), if !self.overwritten.is_empty() => {
+                    self.overwrite().await;
+                    continue;
+                }
+            };
+            // The request may have ended. Then nobody needs the answer.
+            match command {
+                ClerkCommand::Put(name, configuration, how, reply) => {
+                    drop(reply.send(self.put(name, configuration, how).await))
+                }
+                ClerkCommand::Remove(name, reply) => drop(reply.send(self.remove(&name).await)),
+                ClerkCommand::Want(name, target, reply) => drop(reply.send(self.want(&name, target).await)),
+                ClerkCommand::AlterOffsets(change, reply) => drop(reply.send(self.alter_offsets(change).await)),
+                ClerkCommand::Answer(reply) => drop(reply.send(Ok(()))),
+                ClerkCommand::Validate(configuration, reply) => {
+                    let herd = self.herd.clone();
+                    spawn_local(async move { reply.send(Ok(herd.find_errors(configuration).await)) });
+                }
+            }
+        }
+    }
+
+    /// Writes the configurations of files into the book. What cannot be written now is written later.
+    async fn overwrite(&mut self) {
+        for entry in std::mem::take(&mut self.overwritten) {
+            let written = entry.clone();
+            if let Err(refused) = self.write(move |book| book.put(&written)).await {
+                warn!(
+                    connector = entry.name,
+                    error = %refused,
+                    "the configuration of the file runs, but could not be written over the one that was kept; retrying"
+                );
+                self.overwritten.push(entry);
+            }
+        }
+    }
+
+    async fn put(&mut self, name: String, configuration: Configuration, how: SubmitMode) -> Result<bool, Refused> {
+        let known = self.herd.find(&name);
+        if known.is_none()
+            && let Some(class) = self.class_of_other(&name)
+        {
+            return Err(Refused::new(
+                409,
+                format!(
+                    "Connect's topics already have a connector {name}, of class {class}. Walferry does not run that class, and does not \
+                     change its connectors. Choose another name, or remove that connector with Kafka Connect."
+                ),
+            ));
+        }
+        let Some(target) = wanted_after(&name, how, known.as_ref(), &configuration)? else {
+            return Ok(false);
+        };
+        // As in Connect, a task whose configuration has not changed goes on.
+        if known
+            .as_ref()
+            .is_some_and(|known| is_same(&known.configuration, &configuration))
+        {
+            info!(
+                connector = name,
+                "the configuration that came through the REST API is the one that the connector has, so nothing is restarted"
+            );
+            return Ok(false);
+        }
+        let entry = BookEntry {
+            name: name.clone(),
+            configuration: configuration.clone(),
+            target,
+        };
+        self.write(move |book| book.put(&entry)).await?;
+        self.version += 1;
+        let connector = Connector {
+            configuration,
+            target,
+            origin: ConnectorOrigin::Store,
+            is_in_book: true,
+            version: self.version,
+        };
+        {
+            let mut connectors = self.herd.lock();
+            connectors.insert(name.clone(), connector);
+            self.herd.0.share.send_replace(connectors.len());
+        }
+        info!(
+            connector = name,
+            new = known.is_none(),
+            "the connector's configuration was set through the REST API"
+        );
+        self.tell_keeper(&name, Some(self.version));
+        Ok(known.is_none())
+    }
+
+    async fn remove(&mut self, name: &str) -> Result<(), Refused> {
+        let connector = self.herd.find(name).ok_or_else(|| Refused::not_found(name))?;
+        from_book(name, &connector)?;
+        let removed = name.to_owned();
+        self.write(move |book| book.remove(&removed)).await?;
+        {
+            let mut connectors = self.herd.lock();
+            connectors.remove(name);
+            self.herd.0.share.send_replace(connectors.len());
+        }
+        // A later connector of this name begins with no topics.
+        self.herd.0.active_topics.reset(name, self.herd.status(name).as_ref());
+        info!(
+            connector = name,
+            "the connector was removed through the REST API; its offset, slot and topics stay"
+        );
+        self.tell_keeper(name, None);
+        Ok(())
+    }
+
+    async fn want(&mut self, name: &str, target: WantedState) -> Result<(), Refused> {
+        let unknown = || Refused::new(404, format!("Unknown connector {name}"));
+        let connector = self.herd.find(name).ok_or_else(unknown)?;
+        if connector.is_in_book && connector.target != target {
+            let wanted = name.to_owned();
+            self.write(move |book| book.set_target(&wanted, target)).await?;
+            // What is written later must not undo this.
+            for entry in self.overwritten.iter_mut().filter(|entry| entry.name == name) {
+                entry.target = target;
+            }
+        }
+        if let Some(connector) = self.herd.lock().get_mut(name) {
+            connector.target = target;
+        }
+        // A connector that its keeper is about to start is not there yet. It starts in the wanted state.
+        let _ = steer(&self.herd.0.supervisor, name, target);
+        Ok(())
+    }
+
+    /// The class of a connector that is in the book but that this process does not run.
+    fn class_of_other(&self, name: &str) -> Option<String> {
+        // Only the clerk uses the book, and it waits for each write. So the lock is free.
+        let book = self.shelf.as_ref().ok()?.lock().unwrap_or_else(PoisonError::into_inner);
+        book.others()
+            .into_iter()
+            .find(|(other, _)| other == name)
+            .map(|(_, class)| class)
+    }
+
+    /// Writes the book. This delays no other task.
+    async fn write(
+        &self,
+        change: impl FnOnce(&mut dyn Book) -> Result<(), Failure> + Send + 'static,
+    ) -> Result<(), Refused> {
+        let book = match &self.shelf {
+            Ok(book) => book.clone(),
+            Err(why) => {
+                return Err(Refused::new(
+                    403,
+                    format!("Connectors cannot be changed through the REST API: {why}"),
+                ));
+            }
+        };
+        let written = spawn_blocking(move || {
+            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+            change(book.as_mut())
+        });
+        match written.await {
+            Ok(written) => written.map_err(|failure| refusal(&failure)),
+            Err(error) => Err(Refused::new(500, format!("the change was not written: {error}"))),
+        }
+    }
+
+    fn tell_keeper(&mut self, name: &str, version: Option<u64>) {
+        // A keeper whose connector was removed has ended in order.
+        self.keepers
+            .retain(|_, told| told.receiver_count() > 0 || told.borrow().is_some());
+        if let Some(keeper) = self.keepers.get(name) {
+            if keeper.receiver_count() > 0 {
+                keeper.send_replace(version);
+                return;
+            }
+            warn!(
+                connector = name,
+                "the task that starts and ends the connector has panicked; another one takes its place"
+            );
+        }
+        let told = watch::Sender::new(version);
+        spawn_local(keeper::keep(
+            self.herd.clone(),
+            self.slots.clone(),
+            name.to_owned(),
+            told.subscribe(),
+        ));
+        self.keepers.insert(name.to_owned(), told);
+    }
+}
+
+/// A failure as an answer: all causes, each with its hint.
+fn refusal(failure: &Failure) -> Refused {
+    let causes = failure.causes.iter().map(ToString::to_string);
+    Refused::new(500, causes.collect::<Vec<_>>().join("; "))
+}
+
+/// Refuses to change a connector that comes from a file: it must be changed there.
+fn from_book(name: &str, connector: &Connector) -> Result<(), Refused> {
+    match &connector.origin {
+        ConnectorOrigin::Store => Ok(()),
+        ConnectorOrigin::File(file, _) => Err(Refused::new(
+            403,
+            format!(
+                "Connector {name} comes from the file {} given with --config, so the REST API can only read it. Change the file and \
+                 restart Walferry.",
+                file.display()
+            ),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::loaded::REQUIRED;
+
+    /// A worker without connectors, with a book that stores nothing.
+    fn start() -> (Herd, ClerkTask) {
+        let beginning = HerdParts {
+            worker: Worker::default(),
+            bootstrap_servers: "127.0.0.1:1".into(),
+            offsets: Offsets {
+                data_dir: "/nonexistent".into(),
+                topic: None,
+            },
+            loaded: Vec::new(),
+            output: WorkerOutput {
+                progress: None,
+                report: |_, _, _| {},
+            },
+        };
+        let book = OpenBook {
+            book: Box::new(Blank),
+            entries: Vec::new(),
+        };
+        Herd::start(beginning, Ok(book)).expect("it starts")
+    }
+
+    #[derive(Debug)]
+    struct Blank;
+
+    impl Book for Blank {
+        fn entries(&mut self) -> Result<Vec<BookEntry>, Failure> {
+            Ok(Vec::new())
+        }
+        fn put(&mut self, _: &BookEntry) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn set_target(&mut self, _: &str, _: WantedState) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn remove(&mut self, _: &str) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn others(&self) -> Vec<(String, String)> {
+            vec![("file".into(), "FileStreamSource".into())]
+        }
+    }
+
+    fn block_on(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        LocalSet::new().block_on(&runtime.expect("a runtime"), test);
+    }
+
+    fn configuration(text: &str) -> Configuration {
+        vec![("a".to_owned(), text.to_owned())]
+    }
+
+    #[test]
+    fn a_clerk_that_ends_is_told_so_that_the_process_ends_too() {
+        block_on(async {
+            let (herd, mut clerk) = start();
+            tokio::select! {
+                biased;
+                failure = clerk.ended() => panic!("{failure}"),
+                () = sleep(Duration::from_millis(20)) => {}
+            }
+            clerk.0.abort();
+            let failure = clerk.ended().await;
+            assert_eq!(
+                (failure.kind, failure.disposition),
+                (Kind::Panic, Disposition::Stop(Exit::GaveUp))
+            );
+            assert_eq!(herd.remove("a").await.unwrap_err().code, 503);
+        });
+    }
+
+    #[test]
+    fn a_keeper_that_has_panicked_is_replaced_by_another_one() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            // The other clerk has begun by then, with nothing to keep.
+            sleep(Duration::from_millis(1)).await;
+            let connector = Connector {
+                configuration: configuration("1"),
+                target: WantedState::Stopped,
+                origin: ConnectorOrigin::Store,
+                is_in_book: true,
+                version: 0,
+            };
+            herd.lock().insert("a".into(), connector);
+            let mut clerk = Clerk {
+                herd: herd.clone(),
+                shelf: Err("it is not needed".into()),
+                slots: SlotLooks::default(),
+                // Its receiver is gone, as that of a keeper that has panicked.
+                keepers: BTreeMap::from([("a".to_owned(), watch::Sender::new(Some(0)))]),
+                version: 0,
+                overwritten: Vec::new(),
+            };
+            clerk.tell_keeper("a", Some(0));
+            assert_eq!(clerk.keepers["a"].receiver_count(), 1);
+            while herd.supervisor().statuses().is_empty() {
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+    }
+
+    #[test]
+    fn a_keeper_ends_with_its_connector_unless_that_is_made_anew_meanwhile() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            // The other clerk has begun by then, with nothing to keep.
+            sleep(Duration::from_millis(1)).await;
+            let mut clerk = Clerk {
+                herd: herd.clone(),
+                shelf: Err("it is not needed".into()),
+                slots: SlotLooks::default(),
+                keepers: BTreeMap::new(),
+                version: 0,
+                overwritten: Vec::new(),
+            };
+            let add = |version| {
+                let connector = Connector {
+                    configuration: configuration("1"),
+                    target: WantedState::Stopped,
+                    origin: ConnectorOrigin::Store,
+                    is_in_book: true,
+                    version,
+                };
+                herd.lock().insert("a".into(), connector);
+            };
+            let until = async |is_done: &dyn Fn() -> bool| {
+                let wait = async {
+                    while !is_done() {
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                };
+                tokio::time::timeout(Duration::from_secs(60), wait)
+                    .await
+                    .expect("it comes about");
+            };
+            let is_shown = || !herd.supervisor().statuses().is_empty();
+            add(0);
+            clerk.tell_keeper("a", Some(0));
+            until(&is_shown).await;
+
+            // Removed, and made anew before the keeper has heard of it, or while it removes the connector.
+            for version in 1..4 {
+                clerk.tell_keeper("a", None);
+                for _ in 1..version {
+                    tokio::task::yield_now().await;
+                }
+                add(version);
+                clerk.tell_keeper("a", Some(version));
+                until(&is_shown).await;
+                assert_eq!(clerk.keepers["a"].receiver_count(), 1, "{version}");
+            }
+            herd.lock().remove("a");
+            clerk.tell_keeper("a", None);
+            until(&|| clerk.keepers["a"].receiver_count() == 0).await;
+            assert!(!is_shown());
+            // The next change forgets it.
+            clerk.tell_keeper("b", None);
+            assert!(!clerk.keepers.contains_key("a"));
+            add(4);
+            clerk.tell_keeper("a", Some(4));
+            until(&is_shown).await;
+        });
+    }
+
+    #[test]
+    fn a_configuration_that_comes_again_changes_nothing() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            let pair = |name: &str| (name.to_owned(), "1".to_owned());
+            let version = |herd: &Herd| herd.find("a").expect("it is there").version;
+            let put = |configuration| herd.put("a", configuration, SubmitMode::Any);
+            assert_eq!(put(vec![pair("x"), pair("y")]).await, Ok(true));
+            let first = version(&herd);
+            assert_eq!(put(vec![pair("y"), pair("x")]).await, Ok(false));
+            assert_eq!(version(&herd), first);
+            assert_eq!(put(vec![pair("y")]).await, Ok(false));
+            assert_ne!(version(&herd), first);
+        });
+    }
+
+    #[test]
+    fn each_run_of_a_connector_from_a_file_reads_the_schemas_of_events_again() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            let schemas = tempfile::tempdir().expect("a folder");
+            let write = |name: &str, text: &str| std::fs::write(schemas.path().join(name), text).expect("a file");
+            write("A.json", "{}");
+            let dir = schemas.path().display().to_string();
+            let properties = REQUIRED.into_iter().chain([
+                ("transforms", "outbox"),
+                ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+                ("transforms.outbox.walferry.schemas.dir", &dir),
+            ]);
+            let properties = properties
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .collect();
+            let (checked, findings) = crate::loaded::load_own_configuration("shop", &properties);
+            let checked = checked.unwrap_or_else(|| panic!("{findings:?}"));
+            let loaded = Loaded {
+                connector: checked.connector,
+                built: checked.built,
+                worker: Worker::default(),
+                bootstrap_servers: String::new(),
+                configuration: properties,
+                file: "shop.json".into(),
+            };
+            let connector = Connector {
+                configuration: loaded.configuration.clone(),
+                target: WantedState::Running,
+                origin: ConnectorOrigin::File("shop.json".into(), Box::new(loaded)),
+                is_in_book: false,
+                version: 0,
+            };
+            let run = keeper::loader(&herd, "shop", &connector);
+            let types = |loaded: &Loaded| loaded.built.event_schemas()[0].1.len();
+            assert_eq!(types(&run().expect("it is right")), 1);
+            write("A.json", r#"{"type": "strin"}"#);
+            let failure = run().expect_err("the schema is wrong");
+            assert_eq!(failure.kind, Kind::Configuration);
+            let text = failure.to_string();
+            assert!(
+                text.contains("has the file A.json, which is not a valid schema"),
+                "{text}"
+            );
+            write("A.json", "{}");
+            write("B.json", "{}");
+            assert_eq!(types(&run().expect("it is right again")), 2);
+        });
+    }
+
+    #[test]
+    fn a_file_overwrites_a_connector_of_its_name_but_none_of_another_class() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            let properties = REQUIRED.into_iter().chain([
+                ("key.converter", "org.apache.kafka.connect.json.JsonConverter"),
+                ("value.converter", "org.apache.kafka.connect.json.JsonConverter"),
+            ]);
+            let properties = properties
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .collect();
+            let loaded = keeper::load(&herd.0, "shop", &properties).0.expect("it is right");
+            let kept = |name: &str, configuration| BookEntry {
+                name: name.into(),
+                configuration,
+                target: WantedState::Stopped,
+            };
+
+            let entries = vec![kept("shop", configuration("1")), kept("other", configuration("2"))];
+            let (connectors, overwritten) = gather(vec![loaded.clone()], entries, &[]).expect("nothing is wrong");
+            let shop = &connectors["shop"];
+            assert_eq!(
+                (&shop.configuration, shop.target),
+                (&loaded.configuration, WantedState::Stopped)
+            );
+            assert!(shop.is_in_book && from_book("shop", shop).is_err());
+            assert_eq!(overwritten, [kept("shop", loaded.configuration.clone())]);
+            assert_eq!(connectors["other"].configuration, configuration("2"));
+
+            // Nothing is written if both are the same, or if the book does not have it.
+            let same = vec![kept("shop", loaded.configuration.clone())];
+            let (_, overwritten) = gather(vec![loaded.clone()], same, &[]).expect("nothing is wrong");
+            assert!(overwritten.is_empty());
+            let (connectors, overwritten) = gather(vec![loaded.clone()], Vec::new(), &[]).expect("nothing is wrong");
+            assert!(overwritten.is_empty() && !connectors["shop"].is_in_book);
+
+            let others = [("shop".to_owned(), "FileStreamSource".to_owned())];
+            let refused = gather(vec![loaded], Vec::new(), &others).err().expect("it is refused");
+            let refused = format!("{refused:?}");
+            assert!(
+                refused.contains("FileStreamSource") && refused.contains("shop"),
+                "{refused}"
+            );
+        });
+    }
+
+    #[test]
+    fn a_patch_of_what_was_changed_meanwhile_and_the_name_of_another_class_are_refused() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            assert_eq!(
+                herd.put("a", configuration("1"), SubmitMode::New(WantedState::Stopped))
+                    .await,
+                Ok(true)
+            );
+            let before = herd.configuration("a").expect("it is there");
+            assert_eq!(
+                herd.put("a", configuration("2"), SubmitMode::Over(before.clone()))
+                    .await,
+                Ok(false)
+            );
+            let refused = herd
+                .put("a", configuration("3"), SubmitMode::Over(before))
+                .await
+                .unwrap_err();
+            assert_eq!(refused.code, 409, "{refused}");
+            assert_eq!(herd.configuration("a"), Some(configuration("2")));
+            for how in [SubmitMode::New(WantedState::Running), SubmitMode::Any] {
+                let refused = herd.put("file", configuration("1"), how).await.unwrap_err();
+                assert!(
+                    refused.code == 409 && refused.message.contains("FileStreamSource"),
+                    "{refused}"
+                );
+            }
+        });
+    }
+}
