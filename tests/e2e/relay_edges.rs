@@ -363,7 +363,7 @@ fn a_role_needs_no_more_than_check_asks_for() {
         ("relay_role_columns", marks, "mark", None),
         (
             "relay_role_delete",
-            "select, update (attempts, available_at, last_error), delete",
+            "select, update (status, attempts, available_at, last_error), delete",
             "delete",
             None,
         ),
