@@ -39,7 +39,7 @@ pub use pgbouncer::PgBouncer;
 pub use pipe::full_pipe;
 pub use ports::free_port;
 pub use postgres::{Database, Hanging, Postgres, PostgresOptions};
-pub use process::{PATIENCE, wait_for, wait_while_it_grows};
+pub use process::{PATIENCE, processor_ms, wait_for, wait_while_it_grows};
 pub use prometheus::Prometheus;
 pub use rebuilt::Rebuilt;
 pub use records::Record;

@@ -1,7 +1,7 @@
 //! A throw-away Postgres server.
 
 use super::ports::free_port;
-use super::process::Process;
+use super::process::{self, Process};
 use super::{Sql, scratch, tools};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -181,6 +181,12 @@ impl Postgres {
     pub fn version(&self) -> String {
         let version = self.sql().value("show server_version").unwrap_or_default();
         version.split(' ').next().unwrap_or_default().to_owned()
+    }
+
+    /// Processor time that all of its processes have used so far, in milliseconds, with those that have ended.
+    #[track_caller]
+    pub fn processor_ms(&self) -> u64 {
+        process::processor_ms_with_children(self.process.id())
     }
 
     /// A connection of the superuser to the database `postgres`.

@@ -50,6 +50,42 @@ fn stands_still(pid: u32) -> bool {
     })
 }
 
+/// Processor time that a process has used so far, in milliseconds.
+pub fn processor_ms(pid: u32) -> Option<u64> {
+    Some(Times::of(pid)?.own)
+}
+
+/// The same with that of its children, also of those that have ended.
+pub(super) fn processor_ms_with_children(pid: u32) -> u64 {
+    let children = fs::read_dir("/proc").expect("there is a /proc").flatten();
+    let children = children
+        .filter_map(|entry| Times::of(entry.file_name().to_str()?.parse().ok()?))
+        .filter(|child| child.parent == pid);
+    let parent = Times::of(pid).map_or(0, |times| times.own + times.ended_children);
+    parent + children.map(|child| child.own).sum::<u64>()
+}
+
+/// Processor time of a process, in milliseconds.
+struct Times {
+    parent: u32,
+    own: u64,
+    ended_children: u64,
+}
+
+impl Times {
+    fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // After the name, which may have spaces in it. Linux counts in hundredths of a second.
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let ms = |place: usize| fields.get(place)?.parse::<u64>().ok().map(|ticks| ticks * 10);
+        Some(Self {
+            parent: fields.get(1)?.parse().ok()?,
+            own: ms(11)? + ms(12)?,
+            ended_children: ms(13)? + ms(14)?,
+        })
+    }
+}
+
 /// A running program whose output goes to a log file. Killed when dropped.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -152,11 +188,7 @@ impl Process {
 
     /// Processor time that it has used so far, in milliseconds.
     pub(super) fn processor_ms(&self) -> Option<u64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
-        // Behind the name, which may have spaces in it. Linux counts in hundredths of a second.
-        let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
-        let mut next = || fields.next()?.parse::<u64>().ok();
-        Some((next()? + next()?) * 10)
+        processor_ms(self.id())
     }
 
     /// Resident memory in KiB, and its highest value so far.

@@ -4,6 +4,7 @@
 mod edit_loop;
 mod facts;
 mod page;
+mod relay;
 mod servers;
 
 use std::path::PathBuf;
@@ -26,13 +27,17 @@ pub(crate) struct Args {
     /// Measures the whole path of Walferry and Debezium in turns. Without --write, the figures are only printed
     #[arg(long, conflicts_with = "instructions")]
     beside_debezium: bool,
-    /// Measures what follows a changed line in `walferry-engine` instead: `cargo check`, the tests of the crate, one end-to-end test
+    /// Measures relay mode beside a poller that was written by hand: rows a second, processor time with that of Postgres, and the time from a
+    /// commit until Kafka has the record
     #[arg(long, conflicts_with_all = ["instructions", "write", "beside_debezium"])]
+    relay: bool,
+    /// Measures what follows a changed line in `walferry-engine` instead: `cargo check`, the tests of the crate, one end-to-end test
+    #[arg(long, conflicts_with_all = ["instructions", "write", "beside_debezium", "relay"])]
     edit_loop: bool,
-    /// With --write or --beside-debezium: rows of each round
+    /// With --write, --beside-debezium or --relay: rows of each round
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
     rows: u32,
-    /// With --write or --beside-debezium: how often all rows are sent in each form; a first round, which does not count, comes on top
+    /// With --write, --beside-debezium or --relay: how often all rows are sent in each form; a first round, which does not count, comes on top
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Given to Criterion: a part of a benchmark's name, `--save-baseline NAME`, …
@@ -43,6 +48,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     if args.edit_loop {
         return edit_loop::run();
+    }
+    if args.relay {
+        return relay::run(args.rows, args.rounds);
     }
     if args.write || args.beside_debezium {
         return servers::run(args);
