@@ -95,9 +95,10 @@ pub trait OffsetAccount: Account + Send + 'static {
 }
 
 /// What there is to store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unstored {
     /// Nothing.
+    #[default]
     Nothing,
     /// The stream has moved but sent nothing, so a crash would repeat nothing.
     Passed,

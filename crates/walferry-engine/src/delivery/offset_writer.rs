@@ -138,7 +138,8 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
             not_before: Instant::now(),
         };
         loop {
-            let due = match self.progress.is_at_commit_point() {
+            let is_at_commit_point = self.progress.is_at_commit_point();
+            let due = match is_at_commit_point {
                 // The pipeline waits for this write.
                 true => Some(tries.not_before),
                 false => pace.due(self.progress.unstored()).map(|due| due.max(tries.not_before)),
@@ -150,6 +151,9 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
                 () = until(due) => {
                     let begun = Instant::now();
                     self.try_to_save(store, &mut tries).await?;
+                    if is_at_commit_point {
+                        self.progress.commit_took(begun.elapsed());
+                    }
                     pace.wrote(begun);
                 }
                 _ = looks.tick() => {

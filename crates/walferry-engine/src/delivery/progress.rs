@@ -5,7 +5,10 @@
 //! threads and wakes those that wait for room or for news. Only this module can make [`Delivered`] and [`Stored`], so
 //! nothing can store what Kafka has not acknowledged, or confirm what is not stored.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::sync::{Notify, watch};
 
@@ -107,6 +110,8 @@ pub struct Progress<A: OffsetAccount> {
     /// Signalled when nothing is under way any more, or when waiting is over. Only one task waits for it: the end of a
     /// session.
     pub(crate) emptied: Notify,
+    /// Signalled when a transaction gets large. Only one task waits for it: the one that reminds the pipeline to commit.
+    pub(crate) loaded: Notify,
     /// Number of the last request whose mark was reached (`Mark::delivery_awaited`).
     awaited: watch::Sender<u64>,
     /// Latency from commit in Postgres to acknowledgement by Kafka.
@@ -132,14 +137,39 @@ struct State<A: OffsetAccount> {
 /// point: everything that was pushed is acknowledged, and nothing is pushed until the transaction is committed.
 #[derive(Debug, Default)]
 struct Transaction {
-    /// Records were pushed since the last commit.
-    has_records: bool,
+    /// How many records were pushed since the last commit.
+    records: u64,
     /// The pipeline waits at a commit point.
     at_commit_point: bool,
     /// The pipeline is to go to a commit point as soon as it can.
     is_due: bool,
     /// The pipeline goes to no commit point any more.
     is_last: bool,
+    /// How long a commit usually takes.
+    commit_takes: Duration,
+}
+
+/// A transaction with so many records shows that the connector is under load.
+const LARGE: u64 = 2_000;
+
+/// What was pushed since the last commit of a transaction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Uncommitted {
+    /// What a commit would store.
+    pub(crate) kind: Unstored,
+    /// How many records the transaction has.
+    pub(crate) records: u64,
+    /// Whether the pipeline is to commit as soon as it can.
+    pub(crate) is_due: bool,
+    /// How long a commit usually takes.
+    pub(crate) commit_takes: Duration,
+}
+
+impl Uncommitted {
+    /// Whether the connector is under load.
+    pub(crate) const fn is_large(&self) -> bool {
+        self.records >= LARGE
+    }
 }
 
 /// What was pushed last before a commit point.
@@ -168,6 +198,7 @@ impl<A: OffsetAccount> Progress<A> {
             room: Condvar::new(),
             changed: Notify::new(),
             emptied: Notify::new(),
+            loaded: Notify::new(),
             awaited: watch::Sender::new(0),
             latency: Arc::default(),
         }
@@ -211,7 +242,11 @@ impl<A: OffsetAccount> Progress<A> {
         if next > first {
             state.window.sent(next, now_us);
             if let Some(transaction) = &mut state.transaction {
-                transaction.has_records = true;
+                let was_large = transaction.records >= LARGE;
+                transaction.records += next - first;
+                if transaction.records >= LARGE && !was_large {
+                    self.loaded.notify_one();
+                }
             }
         }
         self.advance(&mut state);
@@ -305,6 +340,7 @@ impl<A: OffsetAccount> Progress<A> {
         if let Some(transaction) = &mut state.transaction {
             *transaction = Transaction {
                 is_last: transaction.is_last,
+                commit_takes: transaction.commit_takes,
                 ..Transaction::default()
             };
             self.room.notify_one();
@@ -317,13 +353,28 @@ impl<A: OffsetAccount> Progress<A> {
         self.lock().is_at_commit_point()
     }
 
-    /// What the pipeline is to commit, and whether it is to do so as soon as it can.
-    pub(crate) fn uncommitted(&self) -> (Unstored, bool) {
+    /// What the pipeline is to commit.
+    pub(crate) fn uncommitted(&self) -> Uncommitted {
         let state = self.lock();
-        match &state.transaction {
-            None => (Unstored::Nothing, false),
-            Some(transaction) if transaction.has_records => (Unstored::Delivered, transaction.is_due),
-            Some(transaction) => (state.ledger.behind().unstored(), transaction.is_due),
+        let Some(transaction) = &state.transaction else {
+            return Uncommitted::default();
+        };
+        Uncommitted {
+            kind: match transaction.records {
+                0 => state.ledger.behind().unstored(),
+                _ => Unstored::Delivered,
+            },
+            records: transaction.records,
+            is_due: transaction.is_due,
+            commit_takes: transaction.commit_takes,
+        }
+    }
+
+    /// A commit has taken this long.
+    pub(crate) fn commit_took(&self, took: Duration) {
+        if let Some(transaction) = &mut self.lock().transaction {
+            // A mean of the last few. One slow commit must not keep records from consumers for long.
+            transaction.commit_takes = (transaction.commit_takes * 3 + took) / 4;
         }
     }
 
@@ -351,7 +402,7 @@ impl<A: OffsetAccount> Progress<A> {
     pub(crate) fn awaits_commit(&self) -> bool {
         let state = self.lock();
         state.transaction.as_ref().is_some_and(|transaction| {
-            let is_open = transaction.has_records || state.ledger.behind().unstored() > Unstored::Nothing;
+            let is_open = transaction.records > 0 || state.ledger.behind().unstored() > Unstored::Nothing;
             transaction.at_commit_point || is_open && !transaction.is_last
         })
     }
@@ -633,12 +684,13 @@ mod tests {
     #[test]
     fn in_transactions_there_is_an_offset_only_at_a_commit_point() {
         let progress = Progress::<Numbers>::new(0, 100_000).in_transactions();
-        assert_eq!(progress.uncommitted(), (Unstored::Nothing, false));
+        let uncommitted = || (progress.uncommitted().kind, progress.uncommitted().is_due);
+        assert_eq!(uncommitted(), (Unstored::Nothing, false));
         progress.settle(progress.push([record(1, 300)]));
         assert!(progress.delivered().is_none());
         assert_eq!(progress.unstored(), Unstored::Nothing);
         progress.demand_commit();
-        assert_eq!(progress.uncommitted(), (Unstored::Delivered, true));
+        assert_eq!(uncommitted(), (Unstored::Delivered, true));
 
         assert!(progress.reach_commit_point(PushedLast::WholeChange));
         assert_eq!(progress.unstored(), Unstored::Delivered);
@@ -647,7 +699,7 @@ mod tests {
         progress.not_stored();
         assert_eq!(progress.delivered().map(|delivered| *delivered.offset()), Some(1));
         progress.committed();
-        assert_eq!(progress.uncommitted(), (Unstored::Nothing, false));
+        assert_eq!(uncommitted(), (Unstored::Nothing, false));
         assert!(progress.delivered().is_none());
     }
 

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     account::{OffsetStore, StoredOffset},
-    delivery::sink::Sinks,
+    delivery::{progress::Uncommitted, sink::Sinks},
     failure::Failure,
     incremental::IncrementalLimits,
     life::{
@@ -75,20 +75,41 @@ pub struct ConnectorSettings {
 /// When the transaction of records and their offset is committed (`transaction.boundary`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitTiming {
-    /// As soon as nothing more waits to be sent, and while there is always more, after this time.
+    /// As soon as nothing more waits to be sent. While there is always more, after this time, or after a longer one if commits are slow.
     WhenIdle(Duration),
     /// After this time.
     Every(Duration),
 }
 
 impl CommitTiming {
-    /// The longest time that records wait for the commit of their transaction.
-    pub(super) const fn longest(self) -> Duration {
+    /// How long records wait for the commit of their transaction at most.
+    ///
+    /// While the connector waits for a commit, it sends nothing. So under load, it sends for [`SENDING`] times as long as a commit takes. A small
+    /// transaction is not made to wait: there is no load.
+    pub(crate) fn longest(self, uncommitted: &Uncommitted) -> Duration {
         match self {
+            Self::WhenIdle(longest) if uncommitted.is_large() => {
+                longest.max((uncommitted.commit_takes * SENDING).min(LONGEST_SENDING))
+            }
             Self::WhenIdle(longest) | Self::Every(longest) => longest,
         }
     }
+
+    /// Whether the transaction ends as soon as nothing waits to be sent. A large one does not: under load, more comes within a moment.
+    pub(crate) const fn ends_when_idle(self, uncommitted: &Uncommitted) -> bool {
+        matches!(self, Self::WhenIdle(_)) && !uncommitted.is_large()
+    }
+
+    /// Whether a transaction also ends when nothing more has come for a moment.
+    pub(crate) const fn ends_when_quiet(self) -> bool {
+        matches!(self, Self::WhenIdle(_))
+    }
 }
+
+/// Under load, the connector sends for so many times as long as it waits for a commit.
+const SENDING: u32 = 12;
+/// But not for longer than this.
+const LONGEST_SENDING: Duration = Duration::from_secs(1);
 
 impl ConnectorSettings {
     /// The connector's present share of the memory in flight.
@@ -272,5 +293,49 @@ pub(super) async fn until(
     match target.wait_for(|target| is_it(*target)).await {
         Ok(target) => *target,
         Err(_) => TargetState::Stopped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::contract::Unstored;
+
+    fn uncommitted(records: u64, commit_takes_ms: u64) -> Uncommitted {
+        Uncommitted {
+            kind: Unstored::Delivered,
+            records,
+            is_due: false,
+            commit_takes: Duration::from_millis(commit_takes_ms),
+        }
+    }
+
+    #[test]
+    fn a_small_transaction_ends_at_once_and_a_large_one_lasts_many_times_as_long_as_its_commit() {
+        let timing = CommitTiming::WhenIdle(Duration::from_millis(100));
+        for (records, commit_takes_ms, longest_ms, ends_when_idle) in [
+            (1, 50, 100, true),
+            (1_999, 50, 100, true),
+            (2_000, 1, 100, false),
+            (2_000, 20, 240, false),
+            (50_000, 50, 600, false),
+            (50_000, 5_000, 1_000, false),
+        ] {
+            let uncommitted = uncommitted(records, commit_takes_ms);
+            let outcome = (timing.longest(&uncommitted), timing.ends_when_idle(&uncommitted));
+            assert_eq!(
+                outcome,
+                (Duration::from_millis(longest_ms), ends_when_idle),
+                "{uncommitted:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_interval_that_is_set_is_kept_under_load() {
+        let timing = CommitTiming::Every(Duration::from_millis(300));
+        let uncommitted = uncommitted(50_000, 200);
+        assert_eq!(timing.longest(&uncommitted), Duration::from_millis(300));
+        assert!(!timing.ends_when_idle(&uncommitted) && !timing.ends_when_quiet());
     }
 }

@@ -128,13 +128,17 @@ impl<K: Sink> PipelineThreadParts<K> {
 
     /// Commits the transaction if it is time. `is_idle` is whether nothing more waits to be sent. Returns whether to continue.
     fn commit_when_due(&mut self, is_idle: bool, after: PushedLast) -> bool {
-        let ends_when_idle = matches!(self.boundary, Some(CommitTiming::WhenIdle(_)));
-        match self.progress.uncommitted() {
-            (Unstored::Nothing, _) => true,
-            (_, true) => self.commit(after),
-            (Unstored::Delivered, _) if is_idle && ends_when_idle => self.commit(after),
-            _ => true,
-        }
+        let Some(boundary) = self.boundary else {
+            return true;
+        };
+        let uncommitted = self.progress.uncommitted();
+        let is_due = match uncommitted.kind {
+            Unstored::Nothing => false,
+            _ if uncommitted.is_due => true,
+            Unstored::Passed => false,
+            Unstored::Delivered => is_idle && boundary.ends_when_idle(&uncommitted),
+        };
+        !is_due || self.commit(after)
     }
 
     /// Waits until everything is delivered and committed with its offset. Returns whether to continue.

@@ -34,6 +34,7 @@ use crate::{
     delivery::{
         contract::Unstored,
         offset_writer::{OffsetWriter, Settled, WriterObserver},
+        progress::Uncommitted,
         sink::{Acks, Sinks},
     },
     failure::{Disposition, Exit, Failure},
@@ -399,13 +400,25 @@ async fn remind(settings: &ConnectorSettings, progress: &Progress, frames: &Fram
     let Some(boundary) = settings.boundary else {
         return pending().await;
     };
-    let mut last = Instant::now();
+    let (mut last, mut records_before) = (Instant::now(), 0);
     loop {
-        sleep(boundary.longest().clamp(LEAST_REMINDER, QUIET)).await;
-        let pause = match progress.uncommitted().0 {
+        let look = match progress.uncommitted().is_large() {
+            true => LOADED_REMINDER,
+            false => boundary.longest(&Uncommitted::default()).clamp(LEAST_REMINDER, QUIET),
+        };
+        tokio::select! {
+            biased;
+            () = sleep(look) => {}
+            () = progress.loaded.notified() => continue,
+        }
+        let uncommitted = progress.uncommitted();
+        let is_quiet = uncommitted.records == records_before && frames.is_empty();
+        records_before = uncommitted.records;
+        let pause = match uncommitted.kind {
             Unstored::Nothing => continue,
             Unstored::Passed => QUIET,
-            Unstored::Delivered => boundary.longest(),
+            Unstored::Delivered if is_quiet && boundary.ends_when_quiet() => Duration::ZERO,
+            Unstored::Delivered => boundary.longest(&uncommitted),
         };
         if last.elapsed() >= pause {
             last = Instant::now();
@@ -417,6 +430,8 @@ async fn remind(settings: &ConnectorSettings, progress: &Progress, frames: &Fram
 
 /// Shortest time between two looks at what is to be committed.
 const LEAST_REMINDER: Duration = Duration::from_millis(10);
+/// Time between two looks while the connector is under load. When nothing has come between two of them, the transaction ends.
+const LOADED_REMINDER: Duration = Duration::from_millis(20);
 /// Time between two commits if nothing was sent meanwhile.
 const QUIET: Duration = Duration::from_secs(1);
 
