@@ -303,6 +303,26 @@ fn who_may_change_connectors_passes_over_a_record_over_rest_and_the_log_says_who
         let records = kafka.read(&[topic.clone()]);
         (payloads(&records).last().map(String::as_str) == Some("103")).then_some(())
     });
+
+    // Several that follow each other in one transaction are passed over one after the other, and none of them comes back.
+    outbox.database.sql().run(
+        "begin;
+         insert into outbox select n, 'order', 'bad', 'T', repeat('7', 20000) from generate_series(301, 303) n;
+         insert into outbox values (304, 'order', 'k', 'T', '304');
+         commit",
+    );
+    let mut passed = Vec::new();
+    for _ in 301..=303 {
+        let position = wait_for("the connector to fail at another change", || {
+            Some(failed_change()).filter(|position| !passed.contains(position))
+        });
+        assert_eq!(ask(&json!({ "position": position })).status, 202);
+        passed.push(position);
+    }
+    wait_for("the row behind them", || {
+        let records = kafka.read(&[topic.clone()]);
+        (payloads(&records).last().map(String::as_str) == Some("304")).then_some(())
+    });
 }
 
 #[test]

@@ -79,6 +79,14 @@ pub enum StreamStep {
         /// Identifies the commit when it comes again. `None` for a message outside transactions.
         seen: Option<history::SeenCommit>,
     },
+    /// A change was passed over because a person has asked for it, and gives no record. Without this, the next change that cannot be sent
+    /// would come before an offset behind this one is stored, and this one would be in the way again.
+    PassedOver {
+        /// The change, which is dealt with.
+        change: StreamChange,
+        /// The transaction that it belongs to.
+        transaction: Transaction,
+    },
     /// A connection has begun. The server sends what it has from here on.
     Connected(Lsn),
     /// The server has sent everything committed before this.
@@ -171,6 +179,11 @@ impl StreamAccount {
             StreamStep::Begin(transaction) => {
                 self.transaction = transaction;
                 self.transaction_counts.enter(transaction.xid);
+            }
+            StreamStep::PassedOver { change, transaction } => {
+                self.transaction = transaction;
+                self.transaction_counts.enter(transaction.xid);
+                self.move_to(change);
             }
             StreamStep::Connected(_) => self.beginning -= 1,
             StreamStep::AwaitsDelivery(_) => {}

@@ -361,7 +361,7 @@ impl RecordEmitter {
         };
         let parts = match made {
             EncodeOutcome::Parts(parts) => Some(parts),
-            EncodeOutcome::Dropped => return Ok(()),
+            EncodeOutcome::Dropped => None,
             EncodeOutcome::Waits(waits) => {
                 self.hold(waits, Vec::new(), from, out);
                 return Ok(());
@@ -370,6 +370,17 @@ impl RecordEmitter {
         };
         self.put(checkpoint, parts, from, out);
         Ok(())
+    }
+
+    /// A change that is passed over and gives no record is dealt with, as one whose records were delivered.
+    fn settle_passed_over(&self, from: Provenance<'_>, out: &mut Batch) {
+        // A dead letter settles it once it is delivered.
+        if self.tolerance.dead_letters.is_none() && self.passes_over(from) {
+            out.step(StreamStep::PassedOver {
+                change: from.change(),
+                transaction: self.cursor.transaction(),
+            });
+        }
     }
 
     /// Which change of which transaction a record comes from, where a transform wants to know.
@@ -718,7 +729,10 @@ impl RecordEmitter {
 
     /// Completes the record whose bytes were written since `checkpoint`, if there is one.
     fn put(&mut self, checkpoint: Checkpoint, parts: Option<RecordParts>, from: Provenance<'_>, out: &mut Batch) {
-        let Some(parts) = parts else { return };
+        let Some(parts) = parts else {
+            self.settle_passed_over(from, out);
+            return;
+        };
         begin_transaction(&mut self.cursor, out);
         self.counts.records += 1;
         out.record(checkpoint, parts, from.change());
