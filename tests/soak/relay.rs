@@ -191,6 +191,10 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, outage: Duration) -> Vec<Str
         );
         (number(&sql, &failed) == 1).then_some(())
     });
+    let most = runners
+        .iter()
+        .filter_map(|runner| Some(runner.walferry.resident_kib()?.1))
+        .max();
     for runner in &mut runners {
         let ended = runner.walferry.terminate();
         if ended != Some(0) {
@@ -207,10 +211,6 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, outage: Duration) -> Vec<Str
         problems.push(format!("{held} of 9 rows behind the poisoned one wait"));
     }
     let verdict = check(&sql, &kafka, &troubles, &mut problems);
-    let most = runners
-        .iter()
-        .filter_map(|runner| Some(runner.walferry.resident_kib()?.1))
-        .max();
     println!("rows committed              {:>9}", verdict.rows);
     println!("records in Kafka            {:>9}", verdict.records);
     println!(
