@@ -269,7 +269,7 @@ impl<'a> FoundRows<'a> {
     fn push(&mut self, values: &[Option<&str>]) -> ControlFlow<()> {
         let bytes = values.iter().flatten().map(|value| value.len()).sum();
         self.largest_row = self.largest_row.max(bytes);
-        if self.bytes.len() < self.most_bytes {
+        if self.rows.is_empty() || self.bytes.len() < self.most_bytes {
             self.keep(values);
             return ControlFlow::Continue(());
         }
