@@ -50,6 +50,7 @@ mod registry;
 mod relay;
 mod relay_attacks;
 mod relay_edges;
+mod relay_seen;
 mod reselect;
 mod rest;
 mod secure;

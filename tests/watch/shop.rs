@@ -1,11 +1,13 @@
-//! A shop's database with a connector for a table and one for an outbox, which together show most of what the metrics tell.
+//! A shop's database with a connector for a table, one for an outbox, and one in relay mode, which together show most of what the metrics tell.
+
+use std::fs;
 
 use serde_json::{Map, Value, json};
 use walferry_testkit::servers::{
-    Database, Kafka, Postgres, PostgresOptions, Surroundings, Walferry, WalferryOptions, wait_for,
+    Database, Kafka, Postgres, PostgresOptions, Surroundings, Walferry, WalferryOptions, folder, wait_for,
 };
 
-/// The servers, and a Walferry with both connectors. `customers` reads existing rows first; `orders` sends a partitioned outbox, and
+/// The servers, and a Walferry with all connectors. `customers` reads existing rows first; `orders` sends a partitioned outbox, and
 /// removes what is delivered.
 pub(crate) struct Shop {
     pub(crate) walferry: Walferry,
@@ -24,6 +26,10 @@ const TABLES: &str = "
     create table outbox_all partition of outbox default;
     insert into outbox (aggregatetype, aggregateid, type, created_at)
       select 'order', '0', 'InTheWay', now() + n * interval '1 hour' from generate_series(1, 2) n;
+    create table polled (id bigint generated always as identity primary key, aggregatetype text not null default 'order',
+      aggregateid text not null default '1', type text not null default 'Paid', payload text, created_at timestamptz not null default now(),
+      status text not null default 'PENDING', attempts int not null default 0, available_at timestamptz, last_error text);
+    insert into polled (payload) values ('{}');
     select pg_create_logical_replication_slot('somebodys', 'pgoutput')";
 
 impl Shop {
@@ -62,8 +68,12 @@ impl Shop {
             ("transforms.outbox.walferry.partitions", "hour"),
             ("transforms.outbox.walferry.partitions.ahead", "2"),
         ];
+        let relay = json!({ "name": "polled", "config": relay(&database) });
+        let file = folder("relay").join("polled.json");
+        fs::write(&file, relay.to_string()).expect("the scratch folder can be written");
         let surroundings = Surroundings {
             beside: Some(("orders".into(), connector(&database, "outbox", &outbox))),
+            arguments: vec!["--config".into(), file.display().to_string()],
             ..Surroundings::default()
         };
         let mut walferry = Walferry::start_in(options, surroundings);
@@ -88,6 +98,22 @@ impl Shop {
             "insert into outbox (aggregatetype, aggregateid, type, payload, traceparent) values ('order', '1', 'Paid', '{{}}', {trace})"
         ));
     }
+}
+
+/// A connector in relay mode.
+fn relay(database: &Database) -> Map<String, Value> {
+    let mut config = connector(
+        database,
+        "polled",
+        &[
+            ("connector.class", "walferry.OutboxRelay"),
+            ("transforms", "outbox"),
+            ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+            ("transforms.outbox.route.topic.replacement", "polled.${routedByValue}"),
+        ],
+    );
+    config.retain(|name, _| !name.starts_with("slot.") && !name.starts_with("publication.") && name != "plugin.name");
+    config
 }
 
 fn connector(database: &Database, table: &str, changes: &[(&str, &str)]) -> Map<String, Value> {

@@ -14,6 +14,7 @@ use crate::{
     observation::{Observation, SnapshotProgress, load},
     process::Process,
     record_skips::failed_change,
+    relay::RelayView,
     slots::{OwnSlots, ServerSlots},
     verdict::{Verdict, beside_seconds_left},
 };
@@ -63,6 +64,8 @@ struct Connector {
     incidents: Vec<IncidentView>,
     slots: ServerSlots,
     outboxes: Vec<OutboxFigures>,
+    /// What a connector in relay mode does, which has neither a slot nor positions.
+    relay: Option<RelayView>,
     /// Events that did not match their schemas, by type.
     mismatched: BTreeMap<String, u64>,
     table_change: Option<TableChangeView>,
@@ -237,6 +240,7 @@ impl Connector {
                 .collect(),
             slots,
             outboxes: observed.outboxes.clone(),
+            relay: RelayView::of(observed),
             mismatched: observed.status.mismatched(),
             table_change: observed.status.table_change().map(|(change, at_us)| TableChangeView {
                 at: human::instant(at_us),

@@ -103,7 +103,7 @@ fn round(value: f64) -> f64 {
 }
 
 /// The quantile as Prometheus computes it: values are evenly spread inside a bucket. Beyond the last bound, it is that bound.
-fn quantile_us(counts: &LatencyCounts, q: f64) -> Option<f64> {
+pub(crate) fn quantile_us(counts: &LatencyCounts, q: f64) -> Option<f64> {
     let all: u64 = counts.iter().sum();
     if all == 0 {
         return None;

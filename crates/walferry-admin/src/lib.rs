@@ -20,6 +20,7 @@ mod observation;
 pub mod otlp;
 mod process;
 mod record_skips;
+mod relay;
 mod rest;
 mod routes;
 mod settings;

@@ -5,7 +5,7 @@ use std::{fmt::Display, time::SystemTime};
 use serde_json::Value as Json;
 use walferry_engine::{
     Disposition, Exit,
-    status::{IncrementalEnd, LATENCY_BOUNDS_US, OutboxFigures, Phase, Slot},
+    status::{IncrementalEnd, LATENCY_BOUNDS_US, OutboxFigures, Phase, RelayFigures, RelayRows, Slot},
 };
 use walferry_telemetry::{Metric, debezium as dbz, metrics as m};
 
@@ -48,6 +48,7 @@ fn write(out: Exposition, admin: &Admin, process: Option<Process>, now_us: i64) 
     page.other_slots();
     page.state();
     page.throughput();
+    page.relay();
     page.in_flight();
     page.snapshot();
     page.debezium();
@@ -97,6 +98,9 @@ impl MetricsPage<'_> {
             }
         });
         self.each(&m::POSITION, |observed, name, samples| {
+            if observed.is_relay() {
+                return;
+            }
             let c = observed.counters();
             let positions = [
                 ("received", load(&c.received_lsn)),
@@ -127,7 +131,9 @@ impl MetricsPage<'_> {
             }
         });
         self.slot_value(&m::SLOT_ACTIVE, true, |slot| Some(u8::from(slot.active)));
-        self.value(&m::SLOTS_AGE, |observed| Some(observed.slots_silence_seconds()));
+        self.value(&m::SLOTS_AGE, |observed| {
+            (!observed.is_relay()).then(|| observed.slots_silence_seconds())
+        });
     }
 
     fn other_slots(&mut self) {
@@ -255,6 +261,49 @@ impl MetricsPage<'_> {
                 if let Some(value) = value(outbox) {
                     samples.add(&[name, &outbox.table], value);
                 }
+            }
+        });
+    }
+
+    fn relay(&mut self) {
+        self.relay_rows(&m::RELAY_WAITING, |rows| rows.waiting);
+        self.relay_rows(&m::RELAY_OLDEST, |rows| rows.oldest_seconds);
+        self.relay_rows(&m::RELAY_FAILED, |rows| rows.failed);
+        self.relay_rows(&m::RELAY_UNCOUNTED, |rows| Some(u8::from(rows.problem.is_some())));
+        self.figure(&m::RELAY_SENT, |figures| load(&figures.sent_rows));
+        self.figure(&m::RELAY_ATTEMPTS_FAILED, |figures| load(&figures.failed_attempts));
+        self.figure(&m::RELAY_LATE, |figures| load(&figures.late_rows));
+        self.each(&m::RELAY_LOOKS, |observed, name, samples| {
+            if let Some(figures) = &observed.status.relay {
+                samples.add(&[name, "rows"], load(&figures.looks));
+                samples.add(&[name, "nothing"], load(&figures.empty_looks));
+            }
+        });
+        self.figure(&m::RELAY_STATEMENTS, |figures| load(&figures.statements));
+        self.each(&m::RELAY_TRANSACTIONS, |observed, name, samples| {
+            if let Some(figures) = &observed.status.relay {
+                let bounds = LATENCY_BOUNDS_US.map(|us| us as f64 / 1e6);
+                let (counts, sum_us) = figures.transactions.snapshot();
+                samples.add_histogram(&[name], &bounds, &counts, sum_us as f64 / 1e6);
+            }
+        });
+        self.figure(&m::RELAY_LANES, |figures| load(&figures.lanes));
+        self.figure(&m::RELAY_LANES_TAKEN, |figures| load(&figures.own_lanes));
+        self.figure(&m::RELAY_OWNERS, |figures| figures.owners().len());
+    }
+
+    /// One metric of each connector in relay mode.
+    fn figure<V: Display>(&mut self, metric: &Metric, value: impl Fn(&RelayFigures) -> V) {
+        self.value(metric, |observed| observed.status.relay.as_deref().map(&value));
+    }
+
+    /// One metric of each outbox in relay mode, as its rows were counted.
+    fn relay_rows<V: Display>(&mut self, metric: &Metric, value: impl Fn(&RelayRows) -> Option<V>) {
+        self.each(metric, |observed, name, samples| {
+            if let Some(rows) = &observed.relay_rows
+                && let Some(value) = value(rows)
+            {
+                samples.add(&[name, &rows.table], value);
             }
         });
     }
@@ -583,7 +632,21 @@ mod tests {
             tables_left: 2,
             is_paused: true,
         });
-        let connectors = FixedConnectors(vec![Arc::new(status), Arc::new(silent)]);
+        let mut relay = Status::new("relay", "relayed");
+        let figures = Arc::new(RelayFigures::default());
+        figures.set_rows(RelayRows {
+            table: "public.out\"\n\\box".into(),
+            waiting: Some(70),
+            oldest_seconds: Some(1.5),
+            failed: Some(3),
+            ..RelayRows::default()
+        });
+        figures.note_lanes(5, 8);
+        figures.sent_rows.store(900, Relaxed);
+        figures.transactions.observe(1_500);
+        relay.relay = Some(figures);
+        relay.set_phase(Phase::Streaming);
+        let connectors = FixedConnectors(vec![Arc::new(status), Arc::new(silent), Arc::new(relay)]);
         Admin {
             started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_789_999_000),
             ..Admin::read_only(Arc::new(connectors), "1.2.3")
@@ -747,6 +810,18 @@ mod tests {
                 r#"walferry_outbox_events_mismatched_total{connector="orders",type="OrderPlaced"}"#,
                 8.0,
             ),
+            (
+                r#"walferry_relay_waiting_rows{connector="relay",table="public.out\"\n\\box"}"#,
+                70.0,
+            ),
+            (r#"walferry_lag_seconds{connector="relay"}"#, 1.5),
+            (r#"walferry_relay_lanes_taken{connector="relay"}"#, 5.0),
+            (r#"walferry_relay_rows_sent_total{connector="relay"}"#, 900.0),
+            (
+                r#"walferry_relay_transaction_seconds_bucket{connector="relay",le="0.002"}"#,
+                1.0,
+            ),
+            (r#"walferry_connector_phase{connector="relay",phase="relaying"}"#, 1.0),
             (r#"walferry_build_info{version="1.2.3"}"#, 1.0),
             ("process_resident_memory_bytes", 20_971_520.0),
             ("process_start_time_seconds", 1_789_999_000.0),
@@ -758,6 +833,10 @@ mod tests {
             !page.contains("{connector=\"silent\",slot="),
             "nothing is known of its slot"
         );
+        for metric in [m::SLOTS_AGE, m::POSITION, m::LAG_BYTES] {
+            let name = format!("{}{{connector=\"relay\"", metric.name);
+            assert!(!page.contains(&name), "relay mode has no slot and no position: {name}");
+        }
     }
 
     #[test]
@@ -787,7 +866,7 @@ mod tests {
             let name = format!(r#"debezium_metrics_{name}{{plugin="postgres",name="{server}",context="{context}"}}"#);
             assert_eq!(samples.get(name.as_str()), Some(&value), "{name}");
         }
-        assert_eq!(samples["kafka_connect_worker_metrics_connector_count"], 2.0);
+        assert_eq!(samples["kafka_connect_worker_metrics_connector_count"], 3.0);
     }
 
     #[test]
@@ -828,7 +907,7 @@ mod tests {
             r#"debezium_metrics_NumberOfErroneousEvents{plugin="postgres",name="shop",context="streaming"}"#;
         assert_eq!(
             (samples[erroneous], samples["kafka_connect_worker_metrics_task_count"]),
-            (3.0, 1.0)
+            (3.0, 2.0)
         );
     }
 }

@@ -9,8 +9,8 @@ use std::{
 use serde::Serialize;
 use walferry_diagnosis::Kind;
 use walferry_engine::status::{
-    ConnectorCourse, Counters, IncrementalProgress, LatencyCounts, OngoingFailure, OutboxFigures, Phase, Slot, Slots,
-    Status, StreamState, TopicCount,
+    ConnectorCourse, Counters, IncrementalProgress, LatencyCounts, OngoingFailure, OutboxFigures, Phase, RelayRows,
+    Slot, Slots, Status, StreamState, TopicCount,
 };
 use walferry_pgoutput::Lsn;
 
@@ -34,6 +34,8 @@ pub(crate) struct Observation<'a> {
     /// The incremental snapshot that runs, and when it began, in microseconds since 1970.
     pub(crate) incremental: Option<(IncrementalProgress, i64)>,
     pub(crate) outboxes: Vec<OutboxFigures>,
+    /// Rows of the table of a connector in relay mode, as they were counted.
+    pub(crate) relay_rows: Option<RelayRows>,
     // There may be thousands of these, and most observations do not need them. So they are copied when they are first asked for.
     topics: OnceCell<BTreeMap<String, TopicCount>>,
     snapshot_rows: OnceCell<BTreeMap<String, u64>>,
@@ -95,9 +97,20 @@ impl<'a> Observation<'a> {
                 oldest_us.map_or(0.0, |oldest_us| (now_us - oldest_us).max(0) as f64 / 1e6)
             },
         };
+        let relay_rows = status.relay.as_ref().and_then(|figures| figures.rows());
+        let lag = match &status.relay {
+            None => lag,
+            // There is no position. The rows that wait say how far it is behind.
+            Some(_) => Lag {
+                bytes: None,
+                seconds: relay_rows.as_ref().and_then(|rows| rows.oldest_seconds).unwrap_or(0.0),
+                known: relay_rows.as_ref().is_some_and(|rows| rows.oldest_seconds.is_some()),
+            },
+        };
         Self {
             status,
             now_us,
+            relay_rows,
             course: status.course(),
             kafka: status.kafka(),
             store: status.store(),
@@ -200,14 +213,25 @@ impl<'a> Observation<'a> {
         }
     }
 
+    /// Whether the connector polls an outbox.
+    pub(crate) fn is_relay(&self) -> bool {
+        self.status.relay.is_some()
+    }
+
     /// The word for what the connector is doing.
     pub(crate) fn phase_word(&self) -> &'static str {
-        phase_word(&self.course.phase)
+        match &self.course.phase {
+            Phase::Streaming if self.is_relay() => RELAYING,
+            phase => phase_word(phase),
+        }
     }
 }
 
-/// Every word that [`phase_word`] may say.
-pub(crate) const PHASE_WORDS: [&str; 8] = [
+/// The word for a connector in relay mode that does its work.
+const RELAYING: &str = "relaying";
+
+/// Every word for what a connector does.
+pub(crate) const PHASE_WORDS: [&str; 9] = [
     "starting",
     "snapshot",
     "streaming",
@@ -216,6 +240,7 @@ pub(crate) const PHASE_WORDS: [&str; 8] = [
     "paused",
     "restarting",
     "stopped",
+    RELAYING,
 ];
 
 pub(crate) fn phase_word(phase: &Phase) -> &'static str {
@@ -417,6 +442,10 @@ pub(crate) mod tests {
             Phase::Restarting,
             Phase::Stopped,
         ];
-        assert_eq!(phases.each_ref().map(phase_word), PHASE_WORDS);
+        assert_eq!(phases.each_ref().map(phase_word), PHASE_WORDS[..8]);
+        let mut status = Status::new("orders", "shop");
+        status.relay = Some(Default::default());
+        status.set_phase(Phase::Streaming);
+        assert_eq!(Observation::at(&status, NOW_US).phase_word(), PHASE_WORDS[8]);
     }
 }

@@ -14,6 +14,7 @@ use walferry_engine::{
 use crate::{
     human,
     observation::{Observation, load},
+    relay::{self, Remark},
 };
 
 /// How much it matters.
@@ -74,11 +75,14 @@ impl Verdict {
                     .with_cost(observed)
             }
             Phase::Stopped => Self::new(false, Level::Note, "stopped by request".into()),
-            Phase::Paused => Self::new(
-                false,
-                Level::Note,
-                "paused by request: nothing is read, and the server keeps WAL for the slot".into(),
-            ),
+            Phase::Paused => {
+                let cost = match observed.is_relay() {
+                    true => "rows wait in the outbox",
+                    false => "the server keeps WAL for the slot",
+                };
+                let what = format!("paused by request: nothing is read, and {cost}");
+                Self::new(false, Level::Note, what)
+            }
             Phase::Restarting => Self::new(false, Level::Note, "restarting by request".into()),
             // Also while it looks whether the gap is still there.
             _ if gap.is_some() => Self::at_gap(observed, &gap.unwrap_or_default()),
@@ -96,6 +100,9 @@ impl Verdict {
         verdict.tell_outboxes(observed);
         verdict.tell_heartbeat_query(observed);
         verdict.tell_no_table(observed);
+        if let Some(Remark { text, hint, .. }) = relay::failed(observed.relay_rows.as_ref()) {
+            verdict.raise(Level::Note, &text, hint);
+        }
         verdict
     }
 
@@ -145,11 +152,11 @@ impl Verdict {
 
     fn before_reading(observed: &Observation<'_>) -> Self {
         let Some(trouble) = &observed.course.trouble else {
-            return Self::new(
-                false,
-                Level::Note,
-                "starting: checking Postgres, Kafka and the stored offset".into(),
-            );
+            let what = match observed.is_relay() {
+                true => "starting: looking at Kafka and at the outbox",
+                false => "starting: checking Postgres, Kafka and the stored offset",
+            };
+            return Self::new(false, Level::Note, what.into());
         };
         let recent = observed.now_us - trouble.since_us < PATIENCE_US;
         // What waits for another hand than the network's is not ready, however short it lasts.
@@ -253,7 +260,7 @@ impl Verdict {
             let what = kafka_is_troubled(trouble, observed.now_us);
             let level = if for_us < LATE_US { Level::Note } else { Level::Bad };
             return Self::new(for_us < PATIENCE_US, level, what)
-                .and("Changes wait in Postgres; nothing has been lost.")
+                .and(where_it_waits(observed))
                 .with_hints_of(&trouble.failure)
                 .with_cost(observed);
         }
@@ -269,7 +276,7 @@ impl Verdict {
                 Level::Bad
             };
             let mut verdict = Self::new(waits_us < PATIENCE_US, level, what)
-                .and("Changes wait in Postgres; nothing has been lost.")
+                .and(where_it_waits(observed))
                 .with_cost(observed);
             verdict.hints.push(
                 "check the brokers: each partition needs a leader, and enough in-sync replicas for `min.insync.replicas`".into(),
@@ -278,6 +285,14 @@ impl Verdict {
         }
         if observed.course.phase == Phase::Snapshot {
             return Self::while_reading_rows(observed);
+        }
+        if let Some(figures) = &observed.status.relay {
+            let mut verdict = Self::new(true, Level::Good, "relaying".into());
+            for Remark { text, is_note, hint } in relay::remarks(figures, observed.relay_rows.as_ref()) {
+                let level = if is_note { Level::Note } else { Level::Good };
+                verdict.raise(level, &text, hint);
+            }
+            return verdict;
         }
         let verdict = match observed.lag.bytes {
             Some(bytes @ 1..) if observed.lag.seconds >= LAG_NOISE_SECONDS => {
@@ -484,6 +499,13 @@ impl Verdict {
     }
 }
 
+fn where_it_waits(observed: &Observation<'_>) -> &'static str {
+    match observed.is_relay() {
+        true => "Rows wait in the outbox; nothing has been lost.",
+        false => "Changes wait in Postgres; nothing has been lost.",
+    }
+}
+
 fn kafka_is_troubled(trouble: &OngoingFailure, now_us: i64) -> String {
     let since = human::since(trouble.since_us, now_us);
     format!("Kafka has had problems since {since}: {}", trouble.failure)
@@ -544,9 +566,11 @@ pub(crate) fn beside_seconds_left(beside: &IncrementalProgress, seconds: f64) ->
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, atomic::Ordering::Relaxed};
+
     use walferry_engine::{
         history::MissingPositions,
-        status::{OutboxFigures, Status, WaitFor},
+        status::{OutboxFigures, RelayFigures, RelayRows, Status, WaitFor},
     };
     use walferry_pgoutput::Lsn;
 
@@ -984,6 +1008,68 @@ mod tests {
             assert_eq!(verdict.reason, reason);
             assert_eq!(verdict.hints, hints);
         }
+    }
+
+    #[test]
+    fn relay_mode_is_told_in_words_of_its_own() {
+        let mut status = Status::new("orders", "shop");
+        let figures = Arc::new(RelayFigures::default());
+        status.relay = Some(figures.clone());
+        let judged = |status: &Status| {
+            let verdict = verdict(status, 0);
+            (verdict.ready, verdict.level, verdict.reason)
+        };
+        assert_eq!(
+            judged(&status),
+            (
+                false,
+                Level::Note,
+                "Starting: looking at Kafka and at the outbox.".to_owned()
+            )
+        );
+        status.set_phase(Phase::Streaming);
+        figures.note_lanes(8, 8);
+        figures.set_rows(RelayRows {
+            waiting: Some(0),
+            ..RelayRows::default()
+        });
+        assert_eq!(
+            judged(&status),
+            (true, Level::Good, "Relaying. No row waits.".to_owned())
+        );
+        figures.note_lanes(0, 8);
+        figures.set_rows(RelayRows {
+            waiting: Some(7),
+            oldest_seconds: Some(2.0),
+            failed: Some(2),
+            ..RelayRows::default()
+        });
+        assert_eq!(
+            judged(&status),
+            (
+                true,
+                Level::Note,
+                "Relaying. 7 rows wait, the first for 2 s. Its last look got no lane, because other processes had all of them. 2 rows have \
+                 failed for good."
+                    .to_owned()
+            )
+        );
+        status.set_kafka(Some(OngoingFailure {
+            failure: refused(),
+            since_us: crate::now_us() - 60 * S,
+        }));
+        let (ready, level, reason) = judged(&status);
+        assert_eq!((ready, level), (false, Level::Bad));
+        assert!(
+            reason.contains("Rows wait in the outbox; nothing has been lost."),
+            "{reason}"
+        );
+        status.set_phase(Phase::Paused);
+        assert!(
+            judged(&status).2.contains("rows wait in the outbox"),
+            "{:?}",
+            judged(&status)
+        );
     }
 
     #[test]

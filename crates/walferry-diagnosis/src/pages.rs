@@ -769,4 +769,9 @@ kinds! {
          from being changed. The rows are sent again.",
         "If it happens again and again, look at triggers, rules and row-level security of the table: the connector's role must be able to update or delete each row that it reads. If it \
          happens now and then, look for what ends transactions of the connector's role.";
+    "WF0797" RelayLanes "relay_lanes" GAVE_UP,
+        "Processes that relay the same outbox have different numbers of lanes",
+        "In relay mode, a message key belongs to a lane by its hash, and a lane to one process at a time. With different numbers of lanes, two processes could send rows of one key at \
+         the same time. So the process with more lanes waits until the other one has ended.",
+        "Set `relay.lanes` to the same number in all processes that relay the table. While they are restarted one after another with a new number, this passes by itself.";
 }

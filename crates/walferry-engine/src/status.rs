@@ -7,6 +7,7 @@ mod inbox;
 mod invalidation;
 mod latency;
 mod mismatches;
+mod relay;
 mod requests;
 mod slot_xmin;
 mod snapshot;
@@ -38,6 +39,7 @@ pub use inbox::{Action, Execute, Inbox, InboxFull, Signal, SignalOrigin};
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 use mismatches::Mismatches;
+pub use relay::{LaneOwner, RelayFigures, RelayRows};
 pub(crate) use requests::SnapshotNews;
 use requests::SnapshotRequests;
 pub use requests::{SnapshotRequest, TableState, UnreadTable};
@@ -70,6 +72,8 @@ pub struct Status {
     pub xmin: SlotXmin,
     /// Signals that came from elsewhere than the stream.
     pub signals: Arc<Inbox>,
+    /// Figures of relay mode; `None` for a connector that reads the stream.
+    pub relay: Option<Arc<RelayFigures>>,
     course: Mutex<ConnectorCourse>,
     kafka: Mutex<Option<OngoingFailure>>,
     gap: Mutex<Option<Gap>>,

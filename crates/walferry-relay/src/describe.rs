@@ -4,7 +4,7 @@ use walferry_config::{
     Connector, RegexList, Value as _,
     connector::{RelayDone, TransformPlugin},
 };
-use walferry_diagnosis::{Diagnosis, Kind, printed::sql_name};
+use walferry_diagnosis::{Diagnosis, Kind, Needs, printed::sql_name};
 use walferry_engine::{Disposition, Failure};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::Oid;
@@ -266,6 +266,10 @@ async fn missing_privilege(sql: &Sql, table: &RelayTable) -> Result<Option<Diagn
             ),
         )
         .with_hint(format!("GRANT {needed} ON {} TO {};", table.name, sql_name(&role)))
+        .with_fix(
+            vec![format!("GRANT {needed} ON {} TO {}", table.name, sql_name(&role))],
+            Needs::Owner,
+        )
     }))
 }
 
@@ -316,6 +320,7 @@ async fn missing_indexes(sql: &Sql, table: &RelayTable) -> Result<Vec<Diagnosis>
         .map(|index| index.statement);
     Ok(missing
         .map(|statement| {
+            let fix = without_semicolon(&statement);
             Diagnosis::warning(
                 Kind::RelayTable,
                 format!(
@@ -324,8 +329,14 @@ async fn missing_indexes(sql: &Sql, table: &RelayTable) -> Result<Vec<Diagnosis>
                 ),
             )
             .with_hint(format!("create one: {statement}"))
+            .with_fix(vec![fix], Needs::Owner)
         })
         .collect())
+}
+
+/// A statement as `walferry check --fix` runs it.
+fn without_semicolon(statement: &str) -> String {
+    statement.trim_end_matches(';').to_owned()
 }
 
 pub(crate) fn problem(what: impl Into<String>, hint: impl Into<String>) -> Diagnosis {

@@ -1,6 +1,13 @@
 //! `relay.notify.channel`: wakes the relay when the application says that there are rows.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use tokio::{
     sync::Notify,
@@ -22,26 +29,37 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// Listens on a connection of its own, which is opened again when it breaks. Polling goes on meanwhile. It ends when this is dropped.
 pub(crate) struct Notifications {
-    arrived: Arc<Notify>,
+    channel: Arc<Channel>,
     task: Option<JoinHandle<()>>,
+}
+
+/// What the task says.
+#[derive(Default)]
+struct Channel {
+    arrived: Notify,
+    is_listening: AtomicBool,
 }
 
 impl Notifications {
     /// Begins to listen, if there is a channel. Must be called within a set of local tasks.
     pub(crate) fn start(connector: &Connector) -> Self {
-        let arrived = Arc::new(Notify::new());
+        let state = Arc::new(Channel::default());
         let notify = connector.relay.as_ref().and_then(|section| section.notify.clone());
-        let task =
-            notify.map(|notify| spawn_local(listen(server(connector, &notify), notify.channel, arrived.clone())));
-        Self { arrived, task }
+        let task = notify.map(|notify| spawn_local(listen(server(connector, &notify), notify.channel, state.clone())));
+        Self { channel: state, task }
     }
 
     /// Waits until something was notified since the last call.
     pub(crate) async fn arrive(&self) {
         match self.task {
-            Some(_) => self.arrived.notified().await,
+            Some(_) => self.channel.arrived.notified().await,
             None => pending().await,
         }
+    }
+
+    /// Whether notifications arrive at present.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.channel.is_listening.load(Relaxed)
     }
 }
 
@@ -61,11 +79,13 @@ fn server(connector: &Connector, notify: &RelayNotify) -> PostgresSection {
     settings
 }
 
-async fn listen(server: PostgresSection, channel: String, arrived: Arc<Notify>) {
+async fn listen(server: PostgresSection, channel: String, state: Arc<Channel>) {
     let endpoint = Endpoint::new(server);
     let mut pauses = Pauses::new(SHORTEST, LONGEST);
     loop {
-        if let Err(failure) = listen_once(&endpoint, &channel, &arrived, &mut pauses).await {
+        let ended = listen_once(&endpoint, &channel, &state, &mut pauses).await;
+        state.is_listening.store(false, Relaxed);
+        if let Err(failure) = ended {
             warn!(
                 code = failure.code(),
                 error = %failure,
@@ -77,16 +97,17 @@ async fn listen(server: PostgresSection, channel: String, arrived: Arc<Notify>) 
     }
 }
 
-async fn listen_once(endpoint: &Endpoint, channel: &str, arrived: &Notify, pauses: &mut Pauses) -> Result<(), Failure> {
+async fn listen_once(endpoint: &Endpoint, channel: &str, state: &Channel, pauses: &mut Pauses) -> Result<(), Failure> {
     let sql = endpoint.sql(Purpose::OutboxNotify).await?;
     sql.execute(DOING, &format!("LISTEN {}", sql_name(channel))).await?;
     info!(channel, "listening for notifications");
     pauses.reset();
+    state.is_listening.store(true, Relaxed);
     // What was notified before is found now.
-    arrived.notify_one();
+    state.arrived.notify_one();
     while !sql.is_closed() {
         sql.notification().await;
-        arrived.notify_one();
+        state.arrived.notify_one();
     }
     Ok(())
 }

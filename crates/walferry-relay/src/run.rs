@@ -25,13 +25,16 @@ use walferry_engine::{
     Disposition, Failure, Pipeline, TargetState,
     polled::{NotSent, PolledRow, PolledRows, Reach, RowFate, RowSender, run_sessions, told_to_end},
     sink::Sinks,
-    status::{Phase, Status, StreamConnection},
+    status::{Phase, RelayFigures, Status, StreamConnection},
 };
 use walferry_postgres::connection::{Endpoint, Purpose, Sql};
 
 use crate::{
+    count::Counting,
     describe::{Described, describe, row_security},
+    late::{self, LateRows},
     notifications::Notifications,
+    owners::{self, Disagreement, OwnerWatch},
     statements::{self, CONFIRM, FailedAttempt, InLook, LookOptions, RowAddress},
     table::RelayTable,
 };
@@ -84,7 +87,10 @@ struct Carried {
     one_by_one: bool,
     /// Failures of rows whose table has no columns for them, by message key.
     remembered: HashMap<String, Remembered>,
+    late: LateRows,
     is_logged: bool,
+    /// Whether the log has said that another process counts with another number of lanes.
+    is_disagreement_logged: bool,
 }
 
 struct Remembered {
@@ -104,6 +110,7 @@ where
     pub async fn run(&mut self, target: watch::Receiver<TargetState>) -> Result<(), Failure> {
         let mut carried = Carried::default();
         let notifications = Notifications::start(&self.connector);
+        let _counting = Counting::start(&self.connector, &self.status);
         let (status, max_retries) = (self.status.clone(), self.connector.errors.max_retries);
         run_sessions(&status, max_retries, target, async |target, reach| {
             self.session(&mut carried, &notifications, target, reach).await
@@ -144,6 +151,7 @@ where
             kafka: &self.kafka,
             notifications,
             status: &self.status,
+            figures: self.status.relay.clone().unwrap_or_default(),
             reach,
             carried,
             has_dead_letters: self.connector.errors.dead_letter_topic.is_some(),
@@ -153,6 +161,8 @@ where
             no_lane_since: None,
             sent: 0,
             number: 0,
+            owner_watch: OwnerWatch::default(),
+            idle: Idle::default(),
         };
         let ended = rounds.run(target).await;
         sender.close().await;
@@ -196,6 +206,7 @@ struct Rounds<'a> {
     kafka: &'a KafkaLink,
     notifications: &'a Notifications,
     status: &'a Status,
+    figures: Arc<RelayFigures>,
     reach: &'a Reach,
     carried: &'a mut Carried,
     has_dead_letters: bool,
@@ -210,6 +221,54 @@ struct Rounds<'a> {
     sent: u64,
     /// Number of the look.
     number: u64,
+    owner_watch: OwnerWatch,
+    idle: Idle,
+}
+
+/// What to do while looks find nothing.
+#[derive(Debug, Default)]
+struct Idle {
+    /// So many looks in a row have found nothing.
+    looks: u32,
+    /// Something was notified, so there may be rows.
+    is_notified: bool,
+    /// For so many looks more, peeking is of no use: there are rows that may be sent, but others have them, or they are held back.
+    without_peek: u32,
+}
+
+/// For so many looks after a peek that has promised too much, there is no other.
+const WITHOUT_PEEK: u32 = 10;
+/// With notifications, the pause between looks that find nothing grows up to so many poll intervals,
+const NOTIFIED_PAUSES: u32 = 10;
+/// or up to this.
+const NOTIFIED_PAUSE: Duration = Duration::from_secs(5);
+
+impl Idle {
+    /// Whether to peek before a look.
+    fn peeks(&mut self) -> bool {
+        let is_notified = std::mem::take(&mut self.is_notified);
+        self.without_peek = self.without_peek.saturating_sub(1);
+        self.looks > 0 && !is_notified && self.without_peek == 0
+    }
+
+    /// A peek or a look has found nothing.
+    fn found_nothing(&mut self, has_peeked_in_vain: bool) {
+        self.looks = self.looks.saturating_add(1);
+        if has_peeked_in_vain {
+            self.without_peek = WITHOUT_PEEK;
+        }
+    }
+
+    /// The pause before the next look. Without notifications, or if they are not listened to, it is the poll interval.
+    fn pause(&self, interval: Duration, is_listening: bool) -> Duration {
+        if !is_listening {
+            return interval;
+        }
+        let longest = (interval * NOTIFIED_PAUSES).min(NOTIFIED_PAUSE).max(interval);
+        interval
+            .saturating_mul(1 << self.looks.saturating_sub(1).min(16))
+            .min(longest)
+    }
 }
 
 /// The rows of a look.
@@ -335,6 +394,16 @@ enum Looked {
     TooMuch,
 }
 
+/// Whether the rows of a look may be sent.
+enum LookState {
+    /// They may.
+    Open,
+    /// The table has other columns now.
+    Changed,
+    /// Another process counts with another number of lanes.
+    Disagreed,
+}
+
 /// What a look has led to.
 enum RoundEnd {
     /// There may be more rows.
@@ -365,14 +434,20 @@ impl Rounds<'_> {
             }
             // A round ends by itself within seconds. It is not interrupted, so that what was sent is marked.
             let begun = Instant::now();
-            match self.round().await? {
+            let (statements, ended) = (self.sql.statements(), self.round().await);
+            let statements = self.sql.statements() - statements;
+            self.figures.statements.fetch_add(statements, Relaxed);
+            match ended? {
                 RoundEnd::Busy => {}
                 RoundEnd::Anew | RoundEnd::Refused => return Ok(()),
                 RoundEnd::Idle => tokio::select! {
                     biased;
                     () = told_to_end(target) => return Ok(()),
-                    () = self.notifications.arrive() => sleep(WAKES.saturating_sub(begun.elapsed())).await,
-                    () = sleep(self.section.poll_interval) => {}
+                    () = self.notifications.arrive() => {
+                        self.idle.is_notified = true;
+                        sleep(WAKES.saturating_sub(begun.elapsed())).await;
+                    }
+                    () = sleep(self.idle.pause(self.section.poll_interval, self.notifications.is_listening())) => {}
                 },
             }
         }
@@ -390,23 +465,42 @@ impl Rounds<'_> {
     }
 
     async fn round(&mut self) -> Result<RoundEnd, Failure> {
-        let looked = match self.look().await {
-            // It worked before, so a column may have been dropped or renamed. The first look of the next session is the last try.
-            Err(failure) if self.number > 1 && matches!(failure.disposition, Disposition::Stop(_)) => {
-                info!(error = %failure, "a look is refused that worked before; the outbox is looked at again");
-                return Ok(RoundEnd::Anew);
+        let has_peeked = self.idle.peeks();
+        if has_peeked {
+            match self.peek().await {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.idle.found_nothing(false);
+                    return Ok(RoundEnd::Idle);
+                }
+                Err(failure) => return Self::refused(failure),
             }
+        }
+        let looked = match self.look().await {
+            // The first look of the next session is the last try.
+            Err(failure) if self.number > 1 => return Self::refused(failure),
             looked => looked?,
         };
         let look = match looked {
             Looked::Rows(look) => look,
-            Looked::Nothing => return Ok(RoundEnd::Idle),
+            Looked::Nothing => {
+                self.idle.found_nothing(has_peeked);
+                return Ok(RoundEnd::Idle);
+            }
             Looked::TooMuch => return Ok(RoundEnd::Anew),
         };
+        self.idle = Idle::default();
         // A process that was stopped since the look finds its transaction ended by the server.
-        if !self.is_still_open(&look).await? {
-            info!(table = self.described.table.name, "columns of the outbox have changed");
-            return Ok(RoundEnd::Anew);
+        match self.is_still_open(&look).await? {
+            LookState::Open => {}
+            LookState::Changed => {
+                info!(table = self.described.table.name, "columns of the outbox have changed");
+                return Ok(RoundEnd::Anew);
+            }
+            LookState::Disagreed => {
+                self.sql.texts(LOOKING, statements::END).await?;
+                return Ok(RoundEnd::Idle);
+            }
         }
         let Look {
             token,
@@ -415,6 +509,7 @@ impl Rounds<'_> {
             polled,
         } = look;
         let was_one_by_one = polled.one_by_one;
+        let places = late::places(&self.described.table, &polled);
         let fates = match self.sender.send(polled, begun + CONFIRM).await {
             Ok(fates) => fates,
             Err(NotSent::Failed(failure)) => return Err(failure),
@@ -432,12 +527,40 @@ impl Rounds<'_> {
             }
         };
         self.mark(&rows, &fates, &token).await?;
+        self.figures.transactions.observe(begun.elapsed().as_micros() as i64);
+        let noted = rows.iter().zip(&fates).zip(places);
+        let late = noted.map(|((row, fate), place)| (row.key.as_str(), fate, place));
+        let late = self.carried.late.note(late);
+        self.figures.late_rows.fetch_add(late, Relaxed);
         if self.sender.failure().is_some() {
             // Other rows of the look may be refused, too.
             return Ok(RoundEnd::Refused);
         }
         self.carried.one_by_one = false;
         Ok(RoundEnd::Busy)
+    }
+
+    /// A look is refused that worked before: a column may have been dropped or renamed. So the outbox is looked at again.
+    fn refused(failure: Failure) -> Result<RoundEnd, Failure> {
+        match failure.disposition {
+            Disposition::Stop(_) => {
+                info!(error = %failure, "a look is refused that worked before; the outbox is looked at again");
+                Ok(RoundEnd::Anew)
+            }
+            _ => Err(failure),
+        }
+    }
+
+    /// Whether a look may find rows.
+    async fn peek(&self) -> Result<bool, Failure> {
+        let found = self
+            .sql
+            .texts(LOOKING, &statements::peek(&self.described.table))
+            .await?;
+        if found.is_empty() {
+            self.figures.empty_looks.fetch_add(1, Relaxed);
+        }
+        Ok(!found.is_empty())
     }
 
     /// Opens the transaction of a look.
@@ -502,9 +625,11 @@ impl Rounds<'_> {
         self.note_lanes(&taken.unwrap_or_default(), lanes);
         self.report_lanes().await?;
         if rows.is_empty() {
-            self.sql.execute(LOOKING, statements::END).await?;
+            self.sql.texts(LOOKING, statements::END).await?;
+            self.figures.empty_looks.fetch_add(1, Relaxed);
             return Ok(Looked::Nothing);
         }
+        self.figures.looks.fetch_add(1, Relaxed);
         Ok(Looked::Rows(Look {
             token,
             begun,
@@ -538,6 +663,7 @@ impl Rounds<'_> {
             0 => self.no_lane_since.or_else(|| Some((Instant::now(), false))),
             _ => None,
         };
+        self.figures.note_lanes(lanes, self.described.table.lanes);
         self.shares_lanes = match lanes < wanted {
             true => SHARED_LOOKS,
             false => self.shares_lanes.saturating_sub(1),
@@ -579,17 +705,46 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    /// Whether the table has the columns that it had. An error if the transaction has ended.
-    async fn is_still_open(&self, look: &Look) -> Result<bool, Failure> {
-        let answer = self
-            .sql
-            .texts(LOOKING, &statements::is_open(&self.described.table))
-            .await?;
-        let mut answer = answer.into_iter().flatten();
-        let token = answer.next().flatten();
-        match token.as_deref() == Some(&look.token) {
-            true => Ok(answer.next().flatten() == Some(self.described.table.form())),
-            false => Err(lost("the transaction of a look has ended before its rows were sent")),
+    /// Whether the rows of a look may be sent. An error if its transaction has ended.
+    async fn is_still_open(&mut self, look: &Look) -> Result<LookState, Failure> {
+        let table = &self.described.table;
+        let asks_for_owners = self.owner_watch.is_due();
+        let mut statement = statements::is_open(table);
+        if asks_for_owners {
+            statement = format!("{statement}; {}", owners::statement(table));
+        }
+        let mut answer = self.sql.texts(LOOKING, &statement).await?.into_iter();
+        let mut values = answer.next().unwrap_or_default().into_iter();
+        let token = values.next().flatten();
+        if token.as_deref() != Some(&look.token) {
+            return Err(lost("the transaction of a look has ended before its rows were sent"));
+        }
+        if values.next().flatten() != Some(table.form()) {
+            return Ok(LookState::Changed);
+        }
+        if !asks_for_owners {
+            return Ok(LookState::Open);
+        }
+        let others = owners::read(answer);
+        let disagreement = owners::disagreement(table, &others);
+        self.figures.set_owners(others);
+        match disagreement {
+            None => {
+                self.carried.is_disagreement_logged = false;
+                Ok(LookState::Open)
+            }
+            Some(Disagreement::Yield(failure)) => Err(failure),
+            Some(Disagreement::Wait(what)) => {
+                if !std::mem::replace(&mut self.carried.is_disagreement_logged, true) {
+                    warn!(
+                        code = Kind::RelayLanes.code(),
+                        "{what}; that process yields, and nothing is sent until it has"
+                    );
+                }
+                // The next look asks again.
+                self.owner_watch = OwnerWatch::default();
+                Ok(LookState::Disagreed)
+            }
         }
     }
 
@@ -635,6 +790,7 @@ impl Rounds<'_> {
             }
         }
         self.sent += sent.len() as u64;
+        self.figures.sent_rows.fetch_add(sent.len() as u64, Relaxed);
         if !sent.is_empty() {
             self.reach.deliver(0, 1);
             self.status.counters.in_flight_records.store(0, Relaxed);
@@ -644,6 +800,7 @@ impl Rounds<'_> {
 
     /// What a failure of a row leaves in the table.
     fn note_failure(&mut self, row: &LookedRow, failure: &Failure, in_look: InLook<'_>) -> Option<String> {
+        self.figures.failed_attempts.fetch_add(1, Relaxed);
         let table = &self.described.table;
         let attempts = row.attempts.saturating_add(1);
         let is_last = attempts >= self.section.max_attempts;

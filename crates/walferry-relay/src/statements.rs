@@ -32,6 +32,8 @@ const LANES: &str = "walferry.lanes";
 const LOCKS: u32 = 0x5746_524c;
 /// The path of statements of Walferry's own.
 const PATH: &str = "pg_catalog, pg_temp";
+/// Their second number is that of the lane, and, times this, the number of lanes.
+pub(crate) const LANES_IN_LOCK: u32 = 4096;
 
 /// Which rows a look asks for.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +85,7 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
         true => format!("SET LOCAL transaction_timeout = {}; ", TRANSACTION.as_millis()),
         false => String::new(),
     };
-    let locks = (table.oid.0 ^ LOCKS).cast_signed();
+    let locks = lane_locks(table).cast_signed();
     let columns: Vec<String> = table
         .columns
         .iter()
@@ -121,7 +123,7 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = {look_ms}; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; {timeout}\
          SELECT pg_catalog.set_config('{LANES}', (SELECT coalesce(pg_catalog.array_agg(lane), '{{}}')::text FROM (SELECT lane FROM \
          (SELECT (n + {first_lane}) % {all} AS lane FROM pg_catalog.generate_series(0, {last}) n) lanes \
-         WHERE pg_catalog.pg_try_advisory_xact_lock({locks}, lane) LIMIT {lanes}) taken), true) \
+         WHERE pg_catalog.pg_try_advisory_xact_lock({locks}, lane + {lock_base}) LIMIT {lanes}) taken), true) \
          WHERE pg_catalog.set_config('{TOKEN}', {token}, true) IS NOT NULL; \
          {with}SELECT t.tableoid, t.ctid, {key}, {attempts}, {columns} FROM {name} t \
          WHERE pg_catalog.current_setting('{LANES}') <> '{{}}' AND {pending}{available} \
@@ -130,6 +132,7 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
         look_ms = LOOK.as_millis(),
         idle_ms = IDLE.as_millis(),
         last = all - 1,
+        lock_base = all * LANES_IN_LOCK,
         token = text(token),
         key = key(table, "t"),
         columns = list(&columns),
@@ -189,6 +192,23 @@ pub fn privileges(table: &RelayTable) -> String {
         RelayDone::Delete => format!("pg_catalog.has_table_privilege({oid}::oid, 'DELETE')"),
     };
     format!("SELECT current_user, {}, {update}, {delete}", all(&read, "SELECT"))
+}
+
+/// Finds out whether a look may find rows, in one short statement that takes no lock. It is for tables in which the last look has found nothing.
+pub fn peek(table: &RelayTable) -> String {
+    format!(
+        "SET LOCAL statement_timeout = {}; SELECT 1 FROM {} t WHERE {}{} ORDER BY {} LIMIT 1",
+        LOOK.as_millis(),
+        table.name,
+        waiting(table, "t"),
+        available(table, "t"),
+        order(table, "t")
+    )
+}
+
+/// The first number of the locks of lanes.
+pub(crate) fn lane_locks(table: &RelayTable) -> u32 {
+    table.oid.0 ^ LOCKS
 }
 
 /// Ends a look that has found nothing.

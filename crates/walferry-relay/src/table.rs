@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use walferry_config::connector::{FailedRows, RelayDone, RelaySection};
 use walferry_diagnosis::{
-    Diagnosis, Kind,
+    Diagnosis, Kind, Needs,
     printed::{sql_name, sql_text},
 };
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
@@ -333,8 +333,13 @@ impl RelayTable {
              without an end",
             self.name
         );
-        let hint = format!("add them: ALTER TABLE {} {};", self.name, add.join(", "));
-        Some(Diagnosis::warning(Kind::RelayTable, what).with_hint(hint))
+        let statement = format!("ALTER TABLE {} {}", self.name, add.join(", "));
+        let hint = format!("add them: {statement};");
+        Some(
+            Diagnosis::warning(Kind::RelayTable, what)
+                .with_hint(hint)
+                .with_fix(vec![statement], Needs::Owner),
+        )
     }
 }
 

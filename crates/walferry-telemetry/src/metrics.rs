@@ -57,6 +57,24 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
         ],
     ),
     (
+        "Relay mode",
+        &[
+            RELAY_WAITING,
+            RELAY_OLDEST,
+            RELAY_FAILED,
+            RELAY_UNCOUNTED,
+            RELAY_SENT,
+            RELAY_ATTEMPTS_FAILED,
+            RELAY_LATE,
+            RELAY_LOOKS,
+            RELAY_STATEMENTS,
+            RELAY_TRANSACTIONS,
+            RELAY_LANES,
+            RELAY_LANES_TAKEN,
+            RELAY_OWNERS,
+        ],
+    ),
+    (
         "In flight to Kafka",
         &[IN_FLIGHT_RECORDS, IN_FLIGHT_BYTES, IN_FLIGHT_LIMIT, UNACKNOWLEDGED],
     ),
@@ -83,7 +101,7 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
 pub const LAG_SECONDS: Metric = Metric::new(
     MetricType::Gauge,
     "walferry_lag_seconds",
-    "Age of the oldest change that Kafka has not acknowledged, counted from its commit; 0 when there is none. It is also correct while Kafka or the connector is down. Only after a start without a stored offset, and until the first change is read, it is counted from the start.",
+    "Age of the oldest change that Kafka has not acknowledged, counted from its commit; 0 when there is none. It is also correct while Kafka or the connector is down. Only after a start without a stored offset, and until the first change is read, it is counted from the start. In relay mode, it is `walferry_relay_oldest_row_seconds`.",
 )
 .labels(&["connector"])
 .replaces("MilliSecondsBehindSource");
@@ -224,7 +242,7 @@ pub const PHASE: Metric = Metric::new(
 pub const CONNECTED: Metric = Metric::new(
     MetricType::Gauge,
     "walferry_connected",
-    "1 while the replication stream is connected.",
+    "1 while the replication stream is connected, or, in relay mode, while rows are looked for.",
 )
 .labels(&["connector"])
 .replaces("Connected");
@@ -233,7 +251,7 @@ pub const CONNECTED: Metric = Metric::new(
 pub const CONNECTS: Metric = Metric::new(
     MetricType::Counter,
     "walferry_connects_total",
-    "Number of times the replication stream was connected.",
+    "Number of times the replication stream was connected, or a session of relay mode began.",
 )
 .labels(&["connector"])
 .replaces("NumberOfDisconnects");
@@ -472,6 +490,112 @@ pub const OUTBOX_PARTITIONS_DROPPED: Metric = Metric::new(
     MetricType::Counter,
     "walferry_outbox_partitions_dropped_total",
     "Number of partitions of outbox tables that `walferry.partitions.drop` has dropped.",
+)
+.labels(&["connector"]);
+
+/// `walferry_relay_waiting_rows`.
+pub const RELAY_WAITING: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_relay_waiting_rows",
+    "Number of rows of the outbox that are to be sent, now or later; no more than 10,000 are counted. Counted every 10 seconds while there are any or \
+     rows are sent, else every minute. Absent if they could not be counted.",
+)
+.labels(&["connector", "table"]);
+
+/// `walferry_relay_oldest_row_seconds`.
+pub const RELAY_OLDEST: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_relay_oldest_row_seconds",
+    "Age of the first of these rows, by a column such as `created_at`; 0 if there is none. Absent if no column tells.",
+)
+.labels(&["connector", "table"]);
+
+/// `walferry_relay_failed_rows`.
+pub const RELAY_FAILED: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_relay_failed_rows",
+    "Number of rows of the outbox that have failed for good; no more than 10,000 are counted. Absent if the table does not tell.",
+)
+.labels(&["connector", "table"]);
+
+/// `walferry_relay_rows_uncounted`.
+pub const RELAY_UNCOUNTED: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_relay_rows_uncounted",
+    "1 while the rows of the outbox that wait cannot be counted, for example because the table has no index for them. Rows are sent nevertheless.",
+)
+.labels(&["connector", "table"]);
+
+/// `walferry_relay_rows_sent_total`.
+pub const RELAY_SENT: Metric = Metric::new(
+    MetricType::Counter,
+    "walferry_relay_rows_sent_total",
+    "Number of rows that this process has sent and then marked or deleted.",
+)
+.labels(&["connector"]);
+
+/// `walferry_relay_attempts_failed_total`.
+pub const RELAY_ATTEMPTS_FAILED: Metric = Metric::new(
+    MetricType::Counter,
+    "walferry_relay_attempts_failed_total",
+    "Number of attempts to send a row that have failed.",
+)
+.labels(&["connector"]);
+
+/// `walferry_relay_rows_late_total`.
+pub const RELAY_LATE: Metric = Metric::new(
+    MetricType::Counter,
+    "walferry_relay_rows_late_total",
+    "Number of rows that were sent after one of their message key with a higher number in `relay.order.by`, because their transaction was committed \
+     later, or because they were put back. A process knows this of the last 10,000 keys that it has sent, if the order is by a number, a time or a uuid.",
+)
+.labels(&["connector"]);
+
+/// `walferry_relay_looks_total`.
+pub const RELAY_LOOKS: Metric = Metric::new(
+    MetricType::Counter,
+    "walferry_relay_looks_total",
+    "Number of looks at the outbox, by whether they found `rows` or `nothing`.",
+)
+.labels(&["connector", "found"]);
+
+/// `walferry_relay_statements_total`.
+pub const RELAY_STATEMENTS: Metric = Metric::new(
+    MetricType::Counter,
+    "walferry_relay_statements_total",
+    "Number of SQL statements of looks and marks.",
+)
+.labels(&["connector"]);
+
+/// `walferry_relay_transaction_seconds`.
+pub const RELAY_TRANSACTIONS: Metric = Metric::new(
+    MetricType::Histogram,
+    "walferry_relay_transaction_seconds",
+    "How long the transaction of a look with rows has lasted: from its beginning until the rows were marked.",
+)
+.labels(&["connector"]);
+
+/// `walferry_relay_lanes`.
+pub const RELAY_LANES: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_relay_lanes",
+    "Number of lanes, by `relay.lanes`.",
+)
+.labels(&["connector"]);
+
+/// `walferry_relay_lanes_taken`.
+pub const RELAY_LANES_TAKEN: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_relay_lanes_taken",
+    "Number of lanes that the last look of this process has taken. The other lanes were left to, or belonged to, other processes.",
+)
+.labels(&["connector"]);
+
+/// `walferry_relay_other_owners`.
+pub const RELAY_OWNERS: Metric = Metric::new(
+    MetricType::Gauge,
+    "walferry_relay_other_owners",
+    "Number of other connections that had lanes of the table during the last look with rows, as `pg_locks` shows them.",
 )
 .labels(&["connector"]);
 

@@ -100,6 +100,7 @@ pub fn status(name: &str, loaded: Option<&Loaded>, prefix: &str, older: Option<&
     let prefix = connector.map_or_else(|| prefix.to_owned(), |connector| connector.topics.prefix.to_string());
     let mut status = Status::new(name, prefix);
     status.shows_keys = connector.is_some_and(|connector| connector.errors.show_keys);
+    status.relay = connector.and_then(|connector| connector.relay.as_ref().map(|_| Arc::default()));
     if let Some(older) = older {
         status.signals = older.signals.clone();
     }

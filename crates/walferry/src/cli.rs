@@ -323,6 +323,17 @@ pub(crate) struct OutboxCreateArgs {
     /// Partition the table by time, so that delivered events are removed by dropping partitions
     #[arg(long, value_name = "UNIT")]
     pub(crate) partition: Option<PartitionBy>,
+    /// A table for relay mode, which is polled: without publication, with the columns that the connector maintains. Its rows are marked
+    /// after they were sent, or, with --relay=delete, deleted
+    #[arg(
+        long,
+        value_name = "DONE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "mark",
+        conflicts_with_all = ["partition", "publication"]
+    )]
+    pub(crate) relay: Option<SentRows>,
     /// Role of an application that writes events; can be given several times
     #[arg(long, value_name = "ROLE")]
     pub(crate) writer: Vec<String>,
@@ -347,6 +358,15 @@ pub(crate) enum PartitionBy {
     Hour,
     /// A partition for each day
     Day,
+}
+
+/// What happens in relay mode to rows that were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SentRows {
+    /// They are marked
+    Mark,
+    /// They are deleted
+    Delete,
 }
 
 /// `walferry outbox options`.

@@ -2,7 +2,7 @@
 const LEVELS = {good: "OK", note: "note", bad: "needs attention"};
 const PHASES = {
   starting: "Starting", snapshot: "Reading existing rows", streaming: "Streaming", waiting: "Retrying",
-  failed: "Failed", stopped: "Stopped", paused: "Paused", restarting: "Restarting",
+  failed: "Failed", stopped: "Stopped", paused: "Paused", restarting: "Restarting", relaying: "Relaying",
 };
 const mark = level => h("span", {class: "mark " + level, role: "img", "aria-label": LEVELS[level]});
 
@@ -59,6 +59,7 @@ const STEPS = {
   confirmed: ["Confirmed", "Postgres may remove its WAL"],
 };
 function way(c) {
+  if (c.relay) return null;
   const gap = p => p.step === "server" ? null
     : p.behind_bytes == null ? "nothing yet" : p.behind_bytes === 0 ? "up to date" : bytes(p.behind_bytes) + " behind";
   return panel(["Path of a change ", h("span", {class: "aside"}, "each step shows how far it is behind the previous one")], h("ol", {class: "way"}, c.positions.map(p =>
@@ -67,7 +68,29 @@ function way(c) {
       h("span", {class: "what quiet small"}, STEPS[p.step][1]), gap(p) && h("span", {class: "gap"}, gap(p))))));
 }
 
+/// What a connector in relay mode has in place of positions and a slot.
+function relayed(c) {
+  const r = c.relay, more = r.waiting >= r.most ? " or more" : "";
+  return h("div", {class: "figures"},
+    panel("Rows that wait", h("p", {class: "value"}, r.waiting == null ? "not known" : count(r.waiting) + more),
+      h("p", {class: "quiet small"}, r.problem ?? (r.counted ? "counted at " + time(r.counted) : "not counted yet"))),
+    panel("Oldest of them", h("p", {class: "value"}, r.waiting === 0 ? "none" : r.oldest_seconds == null ? "not known" : duration(r.oldest_seconds)),
+      h("p", {class: "quiet small"}, r.failed > 0 ? plural(r.failed, "row") + (r.failed >= r.most ? " or more" : "") + " failed for good" : r.failed === 0 ? "no row has failed for good" : "")),
+    panel("Transaction", h("p", {class: "value"}, millis(r.transaction_p50_ms), r.transaction_p50_ms != null && h("small", null, " p50")),
+      h("p", {class: "quiet small"}, r.transaction_p99_ms == null ? "no row was sent" : "p99 " + millis(r.transaction_p99_ms))),
+    panel("Lanes", h("p", {class: "value"}, r.own_lanes + " of " + r.lanes), h("p", {class: "quiet small"}, "taken by the last look of this process"),
+      r.owners.map(o => h("p", {class: "quiet small"}, plural(o.lanes, "lane") + ": process " + o.pid + " of the server" + (o.who && ", " + o.who)))));
+}
+function polledTable(c) {
+  const r = c.relay, pairs = [["Rows sent", count(r.sent_rows)], ["Attempts that failed", count(r.failed_attempts)],
+    ["Rows sent late", count(r.late_rows)], ["Looks that found rows", count(r.looks)], ["Looks that found nothing", count(r.empty_looks)],
+    ["Statements of looks and marks", count(r.statements)],
+    ...(r.size ? [["Dead rows", count(r.size.dead_rows)], ["Size", bytes(r.size.bytes)]] : [])];
+  return panel(["Outbox ", h("span", {class: "aside"}, r.table)], h("dl", {class: "pairs"}, pairs.map(([name, n]) => [h("dt", null, name), h("dd", null, n)])));
+}
+
 function figures(c) {
+  if (c.relay) return relayed(c);
   const own = c.slots.slots.find(slot => slot.ours);
   const flight = c.in_flight, full = flight.limit_bytes ? Math.min(1, flight.bytes / flight.limit_bytes) : 0;
   return h("div", {class: "figures"},
@@ -136,6 +159,7 @@ function topics(c, rates) {
 }
 
 function slots(c) {
+  if (c.relay) return null;
   const seen = c.slots;
   if (seen.age_seconds == null) return panel("Replication slots on the server", h("p", {class: "quiet"}, "No data from the server yet."));
   const use = s => s.wal_status === "lost" ? h("span", {class: "tag bad"}, "lost") : s.active ? h("span", {class: "tag good"}, "in use")
@@ -161,6 +185,7 @@ function slots(c) {
 }
 
 function outboxes(c) {
+  if (c.relay) return polledTable(c);
   if (c.outboxes.length === 0) return null;
   const row = o => h("tr", null,
     h("th", {scope: "row"}, o.table, o.partitions > 0 && h("div", {class: "quiet small"}, plural(o.partitions, "partition"))),
@@ -199,7 +224,7 @@ function totals(c) {
     ...Object.entries(c.skipped).map(([reason, rows]) => ["Rows without a record: " + reason, rows]),
     t.set_aside > 0 && ["Records set aside", t.set_aside],
     c.snapshot.tables > 0 && ["Existing rows read", c.snapshot.rows],
-    ["Connections of the stream", t.connects], ["Restarts after a failure", t.restarts],
+    [c.relay ? "Sessions" : "Connections of the stream", t.connects], ["Restarts after a failure", t.restarts],
     ...Object.entries(c.errors).map(([kind, n]) => ["Failures: " + kind, n])].filter(Boolean);
   return panel("Since " + time(c.counted_since), h("dl", {class: "pairs"}, pairs.map(([name, n]) => [h("dt", null, name), h("dd", null, count(n))])),
     h("p", {class: "quiet small"}, "That is when the process was started, or this configuration was set."),
@@ -227,7 +252,7 @@ function week(c) {
   return h("details", {class: "panel", "data-key": "week"}, h("summary", null, "The last " + duration(kept.points.length * step), " ",
       h("span", {class: "aside"}, plural(of("restarts").reduce((a, b) => a + b, 0), "restart") + ", " + plural(of("failures").reduce((a, b) => a + b, 0), "failure"))),
     h("div", {class: "columns"}, plot("week-rows", "Records", of("records").map(n => n / step), step, rate),
-      plot("week-lag", "Behind", of("lag_seconds"), step, duration), plot("week-wal", "WAL kept", of("wal_bytes"), step, bytes),
+      plot("week-lag", "Behind", of("lag_seconds"), step, duration), !c.relay && plot("week-wal", "WAL kept", of("wal_bytes"), step, bytes),
       marks.length > 0 && panel("Restarts and failures", h("ul", {class: "list"}, marks.slice(-8).reverse().map(point => h("li", null,
         h("span", {class: "quiet small"}, time(point.at)), " ", [point.restarts > 0 && plural(point.restarts, "restart"),
         point.failures > 0 && plural(point.failures, "failure")].filter(Boolean).join(", ")))))));

@@ -25,6 +25,8 @@ pub enum Purpose {
     OutboxRelay,
     /// `relay.notify.channel`.
     OutboxNotify,
+    /// The figures of an outbox in relay mode.
+    OutboxCount,
     /// The shop of `walferry demo`.
     Shop,
 }
@@ -44,6 +46,7 @@ impl Purpose {
             Self::OutboxPartitions => "Walferry Outbox Partitions",
             Self::OutboxRelay => "Walferry Outbox Relay",
             Self::OutboxNotify => "Walferry Outbox Notify",
+            Self::OutboxCount => "Walferry Outbox Count",
             Self::Shop => "Walferry Shop",
         }
     }

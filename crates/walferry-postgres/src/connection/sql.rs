@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -45,6 +46,8 @@ pub struct Sql {
     encoding: TextEncoding,
     /// How many decimal places `money` has in this database, once that was read.
     pub(super) money_digits: OnceCell<u16>,
+    /// See [`Sql::statements`].
+    statements: AtomicU64,
 }
 
 /// Settings of the role, for SQL that the user wrote.
@@ -122,6 +125,10 @@ impl Sql {
             SimpleQueryMessage::Row(row) => {
                 Some((0..row.len()).map(|place| row.get(place).map(str::to_owned)).collect())
             }
+            SimpleQueryMessage::CommandComplete(_) => {
+                self.statements.fetch_add(1, Relaxed);
+                None
+            }
             _ => None,
         });
         Ok(rows.collect())
@@ -142,6 +149,9 @@ impl Sql {
         let reading = async {
             let mut messages = pin!(self.client.simple_query_raw(&statements).await?);
             while let Some(message) = messages.try_next().await? {
+                if matches!(message, SimpleQueryMessage::CommandComplete(_)) {
+                    self.statements.fetch_add(1, Relaxed);
+                }
                 if let SimpleQueryMessage::Row(row) = message {
                     let values: Vec<Option<&str>> = (0..row.len()).map(|place| row.get(place)).collect();
                     if take(&values).is_break() {
@@ -157,6 +167,11 @@ impl Sql {
             self.connection.abort();
         }
         answer.map_err(|error| Error::sql(doing, error))
+    }
+
+    /// How many statements the server has run for [`Sql::texts`], those that set the path included.
+    pub fn statements(&self) -> u64 {
+        self.statements.load(Relaxed)
     }
 
     /// The names of the columns of a statement, which is run. Returns the driver's error if the server refuses it.
@@ -401,6 +416,7 @@ pub(super) async fn login(
         pinned: Pinned::Not,
         encoding: TextEncoding::default(),
         money_digits: OnceCell::new(),
+        statements: AtomicU64::new(0),
     };
     if !settings.initial_statements.is_empty() {
         sql.execute(

@@ -108,11 +108,10 @@ fn worker_topics(args: &CheckArgs, configuration: &Configuration) -> Vec<Diagnos
 
 /// What must be fixed before a connector can start on the database as it is now.
 pub(crate) async fn fixable(args: &CheckArgs, loaded: &Loaded) -> Vec<Diagnosis> {
-    if loaded.connector.relay.is_some() {
-        return Vec::new();
-    }
-    let found = offset(args, loaded);
-    let mut remarks = postgres(args, loaded, &found).await;
+    let mut remarks = match loaded.connector.relay {
+        Some(_) => relay(loaded).await,
+        None => postgres(args, loaded, &offset(args, loaded)).await,
+    };
     remarks.retain(|remark| remark.fix.is_some());
     remarks
 }

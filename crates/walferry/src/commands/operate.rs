@@ -720,7 +720,7 @@ fn top_text(data: &Json, seen: &mut Seen, now: Instant, is_coloured: bool) -> St
             (&name).into(),
             Cell::coloured(text(&connector["phase"]), colour),
             seconds.map_or("-".to_owned(), |lag| format!("{lag:.1} s")).into(),
-            connector["lag_bytes"].as_u64().map_or("-".to_owned(), bytes).into(),
+            backlog(connector).into(),
             rate.map_or("-".to_owned(), |rate| format!("{rate:.0}")).into(),
             records.to_string().into(),
             bytes(connector["in_flight"]["bytes"].as_u64().unwrap_or_default()).into(),
@@ -742,13 +742,24 @@ fn top_text(data: &Json, seen: &mut Seen, now: Instant, is_coloured: bool) -> St
         "NAME",
         "PHASE",
         "LAG",
-        "LAG BYTES",
+        "BACKLOG",
         "RECORDS/S",
         "RECORDS",
         "IN FLIGHT",
         "WHAT",
     ];
     head + &printing::table(&names, &rows, is_coloured)
+}
+
+/// What waits: rows of an outbox in relay mode, or WAL.
+fn backlog(connector: &Json) -> String {
+    let relay = &connector["relay"];
+    match (relay["waiting"].as_u64(), relay["most"].as_u64()) {
+        (Some(1), _) => "1 row".to_owned(),
+        (Some(rows), Some(most)) if rows >= most => format!("{rows}+ rows"),
+        (Some(rows), _) => format!("{rows} rows"),
+        (None, _) => connector["lag_bytes"].as_u64().map_or("-".to_owned(), bytes),
+    }
 }
 
 /// A number of bytes for people.
@@ -775,6 +786,7 @@ mod tests {
                 {"name": "a", "level": "good", "phase": "streaming", "lag_seconds": 0.2, "lag_bytes": 2048,
                  "totals": {"records": records}, "in_flight": {"bytes": 10}, "reason": "Streaming."},
                 {"name": "b\u{1b}[2J", "level": "bad", "phase": "failed", "reason": "Failed."},
+                {"name": "relay", "level": "good", "phase": "relaying", "relay": {"waiting": 10_000, "most": 10_000}},
             ]})
         };
         let (mut seen, begun) = (Seen::new(), Instant::now());
@@ -782,7 +794,7 @@ mod tests {
         let text = top_text(&data(300), &mut seen, begun + Duration::from_secs(2), false);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines[0].contains("memory 3.0 MiB") && lines[0].contains("1 of 2 connectors"),
+            lines[0].contains("memory 3.0 MiB") && lines[0].contains("1 of 3 connectors"),
             "{text}"
         );
         assert!(lines[2].starts_with("b") && lines[2].contains("Failed."), "{text}");
@@ -795,6 +807,7 @@ mod tests {
             columns,
             ["a", "streaming", "0.2 s", "2.0 KiB", "100", "300", "10 B", "Streaming."]
         );
+        assert!(lines[4].contains("10000+ rows"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text:?}");
     }
 

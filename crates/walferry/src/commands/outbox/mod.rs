@@ -5,12 +5,13 @@ mod known;
 pub(crate) mod names;
 pub(crate) mod pattern;
 pub(crate) mod poller;
+mod relay_ddl;
 mod replay;
 mod router;
 
 use serde_json::{Map, Value};
 use tokio::runtime::{Builder, Runtime};
-use walferry_config::Connector;
+use walferry_config::{Connector, connector::RelayDone};
 use walferry_engine::{
     Kind,
     source::{Control as _, Source as _},
@@ -23,9 +24,10 @@ use self::{
     known::{Recognised, recognise},
     names::Name,
     pattern::escaped,
+    relay_ddl::RelayDdl,
 };
 use crate::{
-    cli::{OutboxCommand, OutboxCreateArgs, OutboxOptionsArgs, OutboxRetryArgs},
+    cli::{OutboxCommand, OutboxCreateArgs, OutboxOptionsArgs, OutboxRetryArgs, SentRows},
     commands::script::{self, LONGEST_TABLE},
     error::Error,
     load::load_connector,
@@ -71,6 +73,9 @@ fn create(args: &OutboxCreateArgs) -> Result<(), Error> {
             "choose a shorter name: names of its partitions and of its index begin with it, and have at most 63 bytes",
         ));
     }
+    if let Some(done) = relayed(args, connector.as_ref())? {
+        return create_relayed(args, connector.as_ref(), table, done);
+    }
     let of_connector = |get: fn(&Connector) -> &String| connector.as_ref().map(|connector| get(connector).clone());
     let publication = args.publication.clone();
     let publication = publication.or_else(|| of_connector(|connector| &connector.publication.name));
@@ -110,6 +115,62 @@ fn create(args: &OutboxCreateArgs) -> Result<(), Error> {
     say!("options of the connector for this table; if it captures other tables, add this one to their list:");
     for line in shown_options(&[(plan.table.clone(), to_owned(OutboxDdl::options()))]) {
         say!("{line}");
+    }
+    Ok(())
+}
+
+/// Whether the table is for relay mode, and what happens to its rows that were sent.
+fn relayed(args: &OutboxCreateArgs, connector: Option<&Connector>) -> Result<Option<RelayDone>, Error> {
+    let configured = connector.and_then(|connector| connector.relay.as_ref());
+    let wanted = args.relay.map(|rows| match rows {
+        SentRows::Mark => RelayDone::Mark,
+        SentRows::Delete => RelayDone::Delete,
+    });
+    if configured.is_some() && args.partition.is_some() {
+        return Err(refused(
+            "the outbox was not created",
+            "the connector is in relay mode, and --partition is for tables that are read from the replication stream"
+                .to_owned(),
+            "leave --partition out",
+        ));
+    }
+    Ok(wanted.or(configured.map(|section| section.done.unwrap_or_default())))
+}
+
+fn create_relayed(
+    args: &OutboxCreateArgs,
+    connector: Option<&Connector>,
+    table: Name,
+    done: RelayDone,
+) -> Result<(), Error> {
+    let reader = connector.map(|connector| connector.postgres.user.clone());
+    let plan = RelayDdl {
+        table,
+        done,
+        writers: args.writer.clone(),
+        reader: args.reader.clone().or(reader),
+    };
+    if let Some(name) = plan.unusable_name() {
+        return Err(refused(
+            "the outbox was not created",
+            format!("the name {name:?} has control characters or $walferry$ in it"),
+            "choose another name",
+        ));
+    }
+    let options = [(plan.table.clone(), to_owned(OutboxDdl::options()))];
+    let lines = shown_properties(&options, &plan.properties());
+    match connector {
+        Some(connector) if args.run => {
+            script::run("outbox", &connector.postgres, &plan.statements(), &plan.script())?;
+            say!("properties of the connector for this table:");
+            lines.iter().for_each(|line| say!("{line}"));
+        }
+        _ => {
+            say::lines(plan.script().trim_end());
+            say!("");
+            say!("-- Properties of the connector for this table:");
+            lines.iter().for_each(|line| say!("-- {line}"));
+        }
     }
     Ok(())
 }
@@ -200,6 +261,11 @@ fn to_owned(options: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, St
 
 /// The properties of a connector for outboxes, as lines of JSON: an EventRouter for each.
 fn shown_options(tables: &[(Name, Vec<(&'static str, String)>)]) -> Vec<String> {
+    shown_properties(tables, &[])
+}
+
+/// The same, after other properties.
+fn shown_properties(tables: &[(Name, Vec<(&'static str, String)>)], more: &[(&str, &str)]) -> Vec<String> {
     let names: Vec<String> = tables.iter().map(|(name, _)| escaped(&name.dotted())).collect();
     let transform = |place: usize| match tables.len() {
         1 => "outbox".to_owned(),
@@ -208,6 +274,7 @@ fn shown_options(tables: &[(Name, Vec<(&'static str, String)>)]) -> Vec<String> 
     let transforms: Vec<String> = (0..tables.len()).map(transform).collect();
     let mut properties = Map::new();
     let mut put = |name: &str, value: &str| properties.insert(name.to_owned(), Value::from(value));
+    more.iter().for_each(|(name, value)| drop(put(name, value)));
     put("table.include.list", &names.join(","));
     put("transforms", &transforms.join(","));
     for (place, (_, options)) in tables.iter().enumerate() {
