@@ -183,7 +183,6 @@ pub fn replaying<K, O>(
     }
 }
 
-/// Which tables are captured.
 pub fn captured(config: &Connector) -> TableFilter {
     let filters = config.filters.clone();
     Arc::new(move |schema, table| filters.captures_table(schema, table))

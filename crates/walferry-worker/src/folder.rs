@@ -6,7 +6,6 @@ use std::{
     path::Path,
 };
 
-/// Folders in folders.
 const DEEPEST: usize = 4;
 
 /// A folder with more entries is not the one that was meant.

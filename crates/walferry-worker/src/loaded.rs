@@ -137,13 +137,11 @@ impl Lookup for Patient<'_> {
 #[derive(Clone)]
 pub struct Loaded {
     pub connector: Connector,
-    /// Its transforms and converters.
     pub built: Built,
     pub worker: Worker,
     pub bootstrap_servers: String,
     /// As it was handed in, with its name. Values may be secrets.
     pub configuration: book::Configuration,
-    /// Where it comes from.
     pub file: PathBuf,
 }
 

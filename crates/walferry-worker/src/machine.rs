@@ -30,7 +30,6 @@ enum Run {
 /// What the caller has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunAction {
-    /// Nothing.
     Nothing,
     /// Start a run with the present target.
     Begin,

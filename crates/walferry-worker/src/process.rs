@@ -125,7 +125,6 @@ impl BackgroundTasks {
         Self(vec![spawn_vital(tables), spawn_vital(slots)])
     }
 
-    /// Adds a task.
     pub fn add(&mut self, task: impl Future<Output = ()> + 'static) {
         self.0.push(spawn_vital(task));
     }
@@ -174,15 +173,12 @@ impl PasswordRefusals {
 
 /// What a run of a connector does.
 enum ConnectorTask {
-    /// Reads the replication stream.
     Stream(Box<assemble::Assembled>),
-    /// Polls an outbox.
     Relay(Box<assemble::AssembledRelay>),
 }
 
 /// What each run of a connector needs.
 pub struct RunSettings {
-    /// Makes its configuration.
     pub load: Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync>,
     /// Where the offset is stored.
     pub offsets: Offsets,

@@ -32,7 +32,6 @@ pub enum ConnectorStore {
     File(FileStore),
     /// A file, into which the offset comes back from a topic: the connector delivers exactly once no more.
     Returning(FileStore, ReturningOffset),
-    /// The offset topic.
     Topic(TopicStore),
 }
 
@@ -54,7 +53,6 @@ pub struct TopicStore {
     /// The folder in which a gap is reported and a person's choice is expected. `walferry offsets skip-gap` uses it. Most connectors never need
     /// it, so it is created when the first gap is reported.
     folder: Option<FileStore>,
-    /// With exactly-once delivery.
     transactions: Option<OffsetInTransactions>,
 }
 

@@ -45,11 +45,9 @@ use crate::{
 pub enum OffsetPlace {
     /// In a file of its folder in the data directory.
     File,
-    /// In this topic.
     Topic(String),
 }
 
-/// Where offsets are kept.
 #[derive(Debug, Clone)]
 pub struct Offsets {
     /// The data directory; with a topic, what else a connector leaves there.

@@ -1,7 +1,16 @@
 //! The worker: connectors from files and from the REST API, and their life.
 //!
-//! One task, the *clerk*, writes the book, so that each request sees the changes of the earlier ones. Each connector has its own task,
-//! its *keeper*, which keeps it running with the newest configuration. So a connector that ends slowly delays no other.
+//! Three things own what belongs to a connector, and each change goes through them in this order:
+//!
+//! 1. One task, the *clerk*, writes the book, so that each request sees the changes of the earlier ones. It answers a request only after the
+//!    change is durable, and then puts it into `connectors`, which everybody reads: the configuration with its version, and the wanted state.
+//! 2. Each connector has a task, its *keeper*, which is told the version that is to run. It reads that configuration, which may hang in a config
+//!    provider, and hands it to the supervisor. A newer version interrupts it. So a connector that starts or ends slowly delays no other.
+//! 3. The [`Supervisor`] has the runs. It ends the one with an older configuration in order before it begins the next, so there is never a
+//!    second run beside the first.
+//!
+//! A wanted state takes a shorter way: the clerk writes it and tells the supervisor. A keeper that is about to start the connector reads it
+//! afterwards, without awaiting anything before the supervisor knows the connector; otherwise a stop could be lost between the two.
 
 mod keeper;
 mod offsets;
@@ -127,14 +136,12 @@ pub struct HerdParts {
 pub struct WorkerOutput {
     /// Shows the progress of a connector, for ever. `None`: nobody looks at it.
     pub progress: Option<ShowProgress>,
-    /// Reports failures of connectors.
     pub report: ReportFailure,
 }
 
 /// Makes what shows the progress of a connector.
 pub type ShowProgress = Arc<dyn Fn(Arc<Status>) -> Pin<Box<dyn Future<Output = ()>>> + Send + Sync>;
 
-/// The clerk at work.
 pub struct ClerkTask(JoinHandle<()>);
 
 impl ClerkTask {

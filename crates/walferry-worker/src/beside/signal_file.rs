@@ -57,7 +57,6 @@ pub async fn read(loaded: Loaded, data_dir: PathBuf, status: Arc<Status>) {
     }
 }
 
-/// The file with signals.
 #[derive(Debug, Default)]
 struct SignalFile {
     path: PathBuf,
