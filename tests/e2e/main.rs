@@ -71,4 +71,5 @@ mod tutorial;
 mod unseen;
 mod values;
 mod versions;
+mod workers;
 mod world;

@@ -75,11 +75,11 @@ fn options(kafka: &Kafka, name: &str) -> WalferryOptions {
     }
 }
 
-/// Waits until the REST API answers for connectors.
+/// Waits until this process works. One that stands by passes on what is asked of connectors, but not what is about itself.
 pub(super) fn wait_for_turn(walferry: &mut Walferry) {
     wait_for("the worker to begin", || {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
-        walferry.get("/connectors").filter(|answer| answer.status == 200)
+        walferry.get("/slots").filter(|answer| answer.status == 200)
     });
 }
 
@@ -760,7 +760,7 @@ fn a_second_walferry_on_the_same_topics_waits_and_takes_over_when_the_first_is_g
     wait_for("the second one to listen", || {
         second.get("/health").filter(|answer| answer.status == 200)
     });
-    for path in ["/ready", "/connectors"] {
+    for path in ["/ready", "/slots"] {
         let answer = second.get(path).expect("an answer");
         assert_eq!(answer.status, 503, "{path}: {}", answer.body);
         assert!(answer.body.contains("This process is waiting"), "{}", answer.body);
@@ -853,7 +853,7 @@ fn a_process_that_stood_still_or_lost_kafka_writes_nothing_and_waits_for_its_tur
     one.wait_until_confirmed();
     let mut second = start(&kafka, "second");
     wait_for("the second one to wait", || {
-        second.get("/connectors").filter(|answer| answer.status == 503)
+        second.get("/slots").filter(|answer| answer.status == 503)
     });
     // The first one stands still, and so do its sockets. The server gives up its walsender after a while: here at once.
     first.hang();
@@ -867,7 +867,7 @@ fn a_process_that_stood_still_or_lost_kafka_writes_nothing_and_waits_for_its_tur
     first.resume();
     wait_for("the first one to wait again", || {
         assert!(first.runs(), "walferry ended:\n{}", first.output());
-        first.get("/connectors").filter(|answer| answer.status == 503)
+        first.get("/slots").filter(|answer| answer.status == 503)
     });
     let output = first.output();
     assert!(output.contains("WF0712"), "{output}");
@@ -954,7 +954,7 @@ fn a_stop_while_the_turn_is_lost_says_that_the_offset_was_not_stored() {
         (walferry.output().matches("WF0712").count() > told).then_some(())
     });
     wait_for("it to wait for its turn", || {
-        walferry.get("/connectors").filter(|answer| answer.status == 503)
+        walferry.get("/slots").filter(|answer| answer.status == 503)
     });
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }

@@ -11,7 +11,7 @@ use axum::{
     extract::{FromRequest, Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header, uri::Authority},
     middleware::Next,
-    response::{IntoResponse as _, Response},
+    response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
 use tokio::time::timeout;
@@ -22,6 +22,7 @@ use crate::{
     connect::ErrorBody,
     connections::{OpenConnection, PeerAddress},
     doors::{self, Permission},
+    forward,
     routes::{AppState, EntryPoint, json, refused},
     settings::RestSettings,
 };
@@ -91,9 +92,27 @@ pub(crate) async fn guard(
                 }
                 Permission::Granted | Permission::Unknown => match &settings.standby {
                     Some(standby) if !IN_STANDBY.contains(&request.uri().path().trim_end_matches('/')) => {
-                        match shows_page(&request) {
-                            true => standby_page(&standby.why()),
-                            false => error(StatusCode::SERVICE_UNAVAILABLE, &standby.why()),
+                        match &settings.forwarder {
+                            // A preflight request has no login yet. Whether the page may send its request is decided below.
+                            Some(_) if asks_first && forward::is_for_another(standby, &path) => {
+                                StatusCode::OK.into_response()
+                            }
+                            Some(forwarder) if forward::is_for_another(standby, &path) => {
+                                let base = ClientBaseUri::of(place, &request);
+                                let answer =
+                                    forward::forward(&**forwarder, request, &base.0, settings.time_limit).await;
+                                let answer = answer.unwrap_or_else(IntoResponse::into_response);
+                                if !doors::reads(&method) {
+                                    let requester = Requester {
+                                        peer: doors::shown(peer),
+                                        user,
+                                    };
+                                    tell_of_change(&requester, &method, &path, answer.status());
+                                }
+                                answer
+                            }
+                            _ if shows_page(&request) => standby_page(&standby.why()),
+                            _ => error(StatusCode::SERVICE_UNAVAILABLE, &standby.why()),
                         }
                     }
                     _ => {

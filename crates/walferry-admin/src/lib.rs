@@ -10,6 +10,8 @@ pub mod connectors;
 mod data;
 mod doors;
 mod exposition;
+mod forward;
+mod forwarder;
 mod guard;
 pub mod herder;
 mod history;
@@ -52,9 +54,10 @@ use walferry_engine::status::Status;
 pub use crate::{
     cluster::ClusterId,
     doors::{AccessList, Digested, StoredPassword, User},
+    forwarder::{ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder},
     record_skips::RecordSkips,
     settings::{HeaderRule, RestSettings, Standby, StandbyStage},
-    tls::{ListenerTls, TlsError, without_effect},
+    tls::{ListenerTls, TlsError, https_client, without_effect},
 };
 use crate::{
     connections::Limits,

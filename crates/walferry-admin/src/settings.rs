@@ -7,7 +7,7 @@ use std::{
 
 use axum::http::{HeaderName, HeaderValue};
 
-use crate::{doors::AccessList, logins};
+use crate::{doors::AccessList, forwarder::Forwarder, logins};
 
 /// The settings of the REST API.
 #[derive(Debug, Clone)]
@@ -37,6 +37,8 @@ pub struct RestSettings {
     pub health_time_limit: Duration,
     /// Why this process does not work yet. Requests are answered with this reason, except those about the process itself.
     pub standby: Option<Standby>,
+    /// Sends requests for Connect's resources to the process that works, while this one waits for its turn.
+    pub forwarder: Option<Arc<dyn Forwarder>>,
 }
 
 /// Why a process does not work yet. The reason may change meanwhile. Clones share it.
@@ -90,6 +92,7 @@ impl Default for RestSettings {
             time_limit: Duration::from_secs(90),
             health_time_limit: Duration::from_secs(10),
             standby: None,
+            forwarder: None,
         }
     }
 }

@@ -20,8 +20,9 @@ use tokio_openssl::SslStream;
 use walferry_config::Options;
 use walferry_keystore::{
     self as keystore, ClientIdentity, StoreError, X509,
+    https::Https,
     tls::{CIPHERS, STRICT, identify, reasons, trust_only},
-    trust::{Refusal, Words, judge},
+    trust::{Refusal, Words, judge, system_authorities},
 };
 
 const WORDS: Words = Words {
@@ -32,6 +33,17 @@ const WORDS: Words = Words {
     host: "the host",
     other_name: "make it anew",
     look: "`openssl x509 -text -in FILE` shows a certificate",
+};
+
+/// For the requests of one worker to another.
+const OF_WORKERS: Words = Words {
+    side: "server",
+    trust: "add the certificate of this authority to ssl.truststore.location of the listeners",
+    complete: "append it to the other worker's certificate",
+    renew: "renew it there",
+    host: "rest.advertised.host.name of the other worker",
+    other_name: "set rest.advertised.host.name there to a name of its certificate",
+    look: "`openssl s_client -showcerts -connect HOST:PORT` shows the certificates of the other worker",
 };
 
 /// A listener's certificate, and whose certificates it takes.
@@ -307,6 +319,33 @@ fn suites(options: &Options, builder: &mut SslContextBuilder) -> Result<(), TlsE
 
 /// What no list of suites allows.
 const FORBIDDEN: &str = "!aNULL:!eNULL:!PSK:!SRP:!3DES:!RC4";
+
+/// The TLS of requests to another worker, by the properties of the listeners, as in Connect: it trusts whom their truststore names, or else
+/// the authorities of the operating system, and shows their certificate if it is asked for one.
+///
+/// # Errors
+/// A property is wrong, or a file cannot be used.
+pub fn https_client(options: &Options) -> Result<Https, TlsError> {
+    let (inline, file) = ("ssl.truststore.certificates", "ssl.truststore.location");
+    let named = if let Some(text) = get(options, inline) {
+        Some((inline, keystore::trusted_pem(text.as_bytes())))
+    } else {
+        get(options, file).map(|path| (file, keystore::trusted(path, get(options, "ssl.truststore.password"))))
+    };
+    let trusted = match named {
+        Some((name, pem)) => {
+            let found = pem.and_then(|pem| keystore::certificates(pem.as_bytes()));
+            found.map_err(|error| unusable(options, name, &error))?
+        }
+        None => system_authorities(),
+    };
+    let has_identity = get(options, "ssl.keystore.key")
+        .or(get(options, "ssl.keystore.location"))
+        .is_some();
+    let identity = if has_identity { Some(identity(options)?) } else { None };
+    let client = Https::new(trusted, identity.as_ref(), &OF_WORKERS);
+    client.map_err(|error| unusable(options, "ssl.keystore.location", &error))
+}
 
 /// Whose certificates are taken.
 fn clients(options: &Options) -> Result<Clients, TlsError> {

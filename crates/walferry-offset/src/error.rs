@@ -66,7 +66,11 @@ impl Error {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Locked { .. } => "stop the other process, or use another `--data-dir` for this one".into(),
+            Self::Locked { .. } => {
+                "stop the other process, or use another `--data-dir` for this one; for a second process that takes over from the first, start \
+                 both with `walferry run --worker FILE`, without `--data-dir`, where FILE names Kafka Connect's three topics"
+                    .into()
+            }
             Self::Damaged { file, .. } => format!(
                 "restore {} from a copy, or write a known position with `walferry offsets import`; move the file away only if you want a \
                  new snapshot",

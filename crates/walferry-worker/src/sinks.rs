@@ -46,7 +46,7 @@ pub(crate) fn refuse_two_clusters(loaded: &Loaded, kafka: &ClientSettings) -> Re
 pub(crate) fn producers(kafka: ClientSettings, offsets: &Offsets) -> Producers {
     let sinks = Producers::new(kafka);
     match &offsets.topic {
-        Some(log) => sinks.within(log.tenure()),
+        Some(log) => sinks.within(log.lease()),
         None => sinks,
     }
 }

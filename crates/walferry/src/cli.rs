@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use walferry_engine::Position;
 
-use crate::commands::args::OperateCommand;
+use crate::commands::args::{OperateCommand, WorkersArgs};
 pub(crate) use crate::commands::target::{AddressArgs, EndpointArgs};
 use clap_complete::Shell;
 
@@ -70,6 +70,9 @@ pub(crate) enum Command {
     Snapshot(SnapshotArgs),
     #[command(flatten)]
     Operate(OperateCommand),
+    /// List the processes that share a worker file: which one works, which stand by, and whether workers of Kafka Connect run beside them.
+    /// Asks Kafka, not the processes
+    Workers(WorkersArgs),
     /// Print a shell completion script. In bash, zsh and fish, it also completes the names of connectors of a running process
     Completions {
         /// The shell

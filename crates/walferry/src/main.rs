@@ -78,6 +78,7 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
         Command::Inbox(args) => commands::inbox::inbox(&args.command),
         Command::Snapshot(args) => commands::snapshot::snapshot(&args, bars),
         Command::Operate(command) => commands::operate::operate(&command),
+        Command::Workers(args) => commands::workers::workers(&args),
         Command::Man { folder } => commands::man::write(&folder),
         Command::Completions { shell } => {
             say::text(commands::completions::script(shell));

@@ -13,7 +13,8 @@ use walferry_engine::{Failure, Kind, Position, WantedState, book::Configuration,
 
 use super::*;
 use crate::{
-    AccessList, Digested, RecordSkips, RestSettings, Standby, StandbyStage, User,
+    AccessList, Digested, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, RecordSkips, RestSettings,
+    Standby, StandbyStage, User,
     herder::{Herder, HerderFuture, Loggers, Plugin, Refused, SubmitMode, Validation},
 };
 
@@ -496,4 +497,97 @@ async fn a_body_without_a_length_is_limited_too() {
     let mut answer = vec![0; 12];
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 413");
+}
+
+/// Answers with what it was sent.
+#[derive(Debug)]
+struct Echo;
+
+impl Forwarder for Echo {
+    fn forward(&self, request: ForwardedRequest) -> ForwardFuture {
+        Box::pin(async move {
+            if request.path.starts_with("/connectors/away") {
+                return Err(Refused::new(409, "nobody"));
+            }
+            let header = |name: header::HeaderName| {
+                request
+                    .headers
+                    .get(name)
+                    .map(|value| value.to_str().unwrap().to_owned())
+            };
+            let sent = [
+                header(header::AUTHORIZATION),
+                header(header::CONTENT_TYPE),
+                header(header::ORIGIN),
+            ];
+            let body = serde_json::json!({
+                "method": request.method.as_str(), "path": request.path, "sent": sent,
+                "body": String::from_utf8(request.body).unwrap(), "tls": request.needs_tls,
+            });
+            let location = HeaderValue::from_static("http://active:8083/connectors/a%20b");
+            Ok(ForwardedAnswer {
+                code: StatusCode::CREATED,
+                headers: [
+                    (header::LOCATION, location),
+                    (header::SERVER, HeaderValue::from_static("x")),
+                ]
+                .into_iter()
+                .collect(),
+                body: body.to_string().into_bytes(),
+            })
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_waits_passes_connects_resources_on_and_answers_for_itself() {
+    let standby = Standby::new(StandbyStage::Starting("It starts.".into()));
+    let settings = RestSettings {
+        standby: Some(standby.clone()),
+        forwarder: Some(Arc::new(Echo)),
+        ..RestSettings::default()
+    };
+    let address = endpoint(settings, false).await;
+    // It does not know yet whether another one works.
+    assert_eq!(ask(address, "GET", "/connectors", "", "").await.0, 503);
+    standby.set(StandbyStage::Waiting("Another one works.".into()));
+    let login = "Authorization: Basic b3BzOng=\r\nContent-Type: application/json\r\nCookie: a=b\r\n";
+    let (code, answer) = ask(address, "PUT", "/connectors/a%20b/config?x=1", login, r#"{"a":"b"}"#).await;
+    let answer: Json = serde_json::from_str(&answer).unwrap();
+    assert_eq!(code, 201, "{answer}");
+    let expected = serde_json::json!({
+        "method": "PUT", "path": "/connectors/a%20b/config?x=1&forward=false",
+        "sent": ["Basic b3BzOng=", "application/json", null], "body": r#"{"a":"b"}"#, "tls": false,
+    });
+    assert_eq!(answer, expected);
+    for path in [
+        "/connectors",
+        "/connectors/",
+        "/connectors/a/status",
+        "/connector-plugins",
+    ] {
+        assert_eq!(ask(address, "GET", path, "", "").await.0, 201, "{path}");
+    }
+    // The client goes on with the worker that it knows.
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("POST /connectors HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut whole = String::new();
+    stream.read_to_string(&mut whole).await.unwrap();
+    let whole = whole.to_ascii_lowercase();
+    assert!(
+        whole.contains(&format!("location: http://{address}/connectors/a%20b\r\n")),
+        "{whole}"
+    );
+    assert!(!whole.contains("server:"), "{whole}");
+    // Nobody works at this moment; and two that wait do not send a request to and fro.
+    assert_eq!(ask(address, "GET", "/connectors/away", "", "").await.0, 409);
+    let (code, answer) = ask(address, "GET", "/connectors?forward=false", "", "").await;
+    assert!(
+        code == 409 && answer.contains("conflicting operation"),
+        "{code} {answer}"
+    );
+    for path in ["/ready", "/slots", "/connectorsx", "/ui/data", "/admin/loggers"] {
+        assert_eq!(ask(address, "GET", path, "", "").await.0, 503, "{path}");
+    }
 }

@@ -20,10 +20,10 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 use walferry_engine::{Disposition, Failure, Kind};
 
-use super::ConnectTopics;
+use super::{ConnectTopics, client_id::client_id};
 use crate::{auth::tokens::LoggedIn, failure};
 
-const REQUEST: Duration = Duration::from_secs(10);
+pub(super) const REQUEST: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(200);
 
 /// If the group's thread shows no sign of life for this long, this process or its machine stood still. Meanwhile, the brokers may have given
@@ -36,7 +36,7 @@ pub(super) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 /// A clock that also counts the time in which the machine is suspended. The one of [`std::time::Instant`] stands still then, as if the
 /// brokers had waited, too.
 #[cfg(target_os = "linux")]
-fn since_boot() -> Duration {
+pub(super) fn since_boot() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::new(
         u64::try_from(time.tv_sec).unwrap_or_default(),
@@ -45,7 +45,7 @@ fn since_boot() -> Duration {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn since_boot() -> Duration {
+pub(super) fn since_boot() -> Duration {
     use std::{sync::OnceLock, time::Instant};
     static BEGUN: OnceLock<Instant> = OnceLock::new();
     BEGUN.get_or_init(Instant::now).elapsed()
@@ -53,7 +53,7 @@ fn since_boot() -> Duration {
 
 /// Whether this process may write to Connect's topics. Clones share it.
 #[derive(Clone)]
-pub struct Tenure(Arc<Mutex<HeldTenure>>);
+pub struct Lease(Arc<Mutex<HeldLease>>);
 
 /// A client with records that are queued for Kafka.
 pub(crate) trait Queue: Send + Sync {
@@ -61,7 +61,7 @@ pub(crate) trait Queue: Send + Sync {
     fn give_up(&self);
 }
 
-struct HeldTenure {
+struct HeldLease {
     over: bool,
     /// When the process was last known to be in its group. `None` if nobody checks.
     seen: Option<Duration>,
@@ -71,24 +71,24 @@ struct HeldTenure {
     queues: Vec<Weak<dyn Queue>>,
 }
 
-impl Default for Tenure {
-    /// A tenure that never ends.
+impl Default for Lease {
+    /// A lease that never ends.
     fn default() -> Self {
         Self::by(Arc::new(since_boot))
     }
 }
 
-impl fmt::Debug for Tenure {
+impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenure")
+        f.debug_struct("Lease")
             .field("over", &self.with(|held| held.over))
             .field("asked", &self.asked())
             .finish()
     }
 }
 
-impl Tenure {
-    fn with<T>(&self, look: impl FnOnce(&mut HeldTenure) -> T) -> T {
+impl Lease {
+    fn with<T>(&self, look: impl FnOnce(&mut HeldLease) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -97,8 +97,8 @@ impl Tenure {
         self.with(|held| held.asked)
     }
 
-    fn by(clock: Clock) -> Self {
-        Self(Arc::new(Mutex::new(HeldTenure {
+    pub(super) fn by(clock: Clock) -> Self {
+        Self(Arc::new(Mutex::new(HeldLease {
             over: false,
             seen: None,
             clock,
@@ -108,12 +108,12 @@ impl Tenure {
     }
 
     /// The process is in its group.
-    fn see(&self, now: Duration) {
+    pub(super) fn see(&self, now: Duration) {
         self.with(|held| held.seen = Some(now));
     }
 
     /// Another process may work on the topics from now on.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.with(|held| held.over = true);
         self.give_up();
     }
@@ -127,7 +127,7 @@ impl Tenure {
         }
     }
 
-    /// Registers a client: it gives up its queued records when the tenure is over or in doubt.
+    /// Registers a client: it gives up its queued records when the lease is over or in doubt.
     pub(crate) fn include(&self, queue: Weak<dyn Queue>) {
         let is_over = self.with(|held| {
             held.queues.retain(|queue| queue.strong_count() > 0);
@@ -163,7 +163,7 @@ pub struct Leadership {
     turn: watch::Receiver<Turn>,
     joined: watch::Receiver<bool>,
     denied: watch::Receiver<Option<Failure>>,
-    tenure: Tenure,
+    lease: Lease,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -171,7 +171,7 @@ pub struct Leadership {
 struct Context {
     told: watch::Sender<Turn>,
     joined: watch::Sender<bool>,
-    tenure: Tenure,
+    lease: Lease,
     denied: watch::Sender<Option<Failure>>,
 }
 
@@ -180,7 +180,7 @@ impl ClientContext for Context {}
 impl ConsumerContext for Context {
     fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         if matches!(rebalance, Rebalance::Revoke(_)) {
-            self.tenure.end();
+            self.lease.end();
             self.told.send_if_modified(|turn| {
                 let is_lost = *turn == Turn::Ours;
                 if is_lost {
@@ -235,15 +235,18 @@ impl Leadership {
         ] {
             config.set(name, value);
         }
+        if let Some(address) = &topics.address {
+            config.set("client.id", client_id(&topics.client, address, false));
+        }
         let told = watch::Sender::new(Turn::Another);
-        let (turn, tenure) = (told.subscribe(), Tenure::by(clock.clone()));
-        tenure.see(clock());
+        let (turn, lease) = (told.subscribe(), Lease::by(clock.clone()));
+        lease.see(clock());
         let (denied, joined) = (watch::Sender::new(None), watch::Sender::new(false));
         let told_joined = joined.subscribe();
         let context = Context {
             told,
             joined,
-            tenure: tenure.clone(),
+            lease: lease.clone(),
             denied: denied.clone(),
         };
         let consumer: BaseConsumer<Context> = config
@@ -255,42 +258,17 @@ impl Leadership {
             .subscribe(&[&topics.config.name])
             .map_err(|error| failure::of_settings(&error))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopping, seen, told_denied) = (stop.clone(), tenure.clone(), denied.subscribe());
-        let mut troubles = GroupErrors {
-            group,
-            topic: topics.config.name.clone(),
-            denied,
-            told: BTreeSet::new(),
-        };
+        let (stopping, seen, told_denied) = (stop.clone(), lease.clone(), denied.subscribe());
+        let mut troubles = GroupErrors::new(group, topics.config.name.clone(), denied);
         let topic = topics.config.name.clone();
         let thread = thread::Builder::new().name("turn".into()).spawn(move || {
-            let (mut last, mut is_doubtful) = (clock(), false);
+            let mut stalls = StallWatch::new(clock, seen, topic);
             while !stopping.load(Relaxed) {
                 // The records are read elsewhere. Polling shows that this process is alive.
                 if let Some(Err(error)) = consumer.poll(POLL) {
                     troubles.tell(&error);
                 }
-                let now = clock();
-                if now.saturating_sub(last) > STILL {
-                    warn!(
-                        seconds = (now - last).as_secs(),
-                        "this process has stood still: nothing is written to Connect's topics until the brokers have confirmed that it is still \
-                         its turn"
-                    );
-                    // Queued records would be sent at once, but another process may be further by now.
-                    seen.give_up();
-                    is_doubtful = true;
-                }
-                if is_doubtful {
-                    seen.with(|held| held.asked += 1);
-                    is_doubtful = !is_confirmed(&consumer, &topic);
-                }
-                if !is_doubtful {
-                    // The time before the brokers were asked.
-                    seen.see(now);
-                }
-                // The answer may have taken long, but it was one.
-                last = clock();
+                stalls.look(&consumer);
             }
             // If this process leaves at once, the next one can begin at once.
             drop(consumer);
@@ -300,7 +278,7 @@ impl Leadership {
             turn,
             joined: told_joined,
             denied: told_denied,
-            tenure,
+            lease,
             stop,
             thread: Some(thread),
         })
@@ -309,7 +287,7 @@ impl Leadership {
     /// The topics for the time of this turn. After it, no record can be written to them.
     pub fn limit(&self, topics: &ConnectTopics) -> ConnectTopics {
         ConnectTopics {
-            tenure: self.tenure.clone(),
+            lease: self.lease.clone(),
             ..topics.clone()
         }
     }
@@ -330,9 +308,58 @@ impl Leadership {
     }
 }
 
+/// Notices that this process or its machine stood still, because the brokers may have given away meanwhile what it has. From then on the
+/// lease is in doubt, so that nothing is written, until the brokers have confirmed the membership. Its `look` is called in each round of
+/// the thread that polls.
+pub(super) struct StallWatch {
+    clock: Clock,
+    lease: Lease,
+    /// A topic that members may commit an offset for.
+    topic: String,
+    /// The end of the last round.
+    last: Duration,
+    is_doubtful: bool,
+}
+
+impl StallWatch {
+    pub(super) fn new(clock: Clock, lease: Lease, topic: String) -> Self {
+        Self {
+            last: clock(),
+            clock,
+            lease,
+            topic,
+            is_doubtful: false,
+        }
+    }
+
+    pub(super) fn look<C: ConsumerContext>(&mut self, consumer: &BaseConsumer<C>) {
+        let now = (self.clock)();
+        if now.saturating_sub(self.last) > STILL {
+            warn!(
+                seconds = (now - self.last).as_secs(),
+                "this process has stood still: nothing is written to Connect's topics until the brokers have confirmed that it is still \
+                 its turn"
+            );
+            // Queued records would be sent at once, but another process may be further by now.
+            self.lease.give_up();
+            self.is_doubtful = true;
+        }
+        if self.is_doubtful {
+            self.lease.with(|held| held.asked += 1);
+            self.is_doubtful = !is_confirmed(consumer, &self.topic);
+        }
+        if !self.is_doubtful {
+            // The time before the brokers were asked.
+            self.lease.see(now);
+        }
+        // The answer may have taken long, but it was one.
+        self.last = (self.clock)();
+    }
+}
+
 /// Asks the brokers whether this process is still a member of its group, in the generation that it knows. They accept an offset only from such
 /// a member. The client's own heartbeats are sent in the background, and nobody sees which one was answered after the pause.
-fn is_confirmed(consumer: &BaseConsumer<Context>, topic: &str) -> bool {
+fn is_confirmed<C: ConsumerContext>(consumer: &BaseConsumer<C>, topic: &str) -> bool {
     let position = consumer.position().ok();
     let position = position.and_then(|list| list.find_partition(topic, 0).map(|found| found.offset()));
     let position = match position {
@@ -357,7 +384,7 @@ fn is_confirmed(consumer: &BaseConsumer<Context>, topic: &str) -> bool {
 }
 
 /// Why the brokers refuse this process as a member of its group.
-struct GroupErrors {
+pub(super) struct GroupErrors {
     group: String,
     topic: String,
     denied: watch::Sender<Option<Failure>>,
@@ -366,7 +393,16 @@ struct GroupErrors {
 }
 
 impl GroupErrors {
-    fn tell(&mut self, error: &KafkaError) {
+    pub(super) fn new(group: String, topic: String, denied: watch::Sender<Option<Failure>>) -> Self {
+        Self {
+            group,
+            topic,
+            denied,
+            told: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn tell(&mut self, error: &KafkaError) {
         let (group, topic) = (&self.group, &self.topic);
         let denied = |what: String, hint: String| Failure::new(Disposition::Retry, Kind::KafkaDenied, what, Some(hint));
         let failure = match error.rdkafka_error_code() {
@@ -407,7 +443,7 @@ impl GroupErrors {
 
 impl Drop for Leadership {
     fn drop(&mut self) {
-        self.tenure.end();
+        self.lease.end();
         self.stop.store(true, Relaxed);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             warn!("the thread that waits for a turn on Connect's topics has panicked");

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tracing::info;
 use walferry_engine::{Failure, Kind};
 
-use super::{ConnectTopics, Queue, Tenure, Topic};
+use super::{ConnectTopics, Lease, Queue, Topic};
 use crate::{auth::tokens::LoggedIn, client::Properties, failure};
 
 /// How long a broker may take for an answer.
@@ -41,7 +41,7 @@ pub struct Log {
     topic: String,
     client: Properties,
     producer: Arc<LoggedIn<ThreadedProducer<Context>>>,
-    tenure: Tenure,
+    lease: Lease,
     reader: Mutex<Reader>,
     /// How many readings have begun.
     begun: AtomicU64,
@@ -171,7 +171,7 @@ impl Topic {
 
     fn refuse_partitions(&self, partitions: usize) -> Result<(), Failure> {
         match self.property {
-            "config.storage" if partitions > 1 => Err(Failure::stop(
+            "config.storage" if self.partitions == 1 && partitions > 1 => Err(Failure::stop(
                 Kind::ConnectTopic,
                 format!(
                     "topic {} has {partitions} partitions, but the topic of config.storage.topic must have one",
@@ -277,11 +277,11 @@ impl Log {
     /// # Errors
     /// The clients cannot be made.
     pub(super) fn open(topics: &ConnectTopics, topic: &str) -> Result<Self, Failure> {
-        Self::open_with(&topics.client, &topics.tenure, topic)
+        Self::open_with(&topics.client, &topics.lease, topic)
     }
 
     /// The same, with the properties of any client.
-    pub(super) fn open_with(client: &Properties, tenure: &Tenure, topic: &str) -> Result<Self, Failure> {
+    pub(super) fn open_with(client: &Properties, lease: &Lease, topic: &str) -> Result<Self, Failure> {
         let mut config = client.config();
         for (name, value) in [
             ("acks", "all"),
@@ -299,12 +299,12 @@ impl Log {
         producer.ready()?;
         let producer = Arc::new(producer);
         let queue: Weak<dyn Queue> = Arc::<LoggedIn<ThreadedProducer<Context>>>::downgrade(&producer);
-        tenure.include(queue);
+        lease.include(queue);
         Ok(Self {
             topic: topic.to_owned(),
             client: client.clone(),
             producer,
-            tenure: tenure.clone(),
+            lease: lease.clone(),
             reader: Mutex::default(),
             begun: AtomicU64::new(0),
             partitions: AtomicI32::new(0),
@@ -315,8 +315,8 @@ impl Log {
         &self.topic
     }
 
-    pub(super) fn tenure(&self) -> Tenure {
-        self.tenure.clone()
+    pub(super) fn lease(&self) -> Lease {
+        self.lease.clone()
     }
 
     /// How many partitions the topic had at the last reading.
@@ -501,7 +501,7 @@ impl Log {
 
     /// The same for a partition that is given.
     pub(super) fn send_to(&self, partition: Option<i32>, entry: &LogRecord) -> Sent {
-        if !self.tenure.holds() {
+        if !self.lease.holds() {
             return Err(Failure::retry(
                 Kind::TurnLost,
                 format!(

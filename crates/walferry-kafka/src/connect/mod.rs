@@ -2,9 +2,12 @@
 //! Walferry has written, and vice versa.
 
 mod book;
+mod client_id;
 mod content;
 mod group;
 mod log;
+mod members;
+mod membership;
 mod offsets;
 mod states;
 mod status_key;
@@ -18,8 +21,10 @@ use walferry_engine::{Diagnosis, Disposition, Failure, Kind};
 
 pub use book::TopicBook;
 pub(crate) use group::Queue;
-pub use group::{Leadership, Tenure, Turn};
+pub use group::{Leadership, Lease, Turn};
 pub use log::Log;
+pub use members::{GroupReader, GroupView, Member, Places};
+pub use membership::{Membership, Share, Standing, WORK_PARTITIONS, work_partition};
 pub use offsets::{OffsetLog, OffsetRecord};
 pub use states::{PendingWrite, StateLog, first_seen_ms, state_record, topic_record};
 pub use status_key::StatusKey;
@@ -39,7 +44,9 @@ pub struct ConnectTopics {
     /// `status.storage.topic`
     pub status: Topic,
     /// Whether records may be written to them.
-    pub(crate) tenure: Tenure,
+    pub(crate) lease: Lease,
+    /// The URL at which others reach the REST API of this process.
+    pub(crate) address: Option<String>,
 }
 
 /// One of Connect's topics, and how it is created.
@@ -115,8 +122,18 @@ impl ConnectTopics {
             config,
             offset,
             status,
-            tenure: Tenure::default(),
+            lease: Lease::default(),
+            address: None,
         }))
+    }
+
+    /// The same, for a process whose REST API others reach at this URL: members of its group see it.
+    #[must_use]
+    pub fn at_address(self, url: &str) -> Self {
+        Self {
+            address: Some(url.to_owned()),
+            ..self
+        }
     }
 
     /// Checks the topics, and creates the missing ones as Connect does. Blocks.

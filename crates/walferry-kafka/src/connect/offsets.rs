@@ -12,7 +12,7 @@ use walferry_engine::{Failure, Kind};
 use walferry_record::java::json::quoted;
 
 use super::{
-    ConnectTopics, Tenure, Topic,
+    ConnectTopics, Lease, Topic,
     log::{Delivered, Log, LogRecord, Sent},
 };
 use crate::client::Properties;
@@ -102,7 +102,7 @@ impl Latest {
 }
 
 /// The partition of a key, as Java's producers choose it.
-fn partition_of(key: &[u8], partitions: i32) -> i32 {
+pub(super) fn partition_of(key: &[u8], partitions: i32) -> i32 {
     let hash = murmur2(key) & 0x7fff_ffff;
     i32::try_from(hash).unwrap_or(0) % partitions.max(1)
 }
@@ -176,7 +176,7 @@ impl OffsetLog {
                 settings: Vec::new(),
             },
         };
-        let log = Log::open_with(&client, &Tenure::default(), name)?;
+        let log = Log::open_with(&client, &Lease::default(), name)?;
         Ok(Self(Arc::new(Inner {
             log,
             latest: Mutex::default(),
@@ -206,8 +206,8 @@ impl OffsetLog {
     }
 
     /// Whether this process may work for the connectors whose offsets are in the topic.
-    pub fn tenure(&self) -> Tenure {
-        self.0.log.tenure()
+    pub fn lease(&self) -> Lease {
+        self.0.log.lease()
     }
 
     fn latest(&self) -> MutexGuard<'_, Latest> {

@@ -49,6 +49,15 @@ impl StateLog {
     /// The topic cannot be read.
     pub fn read(&self) -> Result<BTreeMap<StatusKey, Json>, Failure> {
         let mut latest = BTreeMap::new();
+        self.follow(&mut latest)?;
+        Ok(latest)
+    }
+
+    /// Applies the records since the last reading to what was read before. Blocks.
+    ///
+    /// # Errors
+    /// The topic cannot be read.
+    pub fn follow(&self, latest: &mut BTreeMap<StatusKey, Json>) -> Result<(), Failure> {
         self.0.read_to_end(|_, entry| {
             let Some(subject) = str::from_utf8(&entry.key).ok().and_then(StatusKey::parse) else {
                 return;
@@ -61,8 +70,7 @@ impl StateLog {
                     }
                 }
             }
-        })?;
-        Ok(latest)
+        })
     }
 
     /// Gives a record to the client. Without a value, it is a tombstone.

@@ -16,7 +16,8 @@ use walferry_config::{Options, Worker};
 use walferry_engine::Kind;
 
 use super::{
-    ConnectTopics, Leadership, OffsetLog, OffsetRecord, StateLog, StatusKey, Turn, state_record, topic_record,
+    ConnectTopics, Leadership, Membership, OffsetLog, OffsetRecord, Places, Share, Standing, StateLog, StatusKey, Turn,
+    WORK_PARTITIONS, state_record, topic_record,
 };
 use crate::demo::DemoCluster;
 
@@ -125,7 +126,7 @@ fn after_a_suspension_nothing_is_written_until_brokers_confirm_the_membership() 
     let turn = leadership.turn();
     wait_for("its turn", || *turn.borrow() == Turn::Ours);
     let topics = leadership.limit(&topics);
-    assert!(topics.tenure.holds());
+    assert!(topics.lease.holds());
     let log = OffsetLog::open(&topics).unwrap();
     let write = || log.write_all_blocking([("key".to_owned(), None)]);
     wait_for("the first record", || write().is_ok());
@@ -134,15 +135,89 @@ fn after_a_suspension_nothing_is_written_until_brokers_confirm_the_membership() 
     let refusals = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION; 2];
     cluster.mock().request_errors(RDKafkaApiKey::OffsetCommit, &refusals);
     suspended_s.store(3600, SeqCst);
-    assert!(!topics.tenure.holds());
+    assert!(!topics.lease.holds());
     assert_eq!(write().unwrap_err().kind, Kind::TurnLost);
     wait_for("the brokers to be asked, and the membership to be decided", || {
-        topics.tenure.holds() || *turn.borrow() == Turn::Lost
+        topics.lease.holds() || *turn.borrow() == Turn::Lost
     });
     // The two refusals were used up before: a third answer is the first that can confirm it.
     assert!(
-        topics.tenure.asked() >= 3 || *turn.borrow() == Turn::Lost,
+        topics.lease.asked() >= 3 || *turn.borrow() == Turn::Lost,
         "{:?}",
-        topics.tenure
+        topics.lease
     );
+}
+
+/// Everything that a group has.
+fn everything() -> Places {
+    Places {
+        leads: true,
+        partitions: (0..WORK_PARTITIONS).collect(),
+    }
+}
+
+#[test]
+fn a_worker_keeps_what_others_want_until_it_has_released_it() {
+    let cluster = DemoCluster::start(1).unwrap();
+    let topics = topics(&cluster);
+    cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
+    let first = Membership::join(&topics, "http://a:8083").unwrap();
+    let has = |membership: &Membership| membership.share().borrow().clone();
+    wait_for("the first one to have everything", || has(&first).held == everything());
+
+    let second = Membership::join(&topics, "http://b:8083").unwrap();
+    wait_for("the first one to be asked", || !has(&first).leaving.is_empty());
+    // The brokers wait for the first one: nobody works for what it has not released.
+    let asked = has(&first);
+    for _ in 0..20 {
+        thread::sleep(Duration::from_millis(50));
+        let (first, second) = (has(&first), has(&second));
+        assert_eq!(first, asked);
+        assert!(second.held.is_empty(), "{second:?}");
+    }
+    // A release of something else does not count.
+    first.release(Places::default());
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(has(&first), asked);
+    first.release(asked.leaving.clone());
+    wait_for("the second one to have its share", || {
+        has(&second).held == asked.leaving
+    });
+    assert!(has(&first).leaving.is_empty());
+    let (one, two) = (has(&first).held, has(&second).held);
+    assert_eq!(one.partitions.len() + two.partitions.len(), 64, "{one:?} {two:?}");
+    assert!(one.partitions.is_disjoint(&two.partitions) && one.leads != two.leads);
+    assert!((28..=36).contains(&one.partitions.len()), "{one:?}");
+
+    // What it had is free at once when it leaves in order.
+    let lease = topics.within(&first).lease;
+    assert!(lease.holds());
+    drop(first);
+    assert!(!lease.holds());
+    wait_for("the second one to have everything", || {
+        has(&second).held == everything()
+    });
+    assert!(has(&second).leaving.is_empty());
+}
+
+#[test]
+fn a_worker_whose_membership_has_ended_has_nothing_more() {
+    let cluster = DemoCluster::start(1).unwrap();
+    let topics = topics(&cluster);
+    cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
+    let member = Membership::join(&topics, "http://a:8083").unwrap();
+    let share = member.share();
+    wait_for("it to have everything", || share.borrow().held == everything());
+    let log = OffsetLog::open(&topics.within(&member)).unwrap();
+    let write = || log.write_all_blocking([("key".to_owned(), None)]);
+    wait_for("the first record", || write().is_ok());
+    // The brokers do not know it any more.
+    let unknown = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID; 50];
+    cluster.mock().request_errors(RDKafkaApiKey::Heartbeat, &unknown);
+    let lost = Share {
+        standing: Standing::Lost,
+        ..Share::default()
+    };
+    wait_for("the loss to be told", || *share.borrow() == lost);
+    assert_eq!(write().unwrap_err().kind, Kind::TurnLost);
 }

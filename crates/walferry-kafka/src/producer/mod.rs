@@ -35,7 +35,7 @@ use walferry_engine::{
 
 use crate::{
     client::settings::ClientSettings,
-    connect::{Queue, Tenure},
+    connect::{Lease, Queue},
     failure::{self, FailedRecord, RefusalVerdict},
     health::Health,
     native::{Client, Topic},
@@ -58,7 +58,7 @@ pub struct Producers {
     health: Health,
     set_aside: SetAsideCount,
     batching: Batching,
-    tenure: Tenure,
+    lease: Lease,
     /// With exactly-once delivery.
     transactions: Option<Transactions>,
     /// What the topics of one client may take.
@@ -82,7 +82,7 @@ impl Producers {
             health: Health::default(),
             set_aside: SetAsideCount::default(),
             batching: Batching::default(),
-            tenure: Tenure::default(),
+            lease: Lease::default(),
             transactions: None,
             most_topics_kib: MOST_TOPICS_KIB,
         }
@@ -90,8 +90,8 @@ impl Producers {
 
     /// The same, sending only while this process may work on Connect's topics.
     #[must_use]
-    pub fn within(self, tenure: Tenure) -> Self {
-        Self { tenure, ..self }
+    pub fn within(self, lease: Lease) -> Self {
+        Self { lease, ..self }
     }
 
     /// The same, sending in transactions, which the connector's store commits.
@@ -178,7 +178,7 @@ impl Sinks for Producers {
             acks: acks.clone(),
         });
         let queue: Weak<dyn Queue> = Arc::<Queued>::downgrade(&queued);
-        self.tenure.include(queue);
+        self.lease.include(queue);
         Ok(Producer {
             targets: Vec::new(),
             by_topic: HashMap::new(),
@@ -290,7 +290,7 @@ const FOLLOW_WAIT: Duration = Duration::from_millis(50);
 
 impl Sink for Producer {
     fn may_send(&mut self) -> bool {
-        self.producers.tenure.holds()
+        self.producers.lease.holds()
     }
 
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {

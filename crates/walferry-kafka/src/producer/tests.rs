@@ -625,8 +625,8 @@ fn a_partition_that_the_topic_does_not_have_is_the_records_fault() {
 #[test]
 fn records_that_are_queued_when_the_turn_is_in_doubt_are_never_sent() {
     let mut world = World::new(|settings| settings.set("topic.metadata.refresh.interval.ms", "100"));
-    let tenure = crate::connect::Tenure::default();
-    world.producers = world.producers.clone().within(tenure.clone());
+    let lease = crate::connect::Lease::default();
+    world.producers = world.producers.clone().within(lease.clone());
     world.open();
     world.send(&record("t", Some(b"k"), Some(b"0"))).unwrap();
     world.settled().unwrap();
@@ -635,7 +635,7 @@ fn records_that_are_queued_when_the_turn_is_in_doubt_are_never_sent() {
     for _ in 0..10 {
         world.send(&record("t", Some(b"k"), Some(b"given up"))).unwrap();
     }
-    tenure.give_up();
+    lease.give_up();
     let failure = world.progress.failure().expect("the session ends");
     assert_eq!(
         (failure.kind, failure.disposition),

@@ -24,11 +24,20 @@ impl Answer {
 
 /// Asks a server on a loopback port; nothing where it does not listen or ends the connection early.
 pub fn request(port: u16, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
+    request_with(port, method, path, &[], body)
+}
+
+/// The same with further lines of the header.
+pub fn request_with(port: u16, method: &str, path: &str, headers: &[&str], body: Option<&Value>) -> Option<Answer> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let body = body.map(Value::to_string).unwrap_or_default();
     // Version 1.0: the body is not chunked and ends with the connection.
-    let head = format!("{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n");
+    let mut head = format!("{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n");
+    for line in headers {
+        head.push_str(line);
+        head.push_str("\r\n");
+    }
     write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;

@@ -31,7 +31,7 @@ pub use collector::Collector;
 pub use connect::{Connect, SETTINGS as WORKER_SETTINGS, Task};
 pub use disk::SmallDisk;
 pub use failover::{DataDirectory, SlotCopy};
-pub use http::{Answer, request};
+pub use http::{Answer, request, request_with};
 pub use kafka::{Kafka, OpenTransaction, Paused, RecordCounter};
 pub use msk::Msk;
 pub use network::{Network, Weather};

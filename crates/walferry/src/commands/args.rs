@@ -143,3 +143,16 @@ pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) endpoint: EndpointArgs,
 }
+
+/// `walferry workers`.
+#[derive(Debug, Args)]
+pub(crate) struct WorkersArgs {
+    /// The worker file that the processes share
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) worker: Option<PathBuf>,
+    /// Kafka brokers, as host:port,host:port; takes precedence over the worker file
+    #[arg(long, value_name = "HOSTS")]
+    pub(crate) bootstrap_servers: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

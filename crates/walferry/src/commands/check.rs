@@ -16,6 +16,7 @@ use walferry_engine::{
     status::Status,
     store::StoredOffset,
 };
+use walferry_kafka::connect::{ConnectTopics, GroupReader};
 use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 use walferry_record::SourcePartition;
@@ -100,10 +101,33 @@ fn cluster(args: &CheckArgs, configuration: &Configuration) -> Result<Option<Clu
 fn worker_topics(args: &CheckArgs, configuration: &Configuration) -> Vec<Diagnosis> {
     let topics = topics_of(&args.data, &configuration.worker, &configuration.bootstrap_servers);
     // What is wrong with its properties is said for each connector.
-    topics
-        .ok()
-        .flatten()
-        .map_or_else(Vec::new, |topics| topics.foresee().remarks)
+    let Some(topics) = topics.ok().flatten() else {
+        return Vec::new();
+    };
+    let mut remarks = topics.foresee().remarks;
+    remarks.extend(unreachable_for_others(args, configuration, &topics));
+    remarks
+}
+
+/// As soon as another process shares the worker file, each one must be reached by the others: one that stands by passes requests on.
+fn unreachable_for_others(
+    args: &CheckArgs,
+    configuration: &Configuration,
+    topics: &ConnectTopics,
+) -> Option<Diagnosis> {
+    let wanted = listen::wanted(args.admin, &configuration.worker, listen::DEFAULT).ok()?;
+    let host = rest::loopback_host(&configuration.worker.rest, &wanted)?;
+    let view = GroupReader::open(topics).and_then(|reader| reader.look()).ok()?;
+    let (count, group) = (view.members.len(), &topics.group);
+    let text = format!(
+        "{count} process(es) of group {group:?} already run, and this one could be reached only from its own machine, at {host}: others that \
+         stand by could not pass requests of the REST API on to it"
+    );
+    let hint = "set rest.advertised.host.name to a name of this machine that the others know, and listeners to an address that they reach";
+    let warning = Diagnosis::warning(Kind::AdminAddress, text)
+        .at("rest.advertised.host.name")
+        .with_hint(hint);
+    (count > 0).then_some(warning)
 }
 
 /// What must be fixed before a connector can start on the database as it is now.

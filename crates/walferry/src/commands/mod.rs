@@ -29,3 +29,4 @@ pub(crate) mod snapshot;
 pub(crate) mod tail;
 pub(crate) mod take;
 pub(crate) mod target;
+pub(crate) mod workers;

@@ -35,6 +35,7 @@ use crate::{
     logging,
     progress::{self, Bars},
     serve::{
+        forward::ActiveWorker,
         listen::{self, ListenerSettings, RunningEndpoint},
         otlp::Exporter,
         rest,
@@ -239,8 +240,13 @@ impl Process<'_> {
         let mut doors = listen::open(wanted, &self.settings).await?;
         self.settings.host_names = rest::host_names(&configuration.worker.rest, &hosts);
         self.settings.advertised = Some(rest::worker_id(&configuration.worker.rest, &doors, &hosts));
+        let url = rest::worker_url(&configuration.worker.rest, &doors, &hosts);
         let did_not_start = |failure| Error::failure("Walferry did not start", failure);
-        let topics = self.topics.take();
+        let topics = self.topics.take().map(|topics| topics.at_address(&url));
+        if let Some(topics) = &topics {
+            let forwarder = ActiveWorker::new(topics.clone(), url, &configuration.worker)?;
+            self.settings.forwarder = Some(Arc::new(forwarder));
+        }
         let cluster = Arc::new(ClusterId::default());
         spawn_vital(cluster::ask(
             configuration.worker.clone(),

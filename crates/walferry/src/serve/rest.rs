@@ -1,13 +1,20 @@
 //! The settings of the REST API, from the worker file.
 
-use std::{env, fs, net::ToSocketAddrs as _, os::unix::fs::MetadataExt as _};
+use std::{
+    env, fs,
+    net::{IpAddr, ToSocketAddrs as _},
+    os::unix::fs::MetadataExt as _,
+};
 
 use tracing::warn;
 use walferry_admin::{AccessList, BoundListener, Digested, HeaderRule, Resources, RestSettings, StoredPassword, User};
 use walferry_config::{Jaas, RestSection, Worker, java_properties, shown_text};
 use walferry_diagnosis::Kind;
 
-use crate::{error::Error, serve::listen};
+use crate::{
+    error::Error,
+    serve::listen::{self, ListenerSettings},
+};
 
 /// Reads the files that the worker file names.
 pub(crate) fn settings(worker: &Worker) -> Result<RestSettings, Error> {
@@ -35,15 +42,7 @@ fn wrong(what: String, hint: impl Into<String>) -> Error {
 /// of the listener as it was written (`hosts`), or else the address of this machine. The port is `rest.advertised.port`, or else that of the
 /// listener.
 pub(crate) fn worker_id(rest: &RestSection, doors: &[BoundListener], hosts: &[Option<String>]) -> String {
-    let all = doors.iter().zip(hosts);
-    let public = all.filter(|(door, _)| door.resources != Resources::OnlyAdmin);
-    // As in Connect, the first listener of the scheme that is asked for, or else the first one without TLS.
-    let is_tls = rest
-        .advertised_listener
-        .as_deref()
-        .is_some_and(|scheme| scheme.trim().eq_ignore_ascii_case("https"));
-    let first_of = |is_tls: bool| public.clone().find(|(door, _)| door.tls.is_some() == is_tls);
-    let listener = first_of(is_tls).or_else(|| first_of(!is_tls));
+    let listener = advertised_listener(rest, doors, hosts);
     let set = rest.advertised_host.as_deref().map(str::trim);
     let host = match set.filter(|host| !host.is_empty()) {
         Some(host) => host.to_owned(),
@@ -58,6 +57,48 @@ pub(crate) fn worker_id(rest: &RestSection, doors: &[BoundListener], hosts: &[Op
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),
     }
+}
+
+/// The listener that others are told. As in Connect, the first one of the scheme that is asked for, or else the first one without TLS.
+fn advertised_listener<'a>(
+    section: &RestSection,
+    doors: &'a [BoundListener],
+    hosts: &'a [Option<String>],
+) -> Option<(&'a BoundListener, &'a Option<String>)> {
+    let all = doors.iter().zip(hosts);
+    let public = all.filter(|(door, _)| door.resources != Resources::OnlyAdmin);
+    let is_tls = section
+        .advertised_listener
+        .as_deref()
+        .is_some_and(|scheme| scheme.trim().eq_ignore_ascii_case("https"));
+    let first_of = |is_tls: bool| public.clone().find(|(door, _)| door.tls.is_some() == is_tls);
+    first_of(is_tls).or_else(|| first_of(!is_tls))
+}
+
+/// The URL at which other workers reach this one.
+pub(crate) fn worker_url(section: &RestSection, doors: &[BoundListener], hosts: &[Option<String>]) -> String {
+    let is_tls = advertised_listener(section, doors, hosts).is_some_and(|(door, _)| door.tls.is_some());
+    let scheme = if is_tls { "https" } else { "http" };
+    format!("{scheme}://{}", worker_id(section, doors, hosts))
+}
+
+/// The host at which others would be told to reach a worker, if only this machine can.
+pub(crate) fn loopback_host(section: &RestSection, wanted: &[ListenerSettings]) -> Option<String> {
+    let set = section
+        .advertised_host
+        .as_deref()
+        .map(str::trim)
+        .filter(|host| !host.is_empty());
+    let host = match set {
+        Some(host) => host,
+        None => wanted
+            .iter()
+            .find(|wanted| wanted.resources != Resources::OnlyAdmin)?
+            .host
+            .as_deref()?,
+    };
+    let is_loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    is_loopback.then(|| host.to_owned())
 }
 
 /// The names of the endpoint that the operator or the system gives: requests for them are answered without a login.

@@ -1,0 +1,301 @@
+//! Who is in the group of a worker, as the brokers tell it.
+
+use std::{collections::BTreeSet, str};
+
+use rdkafka::{
+    TopicPartitionList,
+    consumer::{BaseConsumer, Consumer as _},
+    error::KafkaError,
+};
+use walferry_engine::Failure;
+
+use super::{ConnectTopics, client_id::address_in, group::REQUEST};
+use crate::{auth::tokens::LoggedIn, client::Properties, failure};
+
+/// No assignment names more topics or partitions than this. A longer one is not Walferry's.
+const MOST: usize = 10_000;
+
+/// The name of the work topic of a group.
+pub(super) fn work_topic(group: &str) -> String {
+    format!("walferry-{group}-work")
+}
+
+/// What the brokers give to a member.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Places {
+    /// The configuration topic.
+    pub leads: bool,
+    /// Partitions of the work topic.
+    pub partitions: BTreeSet<i32>,
+}
+
+impl Places {
+    pub(super) fn of(list: &TopicPartitionList, config_topic: &str) -> Self {
+        let mut places = Self::default();
+        for element in list.elements() {
+            if element.topic() == config_topic {
+                places.leads = true;
+            } else {
+                places.partitions.insert(element.partition());
+            }
+        }
+        places
+    }
+
+    pub(super) fn add(&mut self, more: &Self) {
+        self.leads |= more.leads;
+        self.partitions.extend(&more.partitions);
+    }
+
+    pub(super) fn remove(&mut self, less: &Self) {
+        self.leads &= !less.leads;
+        self.partitions.retain(|partition| !less.partitions.contains(partition));
+    }
+
+    /// Whether it is nothing.
+    pub fn is_empty(&self) -> bool {
+        !self.leads && self.partitions.is_empty()
+    }
+}
+
+/// A member of the group `walferry-<group.id>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// `client.id` of its client.
+    pub client_id: String,
+    /// Where the brokers see it, such as `/10.0.0.7`.
+    pub host: String,
+    /// The URL at which others reach its REST API. `None`: it is of a version that does not say so.
+    pub address: Option<String>,
+    /// Whether it shares connectors. Where one member does not, one process at a time works.
+    pub shares: bool,
+    /// What the brokers have given to it. Nothing while they are about to change it.
+    pub places: Places,
+}
+
+/// The group of a worker, and the workers of Kafka Connect beside it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupView {
+    /// Members of `walferry-<group.id>`, in the order of their addresses.
+    pub members: Vec<Member>,
+    /// Whether the brokers have given out everything, and nothing is about to move.
+    pub is_settled: bool,
+    /// Workers of Kafka Connect in `group.id`: name and host.
+    pub of_connect: Vec<String>,
+}
+
+impl GroupView {
+    /// Whether all members share connectors. If not, only the one that has the configuration topic works.
+    pub fn all_share(&self) -> bool {
+        self.members.iter().all(|member| member.shares)
+    }
+
+    /// The member that writes configurations.
+    pub fn leader(&self) -> Option<&Member> {
+        self.members.iter().find(|member| member.places.leads)
+    }
+
+    /// The member that runs the connectors of a partition of the work topic.
+    pub fn owner(&self, partition: i32) -> Option<&Member> {
+        if !self.all_share() {
+            return self.leader();
+        }
+        self.members
+            .iter()
+            .find(|member| member.places.partitions.contains(&partition))
+    }
+}
+
+/// Asks the brokers for the members of a group.
+pub struct GroupReader {
+    consumer: LoggedIn<BaseConsumer>,
+    client: Properties,
+    group: String,
+    config_topic: String,
+    work_topic: String,
+}
+
+impl std::fmt::Debug for GroupReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GroupReader").field("group", &self.group).finish()
+    }
+}
+
+impl GroupReader {
+    /// Makes the client. Blocks no longer than that takes.
+    ///
+    /// # Errors
+    /// The client cannot be made.
+    pub fn open(topics: &ConnectTopics) -> Result<Self, Failure> {
+        let mut config = topics.client.config();
+        // The consumer joins no group, but the client requires this setting.
+        config.set("group.id", "walferry");
+        let consumer: BaseConsumer = config.create().map_err(|error| failure::of_settings(&error))?;
+        let consumer = LoggedIn::new(consumer, &topics.client);
+        consumer.ready()?;
+        Ok(Self {
+            consumer,
+            client: topics.client.clone(),
+            group: topics.group.clone(),
+            config_topic: topics.config.name.clone(),
+            work_topic: work_topic(&topics.group),
+        })
+    }
+
+    /// The number of partitions of a topic. Blocks.
+    ///
+    /// # Errors
+    /// Kafka does not answer.
+    pub(super) fn partitions_of(&self, topic: &str) -> Result<usize, Failure> {
+        // For all topics: asking for one could make a broker create it.
+        let metadata = self
+            .consumer
+            .fetch_metadata(None, REQUEST)
+            .map_err(|error| self.unreachable(&error))?;
+        let found = metadata.topics().iter().find(|found| found.name() == topic);
+        Ok(found.map_or(0, |found| found.partitions().len()))
+    }
+
+    fn unreachable(&self, error: &KafkaError) -> Failure {
+        let servers = self.client.values.get("bootstrap.servers").map_or("", String::as_str);
+        failure::unreachable(servers, &error.to_string())
+    }
+
+    /// The members now. Blocks.
+    ///
+    /// # Errors
+    /// Kafka does not answer, or the user may not see the group.
+    pub fn look(&self) -> Result<GroupView, Failure> {
+        let ours = format!("walferry-{}", self.group);
+        let mut view = GroupView::default();
+        let found = self
+            .consumer
+            .fetch_group_list(Some(&ours), REQUEST)
+            .map_err(|error| self.unreachable(&error))?;
+        for group in found.groups().iter().filter(|group| group.name() == ours) {
+            view.is_settled = group.state() == "Stable";
+            for member in group.members() {
+                let client_id = member.client_id().to_owned();
+                let places = member
+                    .assignment()
+                    .and_then(|bytes| places(bytes, &self.config_topic, &self.work_topic));
+                let (address, shares) = address_in(&client_id).unzip();
+                view.members.push(Member {
+                    address: address.map(str::to_owned),
+                    shares: shares.unwrap_or_default(),
+                    client_id,
+                    host: member.client_host().to_owned(),
+                    places: places.unwrap_or_default(),
+                });
+            }
+        }
+        view.members
+            .sort_by(|a, b| (&a.address, &a.client_id, &a.host).cmp(&(&b.address, &b.client_id, &b.host)));
+        let found = self
+            .consumer
+            .fetch_group_list(Some(&self.group), REQUEST)
+            .map_err(|error| self.unreachable(&error))?;
+        let of_connect = found
+            .groups()
+            .iter()
+            .filter(|group| group.name() == self.group && group.protocol_type() == "connect");
+        view.of_connect = of_connect
+            .flat_map(|group| group.members())
+            .map(|member| format!("{}{}", member.client_id(), member.client_host()))
+            .collect();
+        Ok(view)
+    }
+}
+
+/// What an assignment of Kafka's consumer protocol (`ConsumerProtocolAssignment`) gives to a member. `None` if it is cut off.
+fn places(bytes: &[u8], config_topic: &str, work_topic: &str) -> Option<Places> {
+    struct Reading<'a>(&'a [u8]);
+    impl<'a> Reading<'a> {
+        fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+            let (taken, left) = self.0.split_at_checked(length)?;
+            self.0 = left;
+            Some(taken)
+        }
+        fn number(&mut self) -> Option<i32> {
+            self.take(4)
+                .map(|taken| i32::from_be_bytes([taken[0], taken[1], taken[2], taken[3]]))
+        }
+        fn count(&mut self) -> Option<usize> {
+            usize::try_from(self.number()?).ok().filter(|count| *count <= MOST)
+        }
+        fn text(&mut self) -> Option<&'a str> {
+            let taken = self.take(2)?;
+            let length = usize::try_from(i16::from_be_bytes([taken[0], taken[1]])).ok()?;
+            str::from_utf8(self.take(length)?).ok()
+        }
+    }
+    let mut reading = Reading(bytes);
+    let _version = reading.take(2)?;
+    let mut places = Places::default();
+    for _ in 0..reading.count()? {
+        let topic = reading.text()?;
+        let partitions: Option<BTreeSet<i32>> = (0..reading.count()?).map(|_| reading.number()).collect();
+        let partitions = partitions?;
+        if topic == config_topic {
+            places.leads = partitions.contains(&0);
+        } else if topic == work_topic {
+            places.partitions = partitions;
+        }
+    }
+    Some(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assignment_is_read_and_one_that_is_cut_off_gives_nothing() {
+        let mut bytes = vec![0, 1, 0, 0, 0, 3];
+        for (topic, partitions) in [("configs", vec![0]), ("work", vec![3, 63]), ("other", vec![1])] {
+            bytes.extend((topic.len() as i16).to_be_bytes());
+            bytes.extend(topic.as_bytes());
+            bytes.extend((partitions.len() as i32).to_be_bytes());
+            bytes.extend(partitions.iter().flat_map(|partition: &i32| partition.to_be_bytes()));
+        }
+        let whole = bytes.len();
+        bytes.extend([0xff; 4]);
+        let expected = Places {
+            leads: true,
+            partitions: BTreeSet::from([3, 63]),
+        };
+        assert_eq!(places(&bytes, "configs", "work"), Some(expected));
+        for length in 0..whole {
+            assert_eq!(places(&bytes[..length], "configs", "work"), None, "{length}");
+        }
+        assert_eq!(places(&[0, 1, 0x7f, 0xff, 0xff, 0xff], "configs", "work"), None);
+    }
+
+    #[test]
+    fn where_one_member_does_not_share_the_leader_runs_everything() {
+        let member = |address: Option<&str>, leads, partitions: &[i32]| Member {
+            client_id: "c".into(),
+            host: "/h".into(),
+            address: address.map(str::to_owned),
+            shares: address.is_some(),
+            places: Places {
+                leads,
+                partitions: partitions.iter().copied().collect(),
+            },
+        };
+        let (a, b) = (
+            member(Some("http://a:1"), false, &[1, 2]),
+            member(Some("http://b:1"), true, &[3]),
+        );
+        let mut view = GroupView {
+            members: vec![a.clone(), b.clone()],
+            ..GroupView::default()
+        };
+        assert_eq!(
+            (view.owner(2), view.owner(3), view.owner(4)),
+            (Some(&a), Some(&b), None)
+        );
+        view.members.push(member(None, false, &[]));
+        assert_eq!((view.owner(2), view.owner(4)), (Some(&b), Some(&b)));
+    }
+}

@@ -1,0 +1,371 @@
+//! Several processes with one worker file: who works, who stands by, and what each of them answers.
+
+use std::{collections::BTreeSet, fs};
+
+use serde_json::{Value, json};
+use walferry_config::{Options, Worker};
+use walferry_kafka::connect::{ConnectTopics, GroupReader, Membership, Places, Standing, WORK_PARTITIONS};
+use walferry_testkit::servers::{Kafka, Surroundings, Walferry, WalferryOptions, request_with, wait_for};
+
+use crate::{
+    outbox::{Outbox, assert_runs},
+    takeover::{self, WORKER, wait_for_turn},
+    world,
+};
+
+fn named(prefix: &str, topic: &str) -> Options {
+    let entries = [("topic", topic), ("replication.factor", "1")];
+    Options::new(
+        prefix,
+        entries.map(|(name, text)| (name.to_owned(), text.to_owned())).into(),
+    )
+}
+
+/// The topics of a group on real Kafka.
+fn topics(kafka: &Kafka) -> ConnectTopics {
+    let worker = Worker {
+        group_id: Some("shared".into()),
+        config_storage: named("config.storage.", "connect-configs"),
+        offset_storage: named("offset.storage.", "connect-offsets"),
+        status_storage: named("status.storage.", "connect-status"),
+        ..Worker::default()
+    };
+    let topics = ConnectTopics::of(&worker, &kafka.bootstrap()).expect("they are right");
+    topics.expect("they are named")
+}
+
+/// Releases what is asked back, as a worker does whose connectors have stopped.
+fn release_all(members: &[&Membership]) {
+    for member in members {
+        let leaving = member.share().borrow().leaving.clone();
+        if !leaving.is_empty() {
+            member.release(leaving);
+        }
+    }
+}
+
+fn held(member: &Membership) -> Places {
+    member.share().borrow().held.clone()
+}
+
+/// Waits until the members have everything among them, and nothing twice.
+#[track_caller]
+fn wait_until_shared(members: &[&Membership]) {
+    wait_for("everything to be shared", || {
+        release_all(members);
+        let (mut partitions, mut leaders) = (Vec::new(), 0);
+        for member in members {
+            let share = member.share().borrow().clone();
+            if share.standing != Standing::Member || !share.leaving.is_empty() {
+                return None;
+            }
+            partitions.extend(share.held.partitions);
+            leaders += i32::from(share.held.leads);
+        }
+        let different: BTreeSet<i32> = partitions.iter().copied().collect();
+        assert_eq!(
+            different.len(),
+            partitions.len(),
+            "a partition has two owners: {partitions:?}"
+        );
+        (leaders == 1 && different.len() == WORK_PARTITIONS as usize).then_some(())
+    });
+}
+
+#[test]
+fn three_workers_of_a_group_share_everything_and_each_sees_who_has_what() {
+    let kafka = Kafka::start();
+    let topics = topics(&kafka);
+    topics.ensure().expect("topics can be created");
+    topics.ensure_work().expect("the work topic can be created");
+    topics.ensure_work().expect("it is there");
+    let join = |number: u16| {
+        let address = format!("http://127.0.0.1:{number}");
+        Membership::join(&topics, &address).expect("it can join")
+    };
+    let one = join(1);
+    wait_until_shared(&[&one]);
+    let before = held(&one);
+    let two = join(2);
+    wait_until_shared(&[&one, &two]);
+    let three = join(3);
+    wait_until_shared(&[&one, &two, &three]);
+    for member in [&one, &two, &three] {
+        let count = held(member).partitions.len();
+        assert!((20..=23).contains(&count), "{count} of 64 partitions");
+    }
+    assert!(
+        held(&one).partitions.is_subset(&before.partitions),
+        "only what must move has moved"
+    );
+
+    // Each sees who has what, and so does somebody beside them.
+    let expected: Vec<(Option<String>, Places)> = [(1, &one), (2, &two), (3, &three)]
+        .map(|(number, member)| (Some(format!("http://127.0.0.1:{number}")), held(member)))
+        .into();
+    for member in [&one, &two, &three] {
+        let mut view = member.view();
+        wait_for("the members to be seen", || {
+            let view = view.borrow_and_update().clone()?;
+            let seen: Vec<_> = view
+                .members
+                .iter()
+                .map(|member| (member.address.clone(), member.places.clone()))
+                .collect();
+            (view.is_settled && view.all_share() && seen == expected).then_some(())
+        });
+    }
+    let reader = GroupReader::open(&topics).expect("a client");
+    let view = reader.look().expect("the brokers tell it");
+    assert_eq!(
+        view.owner(0).map(|owner| owner.places.partitions.contains(&0)),
+        Some(true)
+    );
+    assert!(view.of_connect.is_empty());
+
+    // An orderly leave: the others have everything, and keep what they had.
+    let (of_two, of_three) = (held(&two), held(&three));
+    drop(one);
+    wait_until_shared(&[&two, &three]);
+    assert!(held(&two).partitions.is_superset(&of_two.partitions));
+    assert!(held(&three).partitions.is_superset(&of_three.partitions));
+
+    // A topic of another size would have workers disagree.
+    kafka.grow_topic(&topics.work_topic(), 65);
+    let refused = wait_for("the other size to be seen", || topics.ensure_work().err());
+    assert!(refused.to_string().contains("65 partitions instead of 64"), "{refused}");
+}
+
+/// The answer of `walferry workers`, as JSON.
+fn listed(walferry: &Walferry, kafka: &Kafka) -> Value {
+    let bootstrap = kafka.bootstrap();
+    let listed = walferry.command_at([
+        "workers",
+        "--worker",
+        "worker.properties",
+        "--bootstrap-servers",
+        &bootstrap,
+        "--output",
+        "json",
+    ]);
+    assert!(listed.status.success(), "{listed:?}");
+    serde_json::from_slice(&listed.stdout).expect("it is JSON")
+}
+
+#[test]
+fn a_process_that_waits_answers_connects_rest_api_through_the_one_that_works() {
+    let (world, kafka) = (world::shared(), Kafka::start());
+    let one = Outbox::on(&world.postgres, &kafka, "passed_on");
+    let mut first = takeover::start(&kafka, "passed_on_first");
+    wait_for_turn(&mut first);
+    let mut second = takeover::start(&kafka, "passed_on_second");
+    wait_for("the second one to wait", || {
+        second.get("/connectors").filter(|answer| answer.status == 200)
+    });
+
+    // A connector is created, looked at, changed and stopped by requests to the one that waits.
+    let body = json!({ "name": "one", "config": one.config() });
+    let created = second.send("POST", "/connectors", &body).expect("an answer");
+    assert_eq!(created.status, 201, "{}", created.body);
+    let again = second.send("POST", "/connectors", &body).expect("an answer");
+    assert_eq!(
+        (again.status, again.json()["message"].clone()),
+        (409, "Connector one already exists".into())
+    );
+    one.wait_until_streaming(&mut first);
+    one.insert("k", 1, 5);
+    kafka.wait_for_records(&one.topic("order"), 5);
+    for path in [
+        "/connectors",
+        "/connectors?expand=info",
+        "/connectors/one/config",
+        "/connectors/none/status",
+        "/connector-plugins",
+    ] {
+        let (here, there) = (
+            second.get(path).expect("an answer"),
+            first.get(path).expect("an answer"),
+        );
+        assert_eq!((here.status, here.body), (there.status, there.body), "{path}");
+    }
+    let status = second.get("/connectors/one/status").expect("an answer").json();
+    assert_eq!(status["connector"]["worker_id"], first.admin(), "it says who runs it");
+    let malformed = second
+        .send("PUT", "/connectors/one/config", &json!(["x"]))
+        .expect("an answer");
+    assert_eq!(malformed.status, 500, "as the other one answers: {}", malformed.body);
+    for (method, path, code) in [
+        ("PUT", "/connectors/one/pause", 202),
+        ("PUT", "/connectors/one/resume", 202),
+        ("POST", "/connectors/one/restart?includeTasks=true", 202),
+        ("PUT", "/connectors/one/stop", 204),
+    ] {
+        assert_eq!(second.ask(method, path).expect("an answer").status, code, "{path}");
+    }
+    wait_for("the connector to be stopped", || {
+        (takeover::state(first.port(), "one")? == "STOPPED").then_some(())
+    });
+    let offsets = second.get("/connectors/one/offsets").expect("an answer").json();
+    assert_eq!(offsets["offsets"][0]["partition"]["server"], "passed_on", "{offsets}");
+    assert_eq!(
+        second.ask("PUT", "/connectors/one/resume").expect("an answer").status,
+        202
+    );
+
+    // What is about the process itself, it answers itself.
+    for path in ["/ready", "/slots"] {
+        assert_eq!(second.get(path).expect("an answer").status, 503, "{path}");
+    }
+    let once = second.get("/connectors?forward=false").expect("an answer");
+    assert!(
+        once.status == 409 && once.body.contains("conflicting operation"),
+        "{}",
+        once.body
+    );
+
+    let workers = listed(&second, &kafka);
+    let of = |walferry: &Walferry| {
+        let address = format!("http://{}", walferry.admin());
+        let all = workers["workers"].as_array().expect("a list");
+        let found = all.iter().find(|worker| worker["address"] == address);
+        found.unwrap_or_else(|| panic!("{address}: {workers}")).clone()
+    };
+    assert_eq!(
+        (&of(&first)["role"], &of(&first)["connectors"]),
+        (&json!("active"), &json!(["one"]))
+    );
+    assert_eq!(
+        (&of(&second)["role"], &of(&second)["connectors"]),
+        (&json!("standby"), &json!([]))
+    );
+
+    // Nobody works until the first one's membership has ended.
+    first.kill();
+    let between = second.get("/connectors").expect("an answer");
+    assert!([200, 409, 500].contains(&between.status), "{}", between.body);
+    wait_for_turn(&mut second);
+    one.wait_until_streaming(&mut second);
+    one.insert("k", 6, 9);
+    assert_runs(&one.wait_for_event(&kafka, 9), &["k"], 9);
+    // The roles have changed.
+    first.start_again();
+    wait_for("the first one to wait", || {
+        let status = first
+            .get("/connectors/one/status")
+            .filter(|answer| answer.status == 200)?
+            .json();
+        (status["connector"]["worker_id"] == second.admin()).then_some(())
+    });
+    assert_eq!(second.terminate(), Some(0), "{}", second.output());
+    wait_for_turn(&mut first);
+    assert_eq!(first.terminate(), Some(0), "{}", first.output());
+    let nobody = listed(&first, &kafka);
+    assert_eq!(nobody["workers"], json!([]), "{nobody}");
+}
+
+#[test]
+fn a_login_goes_along_with_a_request_that_is_passed_on() {
+    let (world, kafka) = (world::shared(), Kafka::start());
+    let one = Outbox::on(&world.postgres, &kafka, "logged_in_on");
+    let folder = tempfile::tempdir().expect("a folder");
+    let users = folder.path().join("users");
+    fs::write(&users, "ops=s3cret\nviewer=l00k,read\n").expect("a file");
+    let start = |name: &str| {
+        let users = format!("walferry.rest.users.file={}", users.display());
+        let options = WalferryOptions {
+            name: name.into(),
+            config: serde_json::Map::new(),
+            worker: WORKER.iter().map(ToString::to_string).chain([users]).collect(),
+            bootstrap: kafka.bootstrap(),
+            env: Vec::new(),
+        };
+        Walferry::start_in(
+            options,
+            Surroundings {
+                is_worker: true,
+                without_data_dir: true,
+                ..Surroundings::default()
+            },
+        )
+    };
+    // Base64 of `ops:s3cret`, of `viewer:l00k` and of `ops:wrong`.
+    let (ops, viewer, wrong) = ("b3BzOnMzY3JldA==", "dmlld2VyOmwwMGs=", "b3BzOndyb25n");
+    let ask = |walferry: &Walferry, method: &str, path: &str, login: &str, body: Option<&Value>| {
+        let header = format!("Authorization: Basic {login}");
+        request_with(walferry.port(), method, path, &[&header], body)
+    };
+    let first = start("logged_in_first");
+    wait_for("the first one to work", || {
+        ask(&first, "GET", "/slots", ops, None).filter(|answer| answer.status == 200)
+    });
+    let second = start("logged_in_second");
+    wait_for("the second one to pass requests on", || {
+        ask(&second, "GET", "/connectors", ops, None).filter(|answer| answer.status == 200)
+    });
+    let config = Value::Object(one.config());
+    let put =
+        |login: &str| ask(&second, "PUT", "/connectors/one/config", login, Some(&config)).map(|answer| answer.status);
+    assert_eq!((put(wrong), put(viewer), put(ops)), (Some(401), Some(403), Some(201)));
+    let seen = ask(&second, "GET", "/connectors", viewer, None).map(|answer| answer.body);
+    assert_eq!(seen.as_deref(), Some(r#"["one"]"#));
+    assert_eq!(second.get("/connectors").map(|answer| answer.status), Some(401));
+}
+
+#[test]
+fn a_second_process_on_the_same_folder_ends_with_4_and_is_told_of_the_worker_file() {
+    let world = world::shared();
+    let kafka = Kafka::start();
+    let outbox = Outbox::on(&world.postgres, &kafka, "same_folder");
+    let mut walferry = Walferry::start(WalferryOptions {
+        name: "same_folder".into(),
+        config: outbox.config(),
+        worker: WORKER[..3].iter().map(ToString::to_string).collect(),
+        bootstrap: kafka.bootstrap(),
+        env: Vec::new(),
+    });
+    outbox.wait_until_streaming(&mut walferry);
+    let bootstrap = kafka.bootstrap();
+    let second = walferry.command_at([
+        "run",
+        "--config",
+        "connector.json",
+        "--worker",
+        "worker.properties",
+        "--data-dir",
+        "data",
+        "--admin",
+        "127.0.0.1:0",
+        "--bootstrap-servers",
+        &bootstrap,
+    ]);
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(4), "{said}");
+    for text in ["WF0601", "in use by another process", "walferry run --worker FILE"] {
+        assert!(said.contains(text), "{text}: {said}");
+    }
+    outbox.insert("k", 1, 3);
+    assert_runs(&kafka.wait_for_records(&outbox.topic("order"), 3), &["k"], 3);
+}
+
+#[test]
+fn check_warns_of_an_address_that_other_workers_cannot_reach() {
+    let kafka = Kafka::start();
+    let mut first = takeover::start(&kafka, "reached_first");
+    wait_for_turn(&mut first);
+    let bootstrap = kafka.bootstrap();
+    let check = |worker: &str| {
+        let checked = first.command_at(["check", "--worker", worker, "--bootstrap-servers", &bootstrap]);
+        String::from_utf8_lossy(&checked.stdout).into_owned()
+    };
+    let checked = check("worker.properties");
+    assert!(
+        checked.contains("could be reached only from its own machine, at 127.0.0.1"),
+        "{checked}"
+    );
+    assert!(checked.contains("set rest.advertised.host.name"), "{checked}");
+    let known = first.config_file().with_file_name("known.properties");
+    let lines = WORKER.join("\n") + "\nrest.advertised.host.name=worker-1.example.com\n";
+    fs::write(known, lines).expect("the scratch folder can be written");
+    let checked = check("known.properties");
+    assert!(!checked.contains("could be reached only"), "{checked}");
+}
