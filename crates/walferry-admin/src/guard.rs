@@ -41,11 +41,11 @@ const IN_STANDBY: [&str; 3] = ["/health", "/live", "/metrics"];
 
 /// Passes on a request if this listener answers it and the client may send it.
 pub(crate) async fn guard(
-    State((shown, place)): State<(Arc<AppState>, EntryPoint)>,
+    State((state, place)): State<(Arc<AppState>, EntryPoint)>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let settings = &shown.admin.settings;
+    let settings = &state.admin.settings;
     let origin = text(request.headers(), header::ORIGIN).map(ToOwned::to_owned);
     let foreign = origin.filter(|origin| settings.allows(origin));
     let asks_first = request.method() == Method::OPTIONS
@@ -58,7 +58,7 @@ pub(crate) async fn guard(
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
             let asked = settings
                 .doors
-                .permission(&shown.logins, peer, &method, &path, request.headers());
+                .permission(&state.logins, peer, &method, &path, request.headers());
             let (permission, user) = asked.await;
             match permission {
                 permission if !is_here(place.resources, request.uri().path()) && permission != Permission::Unknown => {

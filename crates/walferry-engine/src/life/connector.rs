@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_transaction_ends_at_once_and_a_large_one_lasts_many_times_as_long_as_its_commit() {
+    fn a_large_transaction_lasts_many_times_as_long_as_its_commit_and_a_small_one_ends() {
         let timing = CommitTiming::WhenIdle(Duration::from_millis(100));
         for (records, commit_takes_ms, longest_ms, ends_when_idle) in [
             (1, 50, 100, true),

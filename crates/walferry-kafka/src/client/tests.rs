@@ -477,10 +477,10 @@ fn a_list_of_revoked_certificates_is_a_regular_file() {
         match why {
             None => assert_eq!(get(&properties, "ssl.crl.location"), Some(&*path)),
             Some(why) => {
-                let told = texts(&findings);
+                let sentences = texts(&findings);
                 assert!(
-                    told.iter().any(|text| text.contains(why) && text.contains(&path)),
-                    "{path}: {told:?}"
+                    sentences.iter().any(|text| text.contains(why) && text.contains(&path)),
+                    "{path}: {sentences:?}"
                 );
             }
         }
