@@ -56,7 +56,8 @@ fn wait_until_shared(members: &[&Membership]) {
         let (mut partitions, mut leaders) = (Vec::new(), 0);
         for member in members {
             let share = member.share().borrow().clone();
-            if share.standing != Standing::Member || !share.leaving.is_empty() {
+            // One that has just joined has nothing until the others have released its part.
+            if share.standing != Standing::Member || !share.leaving.is_empty() || share.held.is_empty() {
                 return None;
             }
             partitions.extend(share.held.partitions);
