@@ -28,7 +28,7 @@ const TABLES: &str = "
       type text not null default 'Created', payload text not null, status text not null default 'PENDING', attempts int not null default 0,
       available_at timestamptz not null default now(), last_error text);
     create index on outbox_events (id) where status = 'PENDING';
-    create index on outbox_events (aggregateid) where status in ('PENDING', 'FAILED') and attempts > 0;
+    create index on outbox_events (aggregateid) where status in ('PENDING', 'FAILED') and (attempts > 0 or status = 'FAILED');
     create table counters (key text primary key, n bigint not null) with (fillfactor = 50)";
 
 /// What the processes have gone through.

@@ -382,14 +382,19 @@ pub fn indexes(table: &RelayTable) -> Vec<Index> {
     indexes
 }
 
-/// Rows that may hold others back, for an index. `None` if the table does not say which do.
+/// Rows that may hold others back, for an index: each condition of [`held`] implies it. `None` if the table does not say which do.
 fn held_condition(table: &RelayTable) -> Option<String> {
     let attempts = table.attempts.as_ref()?;
     let unsent = unsent(table, "");
-    let attempts = format!("{} > 0", sql_name(attempts));
+    let mut holds = format!("{} > 0", sql_name(attempts));
+    if let Some(status) = &table.status
+        && let Some(failed) = &status.failed
+    {
+        holds = format!("({holds} OR {} = {})", sql_name(&status.column), text(failed));
+    }
     Some(match unsent.as_str() {
-        "true" => attempts,
-        unsent => format!("{unsent} AND {attempts}"),
+        "true" => holds,
+        unsent => format!("{unsent} AND {holds}"),
     })
 }
 

@@ -554,6 +554,10 @@ mod tests {
             "table \"public\".\"Out\" is relayed: status in \"status\" ('pending' to 'sent'), attempts in \"attempts\", not before \
              \"available_at\", ordered by \"seq\", \"id\" within \"partition_key\"; sent rows are marked"
         );
+        // Rows that somebody else has marked as failed have no attempts of ours. The index must have them, or it does not serve the look.
+        let held = &statements::indexes(&table)[1].statement;
+        let serves = r#"WHERE "status" IN ('pending', 'failed') AND ("attempts" > 0 OR "status" = 'failed');"#;
+        assert!(held.ends_with(serves), "{held}");
         for (columns, unsent, order) in [
             (
                 &[("id", UUID), ("created_at", 1184), ("published_at", 1184)][..],

@@ -124,7 +124,7 @@ impl RelayDdl {
             index(
                 "failed",
                 "Finds rows that could not be sent. They keep back later rows of their key.",
-                "(aggregateid) WHERE status IN ('PENDING', 'FAILED') AND attempts > 0",
+                "(aggregateid) WHERE status IN ('PENDING', 'FAILED') AND (attempts > 0 OR status = 'FAILED')",
             ),
         ]
     }
