@@ -397,7 +397,7 @@ mod tests {
             "docs/how-to/outbox.md",
             "docker/outbox.sql",
             "examples/schema.sql",
-            "crates/walferry/src/demo/shop.rs",
+            "crates/walferry/src/commands/demo/shop.rs",
         ] {
             let text = std::fs::read_to_string(root.join(file)).expect("it is text");
             let begin = [
