@@ -141,7 +141,8 @@ fn check_asks_the_registry_and_reads_its_keystores() {
     told(
         &checked,
         &format!(
-            "  obstacle {both}/nowhere/client.p12 cannot be read: No such file or directory (os error 2) [WF0409]\n"
+            "  obstacle {both}/nowhere/client.p12 cannot be read: No such file or directory (os error 2); a start would wait for it \
+             [WF0409]\n"
         ),
     );
     told(&checked, "→ check the path and its permissions");

@@ -33,9 +33,9 @@ fn wait_for_line(walferry: &mut Walferry, part: &str) {
 #[test]
 fn triggers_and_casts_of_a_relayed_outbox_get_no_further_than_the_connectors_role() {
     let world = world::shared();
-    let relayed = Relayed::new(world, "relay_triggers", "published_at timestamptz, kind int");
+    let relayed = Relayed::new(world, "relay_hostile_triggers", "published_at timestamptz, kind int");
     let sql = relayed.database().sql();
-    let file = folder("relay_triggers_owned").join("owned");
+    let file = folder("relay_hostile_triggers_owned").join("owned");
     let tries: String = TRIES
         .iter()
         .map(|(what, statement)| {

@@ -224,17 +224,18 @@ fn a_process_that_waits_answers_connects_rest_api_through_the_one_that_works() {
         once.body
     );
 
-    let workers = listed(&second, &kafka);
     let of = |walferry: &Walferry| {
+        let workers = listed(&second, &kafka);
         let address = format!("http://{}", walferry.admin());
         let all = workers["workers"].as_array().expect("a list");
         let found = all.iter().find(|worker| worker["address"] == address);
         found.unwrap_or_else(|| panic!("{address}: {workers}")).clone()
     };
-    assert_eq!(
-        (&of(&first)["role"], &of(&first)["connectors"]),
-        (&json!("active"), &json!(["one"]))
-    );
+    // Who runs a connector is in the status topic, a moment after the connector runs again.
+    wait_for("the connector to be listed where it runs", || {
+        (of(&first)["connectors"] == json!(["one"])).then_some(())
+    });
+    assert_eq!(of(&first)["role"], "active");
     assert_eq!(
         (&of(&second)["role"], &of(&second)["connectors"]),
         (&json!("standby"), &json!([]))
