@@ -39,7 +39,7 @@ pub trait Connectors: fmt::Debug + Send + Sync {
 #[error("there is no connector {0:?}")]
 pub struct UnknownConnector(pub String);
 
-/// Connectors that nobody can control, for tests and examples.
+/// A set of connectors without controls, for tests and examples.
 #[derive(Debug, Clone, Default)]
 pub struct FixedConnectors(pub Vec<Arc<Status>>);
 

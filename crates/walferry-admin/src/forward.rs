@@ -89,7 +89,7 @@ pub(crate) async fn forward(
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() = answer.code;
     *response.headers_mut() = only(&answer.headers, &RETURNED);
-    // The client goes on with the worker that it knows.
+    // The client keeps talking to the worker that it has called.
     let location = answer
         .headers
         .get(header::LOCATION)

@@ -50,6 +50,6 @@ pub trait Forwarder: fmt::Debug + Send + Sync {
     /// Sends a request there.
     ///
     /// # Errors
-    /// What the client is answered: 409 if nobody is known to work, as in Connect during a rebalance, and 500 if the other worker does not answer.
+    /// The answer to the client: 409 if no active worker is known, as in Connect during a rebalance; 500 if the active worker does not answer.
     fn forward(&self, request: ForwardedRequest) -> ForwardFuture;
 }

@@ -1,7 +1,7 @@
 //! `POST /connectors/{name}/skip-record`: the change at which a connector has failed is passed over, and the connector starts again.
 //!
-//! The request names the change, so that nobody passes over another one than the one that they have read of: meanwhile the connector may have
-//! been restarted and have failed at a later change.
+//! The request names the change. Since the person read the error, the connector may have been restarted and have failed at a later change: that
+//! one is not passed over.
 
 use std::{fmt, sync::Arc};
 

@@ -256,14 +256,10 @@ fn created_at(table: &RelayTable) -> Option<&str> {
     known.next().map(|column| column.name.as_str())
 }
 
-/// Rows that have failed for good. Those that were tried have an index.
+/// Rows that have failed for good, also those that somebody else has marked so. The index for rows that hold others back has them.
 fn failed(table: &RelayTable) -> Option<String> {
     let failed = statements::failed_for_good(table, "w")?;
-    let tried = table
-        .attempts
-        .as_ref()
-        .map(|attempts| format!(" AND w.{} > 0", sql_name(attempts)));
-    Some(bounded(table, &format!("{failed}{}", tried.unwrap_or_default())))
+    Some(bounded(table, &failed))
 }
 
 /// The size of the table, by the statistics of Postgres.

@@ -86,7 +86,7 @@ function passOver(c) {
   openDialog("Pass over one record of " + c.name + "?", [
     h("p", null, "Consumers will not get the records of the change at ", h("code", null, position), ". All other changes are sent. The connector starts again."),
     h("p", {class: "reason"}, prose(c.reason)),
-    h("p", {class: "quiet small"}, prose("The records go to the topic of `errors.deadletterqueue.topic.name`, if it is set; else only the log tells of them. It has who asked for it.")),
+    h("p", {class: "quiet small"}, prose("The records go to the topic that `errors.deadletterqueue.topic.name` names. Without it, they are only logged. The log also says who has asked for this.")),
   ], {label: "Pass over", run: async () => {
     await request("POST", at(c.name, "/skip-record"), {position});
     return "It is passed over. The connector starts again.";

@@ -568,7 +568,7 @@ async fn a_process_that_waits_passes_connects_resources_on_and_answers_for_itsel
     ] {
         assert_eq!(ask(address, "GET", path, "", "").await.0, 201, "{path}");
     }
-    // The client goes on with the worker that it knows.
+    // The client keeps talking to the worker that it has called.
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!("POST /connectors HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();

@@ -186,7 +186,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<RelaySection> {
     None
 }
 
-/// Groups of properties about the replication stream, and about what goes on beside it.
+/// Groups of properties about the replication stream, and about work beside it.
 const OF_THE_STREAM: [&str; 9] = [
     "heartbeat.",
     "incremental.",

@@ -121,7 +121,7 @@ pub struct StoredOffset {
     pub publication: Option<Arc<Published>>,
     /// From where on rows of outbox tables are known to be sent. `None` if no rows are removed.
     pub lower_bounds: Option<Arc<LowerBounds>>,
-    /// The change to pass over (`walferry offsets skip-record`), until an offset behind it is stored.
+    /// The change to pass over (`walferry offsets skip-record`), until an offset past it is stored.
     pub skip: Option<Position>,
 }
 

@@ -1,7 +1,7 @@
 //! Whether the rows in a window are as new as what the stream has sent.
 //!
 //! A chunk's rows are sent behind everything that the stream sent before its window opened. So they must include all of that
-//! ([`Commits`]), or an old row would overwrite a newer one. Changes that come within the window replace rows. Where nobody can tell which
+//! ([`Commits`]), or an old row would overwrite a newer one. Changes that come within the window replace rows. Where it is not known which
 //! row a change replaces, its transaction is *doubted*: the window's rows can be used only if they were read with this transaction, because
 //! then they are as new as the change.
 //!
@@ -29,7 +29,7 @@ pub(super) struct Freshness {
     last_read: Option<VisibleTransactions>,
     /// Which transactions the oldest rows of the window include. These may be the rows of an earlier chunk.
     first_read: Option<VisibleTransactions>,
-    /// Transactions that have changed rows of which nobody knows whether they are in the window.
+    /// Transactions that have changed rows which may or may not be in the window.
     doubted: Vec<u32>,
 }
 

@@ -1,7 +1,7 @@
 //! The pipeline's side of the requests to the source.
 //!
 //! There are two ways. Requests for a chunk ([`Ask`]) are served in order by [`requests`](super::requests), beside the stream. A
-//! [`SourceRequest`] makes the reader stop the stream. Neither waits: the answer comes back as a frame. If nobody receives a request, the
+//! [`SourceRequest`] makes the reader stop the stream. Neither waits: the answer comes back as a frame. If the receiver of requests is gone, the
 //! session is ending, and the next one begins with what the offset says.
 //!
 //! A chunk is read, and a slice counts as delivered, once Kafka has everything that was sent before the request. So each such request is also

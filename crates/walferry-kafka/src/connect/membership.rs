@@ -290,6 +290,12 @@ impl Membership {
     pub fn release(&self, places: Places) {
         *self.released.lock().unwrap_or_else(PoisonError::into_inner) = Some(places);
     }
+
+    /// Whether the member has considered the last release.
+    #[cfg(test)]
+    pub(super) fn has_considered_release(&self) -> bool {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
 }
 
 /// The thread that is the member.

@@ -297,12 +297,16 @@ impl Sink for Producer {
         if !self.begin()? {
             return Ok(());
         }
-        if !self.by_topic.contains_key(record.topic) && !is_topic_name(record.topic) {
-            let table_id = self.tables.id(record.origin.table);
-            return self.refused(Code::InvalidTopic, record, DeliveryTag::new(sequence, table_id));
-        }
-        let Some(index) = self.target(record.topic)? else {
-            return Ok(());
+        let index = match self.known_target(record.topic) {
+            Some(known) => known,
+            None if !is_topic_name(record.topic) => {
+                let table_id = self.tables.id(record.origin.table);
+                return self.refused(Code::InvalidTopic, record, DeliveryTag::new(sequence, table_id));
+            }
+            None => match self.target(record.topic)? {
+                Some(index) => index,
+                None => return Ok(()),
+            },
         };
         let target = &mut self.targets[index];
         if target.table != record.origin.table {
@@ -357,13 +361,18 @@ impl Producer {
         self.targets.len()
     }
 
+    /// The place among the targets of a topic that has had a record.
+    fn known_target(&mut self, name: &str) -> Option<usize> {
+        // Usually it is the topic of the last record.
+        if self.targets.get(self.last).is_none_or(|target| target.name != name) {
+            self.last = *self.by_topic.get(name)?;
+        }
+        Some(self.last)
+    }
+
     /// The place of a topic among the targets; its first record waits until it exists. `None` when the producer is to stop.
     fn target(&mut self, name: &str) -> Result<Option<usize>, Failure> {
-        if self.targets.get(self.last).is_some_and(|target| target.name == name) {
-            return Ok(Some(self.last));
-        }
-        if let Some(&known) = self.by_topic.get(name) {
-            self.last = known;
+        if let Some(known) = self.known_target(name) {
             return Ok(Some(known));
         }
         // A transaction ends with the client that has begun it.

@@ -71,7 +71,7 @@ pub(super) fn skip_record(name: &str, position: Position, data: &DataArgs) -> Re
         "The change at {position} will be passed over once, at the next start of connector {name:?}. All other changes are sent."
     );
     say!(
-        "Its records go to the dead-letter topic, if errors.deadletterqueue.topic.name is set; else only the log tells of them."
+        "Its records go to the dead-letter topic, if errors.deadletterqueue.topic.name is set. Without it, they are only logged."
     );
     if let Err(walferry_offset::Error::Locked { .. }) = Folder::open(&data_dir, name) {
         let name = shell_word(name);
