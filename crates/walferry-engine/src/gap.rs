@@ -1,4 +1,4 @@
-//! A gap: what is known about it, and what a person may choose. `life/gap.rs` waits at it.
+//! A gap: what is known about it, and what a person may choose. `session/gap.rs` waits at it.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! The engine: the path of a row, its delivery, and the life of connectors.
+//! The engine: the path of a row, its delivery, and the sessions of connectors.
 //!
-//! Most files are in five modules: [`path`], [`snapshot`], [`incremental`], [`delivery`] and [`life`]. What they all use
+//! Most files are in five modules: [`path`], [`snapshot`], [`incremental`], [`delivery`] and [`session`]. What they all use
 //! stands beside them: failures, positions, the server's history, gaps, the status that an operator sees, and [`source`], which the
 //! database side implements. Delivery knows no source: `account` brings what it needs to know of Postgres.
 
@@ -12,7 +12,7 @@ pub mod gap;
 pub mod history;
 pub mod incremental;
 mod inspection;
-pub mod life;
+
 pub mod lower_bounds;
 pub mod message_type;
 mod names;
@@ -22,6 +22,7 @@ mod pauses;
 pub mod position;
 pub mod published;
 pub mod record_skip;
+pub mod session;
 pub mod snapshot;
 pub mod source;
 mod stage;
@@ -46,7 +47,6 @@ pub mod store {
 pub use delivery::sink;
 pub use failure::{Disposition, Exit, Failure, Kind};
 pub use incremental::SignalSettings;
-pub use life::{TargetState, WantedState, book, connector, polled, start};
 pub use names::folder_name;
 pub use path::{
     Converters, ErrorNames, ErrorPolicy, PolledTable, TableShapes, as_outboxes, names_fields_as_columns, pipeline,
@@ -54,6 +54,7 @@ pub use path::{
 };
 pub use pauses::Pauses;
 pub use position::Position;
+pub use session::{TargetState, WantedState, book, connector, polled, start};
 pub use status::SlotXmin;
 pub use walferry_diagnosis::{Diagnosis, Severity};
 
@@ -86,10 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn delivery_knows_no_other_room_and_only_the_life_knows_the_life() {
-        assert_eq!(named("delivery", &["path", "snapshot", "incremental", "life"]), [""; 0]);
+    fn delivery_knows_no_other_room_and_only_session_knows_session() {
+        assert_eq!(
+            named("delivery", &["path", "snapshot", "incremental", "session"]),
+            [""; 0]
+        );
         for room in ["path", "snapshot", "incremental", "incremental/machine"] {
-            assert_eq!(named(room, &["life", "connector"]), [""; 0]);
+            assert_eq!(named(room, &["session", "connector"]), [""; 0]);
         }
         // The state machine takes events and returns what is to be done. It depends on none of these modules.
         let others = ["account", "delivery", "failure", "path", "snapshot", "source", "status"];

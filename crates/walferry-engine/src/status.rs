@@ -31,7 +31,7 @@ use walferry_diagnosis::Kind;
 use walferry_event::Notification;
 pub use walferry_transform::Mismatched;
 
-use crate::{failure::Failure, gap::Gap, history::MissingPositions, life::TargetState};
+use crate::{failure::Failure, gap::Gap, history::MissingPositions, session::TargetState};
 
 use by_name::ByName;
 pub use by_name::OTHERS;

@@ -6,7 +6,7 @@
 //! The room knows no source (`cargo xtask arrows` checks it). What it needs from one is in [`contract`]: above all an
 //! account, which sums up delivered changes into an offset. The one of Postgres is in the folder `account` beside this
 //! one. The room also defines what it needs from Kafka ([`sink`]) and from the disk ([`store`]). It knows neither the
-//! path that fills the batches nor the life that starts and ends delivery. Its tests have a source of their own
+//! path that fills the batches nor the session that starts and ends delivery. Its tests have a source of their own
 //! (`numbers.rs`).
 
 pub mod batch;

@@ -22,7 +22,7 @@ use crate::{
 /// How often the gauges of records under way are updated.
 const GAUGES: Duration = Duration::from_millis(500);
 
-/// What the offset writer asks about the source, and whom it tells. The connector's life implements it.
+/// What the offset writer asks about the source, and whom it tells. The session implements it.
 pub(crate) trait WriterObserver {
     /// The source's account.
     type Account: OffsetAccount;

@@ -31,7 +31,7 @@ pub(crate) enum OffsetVerdict {
 }
 
 /// Compares the server with the one that the offset was stored for. Does nothing unless the slot can be read;
-/// [`crate::life::start`] handles a missing slot.
+/// [`crate::session::start`] handles a missing slot.
 pub(crate) fn judge(
     slot: &str,
     found: &Inspection,

@@ -3,7 +3,7 @@
 //! Nothing here waits, reads a clock or opens a socket, so nothing here can delay a keepalive, an acknowledgement or a
 //! signal. What depends only on a table's version is planned once, when the stream describes the table, and applied to
 //! each row. This module may use the types of `delivery` (batch, step, stored offset), but does not know who delivers
-//! or stores. It does not know `life` at all.
+//! or stores. It does not know `session` at all.
 
 pub(crate) mod change_observer;
 mod counts;

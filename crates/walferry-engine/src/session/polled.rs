@@ -27,12 +27,12 @@ use crate::{
     account::{Batch, Progress, StoredOffset},
     delivery::sink::{Acks, Sink, Sinks},
     failure::{Disposition, Exit, Failure},
-    life::{
+    path::{PolledTable, pipeline::Pipeline},
+    session::{
         connector::{is_abandoned, until},
         retries::{DeliveredReach, Retries},
         target::TargetState,
     },
-    path::{PolledTable, pipeline::Pipeline},
     status::{self, Status},
 };
 
@@ -409,4 +409,4 @@ pub async fn told_to_end(target: &mut watch::Receiver<TargetState>) {
     until(target, |target| target != TargetState::Running).await;
 }
 
-pub use crate::life::retries::DeliveredReach as Reach;
+pub use crate::session::retries::DeliveredReach as Reach;

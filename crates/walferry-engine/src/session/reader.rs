@@ -21,14 +21,14 @@ use crate::{
     gap::GAP,
     history::{History, Lineage, TimelineFork, went_back},
     incremental::machine::{Execute, NotRead},
-    life::{
+    published::PublicationLook,
+    session::{
         channels::SessionChannels,
         connector::ConnectorSettings,
         known_gap::tell_doubt,
         retries::Retries,
         start::{self, StartPlan},
     },
-    published::PublicationLook,
     snapshot::{ChunksDone, Keys, RowsToReread, SnapshotStep},
     source::{
         BlockingFailure, Control, Frame, FrameBatch, FrameSender, Rows, SnapshotKind, SnapshotPlan, Source,

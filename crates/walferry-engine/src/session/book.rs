@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::{failure::Failure, life::target::WantedState};
+use crate::{failure::Failure, session::target::WantedState};
 
 /// A connector's configuration as it was submitted: names and values in order, with references such as `${env:X}`
 /// unresolved.

@@ -24,9 +24,9 @@ use crate::{
     account::{OffsetStore, StoredOffset},
     failure::Failure,
     gap::{CHANGED, GAP, Gap, GapChoice, GapResolution, MISSING},
-    life::{connector::ConnectorRun, known_gap::Gaps},
     pauses::Pauses,
     published::PublicationLook,
+    session::{connector::ConnectorRun, known_gap::Gaps},
     source::{self, Control as _, Frame, FrameBatch, Source, Stream, StreamPhase, StreamPort},
     status,
 };

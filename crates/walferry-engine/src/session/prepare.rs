@@ -19,7 +19,10 @@ use crate::{
     gap::{Gap, MISSING},
     history::{self, History, OffsetVerdict},
     incremental::machine::tells_of_blocking,
-    life::{
+    path::pipeline::Pipeline,
+    position::Position,
+    published::Published,
+    session::{
         connector::{ConnectorRun, SessionCarryover},
         known_gap::{Gaps, tell_doubt},
         new_slot::UnusedSlot,
@@ -27,9 +30,6 @@ use crate::{
         retries::Retries,
         start::{self, StartPlan},
     },
-    path::pipeline::Pipeline,
-    position::Position,
-    published::Published,
     snapshot::{ChunksDone, RowsToReread},
     source::{Control, Inspection, SnapshotPlan, Source},
     status::now_us,

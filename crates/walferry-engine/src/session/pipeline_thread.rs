@@ -15,8 +15,8 @@ use crate::{
     account::{Batch, Progress},
     delivery::{contract::Unstored, progress::PushedLast, sink::Sink},
     failure::{Disposition, Failure},
-    life::connector::CommitTiming,
     path::pipeline::Pipeline,
+    session::connector::CommitTiming,
     source::{FrameBatch, FrameReceiver},
     status::{self, Status},
 };

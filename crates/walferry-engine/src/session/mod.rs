@@ -1,4 +1,4 @@
-//! The life of a connector: how it starts, runs, retries and ends.
+//! Sessions of a connector: how it starts, runs, retries and ends.
 //!
 //! A connector runs one session after another. A session looks at the server and at the stored offset and decides where
 //! to begin. It starts the tasks of path and delivery. It ends them in order, so that the offset of whatever Kafka has
@@ -16,8 +16,8 @@ pub mod polled;
 mod prepare;
 mod reader;
 mod retries;
-mod session;
 pub mod start;
 mod target;
+mod tasks;
 
 pub use target::{TargetState, WantedState};

@@ -40,7 +40,10 @@ use crate::{
     failure::{Disposition, Exit, Failure},
     history::ConfirmGate,
     incremental::requests,
-    life::{
+    observer::StreamObservers,
+    path::pipeline::Pipeline,
+    record_skip::RecordSkip,
+    session::{
         channels::SessionChannels,
         connector::{ConnectorRun, ConnectorSettings, SessionCarryover, is_abandoned, stopped, until},
         known_gap::Gaps,
@@ -51,9 +54,6 @@ use crate::{
         retries::DeliveredReach,
         target::TargetState,
     },
-    observer::StreamObservers,
-    path::pipeline::Pipeline,
-    record_skip::RecordSkip,
     source::{
         self, Control as _, FrameReceiver, FrameSender, NumberedAsk, Source, SourceRequest, StreamPhase, StreamPort,
     },
