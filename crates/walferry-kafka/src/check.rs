@@ -17,7 +17,7 @@ use crate::{
     client::settings::{ClientSettings, SetAside},
     failure,
     native::{Client, Event},
-    topics::not_created,
+    topics::{is_for_good, not_created},
 };
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -206,7 +206,12 @@ impl TopicCheck<'_> {
             .validate_only(true);
         let checked = wait(self.admin.create_topics([&topic], &options)).and_then(|results| results);
         match checked.map(|results| results.into_iter().next()) {
-            Ok(Some(Err((_, code)))) => obstacle(not_created(name, rule, code)),
+            Ok(Some(Err((_, code)))) if is_for_good(code) => obstacle(not_created(name, rule, code)),
+            // A start would try again.
+            Ok(Some(Err((_, code)))) => Diagnosis::warning(
+                Kind::KafkaDoubtful,
+                format!("it is unknown whether topic {name} can be created: {code}"),
+            ),
             Ok(_) => Diagnosis::change(format!(
                 "topic {name} would be created, with {} and {}",
                 or_default(rule.partitions, "partition(s)"),

@@ -23,7 +23,7 @@ use tracing::info;
 use walferry_engine::{Failure, Kind};
 
 use super::{ConnectTopics, Lease, Queue, Topic};
-use crate::{auth::tokens::LoggedIn, client::Properties, failure};
+use crate::{auth::tokens::LoggedIn, client::Properties, failure, topics::is_for_good};
 
 /// How long a broker may take for an answer.
 const REQUEST: Duration = Duration::from_secs(15);
@@ -232,7 +232,7 @@ impl Topic {
             Ok(created) => created.into_iter().next().and_then(Result::err).map(|(_, code)| code),
             Err(error) => Some(error.rdkafka_error_code().unwrap_or(Code::Fail)),
         };
-        let hint = match code {
+        match code {
             None => {
                 info!(
                     topic = self.name,
@@ -241,33 +241,38 @@ impl Topic {
                     "topic created for {}",
                     self.purpose
                 );
-                return Ok(());
+                Ok(())
             }
-            Some(Code::TopicAlreadyExists) => return Ok(()),
-            // Brokers that have just started answer like this, too.
-            Some(code) if passes_at_the_broker(code) => {
-                let what = format!("topic {} could not be created yet: {code}", self.name);
-                return Err(Failure::retry(Kind::ConnectTopic, what));
-            }
-            Some(Code::InvalidReplicationFactor) => format!(
+            Some(Code::TopicAlreadyExists) => Ok(()),
+            Some(code) => Err(self.not_created(code)),
+        }
+    }
+
+    /// Brokers that have just started, and connections that break, are no reason to give up.
+    fn not_created(&self, code: Code) -> Failure {
+        if !is_for_good(code) {
+            let what = format!("topic {} could not be created yet: {code}", self.name);
+            return Failure::retry(Kind::ConnectTopic, what);
+        }
+        let hint = match code {
+            Code::InvalidReplicationFactor => format!(
                 "there are fewer than {} brokers: lower {}.replication.factor, or set it to -1 for the brokers' default",
                 self.replication, self.property
             ),
-            Some(Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed) => {
+            Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => {
                 "grant the Kafka user the permission Create, or create the topic yourself with cleanup.policy=compact"
                     .to_owned()
             }
-            Some(_) => format!(
+            _ => format!(
                 "check {}.*, or create the topic yourself with cleanup.policy=compact",
                 self.property
             ),
         };
-        let code = code.map_or_else(String::new, |code| code.to_string());
         let what = format!(
             "topic {} ({}.topic) could not be created: {code}",
             self.name, self.property
         );
-        Err(Failure::stop(Kind::ConnectTopic, what, hint))
+        Failure::stop(Kind::ConnectTopic, what, hint)
     }
 }
 
@@ -564,21 +569,6 @@ impl Log {
     }
 }
 
-/// Whether a refusal to create a topic only says that the brokers are not ready.
-fn passes_at_the_broker(code: Code) -> bool {
-    may_pass(code)
-        || matches!(
-            code,
-            Code::RequestTimedOut
-                | Code::NotController
-                | Code::NetworkException
-                | Code::LeaderNotAvailable
-                | Code::CoordinatorLoadInProgress
-                | Code::CoordinatorNotAvailable
-                | Code::ThrottlingQuotaExceeded
-        )
-}
-
 /// Whether an error is about a connection, which the client restores by itself.
 fn may_pass(code: Code) -> bool {
     matches!(
@@ -595,4 +585,47 @@ fn may_pass(code: Code) -> bool {
 fn unreachable(client: &Properties, error: &KafkaError) -> Failure {
     let servers = client.values.get("bootstrap.servers").map_or("", String::as_str);
     failure::unreachable(servers, &error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_engine::Disposition;
+
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_that_stays_ends_a_worker_whose_topic_is_missing() {
+        let topic = Topic {
+            property: "config.storage",
+            purpose: "connector configurations",
+            name: "configs".into(),
+            partitions: 1,
+            replication: 3,
+            settings: Vec::new(),
+        };
+        let stays = [
+            Code::InvalidReplicationFactor,
+            Code::TopicAuthorizationFailed,
+            Code::PolicyViolation,
+            Code::InvalidConfig,
+        ];
+        // What brokers answer while they start, and what the client says of connections that break.
+        let passes = [
+            Code::NotController,
+            Code::BrokerNotAvailable,
+            Code::RequestTimedOut,
+            Code::Fail,
+            Code::BrokerTransportFailure,
+            Code::OperationTimedOut,
+            Code::WaitingForCoordinator,
+            Code::Unknown,
+        ];
+        for (codes, is_retried) in [(&stays[..], false), (&passes[..], true)] {
+            for code in codes {
+                let failure = topic.not_created(*code);
+                assert_eq!(failure.disposition == Disposition::Retry, is_retried, "{code}");
+                assert!(failure.to_string().contains("configs"), "{failure}");
+            }
+        }
+    }
 }

@@ -242,8 +242,8 @@ fn collides(name: &str, twin: &str) -> Failure {
     )
 }
 
-/// Whether trying again cannot help.
-const fn is_for_good(code: Code) -> bool {
+/// Whether trying again to create a topic cannot help.
+pub(crate) const fn is_for_good(code: Code) -> bool {
     matches!(
         code,
         Code::TopicAuthorizationFailed
