@@ -189,6 +189,9 @@ fn start_writer(folder: PathBuf) -> Option<SyncSender<(String, Minute)>> {
 
 /// Removes files that nothing was written to for a week.
 fn remove_old(folder: &Path) {
+    if of_ours(folder).is_err() {
+        return;
+    }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_ours = entry
             .path()
@@ -203,13 +206,14 @@ fn remove_old(folder: &Path) {
 }
 
 fn append(folder: &Path, name: &str, line: &str) -> io::Result<()> {
-    if !folder.is_dir() {
+    if fs::symlink_metadata(folder).is_err() {
         // A connector that keeps its offset in Kafka may need no data directory, and gets none for this.
         if !folder.parent().is_some_and(Path::is_dir) {
             return Ok(());
         }
         fs::DirBuilder::new().mode(0o700).create(folder)?;
     }
+    of_ours(folder)?;
     let path = path_of(folder, name);
     let mut file = open_to_append(&path)?;
     let mut size = file.metadata()?.len();
@@ -225,6 +229,26 @@ fn append(folder: &Path, name: &str, line: &str) -> io::Result<()> {
     }
     let begin = if last == *b"\n" { "" } else { "\n" };
     (&file).write_all(format!("{begin}{line}").as_bytes())
+}
+
+/// Where everybody may create files, such as in `/tmp`, somebody else may have made the folder first, or a link to another one.
+fn of_ours(folder: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(folder)?;
+    if !found.is_dir() {
+        return Err(io::Error::other("it is no folder"));
+    }
+    // The root of a volume may belong to somebody else, and what root makes there belongs to the same.
+    let owners = [Some(rustix::process::geteuid().as_raw()), owner_above(folder)];
+    match owners.contains(&Some(found.uid())) {
+        true => Ok(()),
+        false => Err(io::Error::other("it belongs to somebody else")),
+    }
+}
+
+/// The owner of the folder that it is in, if nobody else may create files there.
+fn owner_above(folder: &Path) -> Option<u32> {
+    let above = fs::metadata(folder.parent()?).ok()?;
+    (above.mode() & 0o022 == 0).then(|| above.uid())
 }
 
 /// Another name of the file would be written to as well, and would stay when the file is to become the older one.
@@ -283,7 +307,9 @@ pub(crate) struct Week {
 impl Week {
     /// Reads what is kept of a connector. What is damaged is passed over.
     pub(crate) fn read(folder: Option<&Path>, name: &str, now_us: i64) -> Self {
-        let path = folder.map(|folder| path_of(folder, name));
+        let path = folder
+            .filter(|folder| of_ours(folder).is_ok())
+            .map(|folder| path_of(folder, name));
         let files = path.into_iter().flat_map(|path| [older(&path), path]);
         let mut steps: BTreeMap<i64, Minute> = BTreeMap::new();
         for file in files {
@@ -461,5 +487,126 @@ mod tests {
         std::os::unix::fs::symlink(&target, path_of(folder.path(), "a")).unwrap();
         append(folder.path(), "a", "x").unwrap_err();
         assert_eq!(fs::read(&target).unwrap(), b"");
+    }
+
+    /// What stands in place of the file or of the folder is neither written to, read, nor waited for.
+    #[test]
+    fn pipes_folders_and_links_in_place_of_the_history_are_not_used() {
+        let at = tempfile::tempdir().unwrap();
+        let folder = at.path().join("history");
+        fs::create_dir(&folder).unwrap();
+        let path = path_of(&folder, "a");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        append(&folder, "a", "x").unwrap_err();
+        assert_eq!(text(&path), "");
+        fs::create_dir(path_of(&folder, "b")).unwrap();
+        append(&folder, "b", "x").unwrap_err();
+        // The folder is a link, as somebody may have made it who may create files beside it: nothing is written, read or removed there.
+        let (link, target) = (at.path().join("link"), at.path().join("target"));
+        fs::create_dir(&target).unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        append(&target, "c", &minute(1, 5).line()).unwrap();
+        let old = File::create(target.join("passwd.old")).unwrap();
+        old.set_modified(std::time::UNIX_EPOCH).unwrap();
+        append(&link, "d", "x").unwrap_err();
+        remove_old(&link);
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 2);
+        let sum = |folder: &Path| -> u64 {
+            let week = Week::read(Some(folder), "c", NOW_US);
+            week.points.iter().map(|point| point.records).sum()
+        };
+        assert_eq!((sum(&link), sum(&target)), (0, 5));
+        // The same for a file and for a link that leads nowhere.
+        fs::write(at.path().join("file"), "").unwrap();
+        append(&at.path().join("file"), "a", "x").unwrap_err();
+        std::os::unix::fs::symlink(at.path().join("nowhere"), at.path().join("broken")).unwrap();
+        append(&at.path().join("broken"), "a", "x").unwrap_err();
+        assert!(!at.path().join("nowhere").exists());
+    }
+
+    #[test]
+    fn a_folder_of_somebody_else_is_not_used() {
+        let at = tempfile::tempdir().unwrap();
+        let folder = at.path().join("history");
+        fs::create_dir(&folder).unwrap();
+        append(&folder, "a", "x").unwrap();
+        // Only root may give a folder away, and may write to everybody's.
+        if std::os::unix::fs::chown(&folder, Some(12_345), None).is_err() {
+            return;
+        }
+        let refused = append(&folder, "a", "x").unwrap_err();
+        assert_eq!(refused.to_string(), "it belongs to somebody else");
+        // A volume whose root belongs to the account that runs the connectors.
+        std::os::unix::fs::chown(at.path(), Some(12_345), None).unwrap();
+        append(&folder, "a", "x").unwrap();
+        fs::set_permissions(at.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        append(&folder, "a", "x").unwrap_err();
+    }
+
+    /// The process may write no more bytes to a file, which leaves half a line behind, as a full disk does.
+    #[test]
+    fn a_full_disk_costs_the_lines_that_did_not_fit_and_no_others() {
+        const FOLDER: &str = "WALFERRY_TEST_FULL_DISK";
+        if let Some(folder) = std::env::var_os(FOLDER) {
+            // 1024 bytes, or 512 with some shells.
+            let refused = (0..40).find_map(|_| append(Path::new(&folder), "a", &minute(2, 1).line()).err());
+            assert!(refused.is_some());
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let ran = std::process::Command::new("sh")
+            .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" --exact \"$1\""])
+            .arg(std::env::current_exe().unwrap())
+            .arg("week::tests::a_full_disk_costs_the_lines_that_did_not_fit_and_no_others")
+            .env(FOLDER, folder.path())
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        let content = fs::read(path_of(folder.path(), "a")).unwrap();
+        assert_ne!(content.last(), Some(&b'\n'), "half a line");
+        let whole = content.iter().filter(|byte| **byte == b'\n').count() as u64;
+        append(folder.path(), "a", &minute(1, 500).line()).unwrap();
+        let week = Week::read(Some(folder.path()), "a", NOW_US);
+        let sum: u64 = week.points.iter().map(|point| point.records).sum();
+        assert_eq!(sum, whole + 500);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_loses_no_minute_and_shows_none_of_the_future() {
+        let at = tempfile::tempdir().unwrap();
+        let folder = at.path().join("history");
+        let status = walferry_engine::status::Status::new("a", "s");
+        let mut recorder = Recorder::new(Some(folder.clone()));
+        let records = &status.counters.records;
+        let mut take = |now_us: i64, more: u64| {
+            records.fetch_add(more, std::sync::atomic::Ordering::Relaxed);
+            recorder.take(&Observation::at(&status, now_us));
+        };
+        take(NOW_US, 1);
+        // An hour back, then forwards by a year, and back again.
+        take(NOW_US - 60 * MINUTE_US, 10);
+        take(NOW_US - 59 * MINUTE_US, 100);
+        take(NOW_US + 365 * 24 * 60 * MINUTE_US, 1_000);
+        take(NOW_US, 10_000);
+        take(NOW_US + MINUTE_US, 100_000);
+        drop(recorder);
+        let read = |now_us: i64| {
+            let week = Week::read(Some(&folder), "a", now_us);
+            assert!(week.points.len() <= 337, "{}", week.points.len());
+            week.points.iter().map(|point| point.records).sum::<u64>()
+        };
+        // The thread that writes ends after the last line.
+        let all = NOW_US + 2 * MINUTE_US;
+        while text(&path_of(&folder, "a")).lines().count() < 5 {
+            thread::yield_now();
+        }
+        assert_eq!(
+            read(all) + read(NOW_US + 366 * 24 * 60 * MINUTE_US),
+            111_111,
+            "each is counted once"
+        );
+        assert_eq!(read(NOW_US - 30 * MINUTE_US), 1_100);
+        assert_eq!(read(0), 0);
+        assert_eq!(read(i64::MAX / 2), 0);
     }
 }

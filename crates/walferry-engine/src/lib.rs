@@ -47,7 +47,7 @@ pub mod store {
 pub use delivery::sink;
 pub use failure::{Disposition, Exit, Failure, Kind};
 pub use incremental::SignalSettings;
-pub use names::folder_name;
+pub use names::{folder_name, former_folder_name};
 pub use path::{
     Converters, ErrorNames, ErrorPolicy, PolledTable, TableShapes, as_outboxes, names_fields_as_columns, pipeline,
     pipeline::Pipeline, witness,

@@ -20,7 +20,7 @@ use walferry_record::SourcePartition;
 
 use crate::{
     error::{Error, WRITTEN},
-    folder::{Folder, sync_dir},
+    folder::{Folder, OFFSET_FILE as FILE, sync_dir},
     format::{self, FORMAT, Fault, Read},
     gap,
     halves::{self, Layout, NextWrite},
@@ -53,7 +53,6 @@ struct KnownFile {
 const LOOKS: u32 = 3;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-const FILE: &str = "offset.json";
 /// A file that is being written. It means nothing once its writer has ended.
 const TEMPORARY: &str = "offset.json.new";
 

@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use walferry_engine::folder_name;
+use walferry_engine::{folder_name, former_folder_name};
 
 use crate::{
     error::{Error, WRITTEN},
-    private,
+    format, private,
 };
 
 /// The folder of a connector. This process holds its lock as long as the value exists.
@@ -23,6 +23,9 @@ pub struct Folder {
 
 /// About what the offset of a connector takes while it is written anew.
 const ROOM_BYTES: usize = 64 * 1024;
+
+/// The offset of a connector.
+pub(crate) const OFFSET_FILE: &str = "offset.json";
 
 /// Each folder has it.
 pub(crate) const LOCK_FILE: &str = "lock";
@@ -105,9 +108,22 @@ impl Folder {
         written.map_err(Error::io(there, WRITTEN))
     }
 
-    /// The path of a connector's folder, whether or not it exists.
+    /// The path of a connector's folder, whether or not it exists. A connector with a long name stays in the folder that an earlier version
+    /// made, unless that folder has the offset of another connector: earlier versions could give one folder to two names.
     pub fn path_of(data_dir: &Path, connector: &str) -> PathBuf {
-        data_dir.join(folder_name(connector))
+        let path = data_dir.join(folder_name(connector));
+        let Some(former) = former_folder_name(connector).map(|name| data_dir.join(name)) else {
+            return path;
+        };
+        let is_of_another = || {
+            let offset = fs::read(former.join(OFFSET_FILE)).ok();
+            let partition = offset.and_then(|offset| format::partition(&offset));
+            partition.is_some_and(|found| found.connector != connector)
+        };
+        match !path.is_dir() && former.is_dir() && !is_of_another() {
+            true => former,
+            false => path,
+        }
     }
 
     /// The path of the folder.
@@ -165,7 +181,11 @@ pub(crate) fn sync_dir(path: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use walferry_engine::store::StoredOffset;
+    use walferry_record::SourcePartition;
+
     use super::*;
+    use crate::file::FileStore;
 
     #[test]
     fn a_file_in_the_place_of_the_data_directory_is_told_as_such() {
@@ -233,5 +253,40 @@ mod tests {
         Folder::open(&dir.path().join("new/deep"), "other").unwrap();
         drop(held);
         Folder::open(&dir.path().join("new/deep"), "c").unwrap();
+    }
+
+    /// Both names have one CRC32, after which earlier versions called the folder.
+    #[test]
+    fn a_long_name_keeps_the_folder_that_it_had_and_gets_nobody_elses() {
+        let names = ["dppdbgfw", "ovnpswqj"].map(|end| "x".repeat(292) + end);
+        let dir = tempfile::tempdir().unwrap();
+        let [one, other] = names.each_ref().map(|name| Folder::path_of(dir.path(), name));
+        assert_ne!(one, other);
+        let former = dir.path().join(former_folder_name(&names[0]).unwrap());
+        fs::create_dir(&former).unwrap();
+        assert_eq!(Folder::path_of(dir.path(), &names[0]), former);
+        let partition = |connector: &str| SourcePartition {
+            connector: connector.to_owned(),
+            server: "s".to_owned(),
+        };
+        let store = FileStore::open(dir.path(), partition(&names[0])).unwrap();
+        store.replace(&StoredOffset::default()).unwrap();
+        drop(store);
+        assert_eq!(Folder::path_of(dir.path(), &names[0]), former);
+        assert_eq!(Folder::path_of(dir.path(), &names[1]), other);
+        // Both work at the same time, and each finds its own offset again.
+        let mut stores = names
+            .each_ref()
+            .map(|name| FileStore::open(dir.path(), partition(name)).unwrap());
+        assert_eq!(
+            stores.each_ref().map(|store| store.read().unwrap().is_some()),
+            [true, false]
+        );
+        stores[1].replace(&StoredOffset::default()).unwrap();
+        assert!(stores.each_mut().iter().all(|store| store.read().unwrap().is_some()));
+        // What is damaged belongs to whoever asks for it: damage is never a first start.
+        drop(stores);
+        fs::write(former.join(OFFSET_FILE), "{").unwrap();
+        assert_eq!(Folder::path_of(dir.path(), &names[0]), former);
     }
 }
