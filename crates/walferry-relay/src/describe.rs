@@ -15,7 +15,7 @@ use walferry_postgres::{
 
 use crate::{
     statements::{self, LookOptions},
-    table::RelayTable,
+    table::{RelayTable, quoted},
 };
 
 const DOING: &str = "reading the outbox";
@@ -137,34 +137,6 @@ async fn words(sql: &Sql, table: &TableFacts) -> Result<Vec<(String, Vec<String>
     Ok(columns
         .map(|column| (column.name.clone(), of_column(&column.name, column.default.as_deref())))
         .collect())
-}
-
-/// The texts in single quotes of an expression that the server has printed.
-fn quoted(expression: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut left = expression;
-    while let Some((_, after)) = left.split_once('\'') {
-        let mut word = String::new();
-        let mut inside = after;
-        loop {
-            let Some((part, after)) = inside.split_once('\'') else {
-                return words;
-            };
-            word.push_str(part);
-            match after.strip_prefix('\'') {
-                Some(after) => {
-                    word.push('\'');
-                    inside = after;
-                }
-                None => {
-                    left = after;
-                    break;
-                }
-            }
-        }
-        words.push(word);
-    }
-    words
 }
 
 /// What `walferry check` says of the database: what was recognised, what is missing, and whether a look works. Nothing is changed.
@@ -345,19 +317,4 @@ pub(crate) fn problem(what: impl Into<String>, hint: impl Into<String>) -> Diagn
 
 fn stop(problems: Vec<Diagnosis>) -> Failure {
     Failure::of(Disposition::stop(Kind::RelayTable), Kind::RelayTable, problems)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn words_are_found_in_expressions_of_the_server() {
-        assert_eq!(quoted("'pending'::text"), ["pending"]);
-        assert_eq!(
-            quoted("CHECK ((status = ANY (ARRAY['NEW'::text, 'it''s'::text])))"),
-            ["NEW", "it's"]
-        );
-        assert_eq!(quoted("now()"), [""; 0]);
-    }
 }

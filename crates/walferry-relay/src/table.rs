@@ -463,6 +463,34 @@ impl StatusColumn {
     }
 }
 
+/// The texts in single quotes of an expression that the server has printed.
+pub(crate) fn quoted(expression: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut left = expression;
+    while let Some((_, after)) = left.split_once('\'') {
+        let mut word = String::new();
+        let mut inside = after;
+        loop {
+            let Some((part, after)) = inside.split_once('\'') else {
+                return words;
+            };
+            word.push_str(part);
+            match after.strip_prefix('\'') {
+                Some(after) => {
+                    word.push('\'');
+                    inside = after;
+                }
+                None => {
+                    left = after;
+                    break;
+                }
+            }
+        }
+        words.push(word);
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use walferry_config::{Connector, Findings, Nowhere, Submitted, Worker};
@@ -659,5 +687,15 @@ mod tests {
             (status.pending.as_str(), status.failed.as_deref()),
             ("NEW", Some("DEAD"))
         );
+    }
+
+    #[test]
+    fn words_are_found_in_expressions_of_the_server() {
+        assert_eq!(quoted("'pending'::text"), ["pending"]);
+        assert_eq!(
+            quoted("CHECK ((status = ANY (ARRAY['NEW'::text, 'it''s'::text])))"),
+            ["NEW", "it's"]
+        );
+        assert_eq!(quoted("now()"), [""; 0]);
     }
 }

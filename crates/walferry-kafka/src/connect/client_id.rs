@@ -1,15 +1,13 @@
 //! The `client.id` of a member of a worker's group, which says where the member's REST API is.
 
-use crate::client::Properties;
-
 /// Follows the name of a client, before the address of its worker.
 const ADDRESS: char = '@';
 /// Ends the name of a client whose worker shares connectors.
 const SHARES: &str = "+share";
 /// The `client.id` of a member: the brokers show it to the other members, and in their logs and quotas. It carries the URL of the member's
 /// REST API, and whether it shares connectors.
-pub(super) fn client_id(client: &Properties, address: &str, shares: bool) -> String {
-    let name = client.values.get("client.id").map_or("walferry", String::as_str);
+pub(super) fn client_id(configured: Option<&str>, address: &str, shares: bool) -> String {
+    let name = configured.unwrap_or("walferry");
     let shares = if shares { SHARES } else { "" };
     format!("{name}{shares}{ADDRESS}{address}")
 }
@@ -36,15 +34,8 @@ mod tests {
             "http://[::1]:8083",
         ] {
             for name in [None, Some("walferry-connect"), Some("a@b")] {
-                let mut client = Properties::default();
-                client
-                    .values
-                    .extend(name.map(|name| ("client.id".to_owned(), name.to_owned())));
                 for shares in [false, true] {
-                    assert_eq!(
-                        address_in(&client_id(&client, address, shares)),
-                        Some((address, shares))
-                    );
+                    assert_eq!(address_in(&client_id(name, address, shares)), Some((address, shares)));
                 }
             }
         }

@@ -236,7 +236,8 @@ impl Leadership {
             config.set(name, value);
         }
         if let Some(address) = &topics.address {
-            config.set("client.id", client_id(&topics.client, address, false));
+            let name = topics.client.values.get("client.id").map(String::as_str);
+            config.set("client.id", client_id(name, address, false));
         }
         let told = watch::Sender::new(Turn::Another);
         let (turn, lease) = (told.subscribe(), Lease::by(clock.clone()));

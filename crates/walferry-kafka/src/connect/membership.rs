@@ -34,8 +34,9 @@ use super::{
     ConnectTopics, Lease, Topic,
     client_id::client_id,
     group::{Clock, GroupErrors, StallWatch, since_boot},
-    members::{GroupReader, GroupView, Places, work_topic},
+    members::{GroupReader, GroupView, work_topic},
     offsets::partition_of,
+    places::Places,
 };
 use crate::{auth::tokens::LoggedIn, failure};
 
@@ -210,7 +211,7 @@ impl Membership {
     pub(super) fn join_by(topics: &ConnectTopics, address: &str, clock: Clock) -> Result<Self, Failure> {
         let mut config = topics.client.config();
         let (group, work) = (format!("walferry-{}", topics.group), topics.work_topic());
-        let client_id = client_id(&topics.client, address, true);
+        let client_id = client_id(topics.client.values.get("client.id").map(String::as_str), address, true);
         for (name, value) in [
             ("client.id", client_id.as_str()),
             ("group.id", group.as_str()),

@@ -9,6 +9,7 @@ mod log;
 mod members;
 mod membership;
 mod offsets;
+mod places;
 mod states;
 mod status_key;
 #[cfg(test)]
@@ -23,9 +24,10 @@ pub use book::TopicBook;
 pub(crate) use group::Queue;
 pub use group::{Leadership, Lease, Turn};
 pub use log::Log;
-pub use members::{GroupReader, GroupView, Member, Places};
+pub use members::{GroupReader, GroupView, Member};
 pub use membership::{Membership, Share, Standing, WORK_PARTITIONS, work_partition};
 pub use offsets::{OffsetLog, OffsetRecord};
+pub use places::Places;
 pub use states::{PendingWrite, StateLog, first_seen_ms, state_record, topic_record};
 pub use status_key::StatusKey;
 
