@@ -86,9 +86,23 @@ pub(crate) async fn forward(
     };
     let answer = timeout(limit, forwarder.forward(forwarded)).await;
     let answer = answer.map_err(|_| too_late())??;
-    let mut response = Response::new(Body::from(answer.body));
+    // It would end the talk with the client, or begin another one than HTTP.
+    if answer.code.is_informational() {
+        return Err(Refused::new(
+            500,
+            format!(
+                "IO Error trying to forward REST request: the active worker answers with status {}",
+                answer.code.as_u16()
+            ),
+        ));
+    }
+    let mut response = Response::new(Body::from(Bytes::from_owner(answer.body)));
     *response.status_mut() = answer.code;
     *response.headers_mut() = only(&answer.headers, &RETURNED);
+    if !response.headers().get(header::CONTENT_TYPE).is_none_or(is_data) {
+        let unknown = HeaderValue::from_static("application/octet-stream");
+        response.headers_mut().insert(header::CONTENT_TYPE, unknown);
+    }
     // The client keeps talking to the worker that it has called.
     let location = answer
         .headers
@@ -100,6 +114,15 @@ pub(crate) async fn forward(
         response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
+}
+
+/// Whether a browser shows it as it is. A page would be one of this endpoint, whose logins the browser knows.
+fn is_data(kind: &HeaderValue) -> bool {
+    let kind = kind.to_str().unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    ["application/json", "text/plain"]
+        .iter()
+        .any(|known| kind.eq_ignore_ascii_case(known))
 }
 
 fn only(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {

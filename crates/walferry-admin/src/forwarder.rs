@@ -1,6 +1,15 @@
 //! What sends a request to another worker.
 
-use std::{fmt, future::Future, pin::Pin};
+use std::{
+    fmt,
+    future::Future,
+    io::{self, Read},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use axum::http::{HeaderMap, Method, StatusCode};
 
@@ -32,14 +41,79 @@ impl fmt::Debug for ForwardedRequest {
 }
 
 /// What another worker has answered.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ForwardedAnswer {
     /// Status code.
     pub code: StatusCode,
     /// Its header.
     pub headers: HeaderMap,
     /// Its body.
-    pub body: Vec<u8>,
+    pub body: HeldBody,
+}
+
+/// The memory of all bodies that are being passed on. Any member of the group may be the one that answers, and clients may ask it at the same
+/// time.
+#[derive(Debug)]
+pub struct BodyRoom {
+    used: AtomicUsize,
+    most: usize,
+}
+
+impl BodyRoom {
+    /// For so many bytes.
+    pub fn new(most: usize) -> Arc<Self> {
+        let used = AtomicUsize::new(0);
+        Arc::new(Self { used, most })
+    }
+}
+
+/// A body. Its room is free again when the client has it, or is gone.
+#[derive(Debug)]
+pub struct HeldBody {
+    bytes: Vec<u8>,
+    room: Arc<BodyRoom>,
+}
+
+impl HeldBody {
+    /// Reads a body to its end.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is no room for it beside the others.
+    pub fn read(mut from: impl Read, room: &Arc<BodyRoom>) -> io::Result<Self> {
+        let mut held = Self {
+            bytes: Vec::new(),
+            room: Arc::clone(room),
+        };
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            let count = match from.read(&mut chunk) {
+                Ok(0) => return Ok(held),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let before = room.used.fetch_add(count, Relaxed);
+            held.bytes.extend_from_slice(&chunk[..count]);
+            if before + count > room.most {
+                let most = room.most >> 20;
+                return Err(io::Error::other(format!(
+                    "its answer and those to other requests of this moment are larger than {most} MiB together"
+                )));
+            }
+        }
+    }
+}
+
+impl AsRef<[u8]> for HeldBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for HeldBody {
+    fn drop(&mut self) {
+        self.room.used.fetch_sub(self.bytes.len(), Relaxed);
+    }
 }
 
 /// An answer that comes later.
@@ -52,4 +126,26 @@ pub trait Forwarder: fmt::Debug + Send + Sync {
     /// # Errors
     /// The answer to the client: 409 if no active worker is known, as in Connect during a rebalance; 500 if the active worker does not answer.
     fn forward(&self, request: ForwardedRequest) -> ForwardFuture;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_that_are_passed_on_have_one_limit_together_and_leave_their_room() {
+        let room = BodyRoom::new(3 << 20);
+        let read = |bytes: u64| HeldBody::read(io::repeat(b'x').take(bytes), &room);
+        let first = read(2 << 20).unwrap();
+        let refused = read(2 << 20).unwrap_err().to_string();
+        assert!(refused.contains("larger than 3 MiB together"), "{refused}");
+        assert_eq!(read(1 << 20).unwrap().as_ref().len(), 1 << 20);
+        read(u64::MAX).unwrap_err();
+        let body = axum::body::Bytes::from_owner(first);
+        let part = body.slice(..1);
+        drop(body);
+        read(2 << 20).unwrap_err();
+        drop(part);
+        assert_eq!(read(3 << 20).unwrap().as_ref().len(), 3 << 20);
+    }
 }

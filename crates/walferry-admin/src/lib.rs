@@ -54,7 +54,7 @@ use walferry_engine::status::Status;
 pub use crate::{
     cluster::ClusterId,
     doors::{AccessList, Digested, StoredPassword, User},
-    forwarder::{ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder},
+    forwarder::{BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody},
     record_skips::RecordSkips,
     settings::{HeaderRule, RestSettings, Standby, StandbyStage},
     tls::{ListenerTls, TlsError, https_client, without_effect},

@@ -13,8 +13,8 @@ use walferry_engine::{Failure, Kind, Position, WantedState, book::Configuration,
 
 use super::*;
 use crate::{
-    AccessList, Digested, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, RecordSkips, RestSettings,
-    Standby, StandbyStage, User,
+    AccessList, BodyRoom, Digested, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, RecordSkips,
+    RestSettings, Standby, StandbyStage, User,
     herder::{Herder, HerderFuture, Loggers, Plugin, Refused, SubmitMode, Validation},
 };
 
@@ -509,6 +509,32 @@ impl Forwarder for Echo {
             if request.path.starts_with("/connectors/away") {
                 return Err(Refused::new(409, "nobody"));
             }
+            let body = |text: String| HeldBody::read(text.as_bytes(), &BodyRoom::new(1 << 20)).unwrap();
+            // Whoever may join the group of the workers can be the one that answers.
+            if let Some((_, hostile)) = request.path.split_once("/connectors/hostile") {
+                let (code, kind) = match &hostile[..2] {
+                    "/1" => (StatusCode::SWITCHING_PROTOCOLS, "application/json"),
+                    "/2" => (StatusCode::OK, "text/html"),
+                    "/3" => (StatusCode::OK, "Application/JSON; charset=utf-8"),
+                    _ => (StatusCode::BAD_REQUEST, "image/svg+xml"),
+                };
+                let headers = [
+                    (header::CONTENT_TYPE, kind),
+                    (header::SET_COOKIE, "a=b"),
+                    (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+                    (header::LOCATION, "http://evil.example/owned"),
+                    (header::X_CONTENT_TYPE_OPTIONS, "none"),
+                    (header::CONTENT_ENCODING, "gzip"),
+                ];
+                return Ok(ForwardedAnswer {
+                    code,
+                    headers: headers
+                        .map(|(name, value)| (name, HeaderValue::from_static(value)))
+                        .into_iter()
+                        .collect(),
+                    body: body("<script>owned()</script>".to_owned()),
+                });
+            }
             let header = |name: header::HeaderName| {
                 request
                     .headers
@@ -520,7 +546,7 @@ impl Forwarder for Echo {
                 header(header::CONTENT_TYPE),
                 header(header::ORIGIN),
             ];
-            let body = serde_json::json!({
+            let echo = serde_json::json!({
                 "method": request.method.as_str(), "path": request.path, "sent": sent,
                 "body": String::from_utf8(request.body).unwrap(), "tls": request.needs_tls,
             });
@@ -533,7 +559,7 @@ impl Forwarder for Echo {
                 ]
                 .into_iter()
                 .collect(),
-                body: body.to_string().into_bytes(),
+                body: body(echo.to_string()),
             })
         })
     }
@@ -580,6 +606,26 @@ async fn a_process_that_waits_passes_connects_resources_on_and_answers_for_itsel
         "{whole}"
     );
     assert!(!whole.contains("server:"), "{whole}");
+    // No page, no other protocol, no cookie and no other server come from whoever says that it works.
+    for (path, code, kind) in [
+        ("1", 500, "application/json"),
+        ("2", 200, "application/octet-stream"),
+        ("3", 200, "application/json; charset=utf-8"),
+        ("4", 400, "application/octet-stream"),
+    ] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!("GET /connectors/hostile/{path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut whole = String::new();
+        stream.read_to_string(&mut whole).await.unwrap();
+        let whole = whole.to_ascii_lowercase();
+        assert!(whole.starts_with(&format!("http/1.0 {code}")), "{whole}");
+        assert!(whole.contains(&format!("content-type: {kind}\r\n")), "{whole}");
+        assert!(whole.contains("x-content-type-options: nosniff\r\n"), "{whole}");
+        for part in ["evil.example", "cookie", "allow-origin", "gzip"] {
+            assert!(!whole.contains(part), "{part}: {whole}");
+        }
+    }
     // Nobody works at this moment; and two that wait do not send a request to and fro.
     assert_eq!(ask(address, "GET", "/connectors/away", "", "").await.0, 409);
     let (code, answer) = ask(address, "GET", "/connectors?forward=false", "", "").await;

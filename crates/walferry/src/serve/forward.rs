@@ -8,7 +8,9 @@ use std::{
 
 use tokio::task::spawn_blocking;
 use ureq::{Agent, http};
-use walferry_admin::{ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, herder::Refused, https_client};
+use walferry_admin::{
+    BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, herder::Refused, https_client,
+};
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
 use walferry_kafka::connect::{ConnectTopics, GroupReader};
@@ -23,8 +25,8 @@ const LIMIT: Duration = Duration::from_secs(85);
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long the brokers' answer counts.
 const FRESH: Duration = Duration::from_secs(1);
-/// Maximum size of an answer, in bytes.
-const MOST_ANSWER: u64 = 64 << 20;
+/// Maximum size of all answers that are being passed on, in bytes.
+const MOST_ANSWERS: usize = 64 << 20;
 
 /// The process of this group that works.
 #[derive(Clone)]
@@ -36,6 +38,7 @@ struct Inner {
     own: String,
     plain: Agent,
     tls: Agent,
+    room: Arc<BodyRoom>,
     /// Opened by the first request, because it is a Kafka client of its own.
     found: Mutex<Found>,
 }
@@ -65,6 +68,7 @@ impl ActiveWorker {
             own,
             plain: config().into(),
             tls: tls.agent(config()),
+            room: BodyRoom::new(MOST_ANSWERS),
             found: Mutex::default(),
         })))
     }
@@ -141,7 +145,7 @@ impl Inner {
         let mut answer =
             sent.map_err(|error| failed(&format!("the process at {url} does not answer: {}", told(&error))))?;
         let (code, headers) = (answer.status(), answer.headers().clone());
-        let body = answer.body_mut().with_config().limit(MOST_ANSWER).read_to_vec();
+        let body = HeldBody::read(answer.body_mut().as_reader(), &self.room);
         Ok(ForwardedAnswer {
             code,
             headers,
