@@ -43,6 +43,16 @@ impl fmt::Display for ServerError {
 
 impl std::error::Error for ServerError {}
 
+/// Maximum number of characters of a part of a message. Triggers and functions of others choose the texts of errors, which are logged at each try.
+const MOST_CHARS: usize = 5_000;
+
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{} … ({} bytes)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
+}
+
 impl ServerError {
     pub(crate) fn read(body: &ErrorResponseBody) -> Self {
         Self::of_fields(body.fields())
@@ -57,7 +67,7 @@ impl ServerError {
         let mut error = Self::default();
         // A field that cannot be read ends the message. The fields before it are kept.
         while let Ok(Some(field)) = fields.next() {
-            let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
+            let text = clipped(&String::from_utf8_lossy(field.value_bytes()));
             match field.type_() {
                 b'C' => error.code = text,
                 b'M' => error.message = text,
@@ -292,11 +302,11 @@ impl From<&tokio_postgres::error::DbError> for ServerError {
     fn from(error: &tokio_postgres::error::DbError) -> Self {
         Self {
             code: error.code().code().to_owned(),
-            message: error.message().to_owned(),
-            detail: error.detail().map(ToOwned::to_owned),
-            hint: error.hint().map(ToOwned::to_owned),
-            routine: error.routine().map(ToOwned::to_owned),
-            context: error.where_().map(ToOwned::to_owned),
+            message: clipped(error.message()),
+            detail: error.detail().map(clipped),
+            hint: error.hint().map(clipped),
+            routine: error.routine().map(clipped),
+            context: error.where_().map(clipped),
         }
     }
 }
@@ -329,6 +339,31 @@ mod tests {
                 "{code} {routine}"
             );
         }
+    }
+
+    #[test]
+    fn of_the_texts_of_an_error_a_part_is_kept() {
+        let long = "ü".repeat(2_000_000);
+        let mut body = Vec::new();
+        for (kind, text) in [(b'C', "P0001"), (b'M', &long), (b'D', &long), (b'H', "short")] {
+            body.push(kind);
+            body.extend_from_slice(text.as_bytes());
+            body.push(0);
+        }
+        body.push(0);
+        let mut message = vec![b'E'];
+        message.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+        message.extend_from_slice(&body);
+        let mut bytes = bytes::BytesMut::from(&message[..]);
+        let parsed = postgres_protocol::message::backend::Message::parse(&mut bytes).unwrap();
+        let Some(postgres_protocol::message::backend::Message::ErrorResponse(body)) = parsed else {
+            panic!("it is an error")
+        };
+        let error = ServerError::read(&body);
+        assert_eq!(error.hint.as_deref(), Some("short"));
+        assert!(error.message.ends_with("ü … (4000000 bytes)"), "its end is missing");
+        assert!(error.to_string().chars().count() < 2 * MOST_CHARS + 100);
+        assert_eq!(clipped(&"x".repeat(MOST_CHARS)).len(), MOST_CHARS);
     }
 
     #[test]
