@@ -43,8 +43,27 @@ const MANIFESTS: &str = "deploy/kubernetes/walferry.yaml";
 const DASHBOARD: &str = "deploy/grafana/walferry.json";
 const VALUES: &str = "deploy/kubernetes/values.yaml";
 
+/// Workers that share the connectors.
+const SEVERAL: &str = "replicas=3,persistence.enabled=false,worker.offset\\.storage\\.topic=connect-offsets";
+
 /// Values that the plain manifests do not use, with commas between them: they must render, and show their effect.
-const SETTINGS: [(&str, &str); 10] = [
+const SETTINGS: [(&str, &str); 17] = [
+    (SEVERAL, "  replicas: 3\n"),
+    (SEVERAL, "  serviceName: orders-walferry-workers\n"),
+    (
+        SEVERAL,
+        "  rest.advertised.host.name=${env:POD_NAME}.orders-walferry-workers.default.svc.cluster.local\n",
+    ),
+    (
+        SEVERAL,
+        "            - name: POD_NAME\n              valueFrom: {fieldRef: {fieldPath: metadata.name}}\n",
+    ),
+    (SEVERAL, "            httpGet: {path: /health, port: admin}\n"),
+    (SEVERAL, "kind: PodDisruptionBudget\n"),
+    (
+        SEVERAL,
+        "        - podSelector:\n            matchLabels:\n              app.kubernetes.io/name: walferry\n              app.kubernetes.io/instance: orders\n",
+    ),
     ("networkPolicy.from=null", "  policyTypes: [Ingress]\n  ingress: []\n"),
     (
         "networkPolicy.from=null,worker.walferry\\.rest\\.users\\.file=/u",
@@ -85,7 +104,8 @@ const SETTINGS: [(&str, &str); 10] = [
 ];
 
 /// Values that cannot work together, and what the chart says of them.
-const REFUSED: [(&str, &str); 3] = [
+const REFUSED: [(&str, &str); 4] = [
+    ("replicas=2", "several replicas share Connect's topics, not a volume"),
     (
         "networkPolicy.enabled=false",
         "networkPolicy.enabled=false leaves the admin endpoint open to every pod",

@@ -2,6 +2,16 @@
 {{- if contains "walferry" .Release.Name }}{{ .Release.Name | trunc 52 | trimSuffix "-" }}{{ else }}{{ printf "%s-walferry" .Release.Name | trunc 52 | trimSuffix "-" }}{{ end -}}
 {{- end }}
 
+{{/* Not empty if there are several workers. */}}
+{{- define "walferry.cluster" -}}
+{{- if gt (int .Values.replicas) 1 }}cluster{{ end -}}
+{{- end }}
+
+{{/* The service that gives each pod a name of its own: of one pod, nobody needs it. */}}
+{{- define "walferry.members" -}}
+{{ include "walferry.name" . }}{{ if include "walferry.cluster" . }}-workers{{ end }}
+{{- end }}
+
 {{- define "walferry.selector" -}}
 app.kubernetes.io/name: walferry
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -36,6 +46,10 @@ worker.properties: |
 {{- $name := include "walferry.name" . }}
   # The names of the service.
   walferry.rest.allowed.hosts={{ $name }},{{ $name }}.{{ .Release.Namespace }},{{ $name }}.{{ .Release.Namespace }}.svc,{{ $name }}.{{ .Release.Namespace }}.svc.cluster.local
+{{- end }}
+{{- if and (include "walferry.cluster" .) (not (hasKey .Values.worker "rest.advertised.host.name")) }}
+  # The name under which the other workers reach this one.
+  rest.advertised.host.name=${env:POD_NAME}.{{ include "walferry.members" . }}.{{ .Release.Namespace }}.svc.cluster.local
 {{- end }}
 {{- range $name, $config := .Values.connectors }}
 {{ $name }}.json: |
