@@ -3,6 +3,7 @@
 
 mod check;
 mod cleanup;
+mod cluster;
 mod full_disk;
 mod latency;
 mod memory;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
             let outage = Duration::from_secs(outage_s);
             relay::run(work.rows.count, work.kills, work.seed, outage)
         }
+        Mode::Cluster(options) => cluster::run(&options),
         Mode::Replay(work) => replay::run(work.rows.count, work.kills, work.seed),
         Mode::Memory { rows, outage_s } => memory::run(rows.count, outage_s),
         Mode::Tables { count } => tables::run(count),

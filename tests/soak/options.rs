@@ -10,6 +10,9 @@ pub(crate) struct Options {
     /// Major version of Postgres; without it, one that is installed
     #[arg(long, global = true)]
     pub(crate) pg: Option<u32>,
+    /// Test a debug build, which is quicker to make. Its memory and times say little
+    #[arg(long, global = true)]
+    pub(crate) debug: bool,
 }
 
 #[derive(Subcommand)]
@@ -51,6 +54,8 @@ pub(crate) enum Mode {
         #[arg(long, default_value_t = 120)]
         outage_s: u64,
     },
+    /// Let several workers of one group run connectors, and kill the one that runs most of them, `--kills` times
+    Cluster(Cluster),
     /// Send that many events again, half of them from the table and some of them from a topic: the replay is killed
     Replay(Work),
     /// Measure memory: one transaction of that many rows, then Kafka away
@@ -79,6 +84,37 @@ pub(crate) enum Mode {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+}
+
+#[derive(Args)]
+pub(crate) struct Cluster {
+    /// How often the busiest worker is killed, or suffers something else
+    #[arg(long, default_value_t = 100)]
+    pub(crate) kills: u32,
+    /// Workers of the group
+    #[arg(long, default_value_t = 3)]
+    pub(crate) workers: usize,
+    /// Connectors, each with a table, a slot and a topic of its own
+    #[arg(long, default_value_t = 12)]
+    pub(crate) connectors: usize,
+    /// Rows a second, in all tables together
+    #[arg(long, default_value_t = 600)]
+    pub(crate) rate: u64,
+    /// Deliver exactly once: nothing may be repeated
+    #[arg(long)]
+    pub(crate) exactly_once: bool,
+    /// Instead of some kills: end the worker in order, stop it for 8 s, or let one more worker join and leave again
+    #[arg(long)]
+    pub(crate) mixed: bool,
+    /// Instead of some kills: cut the worker off from Kafka, from Postgres, or from both
+    #[arg(long)]
+    pub(crate) cuts: bool,
+    /// Decides what happens; the moments depend on the machine
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Lines for the worker files, `NAME=VALUE`
+    #[arg(long = "worker-line")]
+    pub(crate) worker_lines: Vec<String>,
 }
 
 #[derive(Args)]

@@ -15,8 +15,11 @@ pub(crate) fn run(options: &Options) -> Outcome {
     provide::build_dependencies()?;
     let servers = provide::servers(options.pg)?;
     // Memory is promised of the program that users run, so it is a release that is tested.
-    shell::run(&mut shell::cargo(["build", "--release", "--workspace", "--bins"]))?;
-    let mut command = shell::cargo(["test", "--release", "--workspace", "--test", "soak", "--"]);
+    let profile: &[&str] = if options.debug { &[] } else { &["--release"] };
+    let mut build = shell::cargo(["build", "--workspace", "--bins"]);
+    shell::run(build.args(profile))?;
+    let mut command = shell::cargo(["test", "--workspace", "--test", "soak"]);
+    command.args(profile).arg("--");
     servers.tell(&mut command);
     // They were read once already, so they are right: the other program reads the same ones.
     command.args(env::args_os().skip_while(|argument| argument != "soak").skip(1));

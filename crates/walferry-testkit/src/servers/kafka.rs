@@ -2,7 +2,7 @@
 
 use super::ports::free_port;
 use super::process::{PATIENCE, Process, wait_for, wait_while_it_grows};
-use super::records::{Extent, Reader, Record};
+use super::records::{Extent, Follower, Reader, Record};
 use super::{Network, scratch, tools};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{
@@ -106,31 +106,34 @@ impl Kafka {
     /// Like `start`, with a second listener that tells clients to come through a network of its own.
     #[track_caller]
     pub fn start_with_network() -> (Self, Network) {
-        let port = free_port();
-        let network = Network::to(port);
-        let listener = |name: &str, port: u16| format!("{name}://127.0.0.1:{port}");
+        let (kafka, mut networks) = Self::start_with_networks(1);
+        (kafka, networks.remove(0))
+    }
+
+    /// The same with so many more listeners, each behind a network of its own: one for each client that is to be cut off alone.
+    #[track_caller]
+    pub fn start_with_networks(count: usize) -> (Self, Vec<Network>) {
         let (plain, controller) = (free_port(), free_port());
-        let kafka = Self::start_on(
-            plain,
-            controller,
-            &[
-                &format!(
-                    "listeners={},{},{}",
-                    listener("PLAINTEXT", plain),
-                    listener("CONTROLLER", controller),
-                    listener("NETWORK", port)
-                ),
-                &format!(
-                    "advertised.listeners={},{}",
-                    listener("PLAINTEXT", plain),
-                    listener("NETWORK", network.port())
-                ),
-                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,NETWORK:PLAINTEXT",
-                "inter.broker.listener.name=PLAINTEXT",
-            ],
-            &[],
-        );
-        (kafka, network)
+        let mut listeners = format!("PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller}");
+        let mut advertised = format!("PLAINTEXT://127.0.0.1:{plain}");
+        let mut protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT".to_owned();
+        let networks = (0..count).map(|number| {
+            let port = free_port();
+            let network = Network::to(port);
+            listeners += &format!(",NETWORK{number}://127.0.0.1:{port}");
+            advertised += &format!(",NETWORK{number}://127.0.0.1:{}", network.port());
+            protocols += &format!(",NETWORK{number}:PLAINTEXT");
+            network
+        });
+        let networks = networks.collect();
+        let properties = [
+            format!("listeners={listeners}"),
+            format!("advertised.listeners={advertised}"),
+            format!("listener.security.protocol.map={protocols}"),
+            "inter.broker.listener.name=PLAINTEXT".to_owned(),
+        ];
+        let properties = properties.each_ref().map(String::as_str);
+        (Self::start_on(plain, controller, &properties, &[]), networks)
     }
 
     /// Like `start`, with a second listener that wants a login with SASL PLAIN. Returns its address, too.
@@ -316,6 +319,12 @@ impl Kafka {
             if there < count { Err(there) } else { Ok(extents) }
         });
         reader.read(&extents)
+    }
+
+    /// Reads topics with one partition from their beginning, and goes on with what comes.
+    #[track_caller]
+    pub fn follow(&self, topics: &[String]) -> Follower {
+        Follower::new(&self.bootstrap(), topics)
     }
 
     /// Writes records to partition 0 of a topic, as another program would: keys and values.

@@ -42,7 +42,7 @@ pub use postgres::{Database, Hanging, Postgres, PostgresOptions};
 pub use process::{PATIENCE, processor_ms, wait_for, wait_while_it_grows};
 pub use prometheus::Prometheus;
 pub use rebuilt::Rebuilt;
-pub use records::Record;
+pub use records::{Follower, Record};
 pub use registry::Registry;
 pub use scratch::folder;
 pub use sql::{Sql, statements};

@@ -180,6 +180,31 @@ impl Reader {
     }
 }
 
+/// A consumer that stays: it hands out records as they become visible to those who read committed ones.
+pub struct Follower(BaseConsumer);
+
+impl Follower {
+    #[track_caller]
+    pub(super) fn new(bootstrap: &str, topics: &[String]) -> Self {
+        let Reader(consumer) = Reader::new(bootstrap);
+        let mut assigned = TopicPartitionList::new();
+        for topic in topics {
+            assigned
+                .add_partition_offset(topic, 0, Offset::Beginning)
+                .expect("the offset is valid");
+        }
+        consumer.assign(&assigned).expect("the partitions exist");
+        Self(consumer)
+    }
+
+    /// The next record, if one comes within that time.
+    pub fn next(&self, patience: Duration) -> Option<Record> {
+        let message = self.0.poll(patience)?;
+        // The client tries again by itself.
+        message.ok().map(|message| copy(&message))
+    }
+}
+
 fn copy(message: &BorrowedMessage<'_>) -> Record {
     let headers = message
         .headers()
