@@ -108,7 +108,7 @@ impl ServerError {
         let class = self.code.get(..2).unwrap_or_default();
         let passes = match self.code.as_str() {
             // The pooler will refuse the same again.
-            _ if self.is_startup_refused() => false,
+            _ if self.is_startup_refused() || self.is_pooler_of_statements() => false,
             // No free slot: somebody must drop one or raise the limit.
             "53400" => false,
             "55006" | "55P03" | "57014" => true,
@@ -218,6 +218,10 @@ impl ServerError {
                 "a pooler refuses it: remove it from `database.options`, add it to `ignore_startup_parameters` of PgBouncer, or set \
                  `database.hostname` and `database.port` to the server itself"
             }
+            _ if self.is_pooler_of_statements() => {
+                "this is a pooler that gives a session to each statement, and Walferry needs transactions: set `pool_mode=session` for \
+                 this database, or set `database.hostname` and `database.port` to the server itself"
+            }
             "25006" => {
                 "the server takes no writes: `SHOW default_transaction_read_only` (set for the role, the database or the server, perhaps because \
                  its disk is full: `ALTER SYSTEM RESET default_transaction_read_only`), or `database.hostname` leads to a standby"
@@ -266,6 +270,11 @@ impl ServerError {
     fn is_pooler_without_replication(&self) -> bool {
         self.is_startup_refused() && self.message.contains("replication")
             || self.code == "42601" && self.message.contains("IDENTIFY_SYSTEM")
+    }
+
+    /// PgBouncer with `pool_mode=statement`.
+    fn is_pooler_of_statements(&self) -> bool {
+        self.code == "08P01" && self.message.contains("statement pooling mode")
     }
 
     /// How to get a further connection. Limits of roles and of databases are not the server's.
@@ -626,6 +635,11 @@ mod tests {
             ),
             ("08P01", "unsupported startup parameter: replication", "PgBouncer 1.23"),
             ("42601", "syntax error at or near \"IDENTIFY_SYSTEM\"", "PgBouncer 1.23"),
+            (
+                "08P01",
+                "transaction blocks not allowed in statement pooling mode",
+                "pool_mode=session",
+            ),
             (
                 "0A000",
                 "conversion between UTF8 and MULE_INTERNAL is not supported",
