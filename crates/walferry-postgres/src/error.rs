@@ -533,7 +533,9 @@ impl Error {
                 address.replacen(':', " -p ", usize::from(!address.contains('[')))
             ),
             Self::LoginTimeout { .. } => {
-                "the address may belong to a service other than Postgres, or the server may be overloaded".to_owned()
+                "the address may belong to a service other than Postgres, the server may be overloaded, or a pooler in front of it may have \
+                 no connection left (PgBouncer: `default_pool_size`; a connector needs 3)"
+                    .to_owned()
             }
             Self::Silent { .. } => {
                 "check the server and the network: a server process may be stopped or very busy (`SELECT pid, state, wait_event_type, \
