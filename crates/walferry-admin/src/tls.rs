@@ -203,7 +203,7 @@ fn problem(options: &Options, name: &str, what: &str, hint: &str) -> TlsError {
 /// The text of an inline store is no path, and a key must not be shown.
 fn unusable(options: &Options, name: &str, error: &StoreError) -> TlsError {
     if name.ends_with(".location") {
-        let what = format!("is {}, which {error}", options.shown(name));
+        let what = format!("is {}, which {error}", options.display_text(name));
         return problem(options, name, &what, &error.hint("FILE"));
     }
     let hint = "write it in PEM, with its line ends (\\n in .properties), or name a file with ssl.keystore.location or \

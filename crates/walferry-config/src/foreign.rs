@@ -351,7 +351,7 @@ pub(crate) fn malformed_json(text: &str, error: &serde_json::Error) -> (String, 
             false => at,
         }
     });
-    let rest = &here[from..];
+    let unread = &here[from..];
     let column_of = |at: usize| here[..at].chars().count() + 1;
     if error.is_eof() {
         return (
@@ -359,15 +359,15 @@ pub(crate) fn malformed_json(text: &str, error: &serde_json::Error) -> (String, 
             "close the missing bracket or quote, and check that the file is complete".to_owned(),
         );
     }
-    if rest.starts_with('#') || rest.starts_with("//") || rest.starts_with("/*") {
+    if unread.starts_with('#') || unread.starts_with("//") || unread.starts_with("/*") {
         return (
             place("a comment", column_of(from)),
             "JSON has no comments: remove it, or write it as a property whose name starts with an underscore, such as \"_comment\""
                 .to_owned(),
         );
     }
-    if rest.starts_with(['\'', '‘', '’', '“', '”']) {
-        let what = if rest.starts_with('\'') {
+    if unread.starts_with(['\'', '‘', '’', '“', '”']) {
+        let what = if unread.starts_with('\'') {
             "a single quote"
         } else {
             "a typographic quote"
@@ -389,7 +389,7 @@ pub(crate) fn malformed_json(text: &str, error: &serde_json::Error) -> (String, 
             place("unexpected text after the object", column),
             "write only one connector into a file, and nothing after its last bracket".to_owned(),
         ),
-        "expected `,` or `}`" if rest.starts_with('"') => (
+        "expected `,` or `}`" if unread.starts_with('"') => (
             format!("a comma is missing before line {line} column {column}"),
             "end each pair except the last with a comma".to_owned(),
         ),
@@ -406,7 +406,7 @@ pub(crate) fn malformed_json(text: &str, error: &serde_json::Error) -> (String, 
 mod tests {
     use crate::file::Submitted;
 
-    fn told(text: &str) -> (String, String) {
+    fn refusal(text: &str) -> (String, String) {
         match Submitted::read(text) {
             Ok((submitted, _)) => panic!("{text} is read as {submitted:?}"),
             Err(error) => (error.to_string(), error.hint().to_owned()),
@@ -502,7 +502,7 @@ mod tests {
             ("<html>", "is XML or HTML", "JSON"),
         ];
         for (text, what, hint) in cases {
-            let (found, remedy) = told(text);
+            let (found, remedy) = refusal(text);
             assert_eq!(found, what, "{text}");
             assert!(remedy.contains(hint), "{text}: {remedy}");
         }

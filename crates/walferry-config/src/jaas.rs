@@ -149,7 +149,7 @@ impl Tokens<'_> {
         loop {
             self.text = self.text.trim_start();
             match self.text.get(..2) {
-                Some("//") => self.text = self.text.split_once('\n').map_or("", |(_, rest)| rest),
+                Some("//") => self.text = self.text.split_once('\n').map_or("", |(_, tail)| tail),
                 Some("/*") => {
                     self.text = self
                         .text
@@ -163,26 +163,26 @@ impl Tokens<'_> {
         let Some(first) = self.text.chars().next() else {
             return Ok(Token::End);
         };
-        let rest = &self.text[first.len_utf8()..];
+        let tail = &self.text[first.len_utf8()..];
         match first {
-            ';' => self.text = rest,
-            '=' => self.text = rest,
+            ';' => self.text = tail,
+            '=' => self.text = tail,
             '{' if self.has_braces => {
-                self.text = rest;
+                self.text = tail;
                 return Ok(Token::Open);
             }
             '}' if self.has_braces => {
-                self.text = rest;
+                self.text = tail;
                 return Ok(Token::Close);
             }
-            '"' | '\'' => return self.quoted(first, rest).map(Token::Word),
+            '"' | '\'' => return self.quoted(first, tail).map(Token::Word),
             _ => {
                 let has_braces = self.has_braces;
                 let stop = |c: char| {
                     c.is_whitespace() || matches!(c, ';' | '=' | '"' | '\'') || (has_braces && matches!(c, '{' | '}'))
                 };
-                let (word, rest) = self.text.split_at(self.text.find(stop).unwrap_or(self.text.len()));
-                self.text = rest;
+                let (word, tail) = self.text.split_at(self.text.find(stop).unwrap_or(self.text.len()));
+                self.text = tail;
                 return Ok(Token::Word(word.to_owned()));
             }
         }

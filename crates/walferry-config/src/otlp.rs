@@ -97,22 +97,25 @@ mod tests {
 
     #[test]
     fn headers_are_pairs_and_may_be_percent_encoded() {
-        let shown = |text: &str| {
+        let headers_text = |text: &str| {
             parse_headers(text).map(|headers| {
                 let pairs = headers.iter().map(|(name, value)| format!("{name}:{}", value.expose()));
                 pairs.collect::<Vec<_>>().join(" ")
             })
         };
         assert_eq!(
-            shown("api-key=s3,x = Basic%20abc=, ").as_deref(),
+            headers_text("api-key=s3,x = Basic%20abc=, ").as_deref(),
             Some("api-key:s3 x:Basic abc=")
         );
         for not_encoded in ["100%", "%+f", "1+1", "%4"] {
             let expected = format!("a:{not_encoded}");
-            assert_eq!(shown(&format!("a={not_encoded}")).as_deref(), Some(expected.as_str()));
+            assert_eq!(
+                headers_text(&format!("a={not_encoded}")).as_deref(),
+                Some(expected.as_str())
+            );
         }
         for wrong in ["api-key", "=x"] {
-            assert_eq!(shown(wrong), None, "{wrong}");
+            assert_eq!(headers_text(wrong), None, "{wrong}");
         }
     }
 }

@@ -223,7 +223,7 @@ impl Declaration {
     /// A text with the variable parts of a name in place of the same parts in angle brackets.
     pub(crate) fn filled_in(&self, text: &str, name: &str) -> String {
         let parts = self.captures(name).unwrap_or_default();
-        let variables = self.name.split('<').skip(1).filter_map(|rest| rest.split_once('>'));
+        let variables = self.name.split('<').skip(1).filter_map(|tail| tail.split_once('>'));
         let pairs = variables.map(|(variable, _)| variable).zip(parts);
         pairs.fold(text.to_owned(), |text, (variable, part)| {
             text.replace(&format!("<{variable}>"), part)
@@ -235,26 +235,26 @@ impl Declaration {
 /// last part takes the rest. No part is empty.
 fn captures<'n>(pattern: &str, name: &'n str) -> Option<Vec<&'n str>> {
     let mut parts = Vec::new();
-    let (mut pattern, mut rest) = (pattern, name);
+    let (mut pattern, mut unmatched) = (pattern, name);
     while let Some((literal, behind)) = pattern.split_once('<') {
-        rest = rest.strip_prefix(literal)?;
+        unmatched = unmatched.strip_prefix(literal)?;
         let (_, behind) = behind.split_once('>')?;
         let next_literal = behind.split('<').next().unwrap_or_default();
         let end = if behind.is_empty() {
-            rest.len()
+            unmatched.len()
         } else {
             // Past the first character: a part is never empty.
-            let first = rest.chars().next()?.len_utf8();
-            first + rest[first..].find(next_literal)?
+            let first = unmatched.chars().next()?.len_utf8();
+            first + unmatched[first..].find(next_literal)?
         };
         if end == 0 {
             return None;
         }
-        parts.push(&rest[..end]);
-        rest = &rest[end..];
+        parts.push(&unmatched[..end]);
+        unmatched = &unmatched[end..];
         pattern = behind;
     }
-    (rest == pattern).then_some(parts)
+    (unmatched == pattern).then_some(parts)
 }
 
 /// A section of the reference page.

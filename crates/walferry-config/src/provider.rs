@@ -258,17 +258,17 @@ impl Providers {
     ) -> Option<String> {
         let mut resolved = String::new();
         let mut found = false;
-        let mut rest = text;
-        while let Some(reference) = ProviderReference::first_in(rest) {
-            resolved.push_str(&rest[..reference.start]);
-            let written = &rest[reference.start..reference.end];
+        let mut tail = text;
+        while let Some(reference) = ProviderReference::first_in(tail) {
+            resolved.push_str(&tail[..reference.start]);
+            let written = &tail[reference.start..reference.end];
             // What a shell or Spring takes for a default may be the password.
             let is_default = match self.all.get(reference.provider) {
                 Some(Provider::Env { .. }) => !reference.path.is_empty(),
                 _ => reference.has_default(),
             };
             // What stands behind a provider that is not there may be anything, such as a password with a colon in it.
-            let shown = match self.all.get(reference.provider) {
+            let placeholder = match self.all.get(reference.provider) {
                 None | Some(Provider::Unknown { .. }) => format!("${{{}:…}}", shown_word(reference.provider)),
                 Some(_) if is_default => format!("${{{}:{}:…}}", reference.provider, reference.path),
                 Some(_) => written.to_owned(),
@@ -278,7 +278,7 @@ impl Providers {
                     found = true;
                     if value.trim().is_empty() {
                         findings
-                            .warning(name, format!("is empty: {shown} exists, but its value is empty"))
+                            .warning(name, format!("is empty: {placeholder} exists, but its value is empty"))
                             .hint("check where it is set, unless it is intended to be empty");
                     }
                     resolved.push_str(&value);
@@ -286,7 +286,7 @@ impl Providers {
                 }
                 Err(Unresolved::NoProvider) => {
                     let provider = shown_word(reference.provider);
-                    let message = format!("keeps the text {shown}: there is no config provider {provider}");
+                    let message = format!("keeps the text {placeholder}: there is no config provider {provider}");
                     findings.warning(name, message).kind(Kind::ConfigProvider).hint(format!(
                         "if it is a reference, add {provider} to config.providers in the worker file, and use that file with --worker; \
                          Kafka Connect would keep the text, too"
@@ -294,21 +294,21 @@ impl Providers {
                     resolved.push_str(written);
                 }
                 Err(Unresolved::NoPath(hint)) => {
-                    let message = format!("keeps the text {shown}: a reference to a file needs a path and a key");
+                    let message = format!("keeps the text {placeholder}: a reference to a file needs a path and a key");
                     let hint = format!("{hint}; Kafka Connect would keep the text, too");
                     findings.warning(name, message).kind(Kind::ConfigProvider).hint(hint);
                     resolved.push_str(written);
                 }
                 Err(Unresolved::Failed(reason, hint)) => {
                     findings
-                        .problem(name, format!("cannot resolve {shown}: {reason}"))
+                        .problem(name, format!("cannot resolve {placeholder}: {reason}"))
                         .kind(Kind::ConfigProvider)
                         .hint(hint);
                 }
             }
-            rest = &rest[reference.end..];
+            tail = &tail[reference.end..];
         }
-        resolved.push_str(rest);
+        resolved.push_str(tail);
         found.then_some(resolved)
     }
 
@@ -646,8 +646,8 @@ impl<'t> ProviderReference<'t> {
         let starts = text.match_indices("${").map(|(start, _)| start);
         starts.into_iter().find_map(|start| {
             let length = text[start + 2..].find('}')?;
-            let (provider, rest) = text[start + 2..start + 2 + length].split_once(':')?;
-            let (path, key) = rest.split_once(':').unwrap_or(("", rest));
+            let (provider, path_and_key) = text[start + 2..start + 2 + length].split_once(':')?;
+            let (path, key) = path_and_key.split_once(':').unwrap_or(("", path_and_key));
             Some(Self {
                 start,
                 end: start + length + 3,
@@ -808,11 +808,11 @@ pub(crate) mod tests {
     fn resolve(providers: &Providers, text: &str) -> (Option<String>, Vec<String>) {
         let mut findings = Findings::default();
         let resolved = providers.resolve("x", text, &World, &mut findings, &mut Vec::new());
-        let told = findings.iter().map(|finding| {
+        let texts = findings.iter().map(|finding| {
             assert!(finding.hint.is_some(), "{finding}");
             format!("{:?}: {}", finding.severity, finding.text)
         });
-        (resolved, told.collect())
+        (resolved, texts.collect())
     }
 
     #[test]
@@ -927,9 +927,9 @@ pub(crate) mod tests {
             ("config.providers.f.param.allowed.paths", "/secrets,/opt"),
             ("config.providers.secrets.class", "com.example.VaultConfigProvider"),
         ]);
-        let told: Vec<String> = findings.iter().map(|finding| finding.text.clone()).collect();
+        let texts: Vec<String> = findings.iter().map(|finding| finding.text.clone()).collect();
         assert_eq!(
-            told,
+            texts,
             ["is com.example.VaultConfigProvider, which Walferry does not have: a reference to it is refused"]
         );
         assert_eq!(
@@ -1056,12 +1056,15 @@ pub(crate) mod tests {
             let (providers, findings) = providers(&worker);
             assert_eq!(findings.iter().count(), 0, "{findings:?}");
             let limited = providers.limit(&[], &Echo);
-            let told = |error: io::Error| {
+            let error_text = |error: io::Error| {
                 let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<NotAllowed>());
                 format!("{error}: {}", inner.expect("it says what to do").hint())
             };
             let of_folder = limited.folder(Path::new(path)).map(|mut found| found.remove(0));
-            let (of_folder, of_file) = (of_folder.map_err(told), limited.file(Path::new(path)).map_err(told));
+            let (of_folder, of_file) = (
+                of_folder.map_err(error_text),
+                limited.file(Path::new(path)).map_err(error_text),
+            );
             assert_eq!(of_folder, of_file);
             of_folder
         };
@@ -1108,13 +1111,13 @@ pub(crate) mod tests {
         ];
         for (extra, expected) in cases {
             let (_, findings) = providers(&[("config.providers", "a"), extra]);
-            let told: Vec<String> = findings.iter().map(|f| format!("{} {}", f.place, f.text)).collect();
-            assert_eq!(told, [expected]);
+            let texts: Vec<String> = findings.iter().map(|f| format!("{} {}", f.place, f.text)).collect();
+            assert_eq!(texts, [expected]);
         }
         let (_, findings) = providers(&[("config.providers.a.class", "FileConfigProvider")]);
-        let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            texts,
             ["config.providers.a.* has no effect: config.providers does not list a (add a to config.providers)"]
         );
         let class = (

@@ -109,7 +109,7 @@ impl Options {
 
     /// The text of an option as an error may show it: in quotes; or the reference that a config provider has resolved; or
     /// asterisks, where the text may be a secret.
-    pub fn shown(&self, name: &str) -> String {
+    pub fn display_text(&self, name: &str) -> String {
         match self.entries.get(name) {
             Some(Entry {
                 written: Some(written), ..
@@ -139,9 +139,9 @@ impl Options {
                     let inside = value
                         .split("${")
                         .skip(1)
-                        .filter_map(|rest| rest.split('}').next()?.split_once(':'));
-                    for (_, rest) in inside.filter(|(_, rest)| rest.len() > 2) {
-                        *text = text.replace(rest, "…");
+                        .filter_map(|tail| tail.split('}').next()?.split_once(':'));
+                    for (_, tail) in inside.filter(|(_, tail)| tail.len() > 2) {
+                        *text = text.replace(tail, "…");
                     }
                 }
             }
@@ -195,10 +195,10 @@ impl Options {
 
 /// The text with [`HIDDEN`] in place of each part in quotes that is to be hidden. Quotes are as `{:?}` writes them.
 fn without_pieces(text: &str, hidden: &dyn Fn(&str) -> bool) -> String {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some((before, quoted)) = rest.split_once('"') {
-        shown.push_str(before);
+    let mut sanitized = String::new();
+    let mut tail = text;
+    while let Some((before, quoted)) = tail.split_once('"') {
+        sanitized.push_str(before);
         let mut escaped = false;
         let end = quoted.char_indices().find(|(_, c)| {
             let ends = *c == '"' && !escaped;
@@ -206,19 +206,19 @@ fn without_pieces(text: &str, hidden: &dyn Fn(&str) -> bool) -> String {
             ends
         });
         let Some((end, _)) = end else {
-            shown.push('"');
-            rest = quoted;
+            sanitized.push('"');
+            tail = quoted;
             break;
         };
         let piece = &quoted[..end];
         match hidden(&piece.replace("\\\"", "\"").replace("\\\\", "\\")) {
-            true => shown.push_str(HIDDEN),
-            false => shown.push_str(&format!("\"{piece}\"")),
+            true => sanitized.push_str(HIDDEN),
+            false => sanitized.push_str(&format!("\"{piece}\"")),
         }
-        rest = &quoted[end + 1..];
+        tail = &quoted[end + 1..];
     }
-    shown.push_str(rest);
-    shown
+    sanitized.push_str(tail);
+    sanitized
 }
 
 /// Names only: any value may be a secret.
@@ -438,8 +438,8 @@ impl<'a> Reader<'a> {
             Support::Honoured => {}
             Support::Except { values, hint } => {
                 if values.iter().any(same) {
-                    let shown = self.options.shown(name);
-                    self.problem(name, format!("is {shown}, which Walferry does not support"))
+                    let display_text = self.options.display_text(name);
+                    self.problem(name, format!("is {display_text}, which Walferry does not support"))
                         .kind(Kind::PropertyRefused)
                         .hint(hint);
                 }

@@ -79,7 +79,7 @@ pub fn options_markdown(group: &Group) -> String {
 /// The anchor of a property. A variable part `<option>` becomes `OPTION`, because angle brackets do not work in a link.
 fn anchor(name: &str) -> String {
     let mut in_variable = false;
-    let kept = name.chars().filter_map(|c| match c {
+    let letters = name.chars().filter_map(|c| match c {
         '<' | '>' => {
             in_variable = c == '<';
             None
@@ -87,7 +87,7 @@ fn anchor(name: &str) -> String {
         c if in_variable => Some(c.to_ascii_uppercase()),
         c => Some(c),
     });
-    kept.collect()
+    letters.collect()
 }
 
 fn anchored_row(anchor: &str, declaration: &Declaration) -> String {

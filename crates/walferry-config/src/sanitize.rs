@@ -85,8 +85,8 @@ pub fn shown_name(name: &str) -> Cow<'_, str> {
     const HASH: &str = "column.mask.hash.";
     let lower = name.to_ascii_lowercase();
     // What stands in the place of the algorithm may be the salt.
-    if let Some(rest) = lower.strip_prefix(HASH) {
-        let algorithm = rest.strip_prefix("v2.").unwrap_or(rest);
+    if let Some(hash) = lower.strip_prefix(HASH) {
+        let algorithm = hash.strip_prefix("v2.").unwrap_or(hash);
         if !["md", "sha", "<"].iter().any(|begin| algorithm.starts_with(begin)) {
             return Cow::Owned(format!("{HASH}{HIDDEN}"));
         }
@@ -130,21 +130,21 @@ pub fn shown_text(text: &str) -> Cow<'_, str> {
     if text.contains("PRIVATE KEY-----") || text.contains("LoginModule ") {
         return Cow::Borrowed(HIDDEN);
     }
-    let mut shown = Cow::Borrowed(text);
+    let mut sanitized = Cow::Borrowed(text);
     if text.contains('%') && decoded(text) != text {
-        shown = Cow::Owned(without_encoded_credentials(text));
+        sanitized = Cow::Owned(without_encoded_credentials(text));
     }
     if text.contains(":-") && text.contains("${") {
-        shown = Cow::Owned(without_defaults(&shown));
+        sanitized = Cow::Owned(without_defaults(&sanitized));
     }
     if text.contains('@') || text.contains("://") {
-        shown = Cow::Owned(without_credentials(&shown));
+        sanitized = Cow::Owned(without_credentials(&sanitized));
     }
-    let lower = shown.to_ascii_lowercase();
+    let lower = sanitized.to_ascii_lowercase();
     if SECRET_WORDS.iter().any(|word| lower.contains(word)) {
-        shown = Cow::Owned(without_assignments(&shown, &lower));
+        sanitized = Cow::Owned(without_assignments(&sanitized, &lower));
     }
-    shown
+    sanitized
 }
 
 /// What a server has answered, without the secrets that were `sent` to it: some servers and proxies repeat them. Control characters are written as
@@ -166,16 +166,16 @@ pub fn shown_answer(text: &str, sent: &[Secret]) -> String {
             ..4 => without(&text, secret),
             _ => text.replace(secret, HIDDEN),
         });
-    let shown = shown_text(&without_sent);
+    let sanitized = shown_text(&without_sent);
     let mut plain = String::new();
-    for c in shown.trim().chars().take(MOST) {
+    for c in sanitized.trim().chars().take(MOST) {
         match c {
             c if c.is_whitespace() => plain.push(' '),
             c if c.is_control() || is_invisible(c) => plain.extend(c.escape_unicode()),
             c => plain.push(c),
         }
     }
-    if shown.trim().chars().nth(MOST).is_some() {
+    if sanitized.trim().chars().nth(MOST).is_some() {
         plain.push('…');
     }
     plain
@@ -188,17 +188,17 @@ fn is_invisible(c: char) -> bool {
 
 /// The text with [`HIDDEN`] in place of each occurrence of a word.
 fn without(text: &str, word: &str) -> String {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(word) {
-        let (before, behind) = (&rest[..at], &rest[at + word.len()..]);
+    let mut sanitized = String::new();
+    let mut tail = text;
+    while let Some(at) = tail.find(word) {
+        let (before, behind) = (&tail[..at], &tail[at + word.len()..]);
         let inside = before.ends_with(char::is_alphanumeric) || behind.starts_with(char::is_alphanumeric);
-        shown.push_str(before);
-        shown.push_str(if inside { word } else { HIDDEN });
-        rest = behind;
+        sanitized.push_str(before);
+        sanitized.push_str(if inside { word } else { HIDDEN });
+        tail = behind;
     }
-    shown.push_str(rest);
-    shown
+    sanitized.push_str(tail);
+    sanitized
 }
 
 /// The signs of a URL that a percent sign and two digits stand for, also where the percent sign itself is written so.
@@ -242,20 +242,20 @@ fn without_encoded_credentials(text: &str) -> String {
 
 /// Hides the default of `${NAME:-default}`, as a shell has it: it may be the password.
 fn without_defaults(text: &str) -> String {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some((before, reference)) = rest.split_once("${") {
-        shown.push_str(before);
-        shown.push_str("${");
+    let mut sanitized = String::new();
+    let mut tail = text;
+    while let Some((before, reference)) = tail.split_once("${") {
+        sanitized.push_str(before);
+        sanitized.push_str("${");
         let (inside, behind) = reference.split_at(reference.find('}').unwrap_or(reference.len()));
         match inside.split_once(":-") {
-            Some((name, default)) if !default.is_empty() => shown.push_str(&format!("{name}:-{HIDDEN}")),
-            _ => shown.push_str(inside),
+            Some((name, default)) if !default.is_empty() => sanitized.push_str(&format!("{name}:-{HIDDEN}")),
+            _ => sanitized.push_str(inside),
         }
-        rest = behind;
+        tail = behind;
     }
-    shown.push_str(rest);
-    shown
+    sanitized.push_str(tail);
+    sanitized
 }
 
 /// Whether a text is made of whole words, as names of properties and of config providers are.
@@ -276,11 +276,11 @@ fn is_word(part: &str) -> bool {
 /// A value in quotes, as an error shows it: without credentials of URLs, and not longer than a person reads. Values of properties that are
 /// secret, and of properties that nobody knows, are never shown: see `Options::shown`.
 pub fn quoted(text: &str) -> String {
-    let shown = shown_text(text);
-    let shown = without_foreign_references(&shown);
-    match shown.char_indices().nth(MOST_SHOWN) {
-        Some((end, _)) => format!("{:?}… ({} characters)", &shown[..end], text.chars().count()),
-        None => format!("{shown:?}"),
+    let sanitized = shown_text(text);
+    let sanitized = without_foreign_references(&sanitized);
+    match sanitized.char_indices().nth(MOST_SHOWN) {
+        Some((end, _)) => format!("{:?}… ({} characters)", &sanitized[..end], text.chars().count()),
+        None => format!("{sanitized:?}"),
     }
 }
 
@@ -290,25 +290,25 @@ pub(crate) fn without_foreign_references(text: &str) -> Cow<'_, str> {
     if !text.contains("${") {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some((before, reference)) = rest.split_once("${") {
-        shown.push_str(before);
-        shown.push_str("${");
+    let mut sanitized = String::new();
+    let mut tail = text;
+    while let Some((before, reference)) = tail.split_once("${") {
+        sanitized.push_str(before);
+        sanitized.push_str("${");
         let (inside, behind) = reference.split_at(reference.find('}').unwrap_or(reference.len()));
         match inside.split_once(':') {
-            Some((provider, _)) => shown.push_str(&format!("{provider}:…")),
-            None => shown.push_str(inside),
+            Some((provider, _)) => sanitized.push_str(&format!("{provider}:…")),
+            None => sanitized.push_str(inside),
         }
-        rest = behind;
+        tail = behind;
     }
-    shown.push_str(rest);
-    Cow::Owned(shown)
+    sanitized.push_str(tail);
+    Cow::Owned(sanitized)
 }
 
 /// Hides what stands behind `password=`, `"password": ` and the like.
 fn without_assignments(text: &str, lower: &str) -> String {
-    let mut shown = String::new();
+    let mut sanitized = String::new();
     let mut at = 0;
     while let Some((found, word)) = SECRET_WORDS
         .iter()
@@ -316,20 +316,20 @@ fn without_assignments(text: &str, lower: &str) -> String {
         .min()
     {
         let mut end = found + word.len();
-        shown.push_str(&text[at..end]);
+        sanitized.push_str(&text[at..end]);
         // The path and the key of a reference to a config provider are no secrets.
         let in_reference = text[..found]
             .rfind("${")
             .is_some_and(|open| !text[open..found].contains('}'));
         if let Some((value, length)) = assigned(&text[end..]).filter(|_| !in_reference) {
-            shown.push_str(&text[end..end + value]);
-            shown.push_str(HIDDEN);
+            sanitized.push_str(&text[end..end + value]);
+            sanitized.push_str(HIDDEN);
             end += value + length;
         }
         at = end;
     }
-    shown.push_str(&text[at..]);
-    shown
+    sanitized.push_str(&text[at..]);
+    sanitized
 }
 
 /// Where the value begins that is assigned at the beginning of the text, and how long it is.
@@ -347,17 +347,17 @@ fn assigned(text: &str) -> Option<(usize, usize)> {
         at += blank(&text[at..]);
     }
     at += escape(&text[at..]);
-    let rest = &text[at..];
-    match rest.chars().next() {
+    let tail = &text[at..];
+    match tail.chars().next() {
         Some(quote @ ('"' | '\'')) if sign || (!closing && at > 0) => {
-            let length = rest[1..].find(quote).unwrap_or(rest.len() - 1);
+            let length = tail[1..].find(quote).unwrap_or(tail.len() - 1);
             (length > 0).then_some((at + 1, length))
         }
         Some(_) if sign => {
             let ends = |c: char| c.is_whitespace() || matches!(c, '&' | ';' | ',' | '"' | '\'' | ')' | '}');
-            let length = rest.find(ends).unwrap_or(rest.len());
+            let length = tail.find(ends).unwrap_or(tail.len());
             // A reference to a config provider is no secret.
-            (length > 0 && !rest.starts_with("${")).then_some((at, length))
+            (length > 0 && !tail.starts_with("${")).then_some((at, length))
         }
         _ => None,
     }
@@ -443,10 +443,13 @@ mod tests {
             ("plain text", "plain text"),
         ];
         for (text, expected) in cases {
-            let shown = shown_text(text);
-            assert!(!shown.contains("hunter2") && !shown.contains("ter2"), "{text}: {shown}");
+            let sanitized = shown_text(text);
+            assert!(
+                !sanitized.contains("hunter2") && !sanitized.contains("ter2"),
+                "{text}: {sanitized}"
+            );
             if !text.contains('\\') {
-                assert_eq!(shown, expected, "{text}");
+                assert_eq!(sanitized, expected, "{text}");
             }
         }
         assert_eq!(

@@ -227,8 +227,8 @@ impl Reading {
 fn with_variables(submitted: &Submitted, variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut written: BTreeMap<String, String> = submitted.properties.iter().cloned().collect();
     for (name, value) in variables {
-        if let Some(rest) = name.strip_prefix("DEBEZIUM_") {
-            let property = format!("debezium.{}", rest.to_lowercase().replace('_', "."));
+        if let Some(property_name) = name.strip_prefix("DEBEZIUM_") {
+            let property = format!("debezium.{}", property_name.to_lowercase().replace('_', "."));
             // What has to be known here is no secret.
             let is_plain = property.starts_with(FORMAT) || property == "debezium.sink.type";
             let text = if is_plain {
@@ -250,12 +250,12 @@ fn expand(
     variables: &BTreeMap<String, String>,
     findings: &mut Findings,
 ) -> String {
-    let (mut expanded, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find("${") {
-        let (before, behind) = (&rest[..at], &rest[at + 2..]);
+    let (mut expanded, mut tail) = (String::new(), text);
+    while let Some(at) = tail.find("${") {
+        let (before, behind) = (&tail[..at], &tail[at + 2..]);
         let Some(end) = behind.find('}') else { break };
         let (inner, after) = (&behind[..end], &behind[end + 1..]);
-        rest = after;
+        tail = after;
         // `\${` and `$${` are a dollar and a brace.
         if let Some(before) = before.strip_suffix(['\\', '$']) {
             expanded += &format!("{before}${{{inner}}}");
@@ -298,7 +298,7 @@ fn expand(
             }
         }
     }
-    expanded + rest
+    expanded + tail
 }
 
 #[cfg(test)]
@@ -339,8 +339,8 @@ mod tests {
             ("DEBEZIUM_SOURCE_DATABASE_USER", "app"),
             ("DEBEZIUM_FORMAT_KEY", "simplestring"),
         ];
-        let (file, told) = read(&text, &variables);
-        assert_eq!(told, Vec::<String>::new());
+        let (file, findings) = read(&text, &variables);
+        assert_eq!(findings, Vec::<String>::new());
         let get = |name: &str| file.connector.get(name).unwrap_or_else(|| panic!("{name} is missing"));
         let expected = [
             ("name", "kafka"),
@@ -383,8 +383,8 @@ mod tests {
             debezium.source.database.password=${NOBODY_SETS_THIS}\n\
             debezium.format.key=clientprovided\n\
             debezium.engine.factory=x\n";
-        let (_, told) = read(text, &[]);
-        let told = told.join("\n");
+        let (_, findings) = read(text, &[]);
+        let findings = findings.join("\n");
         for expected in [
             "value.serializer names a serializer",
             "offset.storage names a store of offsets",
@@ -392,7 +392,7 @@ mod tests {
             "format.key names a format",
             "debezium.engine.factory belongs to Debezium Server",
         ] {
-            assert!(told.contains(expected), "{expected}: {told}");
+            assert!(findings.contains(expected), "{expected}: {findings}");
         }
     }
 }

@@ -462,11 +462,11 @@ fn extensions(reader: &mut Reader<'_>) -> bool {
     let classes = reader.get(&EXTENSIONS);
     let is_basic = |class: &&String| class.rsplit('.').next() == Some(BASIC_AUTH);
     for class in classes.iter().filter(|class| !is_basic(class)) {
-        let shown = match reader.options().is_secret(EXTENSIONS.name()) {
+        let value = match reader.options().is_secret(EXTENSIONS.name()) {
             true => "a class".to_owned(),
             false => quoted(class),
         };
-        let message = format!("names {shown}, which is Java code that Walferry does not load; it has no effect");
+        let message = format!("names {value}, which is Java code that Walferry does not load; it has no effect");
         reader
             .warning(EXTENSIONS.name(), message)
             .hint(format!("remove it; {BASIC_AUTH} is there"));

@@ -38,13 +38,13 @@ const DISTINCT: usize = 8;
 const WORD: usize = 3;
 
 impl Concealed {
-    /// Hides these values everywhere from now on. Words of texts that are `shown` anyway, such as the name of the connector, stay visible.
-    pub fn new(values: &[String], shown: &[&str]) -> Self {
+    /// Hides these values everywhere from now on. Words of texts that are `public` anyway, such as the name of the connector, stay visible.
+    pub fn new(values: &[String], public: &[&str]) -> Self {
         let mut needles = Needles::new();
         for value in values {
             for part in parts(value) {
-                let is_shown = shown.iter().any(|text| words(text).any(|word| word == part));
-                if !is_shown && needles.len() < MOST {
+                let is_public = public.iter().any(|text| words(text).any(|word| word == part));
+                if !is_public && needles.len() < MOST {
                     add(part, &mut needles);
                 }
             }
@@ -94,16 +94,16 @@ fn without<'t>(text: &'t str, all: &[Arc<Needles>]) -> Cow<'t, str> {
         return Cow::Borrowed(text);
     }
     found.sort_unstable_by_key(|range| (range.start, range.end));
-    let (mut shown, mut at) = (String::new(), 0);
+    let (mut concealed, mut at) = (String::new(), 0);
     for range in found {
-        if range.start > at || shown.is_empty() {
-            shown.push_str(&text[at..range.start]);
-            shown.push_str(HIDDEN);
+        if range.start > at || concealed.is_empty() {
+            concealed.push_str(&text[at..range.start]);
+            concealed.push_str(HIDDEN);
         }
         at = at.max(range.end);
     }
-    shown.push_str(&text[at..]);
-    Cow::Owned(shown)
+    concealed.push_str(&text[at..]);
+    Cow::Owned(concealed)
 }
 
 /// Where a text has this part of a value, or its beginning.
@@ -148,7 +148,9 @@ fn parts(value: &str) -> Vec<&str> {
     let lines = value.lines();
     let entries = value.split([',', ';']).filter(|entry| entry.trim().len() >= WORD);
     let in_quotes = value.split('"').skip(1).step_by(2).filter(|_| value.contains('"'));
-    let user_info = value.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+    let user_info = value
+        .split_once("://")
+        .and_then(|(_, address)| address.rsplit_once('@'));
     let user_info = user_info.into_iter().flat_map(|(login, _)| login.split(':'));
     let some = |part: &&str| part.len() >= WORD;
     let more = lines
@@ -255,9 +257,9 @@ mod tests {
     fn no_text_has_a_secret_value_while_its_configuration_is_in_use() {
         let text = "connector=\"Concealed-Shop\" host=Concealed-Host";
         let values = ["Concealed-Shop".to_owned(), "Concealed-Host".to_owned()];
-        let kept = Concealed::new(&values, &["Concealed-Shop", "io.debezium.connector"]);
-        let copy = kept.clone();
-        drop(kept);
+        let original = Concealed::new(&values, &["Concealed-Shop", "io.debezium.connector"]);
+        let copy = original.clone();
+        drop(original);
         assert_eq!(concealed(text), "connector=\"Concealed-Shop\" host=********");
         drop(copy);
         assert_eq!(concealed(text), text);

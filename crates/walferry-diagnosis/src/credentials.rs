@@ -6,17 +6,17 @@ pub const HIDDEN: &str = "********";
 /// Hides the text before an `@`, back to the scheme or the beginning of the word. A user name before a colon stays visible.
 pub fn without_credentials(text: &str) -> String {
     let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | '(' | ')');
-    let mut shown = String::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = rest.find(ends).unwrap_or(rest.len());
-        let (word, behind) = rest.split_at(end);
-        shown.push_str(&word_without_credentials(word));
+    let mut sanitized = String::new();
+    let mut tail = text;
+    while !tail.is_empty() {
+        let end = tail.find(ends).unwrap_or(tail.len());
+        let (word, behind) = tail.split_at(end);
+        sanitized.push_str(&word_without_credentials(word));
         let separator = behind.chars().next().map_or(0, char::len_utf8);
-        shown.push_str(&behind[..separator]);
-        rest = &behind[separator..];
+        sanitized.push_str(&behind[..separator]);
+        tail = &behind[separator..];
     }
-    shown
+    sanitized
 }
 
 fn word_without_credentials(word: &str) -> String {

@@ -117,7 +117,7 @@ impl Diagnosis {
 
     /// Adds the hint, if there is one.
     pub fn with_any_hint(mut self, hint: Option<String>) -> Self {
-        self.hint = hint.map(|hint| shown(hint.into()));
+        self.hint = hint.map(|hint| hint_text(hint.into()));
         self
     }
 
@@ -129,7 +129,7 @@ impl Diagnosis {
 
     /// Sets the hint. It hides the credentials of URLs. It keeps words such as `password=…`, which are part of the hint.
     pub fn hint(&mut self, hint: impl Into<String>) {
-        self.hint = Some(shown(hint.into().into()));
+        self.hint = Some(hint_text(hint.into().into()));
     }
 
     /// Sets the kind.
@@ -191,7 +191,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn shown(hint: Cow<'_, str>) -> String {
+fn hint_text(hint: Cow<'_, str>) -> String {
     let hint = lines(&hint);
     match hint.contains('@') {
         true => without_credentials(&hint),
@@ -213,18 +213,18 @@ mod tests {
 
     #[test]
     fn names_in_a_message_control_no_terminal() {
-        let told = Diagnosis::error(Kind::PropertyValue, "a\u{1b}[2Jb")
+        let diagnosis = Diagnosis::error(Kind::PropertyValue, "a\u{1b}[2Jb")
             .at("p\r")
             .with_hint("h\u{202e}");
-        assert_eq!(told.to_string(), "p\\r a\\u001b[2Jb (h\\u202e)");
+        assert_eq!(diagnosis.to_string(), "p\\r a\\u001b[2Jb (h\\u202e)");
     }
 
     #[test]
     fn a_sentence_begins_with_its_place_and_a_hint_shows_no_password() {
-        let mut told = Diagnosis::error(Kind::PropertyValue, "is no address").at("url");
-        told.hint("write http://user:secret@host");
-        assert_eq!(told.sentence(), "url is no address");
-        assert!(!told.hint.unwrap().contains("secret"));
+        let mut diagnosis = Diagnosis::error(Kind::PropertyValue, "is no address").at("url");
+        diagnosis.hint("write http://user:secret@host");
+        assert_eq!(diagnosis.sentence(), "url is no address");
+        assert!(!diagnosis.hint.unwrap().contains("secret"));
         assert_eq!(Diagnosis::good("all is well").to_string(), "all is well");
         let built = Diagnosis::warning(Kind::PropertyDoubtful, "x").with_hint("postgres://u:secret@h".to_owned());
         assert!(!built.hint.unwrap().contains("secret"));

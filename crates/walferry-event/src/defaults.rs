@@ -131,14 +131,14 @@ fn calls_function(expression: &str) -> bool {
 /// The text before the closing quote, with doubled quotes as single ones.
 fn literal(quoted: &str) -> Option<String> {
     let mut out = String::new();
-    let mut rest = quoted;
+    let mut tail = quoted;
     loop {
-        let (part, behind) = rest.split_once('\'')?;
+        let (part, behind) = tail.split_once('\'')?;
         out.push_str(part);
         match behind.strip_prefix('\'') {
             Some(behind) => {
                 out.push('\'');
-                rest = behind;
+                tail = behind;
             }
             None => return Some(out),
         }

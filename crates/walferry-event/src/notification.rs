@@ -88,26 +88,26 @@ impl Notifications {
     }
 
     /// The record of a notification.
-    pub fn record<'a>(&'a self, told: &'a Notification) -> Record<'a> {
+    pub fn record<'a>(&'a self, notification: &'a Notification) -> Record<'a> {
         let typed = |schema: &SchemaRef, values| {
             SchemaAndValue::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
         };
-        let data = told
+        let data = notification
             .data
             .iter()
             .map(|(name, value)| (Value::str(name), Value::str(value)));
         let values = vec![
-            Value::str(&told.id),
-            Value::str(told.kind),
-            Value::str(told.aggregate),
+            Value::str(&notification.id),
+            Value::str(notification.kind),
+            Value::str(notification.aggregate),
             Value::Map(data.collect()),
-            Value::Int64(told.time_ms),
+            Value::Int64(notification.time_ms),
         ];
         Record {
             topic: self.topic.as_str().into(),
             partition: None,
             timestamp_ms: None,
-            key: typed(&self.key, vec![Value::str(&told.id)]),
+            key: typed(&self.key, vec![Value::str(&notification.id)]),
             value: typed(&self.value, values),
             headers: Vec::new(),
         }

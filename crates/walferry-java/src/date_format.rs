@@ -53,16 +53,16 @@ impl DateFormat {
     /// When the pattern is invalid. The text continues a sentence that ends in "which".
     pub fn parse_pattern(pattern: &str, year: i64) -> Result<Self, String> {
         let mut items: Vec<Item> = Vec::new();
-        let mut rest = pattern.chars().peekable();
-        while let Some(c) = rest.next() {
+        let mut chars = pattern.chars().peekable();
+        while let Some(c) = chars.next() {
             if c == '\'' {
                 let mut text = String::new();
-                if rest.next_if_eq(&'\'').is_some() {
+                if chars.next_if_eq(&'\'').is_some() {
                     text.push('\'');
                 } else {
                     loop {
-                        match rest.next() {
-                            Some('\'') if rest.next_if_eq(&'\'').is_some() => text.push('\''),
+                        match chars.next() {
+                            Some('\'') if chars.next_if_eq(&'\'').is_some() => text.push('\''),
                             Some('\'') => break,
                             Some(c) => text.push(c),
                             None => return Err("has a quote that is not closed".into()),
@@ -75,7 +75,7 @@ impl DateFormat {
                     return Err(format!("has the letter {c}, which means nothing in a date pattern"));
                 }
                 let mut count = 1;
-                while rest.next_if_eq(&c).is_some() {
+                while chars.next_if_eq(&c).is_some() {
                     count += 1;
                 }
                 if c == 'X' && count > 3 {
@@ -316,26 +316,26 @@ impl Reading<'_> {
     }
 
     fn number(&mut self, at_most: Option<usize>) -> Option<i64> {
-        let rest = &self.text[self.at..];
-        let rest = match at_most {
-            Some(count) => rest.get(..count)?,
-            None => rest,
+        let unread = &self.text[self.at..];
+        let unread = match at_most {
+            Some(count) => unread.get(..count)?,
+            None => unread,
         };
-        let digits = rest.strip_prefix('-').unwrap_or(rest);
+        let digits = unread.strip_prefix('-').unwrap_or(unread);
         let length = digits.bytes().take_while(u8::is_ascii_digit).count();
         if length == 0 {
             return None;
         }
-        let length = length + rest.len() - digits.len();
+        let length = length + unread.len() - digits.len();
         self.at += length;
-        let number: i64 = rest[..length].parse().ok()?;
+        let number: i64 = unread[..length].parse().ok()?;
         Some(i64::from(number as i32))
     }
 
     /// The longest of the names that matches here.
     fn one_of(&mut self, names: &[&str]) -> Option<i64> {
-        let rest = &self.text[self.at..];
-        let stands_here = |name: &&str| rest.get(..name.len()).is_some_and(|r| r.eq_ignore_ascii_case(name));
+        let unread = &self.text[self.at..];
+        let stands_here = |name: &&str| unread.get(..name.len()).is_some_and(|r| r.eq_ignore_ascii_case(name));
         let found = (0..names.len()).filter(|&i| stands_here(&names[i]));
         let index = found.max_by_key(|&i| names[i].len())?;
         self.at += names[index].len();
@@ -351,17 +351,17 @@ impl Reading<'_> {
 
     /// `+hhmm`, `GMT`, `UTC`, `GMT+h:mm`.
     fn zone(&mut self) -> Option<i64> {
-        let rest = &self.text[self.at..];
-        if rest.starts_with(['+', '-']) {
-            return self.offset(rest.starts_with('-'), false);
+        let unread = &self.text[self.at..];
+        if unread.starts_with(['+', '-']) {
+            return self.offset(unread.starts_with('-'), false);
         }
-        let is_gmt = rest.get(..3).is_some_and(|name| name.eq_ignore_ascii_case("GMT"));
-        let is_utc = rest.get(..3).is_some_and(|name| name.eq_ignore_ascii_case("UTC"));
+        let is_gmt = unread.get(..3).is_some_and(|name| name.eq_ignore_ascii_case("GMT"));
+        let is_utc = unread.get(..3).is_some_and(|name| name.eq_ignore_ascii_case("UTC"));
         if is_gmt {
             self.at += 3;
-            let rest = &self.text[self.at..];
-            return match rest.starts_with(['+', '-']) {
-                true => self.offset(rest.starts_with('-'), true),
+            let unread = &self.text[self.at..];
+            return match unread.starts_with(['+', '-']) {
+                true => self.offset(unread.starts_with('-'), true),
                 false => Some(0),
             };
         }
@@ -394,23 +394,27 @@ impl Reading<'_> {
 
     /// `Z`, `+hh`, `+hhmm` or `+hh:mm`, by the number of letters.
     fn iso_zone(&mut self, count: usize) -> Option<i64> {
-        let rest = &self.text[self.at..];
-        if rest.starts_with('Z') {
+        let unread = &self.text[self.at..];
+        if unread.starts_with('Z') {
             self.at += 1;
             return Some(0);
         }
-        let negative = match rest.as_bytes()[0] {
+        let negative = match unread.as_bytes()[0] {
             b'+' => false,
             b'-' => true,
             _ => return None,
         };
         if count > 1 {
-            if count == 3 && rest.as_bytes().get(3) != Some(&b':') {
+            if count == 3 && unread.as_bytes().get(3) != Some(&b':') {
                 return None;
             }
             return self.offset(negative, count == 3);
         }
-        let hours: i64 = rest.get(1..3)?.parse().ok().filter(|hours| (0..=23).contains(hours))?;
+        let hours: i64 = unread
+            .get(1..3)?
+            .parse()
+            .ok()
+            .filter(|hours| (0..=23).contains(hours))?;
         self.at += 3;
         Some(if negative { -60 * hours } else { 60 * hours })
     }

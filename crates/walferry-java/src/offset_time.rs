@@ -34,9 +34,9 @@ const LAST_YEAR: i64 = 999_999_999;
 impl OffsetDateTime {
     /// Parses the format of `DateTimeFormatter.ISO_OFFSET_DATE_TIME`.
     pub fn parse(text: &str) -> Option<Self> {
-        let (date, rest) = text.split_once(['T', 't'])?;
+        let (date, time_text) = text.split_once(['T', 't'])?;
         let days = parse_date(date)?;
-        let time = OffsetTime::parse(rest)?;
+        let time = OffsetTime::parse(time_text)?;
         Some(Self {
             local_seconds: days * SECONDS_PER_DAY + i64::from(time.second_of_day),
             nanos: time.nanos,
@@ -119,8 +119,8 @@ fn parse_date(text: &str) -> Option<i64> {
         b'-' => (-1, &text[1..]),
         _ => (1, text),
     };
-    let (year, rest) = digits.split_once('-')?;
-    let (month, day) = rest.split_once('-')?;
+    let (year, month_and_day) = digits.split_once('-')?;
+    let (month, day) = month_and_day.split_once('-')?;
     let is_long = year.len() > 4;
     if !year.bytes().all(|byte| byte.is_ascii_digit()) || !(4..=10).contains(&year.len()) {
         return None;
@@ -159,19 +159,19 @@ fn parse_offset(text: &str) -> Option<i32> {
         [b'-', ..] => -1,
         _ => return None,
     };
-    let mut rest = &text[1..];
+    let mut units = &text[1..];
     let mut seconds = 0;
     for (unit, most) in [(3600, 18), (60, 59), (1, 59)] {
-        if rest.is_empty() {
+        if units.is_empty() {
             break;
         }
         if unit != 3600 {
-            rest = rest.strip_prefix(':').unwrap_or(rest);
+            units = units.strip_prefix(':').unwrap_or(units);
         }
-        seconds += unit * two_digits(rest.get(..2)?, most)? as i32;
-        rest = &rest[2..];
+        seconds += unit * two_digits(units.get(..2)?, most)? as i32;
+        units = &units[2..];
     }
-    (rest.is_empty() && text.len() > 1 && seconds <= FURTHEST_OFFSET).then_some(sign * seconds)
+    (units.is_empty() && text.len() > 1 && seconds <= FURTHEST_OFFSET).then_some(sign * seconds)
 }
 
 /// Appends a time of day and an offset.

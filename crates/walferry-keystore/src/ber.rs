@@ -32,36 +32,36 @@ pub(crate) struct Element<'a> {
 
 /// The elements of a BER text. Ends at the first one that is malformed.
 pub(crate) struct Elements<'a> {
-    rest: &'a [u8],
+    tail: &'a [u8],
     /// How many elements without a length are around these.
     depth: usize,
 }
 
 pub(crate) fn elements(bytes: &[u8]) -> Elements<'_> {
-    Elements { rest: bytes, depth: 0 }
+    Elements { tail: bytes, depth: 0 }
 }
 
 impl<'a> Iterator for Elements<'a> {
     type Item = Element<'a>;
 
     fn next(&mut self) -> Option<Element<'a>> {
-        let (&tag, mut rest) = self.rest.split_first()?;
+        let (&tag, mut tail) = self.tail.split_first()?;
         if tag & 0x1F == 0x1F {
             // The number of the tag is in the bytes that follow.
-            let more = rest.iter().position(|byte| byte & 0x80 == 0)?;
-            rest = &rest[more + 1..];
+            let more = tail.iter().position(|byte| byte & 0x80 == 0)?;
+            tail = &tail[more + 1..];
         }
-        let (&first, rest) = rest.split_first()?;
-        let (length, rest) = match first {
-            0..=0x7F => (usize::from(first), rest),
-            0x80 => (length_to_end(rest, self.depth + 1)?, rest),
+        let (&first, tail) = tail.split_first()?;
+        let (length, tail) = match first {
+            0..=0x7F => (usize::from(first), tail),
+            0x80 => (length_to_end(tail, self.depth + 1)?, tail),
             _ => {
-                let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7F))?;
-                (usize::try_from(number(bytes)).ok()?, rest)
+                let (bytes, tail) = tail.split_at_checked(usize::from(first & 0x7F))?;
+                (usize::try_from(number(bytes)).ok()?, tail)
             }
         };
-        let (content, rest) = rest.split_at_checked(length)?;
-        self.rest = rest;
+        let (content, tail) = tail.split_at_checked(length)?;
+        self.tail = tail;
         Some(Element { tag, content })
     }
 }
@@ -71,9 +71,9 @@ fn length_to_end(bytes: &[u8], depth: usize) -> Option<usize> {
     if depth > DEEPEST {
         return None;
     }
-    let mut elements = Elements { rest: bytes, depth };
+    let mut elements = Elements { tail: bytes, depth };
     loop {
-        let length = bytes.len() - elements.rest.len();
+        let length = bytes.len() - elements.tail.len();
         let element = elements.next()?;
         if element.tag == 0 && element.content.is_empty() {
             return Some(length);

@@ -59,7 +59,7 @@ impl TlsFailure {
 }
 
 /// The text of an error of the HTTP client.
-pub fn told(error: &ureq::Error) -> String {
+pub fn error_text(error: &ureq::Error) -> String {
     TlsFailure::of(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 

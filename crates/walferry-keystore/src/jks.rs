@@ -132,14 +132,14 @@ struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], JksError> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(JksError::Truncated)?;
-        self.0 = rest;
+        let (taken, tail) = self.0.split_at_checked(count).ok_or(JksError::Truncated)?;
+        self.0 = tail;
         Ok(taken)
     }
 
     fn number(&mut self) -> Result<u32, JksError> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(JksError::Truncated)?;
-        self.0 = rest;
+        let (taken, tail) = self.0.split_first_chunk().ok_or(JksError::Truncated)?;
+        self.0 = tail;
         Ok(u32::from_be_bytes(*taken))
     }
 
@@ -149,8 +149,8 @@ impl<'a> Input<'a> {
     }
 
     fn text(&mut self) -> Result<&'a [u8], JksError> {
-        let (len, rest) = self.0.split_first_chunk().ok_or(JksError::Truncated)?;
-        self.0 = rest;
+        let (len, tail) = self.0.split_first_chunk().ok_or(JksError::Truncated)?;
+        self.0 = tail;
         self.take(usize::from(u16::from_be_bytes(*len)))
     }
 
@@ -170,14 +170,14 @@ fn unprotect(protected: &[u8], password: &str) -> Result<Vec<u8>, JksError> {
         .windows(SUN_KEY_PROTECTOR.len())
         .position(|window| window == SUN_KEY_PROTECTOR)
         .ok_or(JksError::UnknownCipher)?;
-    let mut rest = &protected[at + SUN_KEY_PROTECTOR.len()..];
+    let mut tail = &protected[at + SUN_KEY_PROTECTOR.len()..];
     // The parameters of the algorithm are a NULL.
-    rest = rest.strip_prefix(&[0x05, 0x00]).unwrap_or(rest);
-    let data = octet_string(rest).ok_or(JksError::Truncated)?;
+    tail = tail.strip_prefix(&[0x05, 0x00]).unwrap_or(tail);
+    let data = octet_string(tail).ok_or(JksError::Truncated)?;
     let password = utf16(password);
-    let (salt, rest) = data.split_at_checked(DIGEST_BYTES).ok_or(JksError::Truncated)?;
-    let end = rest.len().checked_sub(DIGEST_BYTES).ok_or(JksError::Truncated)?;
-    let (cipher, check) = rest.split_at(end);
+    let (salt, tail) = data.split_at_checked(DIGEST_BYTES).ok_or(JksError::Truncated)?;
+    let end = tail.len().checked_sub(DIGEST_BYTES).ok_or(JksError::Truncated)?;
+    let (cipher, check) = tail.split_at(end);
     let digest = |tail: &[u8]| sha1(&[&password, tail].concat());
     let mut key = Vec::with_capacity(cipher.len());
     let mut stream = digest(salt);
@@ -194,16 +194,16 @@ fn unprotect(protected: &[u8], password: &str) -> Result<Vec<u8>, JksError> {
 
 /// The content of a DER octet string.
 fn octet_string(bytes: &[u8]) -> Option<&[u8]> {
-    let (&[tag, first], rest) = bytes.split_first_chunk()?;
-    let (len, rest) = match first {
-        0..=0x7F => (usize::from(first), rest),
+    let (&[tag, first], tail) = bytes.split_first_chunk()?;
+    let (len, tail) = match first {
+        0..=0x7F => (usize::from(first), tail),
         0x81..=0x84 => {
-            let (len, rest) = rest.split_at_checked(usize::from(first & 0x7F))?;
-            (len.iter().fold(0, |len, &byte| len << 8 | usize::from(byte)), rest)
+            let (len, tail) = tail.split_at_checked(usize::from(first & 0x7F))?;
+            (len.iter().fold(0, |len, &byte| len << 8 | usize::from(byte)), tail)
         }
         _ => return None,
     };
-    (tag == 0x04).then(|| rest.get(..len)).flatten()
+    (tag == 0x04).then(|| tail.get(..len)).flatten()
 }
 
 /// The text in UTF-16, big-endian, like Java's characters.

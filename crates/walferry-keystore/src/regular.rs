@@ -121,17 +121,17 @@ mod tests {
         fs::write(at("large"), vec![b'x'; LARGEST as usize + 1]).unwrap();
         fs::write(at("fits"), vec![b'x'; LARGEST as usize]).unwrap();
         symlink(at("fits"), at("link")).unwrap();
-        let told = |name: &str| {
+        let outcome = |name: &str| {
             read(&at(name))
                 .map(|bytes| bytes.len())
                 .map_err(|error| error.to_string())
         };
-        assert_eq!(told("pipe"), Err("it is not a regular file".to_owned()));
-        assert_eq!(told("zero"), Err("it is not a regular file".to_owned()));
-        assert_eq!(told("."), Err("it is a directory".to_owned()));
-        assert_eq!(told("large"), Err("it is larger than 1 MiB".to_owned()));
-        assert_eq!(told("fits"), Ok(LARGEST as usize));
-        assert_eq!(told("link"), Ok(LARGEST as usize));
+        assert_eq!(outcome("pipe"), Err("it is not a regular file".to_owned()));
+        assert_eq!(outcome("zero"), Err("it is not a regular file".to_owned()));
+        assert_eq!(outcome("."), Err("it is a directory".to_owned()));
+        assert_eq!(outcome("large"), Err("it is larger than 1 MiB".to_owned()));
+        assert_eq!(outcome("fits"), Ok(LARGEST as usize));
+        assert_eq!(outcome("link"), Ok(LARGEST as usize));
         let file = open(&at("link")).unwrap();
         assert_eq!(
             real_path(&file, &at("link")).unwrap(),
@@ -148,10 +148,10 @@ mod tests {
         fs::hard_link(at("two"), at("second")).unwrap();
         symlink(at("one"), at("link")).unwrap();
         assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
-        let told = |name: &str| open_for_writing(&at(name)).map(drop).map_err(|error| error.to_string());
-        assert_eq!(told("one"), Ok(()));
-        assert_eq!(told("second"), Err("it has a second name (a hard link)".to_owned()));
-        assert_eq!(told("link"), Err("it is a link".to_owned()));
-        assert_eq!(told("pipe"), Err("it is not a regular file".to_owned()));
+        let outcome = |name: &str| open_for_writing(&at(name)).map(drop).map_err(|error| error.to_string());
+        assert_eq!(outcome("one"), Ok(()));
+        assert_eq!(outcome("second"), Err("it has a second name (a hard link)".to_owned()));
+        assert_eq!(outcome("link"), Err("it is a link".to_owned()));
+        assert_eq!(outcome("pipe"), Err("it is not a regular file".to_owned()));
     }
 }

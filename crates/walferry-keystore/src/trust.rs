@@ -175,7 +175,7 @@ fn no_authority(certificate: &X509Ref, words: &Words) -> Refusal {
     Refusal::new(
         format!(
             "the certificate of the authority {} may not sign other certificates",
-            shown(certificate.subject_name())
+            name_text(certificate.subject_name())
         ),
         format!(
             "make it anew with `basicConstraints=critical,CA:TRUE`, or trust the {}'s certificate itself: {}",
@@ -215,9 +215,12 @@ fn refusal(step: &X509StoreContextRef, certificate: Option<&X509Ref>, words: &Wo
     let Words { side, trust, .. } = words;
     let whose = match (step.error_depth(), certificate) {
         (0, _) | (_, None) => format!("the {side}'s certificate"),
-        (_, Some(authority)) => format!("the certificate of the authority {}", shown(authority.subject_name())),
+        (_, Some(authority)) => format!(
+            "the certificate of the authority {}",
+            name_text(authority.subject_name())
+        ),
     };
-    let issuer = certificate.map_or_else(String::new, |certificate| shown(certificate.issuer_name()));
+    let issuer = certificate.map_or_else(String::new, |certificate| name_text(certificate.issuer_name()));
     match step.error().as_raw() {
         error if code::NO_ISSUER.contains(&error) => Refusal::new(
             match certificate.is_some_and(has_signed_itself) {
@@ -318,7 +321,7 @@ fn date(certificate: Option<&X509Ref>, read: impl FnOnce(&X509Ref) -> String) ->
 }
 
 /// A name as it may be printed: it is the server's.
-fn shown(name: &X509NameRef) -> String {
+fn name_text(name: &X509NameRef) -> String {
     let parts: Vec<String> = name
         .entries()
         .map(|entry| {
@@ -384,7 +387,7 @@ fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
 /// Whether a host name matches a name in a certificate, in which `*` may stand for the whole first label, as in libpq and pgjdbc.
 fn name_matches(pattern: &str, host: &str) -> bool {
     match (pattern.strip_prefix("*."), host.split_once('.')) {
-        (Some(domain), Some((_, rest))) => domain.eq_ignore_ascii_case(rest),
+        (Some(domain), Some((_, parent_domain))) => domain.eq_ignore_ascii_case(parent_domain),
         _ => !pattern.contains('*') && pattern.eq_ignore_ascii_case(host),
     }
 }

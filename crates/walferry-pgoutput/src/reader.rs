@@ -5,7 +5,7 @@ use crate::{Column, DecodeError, Lsn, Oid, PgTimestamp, Tuple};
 pub(crate) struct FieldReader<'a> {
     message: &'static str,
     length: usize,
-    rest: &'a [u8],
+    unread: &'a [u8],
 }
 
 impl<'a> FieldReader<'a> {
@@ -14,7 +14,7 @@ impl<'a> FieldReader<'a> {
         Self {
             message,
             length: bytes.len(),
-            rest: bytes,
+            unread: bytes,
         }
     }
 
@@ -23,13 +23,13 @@ impl<'a> FieldReader<'a> {
         Self {
             message,
             length: frame.len(),
-            rest: frame.get(1..).unwrap_or_default(),
+            unread: frame.get(1..).unwrap_or_default(),
         }
     }
 
     /// Checks that all bytes were read.
     pub(crate) fn finish(&self) -> Result<(), DecodeError> {
-        if self.rest.is_empty() {
+        if self.unread.is_empty() {
             return Ok(());
         }
         Err(DecodeError::TrailingBytes {
@@ -41,7 +41,7 @@ impl<'a> FieldReader<'a> {
 
     /// How many bytes are left.
     pub(crate) fn left(&self) -> usize {
-        self.rest.len()
+        self.unread.len()
     }
 
     #[inline]
@@ -93,7 +93,7 @@ impl<'a> FieldReader<'a> {
     /// Text up to a zero byte.
     pub(crate) fn name(&mut self) -> Result<&'a str, DecodeError> {
         let (message, offset) = (self.message, self.offset());
-        let end = self.rest.iter().position(|&byte| byte == 0);
+        let end = self.unread.iter().position(|&byte| byte == 0);
         let end = end.ok_or(DecodeError::UnterminatedName { message, offset })?;
         let name = self.bytes(end)?;
         self.u8()?;
@@ -108,7 +108,7 @@ impl<'a> FieldReader<'a> {
 
     /// All remaining bytes.
     pub(crate) fn remainder(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.rest)
+        std::mem::take(&mut self.unread)
     }
 
     /// A length of four bytes, then that many bytes.
@@ -123,11 +123,11 @@ impl<'a> FieldReader<'a> {
     /// A whole tuple. Checks every column.
     pub(crate) fn tuple(&mut self) -> Result<Tuple<'a>, DecodeError> {
         let column_count = self.u16()?;
-        let start = self.rest;
+        let start = self.unread;
         for _ in 0..column_count {
             self.column()?;
         }
-        let (data, _) = start.split_at(start.len() - self.rest.len());
+        let (data, _) = start.split_at(start.len() - self.unread.len());
         Ok(Tuple::new_checked(column_count, data))
     }
 
@@ -154,24 +154,24 @@ impl<'a> FieldReader<'a> {
     }
 
     fn offset(&self) -> usize {
-        self.length - self.rest.len()
+        self.length - self.unread.len()
     }
 
     #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let Some((array, rest)) = self.rest.split_first_chunk() else {
+        let Some((array, unread)) = self.unread.split_first_chunk() else {
             return Err(self.truncated(N));
         };
-        self.rest = rest;
+        self.unread = unread;
         Ok(*array)
     }
 
     #[inline]
     fn bytes(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
-        let Some((bytes, rest)) = self.rest.split_at_checked(length) else {
+        let Some((bytes, unread)) = self.unread.split_at_checked(length) else {
             return Err(self.truncated(length));
         };
-        self.rest = rest;
+        self.unread = unread;
         Ok(bytes)
     }
 

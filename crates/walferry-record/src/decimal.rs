@@ -214,9 +214,9 @@ impl fmt::Display for Decimal {
         if self.scale >= 0 && exponent >= -6 {
             return self.write_plain(f);
         }
-        let (first, rest) = digits.split_at(1);
-        let point = if rest.is_empty() { "" } else { "." };
-        write!(f, "{}{first}{point}{rest}", self.sign())?;
+        let (first, fraction) = digits.split_at(1);
+        let point = if fraction.is_empty() { "" } else { "." };
+        write!(f, "{}{first}{point}{fraction}", self.sign())?;
         if exponent != 0 {
             write!(f, "E{exponent:+}")
         } else {

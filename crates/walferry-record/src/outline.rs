@@ -19,10 +19,10 @@ pub fn outline(schema: Option<&Schema>) -> String {
 
 /// The fields of a struct, or of the elements of an array or map. If a struct occurs again, its fields are not
 /// repeated.
-fn fields<'s>(schema: &'s Schema, depth: usize, met: &mut Vec<&'s Schema>, text: &mut String) {
+fn fields<'s>(schema: &'s Schema, depth: usize, ancestors: &mut Vec<&'s Schema>, text: &mut String) {
     match &schema.shape {
-        Shape::Array(items) => return fields(items, depth, met, text),
-        Shape::Map(_, values) => return fields(values, depth, met, text),
+        Shape::Array(items) => return fields(items, depth, ancestors, text),
+        Shape::Map(_, values) => return fields(values, depth, ancestors, text),
         Shape::Struct(_) => {}
         _ => return,
     }
@@ -30,11 +30,11 @@ fn fields<'s>(schema: &'s Schema, depth: usize, met: &mut Vec<&'s Schema>, text:
         text.push_str(" (as in every event)");
         return;
     }
-    if met.contains(&schema) {
+    if ancestors.contains(&schema) {
         text.push_str(" (as above)");
         return;
     }
-    met.push(schema);
+    ancestors.push(schema);
     let width = schema.fields().iter().map(|field| field.name.chars().count()).max();
     let width = width.unwrap_or_default();
     for field in schema.fields() {
@@ -46,7 +46,7 @@ fn fields<'s>(schema: &'s Schema, depth: usize, met: &mut Vec<&'s Schema>, text:
             one_line(&word(&field.schema)),
             indent = depth * 2
         );
-        fields(&field.schema, depth + 1, met, text);
+        fields(&field.schema, depth + 1, ancestors, text);
     }
 }
 

@@ -119,11 +119,11 @@ impl<P> SchemaPlans<P> {
         if self.entries.len() >= self.clean_up_at {
             self.clean_up();
         }
-        let kept = schema.clone();
+        let planned = schema.clone();
         let own = SchemaRef::strong_count(schema).saturating_sub(before);
         let place = self.entries.len();
         self.entries.push(Entry {
-            schema: kept,
+            schema: planned,
             plan,
             own,
         });

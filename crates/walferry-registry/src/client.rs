@@ -189,7 +189,7 @@ struct RequestThread {
     /// When the next check is due.
     look: Instant,
     /// The schema to check beside the newest, as an index into the order in which they became known.
-    turn: usize,
+    next_sample: usize,
     /// The subjects of schemas that the registry does not show. Each is told once.
     unread: HashSet<String>,
 }
@@ -212,7 +212,7 @@ impl RequestThread {
             longest_pause: longest_pause.unwrap_or(LONGEST_PAUSE).max(FIRST_PAUSE),
             period,
             look: Instant::now() + period,
-            turn: 0,
+            next_sample: 0,
             unread: HashSet::new(),
         }
     }
@@ -368,7 +368,7 @@ impl RequestThread {
             if checked == CHECKED {
                 break;
             }
-            self.turn += usize::from(place > 0);
+            self.next_sample += usize::from(place > 0);
             match self.still_has(request, *ids) {
                 Ok(Ok(true)) => {
                     self.unread.remove(&request.subject.id);
@@ -406,7 +406,7 @@ impl RequestThread {
         let Some((newest, others)) = state.order.split_last() else {
             return Vec::new();
         };
-        let next = others.iter().cycle().skip(self.turn % others.len().max(1));
+        let next = others.iter().cycle().skip(self.next_sample % others.len().max(1));
         let others = next.take(others.len().min(MOST_OTHERS));
         std::iter::once(newest).chain(others).cloned().collect()
     }
@@ -437,7 +437,7 @@ impl RequestThread {
         if let Some(http) = &mut self.http {
             http.parts.clear();
         }
-        self.turn = 0;
+        self.next_sample = 0;
         self.unread.clear();
         self.shared.generation.fetch_add(1, Ordering::Release);
     }

@@ -12,7 +12,7 @@ use walferry_converter::registry::{
     Auth, CertificateStore, ClientTls, OAuth, Proxy, RegistrySettings, SchemaReference,
 };
 use walferry_diagnosis::{Diagnosis, Kind};
-use walferry_keystore::https::{Https, TlsFailure, told};
+use walferry_keystore::https::{Https, TlsFailure, error_text};
 use walferry_keystore::trust::{Words, system_authorities};
 use walferry_keystore::{self as keystore, ClientIdentity, StoreError, X509};
 
@@ -321,7 +321,7 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
         .header("authorization", format!("Basic {pair}"))
         .header("accept", "application/json")
         .send_form(form)
-        .map_err(|error| failed(shown_text(&told(&error)).into_owned()))?;
+        .map_err(|error| failed(shown_text(&error_text(&error)).into_owned()))?;
     let status = response.status();
     let body = response
         .body_mut()
@@ -372,7 +372,7 @@ fn unreachable_at(url: &str, error: &ureq::Error) -> Diagnosis {
         format!(
             "the schema registry at {} does not answer: {}",
             shown_text(url),
-            shown_text(&told(error))
+            shown_text(&error_text(error))
         ),
         Some(hint),
     )

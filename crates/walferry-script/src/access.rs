@@ -100,14 +100,13 @@ fn element_groovy<'r>(of: &Object<'r>, index: &Object<'r>) -> Answer<'r> {
             Object::Range(range) => match range.part(matcher.count()) {
                 Some((from, to, false)) => {
                     let places = (from..to).map(|place| i64::try_from(place).unwrap_or(i64::MAX));
-                    Ok(Object::List(
-                        places.map(|place| matcher.element(place)).collect::<Result<_, _>>()?,
-                    ))
+                    let matches = places.map(|place| matcher.element(place).map(Object::of_match));
+                    Ok(Object::List(matches.collect::<Result<_, _>>()?))
                 }
                 _ => Err("the text has no such matches".into()),
             },
             Object::Number(number @ (Number::Int(_) | Number::Short(_) | Number::Byte(_))) => {
-                matcher.element(number.long())
+                matcher.element(number.long()).map(Object::of_match)
             }
             other => Err(format!("a match is asked for by its number, not by {}", other.kind())),
         },

@@ -146,7 +146,7 @@ fn converted(
 
 fn elements<'a, 'r>(object: &'a Object<'r>) -> Result<Cow<'a, [Object<'r>]>, String> {
     match object {
-        Object::Range(range) => Ok(Cow::Owned(range.elements()?)),
+        Object::Range(range) => Ok(Cow::Owned(Object::all_of(range)?)),
         Object::Set(elements) => Ok(Cow::Borrowed(elements)),
         other => match (other.elements(), other.as_text()) {
             (Some(elements), _) => Ok(elements),

@@ -13,7 +13,6 @@ use super::limits::{LONGEST, too_long};
 use super::matcher::Matcher;
 use super::object::Object;
 use super::operator::Operator;
-use super::range::Range;
 use super::tree::{Block, Node, NodeKind, Rewrite, Statement, Variable};
 use super::{Language, access, groovy, javascript, operators};
 
@@ -204,8 +203,7 @@ impl<'r> Evaluation<'r> {
     }
 
     fn range(&self, at: usize, from: &'r Node, to: &'r Node, exclusive: bool) -> Evaluated<'r> {
-        let range = Range::new(&self.node(from)?, &self.node(to)?, exclusive);
-        range.map(Object::Range).at(at)
+        Object::range(&self.node(from)?, &self.node(to)?, exclusive).at(at)
     }
 
     fn function(&self, at: usize, function: Function, arguments: &'r [Node]) -> Evaluated<'r> {

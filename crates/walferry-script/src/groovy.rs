@@ -317,14 +317,14 @@ fn range_contains(range: &Range, object: &Object<'_>) -> Result<bool, String> {
             }
             if let (Number::Double(_), _) | (_, Number::Double(_)) = (from, to) {
                 // A step of a double may be inexact, so each is made.
-                return Ok(range.elements()?.iter().any(|element| equal(element, object)));
+                return Ok(Object::all_of(range)?.iter().any(|element| equal(element, object)));
             }
             let distance = number.arithmetic(from, Arithmetic::Subtract);
             let part = distance.and_then(|distance| distance.arithmetic(&Number::Int(1), Arithmetic::Remainder));
             Ok(part.is_some_and(|part| !part.is_true()))
         }
         (Range::Texts { .. }, Object::Null | Object::Undefined) => Ok(false),
-        (Range::Texts { .. }, _) => Ok(range.elements()?.iter().any(|element| equal(object, element))),
+        (Range::Texts { .. }, _) => Ok(Object::all_of(range)?.iter().any(|element| equal(object, element))),
         (Range::Numbers { .. }, _) => Ok(false),
     }
 }

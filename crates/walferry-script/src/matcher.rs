@@ -4,8 +4,6 @@ use std::cell::{Cell, RefCell};
 
 use walferry_config::JavaRegex;
 
-use super::object::Object;
-
 /// Java's `Matcher`.
 #[derive(Debug)]
 pub(crate) struct Matcher<'r> {
@@ -46,7 +44,7 @@ impl<'r> Matcher<'r> {
             from += self
                 .text
                 .get(from..)
-                .and_then(|rest| rest.chars().next())
+                .and_then(|remaining| remaining.chars().next())
                 .map_or(1, char::len_utf8);
         }
         if from > self.text.len() {
@@ -79,14 +77,14 @@ impl<'r> Matcher<'r> {
     }
 
     /// `group(number)` of the last match.
-    pub(super) fn group(&self, number: i64) -> Result<Object<'static>, String> {
+    pub(super) fn group(&self, number: i64) -> Result<Option<String>, String> {
         let groups = self.groups.borrow();
         let groups = groups
             .as_ref()
             .ok_or("a group is asked for, and no match was found before")?;
         let group = usize::try_from(number).ok().and_then(|number| groups.get(number));
         let group = group.ok_or_else(|| format!("the pattern has no group {number}"))?;
-        Ok(group.clone().map_or(Object::Null, Object::text))
+        Ok(group.clone())
     }
 
     /// How many matches there are; behind them, none is left to find.
@@ -99,8 +97,8 @@ impl<'r> Matcher<'r> {
         count
     }
 
-    /// `matcher[number]`: the text of that match. With groups in the pattern, a list of that text and of each group.
-    pub(super) fn element(&self, number: i64) -> Result<Object<'static>, String> {
+    /// `matcher[number]`: the groups of that match, of which the first is the whole match.
+    pub(super) fn element(&self, number: i64) -> Result<Vec<Option<String>>, String> {
         let number = match number < 0 {
             true => i64::try_from(self.count()).unwrap_or(i64::MAX).saturating_add(number),
             false => number,
@@ -112,22 +110,12 @@ impl<'r> Matcher<'r> {
                 return Err(NO_MATCH.into());
             }
         }
-        let groups = self.groups.borrow();
-        Ok(matched(groups.as_deref().unwrap_or_default()))
+        Ok(self.groups.borrow().clone().unwrap_or_default())
     }
 
     fn reset(&self) {
         self.begin.set(None);
         self.end.set(0);
         *self.groups.borrow_mut() = None;
-    }
-}
-
-/// The text of a match. With groups in the pattern, a list of that text and of each group.
-fn matched(groups: &[Option<String>]) -> Object<'static> {
-    let text = |group: &Option<String>| group.clone().map_or(Object::Null, Object::text);
-    match groups {
-        [whole] => text(whole),
-        groups => Object::List(groups.iter().map(text).collect()),
     }
 }

@@ -10,7 +10,7 @@ use walferry_record::{Field, Header, Schema, SchemaAndValue, Shape, Struct, Valu
 use super::Language;
 use super::matcher::Matcher;
 use super::number::Number;
-use super::range::Range;
+use super::range::{Range, RangeElement};
 
 /// A value while an expression is evaluated. It borrows from the record and the expression.
 #[derive(Debug, Clone)]
@@ -131,6 +131,38 @@ impl<'r> Object<'r> {
         Self::Text(Cow::Owned(text))
     }
 
+    /// `from..to` or `from..<to`.
+    pub(super) fn range(from: &Self, to: &Self, exclusive: bool) -> Result<Self, String> {
+        let range = match (from, to) {
+            (Self::Number(from), Self::Number(to)) => Range::of_numbers(from, to, exclusive)?,
+            _ => match (from.as_text(), to.as_text()) {
+                (Some(from), Some(to)) => Range::of_texts(from, to, exclusive)?,
+                _ => {
+                    return Err(format!(
+                        "a range goes from a number or a text to another, not from {} to {}",
+                        from.kind(),
+                        to.kind()
+                    ));
+                }
+            },
+        };
+        Ok(Self::Range(range))
+    }
+
+    /// All elements of a range. `Err` where there are too many.
+    pub(super) fn all_of(range: &Range) -> Result<Vec<Self>, String> {
+        Ok(range.elements()?.into_iter().map(Self::from).collect())
+    }
+
+    /// The text of a match. With groups in the pattern, a list of that text and of each group.
+    pub(super) fn of_match(groups: Vec<Option<String>>) -> Self {
+        let mut texts = groups.into_iter().map(|group| group.map_or(Self::Null, Self::text));
+        match texts.len() {
+            1 => texts.next().unwrap_or(Self::Null),
+            _ => Self::List(texts.collect()),
+        }
+    }
+
     pub(super) const fn is_null(&self) -> bool {
         matches!(self, Self::Null | Self::Undefined)
     }
@@ -148,7 +180,7 @@ impl<'r> Object<'r> {
     pub(super) fn elements(&self) -> Option<Cow<'_, [Object<'r>]>> {
         match self {
             Self::List(elements) | Self::Array(elements) | Self::Fixed(elements) => Some(Cow::Borrowed(elements)),
-            Self::Range(range) => Some(Cow::Owned(range.elements().ok()?)),
+            Self::Range(range) => Some(Cow::Owned(Self::all_of(range).ok()?)),
             _ => None,
         }
     }
@@ -215,6 +247,15 @@ impl<'r> Object<'r> {
             _ => return None,
         }
         Some(())
+    }
+}
+
+impl From<RangeElement> for Object<'_> {
+    fn from(element: RangeElement) -> Self {
+        match element {
+            RangeElement::Number(number) => Self::Number(number),
+            RangeElement::Text(text) => Self::text(text),
+        }
     }
 }
 

@@ -102,8 +102,8 @@ pub(super) fn plus<'r>(a: &Object<'r>, b: &Object<'r>) -> Answer<'r> {
         (Object::List(_) | Object::Range(_) | Object::Array(_) | Object::Fixed(_), _) => added(a, b),
         (Object::Map(first), Object::Map(second)) => {
             let is_kept = |(key, _): &&(Object<'r>, Object<'r>)| !second.iter().any(|(k, _)| groovy::equals(key, k));
-            let kept = first.iter().filter(is_kept).cloned();
-            Ok(Object::Map(kept.chain(second.iter().cloned()).collect()))
+            let not_replaced = first.iter().filter(is_kept).cloned();
+            Ok(Object::Map(not_replaced.chain(second.iter().cloned()).collect()))
         }
         _ => of_numbers(Arithmetic::Add, a, b),
     }
@@ -146,7 +146,7 @@ fn added<'r>(a: &Object<'r>, b: &Object<'r>) -> Answer<'r> {
 
 fn elements<'r>(of: &Object<'r>) -> Result<Vec<Object<'r>>, String> {
     match of {
-        Object::Range(range) => range.elements(),
+        Object::Range(range) => Object::all_of(range),
         of => Ok(of.elements().unwrap_or_default().into_owned()),
     }
 }

@@ -51,9 +51,9 @@ pub(super) fn part_of_list<'r>(of: &Object<'r>, index: &Object<'_>) -> Answer<'r
         Object::Range(range) => {
             if let Object::Number(number) = index {
                 let place = counted(number.long(), range.length()).ok_or(BEFORE)?;
-                return Ok(range.element(place).unwrap_or(Object::Null));
+                return Ok(range.element(place).map_or(Object::Null, Object::from));
             }
-            range.elements()?.into()
+            Object::all_of(range)?.into()
         }
         of => of.elements().unwrap_or_default(),
     };

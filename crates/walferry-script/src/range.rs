@@ -1,7 +1,6 @@
 //! Groovy's ranges. What they contain is worked out, and no walk through them is needed.
 
 use super::number::{Arithmetic, Number};
-use super::object::Object;
 
 /// A range, from its first element to its last.
 #[derive(Debug, Clone)]
@@ -16,26 +15,19 @@ pub(crate) enum Range {
     Texts { before: String, from: u16, to: u16 },
 }
 
+/// An element of a range.
+#[derive(Debug, Clone)]
+pub(crate) enum RangeElement {
+    Number(Number),
+    Text(String),
+}
+
 /// More elements than these are not made.
 const LONGEST: usize = 10_000;
 
 impl Range {
-    /// `from..to` or `from..<to`.
-    pub(super) fn new(from: &Object<'_>, to: &Object<'_>, exclusive: bool) -> Result<Self, String> {
-        match (from, to) {
-            (Object::Number(from), Object::Number(to)) => Ok(Self::of_numbers(from, to, exclusive)?),
-            _ => match (from.as_text(), to.as_text()) {
-                (Some(from), Some(to)) => Self::of_texts(from, to, exclusive),
-                _ => Err(format!(
-                    "a range goes from a number or a text to another, not from {} to {}",
-                    from.kind(),
-                    to.kind()
-                )),
-            },
-        }
-    }
-
-    fn of_numbers(from: &Number, to: &Number, exclusive: bool) -> Result<Self, String> {
+    /// `from..to` or `from..<to` of two numbers.
+    pub(super) fn of_numbers(from: &Number, to: &Number, exclusive: bool) -> Result<Self, String> {
         if exclusive && from.compare(to).is_eq() {
             return Ok(Self::Empty(from.clone()));
         }
@@ -63,7 +55,8 @@ impl Range {
         })
     }
 
-    fn of_texts(from: &str, to: &str, exclusive: bool) -> Result<Self, String> {
+    /// The same of two texts.
+    pub(super) fn of_texts(from: &str, to: &str, exclusive: bool) -> Result<Self, String> {
         let (first, last): (Vec<u16>, Vec<u16>) = (from.encode_utf16().collect(), to.encode_utf16().collect());
         let (Some((from, before)), Some((to, other))) = (first.split_last(), last.split_last()) else {
             return Err("a range goes from one text to another, and one of them is empty".into());
@@ -107,12 +100,12 @@ impl Range {
     }
 
     /// The element at a place.
-    pub(super) fn element(&self, place: usize) -> Option<Object<'static>> {
+    pub(super) fn element(&self, place: usize) -> Option<RangeElement> {
         match self {
             Self::Integers { from, to, .. } if place < self.length() => {
                 let place = i64::try_from(place).ok()?;
                 let element = i64::from(*from) + if from <= to { place } else { -place };
-                i32::try_from(element).ok().map(Object::integer)
+                i32::try_from(element).ok().map(RangeElement::integer)
             }
             Self::Integers { .. } => None,
             _ => self.elements().ok()?.get(place).cloned(),
@@ -143,7 +136,7 @@ impl Range {
     }
 
     /// All elements. `Err` where there are too many.
-    pub(super) fn elements(&self) -> Result<Vec<Object<'static>>, String> {
+    pub(super) fn elements(&self) -> Result<Vec<RangeElement>, String> {
         let too_long = || Err(format!("a range has more than {LONGEST} elements"));
         Ok(match self {
             Self::Empty(_) => Vec::new(),
@@ -152,21 +145,21 @@ impl Range {
                     return too_long();
                 }
                 let (least, most) = self.bounds();
-                let integer = |n: i64| Object::integer(i32::try_from(n).unwrap_or(i32::MAX));
+                let integer = |n: i64| RangeElement::integer(i32::try_from(n).unwrap_or(i32::MAX));
                 match from <= to {
                     true => (least..=most).map(integer).collect(),
                     false => (least..=most).rev().map(integer).collect(),
                 }
             }
             Self::Numbers { .. } => match self.steps(LONGEST + 1) {
-                Some((count, numbers)) if count <= LONGEST => numbers.into_iter().map(Object::Number).collect(),
+                Some((count, numbers)) if count <= LONGEST => numbers.into_iter().map(RangeElement::Number).collect(),
                 _ => return too_long(),
             },
             Self::Texts { before, from, to } => {
                 if self.length() > LONGEST {
                     return too_long();
                 }
-                let text = |unit: u16| Object::text(before.clone() + &String::from_utf16_lossy(&[unit]));
+                let text = |unit: u16| RangeElement::Text(before.clone() + &String::from_utf16_lossy(&[unit]));
                 match from <= to {
                     true => (*from..=*to).map(text).collect(),
                     false => (*to..=*from).rev().map(text).collect(),
@@ -196,22 +189,33 @@ impl Range {
 
     /// `toString()`: `1..3`.
     pub(super) fn text(&self) -> String {
-        let shown = |number: &Number| {
+        let text_of = |number: &Number| {
             let mut text = String::new();
             number.push(&mut text);
             text
         };
         match self {
-            Self::Empty(from) => format!("{0}..<{0}", shown(from)),
+            Self::Empty(from) => format!("{0}..<{0}", text_of(from)),
             Self::Integers { from, to, exclusive } => format!("{from}..{}{to}", if *exclusive { "<" } else { "" }),
             Self::Numbers { from, to, exclusive } => {
-                format!("{}..{}{}", shown(from), if *exclusive { "<" } else { "" }, shown(to))
+                format!(
+                    "{}..{}{}",
+                    text_of(from),
+                    if *exclusive { "<" } else { "" },
+                    text_of(to)
+                )
             }
             Self::Texts { before, from, to } => {
                 let [from, to] = [from, to].map(|unit| String::from_utf16_lossy(&[*unit]));
                 format!("{before}{from}..{before}{to}")
             }
         }
+    }
+}
+
+impl RangeElement {
+    const fn integer(number: i32) -> Self {
+        Self::Number(Number::Int(number))
     }
 }
 

@@ -148,7 +148,7 @@ fn primitive() -> Record<'static> {
 }
 
 /// A result as the recording writes it: Java's type and text. `None` where only the type is told.
-fn shown(object: &Object<'_>) -> String {
+fn text_of(object: &Object<'_>) -> String {
     let mut text = String::new();
     let is_text = object.push(&mut text).is_some();
     let name = match object {
@@ -234,7 +234,7 @@ fn compare(language: Language, recorded: &str, refused: &str) {
             }
         };
         let found = match script.evaluate(record) {
-            Ok(object) => shown(&object),
+            Ok(object) => text_of(&object),
             Err(failure) => format!("ERR {failure}"),
         };
         if found.starts_with("ERR") && expected != "ERR" {
@@ -316,7 +316,7 @@ fn the_text_of_a_list_that_javascript_makes_has_no_brackets() {
     for (text, expected) in cases {
         let script = Script::parse(Language::JavaScript, text).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
         assert_eq!(
-            shown(&script.evaluate(&update).unwrap()),
+            text_of(&script.evaluate(&update).unwrap()),
             format!("String {expected}"),
             "{text}"
         );
@@ -347,7 +347,7 @@ fn join_number_and_order_take_the_text_that_javascript_gives_the_elements() {
     let update = update();
     for (text, expected) in cases {
         let script = Script::parse(Language::JavaScript, text).unwrap_or_else(|refusal| panic!("{text}: {refusal:?}"));
-        assert_eq!(shown(&script.evaluate(&update).unwrap()), expected, "{text}");
+        assert_eq!(text_of(&script.evaluate(&update).unwrap()), expected, "{text}");
     }
 }
 

@@ -98,17 +98,17 @@ impl<'t> Lexer<'t> {
     /// Skips blanks and comments; `false` at the end.
     fn skip_blanks(&mut self) -> Result<bool, ScriptRefusal> {
         loop {
-            let rest = self.unread();
-            let Some(next) = rest.chars().next() else {
+            let unread = self.unread();
+            let Some(next) = unread.chars().next() else {
                 return Ok(false);
             };
             if next.is_whitespace() {
                 self.on_new_line |= next == '\n';
                 self.at += next.len_utf8();
-            } else if rest.starts_with("//") {
-                self.at += rest.find('\n').unwrap_or(rest.len());
-            } else if rest.starts_with("/*") {
-                let end = rest
+            } else if unread.starts_with("//") {
+                self.at += unread.find('\n').unwrap_or(unread.len());
+            } else if unread.starts_with("/*") {
+                let end = unread
                     .find("*/")
                     .ok_or_else(|| ScriptRefusal::new(self.at, "begins a comment that does not end"))?;
                 self.at += end + 2;
@@ -119,23 +119,23 @@ impl<'t> Lexer<'t> {
     }
 
     fn token(&mut self) -> Result<(), ScriptRefusal> {
-        let (at, rest) = (self.at, self.unread());
-        let next = rest.chars().next().unwrap_or_default();
+        let (at, unread) = (self.at, self.unread());
+        let next = unread.chars().next().unwrap_or_default();
         let token = match next {
             '0'..='9' => self.number(),
             '\'' | '"' | '`' => self.text(next)?,
             '/' if self.expects_operand() => self.slashes()?,
-            '$' if self.language == Language::Groovy && rest.starts_with("$/") && self.expects_operand() => {
+            '$' if self.language == Language::Groovy && unread.starts_with("$/") && self.expects_operand() => {
                 self.dollar_slashes()?
             }
             _ if next.is_alphabetic() || matches!(next, '_' | '$') => {
                 let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
-                let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+                let length = unread.find(|c| !is_part(c)).unwrap_or(unread.len());
                 self.at += length;
-                Token::Word(rest[..length].to_owned())
+                Token::Word(unread[..length].to_owned())
             }
             _ => {
-                let sign = SIGNS.iter().chain(&MORE_SIGNS).find(|sign| rest.starts_with(**sign));
+                let sign = SIGNS.iter().chain(&MORE_SIGNS).find(|sign| unread.starts_with(**sign));
                 let sign = sign.ok_or_else(|| {
                     ScriptRefusal::new(at, format!("has {next:?}, which is not part of an expression"))
                 })?;
@@ -158,13 +158,13 @@ impl<'t> Lexer<'t> {
     }
 
     fn number(&mut self) -> Token {
-        let rest = self.unread();
-        let bytes = rest.as_bytes();
+        let unread = self.unread();
+        let bytes = unread.as_bytes();
         let mut end = 0;
-        let is_hex = rest.starts_with("0x") || rest.starts_with("0X");
+        let is_hex = unread.starts_with("0x") || unread.starts_with("0X");
         while let Some(&byte) = bytes.get(end) {
             let goes_on = match byte {
-                b'.' => !is_hex && bytes.get(end + 1).is_some_and(u8::is_ascii_digit) && !rest[..end].contains('.'),
+                b'.' => !is_hex && bytes.get(end + 1).is_some_and(u8::is_ascii_digit) && !unread[..end].contains('.'),
                 b'+' | b'-' => !is_hex && end > 0 && matches!(bytes[end - 1], b'e' | b'E'),
                 _ => byte.is_ascii_alphanumeric() || byte == b'_',
             };
@@ -174,7 +174,7 @@ impl<'t> Lexer<'t> {
             end += 1;
         }
         self.at += end;
-        Token::Number(rest[..end].to_owned())
+        Token::Number(unread[..end].to_owned())
     }
 
     fn text(&mut self, quote: char) -> Result<Token, ScriptRefusal> {
@@ -197,11 +197,11 @@ impl<'t> Lexer<'t> {
         let mut pieces = Vec::new();
         let mut piece = String::new();
         loop {
-            let rest = self.unread();
-            let Some(next) = rest.chars().next() else {
+            let unread = self.unread();
+            let Some(next) = unread.chars().next() else {
                 return Err(ScriptRefusal::new(begin, "begins a text that does not end"));
             };
-            if rest.starts_with(ends) {
+            if unread.starts_with(ends) {
                 self.at += ends.len();
                 break;
             }
@@ -232,9 +232,9 @@ impl<'t> Lexer<'t> {
     /// What follows a backslash, the backslash included.
     fn escape(&mut self) -> Result<Option<char>, ScriptRefusal> {
         let at = self.at;
-        let mut rest = self.unread().chars();
-        rest.next();
-        let escaped = rest
+        let mut chars = self.unread().chars();
+        chars.next();
+        let escaped = chars
             .next()
             .ok_or_else(|| ScriptRefusal::new(at, "ends with a backslash"))?;
         self.at += 1 + escaped.len_utf8();
@@ -266,9 +266,9 @@ impl<'t> Lexer<'t> {
     /// What is to be filled in: `${expression}`, or `$name.name` in Groovy. `None` for a plain dollar.
     fn source(&mut self) -> Result<Option<Piece>, ScriptRefusal> {
         let begin = self.at;
-        let rest = &self.unread()[1..];
+        let inner_text = &self.unread()[1..];
         self.at += 1;
-        if let Some(inner) = rest.strip_prefix('{') {
+        if let Some(inner) = inner_text.strip_prefix('{') {
             let end = inner
                 .find('}')
                 .ok_or_else(|| ScriptRefusal::new(begin, "has ${ without }"))?;
@@ -278,12 +278,12 @@ impl<'t> Lexer<'t> {
                 text: inner[..end].to_owned(),
             }));
         }
-        if self.language == Language::JavaScript || !rest.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+        if self.language == Language::JavaScript || !inner_text.starts_with(|c: char| c.is_alphabetic() || c == '_') {
             return Ok(None);
         }
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
-        let mut end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-        while let Some(more) = rest[end..].strip_prefix('.') {
+        let mut end = inner_text.find(|c| !is_part(c)).unwrap_or(inner_text.len());
+        while let Some(more) = inner_text[end..].strip_prefix('.') {
             if !more.starts_with(|c: char| c.is_alphabetic() || c == '_') {
                 break;
             }
@@ -292,28 +292,28 @@ impl<'t> Lexer<'t> {
         self.at += end;
         Ok(Some(Piece::Source {
             at: begin + 1,
-            text: rest[..end].to_owned(),
+            text: inner_text[..end].to_owned(),
         }))
     }
 
     /// Groovy's text between slashes, where a backslash stands for itself, or JavaScript's regular expression.
     fn slashes(&mut self) -> Result<Token, ScriptRefusal> {
         let begin = self.at;
-        let rest = &self.unread()[1..];
+        let unread = &self.unread()[1..];
         let mut pattern = String::new();
         let mut is_escaped = false;
-        for (place, next) in rest.char_indices() {
+        for (place, next) in unread.char_indices() {
             match next {
                 '\n' => break,
                 '/' if !is_escaped => {
                     self.at += place + 2;
-                    let rest = self.unread();
+                    let unread = self.unread();
                     if self.language == Language::Groovy {
                         return Ok(Token::Text(pattern));
                     }
-                    let length = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+                    let length = unread.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(unread.len());
                     self.at += length;
-                    let flags = rest[..length].to_owned();
+                    let flags = unread[..length].to_owned();
                     return Ok(Token::Regex { pattern, flags });
                 }
                 '/' => {
@@ -334,15 +334,15 @@ impl<'t> Lexer<'t> {
         let mut pieces = Vec::new();
         let mut piece = String::new();
         loop {
-            let rest = self.unread();
-            let Some(next) = rest.chars().next() else {
+            let unread = self.unread();
+            let Some(next) = unread.chars().next() else {
                 return Err(ScriptRefusal::new(begin, "begins a text with $/ that does not end"));
             };
-            if rest.starts_with("/$") {
+            if unread.starts_with("/$") {
                 self.at += 2;
                 return Ok(ended(pieces, piece));
             }
-            if let Some(escaped @ ('$' | '/')) = rest.strip_prefix('$').and_then(|rest| rest.chars().next()) {
+            if let Some(escaped @ ('$' | '/')) = unread.strip_prefix('$').and_then(|unread| unread.chars().next()) {
                 piece.push(escaped);
                 self.at += 2;
                 continue;

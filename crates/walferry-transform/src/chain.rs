@@ -10,7 +10,6 @@ use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::Record;
 
 use crate::contract::{PluginRow, Predicate, Requirement, Side};
-use crate::event_router::EventRouter;
 use crate::foreign::instead_of;
 use crate::hypertables::HypertableReader;
 use crate::outbox::{OutboxColumns, OutboxTable, check_tables, nearest};
@@ -175,9 +174,9 @@ impl Chain {
                     record = next;
                 }
                 Ok(Outcome::Waits(waiting)) => return Ok(Outcome::Waits(WaitingRecord { step: place, ..waiting })),
-                Ok(Outcome::SetAside(mut aside)) => {
-                    aside.transform.clone_from(&step.name);
-                    return Ok(Outcome::SetAside(aside));
+                Ok(Outcome::SetAside(mut record)) => {
+                    record.transform.clone_from(&step.name);
+                    return Ok(Outcome::SetAside(record));
                 }
                 Ok(dropped @ Outcome::Dropped(_)) => {
                     self.dropped_by = Some(place);
@@ -273,20 +272,19 @@ impl Chain {
         found
     }
 
-    /// Tells each EventRouter which of the captured tables are its outboxes. One that loses a column before its first row comes would otherwise
-    /// be taken for another table, and its rows would be sent as change events.
-    pub fn expect_outboxes(&mut self, tables: &[OutboxTable<'_>]) {
-        for step in self.steps.iter_mut().take_while(|step| !step.transform.makes_rows()) {
-            let Some(Ok(places)) = step.outbox().map(|columns| step.outbox_tables(columns, tables)) else {
-                continue;
-            };
+    /// The transforms of a class, each with its outboxes among the captured tables, by their place in `tables`. Transforms that do not find
+    /// their outbox are left out.
+    pub fn each_with_outboxes<T: Transform>(
+        &mut self,
+        tables: &[OutboxTable<'_>],
+    ) -> impl Iterator<Item = (&mut T, Vec<usize>)> {
+        let steps = self.steps.iter_mut();
+        let steps = steps.take_while(|step| !step.transform.makes_rows());
+        steps.filter_map(|step| {
+            let places = step.outbox_tables(step.outbox()?, tables).ok()?;
             let transform: &mut dyn Any = &mut *step.transform;
-            if let Some(router) = transform.downcast_mut::<EventRouter>() {
-                places
-                    .into_iter()
-                    .for_each(|place| router.expect_outbox(tables[place].topic));
-            }
-        }
+            Some((transform.downcast_mut()?, places))
+        })
     }
 
     /// Which of the captured tables are outboxes, by their place in `tables`; empty where the chain has no EventRouter.
@@ -644,8 +642,8 @@ mod tests {
             ("transforms.u.add.source.fields", "write transforms.u.add.fields"),
             ("transforms.u.operation.header", "write transforms.u.add.headers=op"),
         ] {
-            let told = found.iter().any(|text| text.contains(name) && text.contains(hint));
-            assert!(told, "{name}: {found:?}");
+            let is_reported = found.iter().any(|text| text.contains(name) && text.contains(hint));
+            assert!(is_reported, "{name}: {found:?}");
         }
     }
 
@@ -670,12 +668,12 @@ mod tests {
             let options: &[(&str, &str)] = &[(option, "secret"), ("static.field", "kept2"), ("static.value", "x")];
             let options = if class == insert_field { options } else { &options[..1] };
             let (chain, findings) = Chain::new(&[transform("t", class, options, None)], &[]);
-            let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
             assert!(
-                told.iter().any(|text| text.contains(option) && text.contains(hint)),
-                "{option}: {told:?}"
+                texts.iter().any(|text| text.contains(option) && text.contains(hint)),
+                "{option}: {texts:?}"
             );
-            let mut chain = chain.unwrap_or_else(|| panic!("{option} is ignored, as by Kafka Connect: {told:?}"));
+            let mut chain = chain.unwrap_or_else(|| panic!("{option} is ignored, as by Kafka Connect: {texts:?}"));
             let values = vec![Value::str("a"), Value::str("b")];
             let record = Record {
                 value: SchemaAndValue::new(row.clone(), Value::Struct(Struct::new(row.clone(), values))),

@@ -79,9 +79,9 @@ pub enum HeaderList {
     /// The record goes on with a copy.
     Copied,
     /// The record keeps its list. Headers that are added are added to this list.
-    Kept,
+    Shared,
     /// The record keeps its list if it keeps its topic, and goes on with a copy otherwise.
-    KeptWithTopic,
+    SharedWithTopic,
 }
 
 /// What a transform asks of the database. It is checked before the start.

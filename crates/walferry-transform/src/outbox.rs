@@ -131,15 +131,15 @@ fn named_tables(wanted: &OutboxColumns, list: &RegexList, tables: &[OutboxTable<
         wanted.report_missing(wanted.all(), &tables[i], &mut findings);
     }
     if outboxes.is_empty() && !tables.is_empty() && !findings.has_problems() {
-        const SHOWN: usize = 5;
-        let names = tables.iter().take(SHOWN);
+        const MOST_LISTED: usize = 5;
+        let names = tables.iter().take(MOST_LISTED);
         let names: Vec<String> = names.map(|table| format!("{}.{}", table.schema, table.name)).collect();
         findings
             .problem(&wanted.tables_property, "matches none of the captured tables")
             .hint(format!(
                 "write it as schema.table; captured tables are {}{}",
                 names.join(", "),
-                if tables.len() > SHOWN { ", …" } else { "" }
+                if tables.len() > MOST_LISTED { ", …" } else { "" }
             ));
     }
     if findings.has_problems() {
@@ -300,7 +300,7 @@ mod tests {
         let tables = [table("orders", ORDERS), table("outbox", FULL), table("outbox_eu", FULL)];
         assert_eq!(check_tables(&listed("public.outbox_.*"), &tables), Ok(vec![2]));
         assert_eq!(check_tables(&listed("public.nothing"), &[]), Ok(vec![]));
-        let told = |list: &str| {
+        let texts = |list: &str| {
             check_tables(&listed(list), &tables)
                 .unwrap_err()
                 .iter()
@@ -308,13 +308,13 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            told("outbox"),
+            texts("outbox"),
             [
                 "walferry.tables matches none of the captured tables (write it as schema.table; captured tables are public.orders, public.outbox, public.outbox_eu)"
             ]
         );
         assert_eq!(
-            told("public.orders,public.outbox").len(),
+            texts("public.orders,public.outbox").len(),
             4,
             "orders lacks four columns"
         );

@@ -43,7 +43,7 @@ pub(crate) trait Reshape: Clone + Send + 'static {
     where
         Self: Sized,
     {
-        Some(Box::new(Sided {
+        Some(Box::new(SideTransform {
             side,
             plans: SchemaPlans::default(),
             reshape: self,
@@ -51,14 +51,14 @@ pub(crate) trait Reshape: Clone + Send + 'static {
     }
 }
 
-struct Sided<R: Reshape> {
+struct SideTransform<R: Reshape> {
     side: Side,
     plans: SchemaPlans<R::Plan>,
     reshape: R,
 }
 
 // Derived, it would ask for plans that can be cloned.
-impl<R: Reshape> Clone for Sided<R> {
+impl<R: Reshape> Clone for SideTransform<R> {
     fn clone(&self) -> Self {
         Self {
             side: self.side,
@@ -68,7 +68,7 @@ impl<R: Reshape> Clone for Sided<R> {
     }
 }
 
-impl<R: Reshape> Transform for Sided<R> {
+impl<R: Reshape> Transform for SideTransform<R> {
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let Self { side, plans, reshape } = self;
         let part = side.of(&mut record);

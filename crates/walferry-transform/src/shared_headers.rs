@@ -62,13 +62,13 @@ impl SharedHeaders {
         let Some(HeaderListStart { list, length }) = before else {
             return;
         };
-        if let (HeaderList::Kept, Some(added)) = (list, record.headers.get(length..)) {
+        if let (HeaderList::Shared, Some(added)) = (list, record.headers.get(length..)) {
             self.added.extend(added.iter().cloned().map(Header::into_owned));
         }
         self.is_shared = match list {
             // A shorter list is another list.
-            HeaderList::Kept => record.headers.len() >= length,
-            HeaderList::KeptWithTopic => record.topic == topic,
+            HeaderList::Shared => record.headers.len() >= length,
+            HeaderList::SharedWithTopic => record.topic == topic,
             HeaderList::Copied => false,
         };
     }

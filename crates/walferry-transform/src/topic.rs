@@ -41,11 +41,11 @@ impl TopicRouter {
                 last: 0,
             }),
             Err(error) => {
-                let shown = match reader.options().get(replacement.name()) {
-                    Some(_) => reader.options().shown(replacement.name()),
+                let display_text = match reader.options().get(replacement.name()) {
+                    Some(_) => reader.options().display_text(replacement.name()),
                     None => format!("{text:?}"),
                 };
-                let finding = reader.problem(replacement.name(), format!("is {shown}, which {error}"));
+                let finding = reader.problem(replacement.name(), format!("is {display_text}, which {error}"));
                 finding.hint = error.hint.or_else(|| {
                     Some(
                         "write $1 or ${name} for a group of the regular expression, and a backslash before any other $"

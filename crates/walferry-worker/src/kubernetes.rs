@@ -10,7 +10,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value as Json;
 use walferry_config::KubernetesKind;
 use walferry_keystore::{
-    https::{Https, told},
+    https::{Https, error_text},
     trust::Words,
 };
 
@@ -115,7 +115,7 @@ impl Cluster {
                 let what = format!(
                     "the API server of Kubernetes at {} does not answer: {}",
                     self.url,
-                    told(&error)
+                    error_text(&error)
                 );
                 io::Error::new(io::ErrorKind::TimedOut, what)
             })?;

@@ -332,7 +332,7 @@ pub(super) fn names(reader: &mut Reader<'_>, list: &Property<Vec<String>>) -> Ve
         names.iter().any(|name| {
             option
                 .strip_prefix(name.as_str())
-                .is_some_and(|rest| rest.starts_with('.'))
+                .is_some_and(|tail| tail.starts_with('.'))
         })
     };
     let unlisted: BTreeSet<&str> = options
@@ -371,7 +371,7 @@ fn negate(reader: &mut Reader<'_>, options: &mut Options, has_predicate: bool) -
         return false;
     };
     let name = options.full_name("negate");
-    let shown = quoted(&text);
+    let value = quoted(&text);
     if !has_predicate {
         reader
             .problem(&name, "has no predicate to turn round")
@@ -380,7 +380,7 @@ fn negate(reader: &mut Reader<'_>, options: &mut Options, has_predicate: bool) -
     }
     bool::parse(text.trim()).unwrap_or_else(|error| {
         reader
-            .problem(&name, format!("is {shown}, which {error}"))
+            .problem(&name, format!("is {value}, which {error}"))
             .hint("write true or false");
         false
     })

@@ -235,7 +235,7 @@ fn resolve(
 
 /// Warns of `${NAME}`, the form of a variable in shells and compose files. Walferry does not replace it.
 fn warn_of_no_reference(name: &str, text: &str, findings: &mut Findings) {
-    let variable = text.trim().strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    let variable = text.trim().strip_prefix("${").and_then(|inner| inner.strip_suffix('}'));
     let variable = variable.filter(|text| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
     if let Some(variable) = variable.filter(|_| name.starts_with("database.")) {
         let message = format!("is ${{{variable}}}, which is not replaced: the text itself is used");

@@ -189,9 +189,9 @@ impl Value for Statements {
     const TYPE: &'static str = "SQL statements";
     fn parse(text: &str) -> Result<Self, ValueError> {
         let mut statements = vec![String::new()];
-        let mut rest = text.chars().peekable();
-        while let Some(c) = rest.next() {
-            if c == ';' && rest.next_if_eq(&';').is_none() {
+        let mut chars = text.chars().peekable();
+        while let Some(c) = chars.next() {
+            if c == ';' && chars.next_if_eq(&';').is_none() {
                 statements.push(String::new());
             } else if let Some(statement) = statements.last_mut() {
                 statement.push(c);
@@ -309,11 +309,11 @@ fn no_url(reader: &mut Reader<'_>, property: &Property<String>) -> String {
     // A role of Azure's may be `app@server`; with a colon before the sign, a password stands between the two.
     let credentials = lower.rsplit_once('@').is_some_and(|(before, _)| before.contains(':'));
     if lower.contains("://") || lower.contains("password=") || credentials {
-        let shown = reader.options().shown(property.name());
+        let display_text = reader.options().display_text(property.name());
         reader
             .problem(
                 property.name(),
-                format!("is {shown}, which is a full address instead of a name"),
+                format!("is {display_text}, which is a full address instead of a name"),
             )
             .hint("write only the name; host, port, user and password have their own properties");
     }

@@ -264,23 +264,23 @@ fn table_id(written: &str) -> String {
 
 fn parts_of_table_id(written: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
-    let mut rest = written;
+    let mut tail = written;
     loop {
-        rest = rest.trim_start();
+        tail = tail.trim_start();
         let part;
-        match rest.chars().next()? {
+        match tail.chars().next()? {
             quote @ ('"' | '\'' | '`') => {
-                let end = end_of_quoted(&rest[1..], quote)?;
-                (part, rest) = (&rest[1..=end], &rest[end + 2..]);
+                let end = end_of_quoted(&tail[1..], quote)?;
+                (part, tail) = (&tail[1..=end], &tail[end + 2..]);
             }
-            _ => (part, rest) = rest.split_at(rest.find(|c: char| c == '.' || c.is_whitespace()).unwrap_or(rest.len())),
+            _ => (part, tail) = tail.split_at(tail.find(|c: char| c == '.' || c.is_whitespace()).unwrap_or(tail.len())),
         }
         let part = part.replace("''", "'").replace("\"\"", "\"").replace("``", "`");
         parts.push(Some(part).filter(|part| !part.is_empty())?);
-        rest = rest.trim_start();
-        match rest.strip_prefix('.') {
-            Some(more) => rest = more,
-            None => return rest.is_empty().then_some(parts),
+        tail = tail.trim_start();
+        match tail.strip_prefix('.') {
+            Some(more) => tail = more,
+            None => return tail.is_empty().then_some(parts),
         }
     }
 }

@@ -155,7 +155,7 @@ fn patterns(reader: &mut Reader<'_>, options: &Options, name: &str) -> Vec<JavaR
     let text = options.get(name).unwrap_or_default().trim();
     let full_name = options.full_name(name);
     let patterns = Vec::parse(text).unwrap_or_else(|error| {
-        let message = format!("is {}, which {error}", options.shown(name));
+        let message = format!("is {}, which {error}", options.display_text(name));
         reader.problem(&full_name, message).hint = error.hint;
         Vec::new()
     });
@@ -184,7 +184,7 @@ fn number(reader: &mut Reader<'_>, options: &Options, name: &str) -> Option<i32>
                 &options.full_name(name),
                 format!(
                     "is {}, which is neither -1 nor a whole number of at least 1",
-                    options.shown(name)
+                    options.display_text(name)
                 ),
             )
             .hint("use -1 for the broker's default");
@@ -194,8 +194,9 @@ fn number(reader: &mut Reader<'_>, options: &Options, name: &str) -> Option<i32>
 
 fn config(options: &Options) -> BTreeMap<String, String> {
     let own = ["include", "exclude", "partitions", "replication.factor"];
-    let rest = options.iter().filter(|(name, _)| !own.contains(name));
-    rest.map(|(name, text)| (name.to_owned(), text.trim().to_owned()))
+    let topic_options = options.iter().filter(|(name, _)| !own.contains(name));
+    topic_options
+        .map(|(name, text)| (name.to_owned(), text.trim().to_owned()))
         .collect()
 }
 

@@ -210,7 +210,10 @@ fn regex_and_replacement(
     match Replacement::parse(&text, &pattern) {
         Ok(replacement) => Some((pattern, replacement)),
         Err(error) => {
-            let message = format!("is {}, which {error}", reader.options().shown(replacement.name()));
+            let message = format!(
+                "is {}, which {error}",
+                reader.options().display_text(replacement.name())
+            );
             reader.problem(replacement.name(), message).hint = error.hint;
             None
         }

@@ -122,14 +122,14 @@ impl Translator<'_> {
 
     /// `\p{…}`: the POSIX names are ASCII, `Is…` names a script or a binary property, the rest is a category.
     fn property(&mut self, negated: bool) -> Result<String, RegexError> {
-        let rest: String = self.chars[self.at + 2..].iter().collect();
-        let (name, length) = match rest.strip_prefix('{') {
+        let name_text: String = self.chars[self.at + 2..].iter().collect();
+        let (name, length) = match name_text.strip_prefix('{') {
             Some(braced) => {
                 let name = braced.split_once('}').map(|(name, _)| name);
                 let name = name.ok_or_else(|| self.error("property that is never closed"))?;
                 (name.to_owned(), name.chars().count() + 2)
             }
-            None => (rest.chars().take(1).collect(), 1),
+            None => (name_text.chars().take(1).collect(), 1),
         };
         let posix = match name.as_str() {
             "Lower" | "Upper" if self.flags.ignore_case => Some("a-zA-Z".to_owned()),

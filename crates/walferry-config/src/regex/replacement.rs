@@ -23,18 +23,19 @@ impl Replacement {
     pub fn parse(text: &str, regex: &JavaRegex) -> Result<Self, ValueError> {
         let mut parts = Vec::new();
         let mut literal = String::new();
-        let mut rest = text.chars().peekable();
-        while let Some(c) = rest.next() {
+        let mut chars = text.chars().peekable();
+        while let Some(c) = chars.next() {
             match c {
                 '\\' => literal.push(
-                    rest.next()
+                    chars
+                        .next()
                         .ok_or_else(|| ValueError::new("a replacement: it ends with a backslash"))?,
                 ),
                 '$' => {
                     if !literal.is_empty() {
                         parts.push(ReplacementPart::Text(std::mem::take(&mut literal)));
                     }
-                    parts.push(ReplacementPart::Group(group(&mut rest, regex)?));
+                    parts.push(ReplacementPart::Group(group(&mut chars, regex)?));
                 }
                 _ => literal.push(c),
             }
@@ -63,13 +64,13 @@ fn push(out: &mut String, part: &str, longest: usize) -> Option<()> {
 }
 
 /// The group that stands behind a `$`.
-fn group(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, regex: &JavaRegex) -> Result<usize, ValueError> {
+fn group(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, regex: &JavaRegex) -> Result<usize, ValueError> {
     let groups = regex.part.get().captures_len();
-    match rest.next() {
+    match chars.next() {
         Some('{') => {
             let mut name = String::new();
             loop {
-                match rest.next() {
+                match chars.next() {
                     Some('}') => break,
                     Some(c) => name.push(c),
                     None => return Err(ValueError::new("a replacement: a ${ has no closing brace")),
@@ -85,13 +86,13 @@ fn group(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, regex: &JavaRegex)
         Some(digit) if digit.is_ascii_digit() => {
             let mut index = digit as usize - '0' as usize;
             // Further digits belong to it only as long as there is such a group.
-            while let Some(next) = rest.peek().and_then(|c| c.to_digit(10)) {
+            while let Some(next) = chars.peek().and_then(|c| c.to_digit(10)) {
                 let longer = index * 10 + next as usize;
                 if longer >= groups {
                     break;
                 }
                 index = longer;
-                rest.next();
+                chars.next();
             }
             if index < groups {
                 Ok(index)

@@ -21,7 +21,7 @@ pub(crate) fn same_bytes(ours: &str, theirs: &str) -> Result<(), String> {
 /// The named types seen so far, by full name, and the enclosing namespace.
 #[derive(Default)]
 struct Names {
-    met: HashMap<String, usize>,
+    numbers: HashMap<String, usize>,
     namespace: String,
 }
 
@@ -35,8 +35,8 @@ impl Names {
     }
 
     fn declare(&mut self, full: &str) -> usize {
-        let number = self.met.len();
-        *self.met.entry(full.to_owned()).or_insert(number)
+        let number = self.numbers.len();
+        *self.numbers.entry(full.to_owned()).or_insert(number)
     }
 }
 
@@ -65,7 +65,11 @@ pub(super) fn is_primitive(name: &str) -> bool {
 fn read<'a>(names: &Names, json: &'a Json) -> Type<'a> {
     match json {
         Json::String(word) if is_primitive(word) => Type::Primitive(word),
-        Json::String(name) => match names.met.get(&names.full(name, None)).or_else(|| names.met.get(name)) {
+        Json::String(name) => match names
+            .numbers
+            .get(&names.full(name, None))
+            .or_else(|| names.numbers.get(name))
+        {
             Some(&number) => Type::Reference(number),
             None => Type::Elsewhere(names.full(name, None)),
         },

@@ -314,12 +314,12 @@ fn close_block(out: &mut Vec<u8>) {
 /// Appends an integer: zigzag, then seven bits a byte.
 #[inline]
 pub(super) fn push_long(out: &mut Vec<u8>, value: i64) {
-    let mut rest = ((value << 1) ^ (value >> 63)) as u64;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
+    let mut remaining_bits = ((value << 1) ^ (value >> 63)) as u64;
+    while remaining_bits >= 0x80 {
+        out.push(remaining_bits as u8 | 0x80);
+        remaining_bits >>= 7;
     }
-    out.push(rest as u8);
+    out.push(remaining_bits as u8);
 }
 
 /// Appends bytes or text, with the length in front.

@@ -412,28 +412,28 @@ mod with_a_registry {
 
     #[test]
     fn options_that_do_less_than_they_seem_to_are_told_of() {
-        let told = |entries: &[(&str, &str)]| {
+        let texts = |entries: &[(&str, &str)]| {
             let url = ("schema.registry.url", "http://r:8081");
             let entries = entries.iter().chain([&url]);
             let entries = entries.map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
             let options = Options::new("value.converter.", entries.collect());
             let (_, findings) = AvroConverter::from_options(Family::Confluent, ConverterType::Value, &options);
-            let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
-            told.join("\n")
+            let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            texts.join("\n")
         };
         let never = "has no effect while auto.register.schemas is true";
         let (latest, register) = (("use.latest.version", "true"), ("auto.register.schemas", "true"));
-        assert!(told(&[latest]).contains(never), "{}", told(&[latest]));
-        assert!(told(&[latest, register]).contains(never));
-        assert!(told(&[("use.schema.id", "7")]).contains("use.schema.id has no effect while"));
-        assert_eq!(told(&[latest, ("auto.register.schemas", "false")]), "");
-        assert_eq!(told(&[("use.latest.version", "false")]), "");
-        let strict = told(&[("latest.compatibility.strict", "false")]);
+        assert!(texts(&[latest]).contains(never), "{}", texts(&[latest]));
+        assert!(texts(&[latest, register]).contains(never));
+        assert!(texts(&[("use.schema.id", "7")]).contains("use.schema.id has no effect while"));
+        assert_eq!(texts(&[latest, ("auto.register.schemas", "false")]), "");
+        assert_eq!(texts(&[("use.latest.version", "false")]), "");
+        let strict = texts(&[("latest.compatibility.strict", "false")]);
         assert!(
             strict.contains("Walferry always compares the registered schema"),
             "{strict}"
         );
-        let naming = told(&[("subject.name.strategy", "x.RecordNameStrategy")]);
+        let naming = texts(&[("subject.name.strategy", "x.RecordNameStrategy")]);
         assert!(
             naming.contains("is not an option of Confluent's converters"),
             "{naming}"
@@ -451,9 +451,12 @@ mod with_a_registry {
             .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         let options = Options::new("value.converter.", entries.collect());
         let (converter, findings) = AvroConverter::from_options(family, ConverterType::Value, &options);
-        let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
         // What is accepted without effect is told, too.
-        assert!(told.iter().all(|told| told.contains("detects the type")), "{told:?}");
+        assert!(
+            texts.iter().all(|texts| texts.contains("detects the type")),
+            "{texts:?}"
+        );
         converter.expect("nothing is wrong").link.settings
     }
 
@@ -621,9 +624,9 @@ mod with_a_registry {
         let options = Options::new("value.converter.", entries.into());
         let (converter, findings) = AvroConverter::from_options(Family::Confluent, ConverterType::Value, &options);
         assert_eq!(converter.expect("it is taken").link.settings.auth, Auth::None);
-        let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
-        assert!(told.len() == 1 && told[0].contains("have no log-in"), "{told:?}");
-        assert!(!told[0].contains("s3cret"), "{told:?}");
+        let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert!(texts.len() == 1 && texts[0].contains("have no log-in"), "{texts:?}");
+        assert!(!texts[0].contains("s3cret"), "{texts:?}");
     }
 
     #[test]
@@ -658,10 +661,10 @@ mod with_a_registry {
             let entries = entries.map(|(name, text)| (name.to_owned(), text.to_owned()));
             let options = Options::new("value.converter.", entries.into());
             let (_, findings) = AvroConverter::from_options(Family::Apicurio, ConverterType::Value, &options);
-            let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            let texts: Vec<String> = findings.iter().map(ToString::to_string).collect();
             assert!(
-                matches!(&told[..], [only] if only.contains(&name) && only.contains("not supported")),
-                "{told:?}"
+                matches!(&texts[..], [only] if only.contains(&name) && only.contains("not supported")),
+                "{texts:?}"
             );
         }
     }

@@ -29,12 +29,12 @@ pub(crate) fn text(plan: &Plan) -> Result<String, Box<LocatedProblem>> {
 /// JSON with the characters in place of escaped surrogate pairs. They are all that is written as `\uD8xx`.
 fn joined(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
-    let mut rest = json;
-    while let Some(at) = rest.find('\\') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
+    let mut tail = json;
+    while let Some(at) = tail.find('\\') {
+        out.push_str(&tail[..at]);
+        tail = &tail[at..];
         let unit = |from: usize| {
-            let digits = rest.get(from..from + 6)?.strip_prefix("\\u")?;
+            let digits = tail.get(from..from + 6)?.strip_prefix("\\u")?;
             u16::from_str_radix(digits, 16).ok()
         };
         let pair = unit(0).zip(unit(6)).map(|(high, low)| [high, low]);
@@ -46,13 +46,13 @@ fn joined(json: &str) -> String {
             }
             // A backslash and what it escapes.
             None => {
-                out.push_str(&rest[..2]);
+                out.push_str(&tail[..2]);
                 2
             }
         };
-        rest = &rest[length..];
+        tail = &tail[length..];
     }
-    out + rest
+    out + tail
 }
 
 fn write_members(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<LocatedProblem>> {

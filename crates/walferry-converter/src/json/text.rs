@@ -14,7 +14,7 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
     out.reserve(bytes.len() + 2);
     out.push(b'"');
     let mut written = 0;
-    let (blocks, rest) = bytes.as_chunks();
+    let (blocks, remainder) = bytes.as_chunks();
     for (index, block) in blocks.iter().enumerate() {
         if block.iter().fold(false, |found, &byte| found | is_special(byte)) {
             let mut special = specials(*block);
@@ -25,7 +25,7 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
             }
         }
     }
-    for (index, &byte) in rest.iter().enumerate() {
+    for (index, &byte) in remainder.iter().enumerate() {
         if is_special(byte) {
             written = push_up_to(out, text, written, blocks.len() * 16 + index);
         }

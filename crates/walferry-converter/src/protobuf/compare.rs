@@ -36,8 +36,8 @@ pub(crate) fn same_bytes(ours: &str, theirs: &str) -> Result<(), String> {
                 "field {} of {}: the record has {}, the registered schema {}",
                 field.name,
                 field.message,
-                field.told(),
-                other.told()
+                field.type_text(),
+                other.type_text()
             ));
         }
     }
@@ -66,7 +66,7 @@ struct Field {
 }
 
 impl Field {
-    fn told(&self) -> String {
+    fn type_text(&self) -> String {
         match self.repeated {
             true => format!("repeated {}", self.kind),
             false => self.kind.clone(),
@@ -114,8 +114,8 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn next(&mut self) -> Option<&'a str> {
-        let (token, rest) = self.tokens.split_first()?;
-        self.tokens = rest;
+        let (token, tail) = self.tokens.split_first()?;
+        self.tokens = tail;
         Some(token)
     }
 
@@ -222,34 +222,34 @@ impl<'a> Reader<'a> {
 /// Words, texts and signs, without comments.
 fn tokens(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
-    let mut rest = text;
+    let mut tail = text;
     loop {
-        rest = rest.trim_start();
-        let Some(first) = rest.chars().next() else { return found };
+        tail = tail.trim_start();
+        let Some(first) = tail.chars().next() else { return found };
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '+');
         let length = match first {
-            '/' if rest.starts_with("//") => {
-                rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
+            '/' if tail.starts_with("//") => {
+                tail = tail.split_once('\n').map_or("", |(_, tail)| tail);
                 continue;
             }
-            '/' if rest.starts_with("/*") => {
-                rest = rest.split_once("*/").map_or("", |(_, rest)| rest);
+            '/' if tail.starts_with("/*") => {
+                tail = tail.split_once("*/").map_or("", |(_, tail)| tail);
                 continue;
             }
             '"' | '\'' => {
                 let mut escaped = false;
-                let end = rest[1..].find(|c| {
+                let end = tail[1..].find(|c| {
                     let ends = c == first && !escaped;
                     escaped = c == '\\' && !escaped;
                     ends
                 });
-                end.map_or(rest.len(), |end| end + 2)
+                end.map_or(tail.len(), |end| end + 2)
             }
-            c if is_word(c) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+            c if is_word(c) => tail.find(|c| !is_word(c)).unwrap_or(tail.len()),
             c => c.len_utf8(),
         };
-        found.push(&rest[..length]);
-        rest = &rest[length..];
+        found.push(&tail[..length]);
+        tail = &tail[length..];
     }
 }
 

@@ -50,12 +50,12 @@ pub(super) fn push_framed<E>(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)
     let end = out.len();
     out.resize(end + more, 0);
     out.copy_within(start + 1..end, start + 1 + more);
-    let mut rest = length;
+    let mut remaining_bits = length;
     for place in &mut out[start..start + more] {
-        *place = rest as u8 | 0x80;
-        rest >>= 7;
+        *place = remaining_bits as u8 | 0x80;
+        remaining_bits >>= 7;
     }
-    out[start + more] = rest as u8;
+    out[start + more] = remaining_bits as u8;
     Ok(())
 }
 

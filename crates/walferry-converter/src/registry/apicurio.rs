@@ -446,20 +446,20 @@ pub(super) fn plain_urls(reader: &mut Reader<'_>, property: &str, urls: Vec<Stri
     let (mut plain, mut logins) = (Vec::new(), Vec::new());
     for url in urls {
         let url = url.trim().trim_end_matches('/');
-        let Some((scheme, rest)) = url
+        let Some((scheme, address)) = url
             .split_once("://")
-            .filter(|(scheme, rest)| matches!(*scheme, "http" | "https") && !rest.is_empty())
+            .filter(|(scheme, address)| matches!(*scheme, "http" | "https") && !address.is_empty())
         else {
             let finding = reader.problem(property, "contains a URL that does not start with http:// or https://");
             finding.hint = Some("write it like http://registry:8081".to_owned());
             continue;
         };
-        let end = rest.find('/').unwrap_or(rest.len());
-        match rest[..end].rsplit_once('@') {
+        let end = address.find('/').unwrap_or(address.len());
+        match address[..end].rsplit_once('@') {
             Some((info, _)) => {
                 let (user, password) = info.split_once(':').unwrap_or((info, ""));
                 logins.push(Some((decoded(user), Secret::new(decoded(password)))));
-                plain.push(format!("{scheme}://{}", &rest[info.len() + 1..]));
+                plain.push(format!("{scheme}://{}", &address[info.len() + 1..]));
             }
             None => {
                 logins.push(None);
@@ -477,15 +477,15 @@ pub(super) fn plain_urls(reader: &mut Reader<'_>, property: &str, urls: Vec<Stri
 /// A part of a URL, without its escapes.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let mut ahead = rest.clone();
+    let mut unread = text.bytes();
+    while let Some(byte) = unread.next() {
+        let mut ahead = unread.clone();
         let digits = (ahead.next(), ahead.next());
         let hex = |digit: Option<u8>| digit.and_then(|digit| char::from(digit).to_digit(16));
         match (byte, hex(digits.0), hex(digits.1)) {
             (b'%', Some(high), Some(low)) => {
                 bytes.push((high * 16 + low) as u8);
-                rest = ahead;
+                unread = ahead;
             }
             _ => bytes.push(byte),
         }

@@ -297,8 +297,8 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: ConverterType) -> RegistryLink
         (false, _, false) => IdLookup::Find { normalize },
     };
     if register {
-        let told = [(latest, USE_LATEST.name()), (id >= 0, USE_ID.name())];
-        for (_, name) in told.into_iter().filter(|(is_chosen, _)| *is_chosen) {
+        let pinned = [(latest, USE_LATEST.name()), (id >= 0, USE_ID.name())];
+        for (_, name) in pinned.into_iter().filter(|(is_chosen, _)| *is_chosen) {
             reader.note(
                 name,
                 "has no effect while auto.register.schemas is true, which is its default, as with the Java converter",

@@ -14,10 +14,10 @@ use walferry_config::connector::NameAdjustment;
 use walferry_event::{
     Catalog, EventSettings, LeftOutReason, TablePlan,
     catalog::{KnownTypes, TableFacts},
-    kept,
+    relation_bytes,
 };
 use walferry_pgoutput::{Oid, Relation, RelationColumn};
-use walferry_transform::{Chain, OutboxTable};
+use walferry_transform::{Chain, EventRouter, OutboxTable};
 
 use crate::{
     failure::{Disposition, Failure},
@@ -171,7 +171,7 @@ impl RelationPlans {
         };
         self.fetch(oid)?;
         let made_from = self.plans.get(&oid).and_then(|known| known.made_from.as_deref());
-        let Some((mut relation, Some(mut catalog))) = made_from.and_then(kept::read) else {
+        let Some((mut relation, Some(mut catalog))) = made_from.and_then(relation_bytes::read) else {
             return Ok(Err("nothing is known of its columns".to_owned()));
         };
         if let Err(why) = definitions::apply(definition, &mut relation, &mut catalog) {
@@ -205,7 +205,7 @@ impl RelationPlans {
         let oid = relation.oid;
         self.remove(oid);
         let columns = relation.columns.clone();
-        let made_from = kept::write(relation, facts).map(Vec::into_boxed_slice);
+        let made_from = relation_bytes::write(relation, facts).map(Vec::into_boxed_slice);
         self.insert(
             oid,
             Described {
@@ -253,7 +253,8 @@ impl RelationPlans {
             .spill_file
             .get(spilled)
             .map_err(|error| lost(oid, &error.to_string()))?;
-        let (relation, facts) = kept::read(&bytes).ok_or_else(|| lost(oid, "it differs from what was written"))?;
+        let (relation, facts) =
+            relation_bytes::read(&bytes).ok_or_else(|| lost(oid, "it differs from what was written"))?;
         Ok((relation, facts, bytes))
     }
 
@@ -428,9 +429,15 @@ impl RelationPlans {
         names_fields_as_columns(&self.settings)
     }
 
-    /// Tells the chain which captured tables are its outboxes.
+    /// Tells each EventRouter which captured tables are its outboxes.
     pub(crate) fn expect_outboxes(&self, chain: &mut Chain, tables: &[TableFacts]) -> Result<(), Failure> {
-        as_outboxes(&self.settings, tables, |tables| chain.expect_outboxes(tables))
+        as_outboxes(&self.settings, tables, |tables| {
+            for (router, places) in chain.each_with_outboxes::<EventRouter>(tables) {
+                for place in places {
+                    router.expect_outbox(tables[place].topic);
+                }
+            }
+        })
     }
 
     /// The outboxes among the captured tables, by their place in `tables`. Fails if a transform does not find its own.

@@ -125,18 +125,18 @@ impl ArrayDecoder {
             [b'[', ..] => &bytes[1 + bytes.iter().position(|b| *b == b'=').ok_or(MALFORMED)?..],
             _ => bytes,
         };
-        let mut rest = bytes
+        let mut tail = bytes
             .strip_prefix(b"{")
             .and_then(|b| b.strip_suffix(b"}"))
             .ok_or(MALFORMED)?;
         let mut values = Vec::new();
-        while !rest.is_empty() {
-            let (value, behind) = self.next(rest, items)?;
+        while !tail.is_empty() {
+            let (value, behind) = self.next(tail, items)?;
             if value.is_null() && !self.nullable {
                 return Err(Reason::NullElement);
             }
             values.push(value);
-            rest = match behind {
+            tail = match behind {
                 [] => behind,
                 [b, behind @ ..] if *b == self.delimiter && !behind.is_empty() => behind,
                 _ => return Err(MALFORMED),

@@ -105,12 +105,12 @@ pub(crate) fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
         b'A'..=b'F' => Some(digit - b'A' + 10),
         _ => None,
     };
-    let (pairs, rest) = digits.as_chunks::<2>();
+    let (pairs, odd_digit) = digits.as_chunks::<2>();
     let bytes: Option<Vec<u8>> = pairs
         .iter()
         .map(|[high, low]| Some(nibble(*high)? << 4 | nibble(*low)?))
         .collect();
-    bytes.filter(|_| rest.is_empty())
+    bytes.filter(|_| odd_digit.is_empty())
 }
 
 /// Reads a bit string into little-endian bytes: the last bit comes first, and trailing zeros are left out.

@@ -53,8 +53,8 @@ pub(super) struct Scanner<'a>(pub(super) &'a [u8]);
 
 impl Scanner<'_> {
     pub(super) fn literal(&mut self, expected: u8) -> Option<()> {
-        let (first, rest) = self.0.split_first()?;
-        (*first == expected).then(|| self.0 = rest)
+        let (first, tail) = self.0.split_first()?;
+        (*first == expected).then(|| self.0 = tail)
     }
 
     /// A number of `min` to `max` digits.

@@ -55,16 +55,16 @@ type Pairs = Vec<(String, Option<String>)>;
 /// The pairs, in the order of Java's `HashMap`.
 fn parse(text: &str) -> Option<Pairs> {
     let mut pairs = Pairs::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        let (key, behind) = quoted(rest)?;
+    let mut tail = text;
+    while !tail.is_empty() {
+        let (key, behind) = quoted(tail)?;
         let behind = behind.strip_prefix("=>")?;
         let (value, behind) = match behind.strip_prefix("NULL") {
             Some(behind) => (None, behind),
             None => quoted(behind).map(|(value, behind)| (Some(value), behind))?,
         };
         pairs.push((key, value));
-        rest = if behind.is_empty() {
+        tail = if behind.is_empty() {
             behind
         } else {
             behind.strip_prefix(", ")?

@@ -250,8 +250,8 @@ pub(super) fn read_zoned_timestamp(bytes: &[u8], fraction_digits: usize, path: P
 /// The common case: the year has four digits and the time is already in UTC. The text is then almost in the right form.
 fn utc_timestamp(bytes: &[u8], fraction_digits: usize) -> Option<String> {
     const SHAPE: &[u8; 19] = b"0000-00-00 00:00:00";
-    let (whole, rest) = bytes.split_first_chunk::<19>()?;
-    let fraction = rest.strip_suffix(b"+00")?;
+    let (whole, suffix) = bytes.split_first_chunk::<19>()?;
+    let fraction = suffix.strip_suffix(b"+00")?;
     let fits = whole
         .iter()
         .zip(SHAPE)

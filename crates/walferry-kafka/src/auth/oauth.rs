@@ -8,7 +8,7 @@ use ureq::Agent;
 use walferry_config::{Secret, shown_answer, shown_text};
 use walferry_keystore::{
     StoreError,
-    https::{Https, told},
+    https::{Https, error_text},
     trust::Words,
 };
 
@@ -59,7 +59,7 @@ pub(crate) fn fetch(oauth: &OAuth, now_ms: i64) -> Result<Token, String> {
         .header("authorization", format!("Basic {}", credentials(oauth)))
         .header("accept", "application/json")
         .send_form(form)
-        .map_err(|error| failed(shown_text(&told(&error)).into_owned()))?;
+        .map_err(|error| failed(shown_text(&error_text(&error)).into_owned()))?;
     let status = response.status();
     let body = response
         .body_mut()

@@ -27,7 +27,7 @@ impl GivenProperties {
             let entry = GivenProperty {
                 text: text.to_owned(),
                 written_as: options.full_name(name),
-                shown: options.shown(name),
+                shown: options.display_text(name),
                 secret: options.is_secret(name),
             };
             self.0.insert(name.to_owned(), entry);

@@ -65,8 +65,8 @@ fn power_of_ten(exponent: i32) -> BigInt {
 
 /// Half up, away from zero.
 fn half_up(x: &BigInt, y: &BigInt) -> BigInt {
-    let (whole, rest) = (x / y, x % y);
-    let is_up = rest.magnitude() * 2_u32 >= *y.magnitude();
+    let (whole, remainder) = (x / y, x % y);
+    let is_up = remainder.magnitude() * 2_u32 >= *y.magnitude();
     let away = if (*x < BigInt::ZERO) == (*y < BigInt::ZERO) {
         1
     } else {

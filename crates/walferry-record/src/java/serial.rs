@@ -323,18 +323,19 @@ fn modified_utf8(text: &str) -> Vec<u8> {
 
 fn from_modified_utf8(bytes: &[u8]) -> Option<String> {
     let mut units = Vec::with_capacity(bytes.len());
-    let mut rest = bytes.iter();
-    let follows = |rest: &mut std::slice::Iter<'_, u8>| {
-        rest.next()
+    let mut unread = bytes.iter();
+    let follows = |unread: &mut std::slice::Iter<'_, u8>| {
+        unread
+            .next()
             .filter(|byte| **byte & 0xC0 == 0x80)
             .map(|byte| u16::from(byte & 0x3F))
     };
-    while let Some(&first) = rest.next() {
+    while let Some(&first) = unread.next() {
         let first = u16::from(first);
         units.push(match first >> 4 {
             0..=7 => first,
-            12 | 13 => (first & 0x1F) << 6 | follows(&mut rest)?,
-            14 => (first & 0x0F) << 12 | follows(&mut rest)? << 6 | follows(&mut rest)?,
+            12 | 13 => (first & 0x1F) << 6 | follows(&mut unread)?,
+            14 => (first & 0x0F) << 12 | follows(&mut unread)? << 6 | follows(&mut unread)?,
             _ => return None,
         });
     }
@@ -346,11 +347,11 @@ fn from_modified_utf8(bytes: &[u8]) -> Option<String> {
 /// # Errors
 /// What is read is no such array, or it holds objects of other classes.
 pub fn read(bytes: &[u8]) -> Result<Option<Vec<Object>>, SerialError> {
-    let rest = bytes
+    let unread = bytes
         .strip_prefix(&MAGIC)
         .ok_or(SerialError::Malformed("it does not begin as a stream of objects"))?;
     let mut reader = Reader {
-        rest,
+        unread,
         seen: Vec::new(),
         depth: 0,
     };
@@ -407,18 +408,18 @@ impl Found {
 }
 
 struct Reader<'b> {
-    rest: &'b [u8],
+    unread: &'b [u8],
     seen: Vec<Found>,
     depth: u32,
 }
 
 impl Reader<'_> {
     fn take(&mut self, length: usize) -> Result<&[u8], SerialError> {
-        let (taken, rest) = self
-            .rest
+        let (taken, unread) = self
+            .unread
             .split_at_checked(length)
             .ok_or(SerialError::Malformed("it is cut off"))?;
-        self.rest = rest;
+        self.unread = unread;
         Ok(taken)
     }
 
@@ -504,7 +505,7 @@ impl Reader<'_> {
     /// What a class has written beside its fields.
     fn skip_block(&mut self) -> Result<(), SerialError> {
         loop {
-            match self.rest.first() {
+            match self.unread.first() {
                 Some(&END_BLOCK) => {
                     self.take(1)?;
                     return Ok(());

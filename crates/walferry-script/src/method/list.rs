@@ -155,7 +155,7 @@ fn is_empty<'r>(call: &Call<'_, 'r>) -> Called<'r> {
 
 fn first<'r>(call: &Call<'_, 'r>) -> Called<'r> {
     if let Object::Range(range) = call.of {
-        return Ok(range.element(0).ok_or(EMPTY)?);
+        return Ok(range.element(0).map(Object::from).ok_or(EMPTY)?);
     }
     Ok(call.elements()?.first().cloned().ok_or(EMPTY)?)
 }
@@ -163,7 +163,7 @@ fn first<'r>(call: &Call<'_, 'r>) -> Called<'r> {
 fn last<'r>(call: &Call<'_, 'r>) -> Called<'r> {
     if let Object::Range(range) = call.of {
         let last = range.length().checked_sub(1).and_then(|last| range.element(last));
-        return Ok(last.ok_or(EMPTY)?);
+        return Ok(last.map(Object::from).ok_or(EMPTY)?);
     }
     Ok(call.elements()?.last().cloned().ok_or(EMPTY)?)
 }
@@ -228,7 +228,7 @@ fn last_place<'r>(call: &Call<'_, 'r>) -> Called<'r> {
 fn others<'a, 'r>(call: &Call<'a, 'r>) -> Result<Cow<'a, [Object<'r>]>, String> {
     match call.argument(0) {
         Object::Set(elements) => Ok(Cow::Borrowed(elements)),
-        Object::Range(range) => range.elements().map(Cow::Owned),
+        Object::Range(range) => Object::all_of(range).map(Cow::Owned),
         other => match other.elements() {
             Some(elements) => Ok(elements),
             None => Err(format!("the argument is {}, not a list", other.kind())),

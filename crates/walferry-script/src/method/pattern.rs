@@ -25,7 +25,7 @@ pub(super) const MATCHER: &[Row] = &[
     }),
     groovy("group", (0, 1), Some(R::Text), group),
     groovy("getAt", (1, 1), None, |call| {
-        matcher(call)?.element(call.int_argument(0)?)
+        Ok(Object::of_match(matcher(call)?.element(call.int_argument(0)?)?))
     }),
     groovy("getCount", (0, 0), NUMBER, |call| Ok(count(matcher(call)?.count()))),
     groovy("size", (0, 0), NUMBER, size),
@@ -55,7 +55,7 @@ fn group<'r>(call: &Call<'_, 'r>) -> Called<'r> {
         [] => 0,
         _ => call.int_argument(0)?,
     };
-    matcher(call)?.group(number)
+    Ok(matcher(call)?.group(number)?.map_or(Object::Null, Object::text))
 }
 
 /// Groovy's `size()` of a match is a Long.

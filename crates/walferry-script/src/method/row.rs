@@ -130,7 +130,7 @@ impl<'a, 'r> Call<'a, 'r> {
     /// The elements of a list, an array or a range.
     pub(super) fn elements(&self) -> Result<Cow<'a, [Object<'r>]>, String> {
         match self.of {
-            Object::Range(range) => range.elements().map(Cow::Owned),
+            Object::Range(range) => Object::all_of(range).map(Cow::Owned),
             of => Ok(of.elements().unwrap_or_default()),
         }
     }

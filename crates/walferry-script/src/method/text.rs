@@ -209,7 +209,7 @@ fn starts_with<'r>(call: &Call<'_, 'r>) -> Called<'r> {
     let units = units(call.text());
     answer(
         from.and_then(|from| units.get(from..))
-            .is_some_and(|rest| rest.starts_with(&self::units(&part))),
+            .is_some_and(|digits| digits.starts_with(&self::units(&part))),
     )
 }
 
@@ -382,7 +382,7 @@ fn parsed<'r>(call: &Call<'_, 'r>, parse: fn(&str) -> Option<Number>) -> Called<
 /// A whole number without its plus, which Rust reads only once.
 pub(crate) fn digits(text: &str) -> &str {
     match text.strip_prefix('+') {
-        Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => rest,
+        Some(digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => digits,
         _ => text,
     }
 }

@@ -75,7 +75,7 @@ impl Parser<'_> {
 
     fn no_value(&mut self, at: usize) -> ScriptRefusal {
         self.next = self.next.saturating_sub(usize::from(self.tokens[self.next].at != at));
-        let refusal = ScriptRefusal::new(at, format!("has {} where a value is expected", self.shown()));
+        let refusal = ScriptRefusal::new(at, format!("has {} where a value is expected", self.token_text()));
         match self.is_sign("{") {
             true => refusal.hint(no_closures(self.language)),
             false => refusal,
@@ -96,11 +96,11 @@ impl Parser<'_> {
                     let next = std::mem::take(&mut self.next);
                     let parsed = self.expression();
                     let is_whole = matches!(self.peek(), Token::End);
-                    let rest = self.at();
+                    let end = self.at();
                     (self.tokens, self.next) = (outer, next);
                     let parsed = parsed?;
                     if !is_whole {
-                        return Err(ScriptRefusal::new(rest, "has more than one expression to fill in"));
+                        return Err(ScriptRefusal::new(end, "has more than one expression to fill in"));
                     }
                     parsed
                 }
@@ -173,7 +173,7 @@ impl Parser<'_> {
                 Ok(name)
             }
             _ => {
-                let what = format!("has {} where a name is expected", self.shown());
+                let what = format!("has {} where a name is expected", self.token_text());
                 Err(ScriptRefusal::new(at, what))
             }
         }

@@ -125,11 +125,11 @@ impl<'t> Parser<'t> {
         if self.take_sign(sign) {
             return Ok(());
         }
-        let what = format!("has {} where {sign} is expected", self.shown());
+        let what = format!("has {} where {sign} is expected", self.token_text());
         Err(self.hinted(ScriptRefusal::new(self.at(), what)))
     }
 
-    fn shown(&self) -> String {
+    fn token_text(&self) -> String {
         match self.peek() {
             Token::Word(word) => word.clone(),
             Token::Number(number) => number.clone(),
@@ -173,7 +173,7 @@ impl<'t> Parser<'t> {
     fn unexpected(&self) -> ScriptRefusal {
         self.hinted(ScriptRefusal::new(
             self.at(),
-            format!("does not end before {}", self.shown()),
+            format!("does not end before {}", self.token_text()),
         ))
     }
 

@@ -110,7 +110,7 @@ impl Parser<'_> {
             }
             _ => {
                 self.next -= 1;
-                let what = format!("has {} where a name is expected", self.shown());
+                let what = format!("has {} where a name is expected", self.token_text());
                 Err(ScriptRefusal::new(self.at(), what))
             }
         }
@@ -338,16 +338,16 @@ fn filled(text: Node) -> Node {
 /// JavaScript's replacement in Java's notation.
 fn java_replacement(text: &str) -> String {
     let mut java = String::new();
-    let mut rest = text.chars().peekable();
-    while let Some(next) = rest.next() {
-        match (next, rest.peek()) {
+    let mut chars = text.chars().peekable();
+    while let Some(next) = chars.next() {
+        match (next, chars.peek()) {
             ('\\', _) => java.push_str("\\\\"),
             ('$', Some('$')) => {
-                rest.next();
+                chars.next();
                 java.push_str("\\$");
             }
             ('$', Some('&')) => {
-                rest.next();
+                chars.next();
                 java.push_str("$0");
             }
             ('$', Some('1'..='9')) => java.push('$'),

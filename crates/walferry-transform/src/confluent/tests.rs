@@ -73,7 +73,7 @@ fn result(class: &str, options: &[(&str, &str)], record: Record<'static>) -> Str
         Ok(Outcome::Record(record)) => record.topic.into_owned(),
         Ok(Outcome::Dropped(reason)) => format!("dropped: {reason}"),
         Ok(Outcome::Waits(_)) => "waits".to_owned(),
-        Ok(Outcome::SetAside(aside)) => format!("set aside: {}", aside.why),
+        Ok(Outcome::SetAside(record)) => format!("set aside: {}", record.why),
         Err(error) => format!("failed: {}", error.error),
     }
 }

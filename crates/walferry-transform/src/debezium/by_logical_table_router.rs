@@ -143,7 +143,7 @@ impl Rewrites {
 
 impl Transform for ByLogicalTableRouter {
     fn header_list(&self, _: &Record<'_>) -> HeaderList {
-        HeaderList::KeptWithTopic
+        HeaderList::SharedWithTopic
     }
 
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {

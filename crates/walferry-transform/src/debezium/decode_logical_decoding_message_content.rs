@@ -152,8 +152,8 @@ impl Transform for DecodeLogicalDecodingMessageContent {
 
         // Debezium takes the other values by the places that they have in the new schema.
         let mut values = Vec::with_capacity(schema.fields().len());
-        let (_, kept) = schema.fields().split_last().ok_or(Undecoded::NoField("after"))?;
-        for (place, field) in kept.iter().enumerate() {
+        let (_, other_fields) = schema.fields().split_last().ok_or(Undecoded::NoField("after"))?;
+        for (place, field) in other_fields.iter().enumerate() {
             if old.fields().get(place).is_none_or(|old| old.schema != field.schema) {
                 return Err(Undecoded::Differs(field.name.to_string()).into());
             }

@@ -105,7 +105,7 @@ impl Transform for EnforceRecordSize {
     fn header_list(&self, record: &Record<'_>) -> HeaderList {
         match self.to_cut(record) {
             Ok(Some(_)) => HeaderList::Copied,
-            Ok(None) | Err(_) => HeaderList::Kept,
+            Ok(None) | Err(_) => HeaderList::Shared,
         }
     }
 

@@ -95,7 +95,7 @@ impl TransformFault for NotBefore {
 
 impl Transform for ExtractChangedRecordState {
     fn header_list(&self, _: &Record<'_>) -> HeaderList {
-        HeaderList::Kept
+        HeaderList::Shared
     }
 
     fn adds_headers(&self) -> bool {

@@ -567,7 +567,7 @@ struct Dropped {
     names: Vec<String>,
     input: SchemaRef,
     /// None where nothing is left out.
-    kept: Option<(SchemaRef, Vec<usize>)>,
+    remaining: Option<(SchemaRef, Vec<usize>)>,
 }
 
 /// Sets of names that are remembered for a schema.
@@ -605,15 +605,15 @@ impl Drops {
 /// A map that has no schema, without some of its entries.
 fn without<'a>(map: Value<'a>, names: &[String]) -> Result<SchemaAndValue<'a>, Error> {
     let pairs = crate::reshape::pairs(map, "ExtractNewRecordState")?;
-    let mut kept = HashMap::with_capacity(pairs.len());
+    let mut remaining = HashMap::with_capacity(pairs.len());
     for (key, value) in pairs {
         if !names.iter().any(|name| key.as_str() == Some(name)) {
-            kept.put(key, value);
+            remaining.put(key, value);
         }
     }
     Ok(SchemaAndValue {
         schema: None,
-        value: kept.into_value(),
+        value: remaining.into_value(),
     })
 }
 
@@ -642,22 +642,22 @@ impl Dropped {
         let goes = |field: &Field| goes(field) && (field.schema.optional || !compatible);
         // Without regard for compatibility Debezium makes a new schema in any case.
         let changes = !compatible || all.iter().any(goes);
-        let kept: Vec<usize> = (0..all.len()).filter(|&place| !goes(&all[place])).collect();
-        let output = structure(kept.iter().map(|&place| all[place].clone()).collect())?;
+        let places: Vec<usize> = (0..all.len()).filter(|&place| !goes(&all[place])).collect();
+        let output = structure(places.iter().map(|&place| all[place].clone()).collect())?;
         Ok(Self {
             names: names.to_vec(),
             input: schema.clone(),
-            kept: changes.then(|| (basics(schema, output).build(), kept)),
+            remaining: changes.then(|| (basics(schema, output).build(), places)),
         })
     }
 
     fn apply<'a>(&'a self, value: Value<'a>) -> Result<SchemaAndValue<'a>, Error> {
-        let (Some((output, kept)), Value::Struct(_)) = (&self.kept, &value) else {
+        let (Some((output, places)), Value::Struct(_)) = (&self.remaining, &value) else {
             return Ok(SchemaAndValue::new(self.input.clone(), value));
         };
         let mut values = crate::reshape::values(value, "ExtractNewRecordState")?;
-        let mut left = Vec::with_capacity(kept.len());
-        for (&place, field) in kept.iter().zip(output.fields()) {
+        let mut left = Vec::with_capacity(places.len());
+        for (&place, field) in places.iter().zip(output.fields()) {
             let mut value = std::mem::take(&mut values[place]);
             crate::reshape::settle_one(field, &mut value, true)?;
             left.push(value);

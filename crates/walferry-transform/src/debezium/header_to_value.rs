@@ -109,7 +109,7 @@ fn list(reader: &mut Reader<'_>, property: &Property<Vec<String>>) -> Vec<String
 
 impl Transform for HeaderToValue {
     fn header_list(&self, _: &Record<'_>) -> HeaderList {
-        HeaderList::Kept
+        HeaderList::Shared
     }
 
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {

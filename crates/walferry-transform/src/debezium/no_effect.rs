@@ -72,7 +72,7 @@ fn build_tracing(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>>
 
 impl Transform for Pass {
     fn header_list(&self, _: &Record<'_>) -> HeaderList {
-        HeaderList::Kept
+        HeaderList::Shared
     }
 
     fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error> {

@@ -86,7 +86,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 
 impl Transform for PartitionRouting {
     fn header_list(&self, _: &Record<'_>) -> HeaderList {
-        HeaderList::Kept
+        HeaderList::Shared
     }
 
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {

@@ -195,7 +195,7 @@ impl TimeStruct {
 
 impl Transform for TimezoneConverter {
     fn header_list(&self, _: &Record<'_>) -> HeaderList {
-        HeaderList::Kept
+        HeaderList::Shared
     }
 
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
@@ -279,20 +279,20 @@ fn zoned_timestamp(text: &str, zone: &Zone) -> Option<String> {
 
 /// The instant at which clocks in the zone show a time. Numbers that are too large wrap around, but not milliseconds.
 fn local(number: i64, units: i64, zone: &Zone) -> Option<i64> {
-    let (seconds, rest) = (number.div_euclid(units), number.rem_euclid(units));
+    let (seconds, remainder) = (number.div_euclid(units), number.rem_euclid(units));
     let seconds = seconds - i64::from(zone.offset_at_local(seconds));
     match units {
-        MILLIS => seconds.checked_mul(units)?.checked_add(rest),
-        _ => Some(seconds.wrapping_mul(units).wrapping_add(rest)),
+        MILLIS => seconds.checked_mul(units)?.checked_add(remainder),
+        _ => Some(seconds.wrapping_mul(units).wrapping_add(remainder)),
     }
 }
 
 /// The instant moved by the offset of the zone: as much later as clocks there are ahead of UTC.
 fn shifted(number: i64, units: i64, zone: &Zone) -> Option<i64> {
-    let (seconds, rest) = (number.div_euclid(units), number.rem_euclid(units));
+    let (seconds, remainder) = (number.div_euclid(units), number.rem_euclid(units));
     let seconds = seconds + i64::from(zone.offset_at(seconds));
     match units {
-        MILLIS => seconds.checked_mul(units)?.checked_add(rest),
-        _ => Some(seconds.saturating_mul(units).wrapping_add(rest)),
+        MILLIS => seconds.checked_mul(units)?.checked_add(remainder),
+        _ => Some(seconds.saturating_mul(units).wrapping_add(remainder)),
     }
 }

@@ -166,7 +166,7 @@ impl Step {
 impl Reshape for VectorToJsonConverter {
     type Plan = Plan;
 
-    const HEADER_LIST: HeaderList = HeaderList::Kept;
+    const HEADER_LIST: HeaderList = HeaderList::Shared;
 
     fn passes(&self, typed: &SchemaAndValue<'_>) -> bool {
         typed.value.is_null()

@@ -23,7 +23,7 @@ const REMEMBERED: usize = 4096;
 const COUNTED: usize = 100;
 
 /// How many violations of one event are told.
-const TOLD: usize = 3;
+const MOST_LISTED: usize = 3;
 
 /// Checks events before they are sent.
 #[derive(Debug, Clone)]
@@ -123,8 +123,8 @@ impl Conformance {
     }
 
     fn count(&mut self, event_type: Option<&str>, is_sent: bool, error: &Error) {
-        let shown = event_type.map_or_else(|| Mismatched::NULL.to_owned(), |event_type| cut(event_type, 100));
-        if let Some(counted) = self.mismatched.iter_mut().find(|counted| counted.event_type == shown) {
+        let name = event_type.map_or_else(|| Mismatched::NULL.to_owned(), |event_type| cut(event_type, 100));
+        if let Some(counted) = self.mismatched.iter_mut().find(|counted| counted.event_type == name) {
             counted.events += 1;
             return;
         }
@@ -139,7 +139,7 @@ impl Conformance {
             return;
         }
         self.mismatched.push(Mismatched {
-            event_type: if is_full { Mismatched::OTHER.to_owned() } else { shown },
+            event_type: if is_full { Mismatched::OTHER.to_owned() } else { name },
             events: 1,
             is_sent,
             why: error.to_string(),
@@ -232,29 +232,29 @@ fn violation(schema: &EventSchema, payload: &str) -> Option<String> {
     if payload.len() > LARGE {
         // To list them all would take as much memory as there are mistakes.
         let first = schema.validator.validate(&instance).err();
-        return Some(format!("does not match {file}: {}", all_told(first.iter().map(told))));
+        return Some(format!("does not match {file}: {}", joined(first.iter().map(text_of))));
     }
     let errors = schema.validator.iter_errors(&instance);
     Some(format!(
         "does not match {file}: {}",
-        all_told(errors.map(|error| told(&error)))
+        joined(errors.map(|error| text_of(&error)))
     ))
 }
 
 /// The first mistakes. That there are some is known already, so it is told even if none can be named.
-fn all_told(mut mistakes: impl Iterator<Item = String>) -> String {
-    let told: Vec<String> = mistakes.by_ref().take(TOLD).collect();
-    match told.is_empty() {
+fn joined(mut mistakes: impl Iterator<Item = String>) -> String {
+    let texts: Vec<String> = mistakes.by_ref().take(MOST_LISTED).collect();
+    match texts.is_empty() {
         true => "the schema does not allow it".to_owned(),
         false => {
             let more = if mistakes.next().is_some() { "; and more" } else { "" };
-            format!("{}{more}", told.join("; "))
+            format!("{}{more}", texts.join("; "))
         }
     }
 }
 
 /// The place in the payload, and the schema's words. Nothing of the payload but names of members that lead to the place.
-fn told(error: &ValidationError<'_>) -> String {
+fn text_of(error: &ValidationError<'_>) -> String {
     const LONGEST: usize = 200;
     let mut pointer = error.instance_path().as_str().to_owned();
     let unexpected = match error.kind() {
@@ -359,10 +359,10 @@ mod tests {
 
     #[test]
     fn a_mismatch_is_told_even_if_no_mistake_can_be_named() {
-        let told = |count: usize| all_told((0..count).map(|number| number.to_string()));
-        assert_eq!(told(0), "the schema does not allow it");
-        assert_eq!(told(1), "0");
-        assert_eq!(told(TOLD), "0; 1; 2");
-        assert_eq!(told(TOLD + 1), "0; 1; 2; and more");
+        let texts = |count: usize| joined((0..count).map(|number| number.to_string()));
+        assert_eq!(texts(0), "the schema does not allow it");
+        assert_eq!(texts(1), "0");
+        assert_eq!(texts(MOST_LISTED), "0; 1; 2");
+        assert_eq!(texts(MOST_LISTED + 1), "0; 1; 2; and more");
     }
 }

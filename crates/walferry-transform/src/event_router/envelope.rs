@@ -9,7 +9,7 @@ use super::column::Column;
 use super::content::ByContent;
 
 /// Schemas that are kept; each shape of an expanded payload makes one more.
-const KEPT: usize = 256;
+const MOST_SCHEMAS: usize = 256;
 
 /// How the value of one version of an outbox table is put together.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Envelope {
                 let mut schema = Schema::structure(fields).named(name);
                 schema.version = version;
                 let schema = schema.build();
-                if self.schemas.len() == KEPT {
+                if self.schemas.len() == MOST_SCHEMAS {
                     self.schemas.clear();
                 }
                 self.schemas.insert((address, version), schema.clone());
@@ -120,7 +120,7 @@ pub(super) struct SchemaNames {
 
 impl SchemaNames {
     fn of(&mut self, payload: &SchemaRef, version: Option<Option<i32>>, name: impl FnOnce() -> Arc<str>) -> Arc<str> {
-        if self.by_payload.len() + self.by_version.len() == KEPT {
+        if self.by_payload.len() + self.by_version.len() == MOST_SCHEMAS {
             *self = Self::default();
         }
         match version {

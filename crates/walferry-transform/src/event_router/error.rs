@@ -112,7 +112,7 @@ impl Error {
     /// An event whose type the map of topics does not have.
     pub(super) fn unknown_type(event_type: Option<&str>, column: &str) -> Self {
         const LONGEST: usize = 100;
-        let shown = |event_type: &str| {
+        let name = |event_type: &str| {
             let cut: String = event_type.chars().take(LONGEST).collect();
             if cut.len() < event_type.len() {
                 format!("{cut}…")
@@ -121,7 +121,7 @@ impl Error {
             }
         };
         Self::UnknownType {
-            event_type: event_type.map(shown),
+            event_type: event_type.map(name),
             column: column.to_owned(),
         }
     }

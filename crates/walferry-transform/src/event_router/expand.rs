@@ -285,10 +285,11 @@ mod tests {
     fn pruned(json: &Json) -> Json {
         match json {
             Json::Object(members) => {
-                let kept = members
+                let remaining = members
                     .iter()
                     .filter(|(_, member)| !member.is_null() && **member != Json::Array(vec![]));
-                kept.map(|(name, member)| (name.clone(), pruned(member)))
+                remaining
+                    .map(|(name, member)| (name.clone(), pruned(member)))
                     .collect::<Map<_, _>>()
                     .into()
             }

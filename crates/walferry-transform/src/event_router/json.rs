@@ -167,9 +167,9 @@ impl<'j> Reader<'j> {
 
     /// Text up to the next quote, backslash or control character.
     fn plain_run(&mut self) -> &'j str {
-        let rest = &self.text[self.at..];
-        let length = rest.bytes().position(|b| b == b'"' || b == b'\\' || b < 0x20);
-        let run = &rest[..length.unwrap_or(rest.len())];
+        let unread = &self.text[self.at..];
+        let length = unread.bytes().position(|b| b == b'"' || b == b'\\' || b < 0x20);
+        let run = &unread[..length.unwrap_or(unread.len())];
         self.at += run.len();
         run
     }

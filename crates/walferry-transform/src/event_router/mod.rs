@@ -139,8 +139,9 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl EventRouter {
-    /// The captured table with this topic of change events is an outbox.
-    pub(crate) fn expect_outbox(&mut self, topic: &str) {
+    /// The captured table with this topic of change events is an outbox. Without this, an outbox that loses a column before its first row
+    /// comes would be taken for another table, and its rows would be sent as change events.
+    pub fn expect_outbox(&mut self, topic: &str) {
         self.tables.expect(format!("{topic}.Value"));
     }
 
@@ -160,7 +161,7 @@ impl EventRouter {
 impl Transform for EventRouter {
     // The deletes that pass are those of other tables.
     fn header_list(&self, _: &Record<'_>) -> HeaderList {
-        HeaderList::Kept
+        HeaderList::Shared
     }
 
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, crate::Error> {
@@ -205,18 +206,18 @@ impl Transform for EventRouter {
             None => Destination::ByRoute,
             Some(by_type) => destination(by_type, plan.event_type(&row), &mut self.types, &mut self.unknown_types)?,
         };
-        let (mut aside, mut is_failure) = (None, false);
+        let (mut refusal, mut is_failure) = (None, false);
         match destination {
             Destination::Topic(topic) => record.topic = Cow::Borrowed(topic),
             Destination::ByRoute => record.topic = Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
-            Destination::DeadLetter(why) => aside = Some(why),
-            Destination::Failed(error) => (aside, is_failure) = (Some(error), true),
+            Destination::DeadLetter(why) => refusal = Some(why),
+            Destination::Failed(error) => (refusal, is_failure) = (Some(error), true),
         }
-        if let (Some(conformance), None) = (&mut self.conformance, &aside)
+        if let (Some(conformance), None) = (&mut self.conformance, &refusal)
             && let Some(event) = plan.event(&row)
             && !(self.settings.tombstone && is_blank(event.payload))
         {
-            aside = conformance.check(&event)?;
+            refusal = conformance.check(&event)?;
         }
         record.timestamp_ms = plan.timestamp_ms(&row)?.or(processed_ms);
         record.partition = plan.partition(&row)?;
@@ -227,7 +228,7 @@ impl Transform for EventRouter {
             has_tombstones: self.settings.tombstone,
         };
         parts.fill(&mut record, plan, row)?;
-        Ok(match aside {
+        Ok(match refusal {
             None => Outcome::Record(record),
             Some(why) => set_aside(record, &why, is_failure),
         })

@@ -326,9 +326,9 @@ fn compiled(file: &str, document: &Value, files: &Files) -> Result<Validator, Mi
         .build(document)
         .map_err(|error| {
             if let ValidationErrorKind::Referencing(ReferencingError::Unretrievable { uri, .. }) = error.kind() {
-                let shown = uri.strip_prefix(BASE).unwrap_or(uri);
+                let name = uri.strip_prefix(BASE).unwrap_or(uri);
                 return Mistake::in_folder(
-                    format!("has the file {file}, which refers to {shown}, and no file in the folder has this path or this $id"),
+                    format!("has the file {file}, which refers to {name}, and no file in the folder has this path or this $id"),
                     "put the file into the folder, or its schema under $defs; Walferry reads no schemas from the network",
                 );
             }
@@ -376,19 +376,19 @@ pub(super) fn shown_address(address: &str) -> String {
 /// The text with bytes in place of `%` and two digits; `None` where that is no text.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        rest = behind;
+    let mut unread = text.as_bytes();
+    while let Some((&first, behind)) = unread.split_first() {
+        unread = behind;
         if first != b'%' {
             bytes.push(first);
             continue;
         }
-        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+        let digits = std::str::from_utf8(unread.get(..2)?).ok()?;
         if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = &rest[2..];
+        unread = &unread[2..];
     }
     String::from_utf8(bytes).ok()
 }

@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(headers, vec![]);
         wanted.place = Some(place(1, 0));
         wanted.add(&mut headers);
-        let shown: Vec<_> = headers
+        let pairs: Vec<_> = headers
             .iter()
             .map(|header| (&*header.name, header.value.value.clone()))
             .collect();
@@ -109,6 +109,6 @@ mod tests {
             ("walferry.position", Value::str("00000000/00000001-0000000000")),
             ("walferry.transaction_id", Value::Int64(4711)),
         ];
-        assert_eq!(shown, expected);
+        assert_eq!(pairs, expected);
     }
 }

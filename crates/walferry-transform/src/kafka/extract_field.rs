@@ -84,17 +84,17 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
 /// The names on a path with dots. `None` where a backtick is not closed.
 fn parse_path(text: &str) -> Option<Vec<String>> {
     let mut steps = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        let Some(quoted) = rest.strip_prefix('`') else {
-            let (step, behind) = rest.split_once('.').unwrap_or((rest, ""));
+    let mut tail = text;
+    while !tail.is_empty() {
+        let Some(quoted) = tail.strip_prefix('`') else {
+            let (step, behind) = tail.split_once('.').unwrap_or((tail, ""));
             steps.push(step.to_owned());
-            rest = behind;
+            tail = behind;
             continue;
         };
         let (step, behind) = parse_quoted(quoted)?;
         steps.push(step);
-        rest = behind;
+        tail = behind;
     }
     if text.ends_with('.') {
         steps.push(String::new());

@@ -85,7 +85,7 @@ pub(crate) struct Plan {
     input: SchemaRef,
     output: SchemaRef,
     /// Places of the fields that stay.
-    kept: Vec<usize>,
+    remaining: Vec<usize>,
     /// Places of the fields that become headers.
     headers: Vec<usize>,
 }
@@ -99,18 +99,18 @@ impl Reshape for HeaderFrom {
         for (field, _) in &self.pairs {
             headers.push(schema.field_index(field).ok_or_else(|| NoField(field.clone()))?);
         }
-        let kept: Vec<usize> = (0..all.len()).filter(|place| !headers.contains(place)).collect();
+        let remaining: Vec<usize> = (0..all.len()).filter(|place| !headers.contains(place)).collect();
         let output = match self.operation {
             Operation::Copy => schema.clone(),
             Operation::Move => {
-                let fields = kept.iter().map(|&place| all[place].clone()).collect();
+                let fields = remaining.iter().map(|&place| all[place].clone()).collect();
                 basics(schema, structure(fields)?).build()
             }
         };
         Ok(Plan {
             input: schema.clone(),
             output,
-            kept,
+            remaining,
             headers,
         })
     }
@@ -139,13 +139,13 @@ impl Reshape for HeaderFrom {
             let value = Struct::new(plan.output.clone(), values);
             return Ok(SchemaAndValue::new(plan.output.clone(), Value::Struct(value)));
         }
-        let mut kept = Vec::with_capacity(plan.kept.len());
-        for &place in &plan.kept {
+        let mut remaining = Vec::with_capacity(plan.remaining.len());
+        for &place in &plan.remaining {
             let mut value = std::mem::take(&mut values[place]);
             settle_one(&all[place], &mut value, self.replace_null)?;
-            kept.push(value);
+            remaining.push(value);
         }
-        Ok(typed(&plan.output, kept))
+        Ok(typed(&plan.output, remaining))
     }
 
     fn apply_schemaless<'a>(&'a self, value: Value<'a>, record: &mut Record<'a>) -> Result<Value<'a>, Error> {

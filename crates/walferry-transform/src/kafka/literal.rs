@@ -60,10 +60,10 @@ impl<'t> Parser<'t> {
     }
 
     fn cut(&mut self) -> &'t str {
-        let rest = &self.text[self.at..];
+        let unread = &self.text[self.at..];
         let mut escaped = false;
-        let mut end = rest.len();
-        for (index, c) in rest.char_indices() {
+        let mut end = unread.len();
+        for (index, c) in unread.char_indices() {
             match c {
                 '\\' => escaped = !escaped,
                 ':' | ',' | '{' | '}' | '[' | ']' | '"' if !escaped => {
@@ -74,7 +74,7 @@ impl<'t> Parser<'t> {
             }
         }
         self.at += end;
-        &rest[..end]
+        &unread[..end]
     }
 
     fn take(&mut self) -> &'t str {
@@ -180,8 +180,8 @@ impl<'t> Parser<'t> {
     /// A time has colons, which cut it into five tokens.
     fn temporal(&mut self, token: &str) -> Option<SchemaAndValue<'static>> {
         let start = self.mark();
-        if let Some(rest) = self.take_many(4)
-            && let Some(time) = temporal(&format!("{token}{rest}"))
+        if let Some(digits) = self.take_many(4)
+            && let Some(time) = temporal(&format!("{token}{digits}"))
         {
             return Some(time);
         }

@@ -170,8 +170,8 @@ impl Reshape for ReplaceField {
 
     fn plan(&self, schema: &SchemaRef) -> Result<Plan, Error> {
         let all = fields(schema)?;
-        let kept = all.iter().filter(|field| self.keeps(&field.name));
-        let output: Vec<Field> = kept
+        let remaining = all.iter().filter(|field| self.keeps(&field.name));
+        let output: Vec<Field> = remaining
             .map(|field| Field {
                 name: self.renamed(&field.name).map_or_else(|| field.name.clone(), Arc::from),
                 schema: field.schema.clone(),

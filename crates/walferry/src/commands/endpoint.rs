@@ -17,7 +17,7 @@ use ureq::{Agent, http::Response};
 use walferry_config::quoted;
 use walferry_keystore::{
     self as keystore, ClientIdentity, StoreError, X509,
-    https::{Https, TlsFailure, told},
+    https::{Https, TlsFailure, error_text},
     trust::{Words, system_authorities},
 };
 use walferry_worker::http;
@@ -261,7 +261,7 @@ impl Endpoint {
             _ => "check that this is the admin endpoint of Walferry; if it speaks TLS, write --url https://HOST:PORT",
         };
         trouble(
-            format!("the admin endpoint at {self} does not answer: {}", told(error)),
+            format!("the admin endpoint at {self} does not answer: {}", error_text(error)),
             hint,
         )
     }

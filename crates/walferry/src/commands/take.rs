@@ -23,7 +23,7 @@ use walferry_engine::{
     store::StoredOffset,
 };
 use walferry_kafka::connect::{ConnectTopics, StateLog, TopicBook};
-use walferry_keystore::https::told;
+use walferry_keystore::https::error_text;
 use walferry_offset::{FileBook, FileStore, import};
 use walferry_postgres::SlotWatch;
 use walferry_worker::{http, loaded::load_configuration, process, stores};
@@ -513,7 +513,7 @@ impl Taking<'_> {
 
 /// Why there is no answer.
 fn why(error: &ureq::Error) -> String {
-    told(error)
+    error_text(error)
 }
 
 /// The REST API of a worker.

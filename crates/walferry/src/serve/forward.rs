@@ -14,7 +14,7 @@ use walferry_admin::{
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
 use walferry_kafka::connect::{ConnectTopics, GroupReader};
-use walferry_keystore::https::told;
+use walferry_keystore::https::error_text;
 use walferry_worker::http as client;
 
 use crate::error::Error;
@@ -143,7 +143,7 @@ impl Inner {
             false => agent.run(outgoing.body(request.body).map_err(malformed)?),
         };
         let mut answer =
-            sent.map_err(|error| failed(&format!("the process at {url} does not answer: {}", told(&error))))?;
+            sent.map_err(|error| failed(&format!("the process at {url} does not answer: {}", error_text(&error))))?;
         let (code, headers) = (answer.status(), answer.headers().clone());
         let body = HeldBody::read(answer.body_mut().as_reader(), &self.room);
         Ok(ForwardedAnswer {

@@ -17,7 +17,7 @@ use ureq::Agent;
 use walferry_admin::{Admin, otlp, otlp_metrics};
 use walferry_config::{OtlpSection, Secret, parse_otlp_headers, shown_answer, shown_text};
 use walferry_diagnosis::Kind;
-use walferry_keystore::https::told;
+use walferry_keystore::https::error_text;
 use walferry_telemetry::otlp::{self as export, Export};
 use walferry_worker::http;
 
@@ -155,7 +155,7 @@ impl Exporter {
             }
             // An error may repeat the URL.
             let answer = request.send(body.to_string());
-            let mut answer = answer.map_err(|error| shown_text(&told(&error)).into_owned())?;
+            let mut answer = answer.map_err(|error| shown_text(&error_text(&error)).into_owned())?;
             match answer.status().as_u16() {
                 200..300 => {
                     // The collector has everything by now, even if its answer cannot be read.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ureq::Agent;
 use walferry_config::shown_text;
 use walferry_keystore::{
-    https::{Https, told},
+    https::{Https, error_text},
     trust::OF_SYSTEM,
 };
 
@@ -65,7 +65,7 @@ pub(super) fn post(agent: &Agent, url: &str, headers: &[(&str, String)], body: &
 }
 
 fn answer(result: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {
-    let shown = |error: ureq::Error| shown_text(&told(&error)).into_owned();
+    let shown = |error: ureq::Error| shown_text(&error_text(&error)).into_owned();
     let mut response = result.map_err(shown)?;
     Ok(Answer {
         status: response.status().as_u16(),

@@ -245,14 +245,14 @@ fn find(segments: &[Segment], node: Node<'_>, root: Node<'_>, is_definite: bool)
     if is_definite && node.value.is_null() {
         return Ok(Found::Missing);
     }
-    let Some((segment, rest)) = segments.split_first() else {
+    let Some((segment, remaining_segments)) = segments.split_first() else {
         return Ok(Found::Something);
     };
-    let finds = |node: Node<'_>| find(rest, node, root, false).map(|found| found == Found::Something);
+    let finds = |node: Node<'_>| find(remaining_segments, node, root, false).map(|found| found == Found::Something);
     let any = match segment {
         Segment::Name(_) | Segment::Index(_) => {
             return match step(segment, node) {
-                Some(next) => find(rest, next, root, is_definite),
+                Some(next) => find(remaining_segments, next, root, is_definite),
                 None if is_definite => Ok(Found::Missing),
                 None => Ok(Found::Nothing),
             };

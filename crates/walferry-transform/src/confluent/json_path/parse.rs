@@ -60,11 +60,11 @@ impl Parser {
     }
 
     fn looks_at(&self, text: &str) -> bool {
-        let rest = &self.chars[self.at..];
+        let unread = &self.chars[self.at..];
         let mut count = 0;
         text.chars().all(|char| {
             count += 1;
-            rest.get(count - 1) == Some(&char)
+            unread.get(count - 1) == Some(&char)
         })
     }
 

@@ -226,7 +226,7 @@ fn extended(name: &str, old: &SchemaRef, entries: &[AddedField<'_>], level: usiz
 pub(super) struct Layout {
     schema: SchemaRef,
     /// For each field of the struct as it was, what becomes of its value.
-    kept: Vec<Kept>,
+    moves: Vec<Move>,
     /// The headers that become fields, by their places in the record's list, in order.
     added: Vec<Put>,
     /// Structs that are made.
@@ -234,7 +234,7 @@ pub(super) struct Layout {
 }
 
 /// What becomes of a value that is not null.
-enum Kept {
+enum Move {
     /// It goes to this place.
     At(usize),
     /// It goes to this place with more fields. Without a layout it is no struct, and that is an error.
@@ -263,21 +263,21 @@ impl Layout {
     }
 
     fn at(name: &str, old: &SchemaRef, new: &SchemaRef, paths: &[Path<'_>], level: usize) -> Self {
-        let kept = old.fields().iter().map(|field| {
+        let moves = old.fields().iter().map(|field| {
             let Some(place) = new.field_index(&field.name) else {
-                return Kept::Nowhere(field.name.to_string());
+                return Move::Nowhere(field.name.to_string());
             };
             let new = &new.fields()[place].schema;
             if !leads_through(&field.name, paths.iter()) {
                 // The first record may have added something to a struct that this one adds nothing to.
                 return match *new == field.schema {
-                    true => Kept::At(place),
-                    false => Kept::Nowhere(field.name.to_string()),
+                    true => Move::At(place),
+                    false => Move::Nowhere(field.name.to_string()),
                 };
             }
             let within = matches!((&field.schema.shape, &new.shape), (Shape::Struct(_), Shape::Struct(_)));
             let layout = within.then(|| Self::at(&field.name, &field.schema, new, paths, level + 1));
-            Kept::Within(place, layout)
+            Move::Within(place, layout)
         });
         let put = |schema: &Schema, header: usize, name: &str| Put {
             header,
@@ -300,7 +300,7 @@ impl Layout {
         });
         Self {
             schema: new.clone(),
-            kept: kept.collect(),
+            moves: moves.collect(),
             added: added.collect(),
             made: made.collect(),
         }
@@ -313,25 +313,25 @@ impl Layout {
     pub(super) fn apply<'a>(&self, mut value: Struct<'a>, headers: &[SchemaAndValue<'a>]) -> Result<Struct<'a>, Error> {
         let fields = self.schema.fields();
         let mut values = vec![Value::Null; fields.len()];
-        for (index, kept) in self.kept.iter().enumerate() {
+        for (index, next_move) in self.moves.iter().enumerate() {
             let old = value.take_at(index);
-            match kept {
+            match next_move {
                 _ if old.is_null() => {}
-                Kept::At(place) => {
+                Move::At(place) => {
                     check_within(&fields[*place], &old)?;
                     values[*place] = old;
                 }
-                Kept::Within(place, Some(layout)) => {
+                Move::Within(place, Some(layout)) => {
                     if let Value::Struct(old) = old {
                         values[*place] = Value::Struct(layout.apply(old, headers)?);
                         check_within(&fields[*place], &values[*place])?;
                     }
                 }
-                Kept::Within(..) => {
+                Move::Within(..) => {
                     let (purpose, found) = ("HeaderToValue", kind(&old));
                     return Err(ReshapeError::NotStruct { purpose, found }.into());
                 }
-                Kept::Nowhere(name) => return Err(Unplaced::NotThere(name.clone()).into()),
+                Move::Nowhere(name) => return Err(Unplaced::NotThere(name.clone()).into()),
             }
         }
         for put in &self.added {

@@ -72,19 +72,19 @@ fn murmur3(bytes: &[u8]) -> i32 {
         c1: 0x87c3_7b91_1142_53d5,
         c2: 0x4cf5_ad43_2745_937f,
     };
-    let (blocks, rest) = bytes.as_chunks::<16>();
+    let (blocks, tail) = bytes.as_chunks::<16>();
     for block in blocks {
         let word = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"));
         state.mix(word(0), word(8));
     }
-    if !rest.is_empty() {
+    if !tail.is_empty() {
         let word = |bytes: &[u8]| {
             let signed = |(place, byte): (usize, &u8)| i64::from(byte.cast_signed()).cast_unsigned() << (8 * place);
             bytes.iter().enumerate().map(signed).fold(0, |word, byte| word ^ byte)
         };
         state.mix(
-            word(&rest[..rest.len().min(8)]),
-            word(rest.get(8..).unwrap_or_default()),
+            word(&tail[..tail.len().min(8)]),
+            word(tail.get(8..).unwrap_or_default()),
         );
     }
     state.finish(bytes.len() as u64)

@@ -95,7 +95,7 @@ fn made(chain: &mut Chain, record: Record<'static>) -> Result<String, Box<Record
             Err(Box::new(waiting.record.into_owned()))
         }
         Outcome::Dropped(reason) => panic!("dropped: {reason}"),
-        Outcome::SetAside(aside) => panic!("set aside: {}", aside.why),
+        Outcome::SetAside(record) => panic!("set aside: {}", record.why),
     }
 }
 

@@ -68,9 +68,9 @@ impl Rules {
             }
         };
         if mode != Mode::All && !FORM.matches(&format!("[{}]", items.join(", "))) {
-            let shown = reader.options().shown(name);
+            let display_text = reader.options().display_text(name);
             reader
-                .problem(name, format!("is {shown}, which is not a list of rules that Debezium accepts"))
+                .problem(name, format!("is {display_text}, which is not a list of rules that Debezium accepts"))
                 .hint(
                     "write source:<table>, source:<table>:<field>, topic:<topic>, topic:<topic>:<field> or <table>:<field>, separated by \
                      commas; only the first rule may have the prefix source or topic, which applies to all",

@@ -108,8 +108,8 @@ impl Zone {
             Self::Fixed(offset) => return *offset,
             Self::Named(zone) => zone,
         };
-        let shown = TimeZone::UTC.to_datetime(timestamp(seconds));
-        let offset = match zone.to_ambiguous_timestamp(shown).offset() {
+        let utc = TimeZone::UTC.to_datetime(timestamp(seconds));
+        let offset = match zone.to_ambiguous_timestamp(utc).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset,
             AmbiguousOffset::Gap { before, .. } | AmbiguousOffset::Fold { before, .. } => before,
         };
@@ -119,8 +119,8 @@ impl Zone {
 
 /// Hours, minutes and seconds of `+hh:mm` or `+hh:mm:ss`.
 fn offset_parts(text: &str) -> Option<[i32; 3]> {
-    let rest = text.strip_prefix(['+', '-'])?;
-    let parts: Vec<&str> = rest.split(':').collect();
+    let digits = text.strip_prefix(['+', '-'])?;
+    let parts: Vec<&str> = digits.split(':').collect();
     let two_digits = |part: &&str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
     if !(2..=3).contains(&parts.len()) || !parts.iter().all(two_digits) {
         return None;

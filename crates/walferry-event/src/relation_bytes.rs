@@ -120,14 +120,14 @@ struct StoredRow<'a>(&'a [u8]);
 
 impl<'a> StoredRow<'a> {
     fn byte(&mut self) -> Option<u8> {
-        let (&byte, rest) = self.0.split_first()?;
-        self.0 = rest;
+        let (&byte, tail) = self.0.split_first()?;
+        self.0 = tail;
         Some(byte)
     }
 
     fn number(&mut self) -> Option<u32> {
-        let (bytes, rest) = self.0.split_first_chunk::<4>()?;
-        self.0 = rest;
+        let (bytes, tail) = self.0.split_first_chunk::<4>()?;
+        self.0 = tail;
         Some(u32::from_be_bytes(*bytes))
     }
 
@@ -137,8 +137,8 @@ impl<'a> StoredRow<'a> {
 
     fn text(&mut self) -> Option<String> {
         let length = usize::try_from(self.number()?).ok()?;
-        let (bytes, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
+        let (bytes, tail) = self.0.split_at_checked(length)?;
+        self.0 = tail;
         std::str::from_utf8(bytes).ok().map(str::to_owned)
     }
 
