@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::Value;
-use walferry_testkit::servers::{Checked, PgBouncer, Walferry, WalferryOptions, wait_for};
+use walferry_testkit::servers::{Checked, Network, PgBouncer, Walferry, WalferryOptions, Weather, wait_for};
 
 use crate::relay::{POLLER, Relayed, assert_runs};
 use crate::world;
@@ -520,7 +520,8 @@ fn marks_that_a_trigger_undoes_are_told_and_not_repeated_at_full_speed() {
     }
 }
 
-/// A row that cannot be converted goes there after its last attempt, a record that is too large at once. Later rows follow.
+/// A row that cannot be converted goes there after its last attempt, a record that is too large or whose topic has an impossible name at once. Later
+/// rows follow.
 #[test]
 fn rows_that_cannot_be_sent_go_to_the_dead_letter_topic() {
     let world = world::shared();
@@ -533,6 +534,7 @@ fn rows_that_cannot_be_sent_go_to_the_dead_letter_topic() {
     relayed.insert("a", 6, 10);
     relayed.insert("b", 1, 5);
     sql.run("insert into events (aggregateid, payload) values (repeat('c', 20000), '1')");
+    sql.run("insert into events (aggregatetype, aggregateid, payload) values ('no topic', 'b', '2')");
     relayed.insert("b", 6, 10);
     let walferry = relayed.start(&[
         ("relay.max.attempts", "2"),
@@ -553,8 +555,8 @@ fn rows_that_cannot_be_sent_go_to_the_dead_letter_topic() {
     assert_runs(&numbers["b"], 10);
     assert_eq!(numbers.len(), 2);
     assert_eq!(relayed.count("attempts > 0"), 1, "one attempt before the last one");
-    let dead = world.kafka.wait_for_records("relay_dead.dead", 2);
-    assert_eq!(dead.len(), 2, "{}", walferry.output());
+    let dead = world.kafka.wait_for_records("relay_dead.dead", 3);
+    assert_eq!(dead.len(), 3, "{}", walferry.output());
 }
 
 /// A look reads no more than memory is meant for, however many rows wait.
@@ -988,4 +990,108 @@ impl Drop for StopWriting<'_> {
     fn drop(&mut self) {
         self.0.store(false, SeqCst);
     }
+}
+
+/// The state of the connection that looks for rows.
+fn look_state(relayed: &Relayed<'_>) -> Option<String> {
+    let query = "select state from pg_stat_activity where datname = current_database() and application_name = 'Walferry Outbox Relay'";
+    relayed.database().sql().value(query)
+}
+
+/// The server ends a transaction in which it hears nothing. The answer to what it has not heard is that end.
+#[test]
+fn a_look_that_the_server_has_ended_is_followed_by_another() {
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_unheard", "published_at timestamptz");
+    let network = Network::to(world.postgres.port());
+    let port = network.port().to_string();
+    let holder = world.postgres.in_database(relayed.database().name());
+    let mut number = 0;
+    let mut walferry = loop {
+        // The first look of a session waits for the lock, and is asked whether its transaction is still open when that is not heard any more.
+        number += 1;
+        let row = format!("insert into events (aggregateid, payload) values ('a', '{number}')");
+        holder.run(&format!("begin; lock table events in exclusive mode; {row}"));
+        let mut walferry = relayed.start(&[("database.port", &port)]);
+        wait_for("a look to wait", || {
+            let waits = "select count(*) from pg_locks where relation = 'events'::regclass and not granted";
+            (relayed.database().sql().value(waits).as_deref() == Some("1")).then_some(())
+        });
+        network.set(Weather::FrozenRequests);
+        holder.run("commit");
+        let state = wait_for("the look to end", || {
+            look_state(&relayed).filter(|state| state != "active")
+        });
+        if state == "idle in transaction" {
+            break walferry;
+        }
+        // It has waited too long for the lock.
+        network.set(Weather::Fair);
+        walferry.kill();
+    };
+    wait_for("the server to end the look", || {
+        look_state(&relayed)
+            .is_none_or(|state| state != "idle in transaction")
+            .then_some(())
+    });
+    network.set(Weather::Fair);
+    walferry.wait_until_ready();
+    relayed.wait_until_none("published_at is null");
+    assert_runs(&relayed.numbers()["a"], number);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+/// The rows that are on the way to a process that hangs, or to whose machine the way is broken, do not keep its lanes for longer than others do.
+#[test]
+fn a_look_whose_rows_nobody_reads_gives_its_lanes_back() {
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_unread", "published_at timestamptz");
+    let network = Network::to(world.postgres.port());
+    let port = network.port().to_string();
+    let mut first = relayed.start(&[("database.port", &port)]);
+    // More than the buffers of the connections take.
+    network.limit_answers(Some(100_000));
+    relayed.database().sql().run(
+        "insert into events (aggregateid, payload) select 'a', lpad(n::text, 1000000, '0') from generate_series(1, 40) n",
+    );
+    wait_for("a look to be stuck", || {
+        let stuck =
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'ClientWrite'";
+        (relayed.database().sql().value(stuck).as_deref() == Some("1")).then_some(())
+    });
+    let changes = [("producer.override.max.request.size", "20000000")];
+    let mut second = relayed.start(&changes);
+    relayed.wait_until_none("published_at is null");
+    assert_runs(&relayed.numbers()["a"], 40);
+    network.limit_answers(None);
+    first.wait_until_ready();
+    assert_eq!(first.terminate(), Some(0), "{}", first.output());
+    assert_eq!(second.terminate(), Some(0), "{}", second.output());
+}
+
+/// A migration, or a session that was forgotten, has the table for itself.
+#[test]
+fn a_locked_table_is_told_with_who_has_it() {
+    let world = world::shared();
+    let relayed = Relayed::new(&world, "relay_locked", "published_at timestamptz");
+    let holder = world.postgres.in_database(relayed.database().name());
+    holder.run("begin; lock table events; insert into events (aggregateid, payload) values ('a', '1')");
+    let process = holder.value("select pg_backend_pid()").expect("it has one");
+    let told = format!("\"public\".\"events\" is locked by process {process} of role ");
+    let checked = Checked::of(&relayed.options(&[]), &[]);
+    let said = checked.stdout + &checked.stderr;
+    assert!(
+        said.contains(&told) && said.contains(&format!("pg_terminate_backend({process})")),
+        "{said}"
+    );
+    let mut walferry = Walferry::start(relayed.options(&[]));
+    wait_for("the log", || {
+        assert!(walferry.runs(), "{}", walferry.output());
+        // Quotes are escaped in the log's lines.
+        walferry.output().replace('\\', "").contains(&told).then_some(())
+    });
+    holder.run("commit");
+    relayed.wait_until_none("published_at is null");
+    assert_eq!(relayed.numbers()["a"], [1]);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }

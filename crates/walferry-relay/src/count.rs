@@ -23,7 +23,7 @@ use walferry_engine::{
 use walferry_pgoutput::Oid;
 use walferry_postgres::connection::{Endpoint, Purpose, Sql};
 
-use crate::{describe::describe, statements, table::RelayTable};
+use crate::{describe::describe_within, statements, table::RelayTable};
 
 const COUNTING: &str = "counting rows of the outbox";
 /// How often rows are counted while some wait or are sent,
@@ -34,8 +34,6 @@ const IDLE: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(600);
 /// How long one statement may take.
 const STATEMENT_MS: u32 = 1000;
-/// How long a statement that reads the catalog may take.
-const CATALOG_MS: u32 = 5000;
 /// How long it waits for a lock.
 const LOCK_MS: u32 = 200;
 /// Columns that say how old a row is.
@@ -112,7 +110,7 @@ impl Counter {
             .await?;
         let table = match self.table.take() {
             Some(table) => table,
-            None => recognised(&sql, &self.connector).await?,
+            None => describe_within(&sql, &self.connector, LOCK_MS).await?.table,
         };
         let rows = rows(&sql, &table).await;
         if let Some(size) = size(&sql, &table).await {
@@ -143,19 +141,6 @@ impl Counter {
             ..rows
         });
     }
-}
-
-/// Looks at the table. The server waits for locks of it to say what its defaults are.
-async fn recognised(sql: &Sql, connector: &Connector) -> Result<RelayTable, Failure> {
-    let begin = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; SET LOCAL statement_timeout = {CATALOG_MS}; SET LOCAL lock_timeout = {LOCK_MS}; \
-         SET LOCAL idle_in_transaction_session_timeout = {CATALOG_MS}"
-    );
-    sql.execute(COUNTING, &begin).await?;
-    let described = describe(sql, connector).await;
-    let end = if described.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    sql.execute(COUNTING, end).await?;
-    Ok(described?.table)
 }
 
 /// Counts what can be counted. Each statement is a transaction of its own: one that fails takes no other with it.

@@ -4,7 +4,10 @@ use walferry_config::{
     Connector, RegexList, Value as _,
     connector::{RelayDone, TransformPlugin},
 };
-use walferry_diagnosis::{Diagnosis, Kind, Needs, printed::sql_name};
+use walferry_diagnosis::{
+    Diagnosis, Kind, Needs,
+    printed::{one_line, sql_name},
+};
 use walferry_engine::{Disposition, Failure};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::Oid;
@@ -14,7 +17,7 @@ use walferry_postgres::{
 };
 
 use crate::{
-    statements::{self, LookOptions},
+    statements::{self, LookOptions, ServerTimeouts},
     table::{RelayTable, quoted},
 };
 
@@ -26,20 +29,102 @@ const DESCRIBING: &str = "looking at the outbox";
 pub struct Described {
     /// The table.
     pub table: RelayTable,
-    /// Whether the server knows `transaction_timeout`.
-    pub has_transaction_timeout: bool,
+    /// What the server can do.
+    pub server: ServerTimeouts,
+}
+
+/// How long looking at the table waits for a lock. The server needs one to say what its defaults are.
+const LOCK_MS: u32 = 5000;
+/// How long a statement about the catalog may take.
+const CATALOG_MS: u32 = 10_000;
+
+/// [`describe`] in a transaction that waits for locks of the table no longer than others may notice.
+///
+/// # Errors
+/// The same. If the table is locked, the error names the sessions that have it.
+pub(crate) async fn describe_unlocked(sql: &Sql, connector: &Connector) -> Result<Described, Failure> {
+    let described = describe_within(sql, connector, LOCK_MS).await;
+    match described {
+        Err(failure) if failure.kind == Kind::Timeout => Err(locked(sql, connector, failure).await),
+        described => described,
+    }
+}
+
+/// The same for whoever does not mind how long the table is locked.
+pub(crate) async fn describe_within(sql: &Sql, connector: &Connector, lock_ms: u32) -> Result<Described, Failure> {
+    let begin = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; SET LOCAL statement_timeout = {CATALOG_MS}; SET LOCAL lock_timeout = {lock_ms}; \
+         SET LOCAL idle_in_transaction_session_timeout = {CATALOG_MS}"
+    );
+    sql.execute(DESCRIBING, &begin).await?;
+    let described = describe(sql, connector).await;
+    let end = if described.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = sql.execute(DESCRIBING, end).await;
+    let described = described?;
+    ended?;
+    Ok(described)
+}
+
+/// Names who has locked the table, if somebody has.
+async fn locked(sql: &Sql, connector: &Connector, failure: Failure) -> Failure {
+    let Ok(holders) = sql.texts(DESCRIBING, &statements::holders_of_tables()).await else {
+        return failure;
+    };
+    let holder = |row: Vec<Option<String>>| -> Option<[String; 5]> {
+        let row: Vec<String> = row.into_iter().map(Option::unwrap_or_default).collect();
+        let row: [String; 5] = row.try_into().ok()?;
+        connector.filters.captures_table(&row[0], &row[1]).then_some(row)
+    };
+    let holders: Vec<_> = holders.into_iter().filter_map(holder).collect();
+    let Some([schema, table, pid, ..]) = holders.first() else {
+        return failure;
+    };
+    let sessions: Vec<String> = holders
+        .iter()
+        .map(|[_, _, pid, role, name]| format!("process {pid} of role {} ({})", one_line(role), one_line(name)))
+        .collect();
+    Failure::new(
+        Disposition::Retry,
+        Kind::Timeout,
+        format!(
+            "table {}.{} is locked by {}, so no row of it is sent",
+            sql_name(schema),
+            sql_name(table),
+            sessions.join(", ")
+        ),
+        Some(format!(
+            "wait until its transaction ends, or end it: SELECT pg_terminate_backend({pid});"
+        )),
+    )
 }
 
 /// Finds the table, and decides what its columns are for.
 ///
 /// # Errors
 /// The server cannot be asked, or something must be changed first.
-pub async fn describe(sql: &Sql, connector: &Connector) -> Result<Described, Failure> {
+async fn describe(sql: &Sql, connector: &Connector) -> Result<Described, Failure> {
     let Some(section) = &connector.relay else {
         return Err(stop(vec![problem(
             "the connector is not in relay mode",
             "set connector.class",
         )]));
+    };
+    let answer = sql.texts(DESCRIBING, &statements::server()).await?;
+    let text = |row: usize, place: usize| answer.get(row)?.get(place)?.as_deref();
+    if text(0, 1) == Some("t") {
+        let what = "the server is a standby, where rows can be neither locked nor marked";
+        let hint = "connect to the primary: after a failover, it is found once database.hostname leads to it";
+        return Err(Failure::new(
+            Disposition::Retry,
+            Kind::ServerNotReady,
+            what,
+            Some(hint.to_owned()),
+        ));
+    }
+    let version: u32 = text(0, 0).and_then(|version| version.parse().ok()).unwrap_or_default();
+    let server = ServerTimeouts {
+        transaction: version >= 170_000,
+        tcp_user: text(1, 0) == Some("t"),
     };
     let filters = connector.filters.clone();
     let wanted = std::sync::Arc::new(move |schema: &str, table: &str| filters.captures_table(schema, table)) as _;
@@ -53,15 +138,7 @@ pub async fn describe(sql: &Sql, connector: &Connector) -> Result<Described, Fai
     };
     let (key, words) = (key_columns(connector, facts), words(sql, facts).await?);
     let table = RelayTable::recognise(catalog, section, &key, &words).map_err(stop)?;
-    let version = sql
-        .texts(DESCRIBING, "SELECT pg_catalog.current_setting('server_version_num')")
-        .await?;
-    let version = version.into_iter().flatten().flatten().next();
-    let version: u32 = version.and_then(|version| version.parse().ok()).unwrap_or_default();
-    Ok(Described {
-        table,
-        has_transaction_timeout: version >= 170_000,
-    })
+    Ok(Described { table, server })
 }
 
 /// The only captured table.
@@ -145,10 +222,7 @@ async fn words(sql: &Sql, table: &TableFacts) -> Result<Vec<(String, Vec<String>
 /// The server cannot be asked, or something must be changed first.
 pub async fn check(connector: &Connector) -> Result<Vec<Diagnosis>, Failure> {
     let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::Validate).await?;
-    let Described {
-        table,
-        has_transaction_timeout,
-    } = describe(&sql, connector).await?;
+    let Described { table, server } = describe_unlocked(&sql, connector).await?;
     let mut remarks = vec![Diagnosis::good(table.sentence())];
     remarks.extend(table.missing());
     remarks.extend(table.random_order());
@@ -167,7 +241,7 @@ pub async fn check(connector: &Connector) -> Result<Vec<Diagnosis>, Failure> {
             lanes: table.lanes,
             rows: 1,
             without_keys: &[],
-            has_transaction_timeout,
+            server,
         },
     );
     let looked = sql.texts(DOING, &look).await.map(drop);
@@ -186,7 +260,7 @@ const RETRIED_ROWS: u64 = 1000;
 /// The server cannot be asked, or the table does not say which rows have failed.
 pub async fn retry(connector: &Connector, keys: &[String]) -> Result<u64, Failure> {
     let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::General).await?;
-    let table = describe(&sql, connector).await?.table;
+    let table = describe_unlocked(&sql, connector).await?.table;
     let Some(failed) = statements::count_failed(&table, keys) else {
         let what = format!(
             "table {} has no column that says which rows have failed for good",

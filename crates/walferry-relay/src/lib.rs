@@ -12,5 +12,5 @@ pub mod run;
 pub mod statements;
 pub mod table;
 
-pub use describe::{Described, check, describe, retry};
+pub use describe::{Described, check, retry};
 pub use run::{KafkaLink, Relay};

@@ -23,7 +23,7 @@ use walferry_config::{Connector, connector::RelaySection};
 use walferry_diagnosis::{Kind, printed::one_line};
 use walferry_engine::{
     Disposition, Failure, Pipeline, TargetState,
-    polled::{NotSent, PolledRow, PolledRows, Reach, RowFate, RowSender, run_sessions, told_to_end},
+    polled::{Deadline, NotSent, PolledRow, PolledRows, Reach, RowFate, RowSender, run_sessions, told_to_end},
     sink::Sinks,
     status::{Phase, RelayFigures, Status, StreamConnection},
 };
@@ -31,7 +31,7 @@ use walferry_postgres::connection::{Endpoint, Purpose, Sql};
 
 use crate::{
     count::Counting,
-    describe::{Described, describe, row_security},
+    describe::{Described, describe_unlocked, row_security},
     late::{self, LateRows},
     notifications::Notifications,
     owners::{self, Disagreement, OwnerWatch},
@@ -41,6 +41,8 @@ use crate::{
 
 const LOOKING: &str = "looking for rows of the outbox";
 const MARKING: &str = "marking rows of the outbox";
+/// How long a statement may take at most.
+const STATEMENT: Duration = Duration::from_secs(15);
 /// How often Kafka is asked for while it is away.
 const KAFKA_AWAY: Duration = Duration::from_secs(1);
 /// Rows of the first look. Later ones are as large as the rows allow.
@@ -83,6 +85,7 @@ pub struct Relay<K, P> {
 struct Carried {
     /// Bytes of the largest of the last rows.
     largest_row: usize,
+    rows_in_time: RowsInTime,
     /// Kafka has refused one of the rows that were sent together.
     one_by_one: bool,
     /// Failures of rows whose table has no columns for them, by message key.
@@ -91,6 +94,31 @@ struct Carried {
     is_logged: bool,
     /// Whether the log has said that another process counts with another number of lanes.
     is_disagreement_logged: bool,
+}
+
+/// How many rows a look may have, so that there is time to send and mark them. After a look that was not marked, half as many; twice as many after each
+/// one that was.
+#[derive(Debug, Default)]
+struct RowsInTime {
+    /// `None`: no limit.
+    most: Option<u32>,
+}
+
+impl RowsInTime {
+    fn limit(&self, rows: u32) -> u32 {
+        self.most.map_or(rows, |most| most.min(rows))
+    }
+
+    /// So many rows were read and not marked.
+    fn were_too_many(&mut self, rows: usize) {
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        self.most = Some((rows / 2).max(1));
+    }
+
+    /// A look was marked. There is no limit any more once it is more than a look may have anyway.
+    fn were_marked(&mut self, rows: u32) {
+        self.most = self.most.map(|most| most.saturating_mul(2)).filter(|most| *most < rows);
+    }
 }
 
 struct Remembered {
@@ -176,10 +204,14 @@ where
             let what = "the thread that asks for Kafka has panicked";
             Err(Failure::retry(Kind::Panic, what))
         })?;
-        let sql = Endpoint::new(self.connector.postgres.clone())
-            .sql(Purpose::OutboxRelay)
-            .await?;
-        let described = describe(&sql, &self.connector).await?;
+        let mut settings = self.connector.postgres.clone();
+        // The server ends each statement much earlier, so a longer silence is that of the network.
+        settings.query_timeout = match settings.query_timeout {
+            Duration::ZERO => STATEMENT,
+            timeout => timeout.min(STATEMENT),
+        };
+        let sql = Endpoint::new(settings).sql(Purpose::OutboxRelay).await?;
+        let described = describe_unlocked(&sql, &self.connector).await?;
         if !std::mem::replace(&mut carried.is_logged, true) {
             let table = &described.table;
             info!("{}", table.sentence());
@@ -275,6 +307,8 @@ impl Idle {
 struct Look {
     token: String,
     begun: Instant,
+    /// Until when its rows may be sent.
+    deadline: Deadline,
     rows: Vec<LookedRow>,
     polled: PolledRows,
 }
@@ -505,14 +539,18 @@ impl Rounds<'_> {
         let Look {
             token,
             begun,
+            deadline,
             rows,
             polled,
         } = look;
         let was_one_by_one = polled.one_by_one;
         let places = late::places(&self.described.table, &polled);
-        let fates = match self.sender.send(polled, begun + CONFIRM).await {
+        let fates = match self.sender.send(polled, deadline).await {
             Ok(fates) => fates,
-            Err(NotSent::Failed(failure)) => return Err(failure),
+            Err(NotSent::Failed(failure)) => {
+                self.carried.rows_in_time.were_too_many(rows.len());
+                return Err(failure);
+            }
             Err(NotSent::OneRefused(failure)) if was_one_by_one => {
                 return Err(Failure::retry(failure.kind, failure.to_string()));
             }
@@ -526,7 +564,11 @@ impl Rounds<'_> {
                 return Ok(RoundEnd::Refused);
             }
         };
-        self.mark(&rows, &fates, &token).await?;
+        if let Err(failure) = self.mark(&rows, &fates, &token).await {
+            self.carried.rows_in_time.were_too_many(rows.len());
+            return Err(failure);
+        }
+        self.carried.rows_in_time.were_marked(self.section.batch_rows);
         self.figures.transactions.observe(begun.elapsed().as_micros() as i64);
         let noted = rows.iter().zip(&fates).zip(places);
         let late = noted.map(|((row, fate), place)| (row.key.as_str(), fate, place));
@@ -589,10 +631,10 @@ impl Rounds<'_> {
                 lanes,
                 rows: self.row_limit(),
                 without_keys: &held,
-                has_transaction_timeout: self.described.has_transaction_timeout,
+                server: self.described.server,
             },
         );
-        let begun = Instant::now();
+        let (begun, deadline) = (Instant::now(), Deadline::after(CONFIRM));
         let mut found = FoundRows::new(
             table,
             self.has_dead_letters,
@@ -633,6 +675,7 @@ impl Rounds<'_> {
         Ok(Looked::Rows(Look {
             token,
             begun,
+            deadline,
             rows,
             polled: PolledRows {
                 catalog: table.catalog.clone(),
@@ -645,7 +688,7 @@ impl Rounds<'_> {
 
     /// How many rows the next look may read: what is under way must not be more than the memory for it.
     fn row_limit(&self) -> u32 {
-        let most = self.section.batch_rows;
+        let most = self.carried.rows_in_time.limit(self.section.batch_rows);
         match self.carried.largest_row {
             0 => most.min(FIRST_ROWS),
             largest => {
@@ -863,4 +906,29 @@ fn lost(what: &str) -> Failure {
         Kind::RelayLost,
         format!("{what}; rows that were sent and not marked are sent again"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_are_not_marked_in_time_have_fewer_rows_until_they_are() {
+        let mut rows = RowsInTime::default();
+        assert_eq!(rows.limit(500), 500);
+        let mut after = |read| {
+            rows.were_too_many(read);
+            rows.limit(500)
+        };
+        assert_eq!(
+            [after(500), after(250), after(3), after(1), after(1)],
+            [250, 125, 1, 1, 1]
+        );
+        let mut limits = Vec::new();
+        while rows.most.is_some() {
+            rows.were_marked(500);
+            limits.push(rows.limit(500));
+        }
+        assert_eq!(limits, [2, 4, 8, 16, 32, 64, 128, 256, 500]);
+    }
 }

@@ -48,8 +48,18 @@ pub struct LookOptions<'a> {
     pub rows: u32,
     /// Message keys whose rows are not wanted now.
     pub without_keys: &'a [String],
-    /// Whether the server knows `transaction_timeout`.
-    pub has_transaction_timeout: bool,
+    /// What the server can do.
+    pub server: ServerTimeouts,
+}
+
+/// The time limits that a server knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServerTimeouts {
+    /// `transaction_timeout`
+    pub transaction: bool,
+    /// `tcp_user_timeout`: no other limit ends a statement whose answer nobody reads. It has none where its operating system has none, and on a Unix
+    /// socket.
+    pub tcp_user: bool,
 }
 
 /// A row, as it was locked.
@@ -81,10 +91,16 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
         ..
     } = options;
     let all = table.lanes;
-    let timeout = match options.has_transaction_timeout {
-        true => format!("SET LOCAL transaction_timeout = {}; ", TRANSACTION.as_millis()),
-        false => String::new(),
-    };
+    let mut timeouts = String::new();
+    if options.server.transaction {
+        timeouts.push_str(&format!(
+            "SET LOCAL transaction_timeout = {}; ",
+            TRANSACTION.as_millis()
+        ));
+    }
+    if options.server.tcp_user {
+        timeouts.push_str(&format!("SET LOCAL tcp_user_timeout = {}; ", IDLE.as_millis()));
+    }
     let locks = lane_locks(table).cast_signed();
     let columns: Vec<String> = table
         .columns
@@ -120,7 +136,7 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
         }
     };
     format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = {look_ms}; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; {timeout}\
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = {look_ms}; SET LOCAL idle_in_transaction_session_timeout = {idle_ms}; {timeouts}\
          SELECT pg_catalog.set_config('{LANES}', (SELECT coalesce(pg_catalog.array_agg(lane), '{{}}')::text FROM (SELECT lane FROM \
          (SELECT (n + {first_lane}) % {all} AS lane FROM pg_catalog.generate_series(0, {last}) n) lanes \
          WHERE pg_catalog.pg_try_advisory_xact_lock({locks}, lane + {lock_base}) LIMIT {lanes}) taken), true) \
@@ -144,6 +160,15 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
     )
 }
 
+/// Answers with the version of the server, whether it is a standby, and whether it has a `tcp_user_timeout` for this connection.
+pub fn server() -> String {
+    let ms = IDLE.as_millis();
+    format!(
+        "SELECT pg_catalog.current_setting('server_version_num'), pg_catalog.pg_is_in_recovery(), \
+         pg_catalog.set_config('tcp_user_timeout', '{ms}', true); SELECT pg_catalog.current_setting('tcp_user_timeout') <> '0'"
+    )
+}
+
 /// Who holds the locks of lanes: process id, role and name of each session.
 pub fn owners_of_lanes(table: &RelayTable) -> String {
     format!(
@@ -152,6 +177,16 @@ pub fn owners_of_lanes(table: &RelayTable) -> String {
          WHERE d.datname = pg_catalog.current_database()) AND l.classid = {} AND l.objsubid = 2 ORDER BY 1 LIMIT 5",
         table.oid.0 ^ LOCKS
     )
+}
+
+/// Who keeps others from looking at tables: schema, table, process id, role and name of each session.
+pub fn holders_of_tables() -> String {
+    "SELECT n.nspname, c.relname, l.pid, a.usename, a.application_name FROM pg_catalog.pg_locks l \
+     JOIN pg_catalog.pg_class c ON c.oid = l.relation JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+     LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid \
+     WHERE l.locktype = 'relation' AND l.granted AND l.mode = 'AccessExclusiveLock' AND l.pid <> pg_catalog.pg_backend_pid() \
+     AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()) ORDER BY 1, 2, 3 LIMIT 100"
+        .to_owned()
 }
 
 /// Says whether the transaction of a look is still there, and whether the table is what it was: answers with its token, and with

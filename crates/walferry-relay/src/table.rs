@@ -630,7 +630,7 @@ mod tests {
                     lanes: 8,
                     rows: 1,
                     without_keys: &[],
-                    has_transaction_timeout: false,
+                    server: statements::ServerTimeouts::default(),
                 },
             );
             assert!(look.contains(&format!("hashtextextended({expression}, 0)")), "{look}");

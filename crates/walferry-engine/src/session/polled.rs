@@ -38,6 +38,8 @@ use crate::{
 
 /// Size in bytes at which records go to the producer.
 const BATCH_BYTES: usize = 64 * 1024;
+/// The part of the time until the deadline in which rows are begun.
+const BEGIN_ROWS: f32 = 0.7;
 /// How often a row that waits for the schema registry is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the end of a session waits until the producer is closed.
@@ -91,9 +93,46 @@ pub enum NotSent {
     Failed(Failure),
 }
 
+/// Until when records may be given to the producer. The time in which the machine is suspended counts, too: others may have the rows afterwards.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline {
+    at: Instant,
+    /// The same on the clock that goes on while the machine is suspended.
+    boot: Duration,
+}
+
+impl Deadline {
+    /// So long from now on.
+    pub fn after(limit: Duration) -> Self {
+        Self {
+            at: Instant::now() + limit,
+            boot: since_boot() + limit,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.at || since_boot() >= self.boot
+    }
+}
+
+/// `Instant` stands still while the machine is suspended. Only Linux is known to have a clock that does not.
+#[cfg(target_os = "linux")]
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or_default(),
+        u32::try_from(time.tv_nsec).unwrap_or_default(),
+    )
+}
+
+#[cfg(not(target_os = "linux"))]
+fn since_boot() -> Duration {
+    Duration::ZERO
+}
+
 struct Job {
     rows: PolledRows,
-    deadline: Instant,
+    deadline: Deadline,
     answer: oneshot::Sender<Result<Vec<RowFate>, NotSent>>,
 }
 
@@ -154,13 +193,13 @@ impl RowSender {
     ///
     /// # Errors
     /// It is not known of these rows whether they were sent. The sender cannot be used any more.
-    pub async fn send(&self, rows: PolledRows, deadline: Instant) -> Result<Vec<RowFate>, NotSent> {
+    pub async fn send(&self, rows: PolledRows, deadline: Deadline) -> Result<Vec<RowFate>, NotSent> {
         let (answer, answered) = oneshot::channel();
         let job = Job { rows, deadline, answer };
         if self.jobs.send(job).is_err() {
             return Err(NotSent::Failed(panicked()));
         }
-        match timeout_at(deadline.into(), answered).await {
+        match timeout_at(deadline.at.into(), answered).await {
             Ok(Ok(fates)) => fates,
             Ok(Err(_)) => Err(NotSent::Failed(panicked())),
             Err(_) => {
@@ -188,6 +227,14 @@ fn too_late() -> Failure {
         Kind::KafkaUnreachable,
         "Kafka has not acknowledged rows of the outbox in time; they stay in the table and are sent again",
     )
+}
+
+/// Records that the producer does not have at the deadline must not reach it any more: it would send them, although another process may have their rows.
+fn in_time(deadline: Deadline) -> Result<(), NotSent> {
+    match deadline.is_over() {
+        false => Ok(()),
+        true => Err(NotSent::Failed(too_late())),
+    }
 }
 
 fn panicked() -> Failure {
@@ -223,18 +270,21 @@ impl<K: Sink> SenderThread<K> {
         }
     }
 
-    fn send(&mut self, job: &PolledRows, deadline: Instant) -> Result<Vec<RowFate>, NotSent> {
+    fn send(&mut self, job: &PolledRows, deadline: Deadline) -> Result<Vec<RowFate>, NotSent> {
         let mut fates = vec![RowFate::NotTried; job.rows.len()];
         let Some(table) = self.table(&job.catalog).map_err(NotSent::Failed)? else {
             return Ok(fates);
         };
         let mut batch = Batch::default();
         let mut failed_keys = HashSet::new();
+        // Rows that are begun later would leave no time for the acknowledgements of those before them.
+        let begun = Instant::now();
+        let last_begin = begun + deadline.at.saturating_duration_since(begun).mul_f32(BEGIN_ROWS);
         for (row, fate) in job.rows.iter().zip(&mut fates) {
             if self.progress.is_over() {
                 return Err(self.over());
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= last_begin {
                 break;
             }
             if row.key.as_ref().is_some_and(|key| failed_keys.contains(key)) {
@@ -243,7 +293,7 @@ impl<K: Sink> SenderThread<K> {
             }
             let is_alone = job.one_by_one || row.alone;
             if is_alone {
-                self.deliver(&mut batch)?;
+                self.deliver(&mut batch, deadline)?;
                 if !self.progress.wait_until_empty() {
                     return Err(self.over());
                 }
@@ -251,7 +301,7 @@ impl<K: Sink> SenderThread<K> {
             let made = self.make(&table, row, &job.bytes, deadline, &mut batch);
             let made = match made {
                 Ok(false) => break,
-                Ok(true) if is_alone => self.deliver_alone(&mut batch)?,
+                Ok(true) if is_alone => self.deliver_alone(&mut batch, deadline)?,
                 Ok(true) => Ok(()),
                 Err(failure) => Err(failure),
             };
@@ -269,10 +319,10 @@ impl<K: Sink> SenderThread<K> {
                 Err(failure) => return Err(NotSent::Failed(failure)),
             }
             if batch.len() >= BATCH_BYTES {
-                self.deliver(&mut batch)?;
+                self.deliver(&mut batch, deadline)?;
             }
         }
-        self.deliver(&mut batch)?;
+        self.deliver(&mut batch, deadline)?;
         match self.progress.wait_until_empty() {
             true => Ok(fates),
             false => Err(self.over()),
@@ -296,7 +346,7 @@ impl<K: Sink> SenderThread<K> {
         table: &PolledTable,
         row: &PolledRow,
         bytes: &[u8],
-        deadline: Instant,
+        deadline: Deadline,
         batch: &mut Batch,
     ) -> Result<bool, Failure> {
         self.pipeline.emitter().set_aside_failures(row.is_last_try);
@@ -311,7 +361,7 @@ impl<K: Sink> SenderThread<K> {
                 let kind = refusal.kind.unwrap_or(Kind::Awaited);
                 return Err(Failure::of(Disposition::stop(kind), kind, vec![refusal]));
             }
-            if !wait.wait_for(LOOK) && (Instant::now() >= deadline || self.progress.is_over()) {
+            if !wait.wait_for(LOOK) && (deadline.is_over() || self.progress.is_over()) {
                 let what = match wait.trouble() {
                     Some(trouble) => format!("waiting for {}: {}", wait.need(), trouble.sentence()),
                     None => format!("waiting for {}", wait.need()),
@@ -324,7 +374,8 @@ impl<K: Sink> SenderThread<K> {
     }
 
     /// Delivers a batch with the records of one row.
-    fn deliver_alone(&mut self, batch: &mut Batch) -> Result<Result<(), Failure>, NotSent> {
+    fn deliver_alone(&mut self, batch: &mut Batch, deadline: Deadline) -> Result<Result<(), Failure>, NotSent> {
+        in_time(deadline)?;
         if let Err(failure) = batch.deliver(&mut self.sink, &self.progress, &self.status) {
             *batch = Batch::default();
             return Ok(Err(failure));
@@ -338,10 +389,11 @@ impl<K: Sink> SenderThread<K> {
         }
     }
 
-    fn deliver(&mut self, batch: &mut Batch) -> Result<(), NotSent> {
+    fn deliver(&mut self, batch: &mut Batch, deadline: Deadline) -> Result<(), NotSent> {
         if !self.progress.wait_for_room() {
             return Err(self.over());
         }
+        in_time(deadline)?;
         if !self.sink.may_send() {
             let what = "another process may run this connector now";
             return Err(NotSent::Failed(Failure::retry(Kind::TurnLost, what)));

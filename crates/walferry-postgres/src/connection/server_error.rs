@@ -92,7 +92,7 @@ impl ServerError {
             "53400" => Kind::NoFreeSlot,
             "55006" => Kind::SlotInUse,
             "57P01" | "57P02" | "57P03" => Kind::ServerNotReady,
-            "57014" | "55P03" => Kind::Timeout,
+            "57014" | "55P03" | "25P03" | "25P04" => Kind::Timeout,
             _ if self.is_slot_lost() => Kind::SlotLost,
             _ if self.is_stream_option() => Kind::StreamOption,
             _ if self.is_synced_slot() => Kind::SlotMismatch,
@@ -102,8 +102,8 @@ impl ServerError {
     }
 
     /// Whether the same may succeed later. Retried are: connection failures (08), lack of resources (53), an object in
-    /// use (55006), lock and statement timeouts, a server that starts or stops (57), conflicts (40), and system and
-    /// internal errors (58, XX).
+    /// use (55006), lock, statement and transaction timeouts, a server that starts or stops (57), conflicts (40), and
+    /// system and internal errors (58, XX).
     pub(crate) fn disposition(&self) -> Disposition {
         let class = self.code.get(..2).unwrap_or_default();
         let passes = match self.code.as_str() {
@@ -112,6 +112,8 @@ impl ServerError {
             // No free slot: somebody must drop one or raise the limit.
             "53400" => false,
             "55006" | "55P03" | "57014" => true,
+            // The server has ended the session, because it has heard nothing for too long within a transaction, or the transaction took too long.
+            "25P03" | "25P04" => true,
             _ => matches!(class, "08" | "40" | "53" | "57" | "58" | "XX"),
         };
         // At a gap, the connector waits until a person has decided what to do.
@@ -507,6 +509,20 @@ mod tests {
             (
                 "57014",
                 "canceling statement due to statement timeout",
+                RETRY,
+                Kind::Timeout,
+                "",
+            ),
+            (
+                "25P03",
+                "terminating connection due to idle-in-transaction timeout",
+                RETRY,
+                Kind::Timeout,
+                "",
+            ),
+            (
+                "25P04",
+                "terminating connection due to transaction timeout",
                 RETRY,
                 Kind::Timeout,
                 "",
