@@ -4,10 +4,11 @@ use std::process::Command;
 
 use serde_json::{Map, Value};
 use walferry_testkit::servers::{
-    Checked, Database, Walferry, WalferryOptions, folder, postgres_folder, wait_for, walferry_program,
+    Answer, Checked, Database, Walferry, WalferryOptions, folder, postgres_folder, wait_for, walferry_program,
 };
 
 use crate::outbox::Outbox;
+use crate::relay::{POLLER, Relayed};
 use crate::world::{self, World};
 
 const COLUMNS: &str = "id bigint generated always as identity primary key, aggregatetype text not null default 'order', aggregateid text not null,
@@ -403,4 +404,74 @@ fn what_the_table_and_the_role_lack_is_mended_by_check() {
     for lacking in ["has no index", "lacks the privilege", "has no columns"] {
         assert!(!checked.stdout.contains(lacking), "{}", checked.stdout);
     }
+}
+
+/// Connect's clients manage it like any other connector, and what only the stream has is refused in its own words.
+#[test]
+fn a_connector_in_relay_mode_is_managed_over_rest_and_refuses_what_only_the_stream_has() {
+    let world = world::shared();
+    let relayed = Relayed::new(world, "relay_managed", POLLER);
+    let mut walferry = relayed.start(&[]);
+    let (plugins, name) = (
+        walferry.get("/connector-plugins").expect("it answers"),
+        "relay_managed_rest",
+    );
+    assert!(plugins.body.contains("walferry.OutboxRelay"), "{}", plugins.body);
+    let mut config = relayed.config(&[]);
+    config.insert("name".into(), name.into());
+    let config = Value::Object(config);
+    let validated = walferry.send(
+        "PUT",
+        "/connector-plugins/walferry.OutboxRelay/config/validate",
+        &config,
+    );
+    let validated = validated.expect("it answers").json();
+    assert_eq!(validated["error_count"], 0, "{validated}");
+    let created = walferry
+        .send("PUT", &format!("/connectors/{name}/config"), &config)
+        .expect("it answers");
+    assert_eq!(created.status, 201, "{}", created.body);
+    wait_for("the connector to run", || {
+        let status = walferry.get(&format!("/connectors/{name}/status"))?.json();
+        (status["connector"]["state"] == "RUNNING").then_some(())
+    });
+    relayed.insert("a", 1, 20);
+    relayed.wait_until_none("status <> 'SENT'");
+
+    let refused = |answer: Option<Answer>| {
+        let answer = answer.expect("it answers");
+        assert!(
+            answer.status == 400 && answer.body.contains("is in relay mode"),
+            "{}",
+            answer.body
+        );
+    };
+    let signal = serde_json::json!({"type": "execute-snapshot", "data": {"data-collections": ["public.events"]}});
+    refused(walferry.send("POST", &format!("/connectors/{name}/signals"), &signal));
+    walferry.ask("PUT", &format!("/connectors/{name}/stop"));
+    let offsets = serde_json::json!({"offsets": [{"partition": {"server": name}, "offset": {"lsn": 1}}]});
+    refused(walferry.send("PATCH", &format!("/connectors/{name}/offsets"), &offsets));
+    refused(walferry.ask("DELETE", &format!("/connectors/{name}/offsets")));
+    let removed = walferry
+        .ask("DELETE", &format!("/connectors/{name}"))
+        .expect("it answers");
+    assert_eq!(removed.status, 204, "{}", removed.body);
+
+    let file = walferry.config_file().display().to_string();
+    for command in [&["offsets", "show"][..], &["offsets", "reset"], &["tail"]] {
+        let ran = walferry.command_with(&[command, &["--config", &file]].concat());
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(
+            !ran.status.success() && said.contains("relay mode"),
+            "{command:?}: {said}"
+        );
+    }
+    let checked = Checked::of(&relayed.options(&[]), &["--show-records"]);
+    assert!(checked.stdout.contains("relay_managed.order"), "{}", checked.stdout);
+    for part in ["update", "pg_logical_emit_message"] {
+        assert!(!checked.stdout.contains(part), "{part}: {}", checked.stdout);
+    }
+    relayed.insert("a", 21, 21);
+    relayed.wait_until_none("status <> 'SENT'");
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }

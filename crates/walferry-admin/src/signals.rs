@@ -132,6 +132,14 @@ struct Notification {
 
 /// Passes a signal to a connector, which follows it as soon as it streams. The answer says whether a crash may still lose it.
 pub(crate) async fn post(status: &Arc<Status>, admin: &Admin, body: &Bytes) -> Response {
+    if status.relay.is_some() {
+        let message = format!(
+            "Connector {} is in relay mode, which takes no signals and no snapshots: it sends the rows that its table has. \
+             To send rows again, use `walferry outbox replay`.",
+            status.name
+        );
+        return refused(StatusCode::BAD_REQUEST, message);
+    }
     let asked: SignalRequest = match serde_json::from_slice(body) {
         Ok(asked) => asked,
         Err(error) => {

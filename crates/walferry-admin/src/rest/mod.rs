@@ -32,9 +32,12 @@ use crate::{
     routes::{App, AppState, json as json_body, refused},
 };
 
-/// The class that every connector here has, under its full name.
+/// The class that every connector of the stream has, under its full name.
 const CLASS: &str = "io.debezium.connector.postgresql.PostgresConnector";
 const TASK_CLASS: &str = "io.debezium.connector.postgresql.PostgresConnectorTask";
+/// The class of connectors in relay mode.
+const RELAY_CLASS: &str = "walferry.OutboxRelay";
+const RELAY_TASK_CLASS: &str = "walferry.OutboxRelayTask";
 
 /// A path, and the methods that it answers beside HEAD and OPTIONS.
 pub(crate) type Resource = (&'static str, &'static [&'static str]);
@@ -418,19 +421,44 @@ fn known_class(shown: &AppState, config: &body::StringMap) -> Result<(), Refused
         return Ok(());
     }
     let version = shown.admin.version;
+    let available = [CLASS, RELAY_CLASS].map(|class| {
+        format!(
+            "PluginDesc{{klass=class {class}, name='{class}', version='{version}', encodedVersion={version}, type=source, \
+             typeName='source', location='classpath'}}"
+        )
+    });
     Err(Refused::new(
         400,
         format!(
-            "Failed to find any class that implements Connector and which name matches {class}, available connectors are: \
-             PluginDesc{{klass=class {CLASS}, name='{CLASS}', version='{version}', encodedVersion={version}, type=source, \
-             typeName='source', location='classpath'}}"
+            "Failed to find any class that implements Connector and which name matches {class}, available connectors are: {}",
+            available.join(", ")
         ),
     ))
 }
 
-/// Under its full name, its simple name, or that without `Connector`.
+/// Under its full name, its simple name, or that without `Connector`. Relay mode has only a full name.
 pub(crate) fn is_ours(class: &str) -> bool {
-    matches!(class, CLASS | "PostgresConnector" | "Postgres")
+    matches!(class, CLASS | "PostgresConnector" | "Postgres" | RELAY_CLASS)
+}
+
+/// Whether a connector polls a table.
+fn is_relay(configuration: &Configuration) -> bool {
+    let class = configuration.iter().find(|(name, _)| name == "connector.class");
+    class.is_some_and(|(_, class)| class.trim() == RELAY_CLASS)
+}
+
+/// A connector in relay mode has no offsets: Connect would say that those which it does not have were changed.
+fn must_have_offsets(name: &str, configuration: &Configuration) -> Result<(), Refused> {
+    if !is_relay(configuration) {
+        return Ok(());
+    }
+    Err(Refused::new(
+        400,
+        format!(
+            "Connector {name} is in relay mode and has no offsets: what was sent is marked in its table, or deleted. \
+             To send rows again, use `walferry outbox replay`."
+        ),
+    ))
 }
 
 async fn info(State(shown): App, Path(name): Path<String>) -> Answer {
@@ -538,7 +566,11 @@ async fn tasks(State(shown): App, Path(name): Path<String>) -> Answer {
         return ok(&json!([]));
     }
     let mut config = as_map(&configuration);
-    config.insert("task.class".into(), TASK_CLASS.into());
+    let class = match is_relay(&configuration) {
+        true => RELAY_TASK_CLASS,
+        false => TASK_CLASS,
+    };
+    config.insert("task.class".into(), class.into());
     ok(&json!([{ "id": { "connector": name, "task": 0 }, "config": config }]))
 }
 
@@ -583,7 +615,7 @@ async fn offsets(State(shown): App, Path(name): Path<String>) -> Answer {
 
 async fn alter_offsets(State(shown): App, Path(name): Path<String>, body: Bytes) -> Answer {
     let entries = body::offsets(&body)?;
-    shown.configuration(&name)?;
+    must_have_offsets(&name, &shown.configuration(&name)?)?;
     must_be_stopped(&shown, &name)?;
     let mut offsets = Vec::new();
     for (partition, offset) in entries {
@@ -608,7 +640,7 @@ async fn alter_offsets(State(shown): App, Path(name): Path<String>, body: Bytes)
 }
 
 async fn reset_offsets(State(shown): App, Path(name): Path<String>) -> Answer {
-    shown.configuration(&name)?;
+    must_have_offsets(&name, &shown.configuration(&name)?)?;
     must_be_stopped(&shown, &name)?;
     shown.admin.herder.alter_offsets(&name, None).await?;
     ok(&changed_offsets("reset"))
@@ -684,8 +716,12 @@ async fn validate(State(shown): App, Path(plugin): Path<String>, body: Bytes) ->
         validation.errors.push(("name".into(), message.into()));
     }
     let (plugins, version) = (shown.admin.herder.plugins(), shown.admin.version);
+    let class = match is_relay(&configuration) {
+        true => RELAY_CLASS,
+        false => CLASS,
+    };
     ok(&definitions::infos(
-        CLASS,
+        class,
         &plugins,
         version,
         &configuration,

@@ -6,7 +6,7 @@ use walferry_admin::herder::Plugin;
 use walferry_config::{CONNECTOR_GROUPS, Group};
 use walferry_transform::{Documented, all_predicates, all_transforms};
 
-/// All classes: the connector, transforms, predicates and converters. They are collected once, because each group of options lasts as long
+/// All classes: connectors, transforms, predicates and converters. They are collected once, because each group of options lasts as long
 /// as the program.
 pub(crate) fn all() -> Vec<Plugin> {
     static ALL: OnceLock<Vec<Plugin>> = OnceLock::new();
@@ -14,12 +14,17 @@ pub(crate) fn all() -> Vec<Plugin> {
 }
 
 fn collect() -> Vec<Plugin> {
-    let connector = Plugin {
-        class: "io.debezium.connector.postgresql.PostgresConnector".into(),
+    let connector = |class: &str| Plugin {
+        class: class.into(),
         kind: "source",
         groups: CONNECTOR_GROUPS.iter().collect(),
     };
-    let mut plugins = vec![connector];
+    let mut plugins = [
+        "io.debezium.connector.postgresql.PostgresConnector",
+        "walferry.OutboxRelay",
+    ]
+    .map(connector)
+    .to_vec();
     for transform in all_transforms() {
         plugins.extend(documented(transform, "transformation"));
     }

@@ -484,6 +484,9 @@ fn explain(
             "  caution  wal_level is {:?}: the server needs a restart after the SQL",
             survey.wal_level
         );
+        if args.outbox.is_some() {
+            say!("           relay mode needs neither that nor a slot: see `walferry outbox create --relay`");
+        }
     }
     let outboxes = survey
         .tables

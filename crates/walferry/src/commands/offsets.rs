@@ -34,12 +34,29 @@ pub(crate) fn offsets(command: OffsetsCommand) -> Result<(), Error> {
         OffsetsCommand::Reset(which) => reset(&which),
         OffsetsCommand::AcceptHistory(which) => accept_history(&which),
         OffsetsCommand::SkipRecord { name, position, data } => skip_record::skip_record(&name, position, &data),
-        OffsetsCommand::SkipGap { which, snapshot, show } => skip_gap::skip_gap(&which, snapshot, show),
+        OffsetsCommand::SkipGap { which, snapshot, show } => {
+            if let Some(file) = &which.config {
+                of_stream(file)?;
+            }
+            skip_gap::skip_gap(&which, snapshot, show)
+        }
     }
 }
 
+/// A connector that has an offset: one in relay mode has none, and nothing is to be said of an offset as if it could have one.
+fn of_stream(config: &Path) -> Result<Connector, Error> {
+    let connector = load_connector(config)?;
+    if connector.relay.is_none() {
+        return Ok(connector);
+    }
+    let what = format!("connector {:?} is in relay mode and has no offset", connector.name);
+    let hint = "what was sent is marked in its table, or deleted: see how many rows wait with `walferry status`, and send rows again with \
+                `walferry outbox replay`";
+    Err(Error::new(Kind::OffsetUnchanged, what).cause("it polls its table, and reads no stream", Some(hint.to_owned())))
+}
+
 fn show(which: &OffsetArgs) -> Result<(), Error> {
-    let connector = load_connector(&which.config)?;
+    let connector = of_stream(&which.config)?;
     let partition = partition(&connector);
     refuse_topic(&connector, which)?;
     let Some(stored) =
@@ -166,7 +183,7 @@ fn show_history(history: &History) {
 }
 
 fn accept_history(which: &OffsetArgs) -> Result<(), Error> {
-    let connector = load_connector(&which.config)?;
+    let connector = of_stream(&which.config)?;
     let store = open(&connector, which)?;
     let refuse = || {
         Error::new(
@@ -188,7 +205,7 @@ fn accept_history(which: &OffsetArgs) -> Result<(), Error> {
 }
 
 fn export(which: &OffsetArgs) -> Result<(), Error> {
-    let connector = load_connector(&which.config)?;
+    let connector = of_stream(&which.config)?;
     let partition = partition(&connector);
     refuse_topic(&connector, which)?;
     let folder = existing(&connector, which, "exported")?;
@@ -209,7 +226,7 @@ fn export(which: &OffsetArgs) -> Result<(), Error> {
 }
 
 fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> {
-    let connector = load_connector(&which.config)?;
+    let connector = of_stream(&which.config)?;
     let partition = partition(&connector);
     let refuse = || {
         Error::new(
@@ -247,7 +264,7 @@ fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> 
 }
 
 fn reset(which: &OffsetArgs) -> Result<(), Error> {
-    let connector = load_connector(&which.config)?;
+    let connector = of_stream(&which.config)?;
     let removed = open(&connector, which)?
         .remove()
         .map_err(|error| unusable(&connector, error))?;

@@ -56,6 +56,11 @@ pub(crate) fn tail(args: &TailArgs) -> Result<(), Error> {
     let mut loaded = configuration.connectors.into_iter().next().ok_or_else(|| {
         Error::new(Kind::NothingToRun, "there is nothing to show").cause("no connector is given", None)
     })?;
+    if loaded.connector.relay.is_some() {
+        let what = "the connector is in relay mode: it polls its table, so there is no stream of changes to follow";
+        let hint = "see the records that its rows make with `walferry check --show-records`";
+        return Err(Error::new(Kind::ShowRecords, "records cannot be shown").cause(what, Some(hint.to_owned())));
+    }
     let failed = |failure| Error::failure("records cannot be shown", failure);
     let runtime = process::runtime().map_err(failed)?;
     LocalSet::new().block_on(&runtime, async {

@@ -219,7 +219,9 @@ fn options(args: &OutboxOptionsArgs) -> Result<(), Error> {
                 notes,
             }) => {
                 say!("{}: {library}", name.sql());
-                for note in notes {
+                // In relay mode, updates are nothing to be dropped.
+                let is_of_use = |note: &&str| connector.relay.is_none() || !note.contains("Walferry drops updates");
+                for note in notes.into_iter().filter(is_of_use) {
                     say!("  note: {note}");
                 }
                 recognised.push((name, options));

@@ -114,6 +114,7 @@ async fn records(loaded: &Loaded, asked: &[String], found: &mut ShowResult) -> R
         xid,
         time_us,
         event_type: event_type(config),
+        is_polled: config.relay.is_some(),
     };
     say!("  records, as the converters write them; nothing is sent");
     if loaded.built.asks_registry() {
@@ -195,12 +196,19 @@ fn table(
     if kind == RowOrigin::Real
         && let Some(failure) = &played.failure
     {
-        let text = format!("an insert of a row of {name} as it is there ends the connector: see its record above");
+        let text = match stage.is_polled {
+            true => format!("a row of {name} as it is there cannot be sent: see its record above"),
+            false => format!("an insert of a row of {name} as it is there ends the connector: see its record above"),
+        };
         let cause = failure.causes.first();
         let kind = cause.and_then(|cause| cause.kind).unwrap_or(failure.kind);
         found
             .remarks
             .push(Diagnosis::error(kind, text).with_any_hint(failure.hint().map(str::to_owned)));
+    }
+    if stage.is_polled {
+        print.played(&["row"], played);
+        return Ok(None);
     }
     print.played(&["insert"], played);
 
@@ -333,7 +341,7 @@ fn others(stage: &mut Stage, config: &Connector, transaction: Option<Edges>, pri
         let played = stage.heartbeat(interval_ns)?;
         print.played(&["heartbeat"], played);
     }
-    if !config.snapshot.streams() {
+    if !config.snapshot.streams() || config.relay.is_some() {
         return Ok(());
     }
     let prefix = prefix(&config.filters.message_prefixes);

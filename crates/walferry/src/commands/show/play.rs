@@ -60,6 +60,8 @@ pub(super) struct Stage {
     pub(super) time_us: i64,
     /// What made-up events have as their type: the column, and a type that is routed.
     pub(super) event_type: Option<(String, String)>,
+    /// Whether rows are polled, so that there are no updates and deletes.
+    pub(super) is_polled: bool,
 }
 
 impl Stage {

@@ -58,6 +58,7 @@ pub(crate) async fn impossible_topics(loaded: &Loaded) -> Result<Vec<Diagnosis>,
         xid,
         time_us,
         event_type: event_type(config),
+        is_polled: config.relay.is_some(),
     };
     let sets_aside = config.errors.tolerance == Tolerance::All;
     let mut found = Vec::new();
