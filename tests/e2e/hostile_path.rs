@@ -101,7 +101,12 @@ const TABLES: &str = "
       created_at timestamptz not null default now(), primary key (id, created_at)) partition by range (created_at);
     create table public.outbox_all partition of public.outbox default;
     create index on public.outbox (created_at);
-    create role app login; alter table public.outbox owner to app; alter table public.outbox_all owner to app;
+    create table public.relayed (id bigint generated always as identity primary key, aggregatetype text not null default 'order', aggregateid text not null,
+      type text not null default 'Created', payload text, status text not null default 'PENDING', attempts int not null default 0,
+      available_at timestamptz not null default now(), last_error text, created_at timestamptz not null default now());
+    create table public.emptied (id uuid primary key default gen_random_uuid(), aggregatetype text not null default 'order', aggregateid text not null,
+      type text not null default 'Created', payload text, created_at timestamptz not null default now());
+    create role app login; alter table public.relayed owner to app; alter table public.emptied owner to app; alter table public.outbox owner to app; alter table public.outbox_all owner to app;
     create role cdc login replication in role app;
     grant select on all tables in schema public to cdc; grant insert, delete on public.signals to cdc;
     grant create on schema public to app; grant usage on schema public to cdc, app;
@@ -515,4 +520,108 @@ fn statements_of_walferry_find_nothing_of_a_schema_that_comes_first_in_the_path(
     }
     sql.drop_slot("hostile_plain");
     sql.drop_slot("hostile_outbox");
+
+    // Relay mode: looks, marks, failures, rows that are put back, counts, and what check asks.
+    let relay = |table: &str, more: &[(&str, &str)]| {
+        let mut relay = config(
+            &database,
+            "hostile_relay",
+            &[
+                ("connector.class", "walferry.OutboxRelay"),
+                ("table.include.list", table),
+                ("value.converter", "org.apache.kafka.connect.storage.StringConverter"),
+                ("transforms", "outbox"),
+                ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+                (
+                    "transforms.outbox.route.topic.replacement",
+                    "hostile_relay.${routedByValue}",
+                ),
+                ("relay.poll.interval.ms", "50"),
+                ("relay.max.attempts", "2"),
+                ("relay.backoff.ms", "20"),
+                ("relay.notify.channel", "relayed"),
+            ],
+        );
+        relay
+            .retain(|name, _| !name.starts_with("slot.") && !name.starts_with("publication.") && name != "plugin.name");
+        relay.extend(
+            more.iter()
+                .map(|(name, value)| ((*name).to_owned(), Value::from(*value))),
+        );
+        relay
+    };
+    let pooler = Pooler::start(database.port());
+    let port = pooler.port.to_string();
+    let direct = database.port().to_string();
+    let pooled = [
+        ("database.port", port.as_str()),
+        ("database.sslmode", "disable"),
+        ("relay.notify.port", direct.as_str()),
+    ];
+    let mut sent = 0;
+    for (way, more) in [("relay mode", &[][..]), ("relay mode behind a pooler", &pooled[..])] {
+        sql.run(
+            "insert into public.relayed (aggregateid, payload) select 'k' || n % 3, n from generate_series(1, 20) n;
+             insert into public.relayed (aggregatetype, aggregateid) values ('no topic', 'ill');
+             insert into public.relayed (aggregateid, payload) values ('ill', 'held back'); notify relayed",
+        );
+        let marking = relay("public.relayed", more);
+        let checked = Checked::of(&options("hostile_relay", marking.clone()), &[]);
+        assert!(
+            checked.stdout.contains("is relayed"),
+            "{}{}",
+            checked.stdout,
+            checked.stderr
+        );
+        assert_eq!(called_since(), Vec::<String>::new(), "by check of {way}");
+        let mut walferry = Walferry::start(options("hostile_relay", marking));
+        let is_left = |count: &str| {
+            wait_for("the rows to be marked", || {
+                let left = sql.value("select count(*) from public.relayed where status <> 'SENT'");
+                (left.as_deref() == Some(count)).then_some(())
+            });
+        };
+        is_left("2");
+        wait_for("the row to fail", || {
+            (sql.value("select count(*) from public.relayed where status = 'FAILED'")
+                .as_deref()
+                == Some("1"))
+            .then_some(())
+        });
+        sql.run("update public.relayed set aggregatetype = 'order' where status = 'FAILED'");
+        let put_back = walferry.command_at([
+            "outbox",
+            "retry",
+            "--config",
+            &walferry.config_file().display().to_string(),
+            "--key",
+            "ill",
+        ]);
+        assert!(put_back.status.success(), "{put_back:?}");
+        is_left("0");
+        wait_for("the rows to be counted", || {
+            let metrics = walferry.get("/metrics")?.body;
+            metrics.contains("walferry_relay_waiting_rows{").then_some(())
+        });
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+        assert_eq!(called_since(), Vec::<String>::new(), "by {way}");
+        sent += 22;
+
+        sql.run(
+            "insert into public.emptied (aggregateid, payload) select 'k' || n % 3, n from generate_series(1, 20) n",
+        );
+        let deleting = [&[("relay.done", "delete")][..], more].concat();
+        let mut walferry = Walferry::start(options("hostile_relay", relay("public.emptied", &deleting)));
+        wait_for("the rows to be deleted", || {
+            assert!(walferry.runs(), "{}", walferry.output());
+            (sql.value("select count(*) from public.emptied").as_deref() == Some("0")).then_some(())
+        });
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+        assert_eq!(called_since(), Vec::<String>::new(), "by {way} that deletes");
+        sent += 20;
+    }
+    // Rows that were sent together with one that is refused are repeated.
+    kafka.wait_for_records("hostile_relay.order", sent);
+    let paths = pooler.paths_left();
+    assert!(paths.iter().all(|path| path == "evil, pg_catalog, public"), "{paths:?}");
 }
