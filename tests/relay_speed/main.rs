@@ -19,6 +19,8 @@ const NOTIFY: &str = "create function wake() returns trigger language plpgsql as
 const CHANNEL: (&str, &str) = ("relay.notify.channel", "outbox");
 /// A payload of about 200 bytes.
 const PAYLOAD: &str = r#"{"orderId": 4711, "customer": "c-1207", "currency": "EUR", "total": 129.90, "lines": [{"sku": "A-17", "quantity": 2, "price": 39.95}, {"sku": "B-4", "quantity": 1, "price": 50.00}], "note": ""}"#;
+/// How long nothing happens before memory is looked at.
+const IDLE: Duration = Duration::from_secs(20);
 /// Commits of which the latency is measured.
 const COMMITS: u32 = 1_000;
 /// Between two of them.
@@ -65,6 +67,8 @@ struct Cost {
     took: Duration,
     engine_ms: u64,
     database_ms: u64,
+    /// The most that was resident, in KiB. `None` for the poller.
+    most_kib: Option<u64>,
 }
 
 fn main() {
@@ -111,6 +115,13 @@ fn main() {
             own + database
         );
     }
+    let most = costs[1].iter().filter_map(|cost| cost.most_kib).max();
+    let idle = idle_kib(&Outbox::new(&servers, "idle"));
+    println!(
+        "\nMiB of memory of relay mode: {:.0} while nothing happens, {:.0} at most while the rows are sent",
+        idle as f64 / 1024.0,
+        most.unwrap_or_default() as f64 / 1024.0
+    );
     println!("\nmilliseconds from a commit until the broker has the record, {COMMITS} commits of one row:");
     println!("{:>24}  {:>8}  {:>8}", "", "p50", "p99");
     for engine in [Engine::Poller, Engine::Relay, Engine::NotifiedRelay] {
@@ -239,8 +250,23 @@ fn drain(outbox: &Outbox<'_>, engine: Engine, rows: u32) -> Cost {
     Cost {
         took: since.elapsed(),
         engine_ms: running.processor_ms(),
+        most_kib: match &running {
+            Running::Relay(walferry) => walferry.resident_kib().map(|(_, most)| most),
+            Running::Poller(_) => None,
+        },
         database_ms: outbox.servers.postgres.processor_ms() - database_ms,
     }
+}
+
+/// What is resident while nothing happens, in KiB.
+fn idle_kib(outbox: &Outbox<'_>) -> u64 {
+    let mut running = outbox.start(Engine::Relay);
+    let Running::Relay(walferry) = &mut running else {
+        unreachable!("relay mode is no poller")
+    };
+    walferry.wait_until_ready();
+    sleep(IDLE);
+    walferry.resident_kib().expect("it runs").0
 }
 
 /// Milliseconds from each commit until the broker has the row, sorted.
