@@ -20,7 +20,7 @@ mod statements;
 #[path = "../../crates/walferry-relay/src/table.rs"]
 mod table;
 
-use statements::{FailedAttempt, InLook, LookOptions, RowAddress};
+use statements::{FailedAttempt, InLook, LookOptions, RowAddress, ServerTimeouts};
 use table::{RelayTable, quoted};
 
 static SECTION: LazyLock<RelaySection> = LazyLock::new(|| {
@@ -150,7 +150,10 @@ fuzz_target!(|input: &[u8]| {
         lanes: 8,
         rows: 10,
         without_keys: &keys,
-        has_transaction_timeout: choice(1) & 1 != 0,
+        server: ServerTimeouts {
+            transaction: choice(1) & 1 != 0,
+            tcp_user: choice(1) & 2 != 0,
+        },
     };
     let look = InLook {
         token: "t",
