@@ -6,7 +6,7 @@ use crate::start;
 use crate::world;
 use std::fs;
 use walferry_testkit::certificates::{Certificate, Wish};
-use walferry_testkit::servers::{Checked, Postgres, PostgresOptions, Walferry, folder, wait_for};
+use walferry_testkit::servers::{Checked, Kafka, Postgres, PostgresOptions, Walferry, folder, wait_for};
 
 /// A server with a certificate for 127.0.0.1, and the certificate of the authority that signed it.
 fn secure() -> (Postgres, String) {
@@ -76,6 +76,77 @@ fn tls_and_scram_work_with_full_verification_and_fail_with_a_hint() {
         }
         assert!(!output.contains("open "), "{output}");
     }
+}
+
+/// librdkafka's `ssl.crl.location`, as `database.sslcrl` for Postgres.
+#[test]
+fn a_revoked_broker_gets_no_record_and_a_list_is_never_passed_over() {
+    let world = world::shared();
+    let authority = Certificate::make(&Wish::authority("authority"), None);
+    let make = || Certificate::make(&Wish::server(&["127.0.0.1"]), Some(&authority));
+    let (broker, other) = (make(), make());
+    let stranger = Certificate::make(&Wish::authority("stranger"), None);
+    let (kafka, tls) = Kafka::start_with_tls(&(broker.key_pem() + &broker.pem()), &[]);
+    let outbox = Outbox::on(&world.postgres, &kafka, "revoked_broker");
+    let home = folder("lists");
+    let write = |name: &str, text: &str| {
+        let file = home.join(name);
+        fs::write(&file, text).expect("the scratch folder can be written");
+        file.to_string_lossy().into_owned()
+    };
+    let trusted = write("trusted.pem", &authority.pem());
+    let options = |list: &str| {
+        let mut options = outbox.options(outbox.config_with([
+            ("producer.override.security.protocol", "SSL"),
+            ("producer.override.ssl.truststore.type", "PEM"),
+            ("producer.override.ssl.truststore.location", &trusted),
+            ("producer.override.ssl.crl.location", list),
+        ]));
+        options.bootstrap = tls.clone();
+        options
+    };
+    let good = write("good.crl", &authority.revokes(&[&other], (-1, 1)));
+    let checked = Checked::of(&options(&good), &[]);
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+    let mut walferry = Walferry::start(options(&good));
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.insert("k", 1, 3);
+    assert_runs(&kafka.wait_for_records(&outbox.topic("order"), 3), &["k"], 3);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+
+    let revoked = write("revoked.crl", &authority.revokes(&[&broker], (-1, 1)));
+    for list in [
+        &revoked,
+        &write("old.crl", &authority.revokes(&[&other], (-3, -1))),
+        &write("of-another.crl", &stranger.revokes(&[&other], (-1, 1))),
+        &write(
+            "garbage.crl",
+            "-----BEGIN X509 CRL-----\nMIIB\n-----END X509 CRL-----\n",
+        ),
+        &write("certificate.crl", &authority.pem()),
+        &write("empty.crl", ""),
+    ] {
+        let checked = Checked::of(&options(list), &[]);
+        assert_eq!(checked.code, Some(2), "{list}: {}{}", checked.stdout, checked.stderr);
+        assert!(
+            checked.stdout.contains("ssl.crl.location"),
+            "{list}: {}{}",
+            checked.stdout,
+            checked.stderr
+        );
+    }
+    // What runs sends nothing, and says why.
+    walferry.options().config = options(&revoked).config;
+    walferry.start_again();
+    outbox.insert("k", 4, 6);
+    wait_for("the broker to be refused", || {
+        walferry.output().contains("ssl.crl.location").then_some(())
+    });
+    walferry.terminate();
+    assert_runs(&kafka.wait_for_records(&outbox.topic("order"), 3), &["k"], 3);
+    walferry.options().config = options(&good).config;
+    walferry.start_again();
+    assert_runs(&outbox.wait_for_event(&kafka, 6), &["k"], 6);
 }
 
 /// As the manual of Postgres makes certificates: of X.509 version 1. This one has a P-521 key, too.

@@ -12,10 +12,10 @@ use openssl::nid::Nid;
 use openssl::pkey::{Id, PKey, Private};
 use openssl::pkey_ctx::PkeyCtx;
 use openssl::ssl::{Ssl, SslContext, SslContextBuilder, SslMethod, SslOptions, SslStream, SslVerifyMode, SslVersion};
-use openssl::x509::extension::{BasicConstraints, ExtendedKeyUsage, SubjectAlternativeName};
+use openssl::x509::extension::{AuthorityKeyIdentifier, BasicConstraints, ExtendedKeyUsage, SubjectAlternativeName};
 use openssl::x509::store::X509StoreBuilder;
 use openssl::x509::verify::X509VerifyFlags;
-use openssl::x509::{X509, X509Extension, X509NameBuilder};
+use openssl::x509::{CrlNumber, X509, X509CrlBuilder, X509Extension, X509NameBuilder, X509RevokedBuilder};
 
 /// A kind of key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,6 +155,32 @@ impl Certificate {
             certificate: builder.build(),
             key,
         }
+    }
+
+    /// A list (CRL) in PEM with which this authority revokes certificates, from and until some days from today.
+    #[track_caller]
+    pub fn revokes(&self, certificates: &[&Self], days: (i64, i64)) -> String {
+        let made = "what is wished can be made";
+        let mut builder = X509CrlBuilder::new().expect("OpenSSL has memory");
+        builder.set_issuer_name(self.certificate.subject_name()).expect(made);
+        builder.set_last_update(&day(days.0)).expect(made);
+        builder.set_next_update(&day(days.1)).expect(made);
+        for certificate in certificates {
+            let mut revoked = X509RevokedBuilder::new().expect("OpenSSL has memory");
+            revoked
+                .set_serial_number(certificate.certificate.serial_number())
+                .expect(made);
+            revoked.set_revocation_date(&day(days.0)).expect(made);
+            builder.add_revoked(revoked.build()).expect(made);
+        }
+        let of_whom = X509::builder().expect("OpenSSL has memory");
+        let of_whom = of_whom.x509v3_context(Some(&self.certificate), None);
+        let issuer = AuthorityKeyIdentifier::new().issuer(true).build(&of_whom).expect(made);
+        builder.append_extension(issuer).expect(made);
+        let number = BigNum::from_u32(1).and_then(CrlNumber::new).expect(made);
+        builder.append_extension(number.build().expect(made)).expect(made);
+        builder.sign(&self.key, MessageDigest::sha256()).expect(made);
+        text(builder.build().expect(made).to_pem().expect(made))
     }
 
     /// The certificate in PEM.

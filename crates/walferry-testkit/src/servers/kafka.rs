@@ -161,6 +161,29 @@ impl Kafka {
         (kafka, format!("127.0.0.1:{login}"))
     }
 
+    /// Like `start`, with a second listener that speaks TLS. `pem` has its key and its certificate, `settings` further lines about the listener,
+    /// without their prefix. Returns its address, too.
+    #[track_caller]
+    pub fn start_with_tls(pem: &str, settings: &[&str]) -> (Self, String) {
+        let (plain, controller, tls) = (free_port(), free_port(), free_port());
+        let store = scratch::folder("broker-tls").join("broker.pem");
+        fs::write(&store, pem).expect("the scratch folder can be written");
+        let mut lines = vec![
+            format!(
+                "listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},TLS://127.0.0.1:{tls}"
+            ),
+            format!("advertised.listeners=PLAINTEXT://127.0.0.1:{plain},TLS://127.0.0.1:{tls}"),
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL".to_owned(),
+            "inter.broker.listener.name=PLAINTEXT".to_owned(),
+            "listener.name.tls.ssl.keystore.type=PEM".to_owned(),
+            format!("listener.name.tls.ssl.keystore.location={}", store.display()),
+        ];
+        lines.extend(settings.iter().map(|setting| format!("listener.name.tls.{setting}")));
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let kafka = Self::start_on(plain, controller, &lines, &[]);
+        (kafka, format!("127.0.0.1:{tls}"))
+    }
+
     /// `host:port` for `bootstrap.servers`.
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port)
