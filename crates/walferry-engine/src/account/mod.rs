@@ -30,6 +30,8 @@ use self::transaction_counts::{Counted, TransactionCounts};
 
 /// A batch of records of a Postgres stream.
 pub type Batch = delivery::batch::Batch<StreamAccount>;
+/// Records that are sent when the transaction before them is committed.
+pub(crate) type KeptRecords = delivery::batch::KeptRecords<StreamAccount>;
 /// The queue of records of a Postgres stream.
 pub type Progress = delivery::progress::Progress<StreamAccount>;
 /// Kafka has acknowledged every record up to here.

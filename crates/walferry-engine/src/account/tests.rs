@@ -226,7 +226,7 @@ fn a_transaction_can_end_after_a_heartbeat_or_metadata_but_not_within_a_change()
             bytes: 300,
         };
         progress.settle(progress.push([first_of_several]));
-        progress.reach_commit_point(delivery::progress::PushedLast::Anything)
+        progress.end_transaction(delivery::progress::PushedLast::Anything)
     };
     for message in [Transaction, Heartbeat, Notification] {
         assert!(may_end_after(message), "{message:?}");

@@ -301,41 +301,7 @@ impl<A: OffsetAccount> Batch<A> {
         let ready = self.held.front().map_or(self.records.len(), |held| held.place.index);
         let entries = self.entries_before(ready);
         let first = progress.push(self.entries.drain(..entries));
-        let mut headers = Vec::new();
-        let mut tally = TopicTotal::default();
-        for (sequence, record) in (first..).zip(&self.records[..ready]) {
-            if record.is_void {
-                progress.settle(sequence);
-                continue;
-            }
-            headers.clear();
-            headers.extend(
-                self.headers[record.headers.clone()]
-                    .iter()
-                    .map(|(name, value)| (self.str(name), value.as_ref().map(|v| self.slice(v)))),
-            );
-            let topic = self.str(&record.topic);
-            let outgoing = Outgoing {
-                topic,
-                partition: record.partition,
-                timestamp_ms: record.timestamp_ms,
-                key: record.key.as_ref().map(|r| self.slice(r)),
-                value: record.value.as_ref().map(|r| self.slice(r)),
-                headers: &headers,
-                origin: RecordOrigin {
-                    table: self.str(&record.table),
-                    position: &record.position,
-                },
-            };
-            if let Err(failure) = sink.send(&outgoing, sequence) {
-                progress.withdraw(sequence);
-                return Err(failure);
-            }
-            let bytes = outgoing.key.map_or(0, <[u8]>::len) + outgoing.value.map_or(0, <[u8]>::len);
-            tally.count(topic, bytes as u64, status);
-        }
-        tally.flush(status);
-        drop(headers);
+        self.content(ready).send(first, sink, progress, status)?;
         if self.is_held() {
             self.records.drain(..ready);
             self.held.iter_mut().for_each(|held| held.place.index -= ready);
@@ -349,6 +315,23 @@ impl<A: OffsetAccount> Batch<A> {
         self.records.clear();
         self.clear_bytes();
         Ok(())
+    }
+
+    /// Gives all records and marks to progress, and moves the records to `kept`. No record may wait. The batch is empty afterwards.
+    pub(crate) fn keep(&mut self, kept: &mut KeptRecords<A>, progress: &Progress<A>) {
+        let first = progress.push(self.entries.drain(..));
+        kept.append(first, &self.content(self.records.len()));
+        self.records.clear();
+        self.clear_bytes();
+    }
+
+    /// The first `records` records.
+    fn content(&self, records: usize) -> Content<'_, A> {
+        Content {
+            bytes: &self.bytes,
+            records: &self.records[..records],
+            headers: &self.headers,
+        }
     }
 
     fn clear_bytes(&mut self) {
@@ -371,26 +354,172 @@ impl<A: OffsetAccount> Batch<A> {
         records.nth(record).map_or(self.entries.len(), |(index, _)| index)
     }
 
-    fn slice(&self, range: &Range<usize>) -> &[u8] {
-        &self.bytes[range.clone()]
-    }
-    fn str(&self, range: &Range<usize>) -> &str {
-        std::str::from_utf8(self.slice(range)).expect("written from text")
-    }
-
     /// The records, for tests and golden recordings.
     pub fn iter(&self) -> impl Iterator<Item = BatchRecord<'_>> {
-        self.records.iter().map(|record| BatchRecord {
-            topic: self.str(&record.topic),
+        let content = self.content(self.records.len());
+        self.records.iter().map(move |record| BatchRecord {
+            topic: content.str(&record.topic),
             partition: record.partition,
             timestamp_ms: record.timestamp_ms,
-            key: record.key.as_ref().map(|r| self.slice(r)),
-            value: record.value.as_ref().map(|r| self.slice(r)),
-            headers: self.headers[record.headers.clone()]
-                .iter()
-                .map(|(name, value)| (self.str(name), value.as_ref().map(|v| self.slice(v))))
-                .collect(),
+            key: record.key.as_ref().map(|r| content.slice(r)),
+            value: record.value.as_ref().map(|r| content.slice(r)),
+            headers: content.headers(record).collect(),
         })
+    }
+}
+
+/// Encoded records, and the buffers that their ranges point into.
+struct Content<'a, A: OffsetAccount> {
+    bytes: &'a [u8],
+    records: &'a [BatchEntry<A::Position>],
+    headers: &'a [HeaderPlaces],
+}
+
+impl<'a, A: OffsetAccount> Content<'a, A> {
+    /// Gives the records to the sink. The first one has the sequence `first`.
+    fn send(&self, first: u64, sink: &mut impl Sink, progress: &Progress<A>, status: &Status) -> Result<(), Failure> {
+        let mut headers = Vec::new();
+        let mut tally = TopicTotal::default();
+        for (sequence, record) in (first..).zip(self.records) {
+            if record.is_void {
+                progress.settle(sequence);
+                continue;
+            }
+            headers.clear();
+            headers.extend(self.headers(record));
+            let topic = self.str(&record.topic);
+            let outgoing = Outgoing {
+                topic,
+                partition: record.partition,
+                timestamp_ms: record.timestamp_ms,
+                key: record.key.as_ref().map(|r| self.slice(r)),
+                value: record.value.as_ref().map(|r| self.slice(r)),
+                headers: &headers,
+                origin: RecordOrigin {
+                    table: self.str(&record.table),
+                    position: &record.position,
+                },
+            };
+            if let Err(failure) = sink.send(&outgoing, sequence) {
+                progress.withdraw(sequence);
+                return Err(failure);
+            }
+            let bytes = outgoing.key.map_or(0, <[u8]>::len) + outgoing.value.map_or(0, <[u8]>::len);
+            tally.count(topic, bytes as u64, status);
+        }
+        tally.flush(status);
+        Ok(())
+    }
+
+    fn headers(&self, record: &BatchEntry<A::Position>) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> {
+        let (headers, bytes) = (&self.headers[record.headers.clone()], self.bytes);
+        headers
+            .iter()
+            .map(move |(name, value)| (text(bytes, name), value.as_ref().map(|v| &bytes[v.clone()])))
+    }
+
+    fn slice(&self, range: &Range<usize>) -> &'a [u8] {
+        &self.bytes[range.clone()]
+    }
+
+    fn str(&self, range: &Range<usize>) -> &'a str {
+        text(self.bytes, range)
+    }
+}
+
+fn text<'a>(bytes: &'a [u8], range: &Range<usize>) -> &'a str {
+    std::str::from_utf8(&bytes[range.clone()]).expect("written from text")
+}
+
+/// Records that have their place in the ledger, and are sent when the transaction before them is committed.
+///
+/// They lie in blocks of about [`BLOCK_BYTES`], so that many small batches take no more memory than one large one, and no buffer has to grow.
+#[derive(Debug)]
+pub(crate) struct KeptRecords<A: OffsetAccount>(VecDeque<Block<A::Position>>);
+
+#[derive(Debug)]
+struct Block<P> {
+    /// Sequence of its first record. The others have the sequences after it.
+    first: u64,
+    bytes: Vec<u8>,
+    records: Vec<BatchEntry<P>>,
+    headers: Vec<HeaderPlaces>,
+}
+
+/// A block has more bytes only if one batch has.
+const BLOCK_BYTES: usize = 64 * 1024;
+
+impl<A: OffsetAccount> Default for KeptRecords<A> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<A: OffsetAccount> KeptRecords<A> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds records behind all others. `first` is the sequence of the first one.
+    fn append(&mut self, first: u64, content: &Content<'_, A>) {
+        if content.records.is_empty() {
+            return;
+        }
+        let has_room = |block: &&mut Block<A::Position>| block.bytes.len() + content.bytes.len() <= BLOCK_BYTES;
+        match self.0.back_mut().filter(has_room) {
+            Some(block) => block.append::<A>(content),
+            None => {
+                let mut block = Block {
+                    first,
+                    bytes: Vec::with_capacity(content.bytes.len().max(BLOCK_BYTES)),
+                    records: Vec::new(),
+                    headers: Vec::new(),
+                };
+                block.append::<A>(content);
+                self.0.push_back(block);
+            }
+        }
+    }
+
+    /// Gives the records to the sink, in order. None is kept any more.
+    ///
+    /// # Errors
+    /// The producer cannot take a record.
+    pub(crate) fn send(
+        &mut self,
+        sink: &mut impl Sink,
+        progress: &Progress<A>,
+        status: &Status,
+    ) -> Result<(), Failure> {
+        for block in std::mem::take(&mut self.0) {
+            let content: Content<'_, A> = Content {
+                bytes: &block.bytes,
+                records: &block.records,
+                headers: &block.headers,
+            };
+            content.send(block.first, sink, progress, status)?;
+        }
+        progress.sent_kept();
+        Ok(())
+    }
+}
+
+impl<P: Copy> Block<P> {
+    fn append<A: OffsetAccount<Position = P>>(&mut self, content: &Content<'_, A>) {
+        let (bytes, headers) = (self.bytes.len(), self.headers.len());
+        let moved = |range: &Range<usize>| range.start + bytes..range.end + bytes;
+        self.bytes.extend_from_slice(content.bytes);
+        self.records.extend(content.records.iter().map(|record| BatchEntry {
+            topic: moved(&record.topic),
+            table: moved(&record.table),
+            key: record.key.as_ref().map(moved),
+            value: record.value.as_ref().map(moved),
+            headers: record.headers.start + headers..record.headers.end + headers,
+            ..*record
+        }));
+        let places = content.headers.iter();
+        self.headers
+            .extend(places.map(|(name, value)| (moved(name), value.as_ref().map(moved))));
     }
 }
 
@@ -516,6 +645,47 @@ mod tests {
         let topic = held.record.topic.clone();
         let parts = is_sent.then(|| parts(batch, &topic));
         batch.fill(&held.place, checkpoint, parts);
+    }
+
+    #[test]
+    fn kept_records_are_sent_later_in_order_with_their_own_bytes() {
+        #[derive(Default)]
+        struct Values(Vec<(u64, String, Vec<(String, Vec<u8>)>)>);
+        impl Sink for Values {
+            fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
+                let headers = record.headers.iter();
+                let headers = headers.map(|(name, value)| ((*name).to_owned(), value.unwrap_or_default().to_vec()));
+                let value = String::from_utf8(record.value.unwrap_or_default().to_vec());
+                self.0.push((sequence, value.expect("it is text"), headers.collect()));
+                Ok(())
+            }
+        }
+        let (progress, status) = (Progress::new(0, 1 << 30).in_transactions(), Status::default());
+        let (mut batch, mut kept, mut sink) = (Batch::default(), KeptRecords::default(), Values::default());
+        // Some share a block, and one is larger than a block.
+        let lengths = [10, 30_000, BLOCK_BYTES * 2, 7, 40_000, 40_000];
+        let mut expected = Vec::new();
+        for (number, length) in lengths.into_iter().enumerate() {
+            let name = number.to_string();
+            for copy in 0..2 {
+                let checkpoint = batch.checkpoint();
+                let value = name.repeat(length);
+                let (header, of_header) = (batch.text("number"), batch.text(&name));
+                batch.header(header, Some(of_header));
+                let parts = RecordParts {
+                    value: Some(batch.text(&value)),
+                    ..parts(&mut batch, "t")
+                };
+                batch.record(checkpoint, parts, 0);
+                let headers = vec![("number".to_owned(), name.clone().into_bytes())];
+                expected.push((number as u64 * 2 + copy, value, headers));
+            }
+            batch.keep(&mut kept, &progress);
+            assert!(batch.is_empty() && batch.len() == 0);
+        }
+        assert_eq!(progress.in_flight().0, expected.len());
+        kept.send(&mut sink, &progress, &status).unwrap();
+        assert!(sink.0 == expected && kept.is_empty());
     }
 
     #[test]

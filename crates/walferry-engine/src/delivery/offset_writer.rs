@@ -6,7 +6,7 @@ use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior, sleep_until},
 };
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
     backoff::Backoff,
@@ -36,6 +36,8 @@ pub(crate) trait WriterObserver {
     /// An offset is durable. `tells_of_source` is false for an offset that says only that a snapshot has begun. Returns
     /// what is settled with it, so that it must be removed from the store.
     fn stored(&self, stored: StoredOf<Self>, tells_of_source: bool) -> Settled;
+    /// A transaction was committed. The pipeline has to be woken: it may have kept records back.
+    fn committed(&self);
     /// Whether the server of this connection is known to be the one that was read before. Nothing is confirmed earlier.
     fn is_proven(&self, connection: u64) -> bool;
     /// The source may be told of this position.
@@ -138,9 +140,8 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
             not_before: Instant::now(),
         };
         loop {
-            let is_at_commit_point = self.progress.is_at_commit_point();
-            let due = match is_at_commit_point {
-                // The pipeline waits for this write.
+            let due = match self.progress.is_at_commit_point() {
+                // The next transaction waits for this write.
                 true => Some(tries.not_before),
                 false => pace.due(self.progress.unstored()).map(|due| due.max(tries.not_before)),
             };
@@ -151,9 +152,6 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
                 () = until(due) => {
                     let begun = Instant::now();
                     self.try_to_save(store, &mut tries).await?;
-                    if is_at_commit_point {
-                        self.progress.commit_took(begun.elapsed());
-                    }
                     pace.wrote(begun);
                 }
                 _ = looks.tick() => {
@@ -245,7 +243,16 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
             warn!(error = %failure, "the file that `walferry offsets skip-record` has written cannot be removed");
         }
         self.stored.send_replace(Some(stored));
-        self.progress.committed();
+        if let Some(committed) = self.progress.committed() {
+            self.listener.committed();
+            debug!(
+                records = committed.records,
+                drained_us = committed.drained.as_micros() as u64,
+                committed_us = (committed.took - committed.drained).as_micros() as u64,
+                kept_back = committed.kept,
+                "a transaction is committed"
+            );
+        }
         self.confirm();
         Ok(())
     }
@@ -305,6 +312,7 @@ mod tests {
         fn stored(&self, _: Stored<u64>, _: bool) -> Settled {
             Settled::default()
         }
+        fn committed(&self) {}
         fn is_proven(&self, _: u64) -> bool {
             true
         }

@@ -7,7 +7,7 @@
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::{Notify, watch};
@@ -134,19 +134,69 @@ struct State<A: OffsetAccount> {
 }
 
 /// A Kafka transaction, which takes the offset in that covers exactly its records. So the offset may only be stored at a commit
-/// point: everything that was pushed is acknowledged, and nothing is pushed until the transaction is committed.
+/// point: all its records are acknowledged, and no other record has been given to the producer. Records that are pushed while the
+/// transaction ends belong to the next one. They are in the ledger, so that their order and their memory are known, but the pipeline
+/// keeps them back until [`Progress::committed`]. Therefore none of them can be acknowledged, and the ledger's head stands at the commit point.
 #[derive(Debug, Default)]
 struct Transaction {
-    /// How many records were pushed since the last commit.
+    phase: Phase,
+    /// How many of its records were pushed.
     records: u64,
-    /// The pipeline waits at a commit point.
-    at_commit_point: bool,
-    /// The pipeline is to go to a commit point as soon as it can.
+    /// How many records of the next transaction were pushed while this one ends.
+    next_records: u64,
+    /// The pipeline is to end the transaction as soon as it can.
     is_due: bool,
-    /// The pipeline goes to no commit point any more.
+    /// The pipeline ends no transaction any more.
     is_last: bool,
-    /// How long a commit usually takes.
+    /// How long it usually takes from the end of a transaction until it is committed.
     commit_takes: Duration,
+}
+
+/// Where a transaction is. From each phase it goes to the next, and from `CommitPoint` to `Filling` of the next transaction, or to `Lost`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    /// The pipeline sends records.
+    #[default]
+    Filling,
+    /// Its last record is the one before the sequence `end`. Kafka has not acknowledged all of them.
+    Draining { end: u64, since: Instant },
+    /// Kafka has acknowledged all of them, after `drained`. The offset writer commits the transaction.
+    CommitPoint { since: Instant, drained: Duration },
+    /// It could not be committed. Only another producer can go on.
+    Lost,
+}
+
+impl Transaction {
+    const fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Draining { .. } | Phase::CommitPoint { .. })
+    }
+
+    const fn is_at_commit_point(&self) -> bool {
+        matches!(self.phase, Phase::CommitPoint { .. })
+    }
+}
+
+/// A transaction that was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CommittedTransaction {
+    pub(crate) records: u64,
+    /// From its end until Kafka had acknowledged all its records.
+    pub(crate) drained: Duration,
+    /// From its end until it was committed.
+    pub(crate) took: Duration,
+    /// How many records the pipeline kept back meanwhile.
+    pub(crate) kept: u64,
+}
+
+/// Why a wait for room has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoomWait {
+    /// There is room.
+    Room,
+    /// Records that were kept back may be sent now.
+    MaySend,
+    /// Waiting is over for another reason.
+    Over,
 }
 
 /// A transaction with so many records shows that the connector is under load.
@@ -240,13 +290,19 @@ impl<A: OffsetAccount> Progress<A> {
         }
         let next = state.ledger.next();
         if next > first {
-            state.window.sent(next, now_us);
-            if let Some(transaction) = &mut state.transaction {
-                let was_large = transaction.records >= LARGE;
-                transaction.records += next - first;
-                if transaction.records >= LARGE && !was_large {
-                    self.loaded.notify_one();
+            let state = &mut *state;
+            match &mut state.transaction {
+                // They are sent later, see `sent_kept`.
+                Some(transaction) if transaction.is_ending() => transaction.next_records += next - first,
+                Some(transaction) => {
+                    let was_large = transaction.records >= LARGE;
+                    transaction.records += next - first;
+                    if transaction.records >= LARGE && !was_large {
+                        self.loaded.notify_one();
+                    }
+                    state.window.sent(next, now_us);
                 }
+                None => state.window.sent(next, now_us),
             }
         }
         self.advance(&mut state);
@@ -273,26 +329,38 @@ impl<A: OffsetAccount> Progress<A> {
         self.stop();
     }
 
-    /// Whether there is room for more records. A caller that already `waits` continues only when enough room is free.
-    pub(crate) fn has_room(&self, waits: bool) -> bool {
+    /// Whether a wait for room is over. A caller that already `waits` continues only when enough room is free, and one that has kept records
+    /// back also when these may be sent.
+    pub(crate) fn has_room(&self, waits: bool, has_kept: bool) -> bool {
         let state = self.lock();
-        let most = match waits {
-            true => state.window.enough(),
-            false => state.window.bytes(),
-        };
-        state.ledger.in_flight_bytes() <= most || state.is_over()
+        state.has_room(waits) || has_kept && !state.is_ending() || state.is_over()
     }
 
     /// Waits until there is room for more records. Returns whether the pipeline continues.
     pub fn wait_for_room(&self) -> bool {
+        self.wait_for_room_or_commit(false) == RoomWait::Room
+    }
+
+    /// Waits until there is room for more records, or until the caller, which `has_kept` records back, may send these.
+    pub(crate) fn wait_for_room_or_commit(&self, has_kept: bool) -> RoomWait {
         let mut state = self.lock();
-        if state.ledger.in_flight_bytes() > state.window.bytes() {
-            state.window.waited();
-            while state.ledger.in_flight_bytes() > state.window.enough() && !state.is_over() {
-                state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        let mut waits = false;
+        loop {
+            if state.is_over() {
+                return RoomWait::Over;
             }
+            if has_kept && !state.is_ending() {
+                return RoomWait::MaySend;
+            }
+            if state.has_room(waits) {
+                return RoomWait::Room;
+            }
+            if !waits && !state.is_ending() {
+                state.window.waited();
+            }
+            waits = true;
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        !state.is_over()
     }
 
     /// Waits until Kafka has acknowledged every record. Returns whether it has: `false` if waiting is over for another
@@ -305,50 +373,93 @@ impl<A: OffsetAccount> Progress<A> {
         state.ledger.in_flight() == 0
     }
 
-    /// Waits until Kafka has acknowledged every record. Then lets the offset writer commit their transaction with their offset. Returns whether
-    /// it may: not if waiting is over for another reason, and not where `after` says that a change may have been pushed in part.
-    pub(crate) fn reach_commit_point(&self, after: PushedLast) -> bool {
-        if !self.wait_until_empty() {
-            return false;
-        }
+    /// The transaction ends with the record that was pushed last. Once Kafka has acknowledged all of it, the offset writer commits it with its
+    /// offset. Until then, records may be pushed, but not sent. Returns whether it ends: not where `after` says that a change may have been pushed in
+    /// part, and not while another one ends.
+    pub(crate) fn end_transaction(&self, after: PushedLast) -> bool {
         let mut state = self.lock();
         let is_whole = match after {
             PushedLast::WholeChange => true,
             PushedLast::Anything => state.ledger.ends_with_a_change(),
         };
-        let may_end = is_whole && !state.is_over();
+        let (may_end, end) = (is_whole && !state.is_over(), state.ledger.next());
         match &mut state.transaction {
-            Some(transaction) if may_end => transaction.at_commit_point = true,
+            Some(transaction) if may_end && transaction.phase == Phase::Filling => {
+                let since = Instant::now();
+                transaction.phase = Phase::Draining { end, since };
+            }
             _ => return false,
         }
-        self.changed.notify_one();
+        self.reach_commit_point(&mut state);
         true
     }
 
-    /// Waits until the transaction is committed, or waiting is over for another reason. Then nothing more may be pushed: the last write
-    /// of the session may still commit it.
-    pub(crate) fn wait_for_commit(&self) {
+    /// A transaction that ends is at its commit point when all its records are acknowledged.
+    fn reach_commit_point(&self, state: &mut State<A>) {
+        let head = state.ledger.head();
+        if let Some(transaction) = &mut state.transaction
+            && let Phase::Draining { end, since } = transaction.phase
+            && head >= end
+        {
+            let drained = since.elapsed();
+            transaction.phase = Phase::CommitPoint { since, drained };
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether a transaction ends. Until it is committed, nothing may be sent.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.lock().is_ending()
+    }
+
+    /// Waits until the transaction that ends is committed. Returns whether it is; `false` if waiting is over for another reason. Then nothing
+    /// more may be sent: the last write of the session may still commit it.
+    pub(crate) fn wait_for_commit(&self) -> bool {
         let mut state = self.lock();
-        while state.is_at_commit_point() && !state.is_over() {
+        while state.is_ending() && !state.is_over() {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        !state.is_over()
     }
 
-    /// The transaction was committed with the offset that [`Progress::delivered`] returned. The pipeline goes on.
-    pub(crate) fn committed(&self) {
+    /// The records that were kept back while a transaction was ending have been sent.
+    pub(crate) fn sent_kept(&self) {
         let mut state = self.lock();
-        if let Some(transaction) = &mut state.transaction {
-            *transaction = Transaction {
-                is_last: transaction.is_last,
-                commit_takes: transaction.commit_takes,
-                ..Transaction::default()
-            };
-            self.room.notify_one();
-            self.emptied.notify_one();
-        }
+        let next = state.ledger.next();
+        state.window.sent(next, now_us);
     }
 
-    /// Whether the pipeline waits at a commit point.
+    /// The transaction was committed with the offset that [`Progress::delivered`] returned. The pipeline goes on, once it is woken. `None`
+    /// where there are no transactions.
+    pub(crate) fn committed(&self) -> Option<CommittedTransaction> {
+        let mut state = self.lock();
+        let transaction = state.transaction.as_mut()?;
+        let Phase::CommitPoint { since, drained } = transaction.phase else {
+            return None;
+        };
+        let took = since.elapsed();
+        let committed = CommittedTransaction {
+            records: transaction.records,
+            drained,
+            took,
+            kept: transaction.next_records,
+        };
+        *transaction = Transaction {
+            is_last: transaction.is_last,
+            // A mean of the last few. One slow commit must not keep records from consumers for long.
+            commit_takes: (transaction.commit_takes * 3 + took) / 4,
+            records: transaction.next_records,
+            ..Transaction::default()
+        };
+        if transaction.records >= LARGE {
+            self.loaded.notify_one();
+        }
+        self.room.notify_one();
+        self.emptied.notify_one();
+        Some(committed)
+    }
+
+    /// Whether the offset writer is to commit.
     pub(crate) fn is_at_commit_point(&self) -> bool {
         self.lock().is_at_commit_point()
     }
@@ -361,6 +472,8 @@ impl<A: OffsetAccount> Progress<A> {
         };
         Uncommitted {
             kind: match transaction.records {
+                // It is being committed.
+                _ if transaction.is_ending() => Unstored::Nothing,
                 0 => state.ledger.behind().unstored(),
                 _ => Unstored::Delivered,
             },
@@ -370,27 +483,18 @@ impl<A: OffsetAccount> Progress<A> {
         }
     }
 
-    /// A commit has taken this long.
-    pub(crate) fn commit_took(&self, took: Duration) {
-        if let Some(transaction) = &mut self.lock().transaction {
-            // A mean of the last few. One slow commit must not keep records from consumers for long.
-            transaction.commit_takes = (transaction.commit_takes * 3 + took) / 4;
-        }
-    }
-
     /// The transaction could not be committed. Only another producer can go on.
     pub(crate) fn commit_failed(&self, failure: Failure) {
         let mut state = self.lock();
-        if let Some(transaction) = &mut state.transaction {
-            (transaction.at_commit_point, transaction.is_last) = (false, true);
-        } else {
+        let Some(transaction) = &mut state.transaction else {
             return;
-        }
+        };
+        (transaction.phase, transaction.is_last) = (Phase::Lost, true);
         drop(state);
         self.fail(failure);
     }
 
-    /// The pipeline goes to no commit point any more.
+    /// The pipeline ends no transaction any more.
     pub(crate) fn pipeline_ended(&self) {
         if let Some(transaction) = &mut self.lock().transaction {
             transaction.is_last = true;
@@ -403,7 +507,7 @@ impl<A: OffsetAccount> Progress<A> {
         let state = self.lock();
         state.transaction.as_ref().is_some_and(|transaction| {
             let is_open = transaction.records > 0 || state.ledger.behind().unstored() > Unstored::Nothing;
-            transaction.at_commit_point || is_open && !transaction.is_last
+            transaction.is_ending() || is_open && !transaction.is_last
         })
     }
 
@@ -434,7 +538,7 @@ impl<A: OffsetAccount> Progress<A> {
         self.advance(&mut state);
         let (head, now_us) = (state.ledger.head(), state.acknowledged_us);
         state.window.acknowledged(head, now_us);
-        if state.ledger.in_flight_bytes() <= state.window.enough() {
+        if state.has_room(true) {
             self.room.notify_one();
         }
         self.tell_emptied(&state);
@@ -590,6 +694,7 @@ impl<A: OffsetAccount> Progress<A> {
         if state.ledger.behind().unstored() > unstored {
             self.changed.notify_one();
         }
+        self.reach_commit_point(state);
     }
 }
 
@@ -619,15 +724,28 @@ impl<A: OffsetAccount> State<A> {
     fn unstored(&self) -> Unstored {
         match &self.transaction {
             None => self.ledger.behind().unstored(),
-            Some(transaction) if transaction.at_commit_point => Unstored::Delivered,
+            Some(transaction) if transaction.is_at_commit_point() => Unstored::Delivered,
             Some(_) => Unstored::Nothing,
         }
     }
 
+    /// Whether there is room for more records; for a caller that already `waits`, only if enough is free. While a transaction ends, nothing is
+    /// sent, so that only the memory counts.
+    fn has_room(&self, waits: bool) -> bool {
+        let most = match (self.is_ending(), waits) {
+            (true, _) => self.window.most(),
+            (false, true) => self.window.enough(),
+            (false, false) => self.window.bytes(),
+        };
+        self.ledger.in_flight_bytes() <= most
+    }
+
+    fn is_ending(&self) -> bool {
+        self.transaction.as_ref().is_some_and(Transaction::is_ending)
+    }
+
     fn is_at_commit_point(&self) -> bool {
-        self.transaction
-            .as_ref()
-            .is_some_and(|transaction| transaction.at_commit_point)
+        self.transaction.as_ref().is_some_and(Transaction::is_at_commit_point)
     }
 
     fn is_over(&self) -> bool {
@@ -692,7 +810,7 @@ mod tests {
         progress.demand_commit();
         assert_eq!(uncommitted(), (Unstored::Delivered, true));
 
-        assert!(progress.reach_commit_point(PushedLast::WholeChange));
+        assert!(progress.end_transaction(PushedLast::WholeChange));
         assert_eq!(progress.unstored(), Unstored::Delivered);
         assert_eq!(progress.delivered().map(|delivered| *delivered.offset()), Some(1));
         // The write may have failed: the same is to be stored again.
@@ -701,6 +819,41 @@ mod tests {
         progress.committed();
         assert_eq!(uncommitted(), (Unstored::Nothing, false));
         assert!(progress.delivered().is_none());
+    }
+
+    /// The pipeline keeps back what it pushes while a transaction ends. The offset of that transaction must not cover it.
+    #[test]
+    fn what_is_pushed_while_a_transaction_ends_belongs_to_the_next() {
+        let progress = Progress::<Numbers>::new(0, 3_000).in_transactions();
+        let first = progress.push([record(1, 300), record(2, 300)]);
+        progress.settle(first);
+        assert!(progress.end_transaction(PushedLast::WholeChange));
+        assert!(progress.is_ending() && !progress.is_at_commit_point());
+        assert!(!progress.end_transaction(PushedLast::WholeChange), "it ends once");
+        let kept = progress.push([record(3, 300)]);
+        assert_eq!(progress.uncommitted().kind, Unstored::Nothing);
+        progress.settle(first + 1);
+        assert!(progress.is_at_commit_point());
+        assert_eq!(progress.delivered().map(|delivered| *delivered.offset()), Some(2));
+        assert!(progress.awaits_commit());
+        // Only memory bounds what is kept back. A wait for room also ends with the commit.
+        progress.push([record(4, 2_000)]);
+        assert!(!progress.has_room(false, true));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| progress.wait_for_room_or_commit(true));
+            assert_eq!(
+                progress
+                    .committed()
+                    .map(|committed| (committed.records, committed.kept)),
+                Some((2, 2))
+            );
+            assert_eq!(waiting.join().unwrap(), RoomWait::MaySend);
+        });
+        progress.sent_kept();
+        progress.settle_all(&[kept, kept + 1]);
+        assert_eq!((progress.uncommitted().records, progress.is_ending()), (2, false));
+        assert!(progress.end_transaction(PushedLast::WholeChange));
+        assert_eq!(progress.delivered().map(|delivered| *delivered.offset()), Some(4));
     }
 
     #[test]
@@ -712,10 +865,10 @@ mod tests {
             bytes: 300,
         };
         progress.settle(progress.push([part]));
-        assert!(!progress.reach_commit_point(PushedLast::Anything));
+        assert!(!progress.end_transaction(PushedLast::Anything));
         let sequence = progress.push([record(1, 300)]);
         progress.settle(sequence);
-        assert!(progress.reach_commit_point(PushedLast::Anything));
+        assert!(progress.end_transaction(PushedLast::Anything));
         progress.committed();
         // What is withdrawn was never there.
         progress.withdraw(progress.push([LedgerEntry::Record {
@@ -723,7 +876,7 @@ mod tests {
             last: false,
             bytes: 300,
         }]));
-        assert!(progress.reach_commit_point(PushedLast::Anything));
+        assert!(progress.end_transaction(PushedLast::Anything));
     }
 
     #[test]
@@ -739,7 +892,7 @@ mod tests {
                 };
                 progress.settle(progress.push([entry]));
             }
-            assert!(progress.reach_commit_point(PushedLast::Anything));
+            assert!(progress.end_transaction(PushedLast::Anything));
         }
     }
 
@@ -764,14 +917,14 @@ mod tests {
         for commits in [true, false] {
             let progress = Progress::<Numbers>::new(0, 100_000).in_transactions();
             progress.settle(progress.push([record(1, 300)]));
-            assert!(progress.reach_commit_point(PushedLast::WholeChange));
+            assert!(progress.end_transaction(PushedLast::WholeChange));
             std::thread::scope(|scope| {
                 let waiting = scope.spawn(|| progress.wait_for_commit());
                 match commits {
-                    true => progress.committed(),
+                    true => assert!(progress.committed().is_some()),
                     false => progress.stop(),
                 }
-                waiting.join().unwrap();
+                assert_eq!(waiting.join().unwrap(), commits);
             });
             // The last write of the session may still commit it.
             assert_eq!(progress.is_at_commit_point(), !commits);

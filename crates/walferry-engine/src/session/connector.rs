@@ -84,7 +84,7 @@ pub enum CommitTiming {
 impl CommitTiming {
     /// How long records wait for the commit of their transaction at most.
     ///
-    /// While the connector waits for a commit, it sends nothing. So under load, it sends for [`SENDING`] times as long as a commit takes. A small
+    /// While a transaction is committed, Kafka gets nothing. So under load, the connector sends for [`SENDING`] times as long as that takes. A small
     /// transaction is not made to wait: there is no load.
     pub(crate) fn longest(self, uncommitted: &Uncommitted) -> Duration {
         match self {
@@ -106,7 +106,7 @@ impl CommitTiming {
     }
 }
 
-/// Under load, the connector sends for so many times as long as it waits for a commit.
+/// Under load, the connector sends for so many times as long as it takes from the end of a transaction until it is committed.
 const SENDING: u32 = 12;
 /// But not for longer than this.
 const LONGEST_SENDING: Duration = Duration::from_secs(1);

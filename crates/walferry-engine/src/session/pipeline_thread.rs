@@ -12,8 +12,12 @@ use tracing::{info, warn};
 use walferry_record::{Wait, WaitNeed};
 
 use crate::{
-    account::{Batch, Progress},
-    delivery::{contract::Unstored, progress::PushedLast, sink::Sink},
+    account::{Batch, KeptRecords, Progress},
+    delivery::{
+        contract::Unstored,
+        progress::{PushedLast, RoomWait},
+        sink::Sink,
+    },
     failure::{Disposition, Failure},
     path::pipeline::Pipeline,
     session::connector::CommitTiming,
@@ -33,6 +37,8 @@ pub(crate) struct PipelineThreadParts<K> {
     pub(crate) status: Arc<Status>,
     /// Where transactions end, if there are some.
     pub(crate) boundary: Option<CommitTiming>,
+    /// What is sent when the transaction that ends is committed.
+    pub(crate) kept: KeptRecords,
 }
 
 /// The session's handle of the thread.
@@ -98,9 +104,10 @@ impl<K: Sink> PipelineThreadParts<K> {
         let worked = self.work();
         let has_failed = worked.is_err();
         let _ = end.send(worked);
-        if has_failed {
+        if has_failed && self.boundary.is_some() && self.send_kept().unwrap_or(false) {
             // The rows before the one that failed must arrive.
-            self.commit(PushedLast::Anything);
+            self.progress.end_transaction(PushedLast::Anything);
+            self.wait_for_commit();
         }
         self.progress.pipeline_ended();
         drop(self.frames);
@@ -119,18 +126,14 @@ impl<K: Sink> PipelineThreadParts<K> {
                 break;
             }
             let is_idle = self.frames.is_empty();
-            if !self.commit_when_due(is_idle, PushedLast::WholeChange) {
-                break;
-            }
+            self.commit_when_due(is_idle, PushedLast::WholeChange);
         }
         Ok(())
     }
 
-    /// Commits the transaction if it is time. `is_idle` is whether nothing more waits to be sent. Returns whether to continue.
-    fn commit_when_due(&mut self, is_idle: bool, after: PushedLast) -> bool {
-        let Some(boundary) = self.boundary else {
-            return true;
-        };
+    /// Ends the transaction if it is time. `is_idle` is whether nothing more waits to be sent. The pipeline goes on while it is committed.
+    fn commit_when_due(&mut self, is_idle: bool, after: PushedLast) {
+        let Some(boundary) = self.boundary else { return };
         let uncommitted = self.progress.uncommitted();
         let is_due = match uncommitted.kind {
             Unstored::Nothing => false,
@@ -138,23 +141,46 @@ impl<K: Sink> PipelineThreadParts<K> {
             Unstored::Passed => false,
             Unstored::Delivered => is_idle && boundary.ends_when_idle(&uncommitted),
         };
-        !is_due || self.commit(after)
+        // A transaction whose first records have not been sent yet goes on.
+        if is_due && self.kept.is_empty() {
+            self.progress.end_transaction(after);
+        }
     }
 
-    /// Waits until everything is delivered and committed with its offset. Returns whether to continue.
-    fn commit(&mut self, after: PushedLast) -> bool {
-        if self.boundary.is_none() {
-            return true;
-        }
+    /// Waits until the transaction that ends, if one does, is committed. Returns whether to continue.
+    fn wait_for_commit(&mut self) -> bool {
         let progress = &self.progress;
-        self.sink
-            .before_waiting(&mut || progress.in_flight().0 == 0 || progress.is_over());
-        if progress.reach_commit_point(after) {
+        if progress.is_ending() {
             self.sink
-                .before_waiting(&mut || !progress.is_at_commit_point() || progress.is_over());
-            progress.wait_for_commit();
+                .before_waiting(&mut || !progress.is_ending() || progress.is_over());
         }
-        !progress.is_over()
+        progress.wait_for_commit()
+    }
+
+    /// Sends what was kept back, once the transaction before it is committed. Returns whether to continue.
+    fn send_kept(&mut self) -> Result<bool, Failure> {
+        if !self.wait_for_commit() {
+            return Ok(false);
+        }
+        if self.kept.is_empty() {
+            return Ok(true);
+        }
+        if !self.wait_for_lease() {
+            return Ok(false);
+        }
+        self.kept.send(&mut self.sink, &self.progress, &self.status)?;
+        Ok(true)
+    }
+
+    /// Waits until records may be sent at all. Returns whether to continue.
+    fn wait_for_lease(&mut self) -> bool {
+        while !self.sink.may_send() {
+            if self.progress.is_over() {
+                return false;
+            }
+            thread::sleep(LOOK);
+        }
+        true
     }
 
     fn next(&mut self) -> Option<FrameBatch> {
@@ -227,9 +253,10 @@ impl<K: Sink> PipelineThreadParts<K> {
         };
         while !wait.wait_for(look) {
             // Consumers must not wait for what was sent before, and Kafka aborts a transaction that lasts too long.
-            if progress.is_over() || !self.commit_when_due(true, PushedLast::Anything) {
+            if progress.is_over() {
                 return WaitOutcome::InVain;
             }
+            self.commit_when_due(true, PushedLast::Anything);
             let trouble = wait.trouble();
             if is_of_registry && tolerance.is_too_long(begun.elapsed(), trouble.is_some()) {
                 return WaitOutcome::TooLong;
@@ -251,24 +278,38 @@ impl<K: Sink> PipelineThreadParts<K> {
         WaitOutcome::ForIt
     }
 
-    /// Gives the batch to the producer once there is room. Returns whether to continue.
+    /// Gives the batch to the producer once there is room. While a transaction ends, the records are kept back. Returns whether to continue.
     fn deliver(&mut self, batch: &mut Batch) -> Result<bool, Failure> {
         // First of all: a table found not to be captured must be in the status before a position after its changes can be confirmed.
         self.pipeline.report(&self.status);
-        let (progress, mut waits) = (&self.progress, false);
-        self.sink
-            .before_waiting(&mut || progress.has_room(std::mem::replace(&mut waits, true)));
-        if !self.progress.wait_for_room() {
+        if !self.make_room()? {
             return Ok(false);
         }
-        while !batch.is_empty() && !self.sink.may_send() {
-            if self.progress.is_over() {
-                return Ok(false);
-            }
-            thread::sleep(LOOK);
+        // What lies before a record that waits must not wait with it.
+        if self.progress.is_ending() && !batch.is_held() {
+            batch.keep(&mut self.kept, &self.progress);
+            return Ok(true);
+        }
+        if !self.send_kept()? || !batch.is_empty() && !self.wait_for_lease() {
+            return Ok(false);
         }
         batch.deliver(&mut self.sink, &self.progress, &self.status)?;
         Ok(true)
+    }
+
+    /// Waits until there is room for more records. Returns whether to continue.
+    fn make_room(&mut self) -> Result<bool, Failure> {
+        loop {
+            let (progress, has_kept, mut waits) = (&self.progress, !self.kept.is_empty(), false);
+            self.sink
+                .before_waiting(&mut || progress.has_room(std::mem::replace(&mut waits, true), has_kept));
+            match progress.wait_for_room_or_commit(has_kept) {
+                RoomWait::Room => return Ok(true),
+                RoomWait::Over => return Ok(false),
+                RoomWait::MaySend if !self.send_kept()? => return Ok(false),
+                RoomWait::MaySend => {}
+            }
+        }
     }
 }
 
@@ -383,6 +424,7 @@ mod tests {
             progress: Arc::clone(&progress),
             status: Arc::new(Status::new("c", "s")),
             boundary: Some(CommitTiming::WhenIdle(Duration::from_secs(1))),
+            kept: KeptRecords::default(),
         })
         .unwrap();
         thread.ended().await.unwrap();

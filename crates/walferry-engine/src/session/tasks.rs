@@ -30,7 +30,7 @@ use tokio::{
 use walferry_pgoutput::Lsn;
 
 use crate::{
-    account::{OffsetStore, Progress, Stored, StoredOffset, StreamAccount},
+    account::{KeptRecords, OffsetStore, Progress, Stored, StoredOffset, StreamAccount},
     delivery::{
         contract::Unstored,
         offset_writer::{OffsetWriter, Settled, WriterObserver},
@@ -233,6 +233,7 @@ where
             progress: wires.progress.clone(),
             status: self.status.clone(),
             boundary: self.settings.boundary,
+            kept: KeptRecords::default(),
         })
     }
 }
@@ -488,6 +489,10 @@ impl WriterObserver for SessionObserver<'_> {
             question: self.gaps.forget(position, self.status),
             wish: self.skip.as_ref().is_some_and(|skip| skip.stored()),
         }
+    }
+
+    fn committed(&self) {
+        self.wires.frames.wake();
     }
 
     fn is_proven(&self, connection: u64) -> bool {

@@ -173,6 +173,11 @@ impl State {
     fn sent(&mut self, entry: &mut Entry) {
         entry.is_gone = self.gone.contains(&entry.record);
         self.tell(|| format!("sent {:?}", entry.record));
+        // Kafka's producer takes nothing then.
+        if self.plan.exactly_once && self.disk.writing.is_some() {
+            self.faults
+                .push(format!("sent while a transaction is committed: {:?}", entry.record));
+        }
         let faults = checks::sent(self, entry);
         self.faults.extend(faults);
         self.slices.sent(&entry.record);
