@@ -35,6 +35,8 @@ pub(crate) struct Debezium {
     classes: Classes,
     /// Options for the JVM of its workers.
     options: &'static [&'static str],
+    /// More lines of the worker file.
+    lines: &'static [&'static str],
     kafka: Kafka,
     connector: Option<String>,
 }
@@ -55,21 +57,37 @@ const AS_SHIPPED: &[&str] = &[
 impl Debezium {
     /// A Connect worker on a broker, both new. Its JVM starts quickly, but does not compile well.
     pub(crate) fn new(name: &'static str, classes: Classes) -> Self {
-        Self::with(name, classes, &[])
+        Self::with(name, classes, &[], &[])
     }
 
     /// The same with the JVM options that Connect's start script has.
     pub(crate) fn as_shipped(name: &'static str) -> Self {
-        Self::with(name, Classes::default(), AS_SHIPPED)
+        Self::with(name, Classes::default(), AS_SHIPPED, &[])
     }
 
-    fn with(name: &'static str, classes: Classes, options: &'static [&'static str]) -> Self {
+    /// The same, delivering exactly once.
+    pub(crate) fn exactly_once(name: &'static str) -> Self {
+        Self::with(
+            name,
+            Classes::default(),
+            AS_SHIPPED,
+            &["exactly.once.source.support=enabled"],
+        )
+    }
+
+    fn with(
+        name: &'static str,
+        classes: Classes,
+        options: &'static [&'static str],
+        lines: &'static [&'static str],
+    ) -> Self {
         let kafka = Kafka::start();
         Self {
             name,
-            connect: Some(worker(&kafka, classes, options)),
+            connect: Some(worker(&kafka, classes, options, lines)),
             classes,
             options,
+            lines,
             kafka,
             connector: None,
         }
@@ -88,13 +106,13 @@ impl Debezium {
         if let Some(connect) = self.connect.take() {
             connect.discard();
         }
-        self.connect = Some(worker(&self.kafka, classes, self.options));
+        self.connect = Some(worker(&self.kafka, classes, self.options, self.lines));
         self.classes = classes;
     }
 }
 
 /// A worker with these classes on its class path. Of a class that two folders have, the worker's own is loaded.
-fn worker(kafka: &Kafka, classes: Classes, options: &[&str]) -> Connect {
+fn worker(kafka: &Kafka, classes: Classes, options: &[&str], lines: &[&str]) -> Connect {
     let mut path = format!("{}/*", jars_folder().display());
     for folder in [
         classes.converters.then(|| converters_folder().join("apicurio")),
@@ -106,7 +124,7 @@ fn worker(kafka: &Kafka, classes: Classes, options: &[&str]) -> Connect {
     if classes != Classes::default() {
         options.extend(["-cp", &path]);
     }
-    Connect::start_as(kafka, &[], &options)
+    Connect::start_as(kafka, lines, &options)
 }
 
 impl Engine for Debezium {

@@ -88,8 +88,10 @@ type Idle = Mutex<Vec<World>>;
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     match env::var("WALFERRY_PARITY").as_deref() {
-        Ok("speed") => return speed::measure(speed::Who::Both),
-        Ok("speed-alone") => return speed::measure(speed::Who::Walferry),
+        Ok("speed") => return speed::measure(speed::Who::Both, speed::What::Forms),
+        Ok("speed-alone") => return speed::measure(speed::Who::Walferry, speed::What::Forms),
+        Ok("once") => return speed::measure(speed::Who::Both, speed::What::ExactlyOnce),
+        Ok("once-alone") => return speed::measure(speed::Who::Walferry, speed::What::ExactlyOnce),
         _ => {}
     }
     let mode = Mode::from_environment();

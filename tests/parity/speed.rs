@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
-use walferry_testkit::servers::{Postgres, Registry, wait_for};
+use walferry_testkit::servers::{Database, Postgres, Registry, wait_for};
 use walferry_tests::case::{Case, REGISTRY};
 
 /// Who is measured.
@@ -16,6 +17,15 @@ pub(crate) enum Who {
     Both,
     /// Walferry alone.
     Walferry,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// What rows cost in each form.
+    Forms,
+    /// What exactly-once delivery costs: rows a second, and how late consumers get a row.
+    ExactlyOnce,
 }
 
 /// Options of a connector.
@@ -37,7 +47,7 @@ const AVRO: Options = &[
     ("value.converter.apicurio.registry.auto-register", "true"),
 ];
 
-/// Debezium is not measured with it: its worker would have to be set up in another way.
+/// Of Debezium, it takes a worker of its own.
 const ONCE: Options = &[("exactly.once.support", "required")];
 
 /// What people set who want more of Debezium: a larger queue, larger batches of changes and of records, and a moment to fill these.
@@ -50,19 +60,24 @@ const TUNED: Options = &[
 ];
 
 /// The name of an engine, the name it has in the figures, and options of its own.
-const ENGINES: [(&str, &str, Options); 3] = [
+const ENGINES: [(&str, &str, Options); 4] = [
     ("debezium", "Debezium", &[]),
+    ("debezium_once", "Debezium", &[]),
     ("debezium_tuned", "Debezium, tuned", TUNED),
     ("walferry", "Walferry", &[]),
 ];
 
+type Form = (&'static str, &'static [Options]);
+
 /// The forms in which rows are sent.
-const FORMS: [(&str, &[Options]); 4] = [
+const FORMS: [Form; 3] = [
     ("JSON", &[]),
-    ("JSON, exactly once", &[ONCE]),
     ("flattened, JSON", &[UNWRAP]),
     ("flattened, Avro", &[UNWRAP, AVRO]),
 ];
+
+/// The two kinds of delivery.
+const DELIVERIES: [Form; 2] = [("JSON", &[]), ("JSON, exactly once", &[ONCE])];
 
 const TABLE: &str = "create table t (id bigserial primary key, customer int not null, status text not null, amount numeric(12,2) not null,
     at timestamptz not null default now(), note text)";
@@ -76,7 +91,7 @@ struct Cost {
 }
 
 /// Measures each form with each engine, prints the medians, and writes all figures into the file that the environment names.
-pub(crate) fn measure(who: Who) -> ExitCode {
+pub(crate) fn measure(who: Who, what: What) -> ExitCode {
     let (rows, rounds) = (
         asked("WALFERRY_PARITY_ROWS", 200_000),
         asked("WALFERRY_PARITY_ROUNDS", 3),
@@ -85,31 +100,67 @@ pub(crate) fn measure(who: Who) -> ExitCode {
     let mut engines: Vec<Box<dyn Engine + Send>> = vec![Box::new(ThisWalferry::new())];
     if matches!(who, Who::Both) {
         engines.insert(0, Box::new(Debezium::as_shipped("debezium")));
-        engines.insert(1, Box::new(Debezium::as_shipped("debezium_tuned")));
+        engines.insert(
+            1,
+            match what {
+                What::Forms => Box::new(Debezium::as_shipped("debezium_tuned")),
+                What::ExactlyOnce => Box::new(Debezium::exactly_once("debezium_once")),
+            },
+        );
     }
+    let forms: &[Form] = match what {
+        What::Forms => &FORMS,
+        What::ExactlyOnce => &DELIVERIES,
+    };
     println!("{rows} rows of six columns in transactions of 10,000, medians of {rounds} rounds:");
-    let mut lines: Vec<Value> = Vec::new();
-    for (number, (form, options)) in FORMS.into_iter().enumerate() {
-        let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); engines.len()];
-        // A first round, which does not count, warms the JVM up.
-        for round in 0..=rounds {
-            for (index, engine) in engines.iter_mut().enumerate() {
-                if options.contains(&ONCE) && engine.name() != "walferry" {
-                    continue;
-                }
+    let count = engines.len();
+    let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); forms.len() * count];
+    // A first round, which does not count, warms the JVM up. Forms and engines take turns: what else the machine does meets all of them.
+    for round in 0..=rounds {
+        for (number, (_, options)) in forms.iter().enumerate() {
+            for (index, engine) in engines
+                .iter_mut()
+                .enumerate()
+                .filter(|(_, engine)| fits(options, engine))
+            {
                 let name = format!("speed_{number}_{round}_{index}");
                 let (_, own) = described(engine.name());
                 let options: Vec<Options> = options.iter().copied().chain([own]).collect();
                 let cost = send(&name, &options, rows, engine, &postgres, &registry);
                 if round > 0 {
-                    costs[index].push(cost);
+                    costs[number * count + index].push(cost);
                 }
             }
         }
-        for (engine, costs) in engines.iter().zip(&costs).filter(|(_, costs)| !costs.is_empty()) {
+    }
+    let mut lines: Vec<Value> = Vec::new();
+    for ((form, _), costs) in forms.iter().zip(costs.chunks(count)) {
+        for (engine, costs) in engines.iter().zip(costs).filter(|(_, costs)| !costs.is_empty()) {
             let (engine, _) = described(engine.name());
             print(form, engine, costs, rows);
             lines.push(line(form, engine, costs));
+        }
+    }
+    if what == What::ExactlyOnce {
+        println!(
+            "milliseconds from a commit until a consumer of committed records has the row, {RATE} rows a second for {SECONDS} s:"
+        );
+        for (number, (form, options)) in forms.iter().enumerate() {
+            for (index, engine) in engines
+                .iter_mut()
+                .enumerate()
+                .filter(|(_, engine)| fits(options, engine))
+            {
+                let latencies = latencies(
+                    &format!("late_{number}_{index}"),
+                    options,
+                    engine,
+                    (&postgres, &registry),
+                );
+                let at = |part: usize| latencies[latencies.len() * part / 100];
+                let (engine, _) = described(engine.name());
+                println!("{form:>18}  {engine:>15}  p50 {:>6.1}, p99 {:>6.1}", at(50), at(99));
+            }
         }
     }
     if let Some(file) = env::var_os("WALFERRY_PARITY_FIGURES") {
@@ -117,6 +168,16 @@ pub(crate) fn measure(who: Who) -> ExitCode {
         fs::write(file, figures.to_string()).expect("the figures can be written");
     }
     ExitCode::SUCCESS
+}
+
+/// Whether the engine sends in this form. All connectors of a worker of Connect deliver exactly once, or none.
+fn fits(options: &[Options], engine: &Box<dyn Engine + Send>) -> bool {
+    let is_once = options.contains(&ONCE);
+    match engine.name() {
+        "debezium" | "debezium_tuned" => !is_once,
+        "debezium_once" => is_once,
+        _ => true,
+    }
 }
 
 /// What the figures call an engine, and its options.
@@ -161,6 +222,77 @@ fn send(
     postgres: &Postgres,
     registry: &Registry,
 ) -> Cost {
+    let database = begin(name, options, engine, (postgres, registry));
+    let sql = database.sql();
+    engine.stop();
+    for begin in (1..=rows).step_by(10_000) {
+        let end = rows.min(begin + 9_999);
+        sql.run(&format!(
+            "insert into t (customer, status, amount, note) select g % 1000, 'new', g * 0.01, repeat('x', 50) from generate_series({begin}, {end}) g"
+        ));
+    }
+    let (before, since) = (engine.processor_ms(), Instant::now());
+    assert_eq!(engine.resume(), Ok(()), "{name}");
+    wait_until_sent(engine, rows);
+    let cost = Cost {
+        processor_ms: engine.processor_ms() - before,
+        took: since.elapsed(),
+        highest_kib: engine.highest_kib(),
+    };
+    engine.remove();
+    cost
+}
+
+const TOPIC: &str = "parity.public.t";
+/// Rows a second, each in a transaction of its own, and for how long.
+const RATE: u32 = 200;
+const SECONDS: u32 = 15;
+
+/// Milliseconds from the end of each commit until a consumer of committed records has the row, sorted. The first two seconds do not count.
+fn latencies(
+    name: &str,
+    options: &[Options],
+    engine: &mut Box<dyn Engine + Send>,
+    servers: (&Postgres, &Registry),
+) -> Vec<f64> {
+    let database = begin(name, options, engine, servers);
+    let sql = database.sql();
+    let count = RATE * SECONDS;
+    let kafka = engine.kafka();
+    let mut latencies: Vec<f64> = thread::scope(|scope| {
+        let arrivals = scope.spawn(|| kafka.arrivals(TOPIC, count as usize));
+        let begun = Instant::now();
+        let committed: Vec<Instant> = (0..count)
+            .map(|number| {
+                let due = begun + Duration::from_secs(1) * number / RATE;
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                sql.run("insert into t (customer, status, amount, note) values (1, 'new', 1.5, 'x')");
+                Instant::now()
+            })
+            .collect();
+        let arrivals = arrivals.join().expect("the records arrive");
+        let late = |(arrived, committed): (&Instant, &Instant)| {
+            arrived.saturating_duration_since(*committed).as_secs_f64() * 1_000.0
+        };
+        arrivals
+            .iter()
+            .zip(&committed)
+            .skip(2 * RATE as usize)
+            .map(late)
+            .collect()
+    });
+    engine.remove();
+    latencies.sort_by(f64::total_cmp);
+    latencies
+}
+
+/// Has an engine stream from a new table.
+fn begin(
+    name: &str,
+    options: &[Options],
+    engine: &mut Box<dyn Engine + Send>,
+    (postgres, registry): (&Postgres, &Registry),
+) -> Database {
     let more = options.iter().copied().flatten();
     let mut config: BTreeMap<String, String> = more
         .map(|(name, value)| ((*name).to_owned(), value.replace(REGISTRY, &registry.base())))
@@ -181,31 +313,14 @@ fn send(
     };
     engine.remove();
     engine.kafka().delete_topics();
-    engine.kafka().create_topic("parity.public.t", 1);
+    engine.kafka().create_topic(TOPIC, 1);
     let database = postgres.database(name);
-    let sql = database.sql();
-    sql.run(TABLE);
+    database.sql().run(TABLE);
     let config = case.connector(engine.name(), database.port(), database.name());
     let started = engine.start(name, &config);
     assert_eq!(started, Ok(()), "{name}");
     wait_for("the slot to be read", || (database.streams() == 1).then_some(()));
-    engine.stop();
-    for begin in (1..=rows).step_by(10_000) {
-        let end = rows.min(begin + 9_999);
-        sql.run(&format!(
-            "insert into t (customer, status, amount, note) select g % 1000, 'new', g * 0.01, repeat('x', 50) from generate_series({begin}, {end}) g"
-        ));
-    }
-    let (before, since) = (engine.processor_ms(), Instant::now());
-    assert_eq!(engine.resume(), Ok(()), "{name}");
-    wait_until_sent(engine, rows);
-    let cost = Cost {
-        processor_ms: engine.processor_ms() - before,
-        took: since.elapsed(),
-        highest_kib: engine.highest_kib(),
-    };
-    engine.remove();
-    cost
+    database
 }
 
 /// A slow machine may take minutes.

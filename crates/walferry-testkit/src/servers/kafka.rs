@@ -17,6 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Instant;
 use tokio::runtime::{Builder, Runtime};
 
 /// A broker on a loopback port that takes records of up to 32 MiB and creates topics on demand.
@@ -330,6 +331,12 @@ impl Kafka {
     #[track_caller]
     pub fn each(&self, topics: &[String], take: impl FnMut(Record)) {
         self.reader().each(&self.extents(topics), take);
+    }
+
+    /// When a consumer of committed records gets each of the first `count` records of partition 0 of a topic. Waits for them.
+    #[track_caller]
+    pub fn arrivals(&self, topic: &str, count: usize) -> Vec<Instant> {
+        self.reader().arrivals(topic, count)
     }
 
     /// Waits until a topic holds at least so many records, and returns all of them. It is patient as long as more arrive.

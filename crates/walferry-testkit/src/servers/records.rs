@@ -7,7 +7,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A record as a consumer sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,6 +129,25 @@ impl Reader {
             true => self.extents(topic),
             false => Ok(Vec::new()),
         }
+    }
+
+    /// When each of the first `count` records of a topic's partition 0 has come. Records of open transactions do not come.
+    #[track_caller]
+    pub(super) fn arrivals(&self, topic: &str, count: usize) -> Vec<Instant> {
+        let mut assigned = TopicPartitionList::new();
+        assigned
+            .add_partition_offset(topic, 0, Offset::Beginning)
+            .expect("the offset is valid");
+        self.0.assign(&assigned).expect("the partition exists");
+        let mut arrivals = Vec::new();
+        while arrivals.len() < count {
+            wait_for("the next record", || {
+                self.0.poll(Duration::from_millis(100))?.ok()?;
+                arrivals.push(Instant::now());
+                Some(())
+            });
+        }
+        arrivals
     }
 
     /// All records within some extents, by topic, partition and offset.

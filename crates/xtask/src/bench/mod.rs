@@ -31,13 +31,17 @@ pub(crate) struct Args {
     /// commit until Kafka has the record
     #[arg(long, conflicts_with_all = ["instructions", "write", "beside_debezium"])]
     relay: bool,
+    /// Measures exactly-once delivery beside at-least-once delivery, in turns: rows a second, processor time, and how late a consumer of committed
+    /// records gets a row. The figures are only printed. With --beside-debezium, Debezium in both ways, too
+    #[arg(long, conflicts_with_all = ["instructions", "write", "relay", "edit_loop"])]
+    exactly_once: bool,
     /// Measures what follows a changed line in `walferry-engine` instead: `cargo check`, the tests of the crate, one end-to-end test
     #[arg(long, conflicts_with_all = ["instructions", "write", "beside_debezium", "relay"])]
     edit_loop: bool,
-    /// With --write, --beside-debezium or --relay: rows of each round
+    /// With --write, --beside-debezium, --exactly-once or --relay: rows of each round
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
     rows: u32,
-    /// With --write, --beside-debezium or --relay: how often all rows are sent in each form; a first round, which does not count, comes on top
+    /// With --write, --beside-debezium, --exactly-once or --relay: how often all rows are sent in each form; a first round, which does not count, comes on top
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Given to Criterion: a part of a benchmark's name, `--save-baseline NAME`, …
@@ -52,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.relay {
         return relay::run(args.rows, args.rounds);
     }
-    if args.write || args.beside_debezium {
+    if args.write || args.beside_debezium || args.exactly_once {
         return servers::run(args);
     }
     if args.instructions {

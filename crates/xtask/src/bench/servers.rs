@@ -42,7 +42,12 @@ pub(super) fn run(args: &Args) -> Outcome {
     let file = std::env::temp_dir().join(format!("walferry-figures-{}.json", std::process::id()));
     let mut command = shell::cargo(["test", "--workspace", "--test", "parity"]);
     servers.tell(&mut command);
-    let mode = if args.beside_debezium { "speed" } else { "speed-alone" };
+    let mode = match (args.exactly_once, args.beside_debezium) {
+        (false, false) => "speed-alone",
+        (false, true) => "speed",
+        (true, false) => "once-alone",
+        (true, true) => "once",
+    };
     command
         .env("WALFERRY_PARITY", mode)
         .env("WALFERRY_PARITY_ROWS", args.rows.to_string())
