@@ -55,6 +55,7 @@ mod reselect;
 mod rest;
 mod secure;
 mod servers;
+mod sharing;
 mod show;
 mod signals;
 mod signals_edges;

@@ -11,10 +11,12 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use walferry_kafka::connect::{GroupReader, work_partition};
 use walferry_testkit::servers::{Connect, Kafka, Record, Surroundings, Walferry, WalferryOptions, request, wait_for};
 
 use crate::{
     outbox::{Outbox, assert_runs},
+    workers::topics,
     world::{self, World},
 };
 
@@ -75,7 +77,7 @@ fn options(kafka: &Kafka, name: &str) -> WalferryOptions {
     }
 }
 
-/// Waits until this process works. One that stands by passes on what is asked of connectors, but not what is about itself.
+/// Waits until this process is one of the workers. One that stands by beside an earlier version answers nothing about itself.
 pub(super) fn wait_for_turn(walferry: &mut Walferry) {
     wait_for("the worker to begin", || {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
@@ -743,7 +745,7 @@ fn an_offset_in_a_file_that_is_ahead_of_the_one_in_the_topic_is_not_passed_over(
 }
 
 #[test]
-fn a_second_walferry_on_the_same_topics_waits_and_takes_over_when_the_first_is_gone() {
+fn a_second_walferry_on_the_same_topics_takes_over_when_the_first_and_kafka_are_gone() {
     let world = world::shared();
     let mut kafka = Kafka::start();
     let one = Outbox::on(&world.postgres, &kafka, "standby");
@@ -757,14 +759,10 @@ fn a_second_walferry_on_the_same_topics_waits_and_takes_over_when_the_first_is_g
     one.insert("k", 1, 5);
     kafka.wait_for_records(&one.topic("order"), 5);
     let mut second = start(&kafka, "second");
-    wait_for("the second one to listen", || {
-        second.get("/health").filter(|answer| answer.status == 200)
+    wait_for_turn(&mut second);
+    wait_for("the second one to be ready", || {
+        second.get("/ready").filter(|answer| answer.status == 200)
     });
-    for path in ["/ready", "/slots"] {
-        let answer = second.get(path).expect("an answer");
-        assert_eq!(answer.status, 503, "{path}: {}", answer.body);
-        assert!(answer.body.contains("This process is waiting"), "{}", answer.body);
-    }
     // In Connect's form: keys, states, the offset behind the acknowledgements.
     one.wait_until_confirmed();
     let offsets = latest(&kafka, "connect-offsets");
@@ -812,19 +810,14 @@ fn a_second_walferry_on_the_same_topics_waits_and_takes_over_when_the_first_is_g
     assert_runs(&one.wait_for_event(&kafka, 9), &["k"], 9);
 
     // Offsets over REST are those of the topic.
-    assert_eq!(
-        second.ask("PUT", "/connectors/one/stop").expect("an answer").status,
-        204
-    );
+    wait_for("the second one to lead", || {
+        (second.ask("PUT", "/connectors/one/stop")?.status == 204).then_some(())
+    });
     wait_for("the slot to be free", || (one.database.streams() == 0).then_some(()));
     let offsets = second.get("/connectors/one/offsets").expect("an answer").json();
-    assert_eq!(
-        second
-            .send("PATCH", "/connectors/one/offsets", &offsets)
-            .expect("an answer")
-            .status,
-        200
-    );
+    wait_for("the connector to have ended", || {
+        (second.send("PATCH", "/connectors/one/offsets", &offsets)?.status == 200).then_some(())
+    });
     assert_eq!(
         second.get("/connectors/one/offsets").expect("an answer").json(),
         offsets
@@ -852,25 +845,39 @@ fn a_process_that_stood_still_or_lost_kafka_writes_nothing_and_waits_for_its_tur
     kafka.wait_for_records(&one.topic("order"), 50);
     one.wait_until_confirmed();
     let mut second = start(&kafka, "second");
-    wait_for("the second one to wait", || {
-        second.get("/slots").filter(|answer| answer.status == 503)
+    wait_for_turn(&mut second);
+    let everywhere = [first.admin(), second.admin()];
+    wait_for("both to have their parts", || {
+        let id = second.get("/connectors/one/status")?.json()["connector"]["worker_id"].clone();
+        let view = GroupReader::open(&topics(&kafka, "walferry-test")).ok()?.look().ok()?;
+        let are_members = everywhere.iter().all(|admin| view.has(&format!("http://{admin}")));
+        let owner = view.owner(work_partition("one"))?.address.clone()?;
+        (view.is_settled && are_members && view.members.len() == 2 && id == owner["http://".len()..]).then_some(())
     });
+    // The one that runs it is the first here.
+    let id = second.get("/connectors/one/status").expect("an answer").json()["connector"]["worker_id"].clone();
+    if id == second.admin() {
+        std::mem::swap(&mut first, &mut second);
+    }
     // The first one stands still, and so do its sockets. The server gives up its walsender after a while: here at once.
     first.hang();
     one.insert("k", 51, 100);
-    wait_for_turn(&mut second);
+    wait_for("the second one to be alone", || {
+        let view = GroupReader::open(&topics(&kafka, "walferry-test")).ok()?.look().ok()?;
+        (view.is_settled && view.members.len() == 1).then_some(())
+    });
     let walsender = "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name";
     one.database.sql().run(&format!("{walsender} = '{}'", one.slot()));
     kafka.wait_for_records(&one.topic("order"), 100);
     one.wait_until_confirmed();
     let records = kafka.read(&[one.topic("order")]).len();
     first.resume();
-    wait_for("the first one to wait again", || {
+    wait_for("the first one to notice that it was left out", || {
         assert!(first.runs(), "walferry ended:\n{}", first.output());
-        first.get("/slots").filter(|answer| answer.status == 503)
+        first.output().contains("WF0712").then_some(())
     });
+    wait_for_turn(&mut first);
     let output = first.output();
-    assert!(output.contains("WF0712"), "{output}");
     assert_eq!(
         kafka.read(&[one.topic("order")]).len(),
         records,
@@ -887,9 +894,7 @@ fn a_process_that_stood_still_or_lost_kafka_writes_nothing_and_waits_for_its_tur
     // Whoever is gone, the other one goes on.
     second.kill();
     one.insert("k", 101, 150);
-    wait_for_turn(&mut first);
-    one.wait_until_streaming(&mut first);
-    kafka.wait_for_records(&one.topic("order"), 150);
+    one.wait_for_event(&kafka, 150);
     // Kafka may be away for longer than a turn lasts. The process waits.
     kafka.stop(true);
     one.insert("k", 151, 200);

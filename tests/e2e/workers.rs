@@ -22,9 +22,9 @@ fn named(prefix: &str, topic: &str) -> Options {
 }
 
 /// The topics of a group on real Kafka.
-fn topics(kafka: &Kafka) -> ConnectTopics {
+pub(crate) fn topics(kafka: &Kafka, group: &str) -> ConnectTopics {
     let worker = Worker {
-        group_id: Some("shared".into()),
+        group_id: Some(group.into()),
         config_storage: named("config.storage.", "connect-configs"),
         offset_storage: named("offset.storage.", "connect-offsets"),
         status_storage: named("status.storage.", "connect-status"),
@@ -76,13 +76,13 @@ fn wait_until_shared(members: &[&Membership]) {
 #[test]
 fn three_workers_of_a_group_share_everything_and_each_sees_who_has_what() {
     let kafka = Kafka::start();
-    let topics = topics(&kafka);
+    let topics = topics(&kafka, "shared");
     topics.ensure().expect("topics can be created");
     topics.ensure_work().expect("the work topic can be created");
     topics.ensure_work().expect("it is there");
     let join = |number: u16| {
         let address = format!("http://127.0.0.1:{number}");
-        Membership::join(&topics, &address).expect("it can join")
+        Membership::join(&topics, &address, true).expect("it can join")
     };
     let one = join(1);
     wait_until_shared(&[&one]);
@@ -156,8 +156,21 @@ fn listed(walferry: &Walferry, kafka: &Kafka) -> Value {
 #[test]
 fn a_process_that_waits_answers_connects_rest_api_through_the_one_that_works() {
     let (world, kafka) = (world::shared(), Kafka::start());
-    let one = Outbox::on(&world.postgres, &kafka, "passed_on");
-    let mut first = takeover::start(&kafka, "passed_on_first");
+    let (one, of_file) = (
+        Outbox::on(&world.postgres, &kafka, "passed_on"),
+        Outbox::on(&world.postgres, &kafka, "passed_on_file"),
+    );
+    // One that has connectors of files does not share: others need not have these files.
+    let mut first = Walferry::start_in(
+        WalferryOptions {
+            worker: WORKER.iter().map(ToString::to_string).collect(),
+            ..of_file.options(of_file.config())
+        },
+        Surroundings {
+            without_data_dir: true,
+            ..Surroundings::default()
+        },
+    );
     wait_for_turn(&mut first);
     let mut second = takeover::start(&kafka, "passed_on_second");
     wait_for("the second one to wait", || {
@@ -233,7 +246,7 @@ fn a_process_that_waits_answers_connects_rest_api_through_the_one_that_works() {
     };
     // Who runs a connector is in the status topic, a moment after the connector runs again.
     wait_for("the connector to be listed where it runs", || {
-        (of(&first)["connectors"] == json!(["one"])).then_some(())
+        (of(&first)["connectors"] == json!(["one", "passed_on_file"])).then_some(())
     });
     assert_eq!(of(&first)["role"], "active");
     assert_eq!(
@@ -249,17 +262,18 @@ fn a_process_that_waits_answers_connects_rest_api_through_the_one_that_works() {
     one.wait_until_streaming(&mut second);
     one.insert("k", 6, 9);
     assert_runs(&one.wait_for_event(&kafka, 9), &["k"], 9);
-    // The roles have changed.
+    // One that does not share gets the lead, because the other has the rest. It works for all then.
     first.start_again();
-    wait_for("the first one to wait", || {
-        let status = first
+    wait_for("the first one to work again", || {
+        let status = second
             .get("/connectors/one/status")
             .filter(|answer| answer.status == 200)?
             .json();
-        (status["connector"]["worker_id"] == second.admin()).then_some(())
+        (status["connector"]["worker_id"] == first.admin()).then_some(())
     });
+    one.insert("k", 10, 12);
+    assert_runs(&one.wait_for_event(&kafka, 12), &["k"], 12);
     assert_eq!(second.terminate(), Some(0), "{}", second.output());
-    wait_for_turn(&mut first);
     assert_eq!(first.terminate(), Some(0), "{}", first.output());
     let nobody = listed(&first, &kafka);
     assert_eq!(nobody["workers"], json!([]), "{nobody}");

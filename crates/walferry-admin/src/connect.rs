@@ -1,12 +1,15 @@
 //! Bodies that Kafka Connect's clients read, in Connect's form and order.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
+use serde_json::Value as Json;
 use walferry_engine::{
     Failure, Kind,
     status::{Phase, Status},
 };
 
-use crate::Admin;
+use crate::{Admin, herder::ElsewhereState};
 
 /// The version of Kafka Connect whose REST API this is. Clients enable features by it.
 const KAFKA_VERSION: &str = "4.3.1";
@@ -86,11 +89,25 @@ pub(crate) struct ConnectorStatus<'a> {
 
 #[derive(Debug, Clone, Serialize)]
 struct State {
-    state: &'static str,
+    state: Cow<'static, str>,
     worker_id: String,
-    version: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    version: Cow<'static, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<String>,
+}
+
+impl State {
+    /// Reads a record of the status topic.
+    fn recorded(record: &Json) -> Self {
+        let text = |name: &str| record[name].as_str().map(str::to_owned);
+        Self {
+            state: text("state").unwrap_or_default().into(),
+            worker_id: text("worker_id").unwrap_or_default(),
+            version: text("version").unwrap_or_default().into(),
+            trace: text("trace"),
+        }
+    }
 }
 
 /// State of a task.
@@ -106,10 +123,10 @@ impl<'a> ConnectorStatus<'a> {
     /// wrong, the connector itself is FAILED, as in Connect. Its task is FAILED, too; Connect shows no task, unless one ran before. A connector
     /// that has read nothing yet is UNASSIGNED, as in Connect before its start, and reports what prevents the start.
     pub(crate) fn new(status: &'a Status, version: &'static str, worker_id: String) -> Self {
-        let state = |state, trace| State {
-            state,
+        let state = |state: &'static str, trace| State {
+            state: state.into(),
             worker_id: worker_id.clone(),
-            version,
+            version: version.into(),
             trace,
         };
         let task = |word, trace| TaskState {
@@ -142,6 +159,20 @@ impl<'a> ConnectorStatus<'a> {
         }
     }
 
+    /// The same for one that another worker runs.
+    pub(crate) fn elsewhere(name: &'a str, state: &ElsewhereState) -> Self {
+        let task = state.task.as_ref().map(|record| TaskState {
+            id: 0,
+            state: State::recorded(record),
+        });
+        Self {
+            name,
+            connector: State::recorded(&state.connector),
+            tasks: task.into_iter().collect(),
+            r#type: "source",
+        }
+    }
+
     /// The tasks.
     pub(crate) fn tasks(&self) -> &[TaskState] {
         &self.tasks
@@ -154,13 +185,13 @@ impl<'a> ConnectorStatus<'a> {
 
     /// The connector is about to be restarted.
     pub(crate) fn restart_connector(&mut self) {
-        (self.connector.state, self.connector.trace) = ("RESTARTING", None);
+        (self.connector.state, self.connector.trace) = ("RESTARTING".into(), None);
     }
 
     /// The tasks are about to be restarted.
     pub(crate) fn restart_tasks(&mut self) {
         for task in &mut self.tasks {
-            (task.state.state, task.state.trace) = ("RESTARTING", None);
+            (task.state.state, task.state.trace) = ("RESTARTING".into(), None);
         }
     }
 }

@@ -1,18 +1,19 @@
-//! A request that another worker answers: a process that stands by passes Connect's resources on to the one that works, as Connect's workers
-//! pass requests on to their leader.
+//! A request that another worker answers: what changes configurations goes to the leader, and what needs a run of a connector to its owner, as
+//! Connect's workers pass requests on. A process that stands by passes all of Connect's resources on to the one that works.
 
 use std::time::Duration;
 
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequest, Request},
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::Response,
 };
+use percent_encoding::percent_decode_str;
 use tokio::time::timeout;
 
 use crate::{
-    forwarder::{ForwardedRequest, Forwarder},
+    forwarder::{Answerer, ForwardedRequest, Forwarder},
     herder::Refused,
     settings::{Standby, StandbyStage},
 };
@@ -36,6 +37,38 @@ pub(crate) fn is_for_another(standby: &Standby, path: &str) -> bool {
     matches!(standby.stage(), StandbyStage::Waiting(_)) && (is_below("/connectors") || is_below("/connector-plugins"))
 }
 
+/// Which worker has to answer a request. `None`: each can.
+pub(crate) fn answerer(method: &Method, path: &str) -> Option<Answerer> {
+    if *method == Method::OPTIONS {
+        return None;
+    }
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (name, below) = match *parts.as_slice() {
+        ["connectors"] => return (!reads).then_some(Answerer::Leader),
+        ["connectors", name, ref below @ ..] => (name, below),
+        _ => return None,
+    };
+    let owner = || {
+        Some(Answerer::Owner(
+            percent_decode_str(name).decode_utf8_lossy().into_owned(),
+        ))
+    };
+    match (below, reads) {
+        (["signals" | "skip-record" | "notifications" | "snapshots" | "logs" | "history"], _) => owner(),
+        (_, true) => None,
+        (["restart" | "offsets"] | ["tasks", _, "restart"] | ["topics", "reset"], _) => owner(),
+        ([] | ["config" | "pause" | "resume" | "stop"], _) => Some(Answerer::Leader),
+        _ => None,
+    }
+}
+
+/// Whether another worker has passed this request on.
+pub(crate) fn was_passed_on(request: &Request) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query.split('&').any(|part| part == ONCE)
+}
+
 /// Passes a request on, and returns its answer. `base` is the scheme and the host that the client used, and `limit` the time for the answer.
 ///
 /// # Errors
@@ -43,18 +76,16 @@ pub(crate) fn is_for_another(standby: &Standby, path: &str) -> bool {
 pub(crate) async fn forward(
     forwarder: &dyn Forwarder,
     request: Request,
+    to: &Answerer,
     base: &str,
     limit: Duration,
 ) -> Result<Response, Refused> {
+    if was_passed_on(&request) {
+        // The worker that passed it on has taken this one for the one that answers.
+        return Err(Refused::rebalance());
+    }
     let (parts, body) = request.into_parts();
     let query = parts.uri.query().unwrap_or_default();
-    if query.split('&').any(|part| part == ONCE) {
-        // The worker that passed it on has taken this one for the one that works.
-        return Err(Refused::new(
-            409,
-            "Cannot complete request because of a conflicting operation (e.g. worker rebalance)",
-        ));
-    }
     let mut reading = Request::new(body);
     // They have the limit of the body's size.
     reading.extensions_mut().clone_from(&parts.extensions);
@@ -77,14 +108,14 @@ pub(crate) async fn forward(
         Refused::new(
             500,
             format!(
-                "Request timed out. The active worker has not answered {} {}. If the request changes something, this may still happen. Look \
+                "Request timed out. The worker that it was passed on to has not answered {} {}. If the request changes something, this may still happen. Look \
                  at the state before you send the request again.",
                 parts.method,
                 parts.uri.path()
             ),
         )
     };
-    let answer = timeout(limit, forwarder.forward(forwarded)).await;
+    let answer = timeout(limit, forwarder.forward(forwarded, to)).await;
     let answer = answer.map_err(|_| too_late())??;
     // It would end the talk with the client, or begin another one than HTTP.
     if answer.code.is_informational() {
@@ -139,4 +170,58 @@ fn only(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
 fn path_of(url: &str) -> Option<&str> {
     let (_, place) = url.split_once("://")?;
     place.find('/').map(|at| &place[at..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_connectors_goes_to_the_leader_and_what_needs_their_runs_to_the_owner() {
+        let leader = [
+            ("POST", "/connectors"),
+            ("POST", "/connectors/"),
+            ("DELETE", "/connectors/a"),
+            ("PUT", "/connectors/a/config"),
+            ("PATCH", "/connectors/a/config/"),
+            ("PUT", "/connectors/a/pause"),
+            ("PUT", "/connectors/a/resume"),
+            ("PUT", "/connectors/a/stop"),
+        ];
+        let owner = [
+            ("POST", "/connectors/a%20b/restart"),
+            ("POST", "/connectors/a%20b/tasks/0/restart"),
+            ("PATCH", "/connectors/a%20b/offsets"),
+            ("DELETE", "/connectors/a%20b/offsets"),
+            ("PUT", "/connectors/a%20b/topics/reset"),
+            ("POST", "/connectors/a%20b/signals"),
+            ("POST", "/connectors/a%20b/skip-record"),
+            ("GET", "/connectors/a%20b/notifications"),
+            ("GET", "/connectors/a%20b/snapshots"),
+            ("GET", "/connectors/a%20b/logs"),
+            ("GET", "/connectors/a%20b/history"),
+        ];
+        let each = [
+            ("GET", "/"),
+            ("GET", "/connectors"),
+            ("GET", "/connectors/a"),
+            ("GET", "/connectors/a/config"),
+            ("GET", "/connectors/a/status"),
+            ("GET", "/connectors/a/tasks/0/status"),
+            ("GET", "/connectors/a/offsets"),
+            ("GET", "/connectors/a/topics"),
+            ("OPTIONS", "/connectors/a/offsets"),
+            ("PUT", "/connector-plugins/a/config/validate"),
+            ("PUT", "/admin/loggers/a"),
+            ("GET", "/metrics"),
+        ];
+        let of = |(method, path): (&str, &str)| answerer(&method.parse().unwrap(), path);
+        assert_eq!(leader.map(of), [const { Some(Answerer::Leader) }; 8]);
+        for request in owner {
+            assert_eq!(of(request), Some(Answerer::Owner("a b".into())), "{request:?}");
+        }
+        for request in each {
+            assert_eq!(of(request), None, "{request:?}");
+        }
+    }
 }

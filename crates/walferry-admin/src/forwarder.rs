@@ -119,13 +119,33 @@ impl Drop for HeldBody {
 /// An answer that comes later.
 pub type ForwardFuture = Pin<Box<dyn Future<Output = Result<ForwardedAnswer, Refused>> + Send>>;
 
-/// Sends requests to the worker that works.
+/// The worker that has to answer a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answerer {
+    /// The one that writes configurations and wanted states.
+    Leader,
+    /// The one that runs this connector.
+    Owner(String),
+}
+
+/// Where a request is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// By this worker.
+    Here,
+    /// By another one.
+    Elsewhere,
+    /// It is not known by whom. This may last as long as workers rebalance.
+    Unknown,
+}
+
+/// Sends requests to other workers.
 pub trait Forwarder: fmt::Debug + Send + Sync {
-    /// Sends a request there.
-    ///
-    /// # Errors
-    /// The answer to the client: 409 if no active worker is known, as in Connect during a rebalance; 500 if the active worker does not answer.
-    fn forward(&self, request: ForwardedRequest) -> ForwardFuture;
+    /// Who answers such a request.
+    fn route(&self, to: &Answerer) -> Route;
+
+    /// Sends a request to the worker that has to answer it. It fails with a refusal if there is none, or if that one does not answer.
+    fn forward(&self, request: ForwardedRequest, to: &Answerer) -> ForwardFuture;
 }
 
 #[cfg(test)]

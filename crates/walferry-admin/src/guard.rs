@@ -23,6 +23,8 @@ use crate::{
     connections::{OpenConnection, PeerAddress},
     doors::{self, Permission},
     forward,
+    forwarder::{Answerer, Forwarder, Route},
+    herder::Refused,
     routes::{AppState, EntryPoint, json, refused},
     settings::RestSettings,
 };
@@ -35,6 +37,9 @@ const TOO_LONG: &str = "The body is longer than 1 MiB.";
 
 /// Maximum size of a request's header in bytes: its first line, and all names and values with their separators.
 pub(crate) const HEADER_BYTES: usize = 64 * 1024;
+
+/// How long an answer may wait until this worker sees a change of another one.
+const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// What a process answers that does not work yet.
 const IN_STANDBY: [&str; 3] = ["/health", "/live", "/metrics"];
@@ -51,7 +56,7 @@ pub(crate) async fn guard(
     let asks_first = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
         && foreign.is_some();
-    let mut response = match refusal(place, &request, settings) {
+    let response = match refusal(place, &request, settings) {
         Some((code, message)) => error(code, &message),
         None => {
             let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
@@ -98,32 +103,51 @@ pub(crate) async fn guard(
                                 StatusCode::OK.into_response()
                             }
                             Some(forwarder) if forward::is_for_another(standby, &path) => {
-                                let base = ClientBaseUri::of(place, &request);
-                                let answer =
-                                    forward::forward(&**forwarder, request, &base.0, settings.time_limit).await;
-                                let answer = answer.unwrap_or_else(IntoResponse::into_response);
-                                if !doors::reads(&method) {
-                                    let requester = Requester {
-                                        peer: doors::shown(peer),
-                                        user,
-                                    };
-                                    tell_of_change(&requester, &method, &path, answer.status());
-                                }
-                                answer
+                                let requester = Requester {
+                                    peer: doors::shown(peer),
+                                    user,
+                                };
+                                // Only the leader works then.
+                                pass_on(settings, &**forwarder, &Answerer::Leader, place, request, &requester).await
                             }
                             _ if shows_page(&request) => standby_page(&standby.why()),
                             _ => error(StatusCode::SERVICE_UNAVAILABLE, &standby.why()),
                         }
                     }
                     _ => {
-                        let base = ClientBaseUri::of(place, &request);
-                        request.extensions_mut().insert(base);
-                        let may_change = MayChange(settings.doors.may_change(user.as_deref()));
-                        request.extensions_mut().insert(may_change);
                         let requester = Requester {
                             peer: doors::shown(peer),
                             user,
                         };
+                        let to = (settings.forwarder.as_ref())
+                            .filter(|_| !asks_first)
+                            .and_then(|forwarder| Some((forwarder, forward::answerer(&method, &path)?)));
+                        if let Some((forwarder, to)) = to {
+                            match forwarder.route(&to) {
+                                Route::Here => {
+                                    if forward::was_passed_on(&request) {
+                                        // The other worker may know more than this one.
+                                        catch_up(&state).await;
+                                    }
+                                }
+                                Route::Elsewhere => {
+                                    let answer = pass_on(settings, &**forwarder, &to, place, request, &requester).await;
+                                    if !doors::reads(&method) && answer.status().is_success() {
+                                        // Whoever asks this worker next is to see the change.
+                                        catch_up(&state).await;
+                                    }
+                                    return finished(answer, foreign, asks_first, settings);
+                                }
+                                Route::Unknown => {
+                                    let answer = Refused::nobody_known().into_response();
+                                    return finished(answer, foreign, asks_first, settings);
+                                }
+                            }
+                        }
+                        let base = ClientBaseUri::of(place, &request);
+                        request.extensions_mut().insert(base);
+                        let may_change = MayChange(settings.doors.may_change(requester.user.as_deref()));
+                        request.extensions_mut().insert(may_change);
                         request.extensions_mut().insert(requester.clone());
                         let response = answered(request, next, settings.time_limit).await;
                         if !doors::reads(&method) {
@@ -135,6 +159,36 @@ pub(crate) async fn guard(
             }
         }
     };
+    finished(response, foreign, asks_first, settings)
+}
+
+/// Passes a request on to another worker, and logs it if it changes something.
+async fn pass_on(
+    settings: &RestSettings,
+    forwarder: &dyn Forwarder,
+    to: &Answerer,
+    place: EntryPoint,
+    request: Request,
+    requester: &Requester,
+) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let base = ClientBaseUri::of(place, &request);
+    let answer = forward::forward(forwarder, request, to, &base.0, settings.time_limit).await;
+    let answer = answer.unwrap_or_else(IntoResponse::into_response);
+    if !doors::reads(&method) {
+        tell_of_change(requester, &method, &path, answer.status());
+    }
+    answer
+}
+
+/// Sees what other workers have changed, if this does not take long.
+async fn catch_up(state: &AppState) {
+    // If it cannot be seen now, it is seen later.
+    let _ = timeout(CATCH_UP, state.admin.herder.catch_up()).await;
+}
+
+/// An answer with the headers that every one has.
+fn finished(mut response: Response, foreign: Option<String>, asks_first: bool, settings: &RestSettings) -> Response {
     let headers = response.headers_mut();
     // A browser is to take an answer for what it says it is: not for a script or a page, whatever text of others is in it.
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

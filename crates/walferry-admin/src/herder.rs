@@ -26,6 +26,22 @@ impl Refused {
         }
     }
 
+    /// Another worker has to do this, or will have to in a moment. The text is Connect's.
+    pub fn rebalance() -> Self {
+        Self::new(
+            409,
+            "Cannot complete request because of a conflicting operation (e.g. worker rebalance)",
+        )
+    }
+
+    /// It is not known which worker has to do this. The text is Connect's.
+    pub fn nobody_known() -> Self {
+        Self::new(
+            409,
+            "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway.",
+        )
+    }
+
     /// No connector that could be read, changed or removed has this name.
     pub fn not_found(name: &str) -> Self {
         Self::new(404, format!("Connector {name} not found"))
@@ -75,6 +91,15 @@ pub struct RequestedSnapshot {
     pub tables: Vec<String>,
     /// What would make it fail.
     pub obstacles: Vec<Diagnosis>,
+}
+
+/// What another worker has said of a connector that it runs: records of Connect's status topic.
+#[derive(Debug, Clone)]
+pub struct ElsewhereState {
+    /// The connector's.
+    pub connector: Json,
+    /// Its task's, if it has one.
+    pub task: Option<Json>,
 }
 
 /// The problems of a configuration.
@@ -148,6 +173,23 @@ pub trait Herder: fmt::Debug + Send + Sync {
     fn look_at_snapshot(&self, name: &str, snapshot: Execute) -> HerderFuture<RequestedSnapshot> {
         let _ = (name, snapshot);
         Box::pin(async { Ok(RequestedSnapshot::default()) })
+    }
+
+    /// Whether this process runs a connector, if it is to run. Where several workers share the connectors, another one may.
+    fn runs_here(&self, name: &str) -> bool {
+        let _ = name;
+        true
+    }
+
+    /// The state of a connector that another worker runs. `None`: this one does, or nobody has said anything of it.
+    fn elsewhere(&self, name: &str) -> Option<ElsewhereState> {
+        let _ = name;
+        None
+    }
+
+    /// Completes once this worker has seen what other workers have changed until now.
+    fn catch_up(&self) -> HerderFuture<()> {
+        Box::pin(async { Ok(()) })
     }
 
     /// Completes once the part of the process that makes changes has reached this request: a sign that changes can be made.

@@ -54,7 +54,7 @@ use walferry_engine::status::Status;
 pub use crate::{
     cluster::ClusterId,
     doors::{AccessList, Digested, StoredPassword, User},
-    forwarder::{BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody},
+    forwarder::{Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, Route},
     record_skips::RecordSkips,
     settings::{HeaderRule, RestSettings, Standby, StandbyStage},
     tls::{ListenerTls, TlsError, https_client, without_effect},

@@ -194,7 +194,7 @@ async fn ready(State(shown): App) -> Response {
     // A connector that was just created or changed has no status until its configuration has been read.
     let names = shown.admin.herder.names();
     for name in &names {
-        if !statuses.iter().any(|status| status.name == *name) {
+        if shown.admin.herder.runs_here(name) && !statuses.iter().any(|status| status.name == *name) {
             connectors.push(Readiness {
                 name,
                 phase: phase_word(&Phase::Starting),

@@ -686,11 +686,11 @@ kinds! {
         "Follow the hint. `GET /connectors` lists the running connectors.";
     "WF0712" TurnLost "turn_lost" STATE,
         "Another Walferry may be using Connect's topics now",
-        "This process and the brokers have not heard from each other for more than 10 seconds, so another Walferry may have taken \
+        "This process and the brokers have not heard from each other for more than 6 seconds, so another Walferry may have taken \
          over. The connectors of this process ended at once: it sends, stores and confirms nothing more for them. A process that is \
          being stopped at this moment ends with exit code 4, because it cannot store its last offset; the next one sends again what \
          was under way. Otherwise this does not end the process.",
-        "You need not do anything: the process waits until it is its turn again. Find out what held it up: Kafka, the network, or a \
+        "You need not do anything: the process joins the other workers again. Find out what held it up: Kafka, the network, or a \
          machine without free processor time.";
     "WF0713" NothingToRun "nothing_to_run" SETUP,
         "There is nothing to run or to check",

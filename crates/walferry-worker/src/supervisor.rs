@@ -131,7 +131,18 @@ impl Supervisor {
         };
         self.wait(is_gone).await;
         self.lock().retain(|connector| connector.status.name != name);
+        // Those who wait for it look again.
+        self.0.ends.send_modify(|ends| *ends += 1);
         Ok(())
+    }
+
+    /// Waits until all connectors with such names have been removed.
+    pub async fn gone(&self, is_one: impl Fn(&str) -> bool) {
+        self.wait(|connectors| {
+            let mut named = connectors.iter().filter(|connector| is_one(&connector.status.name));
+            named.next().is_none().then_some(())
+        })
+        .await;
     }
 
     /// Waits until a connector has failed for good, and returns the failure.

@@ -1,16 +1,12 @@
 //! A worker whose state is in Connect's topics: when it may begin, and what it begins with.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use serde_json::Value as Json;
-use tokio::{sync::watch, task::spawn_blocking, time::sleep};
+use tokio::{task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
 use walferry_admin::{Standby, StandbyStage};
 use walferry_engine::{Disposition, Failure, Kind, Pauses, book::Book as _};
-use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, StatusKey, TopicBook, Turn};
+use walferry_kafka::connect::{ConnectTopics, OffsetLog, StateLog, StateRecords, TopicBook};
 
 use crate::worker::OpenBook;
 
@@ -30,7 +26,7 @@ pub(crate) struct WorkerTopics {
     pub offsets: OffsetLog,
     pub states: StateLog,
     /// What the status topic has.
-    pub(crate) read_states: BTreeMap<StatusKey, Json>,
+    pub(crate) read_states: StateRecords,
 }
 
 /// Inspects the topics, creates the missing ones, and makes sure that no Connect worker uses them. While Kafka does not answer, it waits and
@@ -44,6 +40,7 @@ pub(crate) async fn prepare(topics: &ConnectTopics, standby: &Standby) -> Result
             let topics = topics.clone();
             move || {
                 topics.ensure()?;
+                topics.ensure_work()?;
                 topics.refuse_beside_connect()
             }
         };
@@ -68,8 +65,7 @@ pub(crate) async fn prepare(topics: &ConnectTopics, standby: &Standby) -> Result
     }
 }
 
-/// Opens the topics, and reads the configurations and the states. It is this process's turn, so nobody else changes them from now on. While
-/// Kafka does not answer, it waits and gives the reason to those who ask this process.
+/// Opens the topics, and reads the configurations and the states. While Kafka does not answer, it waits and gives the reason to those who ask this process.
 pub(crate) async fn open(
     topics: &ConnectTopics,
     is_ours: fn(&str) -> bool,
@@ -115,8 +111,8 @@ pub fn preparing(topics: &ConnectTopics) -> StandbyStage {
     ))
 }
 
-/// A process waits for its turn. Until it has `joined` its group, nobody knows whether it is the turn of another one.
-pub fn waiting(topics: &ConnectTopics, joined: bool, denied: Option<&Failure>) -> StandbyStage {
+/// A process waits until it may work. Until it `has_joined` its group, nobody knows whether another one keeps it from that.
+pub fn waiting(topics: &ConnectTopics, has_joined: bool, denied: Option<&Failure>) -> StandbyStage {
     let group = &topics.group;
     match denied {
         Some(failure) => StandbyStage::Starting(format!(
@@ -125,33 +121,22 @@ pub fn waiting(topics: &ConnectTopics, joined: bool, denied: Option<&Failure>) -
                 .hint()
                 .map_or_else(String::new, |hint| format!("To mend this, {hint}."))
         )),
-        None if joined => StandbyStage::Waiting(format!(
-            "This process is waiting: it uses Connect's topics of group {group:?} as soon as no other Walferry process does."
+        None if has_joined => StandbyStage::Waiting(format!(
+            "This process is waiting: a worker of group {group:?} does not share its connectors, because it is of an earlier version or has \
+             connectors of files, so one process works at a time."
         )),
         None => StandbyStage::Starting(format!(
-            "This process is starting: it asks whether another Walferry process uses Connect's topics of group {group:?}."
+            "This process is starting: it joins the workers of group {group:?}."
         )),
     }
 }
 
-/// It is the turn of a process, and it reads the topics.
+/// A process may work, and reads the topics.
 pub fn reading(topics: &ConnectTopics) -> StandbyStage {
     StandbyStage::Starting(format!(
         "This process is starting: it reads Connect's topics of group {:?}.",
         topics.group
     ))
-}
-
-/// Waits for the turn of this process.
-pub async fn wait_for_turn(leadership: &Leadership) {
-    let mut turn = leadership.turn();
-    // The sender lives as long as the leadership.
-    let _ = turn.wait_for(|turn| *turn != Turn::Another).await;
-}
-
-/// Waits until another process has taken over.
-pub async fn lost(mut turn: watch::Receiver<Turn>) {
-    let _ = turn.wait_for(|turn| *turn == Turn::Lost).await;
 }
 
 /// Warns, for ever, while Kafka Connect's workers use the same topics. They may have been started by mistake, and do not check for

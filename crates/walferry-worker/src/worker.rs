@@ -9,6 +9,10 @@
 //! 3. The [`Supervisor`] has the runs. It ends the one with an older configuration in order before it begins the next, so there is never a
 //!    second run beside the first.
 //!
+//! Where several workers share the connectors, the book is theirs in common. Each knows all connectors, and its [`Duty`] says which of them it runs
+//! and whether it is the one that writes the book. A keeper is told to end a connector that another worker runs from now on, as if it had been
+//! removed. What others write comes to the clerk when it reads the book again.
+//!
 //! A wanted state takes a shorter way: the clerk writes it and tells the supervisor. A keeper that is about to start the connector reads it
 //! afterwards, without awaiting anything before the supervisor knows the connector; otherwise a stop could be lost between the two.
 
@@ -29,13 +33,15 @@ use std::{
 
 use serde_json::Value as Json;
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
     task::{JoinHandle, spawn_blocking, spawn_local},
     time::sleep,
 };
 use tracing::{info, warn};
 use walferry_admin::connectors::Connectors as _;
-use walferry_admin::herder::{Herder, HerderFuture, Plugin, Refused, RequestedSnapshot, SubmitMode, Validation, steer};
+use walferry_admin::herder::{
+    ElsewhereState, Herder, HerderFuture, Plugin, Refused, RequestedSnapshot, SubmitMode, Validation, steer,
+};
 use walferry_config::Worker;
 use walferry_engine::{
     Disposition, Exit, Failure, Kind, WantedState,
@@ -43,8 +49,10 @@ use walferry_engine::{
     status::{Execute, Status},
 };
 
+use walferry_kafka::connect::{StateRecords, StatusKey};
+
 use crate::{
-    active::ActiveTopics, beside::SlotLooks, loaded::Loaded, process::ReportFailure, stores::Offsets,
+    active::ActiveTopics, beside::SlotLooks, duty::Duty, loaded::Loaded, process::ReportFailure, stores::Offsets,
     supervisor::Supervisor,
 };
 
@@ -63,8 +71,12 @@ pub(crate) struct Inner {
     pub output: WorkerOutput,
     connectors: Mutex<BTreeMap<String, Connector>>,
     active_topics: ActiveTopics,
-    /// Names of connectors in the book that this process does not run.
-    others: BTreeSet<String>,
+    /// Names and classes of connectors in the book that no Walferry runs.
+    others: Mutex<BTreeMap<String, String>>,
+    /// Which connectors this process runs, and whether it writes the book.
+    duty: watch::Sender<Duty>,
+    /// What the status topic has of all connectors, if several workers share them.
+    states: Option<watch::Receiver<Arc<StateRecords>>>,
     commands: mpsc::UnboundedSender<ClerkCommand>,
     /// How many connectors share the memory in flight.
     pub share: watch::Sender<usize>,
@@ -103,6 +115,9 @@ enum ClerkCommand {
     Want(String, WantedState, oneshot::Sender<Result<(), Refused>>),
     Validate(Configuration, oneshot::Sender<Result<Validation, Refused>>),
     AlterOffsets(offsets::OffsetChange, oneshot::Sender<Result<(), Refused>>),
+    Assign(Duty, oneshot::Sender<Result<(), Refused>>),
+    /// Reads what others have written into the book.
+    CatchUp(oneshot::Sender<Result<(), Refused>>),
     /// Changes nothing. The answer shows that the clerk works.
     Answer(oneshot::Sender<Result<(), Refused>>),
 }
@@ -129,6 +144,18 @@ pub struct HerdParts {
     pub offsets: Offsets,
     pub loaded: Vec<Loaded>,
     pub output: WorkerOutput,
+    /// `None`: this process alone has its connectors.
+    pub shared: Option<SharedBook>,
+}
+
+/// What several workers have in common.
+pub struct SharedBook {
+    /// What this one has to do at the start.
+    pub duty: Duty,
+    /// Told when others have written the book.
+    pub changed: Arc<Notify>,
+    /// The content of the status topic.
+    pub states: watch::Receiver<Arc<StateRecords>>,
 }
 
 /// How the program shows a person what connectors do.
@@ -170,6 +197,10 @@ impl Herd {
     /// A file has the name of a connector in the book that this process must not change.
     pub fn start(beginning: HerdParts, shelf: BookChoice) -> Result<(Self, ClerkTask), Failure> {
         let (commands, received) = mpsc::unbounded_channel();
+        let (changed, states, duty) = match beginning.shared {
+            Some(shared) => (Some(shared.changed), Some(shared.states), shared.duty),
+            None => (None, None, Duty::alone()),
+        };
         let (shelf, entries) = match shelf {
             Ok(OpenBook { book, entries }) => (Ok(book), entries),
             Err(why) => (Err(why), Vec::new()),
@@ -182,10 +213,12 @@ impl Herd {
             bootstrap_servers: beginning.bootstrap_servers,
             offsets: beginning.offsets,
             output: beginning.output,
-            share: watch::Sender::new(connectors.len()),
+            share: watch::Sender::new(connectors.keys().filter(|name| duty.has(name)).count()),
             connectors: Mutex::new(connectors),
             active_topics: ActiveTopics::default(),
-            others: others.into_iter().map(|(name, _)| name).collect(),
+            others: Mutex::new(others.into_iter().collect()),
+            duty: watch::Sender::new(duty),
+            states,
             commands,
         }));
         let clerk = Clerk {
@@ -195,6 +228,9 @@ impl Herd {
             keepers: BTreeMap::new(),
             version: 0,
             overwritten,
+            changed,
+            is_current: false,
+            is_read: true,
         };
         Ok((herd, ClerkTask(spawn_local(clerk.work(received)))))
     }
@@ -209,7 +245,37 @@ impl Herd {
 
     /// Names of connectors that only Connect can run.
     pub(crate) fn names_of_others(&self) -> BTreeSet<String> {
-        self.0.others.clone()
+        self.others().keys().cloned().collect()
+    }
+
+    fn others(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.0.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this process has to do.
+    pub fn duty(&self) -> Duty {
+        self.0.duty.borrow().clone()
+    }
+
+    /// The same. Reports each change.
+    pub fn duties(&self) -> watch::Receiver<Duty> {
+        self.0.duty.subscribe()
+    }
+
+    /// Gives this process another part of the connectors. When this returns, no run begins any more of those that it has no more, but some may
+    /// still end.
+    pub(crate) async fn assign(&self, duty: Duty) {
+        // A clerk that has ended ends the process, too.
+        let _ = self.ask(|reply| ClerkCommand::Assign(duty, reply)).await;
+    }
+
+    /// How many connectors share the memory.
+    fn count(&self) {
+        let duty = self.duty();
+        let count = self.lock().keys().filter(|name| duty.has(name)).count();
+        self.0
+            .share
+            .send_if_modified(|share| std::mem::replace(share, count) != count);
     }
 
     /// The status of a connector that has begun.
@@ -327,7 +393,37 @@ impl Herder for Herd {
         })
     }
 
+    fn runs_here(&self, name: &str) -> bool {
+        self.0.duty.borrow().has(name)
+    }
+
+    fn elsewhere(&self, name: &str) -> Option<ElsewhereState> {
+        if self.runs_here(name) || !self.lock().contains_key(name) {
+            return None;
+        }
+        let states = self.0.states.as_ref()?.borrow().clone();
+        Some(ElsewhereState {
+            connector: states.get(&StatusKey::Connector(name.to_owned()))?.clone(),
+            task: states.get(&StatusKey::Task(name.to_owned(), 0)).cloned(),
+        })
+    }
+
+    fn catch_up(&self) -> HerderFuture<()> {
+        match self.0.states {
+            Some(_) => self.ask(ClerkCommand::CatchUp),
+            None => Box::pin(async { Ok(()) }),
+        }
+    }
+
     fn topics(&self, name: &str) -> Vec<String> {
+        if !self.runs_here(name) {
+            let states = self.0.states.as_ref().map(|states| states.borrow().clone());
+            let of_connector = |subject: &StatusKey| match subject {
+                StatusKey::Topic(of, topic) if of == name => Some(topic.clone()),
+                _ => None,
+            };
+            return states.map_or_else(Vec::new, |states| states.keys().filter_map(of_connector).collect());
+        }
         // The status of a connector that was removed stays until its run has ended.
         if self.lock().contains_key(name)
             && let Some(status) = self.status(name)
@@ -460,21 +556,35 @@ struct Clerk {
     version: u64,
     /// Configurations of files that the book does not have yet.
     overwritten: Vec<BookEntry>,
+    /// Told when others have written the book. `None`: nobody else writes it.
+    changed: Option<Arc<Notify>>,
+    /// Whether this process has read all that an earlier leader wrote, so that it may write now.
+    is_current: bool,
+    /// Whether the last reading has come to its end. If not, the log says so once.
+    is_read: bool,
 }
 
 impl Clerk {
     async fn work(mut self, mut commands: mpsc::UnboundedReceiver<ClerkCommand>) {
-        let names: Vec<String> = self.herd.lock().keys().cloned().collect();
-        for name in names {
-            self.tell_keeper(&name, Some(0));
-        }
+        self.tell_keepers();
         self.overwrite().await;
+        let changed = self.changed.clone();
         loop {
+            let news = async {
+                match &changed {
+                    Some(changed) => changed.notified().await,
+                    None => std::future::pending().await,
+                }
+            };
             let command = tokio::select! {
                 command = commands.recv() => match command {
                     Some(command) => command,
                     None => return,
                 },
+                () = news => {
+                    let _ = self.catch_up().await;
+                    continue;
+                }
                 () = sleep(AGAIN), if !self.overwritten.is_empty() => {
                     self.overwrite().await;
                     continue;
@@ -489,6 +599,11 @@ impl Clerk {
                 ClerkCommand::Want(name, target, reply) => drop(reply.send(self.want(&name, target).await)),
                 ClerkCommand::AlterOffsets(change, reply) => drop(reply.send(self.alter_offsets(change).await)),
                 ClerkCommand::Answer(reply) => drop(reply.send(Ok(()))),
+                ClerkCommand::Assign(duty, reply) => {
+                    self.assign(duty).await;
+                    drop(reply.send(Ok(())));
+                }
+                ClerkCommand::CatchUp(reply) => drop(reply.send(self.catch_up().await)),
                 ClerkCommand::Validate(configuration, reply) => {
                     let herd = self.herd.clone();
                     spawn_local(async move { reply.send(Ok(herd.find_errors(configuration).await)) });
@@ -497,8 +612,145 @@ impl Clerk {
         }
     }
 
+    /// Takes another part of the connectors.
+    async fn assign(&mut self, duty: Duty) {
+        let begins_to_lead = duty.leads && !self.herd.0.duty.borrow().leads;
+        // Nobody is told that this process leads before it has read what the last leader wrote.
+        let first = Duty {
+            leads: duty.leads && !begins_to_lead,
+            runs: duty.runs.clone(),
+        };
+        self.herd.0.duty.send_replace(first);
+        self.herd.count();
+        self.tell_keepers();
+        if begins_to_lead {
+            self.is_current = self.catch_up().await.is_ok();
+            self.herd.0.duty.send_replace(duty);
+            self.overwrite().await;
+        }
+    }
+
+    /// Refuses a change if another worker writes the book. A new leader reads first what the last one wrote.
+    async fn lead(&mut self) -> Result<(), Refused> {
+        if !self.herd.0.duty.borrow().leads {
+            return Err(Refused::rebalance());
+        }
+        if !self.is_current {
+            self.catch_up().await?;
+            self.is_current = true;
+        }
+        Ok(())
+    }
+
+    /// Reads what other workers have written into the book, and does what follows from it. What this process has written is in there, too, so
+    /// it changes nothing.
+    async fn catch_up(&mut self) -> Result<(), Refused> {
+        if self.changed.is_none() {
+            return Ok(());
+        }
+        let Ok(book) = self.shelf.clone() else { return Ok(()) };
+        let read = spawn_blocking(move || {
+            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+            let entries = book.entries()?;
+            Ok::<_, Failure>((entries, book.others()))
+        });
+        let read = read
+            .await
+            .unwrap_or_else(|error| Err(Failure::retry(Kind::NoThread, error.to_string())));
+        match read {
+            Ok((entries, others)) => {
+                if !std::mem::replace(&mut self.is_read, true) {
+                    info!("configurations of connectors are read from Connect's topics again");
+                }
+                *self.herd.others() = others.into_iter().collect();
+                self.learn(entries);
+                Ok(())
+            }
+            Err(failure) => {
+                if std::mem::take(&mut self.is_read) {
+                    warn!(error = %failure, "changes by other workers cannot be read; retrying");
+                }
+                Err(refusal(&failure))
+            }
+        }
+    }
+
+    fn learn(&mut self, entries: Vec<BookEntry>) {
+        let herd = self.herd.clone();
+        let (mut steered, mut newer) = (Vec::new(), Vec::new());
+        let mut connectors = herd.lock();
+        let kept: BTreeSet<&String> = entries.iter().map(|entry| &entry.name).collect();
+        let mut gone = Vec::new();
+        connectors.retain(|name, connector| {
+            let is_kept = kept.contains(name);
+            connector.is_in_book &= is_kept;
+            let stays = is_kept || matches!(connector.origin, ConnectorOrigin::File(..));
+            if !stays {
+                gone.push(name.clone());
+            }
+            stays
+        });
+        for entry in entries {
+            match connectors.get_mut(&entry.name) {
+                Some(known) => {
+                    known.is_in_book = true;
+                    let is_of_file = matches!(known.origin, ConnectorOrigin::File(..));
+                    if !is_of_file && !is_same(&known.configuration, &entry.configuration) {
+                        self.version += 1;
+                        (known.configuration, known.version) = (entry.configuration, self.version);
+                        newer.push(entry.name.clone());
+                    }
+                    if known.target != entry.target {
+                        known.target = entry.target;
+                        steered.push((entry.name, entry.target));
+                    }
+                }
+                None => {
+                    self.version += 1;
+                    let connector = Connector {
+                        configuration: entry.configuration,
+                        target: entry.target,
+                        origin: ConnectorOrigin::Store,
+                        is_in_book: true,
+                        version: self.version,
+                    };
+                    newer.push(entry.name.clone());
+                    connectors.insert(entry.name, connector);
+                }
+            }
+        }
+        drop(connectors);
+        for name in &gone {
+            // A later connector of this name begins with no topics.
+            herd.active_topics().reset(name, herd.status(name).as_ref());
+            info!(connector = name, "another worker has removed the connector");
+        }
+        for name in &newer {
+            info!(connector = name, "another worker has set the connector's configuration");
+        }
+        for (name, target) in steered {
+            info!(
+                connector = name,
+                ?target,
+                "another worker has changed the connector's wanted state"
+            );
+            // One that is not here, or that its keeper is about to start, starts in the wanted state.
+            let _ = steer(&herd.0.supervisor, &name, target);
+        }
+        if !gone.is_empty() || !newer.is_empty() {
+            herd.count();
+        }
+        self.tell_keepers();
+        for name in gone {
+            self.tell_keeper(&name, None);
+        }
+    }
+
     /// Writes the configurations of files into the book. What cannot be written now is written later.
     async fn overwrite(&mut self) {
+        if !self.herd.0.duty.borrow().leads {
+            return;
+        }
         for entry in std::mem::take(&mut self.overwritten) {
             let written = entry.clone();
             if let Err(refused) = self.write(move |book| book.put(&written)).await {
@@ -513,6 +765,7 @@ impl Clerk {
     }
 
     async fn put(&mut self, name: String, configuration: Configuration, how: SubmitMode) -> Result<bool, Refused> {
+        self.lead().await?;
         let known = self.herd.find(&name);
         if known.is_none()
             && let Some(class) = self.class_of_other(&name)
@@ -553,30 +806,25 @@ impl Clerk {
             is_in_book: true,
             version: self.version,
         };
-        {
-            let mut connectors = self.herd.lock();
-            connectors.insert(name.clone(), connector);
-            self.herd.0.share.send_replace(connectors.len());
-        }
+        self.herd.lock().insert(name.clone(), connector);
+        self.herd.count();
         info!(
             connector = name,
             new = known.is_none(),
             "the connector's configuration was set through the REST API"
         );
-        self.tell_keeper(&name, Some(self.version));
+        self.tell_keepers();
         Ok(known.is_none())
     }
 
     async fn remove(&mut self, name: &str) -> Result<(), Refused> {
+        self.lead().await?;
         let connector = self.herd.find(name).ok_or_else(|| Refused::not_found(name))?;
         from_book(name, &connector)?;
         let removed = name.to_owned();
         self.write(move |book| book.remove(&removed)).await?;
-        {
-            let mut connectors = self.herd.lock();
-            connectors.remove(name);
-            self.herd.0.share.send_replace(connectors.len());
-        }
+        self.herd.lock().remove(name);
+        self.herd.count();
         // A later connector of this name begins with no topics.
         self.herd.0.active_topics.reset(name, self.herd.status(name).as_ref());
         info!(
@@ -588,6 +836,7 @@ impl Clerk {
     }
 
     async fn want(&mut self, name: &str, target: WantedState) -> Result<(), Refused> {
+        self.lead().await?;
         let unknown = || Refused::new(404, format!("Unknown connector {name}"));
         let connector = self.herd.find(name).ok_or_else(unknown)?;
         if connector.is_in_book && connector.target != target {
@@ -608,12 +857,7 @@ impl Clerk {
 
     /// The class of a connector that is in the book but that this process does not run.
     fn class_of_other(&self, name: &str) -> Option<String> {
-        // Only the clerk uses the book, and it waits for each write. So the lock is free.
-        let book = self.shelf.as_ref().ok()?.lock().unwrap_or_else(PoisonError::into_inner);
-        book.others()
-            .into_iter()
-            .find(|(other, _)| other == name)
-            .map(|(_, class)| class)
+        self.herd.others().get(name).cloned()
     }
 
     /// Writes the book. This delays no other task.
@@ -640,13 +884,31 @@ impl Clerk {
         }
     }
 
+    /// Tells each keeper what this process is to run now.
+    fn tell_keepers(&mut self) {
+        let duty = self.herd.duty();
+        let versions: Vec<(String, u64)> = {
+            let connectors = self.herd.lock();
+            let versions = connectors
+                .iter()
+                .map(|(name, connector)| (name.clone(), connector.version));
+            versions.collect()
+        };
+        for (name, version) in versions {
+            self.tell_keeper(&name, duty.has(&name).then_some(version));
+        }
+    }
+
     fn tell_keeper(&mut self, name: &str, version: Option<u64>) {
         // A keeper whose connector was removed has ended in order.
         self.keepers
             .retain(|_, told| told.receiver_count() > 0 || told.borrow().is_some());
+        if version.is_none() && !self.keepers.contains_key(name) {
+            return;
+        }
         if let Some(keeper) = self.keepers.get(name) {
             if keeper.receiver_count() > 0 {
-                keeper.send_replace(version);
+                keeper.send_if_modified(|told| std::mem::replace(told, version) != version);
                 return;
             }
             warn!(
@@ -703,6 +965,7 @@ mod tests {
                 topic: None,
             },
             loaded: Vec::new(),
+            shared: None,
             output: WorkerOutput {
                 progress: None,
                 report: |_, _, _| {},
@@ -786,6 +1049,9 @@ mod tests {
                 keepers: BTreeMap::from([("a".to_owned(), watch::Sender::new(Some(0)))]),
                 version: 0,
                 overwritten: Vec::new(),
+                changed: None,
+                is_current: true,
+                is_read: true,
             };
             clerk.tell_keeper("a", Some(0));
             assert_eq!(clerk.keepers["a"].receiver_count(), 1);
@@ -808,6 +1074,9 @@ mod tests {
                 keepers: BTreeMap::new(),
                 version: 0,
                 overwritten: Vec::new(),
+                changed: None,
+                is_current: true,
+                is_read: true,
             };
             let add = |version| {
                 let connector = Connector {

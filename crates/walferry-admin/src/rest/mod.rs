@@ -190,6 +190,15 @@ impl AppState {
         ConnectorStatus::new(status, self.admin.version, self.worker_id())
     }
 
+    /// Passes the state of a connector to `show`, whichever worker runs it. `None` if nobody has said anything of it.
+    fn state_of<T>(&self, name: &str, show: impl FnOnce(&ConnectorStatus<'_>) -> T) -> Option<T> {
+        if let Some(status) = self.find(name) {
+            return Some(show(&self.status_of(&status)));
+        }
+        let elsewhere = self.admin.herder.elsewhere(name)?;
+        Some(show(&ConnectorStatus::elsewhere(name, &elsewhere)))
+    }
+
     /// `ConnectorInfo`. A connector has its task unless it is stopped, or new.
     fn info(&self, name: &str, configuration: &Configuration, is_new: bool) -> Json {
         let stopped = self.admin.herder.target(name) == Some(WantedState::Stopped);
@@ -222,15 +231,11 @@ async fn list(State(shown): App, RawQuery(query): RawQuery) -> Answer {
         return ok(&names);
     }
     let mut all = Map::new();
-    let statuses = shown.admin.connectors.statuses();
     for name in names {
         let mut expansions = Map::new();
         for what in &expand {
             let found = match what.as_str() {
-                "status" => {
-                    let status = statuses.iter().find(|status| status.name == name);
-                    status.map(|status| json!(shown.status_of(status)))
-                }
+                "status" => shown.state_of(&name, |state| json!(state)),
                 "info" => shown
                     .configuration(&name)
                     .ok()
@@ -477,8 +482,8 @@ async fn remove(State(shown): App, Path(name): Path<String>) -> Answer {
 }
 
 async fn status(State(shown): App, Path(name): Path<String>) -> Answer {
-    match shown.find(&name) {
-        Some(status) => ok(&shown.status_of(&status)),
+    match shown.state_of(&name, |state| json_body(StatusCode::OK, state)) {
+        Some(response) => Ok(response),
         None => Err(Refused::new(404, format!("No status found for connector {name}"))),
     }
 }
@@ -578,12 +583,13 @@ async fn task_status(State(shown): App, Path((name, task)): Path<(String, String
     let Ok(task) = task.parse::<i32>() else {
         return Err(Refused::new(404, "HTTP 404 Not Found"));
     };
-    let status = shown.find(&name);
-    let body = status.as_ref().map(|status| shown.status_of(status));
     let place = usize::try_from(task).ok();
-    let state: Option<&TaskState> = body.as_ref().and_then(|body| body.tasks().get(place?));
-    match state {
-        Some(state) => ok(state),
+    let of_task = |state: &ConnectorStatus<'_>| {
+        let state: Option<&TaskState> = state.tasks().get(place?);
+        state.map(|state| json_body(StatusCode::OK, state))
+    };
+    match shown.state_of(&name, of_task).flatten() {
+        Some(response) => Ok(response),
         None => Err(Refused::new(404, format!("No status found for task {name}-{task}"))),
     }
 }
@@ -615,6 +621,8 @@ async fn offsets(State(shown): App, Path(name): Path<String>) -> Answer {
 
 async fn alter_offsets(State(shown): App, Path(name): Path<String>, body: Bytes) -> Answer {
     let entries = body::offsets(&body)?;
+    // The leader may have stopped it a moment ago.
+    shown.admin.herder.catch_up().await?;
     must_have_offsets(&name, &shown.configuration(&name)?)?;
     must_be_stopped(&shown, &name)?;
     let mut offsets = Vec::new();
@@ -640,6 +648,7 @@ async fn alter_offsets(State(shown): App, Path(name): Path<String>, body: Bytes)
 }
 
 async fn reset_offsets(State(shown): App, Path(name): Path<String>) -> Answer {
+    shown.admin.herder.catch_up().await?;
     must_have_offsets(&name, &shown.configuration(&name)?)?;
     must_be_stopped(&shown, &name)?;
     shown.admin.herder.alter_offsets(&name, None).await?;

@@ -13,8 +13,8 @@ use walferry_engine::{Failure, Kind, Position, WantedState, book::Configuration,
 
 use super::*;
 use crate::{
-    AccessList, BodyRoom, Digested, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, RecordSkips,
-    RestSettings, Standby, StandbyStage, User,
+    AccessList, Answerer, BodyRoom, Digested, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody,
+    RecordSkips, RestSettings, Route, Standby, StandbyStage, User,
     herder::{Herder, HerderFuture, Loggers, Plugin, Refused, SubmitMode, Validation},
 };
 
@@ -504,7 +504,15 @@ async fn a_body_without_a_length_is_limited_too() {
 struct Echo;
 
 impl Forwarder for Echo {
-    fn forward(&self, request: ForwardedRequest) -> ForwardFuture {
+    fn route(&self, to: &Answerer) -> Route {
+        match to {
+            Answerer::Owner(name) if name == "here" => Route::Here,
+            Answerer::Owner(name) if name == "moving" => Route::Unknown,
+            _ => Route::Elsewhere,
+        }
+    }
+
+    fn forward(&self, request: ForwardedRequest, _: &Answerer) -> ForwardFuture {
         Box::pin(async move {
             if request.path.starts_with("/connectors/away") {
                 return Err(Refused::new(409, "nobody"));
@@ -636,4 +644,36 @@ async fn a_process_that_waits_passes_connects_resources_on_and_answers_for_itsel
     for path in ["/ready", "/slots", "/connectorsx", "/ui/data", "/admin/loggers"] {
         assert_eq!(ask(address, "GET", path, "", "").await.0, 503, "{path}");
     }
+}
+
+#[tokio::test]
+async fn one_of_several_workers_passes_on_what_the_leader_or_another_owner_answers() {
+    let settings = RestSettings {
+        forwarder: Some(Arc::new(Echo)),
+        ..RestSettings::default()
+    };
+    let address = endpoint(settings, false).await;
+    // Nobody passes on what every worker knows.
+    assert_eq!(ask(address, "GET", "/connectors", "", "").await.0, 200);
+    assert_eq!(ask(address, "GET", "/ready", "", "").await.0, 200);
+    let (code, answer) = ask(address, "POST", "/connectors/there/restart?includeTasks=true", "", "").await;
+    let answer: Json = serde_json::from_str(&answer).unwrap();
+    assert_eq!(code, 201, "{answer}");
+    assert_eq!(
+        answer["path"],
+        "/connectors/there/restart?includeTasks=true&forward=false"
+    );
+    assert_eq!(ask(address, "PUT", "/connectors/here/pause", "", "").await.0, 201);
+    // Its own: there is no such connector.
+    assert_eq!(ask(address, "POST", "/connectors/here/restart", "", "").await.0, 404);
+    let (code, answer) = ask(address, "POST", "/connectors/moving/restart", "", "").await;
+    assert!(
+        code == 409 && answer.contains("a rebalance was underway"),
+        "{code} {answer}"
+    );
+    let (code, answer) = ask(address, "POST", "/connectors/there/restart?forward=false", "", "").await;
+    assert!(
+        code == 409 && answer.contains("conflicting operation"),
+        "{code} {answer}"
+    );
 }

@@ -1,30 +1,25 @@
-//! Makes sure that one Walferry at a time works on Connect's topics, and no Connect beside it.
+//! Whether this process may write to Connect's topics, and that no Connect works beside it.
 
 use std::{
     collections::BTreeSet,
     fmt,
-    sync::{
-        Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    thread::{self, JoinHandle},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
 use rdkafka::{
-    ClientContext, Offset, TopicPartitionList,
-    consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance},
+    Offset, TopicPartitionList,
+    consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext},
     error::{KafkaError, RDKafkaErrorCode as Code},
 };
 use tokio::sync::watch;
 use tracing::{debug, warn};
 use walferry_engine::{Disposition, Failure, Kind};
 
-use super::{ConnectTopics, client_id::client_id};
+use super::ConnectTopics;
 use crate::{auth::tokens::LoggedIn, failure};
 
 pub(super) const REQUEST: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(200);
 
 /// If the group's thread shows no sign of life for this long, this process or its machine stood still. Meanwhile, the brokers may have given
 /// its turn to another process.
@@ -142,170 +137,6 @@ impl Lease {
     /// Whether a record may be written now.
     pub(crate) fn holds(&self) -> bool {
         self.with(|held| !held.over && held.seen.is_none_or(|seen| (held.clock)().saturating_sub(seen) < STILL))
-    }
-}
-
-/// Whose turn it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// Another Walferry works on the topics.
-    Another,
-    /// This process works on them.
-    Ours,
-    /// This process had its turn and lost it, because the brokers heard nothing from it for too long.
-    Lost,
-}
-
-/// A member of the consumer group `walferry-<group.id>`. The configuration topic has one partition, so only one member has it at a time. That
-/// member works, the others wait.
-#[derive(Debug)]
-pub struct Leadership {
-    turn: watch::Receiver<Turn>,
-    joined: watch::Receiver<bool>,
-    denied: watch::Receiver<Option<Failure>>,
-    lease: Lease,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-struct Context {
-    told: watch::Sender<Turn>,
-    joined: watch::Sender<bool>,
-    lease: Lease,
-    denied: watch::Sender<Option<Failure>>,
-}
-
-impl ClientContext for Context {}
-
-impl ConsumerContext for Context {
-    fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        if matches!(rebalance, Rebalance::Revoke(_)) {
-            self.lease.end();
-            self.told.send_if_modified(|turn| {
-                let is_lost = *turn == Turn::Ours;
-                if is_lost {
-                    *turn = Turn::Lost;
-                }
-                is_lost
-            });
-        }
-    }
-
-    fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        let Rebalance::Assign(partitions) = rebalance else {
-            return;
-        };
-        // The brokers have taken this process into the group.
-        self.joined.send_replace(true);
-        self.denied.send_if_modified(|denied| denied.take().is_some());
-        if partitions.count() > 0 {
-            self.told.send_if_modified(|turn| {
-                let is_news = *turn == Turn::Another;
-                if is_news {
-                    *turn = Turn::Ours;
-                }
-                is_news
-            });
-        }
-    }
-}
-
-impl Leadership {
-    /// Joins the group, and waits for its turn on a thread.
-    ///
-    /// # Errors
-    /// The client cannot be made.
-    pub fn seek(topics: &ConnectTopics) -> Result<Self, Failure> {
-        Self::seek_by(topics, Arc::new(since_boot))
-    }
-
-    /// The same by another clock.
-    pub(super) fn seek_by(topics: &ConnectTopics, clock: Clock) -> Result<Self, Failure> {
-        let mut config = topics.client.config();
-        let group = format!("walferry-{}", topics.group);
-        for (name, value) in [
-            ("group.id", group.as_str()),
-            ("enable.auto.commit", "false"),
-            ("auto.offset.reset", "latest"),
-            ("session.timeout.ms", "10000"),
-            ("heartbeat.interval.ms", "1000"),
-            ("partition.assignment.strategy", "cooperative-sticky"),
-            ("fetch.wait.max.ms", "500"),
-            ("queued.max.messages.kbytes", "256"),
-        ] {
-            config.set(name, value);
-        }
-        if let Some(address) = &topics.address {
-            let name = topics.client.values.get("client.id").map(String::as_str);
-            config.set("client.id", client_id(name, address, false));
-        }
-        let told = watch::Sender::new(Turn::Another);
-        let (turn, lease) = (told.subscribe(), Lease::by(clock.clone()));
-        lease.see(clock());
-        let (denied, joined) = (watch::Sender::new(None), watch::Sender::new(false));
-        let told_joined = joined.subscribe();
-        let context = Context {
-            told,
-            joined,
-            lease: lease.clone(),
-            denied: denied.clone(),
-        };
-        let consumer: BaseConsumer<Context> = config
-            .create_with_context(context)
-            .map_err(|error| failure::of_settings(&error))?;
-        // The thread that waits for a turn tells of a missing token.
-        let consumer = LoggedIn::new(consumer, &topics.client);
-        consumer
-            .subscribe(&[&topics.config.name])
-            .map_err(|error| failure::of_settings(&error))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopping, seen, told_denied) = (stop.clone(), lease.clone(), denied.subscribe());
-        let mut troubles = GroupErrors::new(group, topics.config.name.clone(), denied);
-        let topic = topics.config.name.clone();
-        let thread = thread::Builder::new().name("turn".into()).spawn(move || {
-            let mut stalls = StallWatch::new(clock, seen, topic);
-            while !stopping.load(Relaxed) {
-                // The records are read elsewhere. Polling shows that this process is alive.
-                if let Some(Err(error)) = consumer.poll(POLL) {
-                    troubles.tell(&error);
-                }
-                stalls.look(&consumer);
-            }
-            // If this process leaves at once, the next one can begin at once.
-            drop(consumer);
-        });
-        let thread = thread.map_err(|error| Failure::retry(Kind::NoThread, error.to_string()))?;
-        Ok(Self {
-            turn,
-            joined: told_joined,
-            denied: told_denied,
-            lease,
-            stop,
-            thread: Some(thread),
-        })
-    }
-
-    /// The topics for the time of this turn. After it, no record can be written to them.
-    pub fn limit(&self, topics: &ConnectTopics) -> ConnectTopics {
-        ConnectTopics {
-            lease: self.lease.clone(),
-            ..topics.clone()
-        }
-    }
-
-    /// Whose turn it is. Reports each change.
-    pub fn turn(&self) -> watch::Receiver<Turn> {
-        self.turn.clone()
-    }
-
-    /// Whether the brokers have taken this process into the group. If it is not its turn then, it is another process's. Reports each change.
-    pub fn joined(&self) -> watch::Receiver<bool> {
-        self.joined.clone()
-    }
-
-    /// The permission that this process lacks for its turn, if any. Reports each change.
-    pub fn denied(&self) -> watch::Receiver<Option<Failure>> {
-        self.denied.clone()
     }
 }
 
@@ -438,16 +269,6 @@ impl GroupErrors {
                 "{failure}: this process waits for its turn until it has the permission"
             );
             self.denied.send_replace(Some(failure));
-        }
-    }
-}
-
-impl Drop for Leadership {
-    fn drop(&mut self) {
-        self.lease.end();
-        self.stop.store(true, Relaxed);
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            warn!("the thread that waits for a turn on Connect's topics has panicked");
         }
     }
 }

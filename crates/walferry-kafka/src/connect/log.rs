@@ -171,7 +171,7 @@ impl Topic {
 
     fn refuse_partitions(&self, partitions: usize) -> Result<(), Failure> {
         match self.property {
-            "config.storage" if self.partitions == 1 && partitions > 1 => Err(Failure::stop(
+            "config.storage" if self.has_records && partitions > 1 => Err(Failure::stop(
                 Kind::ConnectTopic,
                 format!(
                     "topic {} has {partitions} partitions, but the topic of config.storage.topic must have one",
@@ -200,6 +200,7 @@ impl Topic {
         match policy.as_deref() {
             // Connect also continues if it may not read the settings.
             None | Some("compact") => Ok(()),
+            Some(_) if !self.has_records => Ok(()),
             Some(policy) => Err(Failure::stop(
                 Kind::ConnectTopic,
                 format!(
@@ -260,19 +261,36 @@ impl Topic {
                 self.replication, self.property
             ),
             Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => {
-                "grant the Kafka user the permission Create, or create the topic yourself with cleanup.policy=compact"
-                    .to_owned()
+                format!(
+                    "grant the Kafka user the permission Create, or create the topic yourself {}",
+                    self.by_hand()
+                )
             }
             _ => format!(
-                "check {}.*, or create the topic yourself with cleanup.policy=compact",
-                self.property
+                "check {}.*, or create the topic yourself {}",
+                self.property,
+                self.by_hand()
             ),
         };
-        let what = format!(
-            "topic {} ({}.topic) could not be created: {code}",
-            self.name, self.property
-        );
+        let what = match self.has_records {
+            true => format!(
+                "topic {} ({}.topic) could not be created: {code}",
+                self.name, self.property
+            ),
+            false => format!(
+                "topic {}, for {}, could not be created: {code}",
+                self.name, self.purpose
+            ),
+        };
         Failure::stop(Kind::ConnectTopic, what, hint)
+    }
+
+    /// How a person creates it.
+    fn by_hand(&self) -> String {
+        match self.has_records {
+            true => "with cleanup.policy=compact".to_owned(),
+            false => format!("with {} partitions", self.partitions),
+        }
     }
 }
 
@@ -598,6 +616,7 @@ mod tests {
         let topic = Topic {
             property: "config.storage",
             purpose: "connector configurations",
+            has_records: true,
             name: "configs".into(),
             partitions: 1,
             replication: 3,

@@ -61,6 +61,13 @@ impl GroupView {
         self.members.iter().all(|member| member.shares)
     }
 
+    /// Whether a member has this address.
+    pub fn has(&self, address: &str) -> bool {
+        self.members
+            .iter()
+            .any(|member| member.address.as_deref() == Some(address))
+    }
+
     /// The member that writes configurations.
     pub fn leader(&self) -> Option<&Member> {
         self.members.iter().find(|member| member.places.leads)

@@ -5,6 +5,9 @@
 //! to the member that has the partition of the hash of its name. The assignment is Kafka's `cooperative-sticky`: a member keeps what it has,
 //! and gives up only what moves.
 //!
+//! If one member does not share, because it is of an earlier version or has connectors of its own, only the leader works
+//! ([`GroupView::all_share`]).
+//!
 //! A partition is given up in three steps, so that no two members work for a connector: the brokers ask for it (`Share::leaving`), the worker
 //! stops the connectors of it and calls [`Membership::release`], and only then is the group told. If the brokers have given it away
 //! without asking, because they heard nothing from this process, everything is lost at once ([`Standing::Lost`]).
@@ -158,19 +161,24 @@ impl ConnectTopics {
         work_topic(&self.group)
     }
 
+    pub(super) fn work(&self) -> Topic {
+        Topic {
+            property: "config.storage",
+            purpose: "the sharing of connectors among workers: nobody writes to it",
+            has_records: false,
+            name: self.work_topic(),
+            partitions: WORK_PARTITIONS,
+            replication: self.config.replication,
+            settings: Vec::new(),
+        }
+    }
+
     /// Creates the work topic if it is missing, with as many replicas as the configuration topic is created with. Blocks.
     ///
     /// # Errors
     /// Kafka cannot be reached, the topic cannot be created, or it has another number of partitions.
     pub fn ensure_work(&self) -> Result<(), Failure> {
-        let topic = Topic {
-            property: "config.storage",
-            purpose: "the sharing of connectors: nobody writes to it",
-            name: self.work_topic(),
-            partitions: WORK_PARTITIONS,
-            replication: self.config.replication,
-            settings: Vec::new(),
-        };
+        let topic = self.work();
         topic.ensure(&self.client)?;
         let reader = GroupReader::open(self)?;
         let partitions = reader.partitions_of(&topic.name)?;
@@ -198,20 +206,24 @@ impl ConnectTopics {
 }
 
 impl Membership {
-    /// Joins the group of workers that share connectors. `address` is the URL at which others reach the REST API of this one. The work topic
-    /// must be there.
+    /// Joins the group of workers. `address` is the URL at which others reach the REST API of this one. If it does not share its connectors (`shares`), one
+    /// member at a time works. The work topic must be there.
     ///
     /// # Errors
     /// The client cannot be made.
-    pub fn join(topics: &ConnectTopics, address: &str) -> Result<Self, Failure> {
-        Self::join_by(topics, address, Arc::new(since_boot))
+    pub fn join(topics: &ConnectTopics, address: &str, shares: bool) -> Result<Self, Failure> {
+        Self::join_by(topics, address, shares, Arc::new(since_boot))
     }
 
     /// The same by another clock.
-    pub(super) fn join_by(topics: &ConnectTopics, address: &str, clock: Clock) -> Result<Self, Failure> {
+    pub(super) fn join_by(topics: &ConnectTopics, address: &str, shares: bool, clock: Clock) -> Result<Self, Failure> {
         let mut config = topics.client.config();
         let (group, work) = (format!("walferry-{}", topics.group), topics.work_topic());
-        let client_id = client_id(topics.client.values.get("client.id").map(String::as_str), address, true);
+        let client_id = client_id(
+            topics.client.values.get("client.id").map(String::as_str),
+            address,
+            shares,
+        );
         for (name, value) in [
             ("client.id", client_id.as_str()),
             ("group.id", group.as_str()),
@@ -240,8 +252,11 @@ impl Membership {
             .create_with_context(context)
             .map_err(|error| failure::of_settings(&error))?;
         let consumer = LoggedIn::new(consumer, &topics.client);
+        // A member that does not share takes part in nothing but the choice of the leader, as one of an earlier version does. So the brokers do
+        // not take the lead from it when one that shares joins.
+        let both = [topics.config.name.as_str(), work.as_str()];
         consumer
-            .subscribe(&[&topics.config.name, &work])
+            .subscribe(if shares { &both } else { &both[..1] })
             .map_err(|error| failure::of_settings(&error))?;
         let member = MemberLoop {
             stop: stop.clone(),

@@ -14,6 +14,7 @@ mod states;
 mod status_key;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::time::Duration;
 
@@ -21,15 +22,16 @@ use walferry_config::{Options, Worker};
 use walferry_engine::{Diagnosis, Disposition, Failure, Kind};
 
 pub use book::TopicBook;
+pub use group::Lease;
 pub(crate) use group::Queue;
-pub use group::{Leadership, Lease, Turn};
 pub use log::Log;
 pub use members::{GroupReader, GroupView, Member};
 pub use membership::{Membership, Share, Standing, WORK_PARTITIONS, work_partition};
 pub use offsets::{OffsetLog, OffsetRecord};
 pub use places::Places;
-pub use states::{PendingWrite, StateLog, first_seen_ms, state_record, topic_record};
+pub use states::{PendingWrite, StateLog, StateRecords, first_seen_ms, state_record, topic_record};
 pub use status_key::StatusKey;
+pub use watch::{TopicNews, TopicWatch};
 
 use crate::client::{self, Properties};
 
@@ -47,8 +49,6 @@ pub struct ConnectTopics {
     pub status: Topic,
     /// Whether records may be written to them.
     pub(crate) lease: Lease,
-    /// The URL at which others reach the REST API of this process.
-    pub(crate) address: Option<String>,
 }
 
 /// One of Connect's topics, and how it is created.
@@ -58,6 +58,8 @@ pub struct Topic {
     pub(crate) property: &'static str,
     /// What it contains.
     pub(crate) purpose: &'static str,
+    /// Whether records are kept in it. Nobody writes to the work topic.
+    pub(crate) has_records: bool,
     /// Its name.
     pub name: String,
     pub(crate) partitions: i32,
@@ -125,17 +127,7 @@ impl ConnectTopics {
             offset,
             status,
             lease: Lease::default(),
-            address: None,
         }))
-    }
-
-    /// The same, for a process whose REST API others reach at this URL: members of its group see it.
-    #[must_use]
-    pub fn at_address(self, url: &str) -> Self {
-        Self {
-            address: Some(url.to_owned()),
-            ..self
-        }
     }
 
     /// Checks the topics, and creates the missing ones as Connect does. Blocks.
@@ -163,7 +155,7 @@ impl ConnectTopics {
     /// What `ensure` would do or refuse. Changes nothing. Blocks.
     pub fn foresee(&self) -> ForeseenTopics {
         let mut foreseen = ForeseenTopics::default();
-        for topic in [&self.config, &self.offset, &self.status] {
+        for topic in [&self.config, &self.offset, &self.status, &self.work()] {
             match topic.look(&self.client) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -265,6 +257,7 @@ fn topic(
     Ok(Topic {
         property,
         purpose,
+        has_records: true,
         name: name.to_owned(),
         partitions: partition_count,
         replication: number("replication.factor", 3)?,

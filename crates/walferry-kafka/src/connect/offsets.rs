@@ -170,6 +170,7 @@ impl OffsetLog {
             false => Topic {
                 property: "offsets.storage",
                 purpose: "source connector offsets",
+                has_records: true,
                 name: name.to_owned(),
                 partitions: 1,
                 replication: -1,

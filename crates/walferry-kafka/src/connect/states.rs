@@ -16,6 +16,9 @@ use super::{
 #[derive(Debug)]
 pub struct StateLog(Log);
 
+/// The last record of each subject.
+pub type StateRecords = BTreeMap<StatusKey, Json>;
+
 /// A record about a connector or a task. `state` has the form of the REST API.
 pub fn state_record(state: &Json) -> Json {
     let trace = state.get("trace").cloned().unwrap_or_default();
@@ -47,8 +50,8 @@ impl StateLog {
     ///
     /// # Errors
     /// The topic cannot be read.
-    pub fn read(&self) -> Result<BTreeMap<StatusKey, Json>, Failure> {
-        let mut latest = BTreeMap::new();
+    pub fn read(&self) -> Result<StateRecords, Failure> {
+        let mut latest = StateRecords::new();
         self.follow(&mut latest)?;
         Ok(latest)
     }
@@ -57,7 +60,7 @@ impl StateLog {
     ///
     /// # Errors
     /// The topic cannot be read.
-    pub fn follow(&self, latest: &mut BTreeMap<StatusKey, Json>) -> Result<(), Failure> {
+    pub fn follow(&self, latest: &mut StateRecords) -> Result<(), Failure> {
         self.0.read_to_end(|_, entry| {
             let Some(subject) = str::from_utf8(&entry.key).ok().and_then(StatusKey::parse) else {
                 return;

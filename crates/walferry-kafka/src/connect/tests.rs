@@ -16,7 +16,7 @@ use walferry_config::{Options, Worker};
 use walferry_engine::Kind;
 
 use super::{
-    ConnectTopics, Leadership, Membership, OffsetLog, OffsetRecord, Places, Share, Standing, StateLog, StatusKey, Turn,
+    ConnectTopics, Membership, OffsetLog, OffsetRecord, Places, Share, Standing, StateLog, StatusKey, TopicWatch,
     WORK_PARTITIONS, state_record, topic_record,
 };
 use crate::demo::DemoCluster;
@@ -101,15 +101,16 @@ fn a_process_that_may_not_join_its_group_says_which_permission_it_lacks() {
     let topics = topics(&cluster);
     let denied = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED; 3];
     cluster.mock().request_errors(RDKafkaApiKey::JoinGroup, &denied);
-    let leadership = Leadership::seek(&topics).unwrap();
-    let (told, turn) = (leadership.denied(), leadership.turn());
+    cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
+    let member = Membership::join(&topics, "http://a:8083", true).unwrap();
+    let (told, share) = (member.denied(), member.share());
     wait_for("the refusal to be told", || told.borrow().is_some());
     let failure = told.borrow().clone().expect("it was told");
     assert_eq!(failure.kind, Kind::KafkaDenied);
     let hint = failure.hint().unwrap_or_default();
     assert!(failure.to_string().contains("walferry-connect"), "{failure}");
     assert!(hint.contains("--operation Read --group walferry-connect"), "{hint}");
-    wait_for("its turn", || *turn.borrow() == Turn::Ours);
+    wait_for("its share", || share.borrow().held == everything());
     assert_eq!(*told.borrow(), None);
 }
 
@@ -122,10 +123,11 @@ fn after_a_suspension_nothing_is_written_until_brokers_confirm_the_membership() 
         let suspended_s = suspended_s.clone();
         move || begun.elapsed() + Duration::from_secs(suspended_s.load(SeqCst))
     };
-    let leadership = Leadership::seek_by(&topics, Arc::new(clock)).unwrap();
-    let turn = leadership.turn();
-    wait_for("its turn", || *turn.borrow() == Turn::Ours);
-    let topics = leadership.limit(&topics);
+    cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
+    let member = Membership::join_by(&topics, "http://a:8083", true, Arc::new(clock)).unwrap();
+    let share = member.share();
+    wait_for("its share", || share.borrow().held == everything());
+    let topics = topics.within(&member);
     assert!(topics.lease.holds());
     let log = OffsetLog::open(&topics).unwrap();
     let write = || log.write_all_blocking([("key".to_owned(), None)]);
@@ -138,11 +140,11 @@ fn after_a_suspension_nothing_is_written_until_brokers_confirm_the_membership() 
     assert!(!topics.lease.holds());
     assert_eq!(write().unwrap_err().kind, Kind::TurnLost);
     wait_for("the brokers to be asked, and the membership to be decided", || {
-        topics.lease.holds() || *turn.borrow() == Turn::Lost
+        topics.lease.holds() || share.borrow().standing == Standing::Lost
     });
     // The two refusals were used up before: a third answer is the first that can confirm it.
     assert!(
-        topics.lease.asked() >= 3 || *turn.borrow() == Turn::Lost,
+        topics.lease.asked() >= 3 || share.borrow().standing == Standing::Lost,
         "{:?}",
         topics.lease
     );
@@ -161,11 +163,11 @@ fn a_worker_keeps_what_others_want_until_it_has_released_it() {
     let cluster = DemoCluster::start(1).unwrap();
     let topics = topics(&cluster);
     cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
-    let first = Membership::join(&topics, "http://a:8083").unwrap();
+    let first = Membership::join(&topics, "http://a:8083", true).unwrap();
     let has = |membership: &Membership| membership.share().borrow().clone();
     wait_for("the first one to have everything", || has(&first).held == everything());
 
-    let second = Membership::join(&topics, "http://b:8083").unwrap();
+    let second = Membership::join(&topics, "http://b:8083", true).unwrap();
     wait_for("the first one to be asked", || !has(&first).leaving.is_empty());
     // The brokers wait for the first one: nobody works for what it has not released.
     let asked = has(&first);
@@ -203,7 +205,7 @@ fn a_worker_whose_membership_has_ended_has_nothing_more() {
     let cluster = DemoCluster::start(1).unwrap();
     let topics = topics(&cluster);
     cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
-    let member = Membership::join(&topics, "http://a:8083").unwrap();
+    let member = Membership::join(&topics, "http://a:8083", true).unwrap();
     let share = member.share();
     wait_for("it to have everything", || share.borrow().held == everything());
     let log = OffsetLog::open(&topics.within(&member)).unwrap();
@@ -218,4 +220,25 @@ fn a_worker_whose_membership_has_ended_has_nothing_more() {
     };
     wait_for("the loss to be told", || *share.borrow() == lost);
     assert_eq!(write().unwrap_err().kind, Kind::TurnLost);
+}
+
+#[test]
+fn records_of_others_are_noticed_and_nothing_is_when_nobody_writes() {
+    let cluster = DemoCluster::start(1).unwrap();
+    let topics = topics(&cluster);
+    let watch = TopicWatch::open(&topics).unwrap();
+    assert_eq!(watch.wait(Duration::from_millis(50)), Default::default());
+    let log = StateLog::open(&topics).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let state = state_record(&json!({ "state": "RUNNING", "worker_id": "h:8083", "version": "1" }));
+    let write = || {
+        let sent = log.send(&StatusKey::Task("shop".into(), 0), Some(&state));
+        sent.and_then(|sent| runtime.block_on(sent.settled())).is_ok()
+    };
+    wait_for("the record to be noticed", || {
+        write();
+        let news = watch.wait(Duration::from_secs(1));
+        assert!(!news.configurations);
+        news.states
+    });
 }

@@ -9,6 +9,7 @@ use rdkafka::admin::{
     AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
 };
 use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rustix::process::Signal;
@@ -16,8 +17,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 /// A broker on a loopback port that takes records of up to 32 MiB and creates topics on demand.
@@ -29,7 +31,7 @@ pub struct Kafka {
     java_options: Vec<String>,
 }
 
-/// Topics that brokers and Connect workers keep for themselves.
+/// Topics that brokers and Connect workers keep for themselves. So do Walferry's workers with theirs, whose name ends with `-work`.
 const INTERNAL: [&str; 4] = [
     "connect-",
     "__consumer_offsets",
@@ -443,6 +445,36 @@ impl Kafka {
         OpenTransaction(producer)
     }
 
+    /// Joins a consumer group that shares a topic, as a member of another program does that shares nothing else. Waits until it has the topic's only
+    /// partition. It leaves when it is dropped.
+    #[track_caller]
+    pub fn join_group(&self, group: &str, topic: &str) -> GroupMember {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", self.bootstrap())
+            .set("group.id", group)
+            .set("client.id", "walferry-earlier@http://127.0.0.1:1")
+            .set("session.timeout.ms", "10000")
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .create()
+            .expect("the configuration is valid");
+        consumer.subscribe(&[topic]).expect("the name is valid");
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, (has, had)) = (stop.clone(), std::sync::mpsc::channel());
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Relaxed) {
+                drop(consumer.poll(Duration::from_millis(50)));
+                if consumer.assignment().is_ok_and(|list| list.count() > 0) {
+                    let _ = has.send(());
+                }
+            }
+        });
+        had.recv_timeout(PATIENCE).expect("the broker gives it the partition");
+        GroupMember {
+            stop,
+            thread: Some(thread),
+        }
+    }
+
     /// Begins as a producer with this transactional id, so that any earlier one is fenced.
     #[track_caller]
     pub fn fence(&self, id: &str) {
@@ -502,7 +534,8 @@ impl RecordCounter {
 #[track_caller]
 fn topics_of_tests(reader: &Reader) -> Vec<String> {
     let mut topics = wait_for("the broker's topics", || reader.topics().ok());
-    topics.retain(|topic| !INTERNAL.iter().any(|internal| topic.starts_with(internal)));
+    let is_work = |topic: &str| topic.starts_with("walferry-") && topic.ends_with("-work");
+    topics.retain(|topic| !INTERNAL.iter().any(|internal| topic.starts_with(internal)) && !is_work(topic));
     topics
 }
 
@@ -514,6 +547,21 @@ impl OpenTransaction {
     #[track_caller]
     pub fn abort(self) {
         self.0.abort_transaction(PATIENCE).expect("the broker ends it");
+    }
+}
+
+/// A member of a consumer group.
+#[derive(Debug)]
+pub struct GroupMember {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for GroupMember {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        // If it has panicked, the test has failed already.
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
     }
 }
 

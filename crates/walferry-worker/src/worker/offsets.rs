@@ -113,6 +113,11 @@ impl Clerk {
             offsets,
         } = change;
         let name = &partition.connector;
+        // Another worker may have begun to run it, or the leader may have resumed it. No run begins here before this has ended.
+        self.catch_up().await?;
+        if !self.herd.duty().has(name) {
+            return Err(Refused::rebalance());
+        }
         let connector = self.herd.find(name).ok_or_else(|| Refused::not_found(name))?;
         if connector.target != WantedState::Stopped {
             return Err(Refused::not_stopped(name));

@@ -109,7 +109,7 @@ fn worker_topics(args: &CheckArgs, configuration: &Configuration) -> Vec<Diagnos
     remarks
 }
 
-/// As soon as another process shares the worker file, each one must be reached by the others: one that stands by passes requests on.
+/// As soon as another process shares the worker file, each one must be reached by the others: they pass requests on.
 fn unreachable_for_others(
     args: &CheckArgs,
     configuration: &Configuration,
@@ -120,8 +120,8 @@ fn unreachable_for_others(
     let view = GroupReader::open(topics).and_then(|reader| reader.look()).ok()?;
     let (count, group) = (view.members.len(), &topics.group);
     let text = format!(
-        "{count} process(es) of group {group:?} already run, and this one could be reached only from its own machine, at {host}: others that \
-         stand by could not pass requests of the REST API on to it"
+        "{count} process(es) of group {group:?} already run, and this one could be reached only from its own machine, at {host}: the others could \
+         not pass requests of the REST API on to it"
     );
     let hint = "set rest.advertised.host.name to a name of this machine that the others know, and listeners to an address that they reach";
     let warning = Diagnosis::warning(Kind::AdminAddress, text)

@@ -13,18 +13,20 @@ use walferry_admin::{Admin, BoundListener, ClusterId, RestSettings, Standby};
 use walferry_config::Worker;
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::Failure;
-use walferry_kafka::connect::{ConnectTopics, Leadership};
+use walferry_kafka::connect::{ConnectTopics, Membership};
 use walferry_offset::{Folder, private};
 use walferry_worker::{
-    cluster, process,
-    states::{StateWriter, StateWriterTask},
-    storage::Storage,
+    cluster,
+    duty::Duty,
+    member::{self, JoinSettings, Joined},
+    moves, process,
+    states::{StateReports, StateWriter, StateWriterTask},
+    storage::{SharedStorage, Storage},
     stores::Offsets,
     supervisor::Supervisor,
     topics,
-    turn::{self, Turn},
     vital::{spawn_vital, vital},
-    worker::{ClerkTask, Herd, HerdParts, ShowProgress, WorkerOutput},
+    worker::{ClerkTask, Herd, HerdParts, SharedBook, ShowProgress, WorkerOutput},
 };
 
 use crate::{
@@ -35,7 +37,7 @@ use crate::{
     logging,
     progress::{self, Bars},
     serve::{
-        forward::ActiveWorker,
+        forward::OtherWorkers,
         listen::{self, ListenerSettings, RunningEndpoint},
         otlp::Exporter,
         rest,
@@ -91,6 +93,7 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
         exporter,
         topics,
         data_dir,
+        others: None,
         is_to_end: watch::Sender::new(false),
     };
     let served = LocalSet::new().block_on(&runtime, vital(process.run(configuration)));
@@ -189,6 +192,8 @@ struct Process<'a> {
     exporter: Option<Exporter>,
     topics: Option<ConnectTopics>,
     data_dir: PathBuf,
+    /// The other workers of the group, if there is one.
+    others: Option<OtherWorkers>,
     /// Whether a signal has asked the process to end.
     is_to_end: watch::Sender<bool>,
 }
@@ -197,8 +202,8 @@ struct Process<'a> {
 enum ProcessEnd {
     /// The process is to end, too.
     Over(Result<(), Error>),
-    /// Another process may work on Connect's topics now.
-    TurnLost,
+    /// Other workers may run the connectors of this process now.
+    MembershipLost,
 }
 
 /// Waits until the process is asked to end.
@@ -207,18 +212,26 @@ async fn asked_to_end(mut is_to_end: watch::Receiver<bool>) {
     let _ = is_to_end.wait_for(|is_to_end| *is_to_end).await;
 }
 
-/// Ends all connectors: in order if the process is to end, at once if another one may have its turn.
-async fn end_connectors(ending: ProcessEnd, herd: &Herd, leadership: Option<&Leadership>) -> ProcessEnd {
+/// Does what the group has given to this process, until the membership is lost. Then it waits for ever.
+async fn follow_group(membership: Option<&Membership>, herd: Herd, reports: Option<StateReports>) {
+    if let Some(membership) = membership {
+        moves::follow(membership, herd, reports).await;
+    }
+    std::future::pending().await
+}
+
+/// Ends all connectors: in order if the process is to end, at once if others may run them.
+async fn end_connectors(ending: ProcessEnd, herd: &Herd, membership: Option<&Membership>) -> ProcessEnd {
     let ProcessEnd::Over(outcome) = ending else {
         herd.supervisor().abandon_all().await;
-        return ProcessEnd::TurnLost;
+        return ProcessEnd::MembershipLost;
     };
-    // An orderly end takes its time, and the turn may be lost meanwhile.
+    // An orderly end takes its time, and the membership may be lost meanwhile.
     let stopped = tokio::select! {
         stopped = herd.supervisor().stop_all() => stopped,
-        _ = turn::is_lost(leadership) => {
+        _ = member::is_lost(membership) => {
             herd.supervisor().abandon_all().await;
-            let error = Error::failure("the last offsets could not be stored", turn::lost_while_stopping());
+            let error = Error::failure("the last offsets could not be stored", member::lost_while_stopping());
             return ProcessEnd::Over(outcome.and(Err(error)));
         }
     };
@@ -242,11 +255,16 @@ impl Process<'_> {
         self.settings.advertised = Some(rest::worker_id(&configuration.worker.rest, &doors, &hosts));
         let url = rest::worker_url(&configuration.worker.rest, &doors, &hosts);
         let did_not_start = |failure| Error::failure("Walferry did not start", failure);
-        let topics = self.topics.take().map(|topics| topics.at_address(&url));
+        let topics = self.topics.take();
         if let Some(topics) = &topics {
-            let forwarder = ActiveWorker::new(topics.clone(), url, &configuration.worker)?;
-            self.settings.forwarder = Some(Arc::new(forwarder));
+            let others = OtherWorkers::new(topics.clone(), url.clone(), &configuration.worker)?;
+            self.settings.forwarder = Some(Arc::new(others.clone()));
+            self.others = Some(others);
         }
+        let settings = JoinSettings {
+            address: url,
+            shares: configuration.connectors.is_empty(),
+        };
         let cluster = Arc::new(ClusterId::default());
         spawn_vital(cluster::ask(
             configuration.worker.clone(),
@@ -254,20 +272,20 @@ impl Process<'_> {
             cluster.clone(),
         ));
         loop {
-            let held = match &topics {
+            let joined = match &topics {
                 None => None,
-                Some(topics) => match self.wait_for_turn(&doors, topics).await {
-                    Some(held) => Some(held.map_err(did_not_start)?),
+                Some(topics) => match self.join(&doors, topics, &settings).await {
+                    Some(joined) => Some(joined.map_err(did_not_start)?),
                     // The process was stopped while it waited.
                     None => return Ok(()),
                 },
             };
             // The local tasks end with the connectors.
             let tasks = LocalSet::new();
-            let work = self.work(&mut doors, &configuration, held, cluster.clone());
+            let work = self.work(&mut doors, &configuration, joined, cluster.clone());
             match tasks.run_until(work).await {
                 ProcessEnd::Over(outcome) => return outcome,
-                ProcessEnd::TurnLost => {}
+                ProcessEnd::MembershipLost => {}
             }
         }
     }
@@ -282,15 +300,15 @@ impl Process<'_> {
         }
     }
 
-    /// Runs the connectors until the process is to end, or until another one may have its turn.
+    /// Runs the connectors until the process is to end, or until others may run them.
     async fn work(
         &self,
         doors: &mut Vec<BoundListener>,
         configuration: &Configuration,
-        turn: Option<Turn>,
+        joined: Option<Joined>,
         cluster: Arc<ClusterId>,
     ) -> ProcessEnd {
-        let mut work = match self.begin(doors, configuration, turn, cluster) {
+        let mut work = match self.begin(doors, configuration, joined, cluster) {
             Ok(work) => work,
             Err(error) => return ProcessEnd::Over(Err(error)),
         };
@@ -307,10 +325,10 @@ impl Process<'_> {
         &self,
         doors: &[BoundListener],
         configuration: &Configuration,
-        turn: Option<Turn>,
+        joined: Option<Joined>,
         cluster: Arc<ClusterId>,
     ) -> Result<RunningParts, Error> {
-        let storage = Storage::open(turn, &self.data_dir, configuration.connectors.is_empty())
+        let storage = Storage::open(joined, &self.data_dir, configuration.connectors.is_empty())
             .map_err(|failure| Error::failure("Walferry did not start", failure))?;
         let beginning = HerdParts {
             worker: configuration.worker.clone(),
@@ -321,18 +339,29 @@ impl Process<'_> {
             },
             loaded: configuration.connectors.clone(),
             output: self.output(),
+            shared: storage.shared.as_ref().map(|shared| SharedBook {
+                duty: Duty::now(&shared.membership),
+                changed: shared.book_changed.clone(),
+                states: shared.read_states.clone(),
+            }),
         };
         let (herd, clerk) = Herd::start(beginning, storage.book)
             .map_err(|failure| Error::failure("the configuration has a problem", failure))?;
         let doors = listen::again(doors).map_err(|failure| Error::failure("Walferry did not start", failure))?;
-        let state_writer = storage.states.map(|(log, read)| {
+        let state_writer = storage.shared.as_ref().map(|shared| {
             let worker_id = self.settings.advertised.clone().unwrap_or_default();
+            let (log, read) = (shared.states.clone(), shared.read_states.clone());
             StateWriter::new(herd.clone(), log, read, worker_id, self.settings.topic_tracking).start()
         });
+        let mut settings = self.settings.clone();
+        if let (Some(others), Some(shared)) = (&self.others, &storage.shared) {
+            let member = others.as_member(herd.duties(), shared.membership.view());
+            settings.forwarder = Some(Arc::new(member));
+        }
         let admin = Admin {
             herder: Arc::new(herd.clone()),
             loggers: Arc::new(logging::Levels),
-            settings: self.settings.clone(),
+            settings,
             kafka_cluster_id: cluster,
             history: Some(self.data_dir.join(private::HISTORY)),
             record_skips: Some(Arc::new(SkipRequests {
@@ -349,21 +378,26 @@ impl Process<'_> {
             state_writer,
             served: RunningEndpoint::start(doors, admin.clone()),
             admin,
-            leadership: storage.leadership,
+            shared: storage.shared,
         })
     }
 
-    /// Prepares the topics, and waits until no other Walferry works on them. Meanwhile the endpoint reports this. `None` if the process is
-    /// to end.
-    async fn wait_for_turn(&self, doors: &[BoundListener], topics: &ConnectTopics) -> Option<Result<Turn, Failure>> {
+    /// Prepares the topics, joins their workers, and waits until this process may work. Meanwhile the endpoint reports this. `None` if the process
+    /// is to end.
+    async fn join(
+        &self,
+        doors: &[BoundListener],
+        topics: &ConnectTopics,
+        settings: &JoinSettings,
+    ) -> Option<Result<Joined, Failure>> {
         let standby = Standby::new(topics::preparing(topics));
-        let settings = RestSettings {
+        let rest = RestSettings {
             standby: Some(standby.clone()),
             ..self.settings.clone()
         };
         let nobody: Arc<dyn Connectors> = Arc::new(Supervisor::default());
         let admin = Admin {
-            settings,
+            settings: rest,
             ..Admin::read_only(nobody, env!("CARGO_PKG_VERSION"))
         };
         let doors = match listen::again(doors) {
@@ -371,13 +405,13 @@ impl Process<'_> {
             Err(failure) => return Some(Err(failure)),
         };
         let mut served = RunningEndpoint::start(doors, admin);
-        let held = tokio::select! {
+        let joined = tokio::select! {
             () = asked_to_end(self.is_to_end.subscribe()) => None,
-            held = Turn::wait_for(topics, &standby) => Some(held),
+            joined = Joined::join(topics, settings, &standby) => Some(joined),
         };
         served.stop();
         served.ended().await;
-        held
+        joined
     }
 }
 
@@ -388,12 +422,15 @@ struct RunningParts {
     state_writer: Option<StateWriterTask>,
     served: RunningEndpoint,
     admin: Admin,
-    leadership: Option<Leadership>,
+    shared: Option<SharedStorage>,
 }
 
 impl RunningParts {
     /// Waits until something ends it.
     async fn until_its_end(&mut self, is_to_end: watch::Receiver<bool>) -> ProcessEnd {
+        let membership = self.shared.as_ref().map(|shared| &shared.membership);
+        let reports = self.state_writer.as_ref().map(StateWriterTask::reports);
+        let herd = self.herd.clone();
         tokio::select! {
             () = asked_to_end(is_to_end) => ProcessEnd::Over(Ok(())),
             failure = self.herd.failure_of_only() => {
@@ -401,9 +438,10 @@ impl RunningParts {
                 ProcessEnd::Over(Err(Error::failure("a connector has stopped", failure).already_told()))
             }
             failure = self.clerk.ended() => ProcessEnd::Over(Err(Error::failure("Walferry has stopped", failure))),
-            failure = turn::is_lost(self.leadership.as_ref()) => {
-                Error::failure("another Walferry process may use Connect's topics now", failure).tell();
-                ProcessEnd::TurnLost
+            () = follow_group(membership, herd, reports) => unreachable!("it never ends"),
+            failure = member::is_lost(membership) => {
+                Error::failure("other Walferry processes may run the connectors of this one now", failure).tell();
+                ProcessEnd::MembershipLost
             }
         }
     }
@@ -416,15 +454,20 @@ impl RunningParts {
             Some(state_writer) => state_writer.stop().await,
             None => None,
         };
-        let ending = end_connectors(ending, &self.herd, self.leadership.as_ref()).await;
+        let ending = end_connectors(
+            ending,
+            &self.herd,
+            self.shared.as_ref().map(|shared| &shared.membership),
+        )
+        .await;
         self.served.ended().await;
         if let Some(state_writer) = state_writer
             && matches!(ending, ProcessEnd::Over(_))
         {
             state_writer.tell_end().await;
         }
-        // Give up the turn only after everything is stored, because the next process begins then.
-        drop(self.leadership);
+        // Leave the group only after everything is stored, because others begin then.
+        drop(self.shared);
         if let Some(exporter) = exporter {
             exporter.finish(&self.admin).await;
         }

@@ -67,12 +67,14 @@ fn connectors(topics: &ConnectTopics) -> Connectors {
     connectors
 }
 
-/// What a member does.
+/// What a member does. Where all share the connectors, each works, and one leads. Else only one works.
 fn role(member: &Member, view: &GroupView) -> &'static str {
-    match (member.places.leads, view.is_settled) {
-        (true, _) => "active",
-        (false, true) => "standby",
-        (false, false) => "joining",
+    match (member.places.leads, view.all_share(), view.is_settled) {
+        (true, true, _) => "leader",
+        (true, false, _) => "active",
+        (false, true, true) => "worker",
+        (false, false, true) => "standby",
+        (false, _, false) => "moving",
     }
 }
 
@@ -86,8 +88,8 @@ fn print_table(group: &str, view: &GroupView, connectors: &Connectors) {
     let rows = view.members.iter().map(|member| {
         let role = role(member, view);
         let colour = match role {
-            "active" => Colour::Good,
-            "joining" => Colour::Note,
+            "active" | "leader" | "worker" => Colour::Good,
+            "moving" => Colour::Note,
             _ => Colour::Plain,
         };
         vec![
@@ -116,7 +118,8 @@ fn described(group: &str, view: &GroupView, connectors: &Connectors) -> Json {
     let workers = view.members.iter().map(|member| {
         json!({
             "address": member.address, "client_id": member.client_id, "host": member.host.trim_start_matches('/'),
-            "role": role(member, view), "connectors": names(member, connectors),
+            "role": role(member, view), "shares": member.shares, "partitions": member.places.partitions.len(),
+            "connectors": names(member, connectors),
         })
     });
     json!({ "group": group, "workers": workers.collect::<Vec<_>>(), "kafka_connect": view.of_connect })

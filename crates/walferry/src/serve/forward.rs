@@ -1,4 +1,5 @@
-//! Sends requests of a process that stands by to the one that works.
+//! Sends requests to the worker that answers them: to the leader, to the owner of a connector, or, while this process stands by, to the one that
+//! works.
 
 use std::{
     fmt,
@@ -6,16 +7,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::task::spawn_blocking;
+use tokio::{sync::watch, task::spawn_blocking};
 use ureq::{Agent, http};
 use walferry_admin::{
-    BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, herder::Refused, https_client,
+    Answerer, BodyRoom, ForwardFuture, ForwardedAnswer, ForwardedRequest, Forwarder, HeldBody, Route, herder::Refused,
+    https_client,
 };
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
-use walferry_kafka::connect::{ConnectTopics, GroupReader};
+use walferry_kafka::connect::{ConnectTopics, GroupReader, GroupView, work_partition};
 use walferry_keystore::https::error_text;
-use walferry_worker::http as client;
+use walferry_worker::{duty::Duty, http as client};
 
 use crate::error::Error;
 
@@ -28,9 +30,19 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Maximum size of all answers that are being passed on, in bytes.
 const MOST_ANSWERS: usize = 64 << 20;
 
-/// The process of this group that works.
+/// The other workers of this group.
 #[derive(Clone)]
-pub(crate) struct ActiveWorker(Arc<Inner>);
+pub(crate) struct OtherWorkers {
+    inner: Arc<Inner>,
+    /// What this process does, and who the others are. `None` while it stands by: then all is sent to the one that works.
+    members: Option<Members>,
+}
+
+#[derive(Clone)]
+struct Members {
+    duty: watch::Receiver<Duty>,
+    view: watch::Receiver<Option<GroupView>>,
+}
 
 struct Inner {
     topics: ConnectTopics,
@@ -50,40 +62,60 @@ struct Found {
     last: Option<(Instant, Option<String>)>,
 }
 
-impl fmt::Debug for ActiveWorker {
+impl fmt::Debug for OtherWorkers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ActiveWorker").field(&self.0.topics).finish()
+        f.debug_tuple("OtherWorkers").field(&self.inner.topics).finish()
     }
 }
 
-impl ActiveWorker {
+impl Members {
+    /// The URL of the worker that answers, if it is another one.
+    fn url(&self, to: &Answerer, own: &str) -> Option<String> {
+        let view = self.view.borrow();
+        let view = view.as_ref()?;
+        let member = match to {
+            Answerer::Leader => view.leader(),
+            Answerer::Owner(name) => view.owner(work_partition(name)),
+        };
+        member?.address.clone().filter(|url| url != own)
+    }
+}
+
+impl OtherWorkers {
     /// For a process that others reach at `own`.
     pub(crate) fn new(topics: ConnectTopics, own: String, worker: &Worker) -> Result<Self, Error> {
         let config = || client::client(LIMIT).timeout_connect(Some(CONNECT)).build();
         let tls = https_client(&worker.rest.tls).map_err(|error| {
             Error::new(Kind::Configuration, "the admin endpoint did not start").cause(error.what, Some(error.hint))
         })?;
-        Ok(Self(Arc::new(Inner {
-            topics,
-            own,
-            plain: config().into(),
-            tls: tls.agent(config()),
-            room: BodyRoom::new(MOST_ANSWERS),
-            found: Mutex::default(),
-        })))
+        Ok(Self {
+            inner: Arc::new(Inner {
+                topics,
+                own,
+                plain: config().into(),
+                tls: tls.agent(config()),
+                room: BodyRoom::new(MOST_ANSWERS),
+                found: Mutex::default(),
+            }),
+            members: None,
+        })
+    }
+
+    /// For a process that is one of several workers, with a part of the connectors.
+    pub(crate) fn as_member(&self, duty: watch::Receiver<Duty>, view: watch::Receiver<Option<GroupView>>) -> Self {
+        // A standby's client for Kafka is not needed any more.
+        *self.inner.found.lock().unwrap_or_else(PoisonError::into_inner) = Found::default();
+        Self {
+            inner: self.inner.clone(),
+            members: Some(Members { duty, view }),
+        }
     }
 }
 
 impl Inner {
     /// The URL of the process that works. Blocks.
     fn url(&self) -> Result<String, Refused> {
-        // Connect's text, which its clients know.
-        let nobody = || {
-            Refused::new(
-                409,
-                "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway.",
-            )
-        };
+        let nobody = Refused::nobody_known;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, url)) = &found.last
             && at.elapsed() < FRESH
@@ -115,15 +147,18 @@ impl Inner {
         }
     }
 
-    /// Sends a request to the process that works. Blocks.
-    fn send(&self, request: ForwardedRequest) -> Result<ForwardedAnswer, Refused> {
-        let url = self.url()?;
+    /// Sends a request to another worker. Without its URL, to the process that works. Blocks.
+    fn send(&self, request: ForwardedRequest, url: Option<String>) -> Result<ForwardedAnswer, Refused> {
+        let url = match url {
+            Some(url) => url,
+            None => self.url()?,
+        };
         let is_tls = url.starts_with("https://");
         if request.needs_tls && !is_tls {
             return Err(Refused::new(
                 500,
                 format!(
-                    "The login of this request came encrypted, and the process that works is reached at {url} without TLS, so it was not \
+                    "The login of this request came encrypted, and the worker that answers it is reached at {url} without TLS, so it was not \
                      sent there. Set rest.advertised.listener=https on all workers."
                 ),
             ));
@@ -154,11 +189,38 @@ impl Inner {
     }
 }
 
-impl Forwarder for ActiveWorker {
-    fn forward(&self, request: ForwardedRequest) -> ForwardFuture {
-        let inner = self.0.clone();
+impl Forwarder for OtherWorkers {
+    fn route(&self, to: &Answerer) -> Route {
+        let Some(members) = &self.members else {
+            return Route::Elsewhere;
+        };
+        let is_here = {
+            let duty = members.duty.borrow();
+            match to {
+                Answerer::Leader => duty.leads,
+                Answerer::Owner(name) => duty.has(name),
+            }
+        };
+        match members.url(to, &self.inner.own) {
+            _ if is_here => Route::Here,
+            Some(_) => Route::Elsewhere,
+            None => Route::Unknown,
+        }
+    }
+
+    fn forward(&self, request: ForwardedRequest, to: &Answerer) -> ForwardFuture {
+        let url = match &self.members {
+            None => Ok(None),
+            // It may have been forgotten since the route was asked for.
+            Some(members) => match members.url(to, &self.inner.own) {
+                Some(url) => Ok(Some(url)),
+                None => Err(Refused::nobody_known()),
+            },
+        };
+        let inner = self.inner.clone();
         Box::pin(async move {
-            let sent = spawn_blocking(move || inner.send(request)).await;
+            let url = url?;
+            let sent = spawn_blocking(move || inner.send(request, url)).await;
             sent.unwrap_or_else(|error| {
                 Err(Refused::new(
                     500,

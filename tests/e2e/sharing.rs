@@ -1,0 +1,379 @@
+//! Several workers share the connectors of one group: who runs what, and what happens when one ends, hangs or joins.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use serde_json::{Value, json};
+use walferry_kafka::connect::{GroupReader, GroupView, work_partition};
+use walferry_testkit::servers::{Kafka, Walferry, wait_for};
+
+use crate::{
+    outbox::{Outbox, assert_runs},
+    takeover::{self, wait_for_turn},
+    workers, world,
+};
+
+/// Workers of one group, and a connector for each of them.
+struct Cluster {
+    kafka: Kafka,
+    workers: Vec<Walferry>,
+    reader: GroupReader,
+}
+
+impl Cluster {
+    /// Starts so many workers, and waits until each has its part.
+    fn start(kafka: Kafka, name: &str, count: usize) -> Self {
+        let workers: Vec<Walferry> = (0..count)
+            .map(|number| takeover::start(&kafka, &format!("{name}{number}")))
+            .collect();
+        let topics = workers::topics(&kafka, "walferry-test");
+        let reader = GroupReader::open(&topics).expect("a client");
+        let mut cluster = Self { kafka, workers, reader };
+        for worker in &mut cluster.workers {
+            wait_for_turn(worker);
+        }
+        cluster.wait_until_spread(&(0..count).collect::<Vec<_>>());
+        cluster
+    }
+
+    fn view(&self) -> Option<GroupView> {
+        self.reader.look().ok().filter(|view| view.is_settled)
+    }
+
+    /// Waits until exactly these workers are members, and have everything among them.
+    #[track_caller]
+    fn wait_until_spread(&self, alive: &[usize]) -> GroupView {
+        wait_for("everything to be spread", || {
+            let view = self.view()?;
+            let partitions: usize = view.members.iter().map(|member| member.places.partitions.len()).sum();
+            // The leader has one partition of another topic, too.
+            let least = 64 / alive.len() - 2;
+            let is_fair = |member: &walferry_kafka::connect::Member| member.places.partitions.len() >= least;
+            let are_all = alive.iter().all(|&number| view.has(&self.address(number)));
+            (view.members.len() == alive.len()
+                && are_all
+                && partitions == 64
+                && view.leader().is_some()
+                && view.members.iter().all(is_fair))
+            .then_some(view)
+        })
+    }
+
+    fn address(&self, number: usize) -> String {
+        format!("http://{}", self.workers[number].admin())
+    }
+
+    /// The number of the worker with this address.
+    fn number_of(&self, address: Option<&str>) -> usize {
+        (0..self.workers.len())
+            .find(|&number| Some(self.address(number).as_str()) == address)
+            .unwrap_or_else(|| panic!("{address:?} is no worker"))
+    }
+
+    fn leader(&self) -> usize {
+        let view = wait_for("a leader", || self.view().filter(|view| view.leader().is_some()));
+        self.number_of(view.leader().and_then(|leader| leader.address.as_deref()))
+    }
+
+    /// A name of a connector that belongs to this worker now.
+    fn name_for(&self, number: usize, prefix: &str) -> String {
+        let view = self.wait_until_spread(&(0..self.workers.len()).collect::<Vec<_>>());
+        let address = self.address(number);
+        let owns = |name: &String| {
+            let owner = view.owner(work_partition(name)).and_then(|owner| owner.address.clone());
+            owner.as_deref() == Some(address.as_str())
+        };
+        (0..)
+            .map(|n| format!("{prefix}{n}"))
+            .find(owns)
+            .expect("one of them does")
+    }
+
+    fn ask(&self, number: usize, method: &str, path: &str) -> u16 {
+        // Workers may be rebalancing, as in Connect.
+        wait_for(&format!("an answer to {method} {path}"), || {
+            let answer = self.workers[number].ask(method, path)?;
+            (![409, 500].contains(&answer.status)).then_some(answer.status)
+        })
+    }
+
+    /// Waits until this worker says that the connector is in this state, and where it runs.
+    #[track_caller]
+    fn wait_for_state(&self, asked: usize, name: &str, state: &str, runs_at: Option<usize>) {
+        let expected = runs_at.map(|number| Value::from(self.workers[number].admin()));
+        wait_for(&format!("{name} to be {state} at {runs_at:?}"), || {
+            let status = self.workers[asked].get(&format!("/connectors/{name}/status"))?;
+            let status = (status.status == 200).then(|| status.json())?;
+            let is_there = expected
+                .as_ref()
+                .is_none_or(|id| status["connector"]["worker_id"] == *id);
+            (status["connector"]["state"] == state && is_there).then_some(())
+        });
+    }
+
+    fn states_of_others(&self, asked: usize) -> Value {
+        let answer = self.workers[asked].get("/connectors?expand=status").expect("an answer");
+        answer.json()
+    }
+}
+
+/// Waits until somebody streams the slot.
+#[track_caller]
+fn wait_for_stream(outbox: &Outbox) {
+    wait_for("the slot to be streamed", || {
+        (outbox.database.streams() > 0).then_some(())
+    });
+}
+
+#[test]
+fn three_workers_share_connectors_and_any_of_them_answers_for_all() {
+    let world = world::shared();
+    let cluster = Cluster::start(Kafka::start(), "shares", 3);
+    let kafka = &cluster.kafka;
+    // One connector for each worker, created through another one.
+    let names: Vec<String> = (0..3).map(|number| cluster.name_for(number, "s")).collect();
+    let outboxes: Vec<Outbox> = (0..3)
+        .map(|number| Outbox::on(&world.postgres, kafka, &format!("shares{number}")))
+        .collect();
+    for (number, (name, outbox)) in names.iter().zip(&outboxes).enumerate() {
+        let asked = (number + 1) % 3;
+        let body = json!({ "name": name, "config": outbox.config() });
+        let created = cluster.workers[asked]
+            .send("POST", "/connectors", &body)
+            .expect("an answer");
+        assert_eq!(created.status, 201, "{}", created.body);
+        // The worker that was asked knows of it at once.
+        let known = cluster.workers[asked].get(&format!("/connectors/{name}/config"));
+        assert_eq!(known.map(|answer| answer.status), Some(200));
+    }
+    for (number, (name, outbox)) in names.iter().zip(&outboxes).enumerate() {
+        for asked in 0..3 {
+            cluster.wait_for_state(asked, name, "RUNNING", Some(number));
+        }
+        outbox.insert("k", 1, 5);
+        kafka.wait_for_records(&outbox.topic("order"), 5);
+        wait_for_stream(outbox);
+    }
+    let mut sorted = names.clone();
+    sorted.sort();
+    for worker in &cluster.workers {
+        assert_eq!(worker.get("/connectors").expect("an answer").json(), json!(sorted));
+        assert_eq!(worker.get("/ready").expect("an answer").status, 200);
+    }
+    let states = cluster.states_of_others(0);
+    let ids: BTreeMap<&str, &Value> = names
+        .iter()
+        .map(|name| (name.as_str(), &states[name]["status"]["tasks"][0]["worker_id"]))
+        .collect();
+    for (number, name) in names.iter().enumerate() {
+        assert_eq!(*ids[name.as_str()], cluster.workers[number].admin(), "{states}");
+    }
+
+    // Whatever is asked of a worker that neither leads nor runs it.
+    let (name, outbox) = (&names[0], &outboxes[0]);
+    let beside = (1..3).find(|&number| number != cluster.leader()).expect("one of them");
+    assert_eq!(cluster.ask(beside, "PUT", &format!("/connectors/{name}/pause")), 202);
+    cluster.wait_for_state(beside, name, "PAUSED", Some(0));
+    assert_eq!(cluster.ask(beside, "PUT", &format!("/connectors/{name}/resume")), 202);
+    cluster.wait_for_state(beside, name, "RUNNING", Some(0));
+    assert_eq!(
+        cluster.ask(beside, "POST", &format!("/connectors/{name}/restart?includeTasks=true")),
+        202
+    );
+    assert_eq!(cluster.ask(beside, "GET", &format!("/connectors/{name}/logs")), 200);
+    assert_eq!(cluster.ask(beside, "PUT", &format!("/connectors/{name}/stop")), 204);
+    let path = format!("/connectors/{name}/offsets");
+    let offsets = wait_for("the offset", || {
+        let offsets = cluster.workers[beside].get(&path)?.json();
+        offsets["offsets"][0]["partition"].is_object().then_some(offsets)
+    });
+    let patched = wait_for("the connector to have stopped", || {
+        let answer = cluster.workers[beside].send("PATCH", &path, &offsets)?;
+        (answer.status != 409).then_some(answer)
+    });
+    assert_eq!(patched.status, 200, "{}", patched.body);
+    assert_eq!(outbox.database.streams(), 0);
+    assert_eq!(cluster.ask(beside, "PUT", &format!("/connectors/{name}/resume")), 202);
+    outbox.insert("k", 6, 9);
+    assert_runs(&kafka.wait_for_records(&outbox.topic("order"), 9), &["k"], 9);
+    let topics = wait_for("its topics", || {
+        let topics = cluster.workers[beside]
+            .get(&format!("/connectors/{name}/topics"))?
+            .json();
+        (topics[name]["topics"] == json!([outbox.topic("order")])).then_some(topics)
+    });
+    assert_eq!(topics[name]["topics"].as_array().map(Vec::len), Some(1));
+    assert_eq!(cluster.ask(beside, "DELETE", &format!("/connectors/{name}")), 204);
+    wait_for("the slot to be free", || (outbox.database.streams() == 0).then_some(()));
+    for worker in &cluster.workers {
+        wait_for("all to know that it is gone", || {
+            (worker.get(&format!("/connectors/{name}/status"))?.status == 404).then_some(())
+        });
+    }
+    let once = cluster.workers[beside].ask("PUT", &format!("/connectors/{}/pause?forward=false", names[1]));
+    let once = once.expect("an answer");
+    assert!(
+        beside == cluster.leader() || once.status == 409 && once.body.contains("conflicting operation"),
+        "{}",
+        once.body
+    );
+}
+
+#[test]
+fn connectors_of_a_worker_that_is_killed_ends_or_hangs_go_on_elsewhere() {
+    let world = world::shared();
+    let mut cluster = Cluster::start(Kafka::start(), "moves", 3);
+    let names: Vec<String> = (0..3).map(|number| cluster.name_for(number, "m")).collect();
+    let outboxes: Vec<Outbox> = (0..3)
+        .map(|number| Outbox::on(&world.postgres, &cluster.kafka, &format!("moves{number}")))
+        .collect();
+    for (name, outbox) in names.iter().zip(&outboxes) {
+        let config = outbox.config_with([("snapshot.mode", "initial")]);
+        outbox.insert("k", 1, 5);
+        let body = json!({ "name": name, "config": config });
+        let created = cluster.workers[0]
+            .send("POST", "/connectors", &body)
+            .expect("an answer");
+        assert_eq!(created.status, 201, "{}", created.body);
+    }
+    for (number, (name, outbox)) in names.iter().zip(&outboxes).enumerate() {
+        cluster.wait_for_state(0, name, "RUNNING", Some(number));
+        cluster.kafka.wait_for_records(&outbox.topic("order"), 5);
+        wait_for_stream(outbox);
+    }
+    // The leader is killed.
+    let first = cluster.leader();
+    let (second, third) = ((first + 1) % 3, (first + 2) % 3);
+    let begun = Instant::now();
+    cluster.workers[first].kill();
+    for outbox in &outboxes {
+        outbox.insert("k", 6, 10);
+    }
+    for outbox in &outboxes {
+        assert_runs(&outbox.wait_for_event(&cluster.kafka, 10), &["k"], 10);
+    }
+    println!("after a kill, all deliver again within {:?}", begun.elapsed());
+    cluster.wait_until_spread(&[second, third]);
+
+    // It comes back, and only what has to move to it moves.
+    cluster.workers[first].start_again();
+    wait_for_turn(&mut cluster.workers[first]);
+    cluster.wait_until_spread(&[first, second, third]);
+    for outbox in &outboxes {
+        outbox.insert("k", 11, 15);
+        assert_runs(&outbox.wait_for_event(&cluster.kafka, 15), &["k"], 15);
+    }
+
+    // Another one ends in order: the others have its connectors at once, and nothing is sent again.
+    for outbox in &outboxes {
+        outbox.wait_until_confirmed();
+    }
+    let before: Vec<usize> = outboxes
+        .iter()
+        .map(|outbox| cluster.kafka.read(&[outbox.topic("order")]).len())
+        .collect();
+    let begun = Instant::now();
+    assert_eq!(
+        cluster.workers[second].terminate(),
+        Some(0),
+        "{}",
+        cluster.workers[second].output()
+    );
+    for outbox in &outboxes {
+        outbox.insert("k", 16, 20);
+    }
+    for (outbox, before) in outboxes.iter().zip(before) {
+        let records = outbox.wait_for_event(&cluster.kafka, 20);
+        assert_runs(&records, &["k"], 20);
+        assert_eq!(records.len(), before + 5, "an orderly end repeats nothing");
+    }
+    println!("after an orderly end, all deliver again within {:?}", begun.elapsed());
+    cluster.wait_until_spread(&[first, third]);
+
+    // One hangs, and so do its sockets. Whatever it has read, it sends and stores nothing more when it goes on.
+    let hung = first;
+    cluster.workers[hung].hang();
+    wait_for("the others to have everything", || {
+        let view = cluster.view()?;
+        (view.members.len() == 1).then_some(())
+    });
+    for (name, outbox) in names.iter().zip(&outboxes) {
+        outbox.insert("k", 21, 25);
+        // The server gives up its walsenders after a while: here at once.
+        let walsender = "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name";
+        let its = cluster.workers[third]
+            .get(&format!("/connectors/{name}/status"))
+            .expect("an answer");
+        if its.status != 200 || its.json()["connector"]["worker_id"] != cluster.workers[third].admin() {
+            outbox.database.sql().run(&format!("{walsender} = '{}'", outbox.slot()));
+        }
+    }
+    for outbox in &outboxes {
+        assert_runs(&outbox.wait_for_event(&cluster.kafka, 25), &["k"], 25);
+        outbox.wait_until_confirmed();
+    }
+    let before: Vec<usize> = outboxes
+        .iter()
+        .map(|outbox| cluster.kafka.read(&[outbox.topic("order")]).len())
+        .collect();
+    cluster.workers[hung].resume();
+    wait_for("it to notice that it was left out", || {
+        cluster.workers[hung].output().contains("WF0712").then_some(())
+    });
+    cluster.wait_until_spread(&[first, third]);
+    for (outbox, before) in outboxes.iter().zip(before) {
+        outbox.insert("k", 26, 30);
+        let records = outbox.wait_for_event(&cluster.kafka, 30);
+        assert_runs(&records, &["k"], 30);
+        assert_eq!(records.len(), before + 5, "it sent no more of what it had read");
+    }
+    for worker in &cluster.workers {
+        let output = worker.output();
+        let snapshots = output.matches("reading existing rows").count();
+        assert!(snapshots <= 3, "nothing is read twice: {output}");
+    }
+}
+
+#[test]
+fn workers_that_share_begin_when_an_earlier_version_has_ended_and_not_beside_it() {
+    let (world, kafka) = (world::shared(), Kafka::start());
+    let one = Outbox::on(&world.postgres, &kafka, "rolling");
+    let mut first = takeover::start(&kafka, "rolling0");
+    wait_for_turn(&mut first);
+    let answer = first.send("PUT", "/connectors/one/config", &Value::Object(one.config()));
+    assert_eq!(answer.expect("an answer").status, 201);
+    one.wait_until_streaming(&mut first);
+    one.insert("k", 1, 5);
+    kafka.wait_for_records(&one.topic("order"), 5);
+    one.wait_until_confirmed();
+    assert_eq!(first.terminate(), Some(0), "{}", first.output());
+
+    // The version before knows the configuration topic alone. It works for all connectors, so nobody else does.
+    let earlier = kafka.join_group("walferry-walferry-test", "connect-configs");
+    let mut second = takeover::start(&kafka, "rolling1");
+    first.start_again();
+    for worker in [&first, &second] {
+        wait_for("the new version to stand by", || {
+            let answer = worker.get("/ready").filter(|answer| answer.status == 503)?;
+            answer.body.contains("does not share its connectors").then_some(())
+        });
+        assert_eq!(worker.get("/health").map(|answer| answer.status), Some(200));
+    }
+    one.insert("k", 6, 9);
+    assert_eq!(one.database.streams(), 0, "nobody runs it beside the earlier version");
+
+    // Its orderly end is what they wait for.
+    drop(earlier);
+    for worker in [&mut first, &mut second] {
+        wait_for_turn(worker);
+    }
+    let records = kafka.wait_for_records(&one.topic("order"), 9);
+    assert_runs(&records, &["k"], 9);
+    assert_eq!(records.len(), 9, "nothing comes twice");
+    for worker in [&first, &second] {
+        wait_for("both to know who runs it", || {
+            let status = worker.get("/connectors/one/status")?;
+            let ids = [first.admin(), second.admin()].map(Value::from);
+            (status.status == 200 && ids.contains(&status.json()["connector"]["worker_id"])).then_some(())
+        });
+    }
+}
