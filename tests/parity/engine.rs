@@ -54,6 +54,18 @@ const AS_SHIPPED: &[&str] = &[
     "-XX:+ExplicitGCInvokesConcurrent",
 ];
 
+/// The same, but for twice the heap, which is there from the start (`KAFKA_HEAP_OPTS`).
+const WITH_LARGE_HEAP: &[&str] = &[
+    "-XX:TieredStopAtLevel=4",
+    "-XX:-UseSerialGC",
+    "-Xms4G",
+    "-Xmx4G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+];
+
 impl Debezium {
     /// A Connect worker on a broker, both new. Its JVM starts quickly, but does not compile well.
     pub(crate) fn new(name: &'static str, classes: Classes) -> Self {
@@ -65,7 +77,12 @@ impl Debezium {
         Self::with(name, Classes::default(), AS_SHIPPED, &[])
     }
 
-    /// The same, delivering exactly once.
+    /// The same with a larger heap.
+    pub(crate) fn with_large_heap(name: &'static str) -> Self {
+        Self::with(name, Classes::default(), WITH_LARGE_HEAP, &[])
+    }
+
+    /// The same as shipped, delivering exactly once.
     pub(crate) fn exactly_once(name: &'static str) -> Self {
         Self::with(
             name,

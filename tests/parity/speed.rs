@@ -59,11 +59,22 @@ const TUNED: Options = &[
     ("producer.override.buffer.memory", "134217728"),
 ];
 
+/// The same, with batches that are compressed.
+const TUNED_LZ4: Options = &[
+    ("max.batch.size", "16384"),
+    ("max.queue.size", "65536"),
+    ("producer.override.batch.size", "1048576"),
+    ("producer.override.linger.ms", "10"),
+    ("producer.override.buffer.memory", "134217728"),
+    ("producer.override.compression.type", "lz4"),
+];
+
 /// The name of an engine, the name it has in the figures, and options of its own.
-const ENGINES: [(&str, &str, Options); 4] = [
+const ENGINES: [(&str, &str, Options); 5] = [
     ("debezium", "Debezium", &[]),
     ("debezium_once", "Debezium", &[]),
     ("debezium_tuned", "Debezium, tuned", TUNED),
+    ("debezium_lz4", "Debezium, tuned, lz4", TUNED_LZ4),
     ("walferry", "Walferry", &[]),
 ];
 
@@ -90,28 +101,31 @@ struct Cost {
     highest_kib: u64,
 }
 
-/// Measures each form with each engine, prints the medians, and writes all figures into the file that the environment names.
+/// Measures each form, or the one that the environment names, with each engine, or those that it names, prints the medians, and writes all figures into the file that the environment names.
 pub(crate) fn measure(who: Who, what: What) -> ExitCode {
     let (rows, rounds) = (
         asked("WALFERRY_PARITY_ROWS", 200_000),
         asked("WALFERRY_PARITY_ROUNDS", 3),
     );
     let (postgres, registry) = (Postgres::start(), Registry::start());
-    let mut engines: Vec<Box<dyn Engine + Send>> = vec![Box::new(ThisWalferry::new())];
-    if matches!(who, Who::Both) {
-        engines.insert(0, Box::new(Debezium::as_shipped("debezium")));
-        engines.insert(
-            1,
-            match what {
-                What::Forms => Box::new(Debezium::as_shipped("debezium_tuned")),
-                What::ExactlyOnce => Box::new(Debezium::exactly_once("debezium_once")),
-            },
-        );
-    }
+    let names = env::var("WALFERRY_PARITY_ENGINES");
+    let names = match (who, what) {
+        (Who::Walferry, _) => "walferry",
+        (Who::Both, What::Forms) => names.as_deref().unwrap_or("debezium,debezium_tuned,walferry"),
+        (Who::Both, What::ExactlyOnce) => "debezium,debezium_once,walferry",
+    };
+    let mut engines: Vec<Box<dyn Engine + Send>> = names.split(',').map(engine).collect();
     let forms: &[Form] = match what {
         What::Forms => &FORMS,
         What::ExactlyOnce => &DELIVERIES,
     };
+    let wanted = env::var("WALFERRY_PARITY_FORM").ok();
+    let forms: Vec<Form> = forms
+        .iter()
+        .copied()
+        .filter(|(form, _)| wanted.as_ref().is_none_or(|wanted| wanted == form))
+        .collect();
+    assert!(!forms.is_empty(), "{wanted:?} is none of the forms");
     println!("{rows} rows of six columns in transactions of 10,000, medians of {rounds} rounds:");
     let count = engines.len();
     let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); forms.len() * count];
@@ -170,11 +184,22 @@ pub(crate) fn measure(who: Who, what: What) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+fn engine(name: &str) -> Box<dyn Engine + Send> {
+    match name {
+        "debezium" => Box::new(Debezium::as_shipped("debezium")),
+        "debezium_once" => Box::new(Debezium::exactly_once("debezium_once")),
+        "debezium_tuned" => Box::new(Debezium::with_large_heap("debezium_tuned")),
+        "debezium_lz4" => Box::new(Debezium::with_large_heap("debezium_lz4")),
+        "walferry" => Box::new(ThisWalferry::new()),
+        _ => panic!("{name} is none of {:?}", ENGINES.map(|(name, _, _)| name)),
+    }
+}
+
 /// Whether the engine sends in this form. All connectors of a worker of Connect deliver exactly once, or none.
 fn fits(options: &[Options], engine: &Box<dyn Engine + Send>) -> bool {
     let is_once = options.contains(&ONCE);
     match engine.name() {
-        "debezium" | "debezium_tuned" => !is_once,
+        "debezium" | "debezium_tuned" | "debezium_lz4" => !is_once,
         "debezium_once" => is_once,
         _ => true,
     }

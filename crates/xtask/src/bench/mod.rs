@@ -27,6 +27,13 @@ pub(crate) struct Args {
     /// Measures the whole path of Walferry and Debezium in turns. Without --write, the figures are only printed
     #[arg(long, conflicts_with = "instructions")]
     beside_debezium: bool,
+    /// With --write or --beside-debezium: only this form of the records, such as `flattened, JSON` (default: all, one after the other)
+    #[arg(long, value_name = "FORM")]
+    form: Option<String>,
+    /// With --beside-debezium: who is measured, of debezium, debezium_tuned (larger batches and heap), debezium_lz4 (the same, compressed)
+    /// and walferry
+    #[arg(long, value_name = "NAMES", default_value = "debezium,debezium_tuned,walferry")]
+    engines: String,
     /// Measures relay mode beside a poller that was written by hand: rows a second, processor time with that of Postgres, and the time from a
     /// commit until Kafka has the record
     #[arg(long, conflicts_with_all = ["instructions", "write", "beside_debezium"])]

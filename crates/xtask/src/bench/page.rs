@@ -70,6 +70,9 @@ fn conditions(args: &Args, facts: &Facts, figures: &Figures) -> Vec<(&'static st
         command.push_str(" --beside-debezium");
     }
     let _ = write!(command, " --rows {} --rounds {}", args.rows, args.rounds);
+    if let Some(form) = &args.form {
+        let _ = write!(command, " --form '{form}'");
+    }
     let mut conditions = vec![
         ("command", format!("`{command}`")),
         ("date", facts.date.clone()),
@@ -256,6 +259,8 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("3.6.3.Final"), "{text}");
+        let text = block(&args(&["--form", "flattened, JSON"]), &facts(), &figures());
+        assert!(text.contains(" --rounds 3 --form 'flattened, JSON'`"), "{text}");
     }
 
     #[test]

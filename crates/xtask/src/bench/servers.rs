@@ -52,8 +52,12 @@ pub(super) fn run(args: &Args) -> Outcome {
         .env("WALFERRY_PARITY", mode)
         .env("WALFERRY_PARITY_ROWS", args.rows.to_string())
         .env("WALFERRY_PARITY_ROUNDS", args.rounds.to_string())
+        .env("WALFERRY_PARITY_ENGINES", &args.engines)
         .env("WALFERRY_PARITY_FIGURES", &file)
         .env("WALFERRY_TEST_WALFERRY", shell::root().join("target/release/walferry"));
+    if let Some(form) = &args.form {
+        command.env("WALFERRY_PARITY_FORM", form);
+    }
     shell::run(&mut command)?;
     let text = fs::read_to_string(&file)?;
     fs::remove_file(&file)?;
