@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use serde_json::json;
-use walferry_testkit::servers::{Network, Postgres, PostgresOptions, Record, Sql, wait_for};
+use walferry_testkit::servers::{Network, Postgres, PostgresOptions, Record, Sql, Walferry, wait_for};
 
 use crate::signals::{
     SIGNALS, ask_for, begin, config, drop_slot, execute, rebuilt, rows_by_key, start, start_as, start_read_only, value,
@@ -610,6 +610,63 @@ fn groups_are_whole_though_the_process_is_killed_in_a_window() {
         is_killed: true,
     }
     .play();
+}
+
+#[test]
+fn what_an_incremental_snapshot_has_done_is_shown_after_a_restart_too() {
+    let name = "incremental_counted";
+    let (world, database) = begin(name);
+    let sql = database.sql();
+    sql.run(&format!(
+        "{};
+         create table items_a (n int primary key, v text);
+         create table items_b (n int primary key, v text);
+         insert into items_a select i, 'v' from generate_series(1, 5) i;
+         insert into items_b select i, 'v' from generate_series(1, 50) i",
+        hold_from(4)
+    ));
+    let properties = [("incremental.snapshot.chunk.size", "10")];
+    let mut walferry = start(world, name, &database, &properties);
+    sql.run(&execute("public.items_a\", \"public.items_b"));
+    let progress_of = |walferry: &Walferry| {
+        let progress = walferry.get("/ui/data")?.json()["connectors"][0]["incremental"].take();
+        let number = |of: &str| progress[of].as_u64();
+        Some((number("rows")?, number("tables")?, number("tables_left")?))
+    };
+    // Twenty rows are sent, and ten lie in the window that is held.
+    wait_until_a_window_is_held(sql);
+    wait_for("the third chunk of the second table", || {
+        (progress_of(&walferry) == Some((30, 2, 1))).then_some(())
+    });
+    walferry.kill();
+    walferry.start_again();
+    wait_for("the same progress", || {
+        let seen = progress_of(&walferry);
+        assert!(
+            seen.is_none_or(|(rows, tables, _)| rows >= 20 && tables == 2),
+            "{seen:?}"
+        );
+        (seen == Some((30, 2, 1))).then_some(())
+    });
+    let metrics = walferry.get("/metrics").expect("an answer").body;
+    let rows = r#"walferry_incremental_snapshot_table_rows{connector="incremental_counted",table="public.items_b"} 30"#;
+    let tables = r#"walferry_incremental_snapshot_tables_left{connector="incremental_counted"} 1"#;
+    assert!(metrics.contains(rows) && metrics.contains(tables), "{metrics}");
+    let status = walferry.command_at(["status", "--admin", &walferry.admin()]);
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(
+        text.contains("rows of public.items_b read, 1 of 2 tables done"),
+        "{text}"
+    );
+    sql.run("select pg_advisory_unlock(7)");
+    wait_for_log(
+        &mut walferry,
+        "the incremental snapshot of public.items_b is complete: 50 rows",
+        1,
+    );
+    wait_until_delivered(sql, name);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    drop_slot(sql, name);
 }
 
 #[test]

@@ -94,9 +94,14 @@ fn pass_over(name: &str, fault: Fault, more: &[(&str, &str)], letters: Option<&s
     assert!(output.contains("errors.tolerance=all"), "{output}");
     let command = printed_command(&output);
 
+    // Another request waits beside this one, for a change that does not come.
+    let (same, _) = command.rsplit_once(' ').expect("a position");
+    let other = walferry.shell(&format!("{same} FFFF/0:FFFF/0:0"));
+    assert!(other.status.success(), "{other:?}");
     let told = walferry.shell(&command);
     let text = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.status.success() && text.contains("at the next start"), "{told:?}");
+    assert!(text.contains("FFFF/0:FFFF/0:0 is kept, too"), "{told:?}");
 
     // It is killed as soon as the change was passed over. If the offset behind it is not stored by then, the next start does it again.
     walferry.start_again();

@@ -626,7 +626,7 @@ mod tests {
             table: "public.items".into(),
             rows: 40,
             rows_estimate: Some(100),
-            rows_in_all: 50,
+            rows_of_process: 50,
             rows_left: vec![("public.items".into(), 60), ("public.notes".into(), 7)],
             tables: 3,
             tables_left: 2,

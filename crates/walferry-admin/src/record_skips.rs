@@ -18,7 +18,7 @@ use crate::connectors::Connectors;
 
 /// Where requests to pass over a change are left, for the next start of a connector.
 pub trait RecordSkips: fmt::Debug + Send + Sync {
-    /// Leaves the request durably, in place of an earlier one. Blocks.
+    /// Leaves the request durably, beside earlier ones. Blocks.
     ///
     /// # Errors
     /// It cannot be written.

@@ -74,14 +74,15 @@ impl Verdict {
                     .with_hints_of(failure)
                     .with_cost(observed)
             }
-            Phase::Stopped => Self::new(false, Level::Note, "stopped by request".into()),
+            // It does what is asked of it. If it were not ready, Kubernetes would cut off the process by which it is resumed.
+            Phase::Stopped => Self::new(true, Level::Note, "stopped by request".into()),
             Phase::Paused => {
                 let cost = match observed.is_relay() {
                     true => "rows wait in the outbox",
                     false => "the server keeps WAL for the slot",
                 };
                 let what = format!("paused by request: nothing is read, and {cost}");
-                Self::new(false, Level::Note, what)
+                Self::new(true, Level::Note, what)
             }
             Phase::Restarting => Self::new(false, Level::Note, "restarting by request".into()),
             // Also while it looks whether the gap is still there.
@@ -534,7 +535,7 @@ fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
 
 /// How far a snapshot beside the stream is. It has run for so many seconds.
 fn beside_the_stream(beside: &IncrementalProgress, seconds: f64) -> String {
-    let (table, left) = (&beside.table, beside.tables_left);
+    let (table, done) = (&beside.table, beside.tables.saturating_sub(beside.tables_left));
     let verb = if beside.is_paused { "is paused" } else { "is running" };
     let rows = match beside.rows_estimate {
         // Rows come while the table is read.
@@ -543,9 +544,9 @@ fn beside_the_stream(beside: &IncrementalProgress, seconds: f64) -> String {
         }
         _ => format!("{} rows", human::count(beside.rows)),
     };
-    let tables = match left {
+    let tables = match beside.tables {
         0 | 1 => String::new(),
-        _ => format!(", {left} tables left including this one"),
+        tables => format!(", {done} of {tables} tables done"),
     };
     let time = match beside_seconds_left(beside, seconds) {
         Some(left) if left >= 1.0 => format!(", about {} left", human::duration(left)),
@@ -559,9 +560,9 @@ fn beside_the_stream(beside: &IncrementalProgress, seconds: f64) -> String {
 pub(crate) fn beside_seconds_left(beside: &IncrementalProgress, seconds: f64) -> Option<f64> {
     const SHORTEST_SECONDS: f64 = 5.0;
     let is_known =
-        beside.rows_left.len() == beside.tables_left && beside.rows_in_all > 0 && seconds >= SHORTEST_SECONDS;
+        beside.rows_left.len() == beside.tables_left && beside.rows_of_process > 0 && seconds >= SHORTEST_SECONDS;
     let left: u64 = beside.rows_left.iter().map(|(_, rows)| rows).sum();
-    (is_known && !beside.is_paused).then(|| seconds * left as f64 / beside.rows_in_all as f64)
+    (is_known && !beside.is_paused).then(|| seconds * left as f64 / beside.rows_of_process as f64)
 }
 
 #[cfg(test)]
@@ -613,7 +614,7 @@ mod tests {
             table: "public.items".into(),
             rows,
             rows_estimate: estimate,
-            rows_in_all: in_all,
+            rows_of_process: in_all,
             rows_left: left.iter().map(|rows| (format!("t{rows}"), *rows)).collect(),
             tables: 2,
             tables_left,
@@ -624,30 +625,38 @@ mod tests {
             (
                 beside(1000, Some(4000), 1000, &[3000], 1, false),
                 10.0,
-                format!("{running}1,000 of about 4,000 rows of public.items read, about 30 s left."),
+                format!(
+                    "{running}1,000 of about 4,000 rows of public.items read, 1 of 2 tables done, about 30 s left."
+                ),
+            ),
+            // Three quarters were read by an earlier process, which says nothing of the pace of this one.
+            (
+                beside(1000, Some(4000), 250, &[3000], 1, false),
+                10.0,
+                format!(
+                    "{running}1,000 of about 4,000 rows of public.items read, 1 of 2 tables done, about 2 min left."
+                ),
             ),
             (
                 beside(1000, Some(4000), 1000, &[3000], 1, false),
                 1.0,
-                format!("{running}1,000 of about 4,000 rows of public.items read."),
+                format!("{running}1,000 of about 4,000 rows of public.items read, 1 of 2 tables done."),
             ),
             // The second table has no statistics.
             (
                 beside(1000, Some(4000), 1000, &[3000], 2, false),
                 10.0,
-                format!("{running}1,000 of about 4,000 rows of public.items read, 2 tables left including this one."),
+                format!("{running}1,000 of about 4,000 rows of public.items read, 0 of 2 tables done."),
             ),
             (
                 beside(5000, Some(4000), 9000, &[0, 9000], 2, false),
                 90.0,
-                format!(
-                    "{running}5,000 rows of public.items read, 2 tables left including this one, about 1 min left."
-                ),
+                format!("{running}5,000 rows of public.items read, 0 of 2 tables done, about 1 min left."),
             ),
             (
                 beside(7, None, 7, &[], 1, true),
                 90.0,
-                "An incremental snapshot is paused: 7 rows of public.items read.".to_owned(),
+                "An incremental snapshot is paused: 7 rows of public.items read, 1 of 2 tables done.".to_owned(),
             ),
         ];
         for (beside, seconds, expected) in cases {
@@ -715,8 +724,8 @@ mod tests {
                 false,
                 Level::Bad,
             ),
-            ("stopped", vec![Phase::Streaming, Phase::Stopped], 0, false, Level::Note),
-            ("paused", vec![Phase::Streaming, Phase::Paused], 0, false, Level::Note),
+            ("stopped", vec![Phase::Streaming, Phase::Stopped], 0, true, Level::Note),
+            ("paused", vec![Phase::Streaming, Phase::Paused], 0, true, Level::Note),
         ];
         for (name, phases, later, ready, level) in cases {
             let status = Status::new("orders", "shop");

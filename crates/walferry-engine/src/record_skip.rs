@@ -1,7 +1,7 @@
-//! One change that is passed over because a person has asked for it (`walferry offsets skip-record`).
+//! Changes that are passed over because a person has asked for it (`walferry offsets skip-record`).
 //!
-//! The wish names a change by its position and is kept beside the offset. It is loaded with each session, so it is
-//! carried out again if the process ends before the offset behind the change is stored. The first stored offset that
+//! A wish names a change by its position and is kept beside the offset. The wishes are loaded with each session, so one is
+//! carried out again if the process ends before the offset behind its change is stored. The first stored offset that
 //! goes past the position no longer has it. With exactly-once delivery, that offset is in the transaction that leaves
 //! the change out.
 
@@ -11,9 +11,13 @@ use tracing::{info, warn};
 
 use crate::{account::StoredOffset, position::Position};
 
-/// The wish during one session. The pipeline carries it out, and the offset writer lets go of it.
+/// The wishes of one session. The pipeline carries them out, and the offset writer lets go of them.
+#[derive(Debug, Default)]
+pub(crate) struct RecordSkips(Vec<RecordSkip>);
+
+/// One of them.
 #[derive(Debug)]
-pub(crate) struct RecordSkip {
+struct RecordSkip {
     position: Position,
     /// A record of the change was passed over.
     is_met: AtomicBool,
@@ -23,51 +27,69 @@ pub(crate) struct RecordSkip {
     is_settled: AtomicBool,
 }
 
-impl RecordSkip {
-    pub(crate) const fn new(position: Position) -> Self {
-        Self {
+impl RecordSkips {
+    pub(crate) fn new(positions: Vec<Position>) -> Self {
+        let skips = positions.into_iter().map(|position| RecordSkip {
             position,
             is_met: AtomicBool::new(false),
             is_past: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
+        });
+        Self(skips.collect())
+    }
+
+    fn find(&self, position: Position) -> Option<&RecordSkip> {
+        self.0.iter().find(|skip| skip.position == position)
+    }
+
+    /// Whether one of them is for the change at this position.
+    pub(crate) fn contain(&self, position: Position) -> bool {
+        self.find(position).is_some()
+    }
+
+    /// A record of the change at this position is passed over.
+    pub(crate) fn meet(&self, position: Position) {
+        if let Some(skip) = self.find(position) {
+            skip.is_met.store(true, Relaxed);
         }
     }
 
-    /// Whether the wish is for the change at this position.
-    pub(crate) fn is_for(&self, position: Position) -> bool {
-        self.position == position
+    /// Whether one of them is not settled yet.
+    pub(crate) fn are_left(&self) -> bool {
+        self.0.iter().any(|skip| !skip.is_settled.load(Relaxed))
     }
 
-    /// A record of the change is passed over.
-    pub(crate) fn meet(&self) {
-        self.is_met.store(true, Relaxed);
-    }
-
-    /// Takes the wish out of an offset that goes past the change.
+    /// Takes the wishes out of an offset that goes past their changes.
     pub(crate) fn leave(&self, offset: &mut StoredOffset) {
-        if offset.is_past(self.position) {
-            offset.skip = None;
-            self.is_past.store(true, Relaxed);
+        for skip in &self.0 {
+            if offset.is_past(skip.position) {
+                offset.skips.retain(|position| *position != skip.position);
+                skip.is_past.store(true, Relaxed);
+            }
         }
     }
 
-    /// The offset that [`leave`](Self::leave) saw last is stored. Returns whether the wish is settled with it, the first time.
+    /// The offset that [`leave`](Self::leave) saw last is stored. Returns whether a wish is settled with it.
     pub(crate) fn stored(&self) -> bool {
-        if !self.is_past.load(Relaxed) || self.is_settled.swap(true, Relaxed) {
-            return false;
-        }
-        let position = self.position;
-        match self.is_met.load(Relaxed) {
-            true => {
-                info!(%position, "the change that was passed over is behind the stored offset; nothing else is passed over")
+        let mut is_any_settled = false;
+        for skip in &self.0 {
+            if !skip.is_past.load(Relaxed) || skip.is_settled.swap(true, Relaxed) {
+                continue;
             }
-            false => warn!(
-                %position,
-                "nothing was passed over: the stream has no change at this position that gives a record; the request of `walferry \
-                 offsets skip-record` is removed"
-            ),
+            is_any_settled = true;
+            let position = skip.position;
+            match skip.is_met.load(Relaxed) {
+                true => {
+                    info!(%position, "the change that was passed over is behind the stored offset; it is not passed over again")
+                }
+                false => warn!(
+                    %position,
+                    "nothing was passed over: the stream has no change at this position that gives a record; the request of `walferry \
+                     offsets skip-record` is removed"
+                ),
+            }
         }
-        true
+        is_any_settled
     }
 }
 

@@ -151,16 +151,16 @@ impl Unconfirmed {
 pub struct IncrementalProgress {
     /// The table that is being read.
     pub table: String,
-    /// Rows of this table that were read so far. They count from the start of the process.
+    /// Rows of this table that were read so far, also by earlier processes.
     pub rows: u64,
     /// How many rows these will be in the end, as the server estimates it.
     pub rows_estimate: Option<u64>,
-    /// Rows of all tables that this snapshot has read so far.
-    pub rows_in_all: u64,
+    /// Rows of all its tables that this process has read: what its pace is known by.
+    pub rows_of_process: u64,
     /// How many rows each table still has to give, as far as the server can estimate it: first those of this table, then those of the
     /// next 1000 tables.
     pub rows_left: Vec<(String, u64)>,
-    /// All tables of this snapshot, as far as the process knows.
+    /// All tables of this snapshot.
     pub tables: usize,
     /// Tables left to read, including this one.
     pub tables_left: usize,

@@ -36,8 +36,6 @@ pub struct FileStore {
     partition: SourcePartition,
     /// The file that the next write can change in place. `None` if a new file must be made.
     known: Arc<Mutex<Option<KnownFile>>>,
-    /// The wish that was found last.
-    skip: Option<Position>,
 }
 
 /// A file that this store has read or written, and where the offset is in it.
@@ -68,7 +66,6 @@ impl FileStore {
             folder: Some(Arc::new(folder)),
             partition,
             known: Arc::default(),
-            skip: None,
         })
     }
 
@@ -84,7 +81,6 @@ impl FileStore {
                 folder: None,
                 partition,
                 known: Arc::default(),
-                skip: None,
             }),
             opened => opened,
         }
@@ -376,18 +372,23 @@ impl OffsetStore for FileStore {
         Ok(blocking(move || gap::choice(&folder)).await??)
     }
 
-    async fn record_skip(&mut self) -> Result<Option<Position>, Failure> {
+    async fn record_skips(&mut self) -> Result<Vec<Position>, Failure> {
         let folder = self.folder();
-        self.skip = blocking(move || skip::read(&folder)).await??;
-        Ok(self.skip)
+        Ok(blocking(move || skip::read(&folder)).await??)
     }
 
-    async fn settle_record_skip(&mut self) -> Result<(), Failure> {
-        let (folder, position) = (self.folder(), self.skip.take());
-        match position {
-            Some(position) => Ok(blocking(move || skip::settle(&folder, position)).await??),
-            None => Ok(()),
-        }
+    async fn settle_record_skips(&mut self, stored: &StoredOffset) -> Result<(), Failure> {
+        let folder = self.folder();
+        let wished = blocking({
+            let folder = folder.clone();
+            move || skip::read(&folder)
+        })
+        .await??;
+        let past: Vec<Position> = wished
+            .into_iter()
+            .filter(|position| stored.is_past(*position))
+            .collect();
+        Ok(blocking(move || skip::settle(&folder, &past)).await??)
     }
 }
 
@@ -644,7 +645,6 @@ mod tests {
             folder: None,
             partition: partition("shop"),
             known: Arc::default(),
-            skip: None,
         };
         assert_eq!(store.load().await, Ok(None));
         let locked = FileStore::open_when_possible(dir.path(), partition("shop"));

@@ -128,7 +128,8 @@ pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> Str
 /// The kind of the last message, as a member of [`additions`].
 const MESSAGE: &str = "message_type";
 
-/// The change that a person wants passed over, as a member of [`additions`]. In a folder it is a file beside the offset.
+/// The changes that a person wants passed over, as a member of [`additions`]: positions with blanks between them. In a folder they are
+/// files beside the offset.
 const SKIP: &str = "skip_record";
 
 /// What Walferry stores of an offset in addition to Connect's JSON, as one text. `None` if there is nothing.
@@ -139,11 +140,12 @@ pub fn additions(offset: &StoredOffset) -> Option<String> {
     };
     let mut content: Map<String, Json> = serde_json::from_str(&content(&partition, offset)).ok()?;
     content.retain(|name, _| name != "key" && name != "value");
-    if content.len() < 2 && offset.skip.is_none() {
+    if content.len() < 2 && offset.skips.is_empty() {
         return None;
     }
-    if let Some(position) = offset.skip {
-        content.insert(SKIP.into(), position.to_string().into());
+    if !offset.skips.is_empty() {
+        let positions: Vec<String> = offset.skips.iter().map(ToString::to_string).collect();
+        content.insert(SKIP.into(), positions.join(" ").into());
     }
     // Connect's JSON may say `COMMIT` instead, see [`SourceOffset::for_connect`].
     if let Some(message) = &offset.connect.message_type {
@@ -172,16 +174,19 @@ pub fn with_additions(connect: &str, additions: Option<&str>) -> Result<StoredOf
     if let Some(Json::String(message)) = content.remove(MESSAGE) {
         connect.message_type = Some(message);
     }
-    let skip = match content.remove(SKIP) {
-        Some(Json::String(text)) => Some(text.parse().map_err(|error| format!("{SKIP} is {text:?}: {error}"))?),
+    let skips: Vec<Position> = match content.remove(SKIP) {
+        Some(Json::String(text)) => {
+            let positions = text.split(' ').map(str::parse).collect::<Result<_, _>>();
+            positions.map_err(|error| format!("{SKIP} is {text:?}: {error}"))?
+        }
         Some(other) => return Err(format!("{SKIP} is {other}, which is no text")),
-        None => None,
+        None => Vec::new(),
     };
     content.insert("key".into(), partition.key().into());
     content.insert("value".into(), serde_json::json!(connect));
     let decoded = decode_content(&partition, &Json::Object(content).to_string());
     decoded
-        .map(|offset| StoredOffset { skip, ..offset })
+        .map(|offset| StoredOffset { skips, ..offset })
         .map_err(|fault| match fault {
             Fault::Damaged(why) => why,
             Fault::Foreign { found } => format!("it is of {found}"),
@@ -263,7 +268,7 @@ fn decode_content(partition: &SourcePartition, content: &str) -> Result<StoredOf
             .map_err(|error| damaged(error.to_string()))?,
         publication: content.publication.map(owned),
         lower_bounds: content.lower_bounds.map(owned),
-        skip: None,
+        skips: Vec::new(),
     })
 }
 
@@ -294,12 +299,19 @@ mod tests {
         let plain = with_additions(&connect, None).unwrap();
         assert_eq!((&plain.connect, plain.position), (&offset.connect, None));
         assert_eq!(super::additions(&StoredOffset::default()), None);
-        // The change that is to be passed over.
-        let skip = offset.position;
+        // Changes that are to be passed over.
+        let skips = |count: u32| {
+            let position = offset.position.expect("it has one");
+            let numbers = 0..count;
+            numbers.map(move |ordinal| Position { ordinal, ..position }).collect()
+        };
         for offset in [
-            StoredOffset { skip, ..offset },
             StoredOffset {
-                skip,
+                skips: skips(1),
+                ..offset.clone()
+            },
+            StoredOffset {
+                skips: skips(3),
                 ..StoredOffset::default()
             },
         ] {
@@ -351,7 +363,7 @@ mod tests {
                 server: "7/1".into(),
                 tables: [("public.outbox".to_owned(), table_lower_bound())].into(),
             })),
-            skip: None,
+            skips: Vec::new(),
         }
     }
 

@@ -714,7 +714,7 @@ pub const UNREAD_TABLES: Metric = Metric::new(
 pub const BESIDE_ROWS: Metric = Metric::new(
     MetricType::Gauge,
     "walferry_incremental_snapshot_table_rows",
-    "Number of rows that the running incremental snapshot has read of the table that it is reading, since the start of the process; absent if none is running.",
+    "Number of rows that the running incremental snapshot has read of the table that it is reading, also before a restart; absent if none is running.",
 )
 .labels(&["connector", "table"]);
 

@@ -489,16 +489,16 @@ impl OffsetStore for ConnectorStore {
         }
     }
 
-    async fn record_skip(&mut self) -> Result<Option<Position>, Failure> {
+    async fn record_skips(&mut self) -> Result<Vec<Position>, Failure> {
         match self.folder() {
-            Some(store) => store.record_skip().await,
-            None => Ok(None),
+            Some(store) => store.record_skips().await,
+            None => Ok(Vec::new()),
         }
     }
 
-    async fn settle_record_skip(&mut self) -> Result<(), Failure> {
+    async fn settle_record_skips(&mut self, stored: &StoredOffset) -> Result<(), Failure> {
         match self.folder() {
-            Some(store) => store.settle_record_skip().await,
+            Some(store) => store.settle_record_skips(stored).await,
             None => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use walferry_engine::Position;
 
-use crate::commands::args::{OperateCommand, WorkersArgs};
+use crate::commands::args::{OperateCommand, OutputArgs, WorkersArgs};
 pub(crate) use crate::commands::target::{AddressArgs, EndpointArgs};
 use clap_complete::Shell;
 
@@ -73,7 +73,10 @@ pub(crate) enum Command {
     /// List the processes that share a worker file: which one works, which stand by, and whether workers of Kafka Connect run beside them.
     /// Asks Kafka, not the processes
     Workers(WorkersArgs),
-    /// Print a shell completion script. In bash, zsh and fish, it also completes the names of connectors of a running process
+    /// List the contexts of ~/.config/walferry/config.toml: the processes that commands can ask, and which one they ask now. Asks none of them
+    Contexts(OutputArgs),
+    /// Print a shell completion script. In bash, zsh and fish, it also completes the names of connectors of the process that the line names,
+    /// and of contexts
     Completions {
         /// The shell
         shell: Shell,
@@ -259,15 +262,15 @@ pub(crate) enum OffsetsCommand {
     /// Accept that the server's history differs from the one that was read: the next start continues from the slot's position,
     /// regardless of what was delivered before
     AcceptHistory(OffsetArgs),
-    /// Pass over one change whose record cannot be sent, at the connector's next start: the error of the connector that has stopped
-    /// prints this command. All other changes are sent
+    /// Pass over a change whose record cannot be sent, at the connector's next start: the error of the connector that has stopped
+    /// prints this command. All other changes are sent. Earlier requests stay
     SkipRecord {
         /// Name of the connector
         #[arg(value_name = "NAME")]
         name: String,
-        /// Position of the change, as the error prints it
-        #[arg(value_name = "POSITION")]
-        position: Position,
+        /// Positions of the changes, as errors print them
+        #[arg(value_name = "POSITION", required = true)]
+        positions: Vec<Position>,
         #[command(flatten)]
         data: DataArgs,
     },

@@ -79,6 +79,7 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
         Command::Snapshot(args) => commands::snapshot::snapshot(&args, bars),
         Command::Operate(command) => commands::operate::operate(&command),
         Command::Workers(args) => commands::workers::workers(&args),
+        Command::Contexts(args) => commands::contexts::list(args),
         Command::Man { folder } => commands::man::write(&folder),
         Command::Completions { shell } => {
             say::text(commands::completions::script(shell));

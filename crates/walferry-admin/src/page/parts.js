@@ -7,14 +7,18 @@ const PHASES = {
 const mark = level => h("span", {class: "mark " + level, role: "img", "aria-label": LEVELS[level]});
 
 const WORST = {bad: 0, note: 1, good: 2};
-/// The worst first; those of one level stay in the order of their names.
-const byLevel = (a, b) => WORST[a.level] - WORST[b.level] || (a.name < b.name ? -1 : 1);
-/// Such as "2 of 29 failed, 1 of 29 needs a look".
+/// Whether somebody has asked for it to do nothing.
+const rests = c => c.phase === "paused" || c.phase === "stopped";
+/// The worst first, and of one level those that rest by request last; the others stay in the order of their names.
+const byLevel = (a, b) => WORST[a.level] - WORST[b.level] || rests(a) - rests(b) || (a.name < b.name ? -1 : 1);
+/// Such as "2 of 29 failed, 1 note, 3 paused".
 function summary(connectors) {
   const all = connectors.length, number = level => connectors.filter(c => c.level === level).length;
-  const failed = connectors.filter(c => c.phase === "failed").length, bad = number("bad") - failed, note = number("note");
+  const failed = connectors.filter(c => c.phase === "failed").length, bad = number("bad") - failed;
+  const resting = phase => connectors.filter(c => c.level === "note" && c.phase === phase).length;
+  const paused = resting("paused"), stopped = resting("stopped"), note = number("note") - paused - stopped;
   return [failed && failed + " of " + all + " failed", bad && bad + " of " + all + (bad === 1 ? " needs" : " need") + " attention",
-    note && plural(note, "note")].filter(Boolean).join(", ") || (all === 1 ? "It works" : "All " + all + " work");
+    note && plural(note, "note"), paused && paused + " paused", stopped && stopped + " stopped"].filter(Boolean).join(", ") || (all === 1 ? "It works" : "All " + all + " work");
 }
 
 let filter = "";

@@ -68,14 +68,15 @@ pub trait OffsetStore: Send + 'static {
         ready(Ok(None))
     }
 
-    /// The change that a person wants passed over, if the wish is kept beside the offset. One in the offset itself is loaded with it
-    /// ([`StoredOffset::skip`]).
-    fn record_skip(&mut self) -> impl Future<Output = Result<Option<Position>, Failure>> + Send {
-        ready(Ok(None))
+    /// The changes that a person wants passed over, where the wishes are kept beside the offset. Those in the offset itself are loaded
+    /// with it ([`StoredOffset::skips`]).
+    fn record_skips(&mut self) -> impl Future<Output = Result<Vec<Position>, Failure>> + Send {
+        ready(Ok(Vec::new()))
     }
 
-    /// Removes the wish that [`record_skip`](Self::record_skip) returned last. A newer one stays.
-    fn settle_record_skip(&mut self) -> impl Future<Output = Result<(), Failure>> + Send {
+    /// Removes the wishes for changes that this offset is past. Others stay, also those that came after the last call of
+    /// [`record_skips`](Self::record_skips).
+    fn settle_record_skips(&mut self, _stored: &StoredOffset) -> impl Future<Output = Result<(), Failure>> + Send {
         ready(Ok(()))
     }
 }
@@ -93,8 +94,8 @@ impl<S: OffsetStore> delivery::store::Store<StoredOffset> for S {
         self.tell_gap(None)
     }
 
-    fn remove_wish(&mut self) -> impl Future<Output = Result<(), Failure>> + Send {
-        self.settle_record_skip()
+    fn remove_wishes(&mut self, offset: &StoredOffset) -> impl Future<Output = Result<(), Failure>> + Send {
+        self.settle_record_skips(offset)
     }
 }
 
@@ -121,8 +122,8 @@ pub struct StoredOffset {
     pub publication: Option<Arc<Published>>,
     /// From where on rows of outbox tables are known to be sent. `None` if no rows are removed.
     pub lower_bounds: Option<Arc<LowerBounds>>,
-    /// The change to pass over (`walferry offsets skip-record`), until an offset past it is stored.
-    pub skip: Option<Position>,
+    /// The changes to pass over (`walferry offsets skip-record`), in the order of the stream, each until an offset past it is stored.
+    pub skips: Vec<Position>,
 }
 
 impl StoredOffset {

@@ -38,6 +38,8 @@ pub(crate) trait WriterObserver {
     fn stored(&self, stored: StoredOf<Self>, tells_of_source: bool) -> Settled;
     /// A transaction was committed. The pipeline has to be woken: it may have kept records back.
     fn committed(&self);
+    /// Whether a wish of a person may be settled with the next offset.
+    fn has_wishes(&self) -> bool;
     /// Whether the server of this connection is known to be the one that was read before. Nothing is confirmed earlier.
     fn is_proven(&self, connection: u64) -> bool;
     /// The source may be told of this position.
@@ -49,8 +51,8 @@ pub(crate) trait WriterObserver {
 pub(crate) struct Settled {
     /// The question to a person.
     pub(crate) question: bool,
-    /// The wish of a person.
-    pub(crate) wish: bool,
+    /// Wishes of a person.
+    pub(crate) wishes: bool,
 }
 
 type OffsetOf<L> = <<L as WriterObserver>::Account as OffsetAccount>::Offset;
@@ -220,6 +222,7 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
         self.listener.delivered(delivered.offset(), self.progress.chunks());
         let tells_of_source = !L::Account::is_beginning(delivered.offset());
         let signals = delivered.signals();
+        let wished = self.listener.has_wishes().then(|| delivered.offset().clone());
         let stored = delivered.save(store).await.inspect_err(|failure| {
             self.progress.not_stored();
             if failure.disposition == Disposition::Retry {
@@ -236,11 +239,12 @@ impl<L: WriterObserver> OffsetWriter<'_, L> {
         {
             warn!(error = %failure, "the file with the gap cannot be removed");
         }
-        if settled.wish
-            && let Err(failure) = store.remove_wish().await
+        if settled.wishes
+            && let Some(offset) = wished
+            && let Err(failure) = store.remove_wishes(&offset).await
         {
             // The next start finds that the change is behind the offset, and removes it.
-            warn!(error = %failure, "the file that `walferry offsets skip-record` has written cannot be removed");
+            warn!(error = %failure, "a file that `walferry offsets skip-record` has written cannot be removed");
         }
         self.stored.send_replace(Some(stored));
         if let Some(committed) = self.progress.committed() {
@@ -313,6 +317,9 @@ mod tests {
             Settled::default()
         }
         fn committed(&self) {}
+        fn has_wishes(&self) -> bool {
+            false
+        }
         fn is_proven(&self, _: u64) -> bool {
             true
         }
@@ -340,7 +347,7 @@ mod tests {
             Ok(())
         }
 
-        async fn remove_wish(&mut self) -> Result<(), Failure> {
+        async fn remove_wishes(&mut self, _offset: &u64) -> Result<(), Failure> {
             Ok(())
         }
     }

@@ -21,9 +21,9 @@ pub trait Store<O> {
     /// The same.
     fn remove_question(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Removes the wish of a person that is kept beside the offset: it is settled.
+    /// Removes the wishes of a person that are kept beside the offset and that this stored offset settles.
     ///
     /// # Errors
     /// The same.
-    fn remove_wish(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
+    fn remove_wishes(&mut self, offset: &O) -> impl Future<Output = Result<(), Failure>> + Send;
 }

@@ -24,14 +24,10 @@ pub(crate) struct Estimates {
     asked: Vec<String>,
     /// When the log had it last.
     logged_ns: i64,
-    /// The table that was reported last, and its rows.
+    /// The table that was reported last, and its rows that this process has read.
     reported: Option<(String, u64)>,
-    /// Rows of the tables that were read before it.
+    /// Rows that this process has read of the tables before it.
     rows_before: u64,
-    /// Tables that were left at the last report.
-    tables_left: usize,
-    /// Tables that have been read, or stopped.
-    tables_done: usize,
     /// Whether the last thing that happened to the snapshot was that a signal stopped a table.
     was_stopped: bool,
     /// Whether a table could not be read.
@@ -110,13 +106,12 @@ impl Estimates {
             return;
         };
         let (rows, tables_left) = (snapshot.rows(), snapshot.tables().count());
+        let rows_of_process = snapshot.rows_of_process();
         match &self.reported {
             Some((before, rows)) if before != table => self.rows_before += rows,
             _ => {}
         }
-        self.reported = Some((table.to_owned(), rows));
-        self.tables_done += self.tables_left.saturating_sub(tables_left);
-        self.tables_left = tables_left;
+        self.reported = Some((table.to_owned(), rows_of_process));
         let estimate = self.of_current(table);
         let current = estimate.map(|estimate| (table.to_owned(), estimate.saturating_sub(rows)));
         // The queue may be very long, and this is done for each chunk.
@@ -126,9 +121,9 @@ impl Estimates {
             table: table.to_owned(),
             rows,
             rows_estimate: estimate,
-            rows_in_all: self.rows_before + rows,
+            rows_of_process: self.rows_before + rows_of_process,
             rows_left: current.into_iter().chain(later).collect(),
-            tables: self.tables_done + tables_left,
+            tables: snapshot.tables_done().saturating_add(tables_left),
             tables_left,
             is_paused: snapshot.is_paused(),
         });
@@ -184,7 +179,7 @@ mod tests {
         let progress_of = |status: &Status| status.incremental().map(|(progress, _)| progress).expect("it runs");
         let progress = progress_of(&status);
         assert_eq!(
-            (progress.rows, progress.rows_estimate, progress.rows_in_all),
+            (progress.rows, progress.rows_estimate, progress.rows_of_process),
             (10, Some(30), 10)
         );
         assert_eq!(progress.rows_left, [("p.a".to_owned(), 20), ("p.b".to_owned(), 70)]);
@@ -211,7 +206,7 @@ mod tests {
         estimates.report(&snapshot, &status);
         let progress = progress_of(&status);
         assert_eq!(
-            (progress.rows, progress.rows_estimate, progress.rows_in_all),
+            (progress.rows, progress.rows_estimate, progress.rows_of_process),
             (5, Some(50), 15)
         );
         assert_eq!(progress.rows_left, [("p.b".to_owned(), 45)]);

@@ -27,7 +27,7 @@ use crate::{
         witness::{UnsentReason, Witness},
     },
     position::Position,
-    record_skip::RecordSkip,
+    record_skip::RecordSkips,
     stage::Stage,
 };
 
@@ -196,7 +196,7 @@ pub(crate) struct RecordEmitter {
     /// Reads columns of changed rows again. `None`: events stay as they are.
     pub(crate) rows: Option<Arc<dyn RowReader>>,
     /// The change that a person wants passed over.
-    pub(crate) skip: Option<Arc<RecordSkip>>,
+    pub(crate) skips: Arc<RecordSkips>,
     /// What to notify of records that were passed over.
     pub(crate) passed_over: Vec<Vec<(&'static str, String)>>,
 }
@@ -244,7 +244,7 @@ impl RecordEmitter {
             totals: RecordTotals::default(),
             witness: None,
             rows: None,
-            skip: None,
+            skips: Arc::default(),
             passed_over: Vec::new(),
         }
     }
@@ -483,8 +483,7 @@ impl RecordEmitter {
 
     /// Whether a person wants the change passed over that a record comes from.
     fn passes_over(&self, from: Provenance<'_>) -> bool {
-        let is_named = |skip: &Arc<RecordSkip>| from.message.is_of_stream() && skip.is_for(from.position);
-        self.skip.as_ref().is_some_and(is_named)
+        from.message.is_of_stream() && self.skips.contain(from.position)
     }
 
     /// Passes over a record that could be encoded: it goes to the dead-letter topic, if there is one, or nowhere.
@@ -843,9 +842,7 @@ impl RecordEmitter {
                     dead_letters = self.tolerance.dead_letters,
                     "a record is passed over, as asked with `walferry offsets skip-record`"
                 );
-                if let Some(skip) = &self.skip {
-                    skip.meet();
-                }
+                self.skips.meet(from.position);
                 let reason = walferry_diagnosis::concealed(what).into_owned();
                 self.passed_over.push(vec![
                     ("data_collection", from.table.to_owned()),

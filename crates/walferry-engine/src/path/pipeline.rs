@@ -43,7 +43,7 @@ use crate::{
         witness::Witness,
     },
     position::Position,
-    record_skip::RecordSkip,
+    record_skip::RecordSkips,
     snapshot::{
         ChunksDone, RowsToReread, SnapshotStep, initial::SnapshotEvent, rows::Snapshot, toast_reread::ToastReread,
     },
@@ -216,8 +216,8 @@ impl Pipeline {
     }
 
     /// Passes over the change that a person has named.
-    pub(crate) fn with_skip(mut self, skip: Option<Arc<RecordSkip>>) -> Self {
-        self.emit.skip = skip;
+    pub(crate) fn with_skips(mut self, skips: Arc<RecordSkips>) -> Self {
+        self.emit.skips = skips;
         self
     }
 

@@ -2,6 +2,7 @@
 //! first.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -156,12 +157,12 @@ where
         if !matches!(plan, StartPlan::Continue { .. }) && blocking.is_none() {
             carried.again = RowsToReread::default();
         }
-        let skip = self.record_skip(stored.as_ref()).await?;
+        let skips = self.record_skips(stored.as_ref()).await?;
         let goes_on = gap.is_none() && goes_on_exactly(plan, stored.as_ref(), &found);
         self.settings.observers.session_begins(goes_on, stored.as_ref());
         let StartOutcome { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
         offset.blocking.clone_from(&blocking);
-        offset.skip = skip;
+        offset.skips = skips;
         let offset = self.first_offset(plan, offset, from, &rows, &found, published).await?;
         let prepared = self.prepared(plan, offset, from, rows, found, gap).await?;
         Ok(SessionStart {
@@ -171,26 +172,32 @@ where
         })
     }
 
-    /// The change that a person wants passed over. A wish for one that was processed is removed.
-    async fn record_skip(&mut self, stored: Option<&StoredOffset>) -> Result<Option<Position>, Failure> {
-        let beside = self.store.record_skip().await?;
-        let Some(position) = beside.or_else(|| stored?.skip) else {
-            return Ok(None);
-        };
-        if stored.is_some_and(|stored| stored.is_past(position)) {
+    /// The changes that a person wants passed over. Wishes for those that were processed are removed.
+    async fn record_skips(&mut self, stored: Option<&StoredOffset>) -> Result<Vec<Position>, Failure> {
+        let beside = self.store.record_skips().await?;
+        let with_offset = stored.iter().flat_map(|stored| stored.skips.iter().copied());
+        // What was processed leaves the offset with the next one; only files are removed now.
+        let (past, wanted): (BTreeSet<Position>, BTreeSet<Position>) = beside
+            .into_iter()
+            .chain(with_offset)
+            .partition(|position| stored.is_some_and(|stored| stored.is_past(*position)));
+        for position in &past {
             warn!(
                 %position,
                 "the change that `walferry offsets skip-record` names is behind the stored offset, so it was passed over or delivered \
                  before; the request is removed"
             );
-            self.store.settle_record_skip().await?;
-            return Ok(None);
         }
-        warn!(
-            %position,
-            "the change at this position will be passed over, as asked with `walferry offsets skip-record`"
-        );
-        Ok(Some(position))
+        if let Some(stored) = stored.filter(|_| !past.is_empty()) {
+            self.store.settle_record_skips(stored).await?;
+        }
+        for position in &wanted {
+            warn!(
+                %position,
+                "the change at this position will be passed over, as asked with `walferry offsets skip-record`"
+            );
+        }
+        Ok(wanted.into_iter().collect())
     }
 
     /// What counts of a blocking snapshot that was interrupted, if anything of it was delivered.

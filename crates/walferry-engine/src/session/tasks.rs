@@ -42,7 +42,7 @@ use crate::{
     incremental::requests,
     observer::StreamObservers,
     path::pipeline::Pipeline,
-    record_skip::RecordSkip,
+    record_skip::RecordSkips,
     session::{
         channels::SessionChannels,
         connector::{ConnectorRun, ConnectorSettings, SessionCarryover, is_abandoned, stopped, until},
@@ -116,10 +116,10 @@ where
         target: &mut watch::Receiver<TargetState>,
     ) -> Result<SessionEnd, Failure> {
         let (wires, receiver) = SessionChannels::new(&self.settings, &prepared.offset, &self.status);
-        let skip = prepared.offset.skip.map(|position| Arc::new(RecordSkip::new(position)));
+        let skips = Arc::new(RecordSkips::new(prepared.offset.skips.clone()));
         let (requests, mut requested) = source::requests();
         let (asks, mut asked) = unbounded_channel();
-        let spawned = self.spawn_worker(&prepared, skip.clone(), carried, &wires, receiver, (requests, asks));
+        let spawned = self.spawn_worker(&prepared, skips.clone(), carried, &wires, receiver, (requests, asks));
         let mut worker = spawned.inspect_err(|_| carried.take(&mut requested))?;
         let (settings, status) = (&self.settings, &*self.status);
         let parts = self.source.parts();
@@ -157,7 +157,7 @@ where
                 new_slot: &carried.new_slot,
                 reach: &carried.reach,
                 gaps: &carried.gaps,
-                skip,
+                skips,
                 wires: &wires,
                 observers: &settings.observers,
                 status,
@@ -210,7 +210,7 @@ where
     fn spawn_worker(
         &mut self,
         prepared: &SessionStart,
-        skip: Option<Arc<RecordSkip>>,
+        skips: Arc<RecordSkips>,
         carried: &mut SessionCarryover,
         wires: &SessionChannels,
         frames: FrameReceiver,
@@ -220,7 +220,7 @@ where
             .with_gate(wires.gate.clone())
             .with_observers(self.settings.observers.clone())
             .with_asks(asks, requests.clone())
-            .with_skip(skip)
+            .with_skips(skips)
             .with_outboxes(&prepared.outboxes)?;
         let goes_on = prepared.snapshot.as_ref().filter(|plan| plan.goes_on);
         if let Some(done) = goes_on.map(|plan| &plan.done).or(prepared.blocking.as_ref()) {
@@ -442,8 +442,8 @@ struct SessionObserver<'a> {
     new_slot: &'a UnusedSlot,
     reach: &'a DeliveredReach,
     gaps: &'a Gaps,
-    /// The change that a person wants passed over.
-    skip: Option<Arc<RecordSkip>>,
+    /// The changes that a person wants passed over.
+    skips: Arc<RecordSkips>,
     wires: &'a SessionChannels,
     observers: &'a StreamObservers,
     status: &'a Status,
@@ -463,9 +463,11 @@ impl WriterObserver for SessionObserver<'_> {
         if let Some(history) = &mut offset.history {
             history.furthest = history.furthest.max(*self.wires.server_end.borrow());
         }
-        if let Some(skip) = &self.skip {
-            skip.leave(offset);
-        }
+        self.skips.leave(offset);
+    }
+
+    fn has_wishes(&self) -> bool {
+        self.skips.are_left()
     }
 
     fn delivered(&self, offset: &StoredOffset, chunks: u64) {
@@ -487,7 +489,7 @@ impl WriterObserver for SessionObserver<'_> {
         }
         Settled {
             question: self.gaps.forget(position, self.status),
-            wish: self.skip.as_ref().is_some_and(|skip| skip.stored()),
+            wishes: self.skips.stored(),
         }
     }
 

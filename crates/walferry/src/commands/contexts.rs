@@ -19,10 +19,18 @@ use std::{
     process::{Command, Stdio},
 };
 
+use serde_json::json;
 use walferry_config::quoted;
+use walferry_diagnosis::{Kind, printed::one_line};
 use walferry_keystore::regular;
 
-use super::endpoint_error::{EndpointError, trouble};
+use super::{
+    args::{Format, OutputArgs},
+    endpoint::URL,
+    endpoint_error::{EndpointError, trouble},
+    printing::{self, Cell},
+};
+use crate::{error::Error, output::note, say::say};
 
 /// The file, instead of the one in the folder of configurations.
 const FILE: &str = "WALFERRY_CONFIG";
@@ -45,31 +53,21 @@ pub(crate) struct Context {
 
 /// The context with this name, or the one that is used without a name. `None` if there is no file, or it names no current one.
 pub(crate) fn find(name: Option<&str>) -> Result<Option<Context>, EndpointError> {
-    let from_environment = env::var(CONTEXT).ok().filter(|name| !name.is_empty());
-    let wanted = name.map(str::to_owned).or(from_environment);
+    let wanted = name.map(str::to_owned).or_else(|| set(CONTEXT));
     let Some(path) = path() else { return Ok(None) };
-    let text = match read(&path)? {
-        Some(text) => text,
-        None => {
-            return match wanted {
-                None => Ok(None),
-                Some(name) => Err(trouble(
-                    format!(
-                        "there is no context {}, because there is no file {}",
-                        quoted(&name),
-                        path.display()
-                    ),
-                    "write the file, with a section [contexts.NAME] and a url in it; or give --url",
-                )),
-            };
-        }
+    let Some(contexts) = load(&path)? else {
+        return match wanted {
+            None => Ok(None),
+            Some(name) => Err(trouble(
+                format!(
+                    "there is no context {}, because there is no file {}",
+                    quoted(&name),
+                    path.display()
+                ),
+                "write the file, with a section [contexts.NAME] and a url in it; or give --url",
+            )),
+        };
     };
-    let contexts = Contexts::parse(&text).map_err(|why| {
-        trouble(
-            format!("{}: {why}", path.display()),
-            "write it as in: [contexts.production], and below it url = \"https://HOST:8443\"",
-        )
-    })?;
     let Some(name) = wanted.or(contexts.current) else {
         return Ok(None);
     };
@@ -83,6 +81,76 @@ pub(crate) fn find(name: Option<&str>) -> Result<Option<Context>, EndpointError>
             ))
         }
     }
+}
+
+/// `walferry contexts`.
+pub(crate) fn list(args: OutputArgs) -> Result<(), Error> {
+    let failed = |EndpointError { what, hint }: EndpointError| {
+        Error::new(Kind::NotOperated, "the contexts cannot be listed").cause(what, Some(hint))
+    };
+    let path = path();
+    let contexts = match &path {
+        Some(path) => load(path).map_err(failed)?.unwrap_or_default(),
+        None => Contexts::default(),
+    };
+    let current = set(CONTEXT).or(contexts.current);
+    match args.output {
+        Format::Name => contexts.all.keys().for_each(|name| say!("{}", one_line(name))),
+        Format::Table if contexts.all.is_empty() => {
+            let file = path.map_or("~/.config/walferry/config.toml".into(), |path| {
+                path.display().to_string()
+            });
+            say!("{file} has no contexts: write a section [contexts.NAME] with a url into it");
+        }
+        Format::Table => {
+            let row = |(name, context): (&String, &Context)| -> Vec<Cell> {
+                let mark = if current.as_ref() == Some(name) { "*" } else { "" };
+                let user = context.user.as_deref().unwrap_or("-");
+                vec![mark.into(), name.into(), (&context.url).into(), user.into()]
+            };
+            let rows: Vec<Vec<Cell>> = contexts.all.iter().map(row).collect();
+            printing::print_table(&["CURRENT", "NAME", "URL", "USER"], &rows);
+        }
+        format => {
+            let one =
+                |(name, context): (&String, &Context)| json!({"name": name, "url": context.url, "user": context.user});
+            let all: Vec<_> = contexts.all.iter().map(one).collect();
+            printing::print(&json!({"current": current, "contexts": all}), format);
+        }
+    }
+    if args.output == Format::Table {
+        match (set(URL), current) {
+            (Some(url), _) => note!(
+                "commands without --context ask {}, because {URL} is set",
+                one_line(&url)
+            ),
+            (None, Some(name)) if !contexts.all.contains_key(&name) => {
+                note!(
+                    "the context {} is wanted, but there is none with this name",
+                    quoted(&name)
+                );
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A variable of the environment that says something.
+fn set(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// What the file says. `None` if there is none.
+fn load(path: &Path) -> Result<Option<Contexts>, EndpointError> {
+    let Some(text) = read(path)? else { return Ok(None) };
+    let contexts = Contexts::parse(&text).map_err(|why| {
+        trouble(
+            format!("{}: {why}", path.display()),
+            "write it as in: [contexts.production], and below it url = \"https://HOST:8443\"",
+        )
+    })?;
+    Ok(Some(contexts))
 }
 
 fn path() -> Option<PathBuf> {

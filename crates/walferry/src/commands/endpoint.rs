@@ -37,7 +37,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const DEFAULT: &str = "http://127.0.0.1:8083";
 
 /// The endpoint, where neither an option nor a context names one.
-const URL: &str = "WALFERRY_URL";
+pub(super) const URL: &str = "WALFERRY_URL";
 
 const WORDS: Words = Words {
     side: "server",
@@ -253,6 +253,9 @@ impl Endpoint {
                 "start Walferry, or say with --admin ADDR or --url URL where its admin endpoint is"
             }
             ureq::Error::HostNotFound => "correct the host name in --url",
+            ureq::Error::Io(error) if error.to_string().contains("lookup address") => {
+                "correct the host name: no name server knows it"
+            }
             ureq::Error::Timeout(_) => "check that the host is reachable, and look at the log of the process there",
             ureq::Error::Other(_) | ureq::Error::Io(_) if is_tls => {
                 "if an authority of your own has signed the endpoint's certificate, name a file with the authority's certificate with --ca; \
@@ -282,11 +285,7 @@ impl Endpoint {
             (404, _) if message.is_none() => "check that --admin or --url leads to the admin endpoint of Walferry".to_owned(),
             (404, _) => match self.connectors() {
                 Some(names) if names.is_empty() => "this process has no connector: check --admin or --url".to_owned(),
-                Some(names) if names.iter().any(|name| name == connector) => {
-                    "it has this connector, but does not take such a request: a worker of Kafka Connect takes no signals over REST (write them \
-                     to the connector's signal table or topic), and an older Walferry may not know the request"
-                        .to_owned()
-                }
+                Some(names) if names.iter().any(|name| name == connector) => return self.unknown_request(),
                 Some(names) => format!("the process has other connectors than {connector}: {}", names.join(", ")),
                 None => "compare the name with the list of GET /connectors".to_owned(),
             },
@@ -298,6 +297,23 @@ impl Endpoint {
             format!("the admin endpoint at {self} refuses it ({code}): {message}"),
             hint,
         )
+    }
+
+    /// The process has the connector, and does not know what is asked of it.
+    fn unknown_request(&self) -> EndpointError {
+        let is_walferry = self
+            .get("/ready")
+            .is_ok_and(|answer| answer.body["connectors"].is_array());
+        match is_walferry {
+            true => trouble(
+                format!("the Walferry at {self} does not know this request: it is older than this command"),
+                "update it, or use the command of its version",
+            ),
+            false => trouble(
+                format!("{self} is a worker of Kafka Connect, which takes no signals over REST"),
+                "write the signal to the connector's signal table or topic",
+            ),
+        }
     }
 
     /// The names of the connectors there.

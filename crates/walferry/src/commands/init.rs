@@ -61,7 +61,17 @@ pub(crate) fn init(args: &InitArgs) -> Result<(), Error> {
     let runtime = process::runtime().map_err(|failure| Error::failure("the database was not looked at", failure))?;
     let survey = runtime
         .block_on(survey::survey(&section, &args.role, &name))
-        .map_err(|failure| Error::failure("the database could not be looked at", failure))?;
+        .map_err(|mut failure| {
+            // The hint of others names properties, which nobody has written yet.
+            for cause in failure
+                .causes
+                .iter_mut()
+                .filter(|cause| cause.kind == Some(Kind::Authentication))
+            {
+                cause.hint = Some("check the user of the URL, and the password there or in PGPASSWORD".to_owned());
+            }
+            Error::failure("the database could not be looked at", failure)
+        })?;
     if survey.standby {
         return Err(refused(
             "the server is a standby".to_owned(),

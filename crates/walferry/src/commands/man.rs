@@ -9,6 +9,10 @@ use crate::{cli::Cli, error::Error};
 
 /// Writes a page for the program and for each of its commands.
 pub(crate) fn write(folder: &Path) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(|error| {
+        let what = format!("the folder {} cannot be made: {error}", folder.display());
+        Error::new(Kind::Output, what)
+    })?;
     for (name, page) in pages() {
         let file = folder.join(format!("{name}.1"));
         fs::write(&file, page).map_err(|error| {

@@ -33,7 +33,7 @@ pub(crate) fn offsets(command: OffsetsCommand) -> Result<(), Error> {
         OffsetsCommand::Import { which, file, force } => take_over(&which, &file, force),
         OffsetsCommand::Reset(which) => reset(&which),
         OffsetsCommand::AcceptHistory(which) => accept_history(&which),
-        OffsetsCommand::SkipRecord { name, position, data } => skip_record::skip_record(&name, position, &data),
+        OffsetsCommand::SkipRecord { name, positions, data } => skip_record::skip_record(&name, &positions, &data),
         OffsetsCommand::SkipGap { which, snapshot, show } => {
             if let Some(file) = &which.config {
                 of_stream(file)?;
@@ -113,7 +113,7 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
             gap.what
         );
     }
-    if let Some(position) = walferry_offset::skip::wished(&data_dir(&which.data), &connector.name)
+    for position in walferry_offset::skip::wished(&data_dir(&which.data), &connector.name)
         .map_err(|error| unusable(&connector, error))?
     {
         say!(

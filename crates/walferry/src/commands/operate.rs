@@ -233,6 +233,38 @@ fn summary(name: &str, connector: &Json) -> Json {
     })
 }
 
+/// Whether somebody has asked for a connector in this state to do nothing.
+fn is_idle(state: &str) -> bool {
+    matches!(state, "PAUSED" | "STOPPED")
+}
+
+/// Such as "1 of 3 connectors needs somebody to look, 1 is paused": those that are bad, and others that are not ready yet.
+fn counted<'a>((bad, unready): (usize, usize), states: impl Iterator<Item = &'a str> + Clone) -> String {
+    let all = states.clone().count();
+    let mut text = match (all, bad) {
+        (0, _) => "no connectors".to_owned(),
+        (1, 0) => "1 connector".to_owned(),
+        (_, 0) => format!("{all} connectors"),
+        (1, _) => "1 connector, which needs somebody to look".to_owned(),
+        (_, 1) => format!("1 of {all} connectors needs somebody to look"),
+        (_, bad) => format!("{bad} of {all} connectors need somebody to look"),
+    };
+    let resting = |wanted: &str| states.clone().filter(|state| *state == wanted).count();
+    let others = [
+        (unready, "not ready yet"),
+        (resting("PAUSED"), "paused"),
+        (resting("STOPPED"), "stopped"),
+    ];
+    for (count, what) in others {
+        match count {
+            0 => {}
+            1 => text.push_str(&format!(", 1 is {what}")),
+            _ => text.push_str(&format!(", {count} are {what}")),
+        }
+    }
+    text
+}
+
 fn status(args: &ListArgs) -> Result<(), Error> {
     let process = Process::of(&args.endpoint)?;
     let (worker, connectors) = process.connectors()?;
@@ -262,8 +294,10 @@ fn status(args: &ListArgs) -> Result<(), Error> {
             };
             let (rank, colour) = match (level, rank(&state)) {
                 (_, 0) | ("bad", _) => (0, Colour::Bad),
+                // Somebody has asked for it, so it comes behind what nobody has asked for.
+                (_, 1) if is_idle(&state) => (2, Colour::Note),
                 (_, 1) | ("note", _) => (1, Colour::Note),
-                _ => (2, Colour::of_state(&state)),
+                _ => (3, Colour::of_state(&state)),
             };
             (rank, name.clone(), state, colour, why)
         })
@@ -271,25 +305,23 @@ fn status(args: &ListArgs) -> Result<(), Error> {
     rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     let is_ready = match &ready {
         Some(ready) => ready["ready"].as_bool().unwrap_or_default(),
-        None => rows.iter().all(|(_, _, state, ..)| state == "RUNNING"),
+        None => rows
+            .iter()
+            .all(|(_, _, state, ..)| state == "RUNNING" || is_idle(state)),
     };
     let kind = if ready.is_some() { "Walferry" } else { "Kafka Connect" };
     match args.output.output {
         Format::Table => {
-            // As the exit code: what is not ready does not work.
-            let works = |name: &String| sentences.get(name).is_none_or(|(is_ready, ..)| *is_ready);
-            let bad = rows
+            let bad = rows.iter().filter(|(rank, ..)| *rank == 0).count();
+            // What starts or is restarted needs nobody, but does not work yet: the exit code says so.
+            let is_ready = |name: &String| sentences.get(name).is_none_or(|(is_ready, ..)| *is_ready);
+            let unready = rows
                 .iter()
-                .filter(|(rank, name, ..)| *rank == 0 || !works(name))
+                .filter(|(rank, name, ..)| *rank > 0 && !is_ready(name))
                 .count();
             let version = one_line(version(&worker)).into_owned();
-            let count = match (rows.len(), bad) {
-                (0, _) => "no connectors".to_owned(),
-                (1, 0) => "1 connector".to_owned(),
-                (n, 0) => format!("{n} connectors"),
-                (n, bad) => format!("{bad} of {n} connectors need somebody to look"),
-            };
-            say!("{kind} {version} at {}: {count}", process.0);
+            let states = rows.iter().map(|(_, _, state, ..)| state.as_str());
+            say!("{kind} {version} at {}: {}", process.0, counted((bad, unready), states));
             if !rows.is_empty() {
                 let rows: Vec<Vec<Cell>> = rows
                     .into_iter()
@@ -583,7 +615,14 @@ fn validate(process: &Process, what: &str, properties: &BTreeMap<String, String>
     for found in answer.body["configs"].as_array().into_iter().flatten() {
         let value = &found["value"];
         for error in value["errors"].as_array().into_iter().flatten() {
-            let cause = Diagnosis::error(Kind::NotOperated, text(error)).at(text(&value["name"]));
+            // Walferry's own go on from the name: "is 5, which is …". Those of Kafka Connect are sentences.
+            let (name, error) = (text(&value["name"]), text(error));
+            let place = if error.starts_with("is ") {
+                name.to_owned()
+            } else {
+                format!("{name}:")
+            };
+            let cause = Diagnosis::error(Kind::NotOperated, error).at(&place);
             // Debezium says some of it twice.
             if !causes.contains(&cause) {
                 causes.push(cause);
@@ -700,7 +739,7 @@ fn top(args: &TopArgs) -> Result<(), Error> {
 
 /// One screen of `top`.
 fn top_text(data: &Json, seen: &mut Seen, now: Instant, is_coloured: bool) -> String {
-    let mut rows = Vec::new();
+    let (mut rows, mut states) = (Vec::new(), Vec::new());
     for connector in data["connectors"].as_array().into_iter().flatten() {
         let name = text(&connector["name"]).to_owned();
         let level = text(&connector["level"]);
@@ -710,11 +749,14 @@ fn top_text(data: &Json, seen: &mut Seen, now: Instant, is_coloured: bool) -> St
             let seconds = now.duration_since(then).as_secs_f64().max(0.001);
             records.saturating_sub(before) as f64 / seconds
         });
+        let phase = text(&connector["phase"]).to_uppercase();
         let (rank, colour) = match level {
             "bad" => (0, Colour::Bad),
+            "note" if is_idle(&phase) => (2, Colour::Note),
             "note" => (1, Colour::Note),
-            _ => (2, Colour::Good),
+            _ => (3, Colour::Good),
         };
+        states.push(phase);
         let seconds = connector["lag_seconds"].as_f64();
         let row: Vec<Cell> = vec![
             (&name).into(),
@@ -733,10 +775,10 @@ fn top_text(data: &Json, seen: &mut Seen, now: Instant, is_coloured: bool) -> St
     let rows: Vec<Vec<Cell>> = rows.into_iter().map(|(_, _, row)| row).collect();
     let resident = data["resident_bytes"].as_u64().map_or("-".to_owned(), bytes);
     let head = format!(
-        "Walferry {}  {}  memory {resident}  {bad} of {} connectors need somebody to look\n",
+        "Walferry {}  {}  memory {resident}  {}\n",
         one_line(text(&data["version"])),
         one_line(text(&data["now"])),
-        rows.len()
+        counted((bad, 0), states.iter().map(String::as_str))
     );
     let names = [
         "NAME",
@@ -809,6 +851,30 @@ mod tests {
         );
         assert!(lines[4].contains("10000+ rows"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn a_connector_that_rests_by_request_is_counted_apart_from_failures() {
+        let cases = [
+            ((0, 0), vec![], "no connectors"),
+            ((0, 0), vec!["RUNNING"], "1 connector"),
+            ((0, 2), vec!["RUNNING"; 3], "3 connectors, 2 are not ready yet"),
+            ((0, 0), vec!["PAUSED"], "1 connector, 1 is paused"),
+            ((1, 0), vec!["FAILED"], "1 connector, which needs somebody to look"),
+            (
+                (1, 0),
+                vec!["FAILED", "PAUSED", "RUNNING"],
+                "1 of 3 connectors needs somebody to look, 1 is paused",
+            ),
+            (
+                (2, 0),
+                vec!["FAILED", "FAILED", "PAUSED", "PAUSED", "STOPPED"],
+                "2 of 5 connectors need somebody to look, 2 are paused, 1 is stopped",
+            ),
+        ];
+        for (bad, states, expected) in cases {
+            assert_eq!(counted(bad, states.into_iter()), expected);
+        }
     }
 
     #[test]

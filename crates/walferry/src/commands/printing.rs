@@ -178,19 +178,28 @@ fn block(value: &Json, depth: usize, out: &mut String) {
         out.push_str(&format!("{indent}{scalar}\n"));
         return;
     }
-    let mut put = |head: &str, value: &Json| match scalar(value) {
-        Some(scalar) => out.push_str(&format!("{indent}{head} {scalar}\n")),
-        None => {
-            out.push_str(&format!("{indent}{head}\n"));
-            block(value, depth + 1, out);
-        }
-    };
     match value {
-        Json::Array(all) => all.iter().for_each(|value| put("-", value)),
+        Json::Array(all) => {
+            for value in all {
+                let mut entry = String::new();
+                block(value, 0, &mut entry);
+                // The first member stands behind the dash, and the others below it.
+                for (at, line) in entry.lines().enumerate() {
+                    let head = if at == 0 { "- " } else { "  " };
+                    out.push_str(&format!("{indent}{head}{line}\n"));
+                }
+            }
+        }
         Json::Object(members) => {
             for (name, value) in members {
                 let name = scalar(&Json::String(name.clone())).unwrap_or_default();
-                put(&format!("{name}:"), value);
+                match scalar(value) {
+                    Some(scalar) => out.push_str(&format!("{indent}{name}: {scalar}\n")),
+                    None => {
+                        out.push_str(&format!("{indent}{name}:\n"));
+                        block(value, depth + 1, out);
+                    }
+                }
             }
         }
         _ => {}
@@ -237,9 +246,9 @@ mod tests {
     #[test]
     fn yaml_says_what_json_says() {
         let value = json!({
-            "name": "orders", "no": "no", "n": 1, "empty": {}, "list": ["a b", {"x": null, "y": "1"}], "text": "a: \"b\"\n"
+            "name": "orders", "no": "no", "n": 1, "empty": {}, "list": ["a b", {"x": null, "y": "1"}, [1, [2]]], "text": "a: \"b\"\n"
         });
-        let expected = "name: orders\n\"no\": \"no\"\n\"n\": 1\nempty: {}\nlist:\n  - \"a b\"\n  -\n    x: null\n    \"y\": \"1\"\ntext: \"a: \\\"b\\\"\\n\"\n";
+        let expected = "name: orders\n\"no\": \"no\"\n\"n\": 1\nempty: {}\nlist:\n  - \"a b\"\n  - x: null\n    \"y\": \"1\"\n  - - 1\n    - - 2\ntext: \"a: \\\"b\\\"\\n\"\n";
         let output = yaml(&value);
         let lines = |text: &str| {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();

@@ -209,8 +209,19 @@ mod tests {
                 vec![
                     (404, r#"{"error_code": 404, "message": "HTTP 404 Not Found"}"#),
                     (200, r#"["shop orders", "stock"]"#),
+                    (404, r#"{"error_code": 404, "message": "HTTP 404 Not Found"}"#),
                 ],
-                ["it has this connector", "signal table or topic"],
+                ["is a worker of Kafka Connect", "signal table or topic"],
+            ),
+            // An older Walferry.
+            (
+                false,
+                vec![
+                    (404, r#"{"error_code": 404, "message": "HTTP 404 Not Found"}"#),
+                    (200, r#"["shop orders", "stock"]"#),
+                    (200, r#"{"ready": true, "connectors": []}"#),
+                ],
+                ["does not know this request", "update it"],
             ),
             (false, vec![(404, "<html>")], ["(404)", "admin endpoint of Walferry"]),
             (

@@ -99,7 +99,9 @@ pub struct Incremental {
     is_paused: bool,
     /// Tables to stop: regular expressions or names.
     stops: Vec<String>,
-    /// Rows of the table read so far.
+    /// What has been done, as an earlier process has stored it and this one goes on.
+    tally: Tally,
+    /// Rows of the table read so far, by this process: what Debezium's notifications count.
     rows: u64,
     /// The number of these rows that are in the window.
     unsent: u64,
@@ -137,8 +139,10 @@ const BLOCKING: &str = "walferry_blocking_snapshots";
 const WAITING: &str = "walferry_waiting_signals";
 /// Tables to stop after the present chunk.
 const STOPS: &str = "walferry_incremental_snapshot_stops";
+/// What has been done: a [`Tally`].
+const TALLY: &str = "walferry_incremental_snapshot_tally";
 /// All members of an offset that describe snapshots requested by signals.
-pub const MEMBERS: [&str; 9] = [
+pub const MEMBERS: [&str; 10] = [
     COLLECTIONS,
     PRIMARY_KEY,
     MAXIMUM_KEY,
@@ -148,7 +152,18 @@ pub const MEMBERS: [&str; 9] = [
     BLOCKING,
     WAITING,
     STOPS,
+    TALLY,
 ];
+
+/// What a snapshot has done so far, for people: nothing else depends on it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Tally {
+    /// Tables that are done with.
+    tables: usize,
+    /// Rows of the table at the head of the queue that earlier processes have read and sent.
+    rows: u64,
+}
 
 /// Whether an offset tells of a blocking snapshot that has not ended.
 pub fn tells_of_blocking(members: &Map<String, Json>) -> bool {
@@ -169,6 +184,7 @@ impl Incremental {
             blocking: own(members, BLOCKING).unwrap_or_default(),
             waiting: own(members, WAITING).unwrap_or_default(),
             stops: own(members, STOPS).unwrap_or_default(),
+            tally: own(members, TALLY).unwrap_or_default(),
             ..Self::default()
         };
         let text_of = |name: &str| members.get(name).and_then(Json::as_str);
@@ -207,6 +223,9 @@ impl Incremental {
                 ))
             }
         };
+        if problem.is_some() {
+            snapshot.tally.rows = 0;
+        }
         snapshot.end.clone_from(&snapshot.sent);
         (snapshot, problem)
     }
@@ -245,6 +264,13 @@ impl Incremental {
         if !self.stops.is_empty() {
             members.insert(STOPS.into(), text(&self.stops));
         }
+        let tally = Tally {
+            rows: self.rows().saturating_sub(self.unsent),
+            ..self.tally
+        };
+        if tally != Tally::default() {
+            members.insert(TALLY.into(), text(&tally));
+        }
         let nothing = || Key::serialised(None).unwrap_or_default();
         let (sent, maximum) = keys.unwrap_or_else(|| (nothing(), nothing()));
         members.insert(PRIMARY_KEY.into(), sent.into());
@@ -277,9 +303,19 @@ impl Incremental {
         self.queue.iter().map(|table| &*table.id)
     }
 
-    /// Rows of the first of these tables read so far.
+    /// Rows of the first of these tables read so far, also by earlier processes.
     pub const fn rows(&self) -> u64 {
+        self.tally.rows.saturating_add(self.rows)
+    }
+
+    /// Those of them that this process has read.
+    pub const fn rows_of_process(&self) -> u64 {
         self.rows
+    }
+
+    /// Tables that are done with, also by earlier processes.
+    pub const fn tables_done(&self) -> usize {
+        self.tally.tables
     }
 
     /// The id of the chunk that is being read.
@@ -742,7 +778,7 @@ impl Incremental {
         effects.push(Effect::ClearWindow);
         self.key = Some(found);
         (self.end, self.sent, self.maximum) = (None, None, None);
-        (self.rows, self.unsent, self.repeats) = (0, 0, false);
+        (self.tally.rows, self.rows, self.unsent, self.repeats) = (0, 0, 0, false);
         self.has_changed = true;
     }
 
@@ -849,8 +885,11 @@ impl Incremental {
                 "the incremental snapshot of {table} found no rows"
             )));
         }
-        let rows = self.rows;
-        self.notify(effects, |ids, of| SnapshotNotice::scanned(ids, of, &table, rows, scan));
+        // As Debezium does, the notification counts from the start of the process.
+        let (rows, rows_of_process) = (self.rows(), self.rows);
+        self.notify(effects, |ids, of| {
+            SnapshotNotice::scanned(ids, of, &table, rows_of_process, scan)
+        });
         let is_whole = self.queue.front().is_some_and(|table| table.condition.is_none());
         let end = match why {
             Some(why) => {
@@ -881,6 +920,7 @@ impl Incremental {
     /// Takes the table at the head out of the queue.
     fn next(&mut self, effects: &mut Vec<Effect>) {
         self.queue.pop_front();
+        self.count_done(1);
         (self.key, self.end, self.sent, self.maximum) = (None, None, None, None);
         (self.unsent, self.repeats) = (0, false);
         self.has_changed = true;
@@ -888,6 +928,17 @@ impl Incremental {
             self.notify(effects, |_, of| SnapshotNotice::completed(of));
             self.correlation = None;
         }
+    }
+
+    /// So many tables are done with, or have been stopped. When none is left, the next snapshot begins anew.
+    fn count_done(&mut self, tables: usize) {
+        self.tally = match self.is_running() {
+            true => Tally {
+                tables: self.tally.tables.saturating_add(tables),
+                rows: 0,
+            },
+            false => Tally::default(),
+        };
     }
 
     /// Says that nothing is left to read, and what was not read.
@@ -933,7 +984,9 @@ impl Incremental {
                     current = Some(table);
                     continue;
                 }
+                let before = self.queue.len();
                 self.queue.retain(|queued| queued.id != table);
+                self.tally.tables = self.tally.tables.saturating_add(before - self.queue.len());
                 effects.push(Effect::TableEnded(table.clone(), TableEnd::Stopped));
                 if !stopped.contains(&table) {
                     stopped.push(table);
@@ -948,6 +1001,7 @@ impl Incremental {
             self.next(effects);
         } else if !self.is_running() {
             self.correlation = None;
+            self.tally = Tally::default();
         }
         if !self.is_running() {
             self.unread.clear();

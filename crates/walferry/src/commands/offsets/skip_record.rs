@@ -25,8 +25,8 @@ impl walferry_admin::RecordSkips for SkipRequests {
     }
 }
 
-/// Leaves the wish in the connector's folder, where its next start finds it.
-pub(super) fn skip_record(name: &str, position: Position, data: &DataArgs) -> Result<(), Error> {
+/// Leaves the wishes in the connector's folder, where its next start finds them.
+pub(super) fn skip_record(name: &str, positions: &[Position], data: &DataArgs) -> Result<(), Error> {
     let data_dir = data_dir(data);
     let refuse = || {
         Error::new(
@@ -46,13 +46,27 @@ pub(super) fn skip_record(name: &str, position: Position, data: &DataArgs) -> Re
         return Err(refuse().cause(what, Some(hint.to_owned())));
     }
     let stored = FileStore::peek_of(&data_dir, name).map_err(unusable)?;
-    if stored.is_some_and(|stored| stored.is_past(position)) {
+    let is_past = |position: Position| stored.as_ref().is_some_and(|stored| stored.is_past(position));
+    if let Some(position) = positions.iter().find(|position| is_past(**position)) {
         let what =
             format!("the change at {position} is behind the stored offset, so it was delivered or passed over before");
         return Err(refuse().cause(
             what,
             Some("copy the command from the connector's last error".to_owned()),
         ));
+    }
+    let mut earlier = skip::wished(&data_dir, name).map_err(unusable)?;
+    // The connector removes them itself at its next start.
+    earlier.retain(|position| !is_past(*position) && !positions.contains(position));
+    if earlier.len() + positions.len() > skip::MOST {
+        let what = format!(
+            "{} changes wait to be passed over, and {} is the most: the connector takes them up at its next start",
+            earlier.len(),
+            skip::MOST
+        );
+        let hint =
+            "set errors.tolerance=all, with errors.deadletterqueue.topic.name, if so many records cannot be sent";
+        return Err(refuse().cause(what, Some(hint.to_owned())));
     }
     if !folder.is_dir() {
         drop(Folder::open(&data_dir, name).map_err(unusable)?);
@@ -62,20 +76,34 @@ pub(super) fn skip_record(name: &str, position: Position, data: &DataArgs) -> Re
             data_dir.display()
         );
     }
-    let earlier = skip::wished(&data_dir, name).map_err(unusable)?;
-    skip::wish(&data_dir, name, position).map_err(unusable)?;
-    if let Some(earlier) = earlier.filter(|earlier| *earlier != position) {
-        say!("This replaces the request to pass over the change at {earlier}.");
+    for position in positions {
+        skip::wish(&data_dir, name, *position).map_err(unusable)?;
+    }
+    match listed(positions) {
+        (1, at) => say!(
+            "The change at {at} will be passed over once, at the next start of connector {name:?}. All other changes are sent."
+        ),
+        (count, at) => say!(
+            "{count} changes will be passed over once, at the next start of connector {name:?}: those at {at}. All other changes are sent."
+        ),
+    }
+    match listed(&earlier) {
+        (0, _) => {}
+        (1, at) => say!("The request to pass over the change at {at} is kept, too."),
+        (count, at) => say!("{count} earlier requests are kept, too, for the changes at {at}."),
     }
     say!(
-        "The change at {position} will be passed over once, at the next start of connector {name:?}. All other changes are sent."
-    );
-    say!(
-        "Its records go to the dead-letter topic, if errors.deadletterqueue.topic.name is set. Without it, they are only logged."
+        "Their records go to the dead-letter topic, if errors.deadletterqueue.topic.name is set. Without it, they are only logged."
     );
     if let Err(walferry_offset::Error::Locked { .. }) = Folder::open(&data_dir, name) {
         let name = shell_word(name);
         say!("A process has the connector's folder: `walferry restart {name}` starts the connector again there.");
     }
     Ok(())
+}
+
+/// How many they are, and their text.
+fn listed(positions: &[Position]) -> (usize, String) {
+    let texts: Vec<String> = positions.iter().map(ToString::to_string).collect();
+    (texts.len(), texts.join(", "))
 }
