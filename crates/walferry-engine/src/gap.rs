@@ -39,8 +39,8 @@ pub struct Gap {
     pub after_commit: Option<u64>,
     /// Whether it remains a gap when the publication is as it was before. It does if the stream cannot show which rows
     /// are missing.
-    #[serde(default)]
-    pub stays: bool,
+    #[serde(default, rename = "stays")]
+    pub cannot_close: bool,
     /// The server's position when the gap was last seen.
     #[serde(with = "lsn_text")]
     pub seen: Lsn,
@@ -120,6 +120,6 @@ impl Gap {
 
     /// The failure of a gap that stays, in case the next look does not find it again.
     pub(crate) fn failure(&self) -> Option<Failure> {
-        self.stays.then(|| Failure::retry(CHANGED, self.what.clone()))
+        self.cannot_close.then(|| Failure::retry(CHANGED, self.what.clone()))
     }
 }

@@ -458,12 +458,12 @@ impl Slot {
 
 impl Status {
     /// Adds a notification. If there are too many, the oldest is dropped.
-    pub(crate) fn notify(&self, told: Notification) {
+    pub(crate) fn notify(&self, notification: Notification) {
         let mut notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
         if notifications.len() >= NOTIFICATIONS {
             notifications.pop_front();
         }
-        notifications.push_back(told);
+        notifications.push_back(notification);
     }
 
     /// Progress of an incremental snapshot, and when it began in this process, in microseconds since 1970. `None` if there is none.
@@ -803,8 +803,8 @@ impl Status {
             Mismatched::OTHER => OTHERS,
             event_type => event_type,
         };
-        let told = lock(&self.mismatched).of(event_type).count(mismatched, Instant::now());
-        if let Some(events) = told {
+        let events = lock(&self.mismatched).of(event_type).count(mismatched, Instant::now());
+        if let Some(events) = events {
             tracing::warn!(
                 code = Kind::EventMismatch.code(),
                 event.r#type = event_type,
@@ -1010,13 +1010,13 @@ mod tests {
         for (at_us, failure) in [(1, refused()), (2, refused()), (3, other.clone()), (4, refused())] {
             status.set_phase_at(Phase::Waiting(failure), at_us);
         }
-        let told: Vec<_> = status
+        let notifications: Vec<_> = status
             .incidents()
             .into_iter()
             .map(|i| (i.failure.kind, i.first_us, i.last_us, i.times))
             .collect();
         assert_eq!(
-            told,
+            notifications,
             [
                 (Kind::Unreachable, 4, 4, 1),
                 (Kind::SlotInUse, 3, 3, 1),

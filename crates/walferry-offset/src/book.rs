@@ -173,15 +173,15 @@ impl FileBook {
                 content.format
             )));
         }
-        let entries = content.connectors.into_iter().map(|kept| {
-            let configuration = kept.config.into_iter().map(|(name, text)| match text {
+        let entries = content.connectors.into_iter().map(|stored| {
+            let configuration = stored.config.into_iter().map(|(name, text)| match text {
                 Json::String(text) => Ok((name, text)),
-                _ => Err(damaged(format!("{name} of {:?} is not a string", kept.name))),
+                _ => Err(damaged(format!("{name} of {:?} is not a string", stored.name))),
             });
             Ok(BookEntry {
                 configuration: configuration.collect::<Result<_, Failure>>()?,
-                name: kept.name,
-                target: kept.target.into(),
+                name: stored.name,
+                target: stored.target.into(),
             })
         });
         entries.collect()
@@ -200,7 +200,7 @@ impl FileBook {
     fn replace(&self, entries: &[BookEntry]) -> Result<(), Error> {
         let content = Content {
             format: FORMAT,
-            connectors: entries.iter().map(kept).collect(),
+            connectors: entries.iter().map(stored).collect(),
         };
         let text = serde_json::to_vec_pretty(&content).expect("strings always have a JSON form");
         self.write_file(FILE, &text)
@@ -221,7 +221,7 @@ impl FileBook {
     }
 }
 
-fn kept(entry: &BookEntry) -> StoredConnector {
+fn stored(entry: &BookEntry) -> StoredConnector {
     let config = entry.configuration.iter();
     StoredConnector {
         name: entry.name.clone(),

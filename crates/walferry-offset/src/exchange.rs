@@ -93,15 +93,15 @@ pub fn import(partition: &SourcePartition, text: &str) -> Result<Import, ImportE
 /// All JSON values of a text. Console tools put a tab, a bar or a colon between key and value.
 fn json_values(text: &str) -> Result<Vec<Json>, ImportError> {
     let mut values = Vec::new();
-    let mut rest = text.trim_start_matches('\u{feff}').trim();
-    while !rest.is_empty() {
-        let mut stream = Deserializer::from_str(rest).into_iter();
+    let mut tail = text.trim_start_matches('\u{feff}').trim();
+    while !tail.is_empty() {
+        let mut stream = Deserializer::from_str(tail).into_iter();
         match stream.next() {
             Some(Ok(value)) => values.push(value),
             Some(Err(error)) => return Err(ImportError::NotJson(error.to_string())),
             None => break,
         }
-        rest = rest[stream.byte_offset()..].trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '|' | ':'));
+        tail = tail[stream.byte_offset()..].trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '|' | ':'));
     }
     Ok(values)
 }
@@ -252,15 +252,15 @@ mod tests {
 
     #[test]
     fn what_is_exported_is_imported() {
-        let rest = export_rest(&partition(), Some(&offset()));
+        let exported = export_rest(&partition(), Some(&offset()));
         let for_connect = serde_json::to_string(&offset().for_connect()).unwrap();
         assert_eq!(
-            rest.to_string(),
+            exported.to_string(),
             format!(r#"{{"offsets":[{{"partition":{{"server":"tp"}},"offset":{for_connect}}}]}}"#)
         );
         assert_eq!(export_rest(&partition(), None).to_string(), r#"{"offsets":[]}"#);
         let imported = |text: &str| import(&partition(), text).unwrap().offset.connect;
-        assert_eq!(imported(&rest.to_string()), offset().for_connect());
+        assert_eq!(imported(&exported.to_string()), offset().for_connect());
         // The key and the value of Connect's offset topic.
         assert_eq!(
             imported(&format!("[\"c 1\",{{\"server\":\"tp\"}}]\t{OFFSET}")),

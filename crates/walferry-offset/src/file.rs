@@ -359,7 +359,7 @@ impl OffsetStore for FileStore {
 
     async fn told_gap(&mut self) -> Result<Option<Gap>, Failure> {
         let folder = self.folder();
-        Ok(blocking(move || gap::told(&folder)).await??)
+        Ok(blocking(move || gap::known(&folder)).await??)
     }
 
     async fn settle_choice(&mut self) -> Result<(), Failure> {
@@ -620,20 +620,20 @@ mod tests {
             (io::ErrorKind::PermissionDenied.into(), WRITTEN, Kind::DataDirIo, false),
         ];
         for (source, action, kind, passes) in cases {
-            let told = format!("{source} {action}");
+            let phrase = format!("{source} {action}");
             let error = Error::io("/data", action)(source);
             let hint = error.hint();
             assert_eq!(
                 hint.contains("LimitNOFILE"),
                 kind == Kind::NoDescriptors,
-                "{told}: {hint}"
+                "{phrase}: {hint}"
             );
             let failure = Failure::from(error);
             let expected = match passes {
                 true => Disposition::Retry,
                 false => Disposition::Stop(Exit::State),
             };
-            assert_eq!((failure.kind, failure.disposition), (kind, expected), "{told}");
+            assert_eq!((failure.kind, failure.disposition), (kind, expected), "{phrase}");
         }
     }
 

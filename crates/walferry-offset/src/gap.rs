@@ -54,7 +54,7 @@ pub(crate) fn choice(folder: &Path) -> Result<Option<GapChoice>, Error> {
     read(&folder.join(CHOICE))
 }
 
-pub(crate) fn told(folder: &Path) -> Result<Option<Gap>, Error> {
+pub(crate) fn known(folder: &Path) -> Result<Option<Gap>, Error> {
     read(&folder.join(GAP))
 }
 
@@ -124,7 +124,7 @@ mod tests {
             (gap(dir.path(), "or ders").unwrap(), store.choice().await),
             (None, Ok(None))
         );
-        let told = Gap {
+        let gap_of_orders = Gap {
             what: "no publication".into(),
             from: Lsn(0x10),
             to: Some(Lsn(0x1_0000_0020)),
@@ -135,14 +135,14 @@ mod tests {
             }),
             ..Gap::default()
         };
-        store.tell_gap(Some(&told)).await.unwrap();
-        assert_eq!(gap(dir.path(), "or ders").unwrap(), Some(told.clone()));
-        let choice = told.choose(GapResolution::Snapshot);
+        store.tell_gap(Some(&gap_of_orders)).await.unwrap();
+        assert_eq!(gap(dir.path(), "or ders").unwrap(), Some(gap_of_orders.clone()));
+        let choice = gap_of_orders.choose(GapResolution::Snapshot);
         choose(dir.path(), "or ders", &choice).unwrap();
         assert!(is_chosen(dir.path(), "or ders"));
         assert_eq!(store.choice().await, Ok(Some(choice.clone())));
         // What is told again says nothing about the choice.
-        store.tell_gap(Some(&told)).await.unwrap();
+        store.tell_gap(Some(&gap_of_orders)).await.unwrap();
         assert_eq!(store.choice().await, Ok(Some(choice)));
         store.tell_gap(None).await.unwrap();
         assert!(!is_chosen(dir.path(), "or ders"));

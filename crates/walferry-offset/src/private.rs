@@ -106,11 +106,11 @@ pub struct Tightened {
 /// # Errors
 /// The directory cannot be read.
 pub fn tighten(data_dir: &Path) -> io::Result<Tightened> {
-    let mut told = Tightened::default();
+    let mut tightened = Tightened::default();
     let root = match fs::metadata(data_dir) {
         Ok(root) if root.is_dir() => root,
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => return Ok(told),
+        _ => return Ok(tightened),
     };
     let mut has_others = false;
     for entry in fs::read_dir(data_dir)? {
@@ -118,17 +118,17 @@ pub fn tighten(data_dir: &Path) -> io::Result<Tightened> {
         // An empty file system of its own may have it.
         let is_of_the_file_system = path.file_name().is_some_and(|name| name == "lost+found");
         match is_of_a_connector(&path) || is_history(&path) {
-            true => close(&path, DEEPEST, &mut told.closed)?,
+            true => close(&path, DEEPEST, &mut tightened.closed)?,
             false => has_others |= !is_of_the_file_system,
         }
     }
     if root.mode() & OTHERS != 0 {
         match has_others || root.mode() & STICKY != 0 {
-            true => told.shared = true,
-            false => take_rights(data_dir, root.mode(), &mut told.closed),
+            true => tightened.shared = true,
+            false => take_rights(data_dir, root.mode(), &mut tightened.closed),
         }
     }
-    Ok(told)
+    Ok(tightened)
 }
 
 /// Whether it is a folder that Walferry has made.
@@ -215,9 +215,9 @@ mod tests {
         let history = data.join(HISTORY);
         fs::create_dir(&history).unwrap();
         set(&history, 0o755);
-        let told = tighten(&data).unwrap();
-        assert!(!told.shared);
-        assert!(told.closed.contains(&(data.clone(), 0o755)), "{told:?}");
+        let tightened = tighten(&data).unwrap();
+        assert!(!tightened.shared);
+        assert!(tightened.closed.contains(&(data.clone(), 0o755)), "{tightened:?}");
         for path in [&data, &folder, &inner, &history] {
             assert_eq!(mode(path), 0o700, "{}", path.display());
         }

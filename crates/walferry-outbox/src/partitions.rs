@@ -36,7 +36,7 @@ pub(crate) struct PartitionedTable {
 
 impl PartitionedTable {
     /// For the log.
-    fn shown(&self) -> String {
+    fn full_name(&self) -> String {
         format!("{}.{}", self.schema, self.name)
     }
 }
@@ -68,7 +68,7 @@ pub(crate) struct OutboxPartitions {
     sql: Option<Sql>,
     said: SaidOnce,
     /// By table.
-    rests: HashMap<String, PartitionPause>,
+    pauses: HashMap<String, PartitionPause>,
 }
 
 /// A table for which a partition could not be created.
@@ -79,7 +79,7 @@ struct PartitionPause {
     /// How often the table was in use, one time after the other.
     in_use: u32,
     /// The refusals that were logged since the table rests, as in [`Refusal::what`].
-    told: HashSet<String>,
+    logged: HashSet<String>,
 }
 
 /// Why a partition was not created.
@@ -169,25 +169,25 @@ const LIMITS: &str = "SET LOCAL lock_timeout = '200ms'; SET LOCAL statement_time
 impl PartitionPause {
     /// After what came before.
     fn after(before: Option<Self>, obstacle: Obstacle) -> Self {
-        let in_use = before.as_ref().map_or(0, |rest| rest.in_use);
+        let in_use = before.as_ref().map_or(0, |earlier| earlier.in_use);
         let ((first, longest), in_use) = match obstacle {
             Obstacle::InUse => (IN_USE, in_use + 1),
             Obstacle::Refused => (REFUSED, 0),
         };
         let pause = before
             .as_ref()
-            .map_or(first, |rest| (rest.pause * 2).clamp(first, longest));
+            .map_or(first, |earlier| (earlier.pause * 2).clamp(first, longest));
         Self {
             until: Instant::now() + pause,
             pause,
             in_use,
-            told: before.map(|rest| rest.told).unwrap_or_default(),
+            logged: before.map(|earlier| earlier.logged).unwrap_or_default(),
         }
     }
 
     /// Whether this refusal was not logged yet.
     fn is_news(&mut self, refusal: &Refusal) -> bool {
-        self.told.insert(refusal.what.clone())
+        self.logged.insert(refusal.what.clone())
     }
 }
 
@@ -323,7 +323,7 @@ impl OutboxPartitions {
             endpoint: Endpoint::new(connector.postgres.clone()),
             sql: None,
             said: SaidOnce::default(),
-            rests: HashMap::new(),
+            pauses: HashMap::new(),
         }
     }
 
@@ -342,15 +342,19 @@ impl OutboxPartitions {
             None => self.endpoint.sql(Purpose::OutboxPartitions).await?,
         };
         let mut created = Created::default();
-        let is_listed = |shown: &String| tables.iter().any(|table| table.shown() == *shown);
-        self.rests.retain(|shown, _| is_listed(shown));
+        let is_listed = |full_name: &String| tables.iter().any(|table| table.full_name() == *full_name);
+        self.pauses.retain(|full_name, _| is_listed(full_name));
         for table in tables {
-            let shown = table.shown();
-            if self.rests.get(&shown).is_some_and(|rest| rest.until > Instant::now()) {
+            let full_name = table.full_name();
+            if self
+                .pauses
+                .get(&full_name)
+                .is_some_and(|pause| pause.until > Instant::now())
+            {
                 continue;
             }
             let mut attempt = PartitionAttempt::default();
-            match self.create_for(&sql, &shown, table, &mut attempt).await {
+            match self.create_for(&sql, &full_name, table, &mut attempt).await {
                 Ok(()) => {}
                 Err(error) if sql.is_closed() => return Err(error),
                 Err(error) => {
@@ -361,47 +365,47 @@ impl OutboxPartitions {
             }
             created.partitions += attempt.created;
             match attempt.obstacle() {
-                Some(obstacle) => self.rest(shown, obstacle, &attempt.refusals, &mut created),
-                None => drop(self.rests.remove(&shown)),
+                Some(obstacle) => self.postpone(full_name, obstacle, &attempt.refusals, &mut created),
+                None => drop(self.pauses.remove(&full_name)),
             }
         }
-        let until = self.rests.values().map(|rest| rest.until).min();
+        let until = self.pauses.values().map(|pause| pause.until).min();
         created.again = until.map(|until| until.saturating_duration_since(Instant::now()));
         self.sql = Some(sql);
         Ok(created)
     }
 
-    fn rest(&mut self, table: String, obstacle: Obstacle, refusals: &[Refusal], created: &mut Created) {
-        let mut rest = PartitionPause::after(self.rests.remove(&table), obstacle);
+    fn postpone(&mut self, table: String, obstacle: Obstacle, refusals: &[Refusal], created: &mut Created) {
+        let mut pause = PartitionPause::after(self.pauses.remove(&table), obstacle);
         for refusal in refusals {
-            if rest.is_news(refusal) {
+            if pause.is_news(refusal) {
                 refusal.tell(&table);
             }
         }
-        if rest.in_use == OFTEN_IN_USE {
+        if pause.in_use == OFTEN_IN_USE {
             tracing::warn!(
                 code = Kind::OutboxPartitions.code(),
                 table,
-                times = rest.in_use,
+                times = pause.in_use,
                 hint = "look in pg_stat_activity for a long transaction that uses the table or its default partition",
                 "a partition could not be created because the table is in use; trying again"
             );
         }
-        created.refused += u64::from(!refusals.is_empty() || rest.in_use >= OFTEN_IN_USE);
-        self.rests.insert(table, rest);
+        created.refused += u64::from(!refusals.is_empty() || pause.in_use >= OFTEN_IN_USE);
+        self.pauses.insert(table, pause);
     }
 
     async fn create_for(
         &mut self,
         sql: &Sql,
-        shown: &str,
+        full_name: &str,
         table: &PartitionedTable,
         attempt: &mut PartitionAttempt,
     ) -> Result<(), Error> {
         let Some(facts) = ranges(sql, (&table.schema, &table.name, &table.column)).await? else {
-            self.said.once(shown.to_owned(), || {
+            self.said.once(full_name.to_owned(), || {
                 tracing::warn!(
-                    table = shown,
+                    table = full_name,
                     column = table.column,
                     hint = "partition the table by ranges of this column, of type timestamptz or timestamp, as `walferry outbox create --partition day` does; \
                             with publish.via.partition.root=true, name the partitioned table in table.include.list. Or remove walferry.partitions",
@@ -410,7 +414,7 @@ impl OutboxPartitions {
             });
             return Ok(());
         };
-        self.said.is_over(shown);
+        self.said.is_over(full_name);
         create_missing(sql, table, &facts, attempt).await
     }
 }
@@ -624,12 +628,12 @@ mod tests {
     #[test]
     fn a_table_rests_for_twice_as_long_each_time_and_longer_after_a_refusal() {
         let pauses = |obstacles: &[Obstacle]| {
-            let mut rest: Option<PartitionPause> = None;
+            let mut pause: Option<PartitionPause> = None;
             let pauses = obstacles.iter().map(|obstacle| {
-                let next = PartitionPause::after(rest.take(), *obstacle);
-                let told = (next.pause.as_secs(), next.in_use);
-                rest = Some(next);
-                told
+                let next = PartitionPause::after(pause.take(), *obstacle);
+                let seconds_and_times = (next.pause.as_secs(), next.in_use);
+                pause = Some(next);
+                seconds_and_times
             });
             pauses.collect::<Vec<_>>()
         };
@@ -696,14 +700,14 @@ mod tests {
     #[test]
     fn a_refusal_is_told_once_and_again_when_it_returns_after_it_was_mended() {
         let (taken, other) = (refusal("42P07", Some("outbox_1")), refusal("42P07", Some("outbox_2")));
-        let mut rest = PartitionPause::after(None, Obstacle::Refused);
-        assert!(rest.is_news(&taken));
-        let mut rest = PartitionPause::after(Some(rest), Obstacle::InUse);
-        assert!(!rest.is_news(&taken));
-        assert!(rest.is_news(&other), "it has to be attached or renamed, too");
+        let mut pause = PartitionPause::after(None, Obstacle::Refused);
+        assert!(pause.is_news(&taken));
+        let mut pause = PartitionPause::after(Some(pause), Obstacle::InUse);
+        assert!(!pause.is_news(&taken));
+        assert!(pause.is_news(&other), "it has to be attached or renamed, too");
         // The next partition has another name, for the same reason.
-        assert!(rest.is_news(&refusal("42501", Some("outbox_1"))));
-        assert!(!rest.is_news(&refusal("42501", Some("outbox_2"))));
+        assert!(pause.is_news(&refusal("42501", Some("outbox_1"))));
+        assert!(!pause.is_news(&refusal("42501", Some("outbox_2"))));
         // A table of which all partitions were created does not rest any more.
         assert!(PartitionPause::after(None, Obstacle::Refused).is_news(&taken));
     }

@@ -36,7 +36,7 @@ pub(crate) struct WatchedTable {
 
 impl WatchedTable {
     /// For the log, and in the metrics.
-    fn shown(&self) -> String {
+    fn full_name(&self) -> String {
         format!("{}.{}", self.schema, self.name)
     }
 }
@@ -53,7 +53,7 @@ pub(crate) struct OutboxWatch {
     settled: Option<WatchMark>,
     sizes: HashMap<String, Sizes>,
     /// What was logged last of each table that could not be looked at in full.
-    told: HashMap<String, String>,
+    logged: HashMap<String, String>,
 }
 
 /// What a look has found.
@@ -138,7 +138,7 @@ impl OutboxWatch {
             pending: VecDeque::new(),
             settled: None,
             sizes: HashMap::new(),
-            told: HashMap::new(),
+            logged: HashMap::new(),
         }
     }
 
@@ -177,7 +177,7 @@ impl OutboxWatch {
             let mut trouble = None;
             watched.outboxes.extend(self.look_at(table, &mut trouble).await);
             match trouble {
-                None => drop(self.told.remove(&table.shown())),
+                None => drop(self.logged.remove(&table.full_name())),
                 Some(Trouble::Refused(error)) if self.sql.as_ref().is_none_or(Sql::is_closed) => return Err(error),
                 Some(trouble) => {
                     watched.failed += u64::from(matches!(trouble, Trouble::Refused(_)));
@@ -240,17 +240,17 @@ impl OutboxWatch {
 
     /// The figures of a table, and why some of them are missing or old. `None` if it was dropped meanwhile, or if nothing is known of it.
     async fn look_at(&mut self, table: &WatchedTable, trouble: &mut Option<Trouble>) -> Option<OutboxFigures> {
-        let shown = table.shown();
-        let known = self.sizes.get(&shown).and_then(|sizes| sizes.seen);
+        let full_name = table.full_name();
+        let known = self.sizes.get(&full_name).and_then(|sizes| sizes.seen);
         if known.is_none_or(|seen| seen.elapsed() > SIZES_INTERVAL) {
             match self.sizes(table).await {
-                Ok(Some(sizes)) => drop(self.sizes.insert(shown.clone(), sizes)),
-                Ok(None) => drop(self.sizes.remove(&shown)),
+                Ok(Some(sizes)) => drop(self.sizes.insert(full_name.clone(), sizes)),
+                Ok(None) => drop(self.sizes.remove(&full_name)),
                 // Those of the last look say more than none.
                 Err(error) => *trouble = Some(Trouble::Refused(error)),
             }
         }
-        let sizes = self.sizes.get(&shown).cloned()?;
+        let sizes = self.sizes.get(&full_name).cloned()?;
         let unconfirmed = match TimeColumn::of(&sizes.kind) {
             _ if self.settled.is_none() => None,
             None => {
@@ -270,7 +270,7 @@ impl OutboxWatch {
             },
         };
         Some(OutboxFigures {
-            table: shown,
+            table: full_name,
             unconfirmed,
             live_rows: sizes.live,
             dead_rows: sizes.dead,
@@ -282,12 +282,12 @@ impl OutboxWatch {
 
     /// Logs why figures are missing, unless it was the same at the last look.
     fn tell(&mut self, table: &WatchedTable, trouble: Trouble) {
-        let (error, hint) = trouble.told(table);
-        let told = self.told.insert(table.shown(), error.clone());
-        if told.as_ref() != Some(&error) {
+        let (error, hint) = trouble.texts(table);
+        let logged = self.logged.insert(table.full_name(), error.clone());
+        if logged.as_ref() != Some(&error) {
             tracing::warn!(
                 code = walferry_diagnosis::Kind::OutboxWatch.code(),
-                table = table.shown(),
+                table = table.full_name(),
                 error,
                 hint,
                 "rows of an outbox that are not confirmed are not counted, or its size is not known"
@@ -441,7 +441,7 @@ enum Trouble {
 
 impl Trouble {
     /// What it is, and what to do about it.
-    fn told(self, table: &WatchedTable) -> (String, &'static str) {
+    fn texts(self, table: &WatchedTable) -> (String, &'static str) {
         match self {
             Self::Kind(kind) => (format!("the column {} has the type {kind}", table.column), TimeColumn::HINT),
             Self::NoIndex => (

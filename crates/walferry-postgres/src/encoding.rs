@@ -73,8 +73,8 @@ impl TextEncoding {
             Self::OfServer => out.extend_from_slice(text),
             Self::Ascii => {
                 if let Err(error) = std::str::from_utf8(text) {
-                    let rest = &text[error.valid_up_to()..];
-                    return Err(WithoutUtf8(&rest[..error.error_len().unwrap_or(rest.len())]));
+                    let invalid = &text[error.valid_up_to()..];
+                    return Err(WithoutUtf8(&invalid[..error.error_len().unwrap_or(invalid.len())]));
                 }
                 out.extend_from_slice(text);
             }

@@ -293,8 +293,8 @@ async fn of_range(sql: &Sql, range: &Range, reads: &Reads) -> Result<ChunkTable,
 fn order(target: &ChunkTable, time: Option<&str>) -> Vec<String> {
     let key = target.catalog.table.as_ref().map(|table| table.primary_key.clone());
     let key = key.unwrap_or_default();
-    let rest = key.into_iter().filter(|name| Some(name.as_str()) != time);
-    time.map(str::to_owned).into_iter().chain(rest).collect()
+    let other_columns = key.into_iter().filter(|name| Some(name.as_str()) != time);
+    time.map(str::to_owned).into_iter().chain(other_columns).collect()
 }
 
 fn key(target: &ChunkTable, texts: &[Option<String>]) -> Key {

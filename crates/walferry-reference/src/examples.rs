@@ -371,7 +371,7 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
         "1.0.0",
         "00000000-0000-0000-0000-000000000000",
     ));
-    let (mut place, mut shown) = (0, 0);
+    let (mut place, mut listed) = (0, 0);
     each_record(example, tables, &settings, &mut |record| {
         let name = match (example.change, place) {
             (Kind::Insert, _) => "an insert",
@@ -389,10 +389,10 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
         };
         let after = output.make(record)?;
         written(&mut text, name, &before, after, class.subject);
-        shown += 1;
+        listed += 1;
         Ok(())
     })?;
-    match shown {
+    match listed {
         0 => Err("none of its records reaches the class".to_owned()),
         _ => Ok(text),
     }
@@ -404,9 +404,9 @@ fn connector(example: &Example) -> Result<Connector, String> {
     let check = |_: &Plugins| Findings::default();
     let (connector, findings) = Connector::read(&submitted, None, &Worker::default(), &Nowhere, &check);
     if findings.has_problems() || findings.warnings().next().is_some() {
-        return Err(told(&findings));
+        return Err(texts(&findings));
     }
-    connector.ok_or_else(|| told(&findings))
+    connector.ok_or_else(|| texts(&findings))
 }
 
 /// How many transforms come before the class that the page is about.
@@ -432,7 +432,7 @@ fn place_of(class: &Class, plugins: &Plugins) -> Option<usize> {
 /// A chain of the first transforms.
 fn chain(plugins: &Plugins, length: usize) -> Result<(Chain, Findings), String> {
     let (chain, findings) = Chain::new(&plugins.transforms[..length], &plugins.predicates);
-    let mut chain = chain.ok_or_else(|| told(&findings))?;
+    let mut chain = chain.ok_or_else(|| texts(&findings))?;
     chain.attach(&mut || Arc::new(ReadBefore(hypertables())));
     Ok((chain, findings))
 }
@@ -461,7 +461,7 @@ fn hypertables() -> Hypertables {
     }
 }
 
-fn told(findings: &Findings) -> String {
+fn texts(findings: &Findings) -> String {
     let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
     all.join("; ")
 }
@@ -470,12 +470,12 @@ fn json(role: ConverterType) -> Result<Box<dyn Converter>, String> {
     let mut options = Options::default();
     options.set("schemas.enable", "false");
     let (converter, findings) = converter("JsonConverter", role, &options);
-    converter.ok_or_else(|| told(&findings))
+    converter.ok_or_else(|| texts(&findings))
 }
 
 fn configured(plugin: &ConverterPlugin, role: ConverterType) -> Result<Box<dyn Converter>, String> {
     let (converter, findings) = converter(&plugin.class, role, &plugin.options);
-    let mut converter = converter.ok_or_else(|| told(&findings))?;
+    let mut converter = converter.ok_or_else(|| texts(&findings))?;
     converter.attach(&mut |_| Arc::new(PreviewRegistry));
     Ok(converter)
 }
@@ -511,10 +511,10 @@ impl Chains {
         let record = match self.chain.apply(record) {
             Ok(Outcome::Record(record)) => record,
             Ok(Outcome::Dropped(reason)) => return Ok(Made::Dropped(reason.to_string())),
-            Ok(Outcome::SetAside(aside)) => {
+            Ok(Outcome::SetAside(record)) => {
                 return Ok(Made::Failed {
-                    what: aside.why,
-                    hint: aside.hint,
+                    what: record.why,
+                    hint: record.hint,
                 });
             }
             Ok(Outcome::Waits(waiting)) => return Err(format!("the record waits for {}", waiting.wait.need())),
@@ -850,7 +850,7 @@ impl<'r> Block<'r> {
         let mut part = |name: &str, value: &str| {
             let _ = writeln!(text, "{name:<13}{}", value.replace('\n', "\n             "));
         };
-        let shown = |bytes: &Option<Vec<u8>>, before: Option<&Option<Vec<u8>>>| {
+        let text_of = |bytes: &Option<Vec<u8>>, before: Option<&Option<Vec<u8>>>| {
             let text = readable(bytes.as_deref(), self.short_source);
             match before == Some(bytes) && text.contains('\n') {
                 true => "unchanged".to_owned(),
@@ -864,7 +864,7 @@ impl<'r> Block<'r> {
         if let Some(timestamp) = record.timestamp_ms {
             part("timestamp", &timestamp.to_string());
         }
-        part("key", &shown(&record.key, self.before.map(|before| &before.key)));
+        part("key", &text_of(&record.key, self.before.map(|before| &before.key)));
         let headers = record.headers.iter();
         let headers: Vec<String> = headers
             .map(|(name, value)| format!("{name} = {}", readable(value.as_deref(), false)))
@@ -872,7 +872,10 @@ impl<'r> Block<'r> {
         if !headers.is_empty() {
             part("headers", &headers.join("\n"));
         }
-        part("value", &shown(&record.value, self.before.map(|before| &before.value)));
+        part(
+            "value",
+            &text_of(&record.value, self.before.map(|before| &before.value)),
+        );
         if self.schemas.is_some_and(|other| other.key_schema != record.key_schema) {
             part("key schema", &record.key_schema);
         }

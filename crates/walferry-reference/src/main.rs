@@ -131,11 +131,11 @@ mod tests {
     /// A kind that nothing tells would be a page about nothing. That each kind has a page, its type sees to.
     #[test]
     fn each_code_is_told_by_some_crate() {
-        let told = crate::read::sources(&root().join("crates"), &["walferry-diagnosis"]);
+        let sources = crate::read::sources(&root().join("crates"), &["walferry-diagnosis"]);
         let untold: Vec<String> = walferry_diagnosis::Kind::all()
             .filter(|kind| {
                 let name = format!("Kind::{kind:?}");
-                !told.iter().any(|text| {
+                !sources.iter().any(|text| {
                     text.match_indices(&name)
                         .any(|(at, _)| !text[at + name.len()..].starts_with(char::is_alphanumeric))
                 })

@@ -50,7 +50,7 @@ fn fields(source: &str) -> Vec<&str> {
             "}" => inside = false,
             _ if inside => found.extend(
                 line.strip_prefix("    pub ")
-                    .and_then(|rest| Some(rest.split_once(':')?.0)),
+                    .and_then(|tail| Some(tail.split_once(':')?.0)),
             ),
             _ => {}
         }
@@ -85,7 +85,7 @@ fn each_field_of_a_checked_configuration_is_read_by_another_crate() {
 
 /// The constants of `properties!` in a source, each with the name of its property, and what is left of the source without them.
 fn declared(source: &str) -> (Vec<(&str, &str)>, String) {
-    let (mut found, mut rest) = (Vec::new(), String::new());
+    let (mut found, mut code_only) = (Vec::new(), String::new());
     for (place, part) in source.split("properties! {\n").enumerate() {
         let (block, code) = match place {
             0 => ("", part),
@@ -95,9 +95,9 @@ fn declared(source: &str) -> (Vec<(&str, &str)>, String) {
             let name = declaration.split_once("(\"")?.1.split_once('"')?.0;
             Some((declaration.split_once(':')?.0, name))
         }));
-        rest.push_str(code);
+        code_only.push_str(code);
     }
-    (found, rest)
+    (found, code_only)
 }
 
 /// Families of options that a plug-in takes as they are, by their prefix.

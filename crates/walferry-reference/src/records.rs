@@ -231,7 +231,7 @@ pub(super) fn page() -> Result<Page, String> {
         let record = find(sample)?;
         let _ = write!(text, "\n## {}\n\n{}\n\n", sample.title, sample.text);
         let _ = writeln!(text, "```json");
-        let _ = writeln!(text, "{}", shown(&record)?);
+        let _ = writeln!(text, "{}", record_text(&record)?);
         let _ = writeln!(text, "```");
     }
     let recorded = fs::read_to_string(root().join(RECORDED)).map_err(|e| format!("{RECORDED}: {e}"))?;
@@ -269,7 +269,7 @@ fn find(sample: &Sample) -> Result<Value, String> {
 }
 
 /// Topic, key, value and the headers that the context does not add to each record.
-fn shown(record: &Value) -> Result<String, String> {
+fn record_text(record: &Value) -> Result<String, String> {
     let mut out = serde_json::Map::new();
     out.insert("topic".into(), record["topic"].clone());
     for part in ["key", "value"] {

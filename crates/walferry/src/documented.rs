@@ -106,9 +106,9 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// What is wrong with a command, if anything is.
-fn mistake(shown: &DocumentedCommand) -> Option<String> {
-    let words = words(&shown.text);
-    let is_left_out = shown.text.contains('…');
+fn mistake(command: &DocumentedCommand) -> Option<String> {
+    let words = words(&command.text);
+    let is_left_out = command.text.contains('…');
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => {
@@ -122,7 +122,7 @@ fn mistake(shown: &DocumentedCommand) -> Option<String> {
                     | Kind::DisplayHelpOnMissingArgumentOrSubcommand
             );
             // A command in a sentence is often only named. `walferry tail …` says that something is left out.
-            let is_name = !shown.to_copy && (is_name_only || is_left_out);
+            let is_name = !command.to_copy && (is_name_only || is_left_out);
             let is_fine = is_name || matches!(error.kind(), Kind::DisplayHelp | Kind::DisplayVersion);
             return (!is_fine).then(|| error.to_string());
         }
@@ -146,7 +146,7 @@ fn mistake(shown: &DocumentedCommand) -> Option<String> {
     if lacks_brokers && !is_left_out {
         return Some("it does not say where Kafka is: add --bootstrap-servers or --worker".into());
     }
-    let asks_for_root = lacks_folder && shown.to_copy && !is_left_out;
+    let asks_for_root = lacks_folder && command.to_copy && !is_left_out;
     asks_for_root.then(|| "it uses /var/lib/walferry, which only root can write to: add --data-dir".into())
 }
 
@@ -156,17 +156,17 @@ fn the_commands_of_the_documents_are_taken() {
     let mut all = ["README.md", "CONTRIBUTING.md"].map(|page| root.join(page)).to_vec();
     pages(&root.join("docs"), &mut all);
     pages(&root.join("examples"), &mut all);
-    let shown: Vec<DocumentedCommand> = all.iter().flat_map(|page| commands(page)).collect();
-    let mistakes: Vec<String> = shown
+    let examples: Vec<DocumentedCommand> = all.iter().flat_map(|page| commands(page)).collect();
+    let mistakes: Vec<String> = examples
         .iter()
-        .filter_map(|shown| Some(format!("{}: {}: {}", shown.place, shown.text, mistake(shown)?)))
+        .filter_map(|command| Some(format!("{}: {}: {}", command.place, command.text, mistake(command)?)))
         .collect();
     assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
-    let to_copy = shown.iter().filter(|shown| shown.to_copy).count();
+    let to_copy = examples.iter().filter(|command| command.to_copy).count();
     assert!(
-        to_copy > 40 && shown.len() > 100,
+        to_copy > 40 && examples.len() > 100,
         "{to_copy} of {} commands",
-        shown.len()
+        examples.len()
     );
 }
 
@@ -183,11 +183,11 @@ fn the_commands_of_the_help_texts_are_taken() {
         }
         command.get_subcommands().for_each(|inner| texts(inner, found));
     }
-    let mut shown = Vec::new();
-    texts(&Cli::command(), &mut shown);
-    let mistakes: Vec<String> = shown.iter().filter_map(mistake).collect();
+    let mut examples = Vec::new();
+    texts(&Cli::command(), &mut examples);
+    let mistakes: Vec<String> = examples.iter().filter_map(mistake).collect();
     assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
-    assert!(shown.len() >= 3, "{} examples", shown.len());
+    assert!(examples.len() >= 3, "{} examples", examples.len());
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(crate) struct Error {
     /// Exit code.
     pub(crate) exit: Exit,
     /// It stands on standard error already: each error is told once.
-    told: bool,
+    is_printed: bool,
 }
 
 impl Error {
@@ -35,7 +35,7 @@ impl Error {
             kind,
             causes: Vec::new(),
             exit: kind.exit(),
-            told: false,
+            is_printed: false,
         }
     }
 
@@ -69,7 +69,7 @@ impl Error {
 
     /// The same, for its exit code alone.
     pub(crate) fn already_told(mut self) -> Self {
-        self.told = true;
+        self.is_printed = true;
         self
     }
 
@@ -80,10 +80,10 @@ impl Error {
 
     /// Writes it to standard error, unless that has been done: as text, or as a line of JSON among those of the log.
     pub(crate) fn tell(&mut self) {
-        if self.told {
+        if self.is_printed {
             return;
         }
-        self.told = true;
+        self.is_printed = true;
         if logging::is_json() {
             note!("{}", self.json());
         } else {

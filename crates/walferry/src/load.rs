@@ -499,11 +499,11 @@ mod tests {
             Worker::read(&submitted, &Surroundings).0.expect("it is a worker")
         };
         let limited = worker(limits.map(owned).into());
-        let told = |findings: &Findings| findings.problems().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = |findings: &Findings| findings.problems().map(ToString::to_string).collect::<Vec<_>>();
         let over_rest = |dir: &str, worker: &Worker| {
             let (checked, findings) = load_configuration("c", &outbox(at(dir)), worker);
-            assert_eq!(checked.is_some(), told(&findings).is_empty());
-            told(&findings).join("; ")
+            assert_eq!(checked.is_some(), texts(&findings).is_empty());
+            texts(&findings).join("; ")
         };
         assert_eq!(over_rest("allowed", &limited), "");
         let open = [("walferry.rest.file.paths", at("other"))];

@@ -283,7 +283,7 @@ fn with_levels(directives: &str, set: &BTreeMap<String, (Level, u64)>) -> String
 /// Which of our targets a logger of Java means.
 fn targets(logger: &str) -> Vec<String> {
     let is_below =
-        |package: &str| logger == package || logger.strip_prefix(package).is_some_and(|rest| rest.starts_with('.'));
+        |package: &str| logger == package || logger.strip_prefix(package).is_some_and(|tail| tail.starts_with('.'));
     if is_below("org.apache.kafka.clients") || is_below("org.apache.kafka.common") {
         return vec!["librdkafka".into(), "rdkafka".into()];
     }

@@ -373,11 +373,11 @@ mod tests {
         let written = String::from_utf8(gets.try_iter().collect::<Vec<_>>().concat()).unwrap();
         let mut lines: Vec<_> = written.lines().collect();
         assert_eq!(lines.pop(), Some("and on"));
-        let told = lines.pop().unwrap();
-        let kept: Vec<usize> = lines.iter().map(|line| line.trim().parse().unwrap()).collect();
-        assert_eq!(kept, (0..kept.len()).collect::<Vec<_>>(), "they keep their order");
-        let missing = format!(" {} lines of the log are missing", all - kept.len());
-        assert!(told.contains(&missing), "{told}");
+        let remark = lines.pop().unwrap();
+        let numbers: Vec<usize> = lines.iter().map(|line| line.trim().parse().unwrap()).collect();
+        assert_eq!(numbers, (0..numbers.len()).collect::<Vec<_>>(), "they keep their order");
+        let missing = format!(" {} lines of the log are missing", all - numbers.len());
+        assert!(remark.contains(&missing), "{remark}");
         // There is room again: nobody is held up, and nothing is left out.
         outlet.log(b"as before\n".to_vec());
         wait_until_settled(&outlet);
@@ -401,9 +401,11 @@ mod tests {
         wait_until_settled(&outlet);
         let all = String::from_utf8(gets.try_iter().collect::<Vec<_>>().concat()).unwrap();
         let lines: Vec<_> = all.lines().collect();
-        let [cut, told, third] = lines[..] else { panic!("{all}") };
+        let [cut, remark, third] = lines[..] else {
+            panic!("{all}")
+        };
         assert_eq!((cut, third), ("fir", "third"));
-        assert!(told.contains(" 2 lines of the log are missing"), "{told}");
+        assert!(remark.contains(" 2 lines of the log are missing"), "{remark}");
     }
 
     #[test]
@@ -438,8 +440,8 @@ mod tests {
     #[test]
     fn what_is_shown_waits_for_its_reader() {
         let (outlet, answer, gets) = held();
-        let shown = outlet.clone();
-        let showing = thread::spawn(move || shown.show(b"shown\n".to_vec()));
+        let writer = outlet.clone();
+        let showing = thread::spawn(move || writer.show(b"shown\n".to_vec()));
         answer.send(Ok(2)).unwrap();
         assert_eq!(gets.recv().unwrap(), b"sh");
         assert!(!showing.is_finished(), "the rest is not taken yet");

@@ -27,8 +27,8 @@ pub(crate) fn report() {
     panic::set_hook(Box::new(|info| {
         let thread = thread::current();
         let name = thread.name().unwrap_or("without a name");
-        let told = logging::panicked(name, &place(info), text(info), backtrace().as_deref());
-        output::stderr().log(concealed(&told).into_owned().into_bytes());
+        let message = logging::panicked(name, &place(info), text(info), backtrace().as_deref());
+        output::stderr().log(concealed(&message).into_owned().into_bytes());
         if !NOTICED.contains(&name) {
             output::exit(exit_code());
         }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_nobody_would_notice_ends_the_process_and_is_reported() {
-        for (case, code, told) in [
+        for (case, code, message) in [
             ("task", 1, "thread 'main' panicked at "),
             ("main", 1, ": of the main thread"),
             ("thread", 1, "thread 'without a name' panicked at "),
@@ -124,7 +124,7 @@ mod tests {
                 .unwrap();
             let said = String::from_utf8_lossy(&child.stderr);
             assert_eq!(child.status.code(), Some(code), "{case}: {said}");
-            assert!(said.contains(told) && said.contains("WF0703"), "{case}: {said}");
+            assert!(said.contains(message) && said.contains("WF0703"), "{case}: {said}");
         }
     }
 }

@@ -28,9 +28,9 @@ const WITHOUT: &str = "{prefix}: {spinner} {human_pos} rows, {pace}{msg}";
 pub(crate) struct Bars(MultiProgress);
 
 impl Bars {
-    /// If not `shown`, no bar is ever drawn.
-    pub(crate) fn new(shown: bool) -> Self {
-        let target = if shown && io::stderr().is_terminal() {
+    /// If not `is_wanted`, no bar is ever drawn.
+    pub(crate) fn new(is_wanted: bool) -> Self {
+        let target = if is_wanted && io::stderr().is_terminal() {
             ProgressDrawTarget::term_like_with_hz(Box::new(Terminal), DRAWN_PER_SECOND)
         } else {
             ProgressDrawTarget::hidden()

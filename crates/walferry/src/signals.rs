@@ -31,7 +31,7 @@ pub(crate) fn catch_with_hangup() {
 
 fn catch_all(more: Option<SignalKind>) {
     ASKED.get_or_init(|| {
-        let (told, is_installed) = mpsc::channel();
+        let (installed, is_installed) = mpsc::channel();
         let hear = move || {
             let Ok(runtime) = process::runtime() else { return };
             runtime.block_on(async {
@@ -41,7 +41,7 @@ fn catch_all(more: Option<SignalKind>) {
                 };
                 let mut more = more.and_then(|kind| signal(kind).ok());
                 let asked = watch::Sender::new(false);
-                drop(told.send(asked.clone()));
+                drop(installed.send(asked.clone()));
                 loop {
                     let (name, code) = tokio::select! {
                         _ = terminate.recv() => ("SIGTERM", 128 + 15),

@@ -135,11 +135,13 @@ pub(crate) fn worker(variables: impl Iterator<Item = (String, String)>) -> Optio
 /// The property of a variable: in lower case, with a dot for each underscore. Confluent's image has also two underscores for one, and three
 /// for a dash.
 fn property(variable: &str) -> Option<String> {
-    let rest = variable.strip_prefix("CONNECT_").filter(|rest| !rest.is_empty())?;
+    let property = variable
+        .strip_prefix("CONNECT_")
+        .filter(|property| !property.is_empty())?;
     if FOR_THE_SHELL.iter().any(|prefix| variable.starts_with(prefix)) {
         return None;
     }
-    let name = rest
+    let name = property
         .to_lowercase()
         .replace("___", "-")
         .replace("__", "\0")

@@ -320,7 +320,7 @@ fn banned_lines<'a>(source: &'a str, words: &'a [&str]) -> impl Iterator<Item = 
         module.is_some_and(|module| {
             line.trim_start()
                 .strip_prefix(module)
-                .is_some_and(|rest| rest.starts_with("::"))
+                .is_some_and(|tail| tail.starts_with("::"))
         })
     };
     source.lines().enumerate().filter_map(move |(index, line)| {

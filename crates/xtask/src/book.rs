@@ -24,7 +24,7 @@ pub(crate) fn run() -> Outcome {
         write(
             &page,
             &escaped(&with_links(
-                &told(&text),
+                &with_marks(&text),
                 Path::new(&page),
                 &repository,
                 MAIN,
@@ -210,18 +210,18 @@ fn with_links(text: &str, page: &Path, repository: &str, at_ref: &str, is_there:
     out
 }
 
-/// Opens what [`told`] says. docs/site.css makes it small.
-const TOLD: &str = "<span class=\"told\">";
+/// Opens what [`with_marks`] says. docs/site.css makes it small.
+const MARK: &str = "<span class=\"told\">";
 
 /// Comments such as `<!-- not run: why -->` become text, so that readers of the site know which commands no test runs.
-fn told(text: &str) -> String {
+fn with_marks(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let said = line.trim().strip_prefix("<!-- not run: ");
-        match said.and_then(|rest| rest.strip_suffix(" -->")) {
+        match said.and_then(|tail| tail.strip_suffix(" -->")) {
             Some(why) => {
                 let indent = &line[..line.len() - line.trim_start().len()];
-                out.push_str(&format!("{indent}{TOLD}Not run by a test: {why}.</span>\n\n"));
+                out.push_str(&format!("{indent}{MARK}Not run by a test: {why}.</span>\n\n"));
             }
             None => out.push_str(line),
         }
@@ -229,7 +229,7 @@ fn told(text: &str) -> String {
     out
 }
 
-/// Placeholders such as `<name>` outside of code are text, not HTML. An anchor is HTML, and so is [`TOLD`].
+/// Placeholders such as `<name>` outside of code are text, not HTML. An anchor is HTML, and so is [`MARK`].
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_code = false;
@@ -243,16 +243,16 @@ fn escaped(text: &str) -> String {
                 out.push('`');
             }
             let is_text = !in_code && number % 2 == 0;
-            let mut rest = part;
-            while let (true, Some(at)) = (is_text, rest.find('<')) {
-                let word: &str = rest[at + 1..].split('>').next().unwrap_or_default();
-                let is_html = word.starts_with("a id=\"") || rest[at..].starts_with(TOLD);
+            let mut tail = part;
+            while let (true, Some(at)) = (is_text, tail.find('<')) {
+                let word: &str = tail[at + 1..].split('>').next().unwrap_or_default();
+                let is_html = word.starts_with("a id=\"") || tail[at..].starts_with(MARK);
                 let is_placeholder = word.starts_with(char::is_alphabetic) && !word.contains(':') && !is_html;
-                out.push_str(&rest[..at]);
+                out.push_str(&tail[..at]);
                 out.push_str(if is_placeholder { "&lt;" } else { "<" });
-                rest = &rest[at + 1..];
+                tail = &tail[at + 1..];
             }
-            out.push_str(rest);
+            out.push_str(tail);
         }
     }
     out
@@ -347,13 +347,13 @@ mod tests {
 
     /// As mdBook and public forges make it from a heading.
     fn anchor(heading: &str) -> String {
-        let kept = heading.chars().filter_map(|c| match c {
+        let letters = heading.chars().filter_map(|c| match c {
             ' ' => Some('-'),
             '-' | '_' => Some(c),
             c if c.is_alphanumeric() => Some(c.to_ascii_lowercase()),
             _ => None,
         });
-        kept.collect()
+        letters.collect()
     }
 
     fn anchors(text: &str) -> Vec<String> {
@@ -367,7 +367,7 @@ mod tests {
                     found.push(anchor(line.trim_start_matches('#').trim()));
                 }
                 let ids = line.split("<a id=\"").skip(1);
-                found.extend(ids.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+                found.extend(ids.filter_map(|tail| Some(tail.split_once('"')?.0.to_owned())));
             }
         }
         found
@@ -466,7 +466,7 @@ mod tests {
     fn commands_that_no_test_runs_are_marked_on_the_site() {
         let text = "a\n\n  <!-- not run: no `x` is here -->\n  ```sh\n<!-- run by: b -->\n";
         assert_eq!(
-            told(text),
+            with_marks(text),
             "a\n\n  <span class=\"told\">Not run by a test: no `x` is here.</span>\n\n  ```sh\n<!-- run by: b -->\n"
         );
     }
@@ -478,7 +478,7 @@ mod tests {
             escaped(text),
             "a &lt;name> `<b>` <http://x> <!-- c -->\n```\n<d>\n```\n"
         );
-        let mark = told("<!-- not run: it changes <that> -->\n");
+        let mark = with_marks("<!-- not run: it changes <that> -->\n");
         assert_eq!(
             escaped(&mark),
             "<span class=\"told\">Not run by a test: it changes &lt;that>.</span>\n\n"

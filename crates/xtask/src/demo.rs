@@ -13,7 +13,7 @@ const POSTGRES: &str = "WALFERRY_DEMO_POSTGRES";
 pub(crate) struct Args {
     /// Given to `walferry demo`: `--rows 10`, `--rate 1000`, …
     #[arg(last = true)]
-    rest: Vec<String>,
+    trailing: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         demo.env(POSTGRES, folder);
     }
     // In this process's place, so that Ctrl-C reaches the demo alone and the shell waits for it.
-    Err(demo.args(&args.rest).exec().into())
+    Err(demo.args(&args.trailing).exec().into())
 }
 
 /// The folder of Postgres' programs; `None` if the demo is to look for it: where the user names one, and on systems for which Maven carries

@@ -37,24 +37,24 @@ const QUICK_LIBRDKAFKA: &str = r"LIBSUBDIRS=src --eval=CFLAGS=-O0\ -g0";
 
 /// Runs a command to its end, showing it first; a failure is an error that names it.
 pub(crate) fn run(command: &mut Command) -> Outcome {
-    let shown = show(command);
-    eprintln!("$ {shown}");
+    let line = show(command);
+    eprintln!("$ {line}");
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("`{shown}` ended with {status}").into()),
-        Err(problem) => Err(format!("`{shown}` could not be run: {problem}").into()),
+        Ok(status) => Err(format!("`{line}` ended with {status}").into()),
+        Err(problem) => Err(format!("`{line}` could not be run: {problem}").into()),
     }
 }
 
 /// What a command prints, if it succeeds.
 pub(crate) fn output(command: &mut Command) -> Outcome<String> {
-    let shown = show(command);
+    let line = show(command);
     let output = command
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|e| format!("`{shown}` could not be run: {e}"))?;
+        .map_err(|e| format!("`{line}` could not be run: {e}"))?;
     if !output.status.success() {
-        return Err(format!("`{shown}` ended with {}", output.status).into());
+        return Err(format!("`{line}` ended with {}", output.status).into());
     }
     Ok(String::from_utf8(output.stdout)?)
 }

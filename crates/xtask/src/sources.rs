@@ -11,8 +11,8 @@ pub(crate) fn each_source(folder: &Path, look: &mut impl FnMut(&str, &str)) -> O
         if path.is_dir() {
             each_source(&path, look)?;
         } else if path.extension().is_some_and(|end| end == "rs") {
-            let shown = path.strip_prefix(shell::root()).unwrap_or(&path);
-            look(&shown.display().to_string(), &fs::read_to_string(&path)?);
+            let relative = path.strip_prefix(shell::root()).unwrap_or(&path);
+            look(&relative.display().to_string(), &fs::read_to_string(&path)?);
         }
     }
     Ok(())

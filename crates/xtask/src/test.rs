@@ -37,7 +37,7 @@ pub(crate) struct Args {
     twin: bool,
     /// Given to the test program: a part of a test's name, `--nocapture`, …
     #[arg(last = true)]
-    rest: Vec<String>,
+    trailing: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
@@ -134,7 +134,7 @@ impl Session<'_> {
     fn run(&mut self) {
         let has = |suite| self.args.what.has(suite);
         // A filter names tests, and what follows has none by name.
-        let is_whole = self.args.rest.is_empty();
+        let is_whole = self.args.trailing.is_empty();
         let wide = self.args.what == What::Wide;
         if has(What::Pure) {
             self.pure();
@@ -203,8 +203,8 @@ impl Session<'_> {
             false => (suites, beside),
         };
         let ended = thread::scope(|scope| {
-            let beside = scope.spawn(|| beside.into_iter().map(|suite| suite.run(Output::Kept)).collect());
-            let mut ended: Vec<Ended> = suites.into_iter().map(|suite| suite.run(Output::Shown)).collect();
+            let beside = scope.spawn(|| beside.into_iter().map(|suite| suite.run(Output::ToLog)).collect());
+            let mut ended: Vec<Ended> = suites.into_iter().map(|suite| suite.run(Output::ToTerminal)).collect();
             ended.extend::<Vec<Ended>>(beside.join().expect("running a suite does not panic"));
             ended
         });
@@ -213,28 +213,28 @@ impl Session<'_> {
 
     fn pure(&mut self) {
         let check = suite("arrows", "cargo xtask arrows");
-        self.report.add_check(&check, told(arrows::run()));
+        self.report.add_check(&check, as_text(arrows::run()));
         let mut suites: Vec<(Target, Option<PathBuf>)> = Vec::new();
         for (target, program) in self.built.pure() {
             suites.push((target.clone(), program.map(Path::to_owned)));
         }
         for (target, program) in suites {
-            let suite = suite(&target.shown(), "cargo xtask test pure");
+            let suite = suite(&target.title(), "cargo xtask test pure");
             match program {
                 Some(program) => {
                     let mut command = in_folder(&program, &target.folder);
                     command.env(SIMULATION_PART, part_of_commit());
-                    command.args(&self.args.rest);
+                    command.args(&self.args.trailing);
                     self.run_program(suite, command, Programs::One);
                 }
                 None => self.report.add_failure(&suite, NOT_BUILT),
             }
         }
         // The name of a test in a comment begins with its file's.
-        if self.args.rest.iter().all(|argument| argument.contains(".rs")) {
+        if self.args.trailing.iter().all(|argument| argument.contains(".rs")) {
             let mut command = shell::cargo(["test", "--workspace", "--doc", "--no-fail-fast", "--quiet"]);
             let suite = suite("doc", "cargo test --workspace --doc");
-            command.arg("--").args(&self.args.rest);
+            command.arg("--").args(&self.args.trailing);
             self.run_program(suite, command, Programs::Several);
         }
     }
@@ -246,7 +246,10 @@ impl Session<'_> {
             "WALFERRY_SIM_TIMES=1 cargo test -p walferry-engine --test sim",
         );
         let mut command = shell::cargo(["test", "-p", "walferry-engine", "--test", "sim"]);
-        command.env("WALFERRY_SIM_TIMES", "1").arg("--").args(&self.args.rest);
+        command
+            .env("WALFERRY_SIM_TIMES", "1")
+            .arg("--")
+            .args(&self.args.trailing);
         self.run_program(suite, command, Programs::One);
     }
 
@@ -261,7 +264,7 @@ impl Session<'_> {
             _ => deploy::Helm::DoWithout,
         };
         let suite = suite("deploy", "cargo xtask test deploy");
-        self.report.add_check(&suite, told(deploy::run(helm)));
+        self.report.add_check(&suite, as_text(deploy::run(helm)));
     }
 
     /// What versions of Postgres differ in, on those beside the machine's own.
@@ -323,7 +326,7 @@ impl Session<'_> {
             let servers = provide::servers(major).map_err(|why| why.to_string())?;
             servers.tell(&mut command);
             prepare(&mut command).map_err(|why| why.to_string())?;
-            command.args(&self.args.rest);
+            command.args(&self.args.trailing);
             Ok(command)
         });
         Ready {
@@ -339,7 +342,7 @@ impl Session<'_> {
             command: Ok(command),
             programs,
         };
-        self.add(ready.run(Output::Shown));
+        self.add(ready.run(Output::ToTerminal));
     }
 
     fn add(&mut self, Ended { suite, log, outcome }: Ended) {
@@ -371,14 +374,14 @@ impl Ready {
         let log = Path::new(LOGS).join(format!("{}.log", self.suite.name));
         let title = format!("\n== {}", self.suite.name);
         match output {
-            Output::Shown => println!("{title}"),
-            Output::Kept => println!("{title}, beside the others: {}", log.display()),
+            Output::ToTerminal => println!("{title}"),
+            Output::ToLog => println!("{title}, beside the others: {}", log.display()),
         }
         let finished = self.command.and_then(|mut command| {
             program::run(&mut command, &shell::root().join(&log), output).map_err(|why| why.to_string())
         });
         let outcome = finished.map(|finished| {
-            if output == Output::Kept && !finished.status.success() {
+            if output == Output::ToLog && !finished.status.success() {
                 println!("{title}\n{}", finished.output);
             }
             let results = results::read(&finished.output, self.programs);
@@ -404,7 +407,7 @@ fn suite(name: &str, again: &str) -> Suite {
     }
 }
 
-fn told(outcome: Outcome) -> Result<(), String> {
+fn as_text(outcome: Outcome) -> Result<(), String> {
     outcome.map_err(|why| why.to_string())
 }
 

@@ -589,9 +589,9 @@ mod tests {
 
     /// Keeps each record's topic and sequence.
     #[derive(Default)]
-    struct Kept(Vec<(String, u64)>);
+    struct RecordingSink(Vec<(String, u64)>);
 
-    impl Sink for Kept {
+    impl Sink for RecordingSink {
         fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
             self.0.push((record.topic.to_owned(), sequence));
             Ok(())
@@ -690,7 +690,7 @@ mod tests {
 
     #[test]
     fn what_lies_before_a_record_that_waits_is_delivered_and_nothing_behind_it() {
-        let (mut batch, mut sink) = (Batch::default(), Kept::default());
+        let (mut batch, mut sink) = (Batch::default(), RecordingSink::default());
         let (progress, status) = (Progress::new(0, 1 << 20), Status::default());
         sent(&mut batch, "a");
         held(&mut batch, "b");

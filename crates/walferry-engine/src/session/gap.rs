@@ -91,7 +91,7 @@ where
                 .as_ref()
                 .is_some_and(|look| look.published.is_some() && look.gap.is_none());
             // Only the stream shows whether a row was written while the publication was missing.
-            if is_what_it_was && failure.kind == MISSING && !finding.gap.stays {
+            if is_what_it_was && failure.kind == MISSING && !finding.gap.cannot_close {
                 return Ok(());
             }
             self.tell(&failure, &finding.gap, gaps).await;
@@ -157,7 +157,7 @@ where
             since_us: earlier.map_or_else(crate::status::now_us, |gap| gap.since_us),
             refused: earlier.and_then(|gap| gap.refused.clone()),
             after_commit,
-            stays: earlier.is_some_and(|gap| gap.stays)
+            cannot_close: earlier.is_some_and(|gap| gap.cannot_close)
                 || failure.kind == CHANGED
                 || mended.is_some_and(|failure| failure.kind == CHANGED),
             seen,

@@ -21,7 +21,7 @@ impl Gaps {
     /// Forgets a gap that turned out to be none: the stream has passed the place where it was seen. Returns whether
     /// there was one.
     pub(crate) fn forget(&self, stored: Lsn, status: &status::Status) -> bool {
-        let is_none = self.known().is_some_and(|gap| stored > gap.seen && !gap.stays);
+        let is_none = self.known().is_some_and(|gap| stored > gap.seen && !gap.cannot_close);
         if is_none {
             info!("the publication is as before, and no change was missing; continuing");
             self.tell(None, status);

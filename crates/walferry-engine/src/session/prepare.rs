@@ -319,7 +319,7 @@ where
                 rows: Some(SnapshotPlan::default()),
                 ..StartOutcome::default()
             }),
-            StartPlan::Rest => {
+            StartPlan::Nothing => {
                 info!("all existing rows have been read, and streaming is off: there is nothing to do");
                 Ok(StartOutcome {
                     offset: stored.unwrap_or_default(),

@@ -57,13 +57,13 @@ pub enum StartPlan {
     /// Reads existing rows without a slot. No stream follows (`initial_only`).
     ReadOnly,
     /// Does nothing: all rows have been read (`initial_only`).
-    Rest,
+    Nothing,
 }
 
 impl StartPlan {
     /// Whether a stream is read.
     pub(crate) const fn streams(&self) -> bool {
-        !matches!(self, Self::ReadOnly | Self::Rest)
+        !matches!(self, Self::ReadOnly | Self::Nothing)
     }
 }
 
@@ -154,9 +154,9 @@ impl RowsToRead {
 /// The plan of `initial_only`.
 fn without_stream(stored: Option<&StoredOffset>, policy: SnapshotPolicy, rows: RowsToRead) -> StartPlan {
     match stored {
-        Some(_) if !rows.interrupted && !policy.at_every_start => StartPlan::Rest,
+        Some(_) if !rows.interrupted && !policy.at_every_start => StartPlan::Nothing,
         _ if rows.first => StartPlan::ReadOnly,
-        _ => StartPlan::Rest,
+        _ => StartPlan::Nothing,
     }
 }
 
@@ -412,7 +412,7 @@ mod tests {
                 only,
                 Ok(StartPlan::ReadOnly),
             ),
-            ("only rows, all read", None, own(500), only, Ok(StartPlan::Rest)),
+            ("only rows, all read", None, own(500), only, Ok(StartPlan::Nothing)),
             ("first start", None, None, NO_DATA, create(false, false)),
             ("first start, rows wanted", None, None, INITIAL, create(true, false)),
             (

@@ -13,7 +13,7 @@ pub(super) struct Mismatches {
     events: u64,
     /// Events that were sent and that no line of the log counts yet.
     untold: u64,
-    told: Option<Instant>,
+    logged_at: Option<Instant>,
 }
 
 impl Mismatches {
@@ -29,10 +29,13 @@ impl Mismatches {
             return None;
         }
         self.untold += more.events;
-        if self.told.is_some_and(|told| now.duration_since(told) < INTERVAL) {
+        if self
+            .logged_at
+            .is_some_and(|logged_at| now.duration_since(logged_at) < INTERVAL)
+        {
             return None;
         }
-        self.told = Some(now);
+        self.logged_at = Some(now);
         Some(std::mem::take(&mut self.untold))
     }
 }

@@ -14,7 +14,7 @@ pub struct WalClock {
 }
 
 /// Number of samples kept. When there are more, every second one of the older half is dropped: the older, the coarser.
-const KEPT: usize = 512;
+const MOST_SAMPLES: usize = 512;
 
 impl WalClock {
     /// Adds a sample: the server's WAL ended at `wal_end` at this time.
@@ -28,11 +28,11 @@ impl WalClock {
             }
         }
         self.samples.push_back((at_us, wal_end));
-        if self.samples.len() > KEPT {
+        if self.samples.len() > MOST_SAMPLES {
             let mut index = 0;
             self.samples.retain(|_| {
                 index += 1;
-                index > KEPT / 2 || index % 2 == 1
+                index > MOST_SAMPLES / 2 || index % 2 == 1
             });
         }
     }
@@ -99,7 +99,7 @@ mod tests {
         for s in 0..100_000 {
             clock.tick(s * S, s as u64);
         }
-        assert!(clock.samples.len() <= KEPT);
+        assert!(clock.samples.len() <= MOST_SAMPLES);
         assert_eq!(clock.time_of(0), Some(Ok(0)));
         assert_eq!(clock.time_of(99_990), Some(Ok(99_990 * S)));
     }

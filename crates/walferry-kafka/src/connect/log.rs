@@ -622,7 +622,7 @@ mod tests {
             replication: 3,
             settings: Vec::new(),
         };
-        let stays = [
+        let lasting = [
             Code::InvalidReplicationFactor,
             Code::TopicAuthorizationFailed,
             Code::PolicyViolation,
@@ -639,7 +639,7 @@ mod tests {
             Code::WaitingForCoordinator,
             Code::Unknown,
         ];
-        for (codes, is_retried) in [(&stays[..], false), (&passes[..], true)] {
+        for (codes, is_retried) in [(&lasting[..], false), (&passes[..], true)] {
             for code in codes {
                 let failure = topic.not_created(*code);
                 assert_eq!(failure.disposition == Disposition::Retry, is_retried, "{code}");

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::{ToSql, Type};
 use walferry_engine::lower_bounds::{PartLowerBound, TableLowerBound};
 
-use super::drops::{Droppable, Rests, begin_as};
+use super::drops::{DropPauses, Droppable, begin_as};
 use super::part_bounds::PartBounds;
 use super::table::{CleanedTable, DOING, LOOKING};
 use super::target::{CleanupTarget, Statements};
@@ -38,7 +38,7 @@ pub(super) struct TableBounds {
     /// Whether the publication sends all rows of a table, by table.
     published: HashMap<String, Published>,
     /// Partitions that could not be looked at.
-    unlooked: HashMap<u32, Unlooked>,
+    unchecked: HashMap<u32, Unchecked>,
     /// Default partitions that could not be read by themselves, and when each is tried again.
     unread: HashMap<u32, Instant>,
     said: SaidOnce,
@@ -55,7 +55,7 @@ const HAS_ROWS_LIMITS: (Duration, Duration) = (Duration::from_millis(50), Durati
 
 /// A partition that could not be looked at. It gets a lower bound later; without one, its rows stay.
 #[derive(Debug)]
-struct Unlooked {
+struct Unchecked {
     table: String,
     error: String,
     /// Not tried again before.
@@ -70,7 +70,7 @@ pub(super) struct CleanupLook {
     /// Tables that could not be looked at, and how long it took. Their lower bounds stay.
     pub(super) failed: Vec<(String, Error, Duration)>,
     /// How many partitions could not be looked at. It was logged.
-    pub(super) unlooked: u64,
+    pub(super) unchecked: u64,
 }
 
 /// Rows of a table that were written before it may never have been sent.
@@ -92,7 +92,7 @@ struct Published {
 
 /// What the catalog says of a table.
 struct Facts {
-    shown: String,
+    table_name: String,
     kind: String,
     is_partitioned: bool,
     oid: u32,
@@ -123,7 +123,7 @@ const SLACK: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 /// How long a partition rests that could not be looked at, and how many times as long as that took, for each of them: a look holds up the
 /// removal from all tables.
-const UNLOOKED_REST: (Duration, u32) = (Duration::from_secs(30), 20);
+const UNCHECKED_PAUSE: (Duration, u32) = (Duration::from_secs(30), 20);
 
 /// A partition that could not be looked at must not hold up the others for longer.
 const LAY_TURN: Duration = Duration::from_secs(2);
@@ -134,7 +134,7 @@ impl TableBounds {
             publication: publication.to_owned(),
             bounds: HashMap::new(),
             published: HashMap::new(),
-            unlooked: HashMap::new(),
+            unchecked: HashMap::new(),
             unread: HashMap::new(),
             said: SaidOnce::default(),
         }
@@ -144,25 +144,25 @@ impl TableBounds {
     pub(super) fn forget(&mut self) {
         self.bounds.clear();
         self.published.clear();
-        self.unlooked.clear();
+        self.unchecked.clear();
         self.unread.clear();
     }
 
     /// Takes over lower bounds that were kept. The next look compares them with the catalog. Lower bounds that were laid since then come later, so they
     /// give way, but for what they say has changed meanwhile.
     pub(super) fn restore(&mut self, tables: &BTreeMap<String, TableLowerBound>) {
-        for (table, kept) in tables {
+        for (table, stored) in tables {
             // With a lower bound, a part is not looked at for one any more.
-            self.unlooked.retain(|oid, _| !kept.parts.contains_key(oid));
+            self.unchecked.retain(|oid, _| !stored.parts.contains_key(oid));
             let Some(TableBound { laid, left }) = self.bounds.get_mut(table) else {
-                let laid = kept.clone();
+                let laid = stored.clone();
                 self.bounds.insert(table.clone(), TableBound { laid, left: 0 });
                 continue;
             };
-            if (laid.oid, &laid.of, *left) != (kept.oid, &kept.of, 0) {
+            if (laid.oid, &laid.of, *left) != (stored.oid, &stored.of, 0) {
                 continue;
             }
-            for (oid, part) in &kept.parts {
+            for (oid, part) in &stored.parts {
                 if laid.parts.get(oid).is_none_or(|later| later.of == part.of) {
                     laid.parts.insert(*oid, part.clone());
                 }
@@ -171,7 +171,7 @@ impl TableBounds {
     }
 
     /// The lower bounds, for a later run, and for each table [`CaptureState::left`](crate::lower_bounds::CaptureState::left) when its lower bound was laid.
-    pub(super) fn kept(&self) -> (BTreeMap<String, TableLowerBound>, HashMap<u32, u64>) {
+    pub(super) fn stored(&self) -> (BTreeMap<String, TableLowerBound>, HashMap<u32, u64>) {
         let tables = self.bounds.iter();
         let tables = tables.map(|(table, bound)| (table.clone(), bound.laid.clone()));
         let left = self.bounds.values().map(|bound| (bound.laid.oid, bound.left));
@@ -189,24 +189,24 @@ impl TableBounds {
         sql: &Sql,
         tables: &[CleanedTable],
         run: &RunBounds,
-        rests: impl Fn(&str) -> bool,
-        undropped: &Rests,
+        is_paused: impl Fn(&str) -> bool,
+        undropped: &DropPauses,
     ) -> Result<CleanupLook, Error> {
         let has_schemas: bool = sql.value(LOOKING, HAS_SCHEMAS, &[]).await?;
         let mut looked = CleanupLook::default();
         let (mut seen, mut unseen) = (Vec::new(), HashSet::new());
         for table in tables {
-            let (shown, begun) = (table.full_name(), Instant::now());
-            if rests(&shown) {
-                unseen.insert(shown);
+            let (table_name, begun) = (table.full_name(), Instant::now());
+            if is_paused(&table_name) {
+                unseen.insert(table_name);
                 continue;
             }
             match self.see(sql, table, has_schemas, run).await {
                 Ok(found) => seen.extend(found),
                 Err(error) if sql.is_closed() => return Err(error),
                 Err(error) => {
-                    unseen.insert(shown.clone());
-                    looked.failed.push((shown, error, begun.elapsed()));
+                    unseen.insert(table_name.clone());
+                    looked.failed.push((table_name, error, begun.elapsed()));
                 }
             }
         }
@@ -216,12 +216,12 @@ impl TableBounds {
         for seen in seen {
             let begun = Instant::now();
             match self.lay(sql, &seen, next, now).await {
-                Ok(unlooked) => {
-                    looked.unlooked += unlooked;
+                Ok(unchecked) => {
+                    looked.unchecked += unchecked;
                     looked.targets.extend(self.target(seen, undropped));
                 }
                 Err(error) if sql.is_closed() => return Err(error),
-                Err(error) => looked.failed.push((seen.facts.shown, error, begun.elapsed())),
+                Err(error) => looked.failed.push((seen.facts.table_name, error, begun.elapsed())),
             }
         }
         Ok(looked)
@@ -243,9 +243,9 @@ impl TableBounds {
         facts.left = captured.left;
         // The stream still brings its rows under another name: it has no new description of it.
         if captured.is_uncaptured {
-            self.said.once(format!("{} {}", facts.shown, facts.oid), || {
+            self.said.once(format!("{} {}", facts.table_name, facts.oid), || {
                 tracing::warn!(
-                    table = facts.shown,
+                    table = facts.table_name,
                     hint = "restart the connector after a table has got the name of the outbox",
                     "delivered rows are not removed: the stream does not know yet that this table is captured"
                 );
@@ -253,9 +253,9 @@ impl TableBounds {
             return Ok(None);
         }
         if !self.sends_all_rows(sql, table, &facts).await? {
-            self.said.once(format!("{} is not published", facts.shown), || {
+            self.said.once(format!("{} is not published", facts.table_name), || {
                 tracing::warn!(
-                    table = facts.shown,
+                    table = facts.table_name,
                     publication = self.publication,
                     hint = "publish all inserted rows of the table, without a row filter, or remove walferry.retention.ms. Rows that were \
                             written until then are never removed",
@@ -265,9 +265,9 @@ impl TableBounds {
             return Ok(None);
         }
         let Some(time) = TimeColumn::of(&facts.kind) else {
-            self.said.once(format!("{} has no time", facts.shown), || {
+            self.said.once(format!("{} has no time", facts.table_name), || {
                 tracing::warn!(
-                    table = facts.shown,
+                    table = facts.table_name,
                     column = table.column,
                     found = facts.kind,
                     hint = TimeColumn::HINT,
@@ -277,7 +277,7 @@ impl TableBounds {
             return Ok(None);
         };
         for what in [facts.oid.to_string().as_str(), "is not published", "has no time"] {
-            self.said.is_over(&format!("{} {what}", facts.shown));
+            self.said.is_over(&format!("{} {what}", facts.table_name));
         }
         let name = qualified(&table.schema, &table.name);
         let (from, parts) = match facts.is_partitioned {
@@ -308,12 +308,12 @@ impl TableBounds {
         facts: &Facts,
         parts: &HashMap<u32, String>,
     ) -> Result<HashMap<u32, Option<Droppable>>, Error> {
-        let shown = &facts.shown;
-        let what = format!("{shown} has no ranges");
+        let table_name = &facts.table_name;
+        let what = format!("{table_name} has no ranges");
         let Some(ranges) = ranges(sql, (&table.schema, &table.name, &table.column)).await? else {
             self.said.once(what, || {
                 tracing::warn!(
-                    table = shown,
+                    table = table_name,
                     column = table.column,
                     hint = "partition the table by ranges of this column, of type timestamptz or timestamp, or remove walferry.partitions.drop",
                     "no partitions are dropped, and rows are removed instead: the table is not partitioned by ranges of the column with the time"
@@ -326,7 +326,10 @@ impl TableBounds {
         for part in ranges.parts {
             if part.is_default {
                 // To search the default partition, the server would read the rows of all others, too, again and again.
-                let bound = self.bounds.get(shown).and_then(|bound| bound.laid.parts.get(&part.oid));
+                let bound = self
+                    .bounds
+                    .get(table_name)
+                    .and_then(|bound| bound.laid.parts.get(&part.oid));
                 let later = bound.map(|bound| time.is_after(&identifier(&table.column), &bound.since_us.to_string()));
                 if self.has_rows(sql, &part, &ranges.owner, later.as_deref()).await? {
                     continue;
@@ -385,8 +388,8 @@ impl TableBounds {
     }
 
     /// What removes the rows of a table; `None` for a partitioned table that has no partition yet.
-    fn target(&self, mut seen: LookedTable<'_>, undropped: &Rests) -> Option<CleanupTarget> {
-        let bound = self.bounds.get(&seen.facts.shown)?;
+    fn target(&self, mut seen: LookedTable<'_>, undropped: &DropPauses) -> Option<CleanupTarget> {
+        let bound = self.bounds.get(&seen.facts.table_name)?;
         let (mut bounds, mut drops, mut before_us) = (PartBounds::default(), Vec::new(), i64::MIN);
         for (oid, part) in &bound.laid.parts {
             match seen.drops.remove(oid) {
@@ -414,7 +417,7 @@ impl TableBounds {
         let statements = Statements::new(&seen.from, seen.table, seen.time);
         Some(CleanupTarget::new(
             seen.table,
-            seen.facts.shown,
+            seen.facts.table_name,
             seen.time,
             statements,
             (bounds, before_us),
@@ -433,7 +436,7 @@ impl TableBounds {
         let Some(row) = rows.first() else { return Ok(None) };
         let read = |error| Error::sql(LOOKING, error);
         Ok(Some(Facts {
-            shown: table.full_name(),
+            table_name: table.full_name(),
             kind: row.try_get(0).map_err(read)?,
             is_partitioned: row.try_get(1).map_err(read)?,
             oid: row.try_get(2).map_err(read)?,
@@ -447,7 +450,7 @@ impl TableBounds {
     /// The answer may be newer than the facts. If something has changed between the two, the next look finds other facts, and the table then
     /// gets a new lower bound before any row is removed: rows are removed only after a look that follows a confirmed mark.
     async fn sends_all_rows(&mut self, sql: &Sql, table: &CleanedTable, facts: &Facts) -> Result<bool, Error> {
-        let known = self.published.get(&facts.shown);
+        let known = self.published.get(&facts.table_name);
         if let Some(known) = known.filter(|known| known.of == facts.of && known.asked.elapsed() < PUBLISHED_INTERVAL) {
             return Ok(known.all_rows);
         }
@@ -462,7 +465,7 @@ impl TableBounds {
             all_rows,
             asked: Instant::now(),
         };
-        self.published.insert(facts.shown.clone(), published);
+        self.published.insert(facts.table_name.clone(), published);
         Ok(all_rows)
     }
 
@@ -470,32 +473,33 @@ impl TableBounds {
     fn retain(&mut self, seen: &[LookedTable<'_>], unseen: &HashSet<String>) {
         self.bounds.retain(|table, bound| {
             let is_as_before = |seen: &LookedTable<'_>| {
-                seen.facts.shown == *table && seen.facts.of == bound.laid.of && seen.facts.left == bound.left
+                seen.facts.table_name == *table && seen.facts.of == bound.laid.of && seen.facts.left == bound.left
             };
             unseen.contains(table) || seen.iter().any(is_as_before)
         });
         for seen in seen {
-            if let Some(bound) = self.bounds.get_mut(&seen.facts.shown) {
+            if let Some(bound) = self.bounds.get_mut(&seen.facts.table_name) {
                 let parts = &mut bound.laid.parts;
                 parts.retain(|oid, part| seen.parts.get(oid) == Some(&part.of));
             }
         }
-        self.unlooked.retain(|oid, unlooked| {
-            let has_part = |seen: &LookedTable<'_>| seen.facts.shown == unlooked.table && seen.parts.contains_key(oid);
-            unseen.contains(&unlooked.table) || seen.iter().any(has_part)
+        self.unchecked.retain(|oid, unchecked| {
+            let has_part =
+                |seen: &LookedTable<'_>| seen.facts.table_name == unchecked.table && seen.parts.contains_key(oid);
+            unseen.contains(&unchecked.table) || seen.iter().any(has_part)
         });
     }
 
     /// The parts of a table that have no lower bound, except those that rest; those that could not be looked at come last, the latest at the end.
     fn without<'a>(&self, seen: &'a LookedTable<'_>, now: Instant) -> Vec<(u32, &'a str)> {
-        let bound = self.bounds.get(&seen.facts.shown);
-        let rests = |oid: &u32| self.unlooked.get(oid).map(|unlooked| unlooked.until);
+        let bound = self.bounds.get(&seen.facts.table_name);
+        let paused_until = |oid: &u32| self.unchecked.get(oid).map(|unchecked| unchecked.until);
         let parts = seen.parts.iter().map(|(oid, of)| (*oid, of.as_str()));
         let mut without: Vec<_> = parts
             .filter(|(oid, _)| bound.is_none_or(|bound| !bound.laid.parts.contains_key(oid)))
-            .filter(|(oid, _)| rests(oid).is_none_or(|until| until <= now))
+            .filter(|(oid, _)| paused_until(oid).is_none_or(|until| until <= now))
             .collect();
-        without.sort_by_key(|(oid, _)| (rests(oid), *oid));
+        without.sort_by_key(|(oid, _)| (paused_until(oid), *oid));
         without
     }
 
@@ -514,17 +518,17 @@ impl TableBounds {
 
     /// Lays the lower bounds that are missing. Returns how many partitions could not be looked at: the others do not wait for them.
     async fn lay(&mut self, sql: &Sql, seen: &LookedTable<'_>, next: (i64, i64), now: Instant) -> Result<u64, Error> {
-        let shown = &seen.facts.shown;
-        let is_new = !self.bounds.contains_key(shown);
+        let table_name = &seen.facts.table_name;
+        let is_new = !self.bounds.contains_key(table_name);
         let without = self.without(seen, now);
         if !without.is_empty() {
             // Says at once if rows of the table cannot be removed, not only when the first one is old.
             sql.execute(DOING, &format!("EXPLAIN DELETE FROM {} WHERE false", seen.from))
                 .await?;
         }
-        let (laid, unlooked) = self.look_at(sql, seen, &without, next).await?;
+        let (laid, unchecked) = self.look_at(sql, seen, &without, next).await?;
         let partitions = laid.len();
-        let bound = self.bounds.entry(shown.clone()).or_insert_with(|| TableBound {
+        let bound = self.bounds.entry(table_name.clone()).or_insert_with(|| TableBound {
             laid: TableLowerBound {
                 oid: seen.facts.oid,
                 of: seen.facts.of.clone(),
@@ -535,17 +539,17 @@ impl TableBounds {
         bound.laid.parts.extend(laid);
         if is_new {
             tracing::info!(
-                table = shown,
+                table = table_name,
                 "rows that are written from now on are removed once they are old and delivered; rows from before stay"
             );
         } else if partitions > 0 {
             tracing::info!(
-                table = shown,
+                table = table_name,
                 partitions,
                 "the table has new partitions: rows that were written to them before now are not removed"
             );
         }
-        Ok(unlooked)
+        Ok(unchecked)
     }
 
     /// The lower bounds of parts, and how many parts could not be looked at.
@@ -556,25 +560,26 @@ impl TableBounds {
         parts: &[(u32, &str)],
         next: (i64, i64),
     ) -> Result<(HashMap<u32, PartLowerBound>, u64), Error> {
-        let (turn, mut laid, mut unlooked) = (Instant::now(), HashMap::new(), 0);
+        let (started, mut laid, mut unchecked) = (Instant::now(), HashMap::new(), 0);
         for (oid, of) in parts {
             let begun = Instant::now();
             match latest(sql, seen, *oid).await {
                 Ok(latest_us) => {
-                    self.unlooked.remove(oid);
+                    self.unchecked.remove(oid);
                     laid.insert(*oid, self.part(seen, of, next, latest_us));
                 }
                 Err(error) if sql.is_closed() || !concerns_one_partition(seen, &error) => return Err(error),
                 Err(error) => {
-                    self.fail(sql, &seen.facts.shown, *oid, error, begun.elapsed()).await;
-                    unlooked += 1;
-                    if turn.elapsed() > LAY_TURN {
+                    self.fail(sql, &seen.facts.table_name, *oid, error, begun.elapsed())
+                        .await;
+                    unchecked += 1;
+                    if started.elapsed() > LAY_TURN {
                         break;
                     }
                 }
             }
         }
-        Ok((laid, unlooked))
+        Ok((laid, unchecked))
     }
 
     /// The lower bound of one part, which has no row that is later than `latest_us`.
@@ -583,9 +588,9 @@ impl TableBounds {
         let slack = table.keep.clamp(SLACK.0, SLACK.1);
         let since_us = now_us.saturating_add(i64::try_from(slack.as_micros()).unwrap_or(i64::MAX));
         if latest_us > since_us {
-            self.said.once(format!("{} is ahead", facts.shown), || {
+            self.said.once(format!("{} is ahead", facts.table_name), || {
                 tracing::warn!(
-                    table = facts.shown,
+                    table = facts.table_name,
                     column = table.column,
                     hint = "write the time at which the row is inserted; a column without time zone needs it in UTC, and a bigint in milliseconds",
                     "a row has a time in the future: only rows that are later than it are removed"
@@ -604,7 +609,7 @@ impl TableBounds {
     async fn fail(&mut self, sql: &Sql, table: &str, oid: u32, error: Error, took: Duration) {
         let failure = walferry_engine::Failure::from(error);
         let error = failure.to_string();
-        if self.rest(table, oid, &error, took) {
+        if self.postpone(table, oid, &error, took) {
             const NAME: &str = "SELECT $1::oid::regclass::text";
             let partition: Option<String> = sql.value(LOOKING, NAME, &[(&oid, Type::OID)]).await.ok();
             let hint = "if the statement took too long, create an index on the column with the time; if a lock was not available, look in \
@@ -621,17 +626,19 @@ impl TableBounds {
     }
 
     /// Lets a partition rest. Returns whether no partition of the table rests because of the same.
-    fn rest(&mut self, table: &str, oid: u32, error: &str, took: Duration) -> bool {
-        let is_same = |unlooked: &Unlooked| unlooked.table == table && unlooked.error == error;
-        let is_news = !self.unlooked.values().any(is_same);
-        let (least, times) = UNLOOKED_REST;
-        let of_all = u32::try_from(self.unlooked.len()).unwrap_or(u32::MAX).saturating_add(1);
-        let unlooked = Unlooked {
+    fn postpone(&mut self, table: &str, oid: u32, error: &str, took: Duration) -> bool {
+        let is_same = |unchecked: &Unchecked| unchecked.table == table && unchecked.error == error;
+        let is_news = !self.unchecked.values().any(is_same);
+        let (least, times) = UNCHECKED_PAUSE;
+        let of_all = u32::try_from(self.unchecked.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
+        let unchecked = Unchecked {
             table: table.to_owned(),
             error: error.to_owned(),
             until: Instant::now() + least.max(took.saturating_mul(times).saturating_mul(of_all)),
         };
-        self.unlooked.insert(oid, unlooked);
+        self.unchecked.insert(oid, unchecked);
         is_news
     }
 }
@@ -784,9 +791,9 @@ mod tests {
             bounds.bounds.insert(name.to_owned(), TableBound { laid, left });
         }
         // The second partition was attached again, and the fourth one has gone.
-        let kept = table("a", &[(2, "x", 10), (3, "before", 10), (5, "gone", 10)]);
+        let stored = table("a", &[(2, "x", 10), (3, "before", 10), (5, "gone", 10)]);
         let names = ["same", "changed", "left", "only kept"];
-        bounds.restore(&names.map(|name| (name.to_owned(), kept.clone())).into());
+        bounds.restore(&names.map(|name| (name.to_owned(), stored.clone())).into());
         let xids = names.map(|name| {
             let parts = &bounds.bounds[name].laid.parts;
             parts.iter().map(|(oid, part)| (*oid, part.xid)).collect::<Vec<_>>()
@@ -821,7 +828,7 @@ mod tests {
         };
         let mut seen = LookedTable {
             facts: Facts {
-                shown: table.full_name(),
+                table_name: table.full_name(),
                 kind: String::new(),
                 is_partitioned: true,
                 oid: 1,
@@ -839,21 +846,21 @@ mod tests {
             let without = bounds.without(seen, begun + Duration::from_secs(seconds));
             without.into_iter().map(|(oid, _)| oid).collect::<Vec<_>>()
         };
-        let shown = table.full_name();
-        assert!(bounds.rest(&shown, 2, "locked", Duration::from_millis(500)));
+        let table_name = table.full_name();
+        assert!(bounds.postpone(&table_name, 2, "locked", Duration::from_millis(500)));
         // The limit counts for each: together they take no more of the time.
-        assert!(bounds.rest(&shown, 3, "too long", Duration::from_secs(30)));
-        assert!(!bounds.rest(&shown, 4, "too long", Duration::from_secs(1)));
-        assert!(bounds.rest("public.other", 9, "locked", Duration::ZERO));
+        assert!(bounds.postpone(&table_name, 3, "too long", Duration::from_secs(30)));
+        assert!(!bounds.postpone(&table_name, 4, "too long", Duration::from_secs(1)));
+        assert!(bounds.postpone("public.other", 9, "locked", Duration::ZERO));
         assert_eq!(oids(&bounds, &seen, 10), [5]);
         assert_eq!(oids(&bounds, &seen, 45), [5, 2]);
         assert_eq!(oids(&bounds, &seen, 1300), [5, 2, 4, 3]);
-        assert!(!bounds.rest(&shown, 2, "too long", Duration::ZERO));
+        assert!(!bounds.postpone(&table_name, 2, "too long", Duration::ZERO));
 
         // Partitions that were dropped are forgotten, and what was said of them.
         seen.parts.retain(|oid, _| *oid == 5);
         bounds.retain(&[seen], &HashSet::from(["public.other".to_owned()]));
-        assert_eq!(bounds.unlooked.keys().collect::<Vec<_>>(), [&9]);
-        assert!(bounds.rest(&shown, 2, "too long", Duration::ZERO));
+        assert_eq!(bounds.unchecked.keys().collect::<Vec<_>>(), [&9]);
+        assert!(bounds.postpone(&table_name, 2, "too long", Duration::ZERO));
     }
 }

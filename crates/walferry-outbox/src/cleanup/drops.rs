@@ -72,10 +72,10 @@ pub(super) enum Obstacle {
 
 /// Partitions that could not be dropped, and tables of which none could be because of a lock, by oid.
 #[derive(Debug, Default)]
-pub(super) struct Rests(HashMap<u32, Rest>);
+pub(super) struct DropPauses(HashMap<u32, DropPause>);
 
 #[derive(Debug)]
-struct Rest {
+struct DropPause {
     until: Instant,
     pauses: Pauses,
     obstacle: Obstacle,
@@ -119,7 +119,7 @@ const LOCK_LIMIT: Duration = Duration::from_millis(200);
 /// The same for all who use the table, for each lock of the drop, at first and at most. It doubles each time that it was too short.
 const DROP_LIMIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(400));
 
-impl Rests {
+impl DropPauses {
     /// Of partitions with an end no later than `until_us`, and that do not rest, the first one that was not tried yet, or the one whose rest
     /// ended first.
     pub(super) fn due<'a>(
@@ -128,14 +128,14 @@ impl Rests {
         until_us: i64,
         now: Instant,
     ) -> Option<&'a (Droppable, PartBounds)> {
-        let rests = |oid: u32| self.0.get(&oid).is_some_and(|rest| rest.until > now);
-        let is_due = |part: &Droppable| part.to_us <= until_us && !rests(part.oid) && !rests(part.root);
+        let is_paused = |oid: u32| self.0.get(&oid).is_some_and(|pause| pause.until > now);
+        let is_due = |part: &Droppable| part.to_us <= until_us && !is_paused(part.oid) && !is_paused(part.root);
         let due = drops.iter().filter(|(part, _)| is_due(part));
-        due.min_by_key(|(part, _)| self.0.get(&part.oid).map(|rest| rest.until))
+        due.min_by_key(|(part, _)| self.0.get(&part.oid).map(|pause| pause.until))
     }
 
     /// It could not be dropped. Returns how often because of the same, one time after the other.
-    pub(super) fn rest(&mut self, part: &Droppable, obstacle: Obstacle, now: Instant) -> u32 {
+    pub(super) fn postpone(&mut self, part: &Droppable, obstacle: Obstacle, now: Instant) -> u32 {
         let times = self.rest_one(part.oid, obstacle, now);
         match obstacle {
             // Who has a lock on the table would be waited for with the next partition, too, and everybody with it.
@@ -146,7 +146,7 @@ impl Rests {
     }
 
     fn rest_one(&mut self, oid: u32, obstacle: Obstacle, now: Instant) -> u32 {
-        let rest = self.0.entry(oid).or_insert(Rest {
+        let pause = self.0.entry(oid).or_insert(DropPause {
             until: now,
             pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
             obstacle,
@@ -154,15 +154,15 @@ impl Rests {
             failures: 0,
             keeps_rows: false,
         });
-        if !rest.obstacle.is_like(obstacle) {
-            rest.times = 0;
+        if !pause.obstacle.is_like(obstacle) {
+            pause.times = 0;
         }
-        rest.obstacle = obstacle;
-        rest.times += 1;
-        rest.failures += u32::from(obstacle != Obstacle::Changed);
-        rest.keeps_rows |= rest.is_often();
-        rest.until = now + rest.pauses.next_pause();
-        rest.times
+        pause.obstacle = obstacle;
+        pause.times += 1;
+        pause.failures += u32::from(obstacle != Obstacle::Changed);
+        pause.keeps_rows |= pause.is_often();
+        pause.until = now + pause.pauses.next_pause();
+        pause.times
     }
 
     /// Whether it has shown several times that it cannot be dropped soon, so that its rows are to be removed.
@@ -172,14 +172,14 @@ impl Rests {
 
     /// The same for the partition by itself, and for all partitions of its table.
     pub(super) fn kept_rows(&self, part: &Droppable) -> [bool; 2] {
-        [part.oid, part.root].map(|oid| self.0.get(&oid).is_some_and(|rest| rest.keeps_rows))
+        [part.oid, part.root].map(|oid| self.0.get(&oid).is_some_and(|pause| pause.keeps_rows))
     }
 
     /// How long each lock of the drop may be waited for.
     pub(super) fn lock_limit(&self, part: &Droppable) -> Duration {
-        let rests = [part.oid, part.root].into_iter().filter_map(|oid| self.0.get(&oid));
-        let locked = rests.filter(|rest| rest.obstacle.is_lock());
-        let times = locked.map(|rest| rest.times).max().unwrap_or_default();
+        let pauses = [part.oid, part.root].into_iter().filter_map(|oid| self.0.get(&oid));
+        let locked = pauses.filter(|pause| pause.obstacle.is_lock());
+        let times = locked.map(|pause| pause.times).max().unwrap_or_default();
         DROP_LIMIT.0.saturating_mul(1 << times.min(8)).min(DROP_LIMIT.1)
     }
 
@@ -204,7 +204,7 @@ impl Rests {
     }
 }
 
-impl Rest {
+impl DropPause {
     fn is_often(&self) -> bool {
         (self.obstacle.is_of_rows() && self.times >= ROWS_OFTEN) || self.failures >= OFTEN
     }
@@ -400,9 +400,9 @@ mod tests {
         }
     }
 
-    fn due(rests: &Rests, now: Instant) -> Option<u32> {
+    fn due(pauses: &DropPauses, now: Instant) -> Option<u32> {
         let drops = [7, 8, 9].map(|oid| (part(oid), PartBounds::default()));
-        rests.due(&drops, 8, now).map(|(part, _)| part.oid)
+        pauses.due(&drops, 8, now).map(|(part, _)| part.oid)
     }
 
     fn seconds(seconds: u64) -> Duration {
@@ -411,18 +411,18 @@ mod tests {
 
     #[test]
     fn a_partition_that_cannot_be_dropped_rests_for_twice_as_long_each_time() {
-        let (mut rests, now) = (Rests::default(), Instant::now());
-        rests.rest(&part(8), Obstacle::Other, now + seconds(10_000));
+        let (mut pauses, now) = (DropPauses::default(), Instant::now());
+        pauses.postpone(&part(8), Obstacle::Other, now + seconds(10_000));
         let mut until = Vec::new();
         for _ in 0..8 {
-            rests.rest(&part(7), Obstacle::Rows, now);
-            until.push((0..=600).find(|after| due(&rests, now + seconds(*after)).is_some()));
+            pauses.postpone(&part(7), Obstacle::Rows, now);
+            until.push((0..=600).find(|after| due(&pauses, now + seconds(*after)).is_some()));
         }
         assert_eq!(until, [10, 20, 40, 80, 160, 320, 600, 600].map(Some));
-        rests.retain(|oid| oid != 7);
-        assert_eq!(due(&rests, now), Some(7));
+        pauses.retain(|oid| oid != 7);
+        assert_eq!(due(&pauses, now), Some(7));
         assert_eq!(
-            rests.rest(&part(7), Obstacle::Rows, now),
+            pauses.postpone(&part(7), Obstacle::Rows, now),
             1,
             "it counts from the beginning"
         );
@@ -430,23 +430,23 @@ mod tests {
 
     #[test]
     fn a_locked_partition_holds_up_no_other() {
-        let (mut rests, now) = (Rests::default(), Instant::now());
-        assert_eq!(due(&rests, now), Some(7));
-        rests.rest(&part(7), Obstacle::Lock, now);
-        assert_eq!(due(&rests, now), Some(8), "the lock is that of one partition");
+        let (mut pauses, now) = (DropPauses::default(), Instant::now());
+        assert_eq!(due(&pauses, now), Some(7));
+        pauses.postpone(&part(7), Obstacle::Lock, now);
+        assert_eq!(due(&pauses, now), Some(8), "the lock is that of one partition");
 
-        let mut rests = Rests::default();
-        rests.rest(&part(7), Obstacle::TableLock, now);
-        assert_eq!(due(&rests, now + seconds(9)), None);
+        let mut pauses = DropPauses::default();
+        pauses.postpone(&part(7), Obstacle::TableLock, now);
+        assert_eq!(due(&pauses, now + seconds(9)), None);
         assert_eq!(
-            due(&rests, now + seconds(10)),
+            due(&pauses, now + seconds(10)),
             Some(8),
             "the other one was not tried yet"
         );
-        rests.dropped(&part(8));
-        assert_eq!(due(&rests, now + seconds(9)), Some(8), "the table is not locked");
-        rests.rest(&part(8), Obstacle::TableLock, now + seconds(10));
-        assert_eq!(due(&rests, now + seconds(20)), Some(7), "its rest ended first");
+        pauses.dropped(&part(8));
+        assert_eq!(due(&pauses, now + seconds(9)), Some(8), "the table is not locked");
+        pauses.postpone(&part(8), Obstacle::TableLock, now + seconds(10));
+        assert_eq!(due(&pauses, now + seconds(20)), Some(7), "its rest ended first");
     }
 
     #[test]
@@ -465,10 +465,10 @@ mod tests {
             (&[Other, Other, Other, Other], &[false, false, false, true]),
         ];
         for (obstacles, expected) in cases {
-            let (mut rests, now) = (Rests::default(), Instant::now());
+            let (mut pauses, now) = (DropPauses::default(), Instant::now());
             let keeps = obstacles.iter().map(|obstacle| {
-                rests.rest(&part(7), *obstacle, now);
-                rests.keeps_rows(&part(7))
+                pauses.postpone(&part(7), *obstacle, now);
+                pauses.keeps_rows(&part(7))
             });
             assert_eq!(keeps.collect::<Vec<_>>(), expected, "{obstacles:?}");
         }
@@ -476,22 +476,26 @@ mod tests {
 
     #[test]
     fn rows_of_all_partitions_are_removed_once_a_long_lock_on_the_table_is_over() {
-        let (mut rests, now) = (Rests::default(), Instant::now());
-        let limit = |rests: &Rests| (rests.lock_limit(&part(9)).as_millis(), rests.keeps_rows(&part(9)));
-        assert_eq!(limit(&rests), (50, false));
+        let (mut pauses, now) = (DropPauses::default(), Instant::now());
+        let limit = |pauses: &DropPauses| (pauses.lock_limit(&part(9)).as_millis(), pauses.keeps_rows(&part(9)));
+        assert_eq!(limit(&pauses), (50, false));
         let limits = [7, 8, 7, 8, 7].map(|oid| {
-            rests.rest(&part(oid), Obstacle::TableLock, now);
-            limit(&rests)
+            pauses.postpone(&part(oid), Obstacle::TableLock, now);
+            limit(&pauses)
         });
         assert_eq!(
             limits,
             [(100, false), (200, false), (400, false), (400, true), (400, true)]
         );
-        rests.dropped(&part(8));
-        assert_eq!(rests.0.keys().collect::<Vec<_>>(), [&7], "the dropped one is forgotten");
-        assert_eq!(limit(&rests), (50, false));
+        pauses.dropped(&part(8));
         assert_eq!(
-            rests.lock_limit(&part(7)).as_millis(),
+            pauses.0.keys().collect::<Vec<_>>(),
+            [&7],
+            "the dropped one is forgotten"
+        );
+        assert_eq!(limit(&pauses), (50, false));
+        assert_eq!(
+            pauses.lock_limit(&part(7)).as_millis(),
             400,
             "this one was locked all the time"
         );
@@ -532,14 +536,14 @@ mod tests {
 
     #[test]
     fn a_lock_is_told_when_it_stays_and_all_else_at_once_but_for_what_has_changed() {
-        let told = |obstacle: Obstacle| {
-            let is_told = |times: &u32| Rests::is_news(obstacle, *times);
+        let logged_times = |obstacle: Obstacle| {
+            let is_told = |times: &u32| DropPauses::is_news(obstacle, *times);
             (1..6).filter(is_told).collect::<Vec<_>>()
         };
-        assert_eq!(told(Obstacle::Lock), [4]);
-        assert_eq!(told(Obstacle::TableLock), [4]);
-        assert_eq!(told(Obstacle::Other), [1]);
-        assert_eq!(told(Obstacle::Slow), [1]);
-        assert!(told(Obstacle::Changed).is_empty());
+        assert_eq!(logged_times(Obstacle::Lock), [4]);
+        assert_eq!(logged_times(Obstacle::TableLock), [4]);
+        assert_eq!(logged_times(Obstacle::Other), [1]);
+        assert_eq!(logged_times(Obstacle::Slow), [1]);
+        assert!(logged_times(Obstacle::Changed).is_empty());
     }
 }

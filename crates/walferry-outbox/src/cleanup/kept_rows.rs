@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 /// For how long rows that stay are not tried again, since the first of them was found.
-const KEPT: Duration = Duration::from_secs(600);
+const RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// One batch may be left because somebody changes its rows at the same time.
 const TWICE: u32 = 2;
@@ -14,13 +14,13 @@ const TWICE: u32 = 2;
 pub(super) struct KeptRows {
     /// How many batches nothing was removed of, one after the other.
     batches: u32,
-    kept: Option<Kept>,
+    range: Option<KeptRange>,
     is_told: bool,
 }
 
 /// Up to where rows are not looked for, because they stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct KeptRange {
     /// Rows before this time, in microseconds since 1970.
     pub(super) before_us: i64,
     /// Of the rows of this time, those up to here.
@@ -76,13 +76,13 @@ impl Place {
 
 impl KeptRows {
     /// Up to where no rows are looked for.
-    pub(super) fn kept(&self) -> Option<&Kept> {
-        self.kept.as_ref()
+    pub(super) fn range(&self) -> Option<&KeptRange> {
+        self.range.as_ref()
     }
 
     /// Whether rows that stayed are to be tried again now. From then on, they are looked for.
     pub(super) fn are_due(&mut self, now: Instant) -> bool {
-        self.kept.take_if(|kept| kept.until <= now).is_some()
+        self.range.take_if(|range| range.until <= now).is_some()
     }
 
     /// After a batch. `step_us` is the least distance of two times that differ.
@@ -99,15 +99,15 @@ impl KeptRows {
         if self.batches < TWICE {
             return KeptRowsNews::None;
         }
-        let is_new = self.kept.is_none();
+        let is_new = self.range.is_none();
         // Further rows of a full batch may have its last time.
         let (before_us, up_to) = match found.is_full {
             true => (found.last_us, Some(found.last.unwrap_or_else(Place::first))),
             false => (found.last_us.saturating_add(step_us), None),
         };
         // Others that stay are passed, too, but all of them are tried again at the same time.
-        let until = self.kept.as_ref().map_or(now + KEPT, |kept| kept.until);
-        self.kept = Some(Kept {
+        let until = self.range.as_ref().map_or(now + RETRY_AFTER, |range| range.until);
+        self.range = Some(KeptRange {
             before_us,
             up_to,
             until,
@@ -147,69 +147,81 @@ mod tests {
 
     #[test]
     fn a_batch_that_stays_twice_is_passed_for_a_while() {
-        let (mut stays, now) = (KeptRows::default(), Instant::now());
-        let kept = |stays: &KeptRows| stays.kept().map(|kept| (kept.before_us, kept.up_to.clone()));
+        let (mut kept_rows, now) = (KeptRows::default(), Instant::now());
+        let range = |kept_rows: &KeptRows| kept_rows.range().map(|range| (range.before_us, range.up_to.clone()));
         // Somebody may have changed them at the same time.
-        assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), KeptRowsNews::None);
-        assert_eq!(kept(&stays), None);
-        assert_eq!(stays.learn(found(5000, 9000, 30, true), STEP, now), KeptRowsNews::None);
-        assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), KeptRowsNews::None);
-        assert_eq!(stays.learn(found(5000, 9000, 0, true), STEP, now), KeptRowsNews::First);
+        assert_eq!(
+            kept_rows.learn(found(5000, 9000, 0, true), STEP, now),
+            KeptRowsNews::None
+        );
+        assert_eq!(range(&kept_rows), None);
+        assert_eq!(
+            kept_rows.learn(found(5000, 9000, 30, true), STEP, now),
+            KeptRowsNews::None
+        );
+        assert_eq!(
+            kept_rows.learn(found(5000, 9000, 0, true), STEP, now),
+            KeptRowsNews::None
+        );
+        assert_eq!(
+            kept_rows.learn(found(5000, 9000, 0, true), STEP, now),
+            KeptRowsNews::First
+        );
         // Another row may have the last time. From then on, rows of one time come in the order of their places.
-        assert_eq!(kept(&stays), Some((9000, Some(Place::first()))));
+        assert_eq!(range(&kept_rows), Some((9000, Some(Place::first()))));
         // Each further batch that stays is passed at once.
         for row in [30, 60] {
             let in_order = FoundRows {
                 last: Some(place(row)),
                 ..found(9000, 9000, 0, true)
             };
-            assert_eq!(stays.learn(in_order, STEP, now), KeptRowsNews::None);
+            assert_eq!(kept_rows.learn(in_order, STEP, now), KeptRowsNews::None);
             assert_eq!(
-                kept(&stays),
+                range(&kept_rows),
                 Some((9000, Some(place(row)))),
                 "all rows of a batch have one time"
             );
         }
         assert_eq!(
-            stays.learn(found(12_000, 13_000, 0, false), STEP, now),
+            kept_rows.learn(found(12_000, 13_000, 0, false), STEP, now),
             KeptRowsNews::None
         );
-        assert_eq!(kept(&stays), Some((14_000, None)));
-        let shortly_before = now + KEPT * 9 / 10;
+        assert_eq!(range(&kept_rows), Some((14_000, None)));
+        let shortly_before = now + RETRY_AFTER * 9 / 10;
         assert_eq!(
-            stays.learn(found(15_000, 16_000, 0, false), STEP, shortly_before),
+            kept_rows.learn(found(15_000, 16_000, 0, false), STEP, shortly_before),
             KeptRowsNews::None
         );
-        assert!(!stays.are_due(shortly_before));
-        assert_eq!(kept(&stays), Some((17_000, None)));
-        assert!(stays.are_due(now + KEPT), "they are tried again");
-        assert_eq!(kept(&stays), None);
-        assert!(!stays.are_due(now + KEPT), "once");
+        assert!(!kept_rows.are_due(shortly_before));
+        assert_eq!(range(&kept_rows), Some((17_000, None)));
+        assert!(kept_rows.are_due(now + RETRY_AFTER), "they are tried again");
+        assert_eq!(range(&kept_rows), None);
+        assert!(!kept_rows.are_due(now + RETRY_AFTER), "once");
     }
 
     #[test]
     fn rows_that_stay_are_told_once_and_again_after_all_rows_have_gone() {
-        let (mut stays, mut now) = (KeptRows::default(), Instant::now());
-        let mut twice = |stays: &mut KeptRows| {
-            now += KEPT;
-            stays.are_due(now);
-            let kept = found(5000, 9000, 0, true);
-            assert_eq!(stays.learn(kept.clone(), STEP, now), KeptRowsNews::None);
-            let news = stays.learn(kept, STEP, now);
+        let (mut kept_rows, mut now) = (KeptRows::default(), Instant::now());
+        let mut twice = |kept_rows: &mut KeptRows| {
+            now += RETRY_AFTER;
+            kept_rows.are_due(now);
+            let found_rows = found(5000, 9000, 0, true);
+            assert_eq!(kept_rows.learn(found_rows.clone(), STEP, now), KeptRowsNews::None);
+            let news = kept_rows.learn(found_rows, STEP, now);
             // Rows behind them go.
             let behind = FoundRows {
                 is_first: false,
                 ..found(20_000, 30_000, 30, false)
             };
-            assert_eq!(stays.learn(behind, STEP, now), KeptRowsNews::None);
+            assert_eq!(kept_rows.learn(behind, STEP, now), KeptRowsNews::None);
             news
         };
-        assert_eq!(twice(&mut stays), KeptRowsNews::First);
-        assert_eq!(twice(&mut stays), KeptRowsNews::Again);
+        assert_eq!(twice(&mut kept_rows), KeptRowsNews::First);
+        assert_eq!(twice(&mut kept_rows), KeptRowsNews::Again);
         let (some, all) = (found(5000, 9000, 29, false), found(5000, 9000, 30, false));
-        assert_eq!(stays.learn(some, STEP, Instant::now()), KeptRowsNews::None);
-        assert_eq!(twice(&mut stays), KeptRowsNews::Again);
-        assert_eq!(stays.learn(all, STEP, Instant::now()), KeptRowsNews::None);
-        assert_eq!(twice(&mut stays), KeptRowsNews::First);
+        assert_eq!(kept_rows.learn(some, STEP, Instant::now()), KeptRowsNews::None);
+        assert_eq!(twice(&mut kept_rows), KeptRowsNews::Again);
+        assert_eq!(kept_rows.learn(all, STEP, Instant::now()), KeptRowsNews::None);
+        assert_eq!(twice(&mut kept_rows), KeptRowsNews::First);
     }
 }

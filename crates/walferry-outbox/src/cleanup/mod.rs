@@ -28,8 +28,8 @@
 
 mod bounds;
 mod drops;
+mod kept_rows;
 mod part_bounds;
-mod stays;
 mod table;
 mod target;
 
@@ -44,8 +44,8 @@ use walferry_pgoutput::Lsn;
 use crate::lower_bounds::{MOST_PARTS, RunBounds};
 use crate::said::SaidOnce;
 use bounds::TableBounds;
-use drops::{DropAttempt, Droppable, Obstacle, Rests, Undropped};
-use stays::{KeptRows, KeptRowsNews};
+use drops::{DropAttempt, DropPauses, Droppable, Obstacle, Undropped};
+use kept_rows::{KeptRows, KeptRowsNews};
 pub(crate) use table::CleanedTable;
 use table::{DOING, LOOKING};
 use target::{Batch, CleanupTarget, ScannedUpTo};
@@ -89,9 +89,9 @@ pub(crate) struct Cleaner {
     /// How far each table was looked through for the confirmed mark.
     reached: HashMap<String, ScannedUpTo>,
     /// What the server keeps, by table.
-    stays: HashMap<String, KeptRows>,
+    kept_rows: HashMap<String, KeptRows>,
     /// Partitions that could not be dropped, and tables of which none could.
-    undropped: Rests,
+    undropped: DropPauses,
     /// Tables that have failed the last time.
     failing: HashMap<String, PausedTable>,
     /// The position that the last mark was settled at, if nobody else had written anything: no other mark is needed here.
@@ -148,14 +148,14 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a table rests that has failed, and how many times as long as the failure took.
-const REST: (Duration, u32) = (Duration::from_secs(30), 4);
+const PAUSE: (Duration, u32) = (Duration::from_secs(30), 4);
 
 /// How long a table rests where a lock was not to be had. Often this is over soon: the server may still work on a statement of a Walferry that
-/// has just ended. It doubles each time, up to [`REST`].
-const LOCK_REST: Duration = Duration::from_secs(2);
+/// has just ended. It doubles each time, up to [`PAUSE`].
+const LOCK_PAUSE: Duration = Duration::from_secs(2);
 
 /// After so long, a round is over, whatever there is to remove.
-const TURN: Duration = Duration::from_secs(2);
+const LONGEST_REMOVAL: Duration = Duration::from_secs(2);
 
 /// Bytes that the slot may be behind.
 const MOST_BEHIND: u64 = 256 * 1024 * 1024;
@@ -239,8 +239,8 @@ impl Cleaner {
             looked: None,
             next: 0,
             reached: HashMap::new(),
-            stays: HashMap::new(),
-            undropped: Rests::default(),
+            kept_rows: HashMap::new(),
+            undropped: DropPauses::default(),
             failing: HashMap::new(),
             quiet_at: None,
             has_nudged: false,
@@ -262,7 +262,7 @@ impl Cleaner {
 
     /// Forgets what is known: the stream may not have gone on where it was. Rows that are there now are never removed.
     pub(crate) fn forget(&mut self) {
-        self.stays.clear();
+        self.kept_rows.clear();
         self.bounds.forget();
         self.begin_anew();
     }
@@ -282,25 +282,30 @@ impl Cleaner {
         self.reached.clear();
     }
 
-    /// Takes and settles marks, and goes through the tables in turn until it has removed a full batch of rows. `told` is the position up to
+    /// Takes and settles marks, and goes through the tables in turn until it has removed a full batch of rows. `reported` is the position up to
     /// which the connector itself has told the server that it needs nothing any more. `run` says what the stream has brought up to there
     /// or further. It has lower bounds of earlier connections and runs, and gets those that are laid now.
     ///
     /// # Errors
     /// The server cannot be asked. The next round begins anew. What fails for one table only is logged, and counted in the round.
-    pub(crate) async fn round(&mut self, tables: &[CleanedTable], told: Lsn, run: &RunBounds) -> Result<Round, Error> {
-        if told == Lsn::INVALID {
+    pub(crate) async fn round(
+        &mut self,
+        tables: &[CleanedTable],
+        reported: Lsn,
+        run: &RunBounds,
+    ) -> Result<Round, Error> {
+        if reported == Lsn::INVALID {
             // Nothing is confirmed in this run yet.
             return Ok(Round::default());
         }
-        let done = self.try_round(tables, told, run).await;
+        let done = self.try_round(tables, reported, run).await;
         if done.is_err() {
             self.begin_anew();
         }
         done
     }
 
-    async fn try_round(&mut self, tables: &[CleanedTable], told: Lsn, run: &RunBounds) -> Result<Round, Error> {
+    async fn try_round(&mut self, tables: &[CleanedTable], reported: Lsn, run: &RunBounds) -> Result<Round, Error> {
         let begun = Instant::now();
         let mut round = Round::default();
         // An error ends the connection.
@@ -308,7 +313,7 @@ impl Cleaner {
         if self.follows_publications {
             self.take_over(run);
             match self.here(&sql).await? {
-                Some(here) => self.work(&sql, here, told, tables, run, &mut round).await?,
+                Some(here) => self.work(&sql, here, reported, tables, run, &mut round).await?,
                 // Without a slot nothing is confirmed.
                 None => self.forget(),
             }
@@ -320,8 +325,8 @@ impl Cleaner {
     }
 
     /// Takes over what was kept, where this begins, where the stream did not go on where it was, and once it is known to be of this server.
-    fn take_over(&mut self, kept: &RunBounds) {
-        let (breaks, bounds) = kept.get();
+    fn take_over(&mut self, stored: &RunBounds) {
+        let (breaks, bounds) = stored.get();
         let goes_on = self.breaks.replace(breaks) == Some(breaks);
         let is_recognised = std::mem::take(&mut self.is_recognised_anew);
         match (goes_on, is_recognised) {
@@ -340,12 +345,12 @@ impl Cleaner {
     }
 
     /// Has the lower bounds stored with the offset.
-    fn keep_bounds(&mut self, kept: &RunBounds) {
+    fn keep_bounds(&mut self, stored: &RunBounds) {
         let (Some(breaks), Some(server)) = (self.breaks, &self.server) else {
             return;
         };
-        let (tables, left) = self.bounds.kept();
-        for table in kept.keep(breaks, server, tables, left) {
+        let (tables, left) = self.bounds.stored();
+        for table in stored.keep(breaks, server, tables, left) {
             self.said.once(format!("{table} has too many partitions"), || {
                 tracing::warn!(
                     table,
@@ -362,12 +367,12 @@ impl Cleaner {
         &mut self,
         sql: &Sql,
         here: ServerNow,
-        told: Lsn,
+        reported: Lsn,
         tables: &[CleanedTable],
         run: &RunBounds,
         round: &mut Round,
     ) -> Result<(), Error> {
-        let confirmed = here.confirmed.min(told);
+        let confirmed = here.confirmed.min(reported);
         self.settle(sql, here.mark, confirmed).await?;
         let behind = here.mark.lsn.0.saturating_sub(confirmed.0);
         if behind > MOST_BEHIND {
@@ -501,17 +506,17 @@ impl Cleaner {
         self.targets.clear();
         self.planning.set(sql, Planning::Usual).await?;
         let failing = &self.failing;
-        let rests = |table: &str| is_resting(failing, table);
-        let looked = self.bounds.look(sql, tables, run, rests, &self.undropped).await?;
+        let is_paused = |table: &str| is_resting(failing, table);
+        let looked = self.bounds.look(sql, tables, run, is_paused, &self.undropped).await?;
         // Of a table that rests or has failed, it is not known which partitions are there.
-        let is_whole = looked.failed.is_empty() && !tables.iter().any(|table| rests(&table.full_name()));
+        let is_whole = looked.failed.is_empty() && !tables.iter().any(|table| is_paused(&table.full_name()));
         self.targets = looked.targets;
         if is_whole {
             let drops = self.targets.iter().flat_map(|target| &target.drops);
             self.undropped
                 .retain(|oid| drops.clone().any(|(part, _)| part.oid == oid || part.root == oid));
         }
-        round.failed += looked.unlooked;
+        round.failed += looked.unchecked;
         self.looked = Some(Instant::now());
         for (table, error, took) in looked.failed {
             self.fail(table, error, took, round);
@@ -521,7 +526,7 @@ impl Cleaner {
 
     /// Goes through the tables in turn: from the one after that which the last round has ended with, to one that has more rows than a batch.
     async fn remove(&mut self, sql: &Sql, xmin: i64, now_us: i64, round: &mut Round) -> Result<(), Error> {
-        let turn = Instant::now();
+        let started = Instant::now();
         for _ in 0..self.targets.len() {
             let place = self.next % self.targets.len();
             let target = &self.targets[place];
@@ -529,7 +534,7 @@ impl Cleaner {
                 self.next = place + 1;
                 continue;
             }
-            if turn.elapsed() > TURN {
+            if started.elapsed() > LONGEST_REMOVAL {
                 round.more = true;
                 break;
             }
@@ -541,14 +546,18 @@ impl Cleaner {
             self.planning.set(sql, Planning::Batches).await?;
             let target = &self.targets[place];
             let (table, begun) = (target.table.clone(), Instant::now());
-            if self.stays.get_mut(&table).is_some_and(|stays| stays.are_due(begun)) {
+            if self
+                .kept_rows
+                .get_mut(&table)
+                .is_some_and(|kept_rows| kept_rows.are_due(begun))
+            {
                 // This mark may be behind them, and in a quiet database there is no other.
                 self.reached.remove(&table);
             }
             let reached = self.reached.get(&table).copied();
-            let kept = self.stays.get(&table).and_then(KeptRows::kept);
+            let range = self.kept_rows.get(&table).and_then(KeptRows::range);
             let step_us = target.step_us;
-            match target.remove_batch(sql, xmin, now_us, reached, kept).await {
+            match target.remove_batch(sql, xmin, now_us, reached, range).await {
                 Ok(batch) => {
                     self.removed(table, step_us, batch, round);
                     if round.more {
@@ -588,7 +597,7 @@ impl Cleaner {
         let done = attempt.run().await;
         if sql.is_closed() {
             // Otherwise the next round would begin with it.
-            self.undropped.rest(part, Obstacle::Slow, Instant::now());
+            self.undropped.postpone(part, Obstacle::Slow, Instant::now());
             return match done.err().and_then(|undropped| undropped.error) {
                 Some(error) => Err(error),
                 None => Ok(false),
@@ -616,7 +625,7 @@ impl Cleaner {
             return;
         };
         let (obstacle, kept_rows) = (undropped.obstacle, self.undropped.kept_rows(&part));
-        let times = self.undropped.rest(&part, obstacle, Instant::now());
+        let times = self.undropped.postpone(&part, obstacle, Instant::now());
         if obstacle == Obstacle::Changed {
             // It may be gone, or be another one: the next look says so.
             self.looked = None;
@@ -637,7 +646,7 @@ impl Cleaner {
         round.removed += found.removed;
         round.more |= found.is_full;
         let news = self
-            .stays
+            .kept_rows
             .entry(table.clone())
             .or_default()
             .learn(found, step_us, Instant::now());
@@ -697,11 +706,11 @@ impl PausedTable {
             true => before.map_or(0, |before| before.locks).saturating_add(1),
             false => 0,
         };
-        let rest = match locks {
-            0 => REST.0,
-            locks => LOCK_REST.saturating_mul(1 << (locks - 1).min(8)).min(REST.0),
+        let pause = match locks {
+            0 => PAUSE.0,
+            locks => LOCK_PAUSE.saturating_mul(1 << (locks - 1).min(8)).min(PAUSE.0),
         };
-        let until = now + rest.max(took * REST.1);
+        let until = now + pause.max(took * PAUSE.1);
         Self { text, until, locks }
     }
 
@@ -717,7 +726,7 @@ impl PausedTable {
 /// Reports that a partition was not dropped, for this time in a row. Returns how many failures that is.
 fn tell_of_undropped(table: &str, partition: &str, undropped: Undropped, times: u32) -> u64 {
     let Undropped { obstacle, error } = undropped;
-    let is_news = Rests::is_news(obstacle, times);
+    let is_news = DropPauses::is_news(obstacle, times);
     let Some(error) = error.filter(|_| obstacle != Obstacle::Changed) else {
         if obstacle == Obstacle::Lock && is_news {
             tracing::warn!(
@@ -802,8 +811,8 @@ mod tests {
 
     #[test]
     fn a_partition_that_others_wait_for_each_time_is_told_once() {
-        let told = [1, 2, 3, 4, 5].map(|times| tell_of_undropped("public.outbox", "p", Obstacle::Lock.into(), times));
-        assert_eq!(told, [0, 0, 0, 1, 0]);
+        let logged = [1, 2, 3, 4, 5].map(|times| tell_of_undropped("public.outbox", "p", Obstacle::Lock.into(), times));
+        assert_eq!(logged, [0, 0, 0, 1, 0]);
         assert_eq!(tell_of_undropped("public.outbox", "p", Obstacle::Rows.into(), 1), 0);
     }
 
@@ -832,7 +841,7 @@ mod tests {
 
     #[test]
     fn kept_bounds_are_taken_over_once_the_server_is_recognised() {
-        let kept = RunBounds::new(Some("configuration".to_owned()));
+        let stored = RunBounds::new(Some("configuration".to_owned()));
         let table = |oid| {
             [(
                 "public.outbox".to_owned(),
@@ -843,14 +852,14 @@ mod tests {
             )]
             .into()
         };
-        kept.keep(kept.get().0, "server", table(7), HashMap::new());
+        stored.keep(stored.get().0, "server", table(7), HashMap::new());
         let mut cleaner = nowhere();
         let mut bound = |server: Option<&str>, is_recognised_anew: bool| {
             cleaner.server = server.map(ToOwned::to_owned);
             cleaner.is_recognised_anew = is_recognised_anew;
             (cleaner.looked, cleaner.confirmed_xmin) = (Some(Instant::now()), Some(1));
-            cleaner.take_over(&kept);
-            let tables = cleaner.bounds.kept().0;
+            cleaner.take_over(&stored);
+            let tables = cleaner.bounds.stored().0;
             (
                 tables.values().next().map(|bound| bound.oid),
                 cleaner.confirmed_xmin,

@@ -6,8 +6,8 @@
 use tokio_postgres::types::{ToSql, Type};
 
 use super::drops::Droppable;
+use super::kept_rows::{FoundRows, KeptRange, Place};
 use super::part_bounds::{PartBounds, may_go};
-use super::stays::{FoundRows, Kept, Place};
 use super::table::{CleanedTable, DOING, LOOKING};
 use crate::time_column::TimeColumn;
 use walferry_postgres::Error;
@@ -70,14 +70,14 @@ pub(super) struct Batch {
 impl CleanupTarget {
     pub(super) fn new(
         table: &CleanedTable,
-        shown: String,
+        table_name: String,
         time: TimeColumn,
         statements: Statements,
         (bounds, before_us): (PartBounds, i64),
         drops: Vec<(Droppable, PartBounds)>,
     ) -> Self {
         Self {
-            table: shown,
+            table: table_name,
             step_us: time.step_us(),
             statements,
             keep_us: i64::try_from(table.keep.as_micros()).unwrap_or(i64::MAX),
@@ -90,20 +90,20 @@ impl CleanupTarget {
         }
     }
 
-    /// Removes rows whose transaction ids are below `xmin`. `now_us` is the server's time. Rows up to what is `kept` are not looked for.
+    /// Removes rows whose transaction ids are below `xmin`. `now_us` is the server's time. Rows up to what is `range` are not looked for.
     pub(super) async fn remove_batch(
         &self,
         sql: &Sql,
         xmin: i64,
         now_us: i64,
         reached: Option<ScannedUpTo>,
-        kept: Option<&Kept>,
+        range: Option<&KeptRange>,
     ) -> Result<Batch, Error> {
         let earliest = self.bounds.since_us.iter().min().copied().unwrap_or(i64::MAX);
         let reached_us = reached.filter(|reached| reached.xmin == xmin).map(|reached| reached.us);
         let from_us = earliest
             .max(reached_us.unwrap_or(i64::MIN))
-            .max(kept.map_or(i64::MIN, |kept| kept.before_us));
+            .max(range.map_or(i64::MIN, |range| range.before_us));
         // Behind the end of its partitions, the server would read rows of others.
         let until_us = now_us
             .saturating_sub(self.keep_us)
@@ -115,7 +115,7 @@ impl CleanupTarget {
         if until_us < from_us {
             return Ok(batch(from_us, None));
         }
-        let behind = kept.and_then(|kept| Some((kept.before_us, kept.up_to.as_ref()?)));
+        let behind = range.and_then(|range| Some((range.before_us, range.up_to.as_ref()?)));
         let statements = match behind {
             Some(_) => &self.statements.behind,
             None => &self.statements.usual,
@@ -143,7 +143,7 @@ impl CleanupTarget {
             rows: rows.unsigned_abs(),
             removed: removed.unsigned_abs(),
             is_full,
-            is_first: from_us == earliest && kept.is_none(),
+            is_first: from_us == earliest && range.is_none(),
         };
         // More rows may have the last time.
         Ok(batch(if is_full { last_us } else { until_us }, Some(found)))

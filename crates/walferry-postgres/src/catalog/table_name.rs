@@ -20,7 +20,7 @@ impl TableName {
     }
 
     /// `schema.table`, as it may be printed.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn printable(&self) -> String {
         one_line(&self.dotted()).into_owned()
     }
 

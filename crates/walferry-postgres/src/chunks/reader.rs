@@ -517,7 +517,7 @@ async fn read_rows(
         },
     };
     let rows_left = match estimates {
-        true => rows_left(sql, &target.rest(ask.after.as_ref(), &maximum)).await?,
+        true => rows_left(sql, &target.remaining_rows(ask.after.as_ref(), &maximum)).await?,
         false => None,
     };
     let statement = target.chunk(ask.after.as_ref(), &maximum, limit);
@@ -578,8 +578,8 @@ async fn rows_left(sql: &Sql, statement: &str) -> Result<Option<u64>, Error> {
 
 /// The number of rows in the first line of a plan.
 fn rows_of_plan(line: &str) -> Option<u64> {
-    let (_, rest) = line.split_once(" rows=")?;
-    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    let (_, plan_rows) = line.split_once(" rows=")?;
+    plan_rows.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// How many rows tables have, by the statistics of the server. Those of a partitioned table are the rows of its partitions.
@@ -1058,7 +1058,7 @@ impl ChunkTable {
     }
 
     /// The statement that reads everything behind a key. It is only planned, to see how many rows that are.
-    fn rest(&self, after: Option<&Key>, maximum: &Key) -> String {
+    fn remaining_rows(&self, after: Option<&Key>, maximum: &Key) -> String {
         format!("SELECT 1 FROM {}{}", self.table, self.conditions(after, maximum))
     }
 
@@ -1340,7 +1340,7 @@ mod tests {
         }
         let target = target(&[("id", false)], true);
         assert_eq!(
-            target.rest(Some(&key(&[Some("5")])), &key(&[Some("9")])),
+            target.remaining_rows(Some(&key(&[Some("5")])), &key(&[Some("9")])),
             r#"SELECT 1 FROM "public"."t" WHERE "id" OPERATOR(pg_catalog.>) CAST('5' AS pg_catalog.int4) AND "id" OPERATOR(pg_catalog.<=) CAST('9' AS pg_catalog.int4)"#
         );
     }

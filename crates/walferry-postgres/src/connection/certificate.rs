@@ -80,23 +80,23 @@ impl<'a> Iterator for Der<'a> {
     type Item = Element<'a>;
 
     fn next(&mut self) -> Option<Element<'a>> {
-        let (&tag, rest) = self.0.split_first()?;
-        let (&first, mut rest) = rest.split_first()?;
+        let (&tag, content) = self.0.split_first()?;
+        let (&first, mut content) = content.split_first()?;
         let length = if first < 0x80 {
             usize::from(first)
         } else {
             let bytes = usize::from(first & 0x7F);
-            if !(1..=4).contains(&bytes) || rest.len() < bytes {
+            if !(1..=4).contains(&bytes) || content.len() < bytes {
                 return None;
             }
-            let (length, tail) = rest.split_at(bytes);
-            rest = tail;
+            let (length, tail) = content.split_at(bytes);
+            content = tail;
             length.iter().fold(0, |value, byte| value << 8 | usize::from(*byte))
         };
-        if rest.len() < length {
+        if content.len() < length {
             return None;
         }
-        let (value, tail) = rest.split_at(length);
+        let (value, tail) = content.split_at(length);
         self.0 = tail;
         Some(Element { tag, value })
     }

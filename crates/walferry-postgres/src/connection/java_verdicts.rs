@@ -50,12 +50,12 @@ fn meet(mode: SslMode, host: &str, trusted: &Certificate, chain: &[&Certificate]
         .enable_all()
         .build()
         .unwrap();
-    let met = runtime.block_on(async {
+    let session = runtime.block_on(async {
         let socket = TcpStream::connect(address).await.unwrap();
         handshake(&settings, "db:5432".to_owned(), socket).await
     });
     serving.join().unwrap();
-    met.map(|session| session.is_verified)
+    session.map(|session| session.is_verified)
 }
 
 #[track_caller]
@@ -67,7 +67,7 @@ fn judged(what: &str, host: &str, trusted: &Certificate, chain: &[&Certificate],
                 assert!(error.to_string().contains(reason), "{what} {mode}: {error}");
                 assert!(error.hint().is_some_and(|hint| !hint.is_empty()), "{what} {mode}");
             }
-            (met, verdict) => panic!("{what} {mode}: {met:?}, and Java's verdict is {verdict:?}"),
+            (session, verdict) => panic!("{what} {mode}: {session:?}, and Java's verdict is {verdict:?}"),
         }
     }
 }

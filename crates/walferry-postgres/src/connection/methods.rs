@@ -162,9 +162,9 @@ mod tests {
 
     use super::*;
 
-    fn request(code: u32, rest: &[u8]) -> Vec<u8> {
-        let length = 8 + rest.len() as u32;
-        [&[b'R'][..], &length.to_be_bytes(), &code.to_be_bytes(), rest].concat()
+    fn request(code: u32, content: &[u8]) -> Vec<u8> {
+        let length = 8 + content.len() as u32;
+        [&[b'R'][..], &length.to_be_bytes(), &code.to_be_bytes(), content].concat()
     }
 
     fn notice() -> Vec<u8> {

@@ -80,13 +80,14 @@ impl Pinned {
         }
         let own = without_rollback(sql);
         if begins(own) {
-            let (before, (begin, rest)) = (&sql[..sql.len() - own.len()], own.split_once(';').unwrap_or((own, "")));
-            let rest = if rest.is_empty() {
+            let (before, (begin, statements)) =
+                (&sql[..sql.len() - own.len()], own.split_once(';').unwrap_or((own, "")));
+            let statements = if statements.is_empty() {
                 String::new()
             } else {
-                format!(";{rest}")
+                format!(";{statements}")
             };
-            return Cow::Owned(format!("{before}{begin}; {SET_LOCAL}{rest}"));
+            return Cow::Owned(format!("{before}{begin}; {SET_LOCAL}{statements}"));
         }
         match self.needs_transaction() && !is_end(sql) {
             true => Cow::Owned(format!("{SET_LOCAL}; {sql}")),

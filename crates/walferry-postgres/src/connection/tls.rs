@@ -718,8 +718,8 @@ mod tests {
                 "subjectAltName",
             ),
         ];
-        for (own, rest, reason, remedy) in cases {
-            let chain: Vec<&Made> = [&own].into_iter().chain(rest.iter().copied()).collect();
+        for (own, authorities, reason, remedy) in cases {
+            let chain: Vec<&Made> = [&own].into_iter().chain(authorities.iter().copied()).collect();
             let refused = meet(SslMode::VerifyFull, &[&root], &chain, plain).unwrap_err();
             let hint = refused.hint().unwrap();
             assert!(refused.to_string().contains(reason), "{refused}");

@@ -368,7 +368,7 @@ mod tests {
     }
 
     /// The gap after `change` to the publication and these tables.
-    fn told(change: impl FnOnce(&mut Published), suspects: &[Suspect]) -> Option<String> {
+    fn difference(change: impl FnOnce(&mut Published), suspects: &[Suspect]) -> Option<String> {
         let differences = found(|found| change(&mut found.published), suspects);
         assert_eq!(differences.doubts, Vec::<String>::new());
         (!differences.gaps.is_empty()).then(|| differences.gaps.join("; "))
@@ -486,11 +486,11 @@ mod tests {
         };
         let cases = [
             (
-                told(|now| now.oid = 2, &[]),
+                difference(|now| now.oid = 2, &[]),
                 "dropped and created again (oid 2, before 1)",
             ),
             (
-                told(
+                difference(
                     |now| {
                         now.tables.remove(&10);
                     },
@@ -499,7 +499,7 @@ mod tests {
                 "table public.a left",
             ),
             (
-                told(
+                difference(
                     |now| {
                         now.tables.insert(10, 102);
                     },
@@ -509,7 +509,7 @@ mod tests {
             ),
             // A new membership says nothing about the time before it.
             (
-                told(
+                difference(
                     |now| {
                         now.schemas.insert(21, 201);
                     },
@@ -518,7 +518,7 @@ mod tests {
                 "was added again",
             ),
             (
-                told(
+                difference(
                     |now| {
                         now.schemas.clear();
                     },
@@ -526,20 +526,22 @@ mod tests {
                 ),
                 "tables public.a, public.b left",
             ),
-            (told(|_| {}, &[partition]), "table public.parted left"),
+            (difference(|_| {}, &[partition]), "table public.parted left"),
             (
-                told(|now| now.operations = "iu".into(), &[]),
+                difference(|now| now.operations = "iu".into(), &[]),
                 "no longer publishes deletes",
             ),
             (
-                told(|now| now.operations = String::new(), &[]),
+                difference(|now| now.operations = String::new(), &[]),
                 "no longer publishes inserts, updates, deletes",
             ),
         ];
-        for (told, expected) in cases {
+        for (difference, expected) in cases {
             assert!(
-                told.as_deref().is_some_and(|told| told.contains(expected)),
-                "{expected}: {told:?}"
+                difference
+                    .as_deref()
+                    .is_some_and(|difference| difference.contains(expected)),
+                "{expected}: {difference:?}"
             );
         }
     }
@@ -547,10 +549,10 @@ mod tests {
     #[test]
     fn ordinary_changes_are_no_gap() {
         let cases = [
-            ("nothing", told(|_| {}, &[])),
+            ("nothing", difference(|_| {}, &[])),
             (
                 "a table is added",
-                told(
+                difference(
                     |now| {
                         now.tables.insert(12, 102);
                     },
@@ -559,7 +561,7 @@ mod tests {
             ),
             (
                 "a schema is added",
-                told(
+                difference(
                     |now| {
                         now.schemas.insert(21, 201);
                     },
@@ -568,11 +570,11 @@ mod tests {
             ),
             (
                 "it is known by another name now",
-                told(|now| (now.xmin, now.name) = (8, "q".into()), &[]),
+                difference(|now| (now.xmin, now.name) = (8, "q".into()), &[]),
             ),
             (
                 "a partition is attached, and one is detached",
-                told(|now| now.partitions = BTreeMap::from([(31, 9)]), &[]),
+                difference(|now| now.partitions = BTreeMap::from([(31, 9)]), &[]),
             ),
             ("a table gets its first TOAST table", {
                 let found = found(
@@ -583,11 +585,14 @@ mod tests {
                 );
                 found.gaps.into_iter().chain(found.doubts).next()
             }),
-            ("an operation is added", told(|now| now.operations = "iudt".into(), &[])),
+            (
+                "an operation is added",
+                difference(|now| now.operations = "iudt".into(), &[]),
+            ),
             // The table is not in the catalog, so it is not a suspect.
             (
                 "a table is dropped",
-                told(
+                difference(
                     |now| {
                         now.tables.remove(&10);
                     },
@@ -596,7 +601,7 @@ mod tests {
             ),
             (
                 "a table leaves that is not captured",
-                told(
+                difference(
                     |now| {
                         now.tables.remove(&10);
                     },
@@ -605,7 +610,7 @@ mod tests {
             ),
             (
                 "a table leaves whose schema stays",
-                told(
+                difference(
                     |now| {
                         now.tables.remove(&10);
                     },
@@ -614,7 +619,7 @@ mod tests {
             ),
             (
                 "a partition leaves whose parent stays",
-                told(
+                difference(
                     |now| {
                         now.tables.remove(&10);
                     },
@@ -622,8 +627,8 @@ mod tests {
                 ),
             ),
         ];
-        for (name, told) in cases {
-            assert_eq!(told, None, "{name}");
+        for (name, difference) in cases {
+            assert_eq!(difference, None, "{name}");
         }
     }
 

@@ -466,8 +466,8 @@ fn list_diagnoses(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis
             number,
             expression,
         } = pattern;
-        let shown = quoted(expression.as_str());
-        let text = format!("`{property}`: expression {number}, {shown}, matches no captured table");
+        let expression_text = quoted(expression.as_str());
+        let text = format!("`{property}`: expression {number}, {expression_text}, matches no captured table");
         let rule = "compare it with the tables in the database; patterns match SCHEMA.TABLE and are separated by commas, and views and foreign \
                     tables are never captured";
         let hint = format!("{}{rule}", schemaless(expression.as_str()).unwrap_or_default());
@@ -537,9 +537,9 @@ fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Diagnosis {
         number,
         expression,
     } = pattern;
-    let shown = quoted(expression.as_str());
+    let expression_text = quoted(expression.as_str());
     let text = format!(
-        "`{property}`: expression {number}, {shown}, matches no column of the captured tables, so it has no effect"
+        "`{property}`: expression {number}, {expression_text}, matches no column of the captured tables, so it has no effect"
     );
     let ends = format!(".{}", expression.as_str());
     // People often write only the table, or leave the schema out.
@@ -553,11 +553,11 @@ fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Diagnosis {
 
 /// The first few names.
 fn names<'a>(tables: impl Iterator<Item = &'a Captured>) -> String {
-    const SHOWN: usize = 10;
-    let mut shown: Vec<String> = tables.map(|table| table.name.shown()).collect();
-    let more = shown.len().saturating_sub(SHOWN);
-    shown.truncate(SHOWN);
-    let list = shown.join(", ");
+    const MOST_LISTED: usize = 10;
+    let mut names: Vec<String> = tables.map(|table| table.name.printable()).collect();
+    let more = names.len().saturating_sub(MOST_LISTED);
+    names.truncate(MOST_LISTED);
+    let list = names.join(", ");
     if more > 0 {
         format!("{list} and {more} more")
     } else {
@@ -682,17 +682,17 @@ fn privilege_diagnosis(
 
 /// Tables that the application can no longer update once they are published.
 fn identity_diagnosis(publication: &str, harmed: &[TableName]) -> Option<Diagnosis> {
-    const SHOWN: usize = 10;
+    const MOST_LISTED: usize = 10;
     let first = harmed.first()?;
-    let mut shown: Vec<String> = harmed.iter().take(SHOWN).map(TableName::dotted).collect();
-    if let Some(more @ 1..) = harmed.len().checked_sub(SHOWN)
-        && let Some(last) = shown.last_mut()
+    let mut names: Vec<String> = harmed.iter().take(MOST_LISTED).map(TableName::dotted).collect();
+    if let Some(more @ 1..) = harmed.len().checked_sub(MOST_LISTED)
+        && let Some(last) = names.last_mut()
     {
         last.push_str(&format!(" and {more} more"));
     }
     let text = format!(
         "UPDATE and DELETE fail on tables of publication {publication:?} that have no primary key and no other replica identity: {}",
-        shown.join(", ")
+        names.join(", ")
     );
     Some(
         Diagnosis::warning(Kind::ReplicaIdentity, text)

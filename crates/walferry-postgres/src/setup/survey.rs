@@ -67,7 +67,7 @@ impl Table {
     }
 
     /// The same, as it may be printed.
-    pub fn shown(&self) -> String {
+    pub fn printable(&self) -> String {
         one_line(&self.dotted()).into_owned()
     }
 
@@ -309,7 +309,7 @@ impl Script<'_> {
             );
         }
         if !self.wish.left_out.is_empty() {
-            let list: Vec<String> = self.wish.left_out.iter().map(Table::shown).collect();
+            let list: Vec<String> = self.wish.left_out.iter().map(Table::printable).collect();
             self.step(
                 &format!(
                     "Left out, because they have no primary key: {}.\nOnce they were published, UPDATE and DELETE on them would fail. To include \

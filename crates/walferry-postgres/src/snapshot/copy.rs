@@ -34,16 +34,16 @@ pub(crate) fn append_tuple(
     let start = out.len();
     out.extend_from_slice(&u16::try_from(columns).unwrap_or(u16::MAX).to_be_bytes());
     let mut found = 0;
-    let mut rest = Some(row);
+    let mut unread = Some(row);
     // A table without columns has empty rows.
-    while let Some(row) = rest.filter(|_| columns > 0) {
+    while let Some(row) = unread.filter(|_| columns > 0) {
         let (value, after) = match memchr(b'\t', row) {
             Some(tab) => (&row[..tab], Some(&row[tab + 1..])),
             None => (row, None),
         };
         append_value(value, encoding, out)?;
         found += 1;
-        rest = after;
+        unread = after;
     }
     if found != columns {
         out.truncate(start);

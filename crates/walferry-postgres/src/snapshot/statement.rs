@@ -36,19 +36,21 @@ impl Iterator for Pieces<'_> {
     type Item = (Piece, usize, bool);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (before, rest) = self.text.split_at(self.at);
-        let first = rest.chars().next()?;
+        let (before, unread) = self.text.split_at(self.at);
+        let first = unread.chars().next()?;
         let (piece, length) = match first {
-            '-' if rest.starts_with("--") => (Piece::Comment, Some(rest.find(['\n', '\r']).unwrap_or(rest.len()))),
-            '/' if rest.starts_with("/*") => (Piece::Comment, comment(rest)),
+            '-' if unread.starts_with("--") => {
+                (Piece::Comment, Some(unread.find(['\n', '\r']).unwrap_or(unread.len())))
+            }
+            '/' if unread.starts_with("/*") => (Piece::Comment, comment(unread)),
             '\'' => {
                 // After an E, a backslash escapes the following quote.
                 let escapes = self.goes_on.unwrap_or(self.escapes) || is_escaped(before);
                 self.goes_on = Some(escapes);
-                (Piece::Quoted, literal(rest, escapes))
+                (Piece::Quoted, literal(unread, escapes))
             }
-            '"' => (Piece::Quoted, literal(rest, false)),
-            '$' => match dollar_quoted(rest, before) {
+            '"' => (Piece::Quoted, literal(unread, false)),
+            '$' => match dollar_quoted(unread, before) {
                 Some(length) => (Piece::Quoted, length),
                 None => (Piece::Character('$'), Some(1)),
             },
@@ -56,9 +58,9 @@ impl Iterator for Pieces<'_> {
             ' ' | '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' => (Piece::Blank, Some(1)),
             c => (Piece::Character(c), Some(c.len_utf8())),
         };
-        let goes_on = first == '\'' || matches!(piece, Piece::Blank) || rest.starts_with("--");
+        let goes_on = first == '\'' || matches!(piece, Piece::Blank) || unread.starts_with("--");
         self.goes_on = self.goes_on.filter(|_| goes_on);
-        self.at += length.unwrap_or(rest.len());
+        self.at += length.unwrap_or(unread.len());
         Some((piece, self.at, length.is_some()))
     }
 }
@@ -103,8 +105,8 @@ pub(crate) fn stays_enclosed(text: &str, escapes: bool) -> Result<(), &'static s
 fn comment(text: &str) -> Option<usize> {
     let (mut at, mut depth) = (0, 0);
     while at < text.len() {
-        let rest = &text.as_bytes()[at..];
-        match rest {
+        let unread = &text.as_bytes()[at..];
+        match unread {
             [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
             [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
             _ => at += 1,

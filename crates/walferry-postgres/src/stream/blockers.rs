@@ -31,13 +31,13 @@ const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Reports for ever which transactions the process `waiting` waits for while it creates a slot: in the status, and in
-/// the log when they change. `told` has those of the last look.
+/// the log when they change. `logged` has those of the last look.
 pub(crate) async fn tell(
     catalog: &mut CatalogLookup,
     waiting: i32,
     slot: &str,
     status: &Status,
-    told: &mut Vec<Blocker>,
+    logged: &mut Vec<Blocker>,
 ) -> Infallible {
     sleep(FIRST_LOOK).await;
     loop {
@@ -49,7 +49,7 @@ pub(crate) async fn tell(
             Ok(found) if found.is_empty() => {}
             Ok(found) => {
                 let failure = waits(slot, &found);
-                if !told
+                if !logged
                     .iter()
                     .map(|blocker| blocker.pid)
                     .eq(found.iter().map(|blocker| blocker.pid))
@@ -57,7 +57,7 @@ pub(crate) async fn tell(
                     warn!(slot.name = slot, hint = hint(&found), "{failure}");
                 }
                 status.set_wait(WaitFor::Slot, Some(failure));
-                *told = found;
+                *logged = found;
             }
             // The slot may be created nevertheless.
             Err(error) => debug!(

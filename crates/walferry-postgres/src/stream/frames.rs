@@ -66,9 +66,9 @@ pub(super) enum End {
 
 impl FrameBuffer {
     /// Continues with bytes that were read while the stream was started.
-    pub(super) fn new(rest: &[u8], encoding: TextEncoding) -> Self {
-        let mut bytes = BytesMut::with_capacity(BUFFER_BYTES.max(rest.len()));
-        bytes.extend_from_slice(rest);
+    pub(super) fn new(unread: &[u8], encoding: TextEncoding) -> Self {
+        let mut bytes = BytesMut::with_capacity(BUFFER_BYTES.max(unread.len()));
+        bytes.extend_from_slice(unread);
         Self {
             allocated: bytes.capacity(),
             bytes,
@@ -112,16 +112,16 @@ impl FrameBuffer {
         let mut piece = Piece::default();
         let mut at = 0;
         while piece.end.is_none() {
-            let rest = &self.bytes[at..];
-            let Some(length) = message_length(rest) else { break };
+            let unread = &self.bytes[at..];
+            let Some(length) = message_length(unread) else { break };
             if !is_possible(length) {
                 return Err(malformed(format!("a message of {length} bytes")));
             }
-            if rest.len() < length {
+            if unread.len() < length {
                 break;
             }
             let body = at + HEADER_BYTES..at + length;
-            match rest[0] {
+            match unread[0] {
                 b'd' => piece
                     .copy_data(&self.bytes, body, &mut self.xid)
                     .map_err(|error| malformed(error.to_string()))?,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// The content of a piece's frames, with payloads as text.
-    fn told(piece: &Piece) -> Vec<String> {
+    fn texts(piece: &Piece) -> Vec<String> {
         piece
             .frames
             .iter()
@@ -368,7 +368,7 @@ mod tests {
                 for piece in read_all(&mut buffer, part).await {
                     relations.extend(piece.relations.iter().map(|index| frames.len() + index));
                     xids.extend(&piece.xids);
-                    frames.extend(told(&piece));
+                    frames.extend(texts(&piece));
                     replies += usize::from(piece.reply_requested);
                 }
             }
@@ -420,7 +420,7 @@ mod tests {
         let mut bytes = xlog(7, b"C");
         bytes.extend(tagged(b'E', b"SFATAL\0C57P01\0Mterminating connection\0\0"));
         let pieces = read_all(&mut FrameBuffer::new(&[], TextEncoding::OfServer), &bytes).await;
-        assert_eq!(told(&pieces[0]), ["0/7 C"]);
+        assert_eq!(texts(&pieces[0]), ["0/7 C"]);
         let Some(End::Failed(error)) = &pieces[0].end else {
             panic!("{:?}", pieces[0].end)
         };
@@ -461,7 +461,7 @@ mod tests {
                 true => &["0/1 B", "keepalive 0/2"],
                 false => &["0/1 B", "keepalive 0/2", "0/9 C", "keepalive 0/A"],
             };
-            assert_eq!(told(&piece), expected, "case {index}");
+            assert_eq!(texts(&piece), expected, "case {index}");
             // The server's position is not beyond what was handed on.
             assert_eq!(piece.server_end, if ends { Lsn(2) } else { Lsn(10) }, "case {index}");
             let failure = piece.end.map(|end| match end {

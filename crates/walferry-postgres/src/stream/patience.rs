@@ -81,7 +81,7 @@ struct Awaited {
     /// Whether the wait ends with an error if it is too long.
     limited: bool,
     /// Whether the wait has been reported.
-    told: bool,
+    is_logged: bool,
 }
 
 impl<'a> Silence<'a> {
@@ -108,13 +108,13 @@ impl<'a> Silence<'a> {
             since: Instant::now(),
             missing,
             limited,
-            told: false,
+            is_logged: false,
         });
     }
 
     /// The server has answered, or we no longer wait.
     pub(super) fn end(&mut self) {
-        if self.awaited.take().is_some_and(|awaited| awaited.told) {
+        if self.awaited.take().is_some_and(|awaited| awaited.is_logged) {
             self.status.set_wait(WaitFor::Answer, None);
         }
     }
@@ -142,8 +142,8 @@ impl<'a> Silence<'a> {
 
     /// The server has just been asked for an answer. Reports the wait until the answer comes.
     pub(super) fn tell(&mut self) {
-        if let Some(awaited) = self.awaited.as_mut().filter(|awaited| !awaited.told) {
-            awaited.told = true;
+        if let Some(awaited) = self.awaited.as_mut().filter(|awaited| !awaited.is_logged) {
+            awaited.is_logged = true;
             let what = format!("Postgres does not answer: {}", awaited.missing);
             self.status
                 .set_wait(WaitFor::Answer, Some(Failure::retry(Kind::Silent, what)));

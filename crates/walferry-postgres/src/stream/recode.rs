@@ -10,10 +10,10 @@ pub(super) fn append(encoding: &TextEncoding, message: &[u8], out: &mut Vec<u8>)
     let start = out.len();
     let mut recoding = Recoding {
         encoding,
-        rest: message,
+        unread: message,
         out,
     };
-    if recoding.message().is_none() || !recoding.rest.is_empty() {
+    if recoding.message().is_none() || !recoding.unread.is_empty() {
         out.truncate(start);
         out.extend_from_slice(message);
     }
@@ -22,7 +22,7 @@ pub(super) fn append(encoding: &TextEncoding, message: &[u8], out: &mut Vec<u8>)
 /// What is left of a message, and where it goes. Each function is `None` if the message ends too early.
 struct Recoding<'a> {
     encoding: &'a TextEncoding,
-    rest: &'a [u8],
+    unread: &'a [u8],
     out: &'a mut Vec<u8>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Recoding<'a> {
         match self.byte()? {
             b'I' | b'U' | b'D' => {
                 self.copy(4)?;
-                while !self.rest.is_empty() {
+                while !self.unread.is_empty() {
                     self.copy(1)?;
                     self.tuple()?;
                 }
@@ -60,9 +60,9 @@ impl<'a> Recoding<'a> {
             b'M' => {
                 self.copy(9)?;
                 self.name()?;
-                self.copy(self.rest.len())?;
+                self.copy(self.unread.len())?;
             }
-            _ => self.copy(self.rest.len())?,
+            _ => self.copy(self.unread.len())?,
         }
         Some(())
     }
@@ -72,7 +72,7 @@ impl<'a> Recoding<'a> {
             match self.byte()? {
                 TEXT => self.value()?,
                 BINARY => {
-                    let length = self.rest.first_chunk()?;
+                    let length = self.unread.first_chunk()?;
                     self.copy(4 + u32::from_be_bytes(*length) as usize)?;
                 }
                 _ => {}
@@ -83,39 +83,39 @@ impl<'a> Recoding<'a> {
 
     /// A text with its length, of which the tag was copied.
     fn value(&mut self) -> Option<()> {
-        let length = *self.rest.first_chunk()?;
-        let text = self.rest.get(4..)?.get(..u32::from_be_bytes(length) as usize)?;
-        self.rest = &self.rest[4 + text.len()..];
+        let length = *self.unread.first_chunk()?;
+        let text = self.unread.get(4..)?.get(..u32::from_be_bytes(length) as usize)?;
+        self.unread = &self.unread[4 + text.len()..];
         self.out.pop();
         self.encoding.append_value(text, self.out)
     }
 
     fn name(&mut self) -> Option<()> {
-        let end = memchr::memchr(0, self.rest)?;
-        if self.encoding.append(&self.rest[..end], self.out).is_err() {
+        let end = memchr::memchr(0, self.unread)?;
+        if self.encoding.append(&self.unread[..end], self.out).is_err() {
             self.out.push(NO_NAME);
         }
         self.out.push(0);
-        self.rest = &self.rest[end + 1..];
+        self.unread = &self.unread[end + 1..];
         Some(())
     }
 
     fn count(&mut self) -> Option<u16> {
-        let count = *self.rest.first_chunk()?;
+        let count = *self.unread.first_chunk()?;
         self.copy(2)?;
         Some(u16::from_be_bytes(count))
     }
 
     fn byte(&mut self) -> Option<u8> {
-        let byte = *self.rest.first()?;
+        let byte = *self.unread.first()?;
         self.copy(1)?;
         Some(byte)
     }
 
     fn copy(&mut self, length: usize) -> Option<()> {
-        let (bytes, rest) = self.rest.split_at_checked(length)?;
+        let (bytes, unread) = self.unread.split_at_checked(length)?;
         self.out.extend_from_slice(bytes);
-        self.rest = rest;
+        self.unread = unread;
         Some(())
     }
 }

@@ -61,7 +61,7 @@ pub(crate) async fn stream(
     catalog: &mut CatalogLookup,
     port: &mut StreamPort,
 ) -> Result<(), Error> {
-    let (stream, rest) = wire.into_parts();
+    let (stream, unread) = wire.into_parts();
     let (reader, writer) = tokio::io::split(stream);
     let StreamPort {
         frames,
@@ -76,7 +76,7 @@ pub(crate) async fn stream(
     let mut session = Session {
         reader,
         reporter: StatusReporter::new(writer, confirmable, phase, interval, silence, sought),
-        buffer: FrameBuffer::new(&rest, plan.encoding),
+        buffer: FrameBuffer::new(&unread, plan.encoding),
         pace: Pace::default(),
     };
     session.reporter.report(true).await?;
@@ -177,8 +177,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     async fn close(mut self) -> Result<(), Error> {
         self.reporter.finish().await?;
         let ended = async {
-            let mut rest = vec![0; 64 * 1024];
-            while matches!(self.reader.read(&mut rest).await, Ok(1..)) {}
+            let mut unread = vec![0; 64 * 1024];
+            while matches!(self.reader.read(&mut unread).await, Ok(1..)) {}
         };
         // The server sends again later what still arrives now.
         let _ = within(FAREWELL, ended).await;
@@ -496,24 +496,27 @@ mod tests {
         let run = session.run(&mut catalog, &sender, &server_end, None);
         let script = async {
             confirmable.send_replace(Some(stored(8).await));
-            let mut told = Vec::new();
-            told.extend(heard(&mut server).await.1);
+            let mut updates = Vec::new();
+            updates.extend(heard(&mut server).await.1);
             for wal_end in [8, 12] {
                 send(&mut server, &keepalive(wal_end, true)).await;
-                told.extend(heard(&mut server).await.1);
+                updates.extend(heard(&mut server).await.1);
             }
             // A stored position is reported as always.
             confirmable.send_replace(Some(stored(12).await));
-            told.extend(heard(&mut server).await.1);
+            updates.extend(heard(&mut server).await.1);
             send(&mut server, &keepalive(12, true)).await;
-            told.extend(heard(&mut server).await.1);
-            told
+            updates.extend(heard(&mut server).await.1);
+            updates
         };
-        let told = tokio::select! {
+        let updates = tokio::select! {
             ended = run => panic!("{ended:?}"),
-            told = script => told,
+            updates = script => updates,
         };
-        let positions: Vec<_> = told.iter().map(|status| (status.written.0, status.flushed.0)).collect();
+        let positions: Vec<_> = updates
+            .iter()
+            .map(|status| (status.written.0, status.flushed.0))
+            .collect();
         assert_eq!(positions, [(8, 8), (8, 8), (12, 0), (12, 12), (12, 12)]);
     }
 

@@ -243,7 +243,7 @@ mod tests {
         )
         .unwrap();
         let slots = found.slots("dbz", 9);
-        let told: Vec<_> = slots
+        let summaries: Vec<_> = slots
             .slots
             .iter()
             .map(|slot| {
@@ -257,7 +257,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            summaries,
             [
                 ("dbz", true, Some(0x10), Some(0x80), None),
                 ("a", false, None, Some(0x101), Some(1.5))

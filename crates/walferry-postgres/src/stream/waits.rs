@@ -28,17 +28,17 @@ pub(crate) async fn execute(endpoint: &Endpoint, sql: &Sql, doing: &'static str,
 /// Logs what a process waits for, on another connection, and again when it waits for something else.
 async fn tell(endpoint: &Endpoint, process: i32, statement: &str) -> Infallible {
     sleep(FIRST_LOOK).await;
-    let mut told = None;
+    let mut logged = None;
     loop {
         match look(endpoint, process).await {
-            Ok(Some(wait)) if told.as_ref() != Some(&wait) => {
+            Ok(Some(wait)) if logged.as_ref() != Some(&wait) => {
                 warn!(
                     statement,
                     hint = wait.hint,
                     "Postgres has not answered yet: {}",
                     wait.what
                 );
-                told = Some(wait);
+                logged = Some(wait);
             }
             Ok(_) => {}
             // It may be answered nevertheless.

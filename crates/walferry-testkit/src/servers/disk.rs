@@ -45,13 +45,13 @@ impl SmallDisk {
                 file.write_all(&[0; 1024])?;
             }
         };
-        let (kept, filler) = (self.root().join("kept"), self.filler());
-        fs::write(&kept, vec![0; but_bytes]).ok();
+        let (reserve, filler) = (self.root().join("kept"), self.filler());
+        fs::write(&reserve, vec![0; but_bytes]).ok();
         let file = File::options().append(true).create(true).open(filler);
         let mut file = file.expect("a file without content has room");
         let error = write(&mut file).expect_err("it is small");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        fs::remove_file(kept).expect("it is ours");
+        fs::remove_file(reserve).expect("it is ours");
     }
 
     /// Gives back all that was taken.

@@ -45,7 +45,7 @@ fn stands_still(pid: u32) -> bool {
     threads.flatten().all(|thread| {
         let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
         // The state stands behind the name, which may have brackets of its own.
-        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        let state = stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next());
         matches!(state, None | Some('T' | 'Z' | 'X'))
     })
 }
@@ -195,8 +195,8 @@ impl Process {
     pub(super) fn resident_kib(&self) -> Option<(u64, u64)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
         let field = |name: &str| {
-            let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
-            rest.split_whitespace().next()?.parse().ok()
+            let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+            value.split_whitespace().next()?.parse().ok()
         };
         Some((field("VmRSS:")?, field("VmHWM:")?))
     }

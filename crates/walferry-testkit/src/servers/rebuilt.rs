@@ -85,11 +85,11 @@ impl Rebuilt {
     /// What differs from the table: at most twenty sentences, and how many there are.
     #[track_caller]
     pub fn differences(&self, sql: &Sql, table: &str) -> (Vec<String>, u64) {
-        let (mut told, mut count) = (Vec::new(), 0);
+        let (mut differences, mut count) = (Vec::new(), 0);
         let mut tell = |what: String| {
             count += 1;
-            if told.len() < 20 {
-                told.push(what);
+            if differences.len() < 20 {
+                differences.push(what);
             }
         };
         let columns: String = self.columns.iter().map(|column| format!(", {column}::text")).collect();
@@ -126,7 +126,7 @@ impl Rebuilt {
         if extra > 0 {
             tell(format!("{extra} rows are in the topic only"));
         }
-        (told, count)
+        (differences, count)
     }
 }
 

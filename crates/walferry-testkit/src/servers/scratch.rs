@@ -116,7 +116,8 @@ mod tests {
 
     fn runs(id: &str) -> bool {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, fields)| !fields.starts_with('Z'))
     }
 
     /// Runs again in a process of its own, which is killed while its servers run.

@@ -140,19 +140,19 @@ pub fn statements(script: &str) -> Vec<&str> {
     let bytes = script.as_bytes();
     let (mut statements, mut start, mut at) = (Vec::new(), 0, 0);
     while at < bytes.len() {
-        let rest = &script[at..];
+        let unread = &script[at..];
         at += match bytes[at] {
-            b'\'' => quoted(rest, "'"),
-            b'"' => quoted(rest, "\""),
-            b'$' => dollar_tag(rest).map_or(1, |tag| quoted(rest, tag)),
-            b'-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
-            b'/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
+            b'\'' => quoted(unread, "'"),
+            b'"' => quoted(unread, "\""),
+            b'$' => dollar_tag(unread).map_or(1, |tag| quoted(unread, tag)),
+            b'-' if unread.starts_with("--") => unread.find('\n').unwrap_or(unread.len()),
+            b'/' if unread.starts_with("/*") => unread.find("*/").map_or(unread.len(), |end| end + 2),
             b';' => {
                 statements.push(script[start..at].trim());
                 start = at + 1;
                 1
             }
-            _ => rest.chars().next().map_or(1, char::len_utf8),
+            _ => unread.chars().next().map_or(1, char::len_utf8),
         };
     }
     statements.push(script[start..].trim());

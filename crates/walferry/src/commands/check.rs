@@ -272,8 +272,8 @@ fn check_one(
 }
 
 /// Tables that `--table` names and no connector captures.
-fn not_captured(asked: &[String], shown: &[String]) -> Vec<Diagnosis> {
-    let missing = asked.iter().filter(|table| !shown.contains(table));
+fn not_captured(asked: &[String], captured: &[String]) -> Vec<Diagnosis> {
+    let missing = asked.iter().filter(|table| !captured.contains(table));
     missing
         .map(|table| {
             let text = format!("`--table` is {table:?}, which is not a captured table, so its records cannot be shown");
@@ -589,27 +589,27 @@ async fn foresee(args: &CheckArgs, loaded: &Loaded, state: &StoredState, remarks
                         slot was created for its first start, nothing has to be done";
             Diagnosis::warning(Kind::SlotWithoutOffset, text).with_hint(hint)
         }
-        Ok(StartPlan::Resume { .. } | StartPlan::Continue { .. } | StartPlan::ReadOnly | StartPlan::Rest) => return,
+        Ok(StartPlan::Resume { .. } | StartPlan::Continue { .. } | StartPlan::ReadOnly | StartPlan::Nothing) => return,
     };
     remarks.insert(remarks.len().min(1), foreseen);
 }
 
 /// Which events are checked against which schema.
 fn event_schemas(loaded: &Loaded) -> Vec<Diagnosis> {
-    const SHOWN: usize = 20;
+    const MOST_LISTED: usize = 20;
     let remarks = loaded.built.event_schemas().into_iter().map(|(transform, schemas)| {
-        let shown: Vec<String> = schemas
+        let names: Vec<String> = schemas
             .iter()
-            .take(SHOWN)
+            .take(MOST_LISTED)
             .map(|(event_type, file)| format!("{event_type} ({file})"))
             .collect();
-        let more = match schemas.len().saturating_sub(SHOWN) {
+        let more = match schemas.len().saturating_sub(MOST_LISTED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
         Diagnosis::good(format!(
             "transform {transform} checks events of these types against their schemas: {}{more}",
-            shown.join(", ")
+            names.join(", ")
         ))
     });
     remarks.collect()
@@ -648,11 +648,11 @@ impl TablesReadAgain<'_> {
 
 /// The captured tables that no snapshot has read.
 fn never_read(connector: &str, missing: &[String], admin: Option<String>) -> Option<Diagnosis> {
-    const SHOWN: usize = 10;
+    const MOST_LISTED: usize = 10;
     if missing.is_empty() {
         return None;
     }
-    let first = &missing[..missing.len().min(SHOWN)];
+    let first = &missing[..missing.len().min(MOST_LISTED)];
     let (more, others) = match missing.len() - first.len() {
         0 => (String::new(), ""),
         more => (format!(" and {more} more"), ", and then the others in the same way"),

@@ -57,7 +57,7 @@ mod tests {
     }
 
     /// What an image runs with these files.
-    fn shown(files: &[&str]) -> (Vec<String>, Option<String>, Option<String>) {
+    fn settings(files: &[&str]) -> (Vec<String>, Option<String>, Option<String>) {
         let args = with_files(arguments(&["--in-container"]), |path| files.contains(&path));
         let text = |path: &std::path::PathBuf| path.display().to_string();
         (
@@ -71,11 +71,11 @@ mod tests {
     fn an_image_runs_the_files_that_are_there() {
         let (connector, worker, data) = (CONNECTOR.to_owned(), WORKER.to_owned(), DATA.to_owned());
         assert_eq!(
-            shown(&[CONNECTOR, WORKER]),
+            settings(&[CONNECTOR, WORKER]),
             (vec![connector], Some(worker.clone()), Some(data))
         );
         // Its state may be in Connect's topics.
-        assert_eq!(shown(&[WORKER]), (vec![], Some(worker), None));
-        assert_eq!(shown(&[]), (vec![], None, None));
+        assert_eq!(settings(&[WORKER]), (vec![], Some(worker), None));
+        assert_eq!(settings(&[]), (vec![], None, None));
     }
 }

@@ -36,8 +36,8 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Error> {
         "Walferry {}: the outbox of a shop goes from Postgres to Kafka, on servers made for this demo",
         env!("CARGO_PKG_VERSION")
     );
-    shown(screen.heading(&hello))?;
-    shown(screen.entry(
+    printed(screen.heading(&hello))?;
+    printed(screen.entry(
         "Postgres",
         &format!("{} from {}", programs.version, programs.folder().display()),
     ))?;
@@ -123,6 +123,6 @@ fn configuration(server: &Server, creates_topics: bool) -> String {
 }
 
 /// The output cannot be written, to a disk that is full, say.
-fn shown(written: io::Result<()>) -> Result<(), Error> {
+fn printed(written: io::Result<()>) -> Result<(), Error> {
     written.map_err(|error| Error::new(Kind::Demo, "the demo cannot be shown any more").cause(error.to_string(), None))
 }

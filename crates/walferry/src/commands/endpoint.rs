@@ -157,7 +157,10 @@ impl Endpoint {
     /// With a login for each request. Warns if others can read the secret on its way.
     pub(crate) fn logging_in(mut self, secret: &str, authorization: String) -> Self {
         let base = &self.base;
-        if base.strip_prefix("http://").is_some_and(|rest| !is_loopback(rest)) {
+        if base
+            .strip_prefix("http://")
+            .is_some_and(|address| !is_loopback(address))
+        {
             note!(
                 "warning: the {secret} goes to {base} without encryption; use a listener with https, if there is one"
             );
@@ -326,16 +329,16 @@ impl Endpoint {
 
 /// The URL without a slash at its end. `of` says where it was found.
 fn base(of: &str, url: &str) -> Result<String, EndpointError> {
-    let rest = ["http://", "https://"]
+    let address = ["http://", "https://"]
         .iter()
         .find_map(|scheme| url.strip_prefix(scheme));
-    let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+    let Some(address) = address.filter(|address| !address.is_empty()) else {
         return Err(trouble(
             format!("{of} is {}, which is not a URL of http or https", quoted(url)),
             "write it as in https://HOST:8443",
         ));
     };
-    if rest.split('/').next().is_some_and(|host| host.contains('@')) {
+    if address.split('/').next().is_some_and(|host| host.contains('@')) {
         return Err(trouble(
             format!("{of} contains a login"),
             format!(
@@ -347,8 +350,8 @@ fn base(of: &str, url: &str) -> Result<String, EndpointError> {
 }
 
 /// Whether what follows the scheme of a URL begins with a name of this machine.
-fn is_loopback(rest: &str) -> bool {
-    let host = rest.split('/').next().unwrap_or_default();
+fn is_loopback(address: &str) -> bool {
+    let host = address.split('/').next().unwrap_or_default();
     let name = match host.strip_prefix('[') {
         Some(address) => address.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
@@ -453,10 +456,10 @@ fn ask(user: &str) -> io::Result<String> {
         }
     }
     output::stderr().log(format!("Password of {user}: ").into_bytes());
-    let shown = tcgetattr(io::stdin())?;
-    let mut silent = shown.clone();
+    let attributes = tcgetattr(io::stdin())?;
+    let mut silent = attributes.clone();
     silent.local_modes.remove(LocalModes::ECHO);
-    let hidden = Hidden(shown);
+    let hidden = Hidden(attributes);
     tcsetattr(io::stdin(), OptionalActions::Now, &silent)?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
@@ -476,7 +479,7 @@ pub(crate) fn encoded(text: &str) -> String {
 pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut escapes = text.split('%').skip(1);
     let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
-    let is_valid = escapes.all(|rest| is_digit(rest.as_bytes().first()) && is_digit(rest.as_bytes().get(1)));
+    let is_valid = escapes.all(|digits| is_digit(digits.as_bytes().first()) && is_digit(digits.as_bytes().get(1)));
     is_valid.then(|| percent_decode_str(text).collect())
 }
 

@@ -18,12 +18,12 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Prints one line for each connector, and fails if the process is not healthy.
 pub(crate) fn health(args: &HealthArgs) -> Result<(), Error> {
     let path = if args.ready { "ready" } else { "live" };
-    let told = |EndpointError { what, hint }: EndpointError| unhealthy().cause(what, Some(hint));
-    let mut endpoint = Endpoint::at(&args.address, LIMIT).map_err(told)?;
+    let failed = |EndpointError { what, hint }: EndpointError| unhealthy().cause(what, Some(hint));
+    let mut endpoint = Endpoint::at(&args.address, LIMIT).map_err(failed)?;
     if let Some(file) = &args.token_file {
         endpoint = endpoint.logging_in("token", format!("Bearer {}", token(file)?));
     }
-    let answer = endpoint.get(&format!("/{path}")).map_err(told)?;
+    let answer = endpoint.get(&format!("/{path}")).map_err(failed)?;
     let (code, reasons) = (answer.code, reasons(&answer.body));
     if code == 200 {
         for (name, reason, _) in &reasons {
@@ -58,16 +58,16 @@ pub(crate) fn health(args: &HealthArgs) -> Result<(), Error> {
 
 /// The first token of a file. A digest does not count: the token cannot be computed from it.
 fn token(file: &Path) -> Result<String, Error> {
-    let shown = file.display();
+    let path = file.display();
     let text = fs::read_to_string(file).map_err(|error| {
         let hint = "correct the path, and let the user that runs this command read the file";
-        unhealthy().cause(format!("{shown} cannot be read: {error}"), Some(hint.to_owned()))
+        unhealthy().cause(format!("{path} cannot be read: {error}"), Some(hint.to_owned()))
     })?;
     let mut lines = text.lines().map(str::trim);
     let token = lines.find(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with("sha256:"));
     token.map(str::to_owned).ok_or_else(|| {
         let hint = "write the token itself on a line of its own; its digest does not log in";
-        unhealthy().cause(format!("{shown} has no token"), Some(hint.to_owned()))
+        unhealthy().cause(format!("{path} has no token"), Some(hint.to_owned()))
     })
 }
 

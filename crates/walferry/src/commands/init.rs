@@ -108,12 +108,12 @@ fn refused(what: String, hint: impl Into<String>) -> Error {
 
 /// A name for slot, publication and topics.
 fn plain(text: &str) -> String {
-    let kept = text.to_lowercase();
-    let kept = kept.chars().map(|c| match c {
+    let lowercase = text.to_lowercase();
+    let lowercase = lowercase.chars().map(|c| match c {
         'a'..='z' | '0'..='9' | '_' => c,
         _ => '_',
     });
-    kept.collect()
+    lowercase.collect()
 }
 
 /// A connection string, in its parts.
@@ -131,12 +131,12 @@ impl Address {
     /// Errors do not show the text, because it may contain a password.
     fn parse(text: &str) -> Result<Self, String> {
         let not = |what: &str| format!("the connection string {what}");
-        let rest = ["postgres://", "postgresql://"]
+        let location = ["postgres://", "postgresql://"]
             .iter()
             .find_map(|scheme| text.strip_prefix(scheme));
-        let rest = rest.ok_or_else(|| not("does not begin with postgres://"))?;
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, database) = rest.split_once('/').ok_or_else(|| not("names no database"))?;
+        let location = location.ok_or_else(|| not("does not begin with postgres://"))?;
+        let (location, query) = location.split_once('?').unwrap_or((location, ""));
+        let (authority, database) = location.split_once('/').ok_or_else(|| not("names no database"))?;
         let (login, host) = authority.rsplit_once('@').ok_or_else(|| not("names no user"))?;
         let (user, password) = match login.split_once(':') {
             Some((user, password)) => (
@@ -187,7 +187,7 @@ impl Address {
     }
 
     /// The connection string without its password, for psql.
-    fn shown(&self) -> String {
+    fn without_password(&self) -> String {
         let host = match self.host.contains(':') {
             true => format!("[{}]", self.host),
             false => self.host.clone(),
@@ -299,7 +299,7 @@ fn wish(args: &InitArgs, survey: &DatabaseSurvey, name: &str) -> Result<SetupReq
     }
     for text in &args.table {
         let table = named(text).ok_or_else(|| {
-            let known: Vec<String> = survey.tables.iter().take(10).map(Table::shown).collect();
+            let known: Vec<String> = survey.tables.iter().take(10).map(Table::printable).collect();
             let hint = format!("write it in the same case as one of these: {}", known.join(", "));
             refused(format!("--table is {text:?}, and the database has no such table"), hint)
         })?;
@@ -426,7 +426,7 @@ fn header(address: &Address, script: &Path) -> String {
 fn psql(address: &Address, script: &Path) -> String {
     format!(
         "psql {} -v ON_ERROR_STOP=1 -v password=\"${PASSWORD}\" -f {}",
-        quoted(&address.shown()),
+        quoted(&address.without_password()),
         path(script)
     )
 }
@@ -505,7 +505,7 @@ fn explain(
     for table in outboxes {
         say!(
             "  note     {} looks like an outbox: with `--outbox={}`, its events are sent instead of its rows",
-            table.shown(),
+            table.printable(),
             shell_word(&table.dotted())
         );
     }
@@ -553,7 +553,7 @@ mod tests {
             ("::1", 5433, "My shop")
         );
         assert_eq!(address.tls[0], ("database.sslmode", "verify-full".to_owned()));
-        assert_eq!(address.shown(), "postgres://app%40x@[::1]:5433/My%20shop");
+        assert_eq!(address.without_password(), "postgres://app%40x@[::1]:5433/My%20shop");
         assert_eq!(
             Address::parse("postgresql://u@h/d").map(|address| address.port).ok(),
             Some(5432)

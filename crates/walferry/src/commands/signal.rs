@@ -52,10 +52,10 @@ pub(crate) fn tell_unstored(is_stored: bool) {
 
 /// Gives a signal to a connector.
 pub(crate) fn give(args: &EndpointArgs, name: &str, body: &Value) -> Result<Given, Error> {
-    let told = |EndpointError { what, hint }: EndpointError| failed(what, &hint);
-    let endpoint = Endpoint::of(args).map_err(told)?;
+    let failure = |EndpointError { what, hint }: EndpointError| failed(what, &hint);
+    let endpoint = Endpoint::of(args).map_err(failure)?;
     let path = format!("/connectors/{}/signals", encoded(name));
-    let answer = endpoint.post(&path, body).map_err(told)?;
+    let answer = endpoint.post(&path, body).map_err(failure)?;
     match answer.code {
         202 => Ok(Given {
             id: answer.body["id"].as_str().unwrap_or_default().to_owned(),
@@ -68,7 +68,7 @@ pub(crate) fn give(args: &EndpointArgs, name: &str, body: &Value) -> Result<Give
         }),
         // Each obstacle with its own remedy.
         400 if answer.body["obstacles"].is_array() => Err(obstructed(&answer.body)),
-        _ => Err(told(endpoint.refused(&answer, name, "walferry signal --help"))),
+        _ => Err(failure(endpoint.refused(&answer, name, "walferry signal --help"))),
     }
 }
 

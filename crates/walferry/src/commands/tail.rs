@@ -131,14 +131,14 @@ fn leave_nothing(loaded: &mut Loaded) -> Result<(), Error> {
 
 /// The first names of a list.
 fn some(names: &[String]) -> String {
-    const SHOWN: usize = 5;
+    const MOST_LISTED: usize = 5;
     let list = names
         .iter()
-        .take(SHOWN)
+        .take(MOST_LISTED)
         .map(|name| one_line(name))
         .collect::<Vec<_>>()
         .join(", ");
-    match names.len().saturating_sub(SHOWN) {
+    match names.len().saturating_sub(MOST_LISTED) {
         0 => list,
         more => format!("{list} and {more} more"),
     }
@@ -152,10 +152,10 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
         limit: args.limit,
         is_terminal: io::stdout().is_terminal(),
         target: Arc::new(watch::Sender::new(TargetState::Running)),
-        shown: Shared::default(),
+        progress: Shared::default(),
     };
-    let (target, shown) = (screen.target.clone(), screen.shown.clone());
-    let (told, witness) = (target.subscribe(), screen.clone());
+    let (target, progress) = (screen.target.clone(), screen.progress.clone());
+    let (target_state, witness) = (target.subscribe(), screen.clone());
     let mut connector = passing(loaded, screen, move || Box::new(witness.clone()), status.clone());
 
     let followed = match args.table.is_empty() {
@@ -177,14 +177,14 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
         signalled().await;
         target.send_replace(TargetState::Stopped);
     });
-    let ended = connector.run(told).await;
-    let shown = shown.lock();
-    let records = match shown.records {
+    let ended = connector.run(target_state).await;
+    let progress = progress.lock();
+    let records = match progress.records {
         1 => "1 record".to_owned(),
         count => format!("{count} records"),
     };
     note!("{records} shown.");
-    for (why, count) in &shown.withheld {
+    for (why, count) in &progress.withheld {
         note!("Not sent: {count}, {why}.");
     }
     ended.map_err(|failure| Error::failure("no more records can be shown", failure))
@@ -226,7 +226,7 @@ struct Screen {
     limit: Option<u64>,
     is_terminal: bool,
     target: Arc<watch::Sender<TargetState>>,
-    shown: Shared,
+    progress: Shared,
 }
 
 impl Screen {
@@ -235,11 +235,11 @@ impl Screen {
     }
 
     fn show(&self, record: &Outgoing<'_>) -> Result<(), Failure> {
-        let mut shown = self.shown.lock();
-        if self.limit.is_some_and(|limit| shown.records >= limit) {
+        let mut progress = self.progress.lock();
+        if self.limit.is_some_and(|limit| progress.records >= limit) {
             return Ok(());
         }
-        shown.records += 1;
+        progress.records += 1;
         let mut lines = match record.origin.table {
             "" => format!("no table  {}\n", record.origin.position),
             table => format!("{}  {}\n", one_line(table), record.origin.position),
@@ -277,7 +277,7 @@ impl Screen {
                 ));
             }
         };
-        if is_closed || self.limit.is_some_and(|limit| shown.records >= limit) {
+        if is_closed || self.limit.is_some_and(|limit| progress.records >= limit) {
             self.target.send_replace(TargetState::Stopped);
         }
         Ok(())
@@ -316,7 +316,7 @@ impl Witness for Screen {
     fn withheld(&mut self, why: UnsentReason<'_>) {
         let (what, _) = reason(why);
         *self
-            .shown
+            .progress
             .lock()
             .withheld
             .entry(one_line(&what).into_owned())

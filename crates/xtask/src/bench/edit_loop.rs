@@ -22,11 +22,11 @@ pub(super) fn run() -> Outcome {
         ("cargo test -p walferry-engine", &["test", "-p", "walferry-engine"]),
         (&format!("cargo xtask test e2e -- {END_TO_END}"), &end_to_end),
     ];
-    for (shown, args) in steps {
+    for (step, args) in steps {
         // The first time, what has never been built is built.
         timed(args)?;
         edited.change()?;
-        println!("{:6.1} s  {shown}", timed(args)?.as_secs_f64());
+        println!("{:6.1} s  {step}", timed(args)?.as_secs_f64());
     }
     Ok(())
 }

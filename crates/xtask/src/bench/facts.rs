@@ -94,8 +94,8 @@ fn first_word(text: &str) -> String {
 }
 
 fn between(text: &str, before: &str, after: &str) -> Option<String> {
-    let (_, rest) = text.split_once(before)?;
-    Some(rest.split_once(after)?.0.to_owned())
+    let (_, tail) = text.split_once(before)?;
+    Some(tail.split_once(after)?.0.to_owned())
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     rounds: u32,
     /// Given to Criterion: a part of a benchmark's name, `--save-baseline NAME`, …
     #[arg(last = true)]
-    rest: Vec<String>,
+    trailing: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -67,9 +67,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return servers::run(args);
     }
     if args.instructions {
-        return instructions(&args.rest);
+        return instructions(&args.trailing);
     }
-    shell::run(shell::cargo(["bench", "--workspace", "--bench", "*", "--"]).args(&args.rest))
+    shell::run(shell::cargo(["bench", "--workspace", "--bench", "*", "--"]).args(&args.trailing))
 }
 
 /// The benchmarks that can be counted (`counted` in `benches/` of `walferry-transform`): package and name.
@@ -91,12 +91,12 @@ fn instructions(wanted: &[String]) -> Outcome {
         let program = build(package, bench)?;
         let names = shell::output(Command::new(&program).env(WANTED, ""))?;
         for (index, name) in names.lines().enumerate() {
-            let shown = format!("{bench}/{name}");
-            if !wanted.is_empty() && !wanted.iter().any(|wanted| shown.contains(wanted)) {
+            let full_name = format!("{bench}/{name}");
+            if !wanted.is_empty() && !wanted.iter().any(|wanted| full_name.contains(wanted)) {
                 continue;
             }
             let [few, many] = [count(&program, index, ROWS[0])?, count(&program, index, ROWS[1])?];
-            println!("{:>8}  {shown}", (many - few) / (ROWS[1] - ROWS[0]));
+            println!("{:>8}  {full_name}", (many - few) / (ROWS[1] - ROWS[0]));
         }
     }
     Ok(())
@@ -107,10 +107,10 @@ const WANTED: &str = "WALFERRY_BENCH_COUNT";
 
 /// Builds a benchmark and returns its program.
 fn build(package: &str, bench: &str) -> Outcome<PathBuf> {
-    let told = shell::output(
+    let messages = shell::output(
         shell::cargo(["bench", "--no-run", "--message-format", "json"]).args(["-p", package, "--bench", bench]),
     )?;
-    let mut programs = told.lines().filter_map(|line| {
+    let mut programs = messages.lines().filter_map(|line| {
         let message: Json = serde_json::from_str(line).ok()?;
         let is_bench = message["target"]["kind"][0] == "bench" && message["target"]["name"] == bench;
         is_bench.then(|| message["executable"].as_str().map(PathBuf::from))?
@@ -128,10 +128,10 @@ fn count(program: &PathBuf, index: usize, rows: u64) -> Outcome<u64> {
         .arg(program)
         .env(WANTED, format!("{index} {rows}"));
     let output = valgrind.output()?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    let collected = told.lines().find_map(|line| line.split_once("Collected : "));
+    let log = String::from_utf8_lossy(&output.stderr);
+    let collected = log.lines().find_map(|line| line.split_once("Collected : "));
     collected
         .filter(|_| output.status.success())
         .and_then(|(_, count)| count.trim().parse().ok())
-        .ok_or_else(|| format!("valgrind ended with {}:\n{told}", output.status).into())
+        .ok_or_else(|| format!("valgrind ended with {}:\n{log}", output.status).into())
 }

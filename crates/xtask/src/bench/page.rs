@@ -29,8 +29,8 @@ pub(super) fn write(block: &str) -> Outcome {
 }
 
 fn replace(page: &str, block: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
+    let (before, tail) = page.split_once(BEGIN)?;
+    let (_, after) = tail.split_once(END)?;
     Some(format!("{before}{BEGIN}\n{block}\n\n{END}{after}"))
 }
 

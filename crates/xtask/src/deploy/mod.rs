@@ -311,7 +311,7 @@ mod tests {
             let name = rule.lines().next().unwrap_or_default();
             let severity = rule
                 .split_once("severity: ")
-                .and_then(|(_, rest)| rest.split('}').next())
+                .and_then(|(_, tail)| tail.split('}').next())
                 .unwrap_or_default();
             for needed in ["summary: ", "action: "] {
                 assert!(rule.contains(needed), "{name} has no {needed}");

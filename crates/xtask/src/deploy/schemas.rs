@@ -38,13 +38,13 @@ fn check_with(python: &Path, version: &str, name: &str, file: &Path, parts: usiz
         .args(["-m", "kubernetes_validate", "--strict", "--kubernetes-version", version])
         .arg(file)
         .output()?;
-    let told = String::from_utf8_lossy(&output.stdout);
-    let verdict = judge(&told, parts).map_err(|problem| {
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let verdict = judge(&messages, parts).map_err(|problem| {
         let more = String::from_utf8_lossy(&output.stderr);
-        format!("{name} does not fit Kubernetes {version}: {problem}\n{told}{more}")
+        format!("{name} does not fit Kubernetes {version}: {problem}\n{messages}{more}")
     })?;
     if !output.status.success() {
-        return Err(format!("the schemas of Kubernetes {version} refuse {name}:\n{told}").into());
+        return Err(format!("the schemas of Kubernetes {version} refuse {name}:\n{messages}").into());
     }
     println!(
         "{name}: {} parts fit the schemas of Kubernetes {version}",
@@ -63,20 +63,20 @@ struct Verdict {
 }
 
 /// The validator only warns of a kind that it does not know. Such a kind may be misspelt, or of a version that is gone.
-fn judge(told: &str, parts: usize) -> Result<Verdict, String> {
-    let passed = told
+fn judge(messages: &str, parts: usize) -> Result<Verdict, String> {
+    let passed = messages
         .lines()
         .filter(|line| line.contains(" passed for resource "))
         .count();
     let mut without_schema = Vec::new();
-    for line in told.lines().filter(|line| line.starts_with("WARN ")) {
+    for line in messages.lines().filter(|line| line.starts_with("WARN ")) {
         let known = WITHOUT_SCHEMA
             .iter()
             .find(|(kind, api)| line.contains(&format!("for kind {kind} with api version {api} ")));
         let (kind, _) = known.ok_or_else(|| line.to_owned())?;
         without_schema.push(*kind);
     }
-    if let Some(line) = told.lines().find(|line| line.starts_with("ERROR ")) {
+    if let Some(line) = messages.lines().find(|line| line.starts_with("ERROR ")) {
         return Err(line.to_owned());
     }
     if passed + without_schema.len() != parts {
@@ -95,9 +95,9 @@ mod tests {
 
     #[test]
     fn a_kind_without_a_schema_is_named_and_any_other_is_refused() {
-        let told = [GOOD, MONITOR].concat();
+        let messages = [GOOD, MONITOR].concat();
         assert_eq!(
-            judge(&told, 2),
+            judge(&messages, 2),
             Ok(Verdict {
                 passed: 1,
                 without_schema: vec!["PodMonitor"]

@@ -135,7 +135,7 @@ fn check_program(program: &Path, variant: Variant) -> Outcome {
     let newest: Option<Vec<u32>> = symbols
         .split("Name: GLIBC_")
         .skip(1)
-        .filter_map(|rest| rest.split_whitespace().next())
+        .filter_map(|tail| tail.split_whitespace().next())
         .map(|version| version.split('.').filter_map(|part| part.parse().ok()).collect())
         .max();
     let newest = newest.ok_or("the program names no version of glibc")?;

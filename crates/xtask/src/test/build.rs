@@ -22,7 +22,7 @@ pub(super) struct Target {
 
 impl Target {
     /// For people, and for names of files: the package's folder, and which of its programs.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn title(&self) -> String {
         let package = self.folder.file_name().unwrap_or_default().to_string_lossy();
         match self.kind.as_str() {
             "lib" => package.into_owned(),
@@ -169,8 +169,8 @@ mod tests {
         let metadata = r#"{"packages":[{"manifest_path":"/w/tests/Cargo.toml","targets":[
             {"kind":["test"],"name":"e2e","test":false},{"kind":["bench"],"name":"b","test":false},{"kind":["lib"],"name":"x","test":true}]}]}"#;
         let targets = targets(metadata).expect("it is whole");
-        let shown: Vec<_> = targets.iter().map(|target| (target.shown(), target.is_pure)).collect();
-        assert_eq!(shown, [("tests".into(), true), ("tests-e2e".into(), false)]);
+        let titles: Vec<_> = targets.iter().map(|target| (target.title(), target.is_pure)).collect();
+        assert_eq!(titles, [("tests".into(), true), ("tests-e2e".into(), false)]);
         let message = |test: bool| {
             format!(
                 r#"{{"reason":"compiler-artifact","manifest_path":"/w/tests/Cargo.toml","target":{{"kind":["test"],"name":"e2e","test":false}},"profile":{{"test":{test}}},"executable":"/w/target/e2e-1"}}"#

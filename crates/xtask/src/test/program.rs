@@ -16,13 +16,13 @@ pub(super) struct Finished {
 /// Whether what a program prints is shown while it runs. It is kept in its log in any case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Output {
-    Shown,
-    Kept,
+    ToTerminal,
+    ToLog,
 }
 
 /// Runs a program to its end. Whatever ends this task meanwhile (`Ctrl-C`, a closed terminal, `kill -9`), ends the program, too: it has a
 /// process group of its own, and a watcher that reads a pipe whose other end only this task has.
-pub(super) fn run(command: &mut Command, log: &Path, shown: Output) -> io::Result<Finished> {
+pub(super) fn run(command: &mut Command, log: &Path, output_to: Output) -> io::Result<Finished> {
     if let Some(folder) = log.parent() {
         fs::create_dir_all(folder)?;
     }
@@ -39,7 +39,7 @@ pub(super) fn run(command: &mut Command, log: &Path, shown: Output) -> io::Resul
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = started.map_err(|e| named(command.get_program().display(), &e))?;
     watcher.watch(&child)?;
-    let output = std::thread::spawn(move || copy(reader, &mut file, shown));
+    let output = std::thread::spawn(move || copy(reader, &mut file, output_to));
     let status = child.wait()?;
     // Only then the pipe surely closes: something that the program has left behind may have it.
     watcher.end()?;
@@ -56,7 +56,7 @@ fn named(name: impl Display, error: &io::Error) -> io::Error {
 }
 
 /// Keeps all that comes in the file, and shows it if asked.
-fn copy(mut from: PipeReader, file: &mut File, shown: Output) -> io::Result<Vec<u8>> {
+fn copy(mut from: PipeReader, file: &mut File, output_to: Output) -> io::Result<Vec<u8>> {
     let (mut all, mut part) = (Vec::new(), [0; 8_192]);
     loop {
         let count = from.read(&mut part)?;
@@ -65,7 +65,7 @@ fn copy(mut from: PipeReader, file: &mut File, shown: Output) -> io::Result<Vec<
         }
         all.extend(&part[..count]);
         file.write_all(&part[..count])?;
-        if shown == Output::Shown {
+        if output_to == Output::ToTerminal {
             // Whoever reads this task's output may have enough; the tests go on.
             let mut output = io::stdout().lock();
             output.write_all(&part[..count]).and_then(|()| output.flush()).ok();
@@ -143,7 +143,7 @@ mod tests {
 
     fn runs(id: &str) -> bool {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
     }
 
     fn wait_until(is_so: impl Fn() -> bool) {
@@ -168,7 +168,7 @@ mod tests {
         if let Some(folder) = env::var_os(INNER).map(PathBuf::from) {
             let mut program = Command::new("sh");
             program.args(["-c", PROGRAM, "program"]).arg(folder.join("server"));
-            run(&mut program, &folder.join("log"), Output::Shown).expect("it can be run");
+            run(&mut program, &folder.join("log"), Output::ToTerminal).expect("it can be run");
             return;
         }
         for signal in ["INT", "TERM", "HUP", "KILL"] {
@@ -198,7 +198,7 @@ mod tests {
         let mut program = Command::new("sh");
         let script = PROGRAM.replace("wait", "echo done; exit 3");
         program.args(["-c", &script, "program"]).arg(folder.join("server"));
-        let finished = run(&mut program, &folder.join("log"), Output::Shown).expect("it can be run");
+        let finished = run(&mut program, &folder.join("log"), Output::ToTerminal).expect("it can be run");
         let server = fs::read_to_string(folder.join("server")).expect("it is there");
         wait_until(|| !runs(server.trim()));
         assert_eq!(finished.status.code(), Some(3));

@@ -115,8 +115,8 @@ impl Report {
 }
 
 /// libtest adds to the name of a test that has to panic.
-fn test_name(shown: &str) -> &str {
-    shown.strip_suffix(" - should panic").unwrap_or(shown)
+fn test_name(line: &str) -> &str {
+    line.strip_suffix(" - should panic").unwrap_or(line)
 }
 
 /// A word of a shell.

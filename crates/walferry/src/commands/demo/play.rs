@@ -25,10 +25,10 @@ use walferry_kafka::demo::{Follower, Received};
 use walferry_postgres::connection::{Endpoint, Purpose, Sql};
 
 use super::{
+    printed,
     screen::{Screen, bytes},
     server::{self, Server},
     shop::{self, Shop},
-    shown,
 };
 use crate::{cli::DemoArgs, error::Error, serve::listen::RunningEndpoint, signals::signalled};
 use walferry_worker::{
@@ -99,7 +99,7 @@ impl<'a> Play<'a> {
                 "look whether the brokers of --bootstrap-servers answer, or leave it out: the demo then has its own";
             Error::new(Kind::Demo, "the demo cannot read from Kafka").cause(error.to_string(), Some(hint.to_owned()))
         })?;
-        shown(self.introduce(server, configuration, &page, moved))?;
+        printed(self.introduce(server, configuration, &page, moved))?;
 
         let (supervisor, _beside) = start(&self.loaded, offsets);
         self.status = supervisor.statuses().remove(0);
@@ -119,8 +119,8 @@ impl<'a> Play<'a> {
         let outcome = loop {
             tokio::select! {
                 () = &mut stop => break Ok(()),
-                Some(record) = received.recv() => shown(self.record(&record))?,
-                _ = ticks.tick() => shown(self.tell_status(&page))?,
+                Some(record) = received.recv() => printed(self.record(&record))?,
+                _ = ticks.tick() => printed(self.tell_status(&page))?,
                 failure = supervisor.failure(&self.loaded.connector.name) => break Err(ended_early(failure)),
                 ended = &mut writing, if is_writing => {
                     is_writing = false;
@@ -146,13 +146,13 @@ impl<'a> Play<'a> {
             while self.received < self.written.get()
                 && let Ok(Some(record)) = timeout(LAST_RECORDS, received.recv()).await
             {
-                shown(self.record(&record))?;
+                printed(self.record(&record))?;
             }
         }
         served.ended().await;
         drop(received);
         let _ = following.join();
-        shown(self.screen.end_status())?;
+        printed(self.screen.end_status())?;
         outcome
     }
 
@@ -242,7 +242,7 @@ impl<'a> Play<'a> {
             ),
             None => "Servers and files are gone.".to_owned(),
         };
-        shown(self.screen.line(&format!(
+        printed(self.screen.line(&format!(
             "{written} rows written, {received} records received{median}. {left}"
         )))
     }

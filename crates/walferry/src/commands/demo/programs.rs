@@ -132,11 +132,11 @@ fn candidates() -> Vec<PathBuf> {
         .unwrap_or_default();
     let mut versioned: Vec<(u32, PathBuf)> = VERSIONED
         .iter()
-        .flat_map(|(parent, rest)| {
+        .flat_map(|(parent, subfolder)| {
             let entries = fs::read_dir(parent).into_iter().flatten().flatten();
             entries.filter_map(move |entry| {
                 let version = version_in_name(entry.file_name().to_str()?)?;
-                Some((version, entry.path().join(rest)))
+                Some((version, entry.path().join(subfolder)))
             })
         })
         .collect();
@@ -206,7 +206,7 @@ fn account() -> Result<Option<Account>, Error> {
 fn find_account(passwd: &str, name: &str) -> Option<Account> {
     let line = passwd
         .lines()
-        .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))?;
+        .find(|line| line.strip_prefix(name).is_some_and(|tail| tail.starts_with(':')))?;
     let mut fields = line.split(':').skip(2);
     let uid = fields.next()?.parse().ok()?;
     let gid = fields.next()?.parse().ok()?;

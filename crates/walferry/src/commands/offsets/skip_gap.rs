@@ -33,7 +33,7 @@ pub(super) fn skip_gap(which: &GapArgs, snapshot: bool, show_only: bool) -> Resu
         }
     };
     let folder = data_dir(&which.data);
-    let Some(gap) = told(&folder, &name)? else {
+    let Some(gap) = known_gap(&folder, &name)? else {
         return Err(Error::new(Kind::OffsetUnchanged, format!("connector {name:?} is not waiting at a gap")).cause(
             format!("{} contains no gap", Folder::path_of(&folder, &name).display()),
             Some(
@@ -100,7 +100,7 @@ fn wait(folder: &Path, name: &str, way: GapResolution) -> Result<(), Error> {
         }
         sleep(LOOK);
     }
-    match told(folder, name)?.and_then(|gap| gap.refused) {
+    match known_gap(folder, name)?.and_then(|gap| gap.refused) {
         Some(why) => Err(Error::new(
             Kind::OffsetUnchanged,
             format!("the gap of connector {name:?} was not skipped"),
@@ -116,7 +116,7 @@ fn wait(folder: &Path, name: &str, way: GapResolution) -> Result<(), Error> {
     }
 }
 
-fn told(folder: &Path, name: &str) -> Result<Option<Gap>, Error> {
+fn known_gap(folder: &Path, name: &str) -> Result<Option<Gap>, Error> {
     gap::gap(folder, name).map_err(|error| unusable(name, error))
 }
 

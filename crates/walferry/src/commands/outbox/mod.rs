@@ -323,15 +323,15 @@ mod tests {
             table: table.into(),
         };
         let options = |column: &str| vec![("table.field.event.key", column.to_owned())];
-        let shown = |tables: &[_]| -> Value { serde_json::from_str(&shown_options(tables).join("\n")).unwrap() };
-        let both = shown(&[(name("a"), options("x")), (name("b"), options("y"))]);
+        let options_json = |tables: &[_]| -> Value { serde_json::from_str(&shown_options(tables).join("\n")).unwrap() };
+        let both = options_json(&[(name("a"), options("x")), (name("b"), options("y"))]);
         assert_eq!(both["table.include.list"], "public.a,public.b");
         assert_eq!(both["transforms"], "outbox1,outbox2");
         assert_eq!(both["transforms.outbox1.walferry.tables"], "public.a");
         assert_eq!(both["transforms.outbox1.table.field.event.key"], "x");
         assert_eq!(both["transforms.outbox2.walferry.tables"], "public.b");
         assert_eq!(both["transforms.outbox2.table.field.event.key"], "y");
-        let one = shown(&[(name("a"), options("x"))]);
+        let one = options_json(&[(name("a"), options("x"))]);
         assert_eq!(one["transforms"], "outbox");
         assert!(one.get("transforms.outbox.walferry.tables").is_none());
     }

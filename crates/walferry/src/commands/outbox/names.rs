@@ -17,9 +17,9 @@ impl Name {
     /// What is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
-        let mut rest = text;
+        let mut unread = text;
         loop {
-            let (part, behind) = part(rest)?;
+            let (part, behind) = part(unread)?;
             if part.len() > LONGEST {
                 return Err(format!(
                     "{part:?} is longer than the {LONGEST} bytes that Postgres allows"
@@ -27,7 +27,7 @@ impl Name {
             }
             parts.push(part);
             match behind.strip_prefix('.') {
-                Some(next) => rest = next,
+                Some(next) => unread = next,
                 None if behind.is_empty() => break,
                 None => return Err(format!("{behind:?} follows a closing quote")),
             }

@@ -59,7 +59,7 @@ fn holds_events(loaded: &Loaded, table: &PollerTable) -> bool {
 fn looks_like(table: &PollerTable) -> Diagnosis {
     let marks = match table.marks.as_slice() {
         [only] => format!("the column {only}"),
-        [first, rest @ ..] => format!("the columns {first} and {}", rest.join(", ")),
+        [first, others @ ..] => format!("the columns {first} and {}", others.join(", ")),
         [] => "columns".to_owned(),
     };
     let text = format!(

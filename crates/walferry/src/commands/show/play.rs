@@ -204,9 +204,15 @@ impl Scene {
         let mut outcomes = Vec::with_capacity(seen.len());
         for seen in seen {
             match seen {
-                WitnessedFate::Sent { key, value } => outcomes.extend(next().map(|record| shown(&record, key, value))),
-                WitnessedFate::Withheld { what, hint, told } => {
-                    if told {
+                WitnessedFate::Sent { key, value } => {
+                    outcomes.extend(next().map(|record| outcome_of(&record, key, value)))
+                }
+                WitnessedFate::Withheld {
+                    what,
+                    hint,
+                    has_dead_letter,
+                } => {
+                    if has_dead_letter {
                         next();
                     }
                     outcomes.push(Outcome::Withheld { what, hint });
@@ -218,7 +224,7 @@ impl Scene {
     }
 }
 
-fn shown(record: &BatchRecord<'_>, key_schema: Option<SchemaRef>, value_schema: Option<SchemaRef>) -> Outcome {
+fn outcome_of(record: &BatchRecord<'_>, key_schema: Option<SchemaRef>, value_schema: Option<SchemaRef>) -> Outcome {
     let owned = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
     let headers = record.headers.iter();
     Outcome::Sent(Box::new(ShownRecord {
@@ -245,7 +251,7 @@ enum WitnessedFate {
         what: String,
         hint: Option<String>,
         /// Whether a record in the batch tells the dead-letter topic of it.
-        told: bool,
+        has_dead_letter: bool,
     },
 }
 
@@ -265,9 +271,13 @@ impl Witness for Shared {
     }
 
     fn withheld(&mut self, why: UnsentReason<'_>) {
-        let told = matches!(&why, UnsentReason::SetAside { dead_letters, .. } if dead_letters.is_some());
+        let has_dead_letter = matches!(&why, UnsentReason::SetAside { dead_letters, .. } if dead_letters.is_some());
         let (what, hint) = reason(why);
-        self.lock().push(WitnessedFate::Withheld { what, hint, told });
+        self.lock().push(WitnessedFate::Withheld {
+            what,
+            hint,
+            has_dead_letter,
+        });
     }
 }
 

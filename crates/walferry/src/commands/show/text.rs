@@ -43,12 +43,12 @@ fn hex(bytes: &[u8]) -> String {
 /// JSON as JsonConverter writes it, with `…` in place of the schema, which is shown separately.
 fn without_schema(json: &str) -> String {
     const SCHEMA: &str = "{\"schema\":";
-    let Some(rest) = json.strip_prefix(SCHEMA).filter(|rest| rest.starts_with('{')) else {
+    let Some(schema) = json.strip_prefix(SCHEMA).filter(|schema| schema.starts_with('{')) else {
         return json.to_owned();
     };
-    let end = end_of_object(rest);
-    match rest[end..].starts_with(",\"payload\":") {
-        true => format!("{SCHEMA}\"…\"{}", &rest[end..]),
+    let end = end_of_object(schema);
+    match schema[end..].starts_with(",\"payload\":") {
+        true => format!("{SCHEMA}\"…\"{}", &schema[end..]),
         false => json.to_owned(),
     }
 }

@@ -131,9 +131,9 @@ mod tests {
 
     /// Topic and headers of each record.
     #[derive(Default)]
-    struct Kept(Vec<(String, Headers)>);
+    struct RecordingSink(Vec<(String, Headers)>);
 
-    impl Sink for Kept {
+    impl Sink for RecordingSink {
         fn send(&mut self, record: &Outgoing<'_>, _: u64) -> Result<(), Failure> {
             let headers = record.headers.iter();
             let headers = headers.map(|(name, value)| ((*name).to_owned(), value.unwrap_or_default().to_vec()));
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn records_are_marked_behind_their_own_headers_and_dead_letters_stay_in_their_topic() {
         let mut sink = MarkedSink {
-            inner: Kept::default(),
+            inner: RecordingSink::default(),
             mark: ReplayMark::new("run-1", Some("again"), Some("dead".into())),
         };
         for topic in ["orders", "dead"] {

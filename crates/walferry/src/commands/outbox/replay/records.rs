@@ -581,8 +581,8 @@ mod tests {
             let Counted { read, wanted, copies } = counting.counted;
             (read, wanted, left_out("not counted", copies))
         };
-        let told = "  not counted: 2 copies of an earlier replay; they are sent only to another topic, with --to";
-        assert_eq!(counted(true), (5, 1, Some(told.to_owned())));
+        let remark = "  not counted: 2 copies of an earlier replay; they are sent only to another topic, with --to";
+        assert_eq!(counted(true), (5, 1, Some(remark.to_owned())));
         assert_eq!(counted(false), (5, 3, None), "another topic gets them");
     }
 

@@ -343,7 +343,7 @@ async fn send(job: &Job<'_>, range: Range, place: ReplayPosition, total: u64) ->
         inner: producers,
         mark: mark.clone(),
     };
-    let told = target.subscribe();
+    let target_state = target.subscribe();
     let mut connector = assemble::replaying(
         loaded,
         table,
@@ -353,7 +353,7 @@ async fn send(job: &Job<'_>, range: Range, place: ReplayPosition, total: u64) ->
         move || Box::new(witness.begin()),
         status,
     );
-    let ended = connector.run(told).await;
+    let ended = connector.run(target_state).await;
     let seen = seen.lock().clone();
     ended.map_err(|failure| {
         let sent = format!("{} of {} were", rows.handled(), count(total, "row", "rows"));
@@ -404,18 +404,18 @@ async fn watch(status: Arc<Status>, track: PartTracker, total: u64) {
     const LOOK: Duration = Duration::from_millis(500);
     const FIRST_NEWS: u32 = 4;
     const LOOKS_BETWEEN_NEWS: u32 = 10;
-    let (mut told, mut looks, mut last) = (None, 0, 0);
+    let (mut last_logged, mut looks, mut last) = (None, 0, 0);
     loop {
         sleep(LOOK).await;
         let waits = status.course().waits.longest().cloned().or_else(|| status.kafka());
         let waits = waits
             .or_else(|| status.awaited())
             .map(|trouble| trouble.failure.to_string());
-        if waits != told {
+        if waits != last_logged {
             if let Some(waits) = &waits {
                 note!("Waiting: {waits}");
             }
-            told = waits;
+            last_logged = waits;
         }
         looks += 1;
         let parts = *status.watch_delivered_parts().borrow();
