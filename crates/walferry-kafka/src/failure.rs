@@ -304,7 +304,7 @@ pub(crate) fn is_certificate_fault(reason: &str) -> bool {
 fn gist(reason: &str) -> &str {
     let end = [" (after ", ", verify that ", ": broker certificate could not"]
         .iter()
-        .filter_map(|rest| reason.find(rest))
+        .filter_map(|tail| reason.find(tail))
         .min();
     end.map_or(reason, |end| &reason[..end])
 }

@@ -203,7 +203,7 @@ struct Renewer {
 }
 
 /// What the log has told, so that several clients do not repeat it.
-static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+static LOGGED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 impl Renewer {
     fn run(&self) {
@@ -251,16 +251,16 @@ impl Renewer {
     }
 
     fn tell(&self, before: Option<&Failure>, now: Option<&Failure>) {
-        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
         match now {
-            Some(failure) if self.tells && told.insert(failure.to_string()) => warn!(
+            Some(failure) if self.tells && logged.insert(failure.to_string()) => warn!(
                 code = failure.code(),
                 kind = failure.kind.as_str(),
                 hint = failure.hint(),
                 "{failure}; retrying"
             ),
             Some(failure) => debug!("{failure}"),
-            None if before.is_some_and(|failure| told.remove(&failure.to_string())) => {
+            None if before.is_some_and(|failure| logged.remove(&failure.to_string())) => {
                 info!("there is a token for kafka again");
             }
             None => {}

@@ -174,7 +174,7 @@ fn is_plain(word: &str) -> bool {
 
 /// The other properties that a whole command would have librdkafka fill in. A connector may set some of them.
 fn foreign_places(command: &str) -> Vec<String> {
-    let places = command.split("%{").skip(1).filter_map(|rest| rest.split_once('}'));
+    let places = command.split("%{").skip(1).filter_map(|tail| tail.split_once('}'));
     let places = places.map(|(name, _)| name.to_owned());
     places.filter(|name| ![KEYTAB, PRINCIPAL].contains(&&**name)).collect()
 }

@@ -135,7 +135,7 @@ fn unusable(t: &mut Translation, name: &str, error: &StoreError) {
     // The text of an inline store is no path, and a key's must not be shown.
     if name.ends_with(".location") {
         let path = match t.given.0.get(name) {
-            Some(entry) if entry.secret => entry.shown.clone(),
+            Some(entry) if entry.secret => entry.display_text.clone(),
             _ => t.get(name).unwrap_or_default().to_owned(),
         };
         t.problem(name, format!("is {path}, which {error}"))

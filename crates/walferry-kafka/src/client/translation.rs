@@ -16,7 +16,7 @@ pub(super) struct GivenProperty {
     /// The name as it stands in the user's file.
     pub(super) written_as: String,
     /// The text as an error may show it.
-    pub(super) shown: String,
+    pub(super) display_text: String,
     /// Not even a part of the text may be shown.
     pub(super) secret: bool,
 }
@@ -27,7 +27,7 @@ impl GivenProperties {
             let entry = GivenProperty {
                 text: text.to_owned(),
                 written_as: options.full_name(name),
-                shown: options.display_text(name),
+                display_text: options.display_text(name),
                 secret: options.is_secret(name),
             };
             self.0.insert(name.to_owned(), entry);
@@ -83,8 +83,8 @@ impl Translation {
     pub(super) fn wrong_value(&mut self, name: &str, error: ValueError) {
         let entry = self.given.0.get(name);
         let message = match entry {
-            Some(entry) if entry.secret => format!("is {}, whose value {error}", entry.shown),
-            Some(entry) if !entry.text.trim().is_empty() => format!("is {}, which {error}", entry.shown),
+            Some(entry) if entry.secret => format!("is {}, whose value {error}", entry.display_text),
+            Some(entry) if !entry.text.trim().is_empty() => format!("is {}, which {error}", entry.display_text),
             _ => format!("is empty, which {error}"),
         };
         let hint = error.hint.filter(|_| entry.is_none_or(|entry| !entry.secret));
@@ -97,7 +97,7 @@ impl Translation {
         let named = ["password", "secret", ".pem", "key", "jaas", "token"]
             .iter()
             .any(|part| name.contains(part));
-        let hidden = |entry: &GivenProperty| entry.secret || !entry.shown.contains(entry.text.trim());
+        let hidden = |entry: &GivenProperty| entry.secret || !entry.display_text.contains(entry.text.trim());
         let from_secret = |entry: &GivenProperty| hidden(entry) && entry.text.trim().eq_ignore_ascii_case(value);
         named || self.given.0.get(name).is_some_and(|entry| entry.secret) || self.given.0.values().any(from_secret)
     }

@@ -168,13 +168,13 @@ impl Client {
         }
         // SAFETY: the error is ours until it is destroyed, which happens once; its text is copied before.
         unsafe {
-            let told = TransactionError {
+            let ended = TransactionError {
                 code: rd_kafka_error_code(error).into(),
                 text: text(rd_kafka_error_string(error)).to_owned(),
                 is_retriable: rd_kafka_error_is_retriable(error) != 0,
             };
             rd_kafka_error_destroy(error);
-            Err(told)
+            Err(ended)
         }
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Exporter {
     agent: Agent,
     export: &'static Export,
     /// Paths for which the log has said that the collector rejects a part.
-    told: Arc<Mutex<BTreeSet<&'static str>>>,
+    logged: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl Exporter {
@@ -74,7 +74,7 @@ impl Exporter {
             resource: Arc::new(otlp::resource(resource)),
             agent: agent()?,
             export: export::enable(),
-            told: Arc::default(),
+            logged: Arc::default(),
         }))
     }
 
@@ -174,8 +174,8 @@ impl Exporter {
         if partial.rejected > 0 {
             self.export.failed();
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.insert(path) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.insert(path) {
             let sent: Vec<Secret> = self.headers.iter().map(|(_, value)| value.clone()).collect();
             warn!(
                 path,
@@ -314,7 +314,7 @@ mod tests {
             resource: Arc::new(json!({})),
             agent: agent().unwrap_or_else(|_| panic!("OpenSSL has no memory")),
             export: Box::leak(Box::default()),
-            told: Arc::default(),
+            logged: Arc::default(),
         }
     }
 
@@ -345,7 +345,7 @@ mod tests {
             in_part.export.push_all((0..3).map(|_| span()));
             assert_eq!(in_part.send_spans(&admin).await, Ok(true));
             assert_eq!(in_part.export.troubles(), (2, 1));
-            assert_eq!(in_part.told.lock().expect("no panic").len(), 1);
+            assert_eq!(in_part.logged.lock().expect("no panic").len(), 1);
 
             let wrong = exporter("http://[::1".into());
             wrong.export.push_all([span()]);

@@ -197,12 +197,12 @@ fn may_have_token(url: &str) -> bool {
     if url.starts_with("https://") {
         return true;
     }
-    let Some(rest) = url.strip_prefix("http://") else {
+    let Some(address) = url.strip_prefix("http://") else {
         return false;
     };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let authority = address.split(['/', '?', '#']).next().unwrap_or_default();
     let host = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        Some(address) => address.split(']').next().unwrap_or_default(),
         None => authority.split(':').next().unwrap_or_default(),
     };
     let is_loopback = host

@@ -65,10 +65,10 @@ pub(super) fn post(agent: &Agent, url: &str, headers: &[(&str, String)], body: &
 }
 
 fn answer(result: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {
-    let shown = |error: ureq::Error| shown_text(&error_text(&error)).into_owned();
-    let mut response = result.map_err(shown)?;
+    let printable = |error: ureq::Error| shown_text(&error_text(&error)).into_owned();
+    let mut response = result.map_err(printable)?;
     Ok(Answer {
         status: response.status().as_u16(),
-        body: response.body_mut().read_to_string().map_err(shown)?,
+        body: response.body_mut().read_to_string().map_err(printable)?,
     })
 }

@@ -33,7 +33,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 /// Credentials that expire are kept until shortly before that.
-static KEPT: Mutex<Vec<(Msk, String, Credentials)>> = Mutex::new(Vec::new());
+static CACHE: Mutex<Vec<(Msk, String, Credentials)>> = Mutex::new(Vec::new());
 
 /// Temporary credentials are renewed when less than this is left of them. Amazon's SDKs do so five minutes before the end.
 const RENEWED_BEFORE_MS: i64 = 5 * 60 * 1_000;
@@ -78,20 +78,23 @@ fn fetch_with(msk: &Msk, bootstrap_servers: &str, now_ms: i64, env: Env<'_>) -> 
 /// Whether it is time to tell of a failed renewal. Each client tries, and the more often the less time is left, so a minute has one message.
 fn is_due(now_ms: i64) -> bool {
     static TOLD_MS: AtomicI64 = AtomicI64::new(i64::MIN);
-    let due = |told: i64| (now_ms.saturating_sub(told) >= 60_000).then_some(now_ms);
+    let due = |logged_at: i64| (now_ms.saturating_sub(logged_at) >= 60_000).then_some(now_ms);
     TOLD_MS.fetch_update(Relaxed, Relaxed, due).is_ok()
 }
 
 /// Kept credentials while they are good for a while, else new ones. If there are no new ones, kept ones are used to their end.
 fn credentials(msk: &Msk, region: &str, now_ms: i64, env: Env<'_>) -> Result<Credentials, AwsError> {
-    let is_ours = |(kept, of, _): &(Msk, String, Credentials)| kept == msk && of == region;
+    let is_ours = |(entry, of, _): &(Msk, String, Credentials)| entry == msk && of == region;
     let left = |credentials: &Credentials| credentials.expires_ms.map_or(0, |at| at - now_ms);
-    let kept = {
-        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().find(|kept| is_ours(kept)).map(|(.., kept)| kept.clone())
+    let cached = {
+        let cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        cache
+            .iter()
+            .find(|entry| is_ours(entry))
+            .map(|(.., found)| found.clone())
     };
-    if let Some(kept) = kept.as_ref().filter(|kept| left(kept) > RENEWED_BEFORE_MS) {
-        return Ok(kept.clone());
+    if let Some(cached) = cached.as_ref().filter(|cached| left(cached) > RENEWED_BEFORE_MS) {
+        return Ok(cached.clone());
     }
     let sources = Sources {
         msk,
@@ -101,8 +104,8 @@ fn credentials(msk: &Msk, region: &str, now_ms: i64, env: Env<'_>) -> Result<Cre
     };
     let (found, failed) = match sources.find() {
         Ok(found) => (found, None),
-        Err(error) => match kept.filter(|kept| left(kept) > 0) {
-            Some(kept) => (kept, Some(error)),
+        Err(error) => match cached.filter(|cached| left(cached) > 0) {
+            Some(cached) => (cached, Some(error)),
             None => return Err(error),
         },
     };
@@ -116,9 +119,9 @@ fn credentials(msk: &Msk, region: &str, now_ms: i64, env: Env<'_>) -> Result<Cre
         );
     }
     if found.expires_ms.is_some() {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|kept| !is_ours(kept));
-        kept.push((msk.clone(), region.to_owned(), found.clone()));
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.retain(|entry| !is_ours(entry));
+        cache.push((msk.clone(), region.to_owned(), found.clone()));
     }
     Ok(found)
 }

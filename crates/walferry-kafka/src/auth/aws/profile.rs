@@ -203,11 +203,11 @@ fn add(profiles: &mut BTreeMap<String, Profile>, text: &str, is_config: bool) {
         if line.starts_with([' ', '\t', '#', ';']) || line.trim().is_empty() {
             continue;
         }
-        if let Some(section) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+        if let Some(section) = line.strip_prefix('[').and_then(|header| header.split(']').next()) {
             let section = section.trim();
             let named = section
                 .strip_prefix("profile")
-                .filter(|rest| rest.starts_with([' ', '\t']));
+                .filter(|name| name.starts_with([' ', '\t']));
             let name = match (is_config, named) {
                 (true, Some(name)) => Some(name.trim().trim_matches(['"', '\''])),
                 (true, None) => Some(section).filter(|section| *section == "default"),

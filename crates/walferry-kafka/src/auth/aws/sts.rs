@@ -102,8 +102,8 @@ impl Sts<'_> {
 
 /// The text of the first element of this name. STS writes flat XML without attributes.
 fn element(xml: &str, name: &str) -> Option<String> {
-    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
-    let (text, _) = rest.split_once(&format!("</{name}>"))?;
+    let (_, tail) = xml.split_once(&format!("<{name}>"))?;
+    let (text, _) = tail.split_once(&format!("</{name}>"))?;
     let text = text
         .trim()
         .replace("&lt;", "<")
