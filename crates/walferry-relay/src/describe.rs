@@ -73,7 +73,9 @@ async fn locked(sql: &Sql, connector: &Connector, failure: Failure) -> Failure {
     let holder = |row: Vec<Option<String>>| -> Option<[String; 5]> {
         let row: Vec<String> = row.into_iter().map(Option::unwrap_or_default).collect();
         let row: [String; 5] = row.try_into().ok()?;
-        connector.filters.captures_table(&row[0], &row[1]).then_some(row)
+        // The hint has the number in a statement, and the server may not be the one that it seems to be.
+        let is_number = row[2].parse::<u32>().is_ok();
+        (is_number && connector.filters.captures_table(&row[0], &row[1])).then_some(row)
     };
     let holders: Vec<_> = holders.into_iter().filter_map(holder).collect();
     let Some([schema, table, pid, ..]) = holders.first() else {
