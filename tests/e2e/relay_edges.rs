@@ -1073,7 +1073,7 @@ fn a_look_whose_rows_nobody_reads_gives_its_lanes_back() {
 #[test]
 fn a_locked_table_is_told_with_who_has_it() {
     let world = world::shared();
-    let relayed = Relayed::new(&world, "relay_locked", "published_at timestamptz");
+    let relayed = Relayed::new(&world, "relay_locked_told", "published_at timestamptz");
     let holder = world.postgres.in_database(relayed.database().name());
     holder.run("begin; lock table events; insert into events (aggregateid, payload) values ('a', '1')");
     let process = holder.value("select pg_backend_pid()").expect("it has one");
