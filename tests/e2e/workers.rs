@@ -1,11 +1,13 @@
 //! Several processes with one worker file: who works, who stands by, and what each of them answers.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, process::Command};
 
 use serde_json::{Value, json};
 use walferry_config::{Options, Worker};
 use walferry_kafka::connect::{ConnectTopics, GroupReader, Membership, Places, Standing, WORK_PARTITIONS};
-use walferry_testkit::servers::{Kafka, Surroundings, Walferry, WalferryOptions, request_with, wait_for};
+use walferry_testkit::servers::{
+    Connect, Kafka, Surroundings, Walferry, WalferryOptions, request_with, wait_for, walferry_program,
+};
 
 use crate::{
     outbox::{Outbox, assert_runs},
@@ -328,36 +330,51 @@ fn a_login_goes_along_with_a_request_that_is_passed_on() {
 }
 
 #[test]
-fn a_second_process_on_the_same_folder_ends_with_4_and_is_told_of_the_worker_file() {
+fn a_second_process_with_one_connector_ends_with_4_and_is_told_of_the_worker_file() {
     let world = world::shared();
     let kafka = Kafka::start();
-    let outbox = Outbox::on(&world.postgres, &kafka, "same_folder");
+    let outbox = Outbox::on(&world.postgres, &kafka, "run_twice");
+    // So soon it is clear that the first process is alive, and that it stays.
+    let quick = [
+        ("status.update.interval.ms", "100"),
+        ("slot.max.retries", "1"),
+        ("slot.retry.delay.ms", "500"),
+    ];
     let mut walferry = Walferry::start(WalferryOptions {
-        name: "same_folder".into(),
-        config: outbox.config(),
+        name: "run_twice".into(),
+        config: outbox.config_with(quick),
         worker: WORKER[..3].iter().map(ToString::to_string).collect(),
         bootstrap: kafka.bootstrap(),
         env: Vec::new(),
     });
     outbox.wait_until_streaming(&mut walferry);
     let bootstrap = kafka.bootstrap();
-    let second = walferry.command_at([
-        "run",
-        "--config",
-        "connector.json",
-        "--worker",
-        "worker.properties",
-        "--data-dir",
-        "data",
-        "--admin",
-        "127.0.0.1:0",
-        "--bootstrap-servers",
-        &bootstrap,
-    ]);
-    let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert_eq!(second.status.code(), Some(4), "{said}");
-    for text in ["WF0601", "in use by another process", "walferry run --worker FILE"] {
-        assert!(said.contains(text), "{text}: {said}");
+    for (folder, code, what) in [
+        ("data", "WF0601", "in use by another process"),
+        (
+            "data-of-its-own",
+            "WF0325",
+            "is read by another Walferry process, which is alive",
+        ),
+    ] {
+        let second = walferry.command_at([
+            "run",
+            "--config",
+            "connector.json",
+            "--worker",
+            "worker.properties",
+            "--data-dir",
+            folder,
+            "--admin",
+            "127.0.0.1:0",
+            "--bootstrap-servers",
+            &bootstrap,
+        ]);
+        let said = String::from_utf8_lossy(&second.stderr).into_owned();
+        assert_eq!(second.status.code(), Some(4), "{folder}: {said}");
+        for text in [code, what, "walferry run --worker FILE"] {
+            assert!(said.contains(text), "{folder}: {text}: {said}");
+        }
     }
     outbox.insert("k", 1, 3);
     assert_runs(&kafka.wait_for_records(&outbox.topic("order"), 3), &["k"], 3);
@@ -384,4 +401,35 @@ fn check_warns_of_an_address_that_other_workers_cannot_reach() {
     fs::write(known, lines).expect("the scratch folder can be written");
     let checked = check("known.properties");
     assert!(!checked.contains("could be reached only"), "{checked}");
+}
+
+/// It would run the same connectors. Whoever looks for workers sees it.
+#[test]
+fn a_worker_of_kafka_connect_in_the_group_is_listed_as_one() {
+    let kafka = Kafka::start();
+    let connect = Connect::start(&kafka);
+    let folder = walferry_testkit::servers::folder("beside_connect");
+    fs::write(folder.join("worker.properties"), WORKER.join("\n")).expect("the scratch folder can be written");
+    let list = |format: &str| {
+        let listed = Command::new(walferry_program())
+            .args(["workers", "--worker", "worker.properties", "--output", format])
+            .args(["--bootstrap-servers", &kafka.bootstrap()])
+            .current_dir(&folder)
+            .output()
+            .expect("the program can be run");
+        assert!(listed.status.success(), "{listed:?}");
+        String::from_utf8_lossy(&listed.stdout).into_owned()
+    };
+    let listed: Value = serde_json::from_str(&list("json")).expect("it is JSON");
+    let of_connect = listed["kafka_connect"].as_array().expect("a list");
+    assert_eq!((of_connect.len(), &listed["workers"]), (1, &json!([])), "{listed}");
+    assert!(
+        of_connect[0]
+            .as_str()
+            .is_some_and(|worker| worker.ends_with("/127.0.0.1")),
+        "{listed}"
+    );
+    let table = list("table");
+    assert!(table.contains("(Kafka Connect)"), "{table}");
+    connect.discard();
 }

@@ -27,7 +27,7 @@ fn meant<'d>(declarations: &[&'d Declaration], name: &str) -> Option<&'d Declara
 const OTHER_DEFAULTS: &[&str] = &[
     "plugin.name",                     // pgoutput, the only one
     "offset.mismatch.strategy",        // a gap refuses the start
-    "slot.max.retries",                // keeps trying
+    "slot.max.retries",                // keeps trying but for one case
     "custom.sanitize.pattern",         // adds to what is hidden in any case
     "connector.class",                 // may be left out
     "memory.management.schemas.class", // declared as one pattern, without effect

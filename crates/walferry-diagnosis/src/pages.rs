@@ -391,6 +391,14 @@ kinds! {
          rows at a first start, and then the changes that the slot has.",
         "If the connector has run before, give the `--data-dir` or the worker's configuration that it had. If this is its first start, nothing \
          has to be done.";
+    "WF0325" ConnectorRunsElsewhere "connector_runs_elsewhere" STATE,
+        "Another Walferry process runs this connector",
+        "Another Walferry process reads the slot, and it is alive: the server hears from it. Offsets are in files, so nothing would tell this \
+         process when the other one has ended, and what it has stored. Before that, this process has retried for `slot.max.retries` times \
+         `slot.retry.delay.ms`, a minute by default.",
+        "If the connector is meant to run once, stop one of the two processes. If a second process is to take over when the first one ends, keep \
+         offsets in Connect's topics: start both with the same worker file, `walferry run --worker FILE`, which names `group.id`, \
+         `config.storage.topic`, `offset.storage.topic` and `status.storage.topic`.";
     "WF0401" RecordFailed "record_failed" RECORD,
         "A record cannot be sent",
         "A change could not be turned into a record. The message names the table and the position. Walferry sends nothing \

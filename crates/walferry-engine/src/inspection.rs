@@ -36,4 +36,6 @@ pub struct FoundSlot {
     pub active_pid: Option<i32>,
     /// The connector for which it does so, if that is one of this process.
     pub reader: Option<String>,
+    /// If the reader is a Walferry, when it last sent something, as the server says it: another text is a sign of life.
+    pub heard: Option<String>,
 }

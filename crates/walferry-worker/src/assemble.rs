@@ -70,6 +70,8 @@ pub fn connector(
     let mut settings = settings(loaded, sharers);
     // The request is left in the folder, also where the offset is in a topic: it goes into the offset with the next start.
     settings.skip_command = Some(offsets.skip_command(config));
+    // With Connect's topics, the group decides which process works.
+    settings.other_reader = offsets.topic.is_none().then_some(config.slot.patience);
     if let Some(connector::CommitTiming::Every(interval)) = &mut settings.boundary {
         // Else Kafka would abort each transaction before it is committed.
         *interval = longest.min(*interval);
@@ -243,6 +245,7 @@ fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettin
         in_flight_bytes: usize::try_from(config.streaming.in_flight_max_bytes).unwrap_or(usize::MAX),
         sharers,
         max_retries: config.errors.max_retries,
+        other_reader: None,
         confirm: config.streaming.flush_mode != LsnFlushMode::Manual,
         drop_slot_on_stop: config.slot.drop_on_stop,
         heartbeat: config.heartbeat.interval,

@@ -24,6 +24,8 @@ pub struct SlotSection {
     pub stream_params: BTreeMap<String, String>,
     /// `internal.create.slot.command.timeout`
     pub create_timeout: Duration,
+    /// `slot.max.retries` times `slot.retry.delay.ms`: how long another process that is alive may read the slot.
+    pub patience: Duration,
 }
 
 /// The publication.
@@ -203,11 +205,12 @@ properties! {
         .text("Additional options of pgoutput for START_REPLICATION: `name=value` pairs, separated by `;`. `origin=none` (Postgres 16 or \
                later) excludes changes that the server itself received through replication.");
     const MAX_RETRIES: Property<Option<u32>> = Property::new("slot.max.retries")
-        .text("How often Debezium retries while the slot is still in use; the default is 6.")
-        .support(Support::Accepted { why: "Walferry retries until the slot is free, or as often as `errors.max.retries` says" });
+        .text("How often Debezium retries while the slot is still in use; the default is 6. Walferry retries until the slot is free, or as \
+               often as `errors.max.retries` says. Only if another Walferry process reads the slot, and offsets are in files, so that nothing \
+               decides between the two, it gives up after so many times `slot.retry.delay.ms`.");
     const RETRY_DELAY: Property<Duration> = Property::new("slot.retry.delay.ms").default("10000")
-        .text("Pause between these retries in Debezium.")
-        .support(Support::Accepted { why: "Walferry's pauses double from 0.1 s to 30 s" });
+        .text("Pause between these retries in Debezium. Walferry's pauses double from 0.1 s to 30 s; this one and `slot.max.retries` decide \
+               how long it tries.");
     const CREATE_TIMEOUT: Property<super::postgres::Seconds> = Property::new("internal.create.slot.command.timeout").default("90")
         .text("Time limit for creating the slot or the publication, in seconds. An open transaction delays both; the log and `/ready` \
                name it. After this time, Walferry starts the creation again.");
@@ -240,6 +243,9 @@ pub(super) const GROUP: Group = Group {
     declarations: DECLARATIONS,
 };
 
+/// The default of `slot.max.retries` in Debezium.
+const DEBEZIUMS_RETRIES: u32 = 6;
+
 pub(super) fn read(reader: &mut Reader<'_>) -> (SlotSection, PublicationSection) {
     reader.get(&PLUGIN_NAME);
     if !reader.is_set(&PLUGIN_NAME) && !relay::is_relay(reader.options()) {
@@ -255,6 +261,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (SlotSection, PublicationSection)
         failover: reader.get(&FAILOVER),
         stream_params: reader.get(&STREAM_PARAMS).0,
         create_timeout: reader.get(&CREATE_TIMEOUT).get(),
+        patience: reader
+            .get(&RETRY_DELAY)
+            .saturating_mul(reader.get(&MAX_RETRIES).unwrap_or(DEBEZIUMS_RETRIES)),
     };
     let publication = PublicationSection {
         name: reader.get(&PUBLICATION_NAME),

@@ -387,6 +387,7 @@ mod tests {
                 alive: true,
                 active_pid: None,
                 reader: None,
+                heard: None,
             }),
             lineage: Lineage {
                 left: vec![Switch {

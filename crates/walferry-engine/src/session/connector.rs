@@ -7,7 +7,7 @@ use std::{
 
 use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
-    time::sleep,
+    time::{Instant, sleep},
 };
 
 use crate::{
@@ -52,6 +52,9 @@ pub struct ConnectorSettings {
     /// `errors.max.retries`: how many times in a row the connector tries again without progress before it gives up.
     /// `None`: it never gives up.
     pub max_retries: Option<u32>,
+    /// How long another Walferry that is alive may read the slot before the connector gives up. `None`: it waits, since something decides which
+    /// process runs the connector, or will.
+    pub other_reader: Option<Duration>,
     /// Whether stored positions are confirmed to the server (not with `lsn.flush.mode=manual`).
     pub confirm: bool,
     /// `slot.drop.on.stop`.
@@ -179,6 +182,7 @@ where
             again: RowsToReread::default(),
             new_slot: UnusedSlot::default(),
             gaps: self.remember_gap().await,
+            other_reader: OtherReader::default(),
         };
         let mut ended = self.sessions(&mut carried, &mut target).await;
         // If the run is abandoned, another process may be using the slot, so it stays. It also stays if a change cannot be sent: the next
@@ -260,6 +264,27 @@ pub(super) struct SessionCarryover {
     pub(super) again: RowsToReread,
     pub(super) new_slot: UnusedSlot,
     pub(super) gaps: Gaps,
+    pub(super) other_reader: OtherReader,
+}
+
+/// Another process that has the slot, over several attempts.
+#[derive(Debug, Default)]
+pub(super) struct OtherReader {
+    /// Its walsender, what the server had heard of it at first, and when that was.
+    seen: Option<(i32, String, Instant)>,
+}
+
+impl OtherReader {
+    /// Whether it has been alive for so long. A reader of which the server hears nothing may be one whose machine is gone.
+    pub(super) fn is_alive_after(&mut self, pid: i32, heard: &str, patience: Duration) -> bool {
+        match &self.seen {
+            Some((seen, before, since)) if *seen == pid => before != heard && since.elapsed() >= patience,
+            _ => {
+                self.seen = Some((pid, heard.to_owned(), Instant::now()));
+                false
+            }
+        }
+    }
 }
 
 impl SessionCarryover {

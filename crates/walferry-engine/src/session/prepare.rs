@@ -24,7 +24,7 @@ use crate::{
     position::Position,
     published::Published,
     session::{
-        connector::{ConnectorRun, SessionCarryover},
+        connector::{ConnectorRun, OtherReader, SessionCarryover},
         known_gap::{Gaps, tell_doubt},
         new_slot::UnusedSlot,
         reader::StartPoint,
@@ -137,6 +137,19 @@ fn in_use(slot: &str, pid: i32, reader: Option<&str>) -> Failure {
     Failure::new(Disposition::Retry, Kind::SlotInUse, what, Some(hint))
 }
 
+/// Another process runs the connector, and nothing decides between the two.
+fn runs_elsewhere(slot: &str, pid: i32) -> Failure {
+    Failure::stop(
+        Kind::ConnectorRunsElsewhere,
+        format!(
+            "replication slot {slot} is read by another Walferry process, which is alive (process {pid} of the server)"
+        ),
+        "stop one of the two processes. If the second one is to take over when the first one ends, keep offsets in Connect's topics: start both \
+         with the same worker file, `walferry run --worker FILE`, which names `group.id`, `config.storage.topic`, `offset.storage.topic` and \
+         `status.storage.topic`",
+    )
+}
+
 impl<S, K, O, P> ConnectorRun<S, K, O, P>
 where
     S: Source,
@@ -145,7 +158,9 @@ where
 {
     /// Looks at server and offset, decides where to begin, and creates publication and slot if needed.
     pub(super) async fn prepare(&mut self, carried: &mut SessionCarryover) -> Result<SessionStart, Failure> {
-        let PlannedStart { found, stored, plan } = self.look_and_decide(&mut carried.retries).await?;
+        let PlannedStart { found, stored, plan } = self
+            .look_and_decide(&mut carried.retries, &mut carried.other_reader)
+            .await?;
         let outboxes = self.check_requirements().await?;
         let PublicationState { gap, published } = self.publish(&plan, stored.as_ref(), &carried.gaps).await?;
         let blocking = match plan {
@@ -221,10 +236,14 @@ where
     }
 
     /// Looks at the stored offset and at the server, and decides where to continue.
-    async fn look_and_decide(&mut self, retries: &mut Retries) -> Result<PlannedStart, Failure> {
+    async fn look_and_decide(
+        &mut self,
+        retries: &mut Retries,
+        other: &mut OtherReader,
+    ) -> Result<PlannedStart, Failure> {
         let stored = self.store.load().await?;
         let begun = stored.as_ref().and_then(StoredOffset::start).is_some();
-        let found = self.look_at_free_slot(begun).await?;
+        let found = self.look_at_free_slot(begun, other).await?;
         // Another process may have read the slot until a moment ago. It stores an offset before it confirms it. So an
         // offset that is loaded after the look at the slot is not behind the slot, but the one loaded before may be.
         let confirmed = found.slot.as_ref().and_then(|slot| slot.confirmed);
@@ -241,7 +260,7 @@ where
 
     /// Looks at the server once no other process reads the slot. A process that does may still store and confirm, so
     /// what was loaded before would be out of date.
-    async fn look_at_free_slot(&mut self, begun: bool) -> Result<Inspection, Failure> {
+    async fn look_at_free_slot(&mut self, begun: bool, other: &mut OtherReader) -> Result<Inspection, Failure> {
         let mut looks = 1;
         loop {
             let found = self.source.control().inspect().await;
@@ -251,6 +270,12 @@ where
             };
             if looks == LOOKS {
                 let reader = found.slot.as_ref().and_then(|slot| slot.reader.as_deref());
+                let heard = found.slot.as_ref().and_then(|slot| slot.heard.as_deref());
+                if let (None, Some(heard), Some(patience)) = (reader, heard, self.settings.other_reader)
+                    && other.is_alive_after(pid, heard, patience)
+                {
+                    return Err(runs_elsewhere(&self.settings.slot, pid));
+                }
                 return Err(in_use(&self.settings.slot, pid, reader));
             }
             looks += 1;

@@ -309,6 +309,7 @@ mod tests {
             alive: true,
             active_pid: None,
             reader: None,
+            heard: None,
         })
     }
     fn dead() -> Option<FoundSlot> {

@@ -46,6 +46,8 @@ pub(crate) struct State {
     pub(crate) inspects: VecDeque<Failure>,
     /// For so many looks, another process reads the slot.
     pub(crate) read_by_another: usize,
+    /// Whether that is a Walferry that is alive.
+    pub(crate) heard_of_another: bool,
     /// What that process stores and confirms as its last, before the first look that finds the slot free.
     pub(crate) last_of_another: Option<StoredOffset>,
     /// What the next connections fail with, after so many frames.
@@ -188,6 +190,7 @@ impl Control for Edges {
             alive: true,
             active_pid: is_read.then_some(4711),
             reader: None,
+            heard: (is_read && state.heard_of_another).then(|| state.read_by_another.to_string()),
         });
         Ok(Inspection {
             server_version: 160_000,

@@ -46,6 +46,7 @@ fn settings() -> ConnectorSettings {
         in_flight_bytes: 1 << 20,
         sharers: watch::channel(1).1,
         max_retries: None,
+        other_reader: None,
         confirm: true,
         drop_slot_on_stop: false,
         heartbeat: None,
@@ -428,6 +429,42 @@ fn a_disk_that_stays_full_is_given_up_after_so_many_tries() {
         };
         let failure = run(&edges, limited, never).await.unwrap_err();
         assert_eq!(failure.disposition, Disposition::Stop(Exit::GaveUp));
+    });
+}
+
+/// Nothing decides which of two processes with offsets in files runs a connector. One whose machine is gone does not count.
+#[test]
+fn a_slot_that_another_process_reads_which_is_alive_is_waited_for_until_patience_ends() {
+    let alone = || ConnectorSettings {
+        other_reader: Some(Duration::from_secs(2)),
+        ..settings()
+    };
+    block_on(async {
+        for (is_heard, settings, refused) in [
+            (true, alone(), true),
+            (true, settings(), false),
+            (false, alone(), false),
+        ] {
+            let edges = Edges::new(three());
+            {
+                let mut state = edges.lock();
+                state.slot = Some(Lsn(10));
+                (state.read_by_another, state.heard_of_another) = (80, is_heard);
+            }
+            let began = tokio::time::Instant::now();
+            let has_come = |state: &State, _: &Status| state.log.last() == all().last();
+            let ended = run(&edges, settings, has_come).await;
+            if !refused {
+                assert_eq!(ended, Ok(()), "{is_heard}");
+                continue;
+            }
+            let failure = ended.expect_err("it is refused");
+            assert_eq!(failure.disposition, Disposition::Stop(Exit::State));
+            let hint = failure.hint().unwrap_or_default();
+            assert!(hint.contains("walferry run --worker FILE"), "{hint}");
+            let waited = began.elapsed().as_secs();
+            assert!((2..8).contains(&waited), "{waited} s");
+        }
     });
 }
 

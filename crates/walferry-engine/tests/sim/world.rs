@@ -935,6 +935,7 @@ fn connector(
         in_flight_bytes: state.plan.in_flight_bytes,
         sharers: tokio::sync::watch::channel(1).1,
         max_retries: None,
+        other_reader: None,
         confirm: true,
         drop_slot_on_stop: false,
         heartbeat: beat,

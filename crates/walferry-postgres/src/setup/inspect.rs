@@ -6,8 +6,8 @@ use walferry_config::connector::PublicationAutocreate;
 use walferry_engine::source::FoundSlot;
 use walferry_pgoutput::Lsn;
 
-use crate::connection::Sql;
 use crate::connection::server_error::ServerError;
+use crate::connection::{Purpose, Sql};
 use crate::error::Error;
 use crate::publication::Publication;
 use crate::setup::problem::{OLDEST_VERSION, SetupProblem};
@@ -50,6 +50,8 @@ pub(crate) struct ServerState {
     #[serde(deserialize_with = "lsn")]
     wal_end: Option<Lsn>,
     slot: Option<SlotRow>,
+    /// If a Walferry reads the slot, when the server last heard of it. `None` also if our role may not see that.
+    heard: Option<String>,
     /// `None` if our publication does not exist, else whether it is for all tables.
     pub(crate) publication: Option<bool>,
     /// Whether our publication sends stored generated columns (Postgres 18 and later).
@@ -118,6 +120,8 @@ SELECT pg_catalog.json_build_object(
     THEN GREATEST(pg_catalog.pg_last_wal_receive_lsn(), pg_catalog.pg_last_wal_replay_lsn())
     ELSE pg_catalog.pg_current_wal_lsn() END,
   'slot', (SELECT pg_catalog.to_jsonb(s) FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1),
+  'heard', (SELECT pg_catalog.to_jsonb(w) ->> 'reply_time' FROM pg_catalog.pg_stat_replication w JOIN pg_catalog.pg_replication_slots s ON s.active_pid = w.pid
+    WHERE s.slot_name = $1 AND w.application_name = $3),
   'publication', (SELECT p.puballtables FROM pg_catalog.pg_publication p WHERE p.pubname = $2),
   'publishes_generated', (SELECT pg_catalog.to_jsonb(p) ->> 'pubgencols' = 's' FROM pg_catalog.pg_publication p WHERE p.pubname = $2)
 )::text";
@@ -127,7 +131,15 @@ impl ServerState {
     pub(crate) async fn inspect(sql: &Sql, slot: &str, publication: &str) -> Result<Self, Error> {
         const DOING: &str = "inspecting the server";
         let text: String = sql
-            .value(DOING, QUERY, &[(&slot, Type::TEXT), (&publication, Type::TEXT)])
+            .value(
+                DOING,
+                QUERY,
+                &[
+                    (&slot, Type::TEXT),
+                    (&publication, Type::TEXT),
+                    (&Purpose::Streaming.application_name(), Type::TEXT),
+                ],
+            )
             .await?;
         serde_json::from_str(&text).map_err(|error| Error::Protocol {
             doing: DOING,
@@ -290,6 +302,7 @@ SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_curr
             alive: row.is_alive(),
             active_pid: row.active_pid,
             reader: None,
+            heard: self.heard.clone(),
         })
     }
 

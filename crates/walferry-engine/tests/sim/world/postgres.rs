@@ -162,6 +162,7 @@ impl Control for Part {
                     alive: true,
                     active_pid: None,
                     reader: None,
+                    heard: None,
                 });
                 let found = Inspection {
                     server_version: 160_000,
