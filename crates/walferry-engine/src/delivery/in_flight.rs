@@ -50,11 +50,6 @@ impl InFlightLimit {
         self.now
     }
 
-    /// How many bytes may ever be under way.
-    pub(crate) const fn most(&self) -> usize {
-        self.most
-    }
-
     /// A caller that waited for room continues only when the bytes under way fall to this, not with each
     /// acknowledgement.
     pub(crate) const fn enough(&self) -> usize {

@@ -729,13 +729,12 @@ impl<A: OffsetAccount> State<A> {
         }
     }
 
-    /// Whether there is room for more records; for a caller that already `waits`, only if enough is free. While a transaction ends, nothing is
-    /// sent, so that only the memory counts.
+    /// Whether there is room for more records; for a caller that already `waits`, only if enough is free. Records that are kept back take as much
+    /// room as those under way: they all are on their way once the transaction before them is committed.
     fn has_room(&self, waits: bool) -> bool {
-        let most = match (self.is_ending(), waits) {
-            (true, _) => self.window.most(),
-            (false, true) => self.window.enough(),
-            (false, false) => self.window.bytes(),
+        let most = match waits {
+            true => self.window.enough(),
+            false => self.window.bytes(),
         };
         self.ledger.in_flight_bytes() <= most
     }
@@ -836,7 +835,7 @@ mod tests {
         assert!(progress.is_at_commit_point());
         assert_eq!(progress.delivered().map(|delivered| *delivered.offset()), Some(2));
         assert!(progress.awaits_commit());
-        // Only memory bounds what is kept back. A wait for room also ends with the commit.
+        // What is kept back takes room. A wait for room also ends with the commit.
         progress.push([record(4, 2_000)]);
         assert!(!progress.has_room(false, true));
         std::thread::scope(|scope| {
