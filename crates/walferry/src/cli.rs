@@ -70,7 +70,7 @@ pub(crate) enum Command {
     Snapshot(SnapshotArgs),
     #[command(flatten)]
     Operate(OperateCommand),
-    /// List the processes that share a worker file: which one works, which stand by, and whether workers of Kafka Connect run beside them.
+    /// List the processes that share a worker file: what each of them runs, which one leads, and whether workers of Kafka Connect run beside them.
     /// Asks Kafka, not the processes
     Workers(WorkersArgs),
     /// List the contexts of ~/.config/walferry/config.toml: the processes that commands can ask, and which one they ask now. Asks none of them
