@@ -159,6 +159,10 @@ pub(crate) fn run(options: &Cluster) -> Vec<String> {
     let written = thread::scope(|scope| {
         let follow = scope.spawn(|| arrivals.follow(&follower, &stop));
         let end_follower = StopOnDrop(&stop);
+        // A snapshot that is late would read rows that are yet to be written.
+        wait_for("the rows that were there before", || {
+            arrivals.furthest().iter().all(|row| *row >= EXISTING).then_some(())
+        });
         let stop_writing = AtomicBool::new(false);
         let written = thread::scope(|scope| {
             let writer = scope.spawn(|| write(&connection, options, &stop_writing));
