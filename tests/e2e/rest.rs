@@ -1,11 +1,12 @@
 //! The REST API, as Kafka Connect's clients use it.
 
 use serde_json::{Value, json};
-use walferry_testkit::servers::{Surroundings, Walferry, WalferryOptions, wait_for};
+use walferry_testkit::servers::{Kafka, Surroundings, Walferry, WalferryOptions, wait_for};
 use walferry_tests::rest::{self, Compare, Exchange};
 
 use crate::{
     outbox::Outbox,
+    takeover::WORKER,
     world::{self, World},
 };
 
@@ -285,12 +286,17 @@ fn mistaken_requests_and_definitions_are_answered_as_kafka_connect_answered_them
 /// Asks the same, and compares the answers.
 #[track_caller]
 fn replay(surroundings: &rest::Surroundings, requests: &[rest::Request], recorded: &[Exchange]) {
+    compare(requests, recorded, |request| surroundings.ask(request));
+}
+
+#[track_caller]
+fn compare(requests: &[rest::Request], recorded: &[Exchange], mut ask: impl FnMut(&rest::Request) -> Exchange) {
     let again = "record them again: `cargo xtask golden record-rest`";
     assert_eq!(requests.len(), recorded.len(), "{again}");
     let mut differences = Vec::new();
     for (request, expected) in requests.iter().zip(recorded) {
         assert_eq!(request.ask, expected.ask, "{again}");
-        let answer = surroundings.ask(request);
+        let answer = ask(request);
         match request.differs {
             None => differences.extend(difference(request.compare, expected, &answer)),
             Some(status) if status == answer.status && status != expected.status => {}
@@ -304,6 +310,63 @@ fn replay(surroundings: &rest::Surroundings, requests: &[rest::Request], recorde
         requests.len(),
         differences.join("\n")
     );
+}
+
+/// Whoever is asked: the answer is that of one worker, or of another that it has asked.
+#[test]
+fn three_workers_answer_whichever_is_asked_as_kafka_connects_three_workers_did() {
+    let (world, kafka) = (world::shared(), Kafka::start());
+    let database = world.postgres.database("rest_of_three");
+    database
+        .sql()
+        .run("create table orders (id bigint primary key, note text); insert into orders values (1, 'a'), (2, null)");
+    let start = |name: &str| {
+        let lines = WORKER.into_iter().chain(["offset.flush.interval.ms=200"]);
+        let options = WalferryOptions {
+            name: name.into(),
+            config: serde_json::Map::new(),
+            worker: lines.map(ToOwned::to_owned).collect(),
+            bootstrap: kafka.bootstrap(),
+            env: Vec::new(),
+        };
+        let surroundings = Surroundings {
+            is_worker: true,
+            without_data_dir: true,
+            ..Surroundings::default()
+        };
+        Walferry::start_in(options, surroundings)
+    };
+    let mut workers = ["rest_one", "rest_two", "rest_three"].map(start);
+    for worker in &workers {
+        wait_for("a worker to answer for all", || {
+            worker.get("/connectors").filter(|answer| answer.status == 200)
+        });
+    }
+    let surroundings = rest::Surroundings {
+        rest: workers[0].port(),
+        port: database.port(),
+        database: database.name().to_owned(),
+    };
+    let ports = workers.each_ref().map(Walferry::port);
+    let mut number = 0;
+    compare(
+        &rest::requests_of("cluster.toml"),
+        &rest::recorded_in("recorded_cluster.jsonl"),
+        |request| {
+            number += 1;
+            let answer = surroundings.ask_one_of(&ports, number, request);
+            // Whoever says who runs something names one of the three.
+            let text = answer.body.to_string();
+            for named in text.split("\"worker_id\":\"127.0.0.1:").skip(1) {
+                let port = named.split('"').next().and_then(|port| port.parse().ok());
+                assert!(port.is_some_and(|port| ports.contains(&port)), "{text}");
+            }
+            answer
+        },
+    );
+    for worker in &mut workers {
+        assert_eq!(worker.terminate(), Some(0), "{}", worker.output());
+    }
 }
 
 /// Log-in, origins and headers, with the files that a real Connect was started with.

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, env, fs};
 
 use serde_json::{Value, json};
 use walferry_testkit::servers::{Connect, Kafka, Postgres};
-use walferry_tests::rest::{Compare, LINES, Request, Surroundings, folder, jaas, requests_of, without_documentation};
+use walferry_tests::rest::{
+    Compare, Exchange, LINES, Request, Surroundings, folder, jaas, requests_of, without_documentation,
+};
 
 /// Requests, and the answers to them.
 const FILES: [(&str, &str); 3] = [
@@ -35,29 +37,49 @@ fn main() {
     };
     let part = env::var("WALFERRY_REST_ONLY").unwrap_or_default();
     for (requests, recorded) in FILES.into_iter().filter(|(file, _)| file.contains(&part)) {
-        record(&surroundings, &requests_of(requests), recorded);
+        record(&requests_of(requests), recorded, |request| surroundings.ask(request));
     }
     if "definitions".contains(&part) {
         record_definitions(&surroundings);
     }
     drop(connect);
-    if !"doors.toml".contains(&part) {
-        return;
+    if "doors.toml".contains(&part) {
+        record_doors(&kafka, surroundings.clone());
     }
+    if "cluster.toml".contains(&part) {
+        record_cluster(&surroundings);
+    }
+}
 
+fn record_doors(kafka: &Kafka, surroundings: Surroundings) {
     let option = jaas(&walferry_testkit::servers::folder("jaas"));
-    let connect = Connect::start_as(&kafka, &LINES, &[&option]);
+    let connect = Connect::start_as(kafka, &LINES, &[&option]);
     let surroundings = Surroundings {
         rest: connect.port(),
         ..surroundings
     };
-    record(&surroundings, &requests_of("doors.toml"), "recorded_doors.jsonl");
+    record(&requests_of("doors.toml"), "recorded_doors.jsonl", |request| {
+        surroundings.ask(request)
+    });
 }
 
-fn record(surroundings: &Surroundings, requests: &[Request], file: &str) {
+/// Each request goes to one of three workers.
+fn record_cluster(surroundings: &Surroundings) {
+    let kafka = Kafka::start();
+    // Otherwise a worker that joins late has nothing for five minutes.
+    let workers = [(); 3].map(|()| Connect::start_with(&kafka, &["scheduled.rebalance.max.delay.ms=0"]));
+    let ports = workers.each_ref().map(Connect::port);
+    let mut number = 0;
+    record(&requests_of("cluster.toml"), "recorded_cluster.jsonl", |request| {
+        number += 1;
+        surroundings.ask_one_of(&ports, number, request)
+    });
+}
+
+fn record(requests: &[Request], file: &str, mut ask: impl FnMut(&Request) -> Exchange) {
     let mut lines = String::new();
     for request in requests {
-        let mut answer = surroundings.ask(request);
+        let mut answer = ask(request);
         without_documentation(&mut answer.body);
         if request.compare == Compare::Definitions {
             without_recommendations(&mut answer.body);

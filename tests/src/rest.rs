@@ -157,20 +157,50 @@ pub fn without_documentation(body: &mut Value) {
 }
 
 impl Surroundings {
-    /// Asks one request, after what it waits for has come.
-    pub fn ask(&self, request: &Request) -> Exchange {
+    /// Asks one of several workers of a group, which the request's number decides without a pattern, after what the request waits for has come on
+    /// all of them.
+    pub fn ask_one_of(&self, ports: &[u16], number: u32, request: &Request) -> Exchange {
+        let chosen = number.wrapping_mul(0x9E37_79B9) >> 16;
+        let of = |port: &u16| Self {
+            rest: *port,
+            ..self.clone()
+        };
+        let all_hold = || ports.iter().all(|port| of(port).holds(request));
         if let Some((path, text)) = &request.until {
-            let holds = || {
-                let answer = self.send("GET", path, &BTreeMap::new(), None)?;
-                answer.body.to_string().contains(text.as_str()).then_some(())
-            };
-            // Also a little later: what was asked before may not have begun at the first look.
-            wait_for(&format!("{path} to hold {text}"), || {
-                holds()?;
-                thread::sleep(SETTLES);
-                holds()
+            wait_for(&format!("{path} of all to hold {text}"), || {
+                all_hold().then(|| thread::sleep(SETTLES))?;
+                all_hold().then_some(())
             });
         }
+        of(&ports[chosen as usize % ports.len()]).ask_now(request)
+    }
+
+    /// Asks one request, after what it waits for has come.
+    pub fn ask(&self, request: &Request) -> Exchange {
+        self.wait_until(request);
+        self.ask_now(request)
+    }
+
+    fn wait_until(&self, request: &Request) {
+        if let Some((path, text)) = &request.until {
+            // Also a little later: what was asked before may not have begun at the first look.
+            wait_for(&format!("{path} to hold {text}"), || {
+                self.holds(request).then(|| thread::sleep(SETTLES))?;
+                self.holds(request).then_some(())
+            });
+        }
+    }
+
+    /// Whether what a request waits for has come.
+    fn holds(&self, request: &Request) -> bool {
+        let Some((path, text)) = &request.until else {
+            return true;
+        };
+        let answer = self.send("GET", path, &BTreeMap::new(), None);
+        answer.is_some_and(|answer| answer.body.to_string().contains(text.as_str()))
+    }
+
+    fn ask_now(&self, request: &Request) -> Exchange {
         let (method, path) = request.ask.split_once(' ').expect("a method and a path");
         let body = request.body.as_ref().map(|body| self.fill_in(body));
         // Connect answers 409 while it rebalances, and clients ask again.
