@@ -649,8 +649,10 @@ mod tests {
 
     #[test]
     fn kept_records_are_sent_later_in_order_with_their_own_bytes() {
+        /// The sequence, value and headers of a record.
+        type Sent = (u64, String, Vec<(String, Vec<u8>)>);
         #[derive(Default)]
-        struct Values(Vec<(u64, String, Vec<(String, Vec<u8>)>)>);
+        struct Values(Vec<Sent>);
         impl Sink for Values {
             fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
                 let headers = record.headers.iter();
@@ -681,7 +683,7 @@ mod tests {
                 expected.push((number as u64 * 2 + copy, value, headers));
             }
             batch.keep(&mut kept, &progress);
-            assert!(batch.is_empty() && batch.len() == 0);
+            assert!(batch.is_empty());
         }
         assert_eq!(progress.in_flight().0, expected.len());
         kept.send(&mut sink, &progress, &status).unwrap();
