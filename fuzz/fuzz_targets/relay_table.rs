@@ -74,7 +74,7 @@ fn assert_harmless(statement: &str) {
 }
 
 fn assert_readable(problem: &Diagnosis) {
-    for text in [Some(problem.sentence()), problem.hint.clone()].into_iter().flatten() {
+    for text in [Some(problem.sentence().into_owned()), problem.hint.clone()].into_iter().flatten() {
         assert!(!walferry_diagnosis::printed::one_line(&text).chars().any(is_control));
     }
 }

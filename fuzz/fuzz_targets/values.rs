@@ -8,7 +8,7 @@ use std::{
 };
 
 use libfuzzer_sys::fuzz_target;
-use walferry_event::{EventSettings, TablePlan, catalog::TypeKind, kept};
+use walferry_event::{EventSettings, TablePlan, catalog::TypeKind, relation_bytes};
 use walferry_pgoutput::{Change, Column, Oid, Operation, TupleBuf};
 
 #[allow(dead_code)]
@@ -114,7 +114,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     if kind == b'k' {
-        let _ = kept::read(text);
+        let _ = relation_bytes::read(text);
         return;
     }
     let type_oid = TYPES[usize::from(type_at) % TYPES.len()];
