@@ -408,7 +408,7 @@ fn what_the_table_and_the_role_lack_is_mended_by_check() {
 
 /// Connect's clients manage it like any other connector, and what only the stream has is refused in its own words.
 #[test]
-fn a_connector_in_relay_mode_is_managed_over_rest_and_refuses_what_only_the_stream_has() {
+fn a_connector_in_relay_mode_is_managed_over_rest_and_refuses_what_it_has_not() {
     let world = world::shared();
     let relayed = Relayed::new(world, "relay_managed", POLLER);
     let mut walferry = relayed.start(&[]);

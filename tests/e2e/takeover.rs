@@ -745,7 +745,7 @@ fn an_offset_in_a_file_that_is_ahead_of_the_one_in_the_topic_is_not_passed_over(
 }
 
 #[test]
-fn a_second_walferry_on_the_same_topics_takes_over_when_the_first_and_kafka_are_gone() {
+fn a_second_walferry_takes_over_when_the_first_and_kafka_are_gone() {
     let world = world::shared();
     let mut kafka = Kafka::start();
     let one = Outbox::on(&world.postgres, &kafka, "standby");

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changes_connectors_goes_to_the_leader_and_what_needs_their_runs_to_the_owner() {
+    fn changes_of_connectors_go_to_the_leader_and_what_needs_a_run_to_the_owner() {
         let leader = [
             ("POST", "/connectors"),
             ("POST", "/connectors/"),

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_works_once_it_sees_itself_and_beside_an_earlier_version_only_as_the_leader() {
+    fn a_member_works_once_it_sees_itself_and_beside_earlier_versions_only_as_leader() {
         let may = |leads, members: Option<&[Member]>| {
             let share = Share {
                 standing: Standing::Member,

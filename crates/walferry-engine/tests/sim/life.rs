@@ -434,7 +434,7 @@ fn a_disk_that_stays_full_is_given_up_after_so_many_tries() {
 
 /// Nothing decides which of two processes with offsets in files runs a connector. One whose machine is gone does not count.
 #[test]
-fn a_slot_that_another_process_reads_which_is_alive_is_waited_for_until_patience_ends() {
+fn a_slot_that_a_living_process_reads_is_waited_for_until_the_retries_end() {
     let alone = || ConnectorSettings {
         other_reader: Some(Duration::from_secs(2)),
         ..settings()
