@@ -204,7 +204,7 @@ properties! {
     const STREAM_PARAMS: Property<StreamParams> = Property::new("slot.stream.params").example("origin=none")
         .text("Additional options of pgoutput for START_REPLICATION: `name=value` pairs, separated by `;`. `origin=none` (Postgres 16 or \
                later) excludes changes that the server itself received through replication.");
-    const MAX_RETRIES: Property<Option<u32>> = Property::new("slot.max.retries")
+    const MAX_RETRIES: Property<Option<u32>> = Property::new("slot.max.retries").example("6")
         .text("How often Debezium retries while the slot is still in use; the default is 6. Walferry retries until the slot is free, or as \
                often as `errors.max.retries` says. Only if another Walferry process reads the slot, and offsets are in files, so that nothing \
                decides between the two, it gives up after so many times `slot.retry.delay.ms`.");
