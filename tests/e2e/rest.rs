@@ -1,7 +1,7 @@
 //! The REST API, as Kafka Connect's clients use it.
 
 use serde_json::{Value, json};
-use walferry_testkit::servers::{Kafka, Surroundings, Walferry, WalferryOptions, wait_for};
+use walferry_testkit::servers::{Kafka, Postgres, Surroundings, Walferry, WalferryOptions, wait_for};
 use walferry_tests::rest::{self, Compare, Exchange};
 
 use crate::{
@@ -315,8 +315,9 @@ fn compare(requests: &[rest::Request], recorded: &[Exchange], mut ask: impl FnMu
 /// Whoever is asked: the answer is that of one worker, or of another that it has asked.
 #[test]
 fn three_workers_answer_whichever_is_asked_as_kafka_connects_three_workers_did() {
-    let (world, kafka) = (world::shared(), Kafka::start());
-    let database = world.postgres.database("rest_of_three");
+    // The slots have the recorded names, which another test has on the shared server.
+    let (postgres, kafka) = (Postgres::start(), Kafka::start());
+    let database = postgres.database("rest_of_three");
     database
         .sql()
         .run("create table orders (id bigint primary key, note text); insert into orders values (1, 'a'), (2, null)");
