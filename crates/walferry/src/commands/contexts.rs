@@ -26,7 +26,6 @@ use walferry_keystore::regular;
 
 use super::{
     args::{Format, OutputArgs},
-    endpoint::URL,
     endpoint_error::{EndpointError, trouble},
     printing::{self, Cell},
 };
@@ -36,6 +35,8 @@ use crate::{error::Error, output::note, say::say};
 const FILE: &str = "WALFERRY_CONFIG";
 /// The context to use instead of `current`.
 const CONTEXT: &str = "WALFERRY_CONTEXT";
+/// The endpoint, where neither an option nor a context names one.
+pub(super) const URL: &str = "WALFERRY_URL";
 /// More than any password has.
 const MOST_BYTES: u64 = 4096;
 

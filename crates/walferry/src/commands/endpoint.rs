@@ -36,9 +36,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Where a process listens unless it is told otherwise.
 const DEFAULT: &str = "http://127.0.0.1:8083";
 
-/// The endpoint, where neither an option nor a context names one.
-pub(super) const URL: &str = "WALFERRY_URL";
-
 const WORDS: Words = Words {
     side: "server",
     trust: "name a file with the authority's certificate with --ca",
@@ -115,7 +112,7 @@ impl Endpoint {
             cert,
             key,
         } = args.address.clone();
-        let from_environment = env::var(URL).ok().filter(|url| !url.is_empty());
+        let from_environment = env::var(contexts::URL).ok().filter(|url| !url.is_empty());
         // A login of a context is sent nowhere else.
         let context = match (&args.context, admin.is_none() && url.is_none()) {
             (None, true) if from_environment.is_none() => contexts::find(None)?,
@@ -126,7 +123,7 @@ impl Endpoint {
         let url = match (url, place.url.is_empty()) {
             (Some(url), _) => Some(url),
             (None, false) => Some(base("the url of the context", &place.url)?),
-            (None, true) if admin.is_none() => from_environment.map(|url| base(URL, &url)).transpose()?,
+            (None, true) if admin.is_none() => from_environment.map(|url| base(contexts::URL, &url)).transpose()?,
             (None, true) => None,
         };
         let address = AddressArgs {
