@@ -18,7 +18,7 @@ use walferry_testkit::servers::{
 };
 
 use crate::{options::Cluster, random::Random, world::object};
-use arrivals::{Arrivals, Sought};
+use arrivals::{Arrivals, END, Sought};
 
 /// Rows that are in each table before its connector is created.
 const EXISTING: u64 = 20;
@@ -184,8 +184,9 @@ pub(crate) fn run(options: &Cluster) -> Vec<String> {
         });
         driver.wait_until_all_arrived(&written);
         driver.end_all();
-        // What a dead run has left in the broker's queue comes after the end, or it does not come.
-        thread::sleep(Duration::from_secs(2));
+        // What a dead run had left in the broker's queue is before this.
+        topics.iter().for_each(|topic| kafka.produce(topic, &[(END, "")]));
+        wait_for("the end of each topic", || arrivals.have_ended().then_some(()));
         drop(end_follower);
         follow.join().expect("the follower does not panic");
         written

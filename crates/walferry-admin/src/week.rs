@@ -245,7 +245,7 @@ fn of_ours(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The owner of the folder that it is in, if nobody else may create files there.
+/// Owner of the parent folder, if only this owner may create files in it.
 fn owner_above(folder: &Path) -> Option<u32> {
     let above = fs::metadata(folder.parent()?).ok()?;
     (above.mode() & 0o022 == 0).then(|| above.uid())

@@ -65,9 +65,13 @@ fn follow(
         let news = match &watch {
             // Too early for the client to notice the first records: both are read once more.
             None => {
-                watch = TopicWatch::open(topics)
-                    .inspect_err(|error| debug!(%error, "Connect's topics cannot be watched"))
-                    .ok();
+                match TopicWatch::open(topics) {
+                    Ok(opened) => watch = Some(opened),
+                    Err(error) => {
+                        debug!(%error, "Connect's topics cannot be watched");
+                        thread::sleep(PAUSE);
+                    }
+                }
                 last = None;
                 TopicNews::default()
             }

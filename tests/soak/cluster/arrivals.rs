@@ -15,6 +15,9 @@ use walferry_testkit::servers::{Follower, Record};
 /// How many faults of a connector are told.
 const TOLD: usize = 5;
 
+/// Key of the record that is written to each topic once all workers have ended.
+pub(super) const END: &str = "end";
+
 /// All connectors' records so far.
 pub(super) struct Arrivals(Mutex<Vec<Stream>>);
 
@@ -46,10 +49,15 @@ struct Stream {
     moves: Vec<(Instant, Duration)>,
     sought: Option<Sought>,
     found: Option<Instant>,
+    has_ended: bool,
 }
 
 impl Stream {
     fn take(&mut self, record: &Record, now: Instant) {
+        if record.key_text() == Some(END) {
+            self.has_ended = true;
+            return;
+        }
         let place = format!("{}@{}", record.topic, record.offset);
         let key: Value = serde_json::from_str(record.key_text().unwrap_or_default()).unwrap_or_default();
         let Some(number) = key["id"].as_u64() else {
@@ -120,6 +128,11 @@ impl Arrivals {
             let connector = connector.expect("topics end with the number of their connector");
             self.lock()[connector].take(&record, Instant::now());
         }
+    }
+
+    /// Whether each topic was read to its [`END`].
+    pub(super) fn have_ended(&self) -> bool {
+        self.lock().iter().all(|stream| stream.has_ended)
     }
 
     /// The run of each connector's last record.

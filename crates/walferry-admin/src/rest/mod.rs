@@ -190,7 +190,7 @@ impl AppState {
         ConnectorStatus::new(status, self.admin.version, self.worker_id())
     }
 
-    /// Passes the state of a connector to `show`, whichever worker runs it. `None` if nobody has said anything of it.
+    /// Passes the state of a connector to `show`, whichever worker runs it. `None` if the state is unknown.
     fn state_of<T>(&self, name: &str, show: impl FnOnce(&ConnectorStatus<'_>) -> T) -> Option<T> {
         if let Some(status) = self.find(name) {
             return Some(show(&self.status_of(&status)));

@@ -515,7 +515,7 @@ impl Forwarder for Echo {
     fn forward(&self, request: ForwardedRequest, _: &Answerer) -> ForwardFuture {
         Box::pin(async move {
             if request.path.starts_with("/connectors/away") {
-                return Err(Refused::new(409, "nobody"));
+                return Err(Refused::new(409, "the worker is unknown"));
             }
             let body = |text: String| HeldBody::read(text.as_bytes(), &BodyRoom::new(1 << 20)).unwrap();
             // Whoever may join the group of the workers can be the one that answers.

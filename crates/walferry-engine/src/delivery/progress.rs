@@ -429,8 +429,8 @@ impl<A: OffsetAccount> Progress<A> {
         state.window.sent(next, now_us);
     }
 
-    /// The transaction was committed with the offset that [`Progress::delivered`] returned. The pipeline goes on, once it is woken. `None`
-    /// where there are no transactions.
+    /// The transaction was committed with the offset that [`Progress::delivered`] returned. Wake the pipeline afterwards. Returns `None` if no
+    /// transaction was at its commit point.
     pub(crate) fn committed(&self) -> Option<CommittedTransaction> {
         let mut state = self.lock();
         let transaction = state.transaction.as_mut()?;

@@ -60,15 +60,7 @@ impl PipelineThread {
             work.run(end);
             drop(last);
         };
-        thread::Builder::new()
-            .name("pipeline".into())
-            .spawn(run)
-            .map_err(|error| {
-                Failure::retry(
-                    Kind::NoThread,
-                    format!("the pipeline's thread could not be started: {error}"),
-                )
-            })?;
+        start(run)?;
         Ok(Self {
             end: ended,
             gone: Some(gone),
@@ -131,7 +123,7 @@ impl<K: Sink> PipelineThreadParts<K> {
         Ok(())
     }
 
-    /// Ends the transaction if it is time. `is_idle` is whether nothing more waits to be sent. The pipeline goes on while it is committed.
+    /// Ends the transaction when it is due. `is_idle`: nothing else waits to be sent. The pipeline continues while the transaction is committed.
     fn commit_when_due(&mut self, is_idle: bool, after: PushedLast) {
         let Some(boundary) = self.boundary else { return };
         let uncommitted = self.progress.uncommitted();
@@ -141,7 +133,7 @@ impl<K: Sink> PipelineThreadParts<K> {
             Unstored::Passed => false,
             Unstored::Delivered => is_idle && boundary.ends_when_idle(&uncommitted),
         };
-        // A transaction whose first records have not been sent yet goes on.
+        // The records that were kept back belong to this transaction, so it cannot end before they are sent.
         if is_due && self.kept.is_empty() {
             self.progress.end_transaction(after);
         }
@@ -345,7 +337,19 @@ fn awaited(wait: &Wait) -> Failure {
     Failure::new(Disposition::Retry, kind, what, trouble.and_then(|trouble| trouble.hint))
 }
 
-fn panicked() -> Failure {
+/// Starts a thread that runs a pipeline.
+pub(super) fn start(run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let started = thread::Builder::new().name("pipeline".into()).spawn(run);
+    let failed = |error| {
+        Failure::retry(
+            Kind::NoThread,
+            format!("the pipeline's thread could not be started: {error}"),
+        )
+    };
+    started.map(drop).map_err(failed)
+}
+
+pub(super) fn panicked() -> Failure {
     Failure::new(
         Disposition::Replay,
         Kind::Panic,

@@ -12,7 +12,6 @@ use std::{
     collections::HashSet,
     ops::Range,
     sync::{Arc, atomic::Ordering::Relaxed, mpsc},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -30,6 +29,7 @@ use crate::{
     path::{PolledTable, pipeline::Pipeline},
     session::{
         connector::{is_abandoned, until},
+        pipeline_thread::{panicked, start},
         retries::{DeliveredReach, Retries},
         target::TargetState,
     },
@@ -97,7 +97,7 @@ pub enum NotSent {
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     at: Instant,
-    /// The same on the clock that goes on while the machine is suspended.
+    /// The same time on the clock that also runs while the machine is suspended.
     boot: Duration,
 }
 
@@ -177,15 +177,7 @@ impl RowSender {
             drop(thread);
             drop(last);
         };
-        thread::Builder::new()
-            .name("pipeline".into())
-            .spawn(run)
-            .map_err(|error| {
-                Failure::retry(
-                    Kind::NoThread,
-                    format!("the pipeline's thread could not be started: {error}"),
-                )
-            })?;
+        start(run)?;
         Ok(Self { jobs, progress, gone })
     }
 
@@ -235,15 +227,6 @@ fn in_time(deadline: Deadline) -> Result<(), NotSent> {
         false => Ok(()),
         true => Err(NotSent::Failed(too_late())),
     }
-}
-
-fn panicked() -> Failure {
-    Failure::new(
-        Disposition::Replay,
-        Kind::Panic,
-        "the pipeline's thread has panicked",
-        Some("this is a bug: please report it with the last lines of the log".into()),
-    )
 }
 
 /// Whether a failure is about one record, not about the connector.

@@ -1,7 +1,7 @@
 //! Membership in a group of workers that share connectors.
 //!
 //! Members of the consumer group `walferry-<group.id>` share two topics: the configuration topic, whose only partition makes its owner the
-//! *leader*, which alone writes configurations; and the *work topic* `walferry-<group.id>-work`, to which nobody writes. A connector belongs
+//! *leader*, which alone writes configurations; and the *work topic* `walferry-<group.id>-work`, which stays empty. A connector belongs
 //! to the member that has the partition of the hash of its name. The assignment is Kafka's `cooperative-sticky`: a member keeps what it has,
 //! and gives up only what moves.
 //!
@@ -124,7 +124,8 @@ impl Context {
 }
 
 impl ConsumerContext for Context {
-    /// Unlike the default, a revocation is not answered here, but when the connectors have stopped. Until then the thread goes on polling.
+    /// Unlike the default, this does not answer a revocation. [`MemberLoop::give_up`] does, after the connectors have stopped; until then, the thread
+    /// continues to poll.
     fn rebalance(&self, consumer: &BaseConsumer<Self>, what: RDKafkaRespErr, list: &mut TopicPartitionList) {
         let places = Places::of(list, &self.config_topic);
         if what == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
@@ -164,7 +165,7 @@ impl ConnectTopics {
     pub(super) fn work(&self) -> Topic {
         Topic {
             property: "config.storage",
-            purpose: "the sharing of connectors among workers: nobody writes to it",
+            purpose: "the assignment of connectors to workers (it stays empty)",
             has_records: false,
             name: self.work_topic(),
             partitions: WORK_PARTITIONS,

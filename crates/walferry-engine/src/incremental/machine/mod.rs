@@ -99,7 +99,7 @@ pub struct Incremental {
     is_paused: bool,
     /// Tables to stop: regular expressions or names.
     stops: Vec<String>,
-    /// What has been done, as an earlier process has stored it and this one goes on.
+    /// Progress of the whole snapshot, including what earlier processes have done.
     tally: Tally,
     /// Rows of the table read so far, by this process: what Debezium's notifications count.
     rows: u64,

@@ -21,6 +21,21 @@ pub(crate) struct OutboxDdl {
 /// How many partitions the script creates ahead.
 const AHEAD: u32 = 7;
 
+/// The columns of an event that applications write, beside its id.
+pub(super) const EVENT_COLUMNS: &str =
+    "  -- Chooses the topic: outbox.event.<aggregatetype>, unless the connector says otherwise.
+  aggregatetype text NOT NULL,
+  -- Becomes the key of the record. Events of one key stay in order.
+  aggregateid text NOT NULL,
+  -- The type of the event, such as OrderPlaced.
+  type text NOT NULL,
+  -- Becomes the value of the record. NULL makes a tombstone.
+  payload jsonb,
+  -- A JSON object, each member of which becomes a header, such as traceparent. NULL for none.
+  headers jsonb,
+  -- Becomes the timestamp of the record, and says how old the row is.
+  created_at timestamptz NOT NULL DEFAULT now(),";
+
 impl OutboxDdl {
     /// A name that the script cannot hold, because it would end a comment or a block.
     pub(crate) fn unusable_name(&self) -> Option<&str> {
@@ -97,18 +112,7 @@ impl OutboxDdl {
                 "CREATE TABLE {} (
   -- Becomes the header \"id\", by which consumers recognise an event that comes twice.
   id uuid NOT NULL DEFAULT gen_random_uuid(),
-  -- Chooses the topic: outbox.event.<aggregatetype>, unless the connector says otherwise.
-  aggregatetype text NOT NULL,
-  -- Becomes the key of the record. Events of one key stay in order.
-  aggregateid text NOT NULL,
-  -- The type of the event, such as OrderPlaced.
-  type text NOT NULL,
-  -- Becomes the value of the record. NULL makes a tombstone.
-  payload jsonb,
-  -- A JSON object, each member of which becomes a header, such as traceparent. NULL for none.
-  headers jsonb,
-  -- Becomes the timestamp of the record, and says how old the row is.
-  created_at timestamptz NOT NULL DEFAULT now(),
+{EVENT_COLUMNS}
   PRIMARY KEY ({key})
 ){end};",
                 self.table.sql()

@@ -3,7 +3,7 @@
 use walferry_config::connector::RelayDone;
 
 use super::{
-    ddl::usage,
+    ddl::{EVENT_COLUMNS, usage},
     names::{Name, identifier},
 };
 use crate::commands::script::{self, Statement};
@@ -80,18 +80,7 @@ impl RelayDdl {
   id uuid NOT NULL DEFAULT gen_random_uuid() PRIMARY KEY,
   -- The order in which the events of one key are sent.
   seq bigint GENERATED ALWAYS AS IDENTITY,
-  -- Chooses the topic: outbox.event.<aggregatetype>, unless the connector says otherwise.
-  aggregatetype text NOT NULL,
-  -- Becomes the key of the record. Events of one key stay in order.
-  aggregateid text NOT NULL,
-  -- The type of the event, such as OrderPlaced.
-  type text NOT NULL,
-  -- Becomes the value of the record. NULL makes a tombstone.
-  payload jsonb,
-  -- A JSON object, each member of which becomes a header, such as traceparent. NULL for none.
-  headers jsonb,
-  -- Becomes the timestamp of the record, and says how old the row is.
-  created_at timestamptz NOT NULL DEFAULT now(),
+{EVENT_COLUMNS}
   -- The connector maintains the other columns. Leave them out of an INSERT.
   status text NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'SENT', 'FAILED')),
   -- How often the row could not be sent, since when it may be tried again, and what happened last.
