@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use walferry_config::{Options, Worker};
 use walferry_kafka::connect::{ConnectTopics, GroupReader, Membership, Places, Standing, WORK_PARTITIONS};
 use walferry_testkit::servers::{
-    Connect, Kafka, Surroundings, Walferry, WalferryOptions, request_with, wait_for, walferry_program,
+    Connect, Kafka, Surroundings, Walferry, WalferryOptions, Weather, request_with, wait_for, walferry_program,
 };
 
 use crate::{
@@ -25,6 +25,10 @@ fn named(prefix: &str, topic: &str) -> Options {
 
 /// The topics of a group on real Kafka.
 pub(crate) fn topics(kafka: &Kafka, group: &str) -> ConnectTopics {
+    topics_at(&kafka.bootstrap(), group)
+}
+
+fn topics_at(bootstrap: &str, group: &str) -> ConnectTopics {
     let worker = Worker {
         group_id: Some(group.into()),
         config_storage: named("config.storage.", "connect-configs"),
@@ -32,7 +36,7 @@ pub(crate) fn topics(kafka: &Kafka, group: &str) -> ConnectTopics {
         status_storage: named("status.storage.", "connect-status"),
         ..Worker::default()
     };
-    let topics = ConnectTopics::of(&worker, &kafka.bootstrap()).expect("they are right");
+    let topics = ConnectTopics::of(&worker, bootstrap).expect("they are right");
     topics.expect("they are named")
 }
 
@@ -137,6 +141,53 @@ fn three_workers_of_a_group_share_everything_and_each_sees_who_has_what() {
     kafka.grow_topic(&topics.work_topic(), 65);
     let refused = wait_for("the other size to be seen", || topics.ensure_work().err());
     assert!(refused.to_string().contains("65 partitions instead of 64"), "{refused}");
+}
+
+/// While partitions move, Kafka's client does not notice that the brokers have forgotten it.
+#[test]
+fn workers_that_are_cut_off_while_partitions_move_give_up_before_others_begin() {
+    let (kafka, networks) = Kafka::start_with_networks(2);
+    let plain = topics(&kafka, "cut");
+    plain.ensure().expect("topics can be created");
+    plain.ensure_work().expect("the work topic can be created");
+    let join = |number: usize| {
+        let topics = networks
+            .get(number)
+            .map(|network| format!("127.0.0.1:{}", network.port()));
+        let topics = topics.map_or_else(|| plain.clone(), |bootstrap| topics_at(&bootstrap, "cut"));
+        Membership::join(&topics, &format!("http://127.0.0.1:{number}"), true).expect("it can join")
+    };
+    let one = join(0);
+    wait_until_shared(&[&one]);
+    let two = join(1);
+    wait_until_shared(&[&one, &two]);
+    let three = join(2);
+    let leaving = |member: &Membership| member.share().borrow().leaving.clone();
+    wait_for("both to be asked for a part", || {
+        (!leaving(&one).is_empty() && !leaving(&two).is_empty()).then_some(())
+    });
+    // The first one releases it, joins again, and waits for the second one, which does not release anything.
+    one.release(leaving(&one));
+    wait_for("the release", || leaving(&one).is_empty().then_some(()));
+    let reader = GroupReader::open(&plain).expect("a client");
+    wait_for("the group to wait", || {
+        reader.look().ok().filter(|view| !view.is_settled)
+    });
+    networks.iter().for_each(|network| network.set(Weather::Frozen));
+
+    let is_lost = |member: &Membership| member.share().borrow().standing == Standing::Lost;
+    wait_for("both to give up", || {
+        let of_three = held(&three);
+        for member in [&one, &two] {
+            let share = member.share().borrow().clone();
+            let mut has: BTreeSet<i32> = share.held.partitions;
+            has.extend(share.leaving.partitions);
+            assert!(has.is_disjoint(&of_three.partitions), "two have {has:?}, {of_three:?}");
+        }
+        (is_lost(&one) && is_lost(&two)).then_some(())
+    });
+    wait_until_shared(&[&three]);
+    networks.iter().for_each(|network| network.set(Weather::Fair));
 }
 
 /// The answer of `walferry workers`, as JSON.

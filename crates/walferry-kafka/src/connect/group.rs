@@ -150,7 +150,7 @@ pub(super) struct StallWatch {
     topic: String,
     /// The end of the last round.
     last: Duration,
-    is_doubtful: bool,
+    pub(super) is_doubtful: bool,
 }
 
 impl StallWatch {

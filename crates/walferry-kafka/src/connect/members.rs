@@ -1,5 +1,7 @@
 //! Who is in the group of a worker, as the brokers tell it.
 
+use std::collections::BTreeSet;
+
 use rdkafka::{
     TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
@@ -53,6 +55,8 @@ pub struct GroupView {
     pub is_settled: bool,
     /// Workers of Kafka Connect in `group.id`: name and host.
     pub of_connect: Vec<String>,
+    /// The ids that the brokers have given to the members.
+    pub ids: BTreeSet<String>,
 }
 
 impl GroupView {
@@ -154,6 +158,7 @@ impl GroupReader {
             view.is_settled = group.state() == "Stable";
             for member in group.members() {
                 let client_id = member.client_id().to_owned();
+                view.ids.insert(member.id().to_owned());
                 let places = member
                     .assignment()
                     .and_then(|bytes| Places::read(bytes, &self.config_topic, &self.work_topic));

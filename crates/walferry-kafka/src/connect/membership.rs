@@ -10,7 +10,8 @@
 //!
 //! A partition is given up in three steps, so that no two members work for a connector: the brokers ask for it (`Share::leaving`), the worker
 //! stops the connectors of it and calls [`Membership::release`], and only then is the group told. If the brokers have given it away
-//! without asking, because they heard nothing from this process, everything is lost at once ([`Standing::Lost`]).
+//! without asking, because they heard nothing from this process, everything is lost at once ([`Standing::Lost`]). The client does not notice
+//! this while partitions move, so [`Contact`] does.
 //!
 //! The protocol is the classic one, not that of KIP-848: a member of an earlier version, which knows only the classic protocol, is in the
 //! same group during a rolling upgrade, and `DescribeGroups` tells all members who has what with every broker since Kafka 2.4.
@@ -27,6 +28,7 @@ use std::{
 use rdkafka::{
     ClientContext, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _, ConsumerContext},
+    statistics::Statistics,
     types::RDKafkaRespErr,
 };
 use tokio::sync::watch;
@@ -36,12 +38,13 @@ use walferry_engine::{Failure, Kind};
 use super::{
     ConnectTopics, Lease, Topic,
     client_id::client_id,
+    contact::{Contact, STATISTICS_MS, UNSEEN},
     group::{Clock, GroupErrors, StallWatch, since_boot},
     members::{GroupReader, GroupView, work_topic},
     offsets::partition_of,
     places::Places,
 };
-use crate::{auth::tokens::LoggedIn, failure};
+use crate::{auth::tokens::LoggedIn, failure, native};
 
 /// The number of partitions of the work topic: the most workers that can have a connector.
 pub const WORK_PARTITIONS: i32 = 64;
@@ -103,13 +106,18 @@ struct Context {
     config_topic: String,
     share: watch::Sender<Share>,
     lease: Lease,
+    contact: Arc<Contact>,
     denied: watch::Sender<Option<Failure>>,
     /// What is to be given up, and since when.
     asked_back: Mutex<Option<(TopicPartitionList, Instant)>>,
     is_leaving: Arc<AtomicBool>,
 }
 
-impl ClientContext for Context {}
+impl ClientContext for Context {
+    fn stats(&self, statistics: Statistics) {
+        self.contact.see_steady(&statistics);
+    }
+}
 
 impl Context {
     fn lose(&self) {
@@ -136,9 +144,15 @@ impl ConsumerContext for Context {
             // Nobody reads the records here.
             let _ = consumer.pause(list);
             self.denied.send_if_modified(|denied| denied.take().is_some());
-            self.share.send_modify(|share| {
+            self.contact.see_now();
+            self.share.send_if_modified(|share| {
+                // What was given up stays so, whatever the client does next.
+                if share.standing == Standing::Lost {
+                    return false;
+                }
                 share.standing = Standing::Member;
                 share.held.add(&places);
+                true
             });
             return;
         }
@@ -213,11 +227,17 @@ impl Membership {
     /// # Errors
     /// The client cannot be made.
     pub fn join(topics: &ConnectTopics, address: &str, shares: bool) -> Result<Self, Failure> {
-        Self::join_by(topics, address, shares, Arc::new(since_boot))
+        Self::join_by(topics, address, shares, Arc::new(since_boot), UNSEEN)
     }
 
-    /// The same by another clock.
-    pub(super) fn join_by(topics: &ConnectTopics, address: &str, shares: bool, clock: Clock) -> Result<Self, Failure> {
+    /// The same by another clock, and with another limit for the age of what proves the membership.
+    pub(super) fn join_by(
+        topics: &ConnectTopics,
+        address: &str,
+        shares: bool,
+        clock: Clock,
+        unseen: Duration,
+    ) -> Result<Self, Failure> {
         let mut config = topics.client.config();
         let (group, work) = (format!("walferry-{}", topics.group), topics.work_topic());
         let client_id = client_id(
@@ -234,6 +254,7 @@ impl Membership {
             ("heartbeat.interval.ms", HEARTBEAT_MS),
             ("partition.assignment.strategy", "cooperative-sticky"),
             ("queued.max.messages.kbytes", "256"),
+            ("statistics.interval.ms", STATISTICS_MS),
         ] {
             config.set(name, value);
         }
@@ -241,10 +262,12 @@ impl Membership {
         lease.see(clock());
         let (share, denied) = (watch::Sender::new(Share::default()), watch::Sender::new(None));
         let (stop, released) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
+        let contact = Arc::new(Contact::new(clock.clone(), unseen));
         let context = Context {
             config_topic: topics.config.name.clone(),
             share: share.clone(),
             lease: lease.clone(),
+            contact: contact.clone(),
             denied: denied.clone(),
             asked_back: Mutex::default(),
             is_leaving: stop.clone(),
@@ -270,7 +293,7 @@ impl Membership {
         let (seen, changes, stopping, of_group) = (view.subscribe(), share.subscribe(), stop.clone(), topics.clone());
         thread::Builder::new()
             .name("members".into())
-            .spawn(move || follow(&of_group, &view, changes, &stopping))
+            .spawn(move || follow(&of_group, &contact, &view, changes, &stopping))
             .map_err(no_thread)?;
         let thread = thread::Builder::new().name("membership".into()).spawn(move || {
             member.run(&consumer);
@@ -329,8 +352,29 @@ impl MemberLoop {
             if let Some(Err(error)) = consumer.poll(POLL) {
                 self.errors.tell(&error);
             }
+            let was_doubtful = self.stalls.is_doubtful;
             self.stalls.look(consumer);
+            self.look_for_contact(consumer, was_doubtful);
             self.give_up(consumer);
+        }
+    }
+
+    /// Gives up everything if the brokers may have forgotten this member.
+    fn look_for_contact(&self, consumer: &BaseConsumer<Context>, was_doubtful: bool) {
+        let context = consumer.context();
+        context.contact.set_id(native::member_id(consumer));
+        match (was_doubtful, self.stalls.is_doubtful) {
+            // The lease does not hold until the brokers have answered.
+            (_, true) => return,
+            (true, false) => context.contact.see_now(),
+            (false, false) => {}
+        }
+        if context.share.borrow().standing == Standing::Member && context.contact.is_lost() {
+            warn!(
+                "the brokers do not confirm that this process is still one of the workers of its group, while connectors move: it gives \
+                 up all it has, and joins again"
+            );
+            context.lose();
         }
     }
 
@@ -342,8 +386,9 @@ impl MemberLoop {
         let places = Places::of(list, &context.config_topic);
         let released = self.released.lock().unwrap_or_else(PoisonError::into_inner).take();
         let is_late = since.elapsed() > RELEASE;
-        if consumer.assignment_lost() || is_late {
-            if is_late {
+        let is_lost = context.share.borrow().standing == Standing::Lost;
+        if consumer.assignment_lost() || is_late || is_lost {
+            if is_late && !is_lost {
                 warn!(
                     seconds = RELEASE.as_secs(),
                     "connectors that are to move to another worker have not stopped in time: this worker gives up all it has, and joins again"
@@ -375,6 +420,7 @@ impl Drop for Membership {
 /// Looks at the members: after each change of what this process has, and now and then, because the others change, too.
 fn follow(
     topics: &ConnectTopics,
+    contact: &Contact,
     view: &watch::Sender<Option<GroupView>>,
     mut changes: watch::Receiver<Share>,
     stop: &AtomicBool,
@@ -394,12 +440,14 @@ fn follow(
         if share.standing != Standing::Member {
             continue;
         }
+        let question = contact.ask();
         let looked = match &reader {
             Some(reader) => reader.look(),
             None => GroupReader::open(topics).and_then(|opened| reader.insert(opened).look()),
         };
         match looked {
             Ok(found) => {
+                contact.see_among(&question, &found.ids);
                 is_moving = !found.is_settled || !share.leaving.is_empty();
                 view.send_if_modified(|view| {
                     let is_new = view.as_ref() != Some(&found);

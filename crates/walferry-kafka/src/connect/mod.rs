@@ -3,6 +3,7 @@
 
 mod book;
 mod client_id;
+mod contact;
 mod content;
 mod group;
 mod log;

@@ -17,7 +17,7 @@ use walferry_engine::Kind;
 
 use super::{
     ConnectTopics, Membership, OffsetLog, OffsetRecord, Places, Share, Standing, StateLog, StatusKey, TopicWatch,
-    WORK_PARTITIONS, state_record, topic_record,
+    WORK_PARTITIONS, group::since_boot, state_record, topic_record,
 };
 use crate::demo::DemoCluster;
 
@@ -124,7 +124,7 @@ fn after_a_suspension_nothing_is_written_until_brokers_confirm_the_membership() 
         move || begun.elapsed() + Duration::from_secs(suspended_s.load(SeqCst))
     };
     cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
-    let member = Membership::join_by(&topics, "http://a:8083", true, Arc::new(clock)).unwrap();
+    let member = Membership::join_by(&topics, "http://a:8083", true, Arc::new(clock), LONG).unwrap();
     let share = member.share();
     wait_for("its share", || share.borrow().held == everything());
     let topics = topics.within(&member);
@@ -158,46 +158,116 @@ fn everything() -> Places {
     }
 }
 
+fn has(membership: &Membership) -> Share {
+    membership.share().borrow().clone()
+}
+
+/// Joins. The mock broker has a member wait for 5 s when it joins, and cannot be asked who is a member, so a proof may be older here.
+fn join(topics: &ConnectTopics, address: &str) -> Membership {
+    Membership::join_by(topics, address, true, Arc::new(since_boot), Duration::from_secs(15)).unwrap()
+}
+
+fn is_lost(membership: &Membership) -> bool {
+    has(membership).standing == Standing::Lost
+}
+
+/// The mock broker does not count the heartbeats that it gets while a member joins. On a slow machine, it forgets a member that is alive, and
+/// gives everything to the other one, so that nothing can be said of what is asked back. `once` returns false then, and is tried again.
+fn until_nobody_is_forgotten(once: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !once() {
+        assert!(start.elapsed() < 4 * LONG, "the mock broker forgets a member each time");
+    }
+}
+
 #[test]
 fn a_worker_keeps_what_others_want_until_it_has_released_it() {
-    let cluster = DemoCluster::start(1).unwrap();
-    let topics = topics(&cluster);
-    cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
-    let first = Membership::join(&topics, "http://a:8083", true).unwrap();
-    let has = |membership: &Membership| membership.share().borrow().clone();
-    wait_for("the first one to have everything", || has(&first).held == everything());
+    until_nobody_is_forgotten(|| {
+        let cluster = DemoCluster::start(1).unwrap();
+        let topics = topics(&cluster);
+        cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
+        let first = join(&topics, "http://a:8083");
+        wait_for("the first one to have everything", || has(&first).held == everything());
 
-    let second = Membership::join(&topics, "http://b:8083", true).unwrap();
-    wait_for("the first one to be asked", || !has(&first).leaving.is_empty());
-    // The brokers wait for the first one: nobody works for what it has not released.
-    let asked = has(&first);
-    wait_for("the second one to be a member", || {
-        has(&second).standing == Standing::Member
-    });
-    // A release of something else does not count.
-    first.release(Places::default());
-    wait_for("the release to be considered", || first.has_considered_release());
-    assert_eq!(has(&first), asked);
-    assert!(has(&second).held.is_empty(), "{:?}", has(&second));
-    first.release(asked.leaving.clone());
-    wait_for("the second one to have its share", || {
-        has(&second).held == asked.leaving
-    });
-    assert!(has(&first).leaving.is_empty());
-    let (one, two) = (has(&first).held, has(&second).held);
-    assert_eq!(one.partitions.len() + two.partitions.len(), 64, "{one:?} {two:?}");
-    assert!(one.partitions.is_disjoint(&two.partitions) && one.leads != two.leads);
-    assert!((28..=36).contains(&one.partitions.len()), "{one:?}");
+        let second = join(&topics, "http://b:8083");
+        let is_forgotten = || is_lost(&first) || is_lost(&second);
+        wait_for("the first one to be asked", || {
+            !has(&first).leaving.is_empty() || is_forgotten()
+        });
+        // The brokers wait for the first one: nobody works for what it has not released.
+        let asked = has(&first);
+        wait_for("the second one to be a member", || {
+            has(&second).standing == Standing::Member || is_forgotten()
+        });
+        // A release of something else does not count.
+        first.release(Places::default());
+        wait_for("the release to be considered", || {
+            first.has_considered_release() || is_forgotten()
+        });
+        if !has(&second).held.is_empty() {
+            wait_for("the first one to notice that it was forgotten", || is_lost(&first));
+        }
+        if is_forgotten() {
+            return false;
+        }
+        assert_eq!(has(&first), asked);
+        first.release(asked.leaving.clone());
+        wait_for("the second one to have its share", || {
+            has(&second).held == asked.leaving || is_forgotten()
+        });
+        if is_forgotten() {
+            return false;
+        }
+        assert!(has(&first).leaving.is_empty());
+        let (one, two) = (has(&first).held, has(&second).held);
+        assert_eq!(one.partitions.len() + two.partitions.len(), 64, "{one:?} {two:?}");
+        assert!(one.partitions.is_disjoint(&two.partitions) && one.leads != two.leads);
+        assert!((28..=36).contains(&one.partitions.len()), "{one:?}");
 
-    // What it had is free at once when it leaves in order.
-    let lease = topics.within(&first).lease;
-    assert!(lease.holds());
-    drop(first);
-    assert!(!lease.holds());
-    wait_for("the second one to have everything", || {
-        has(&second).held == everything()
+        // What it had is free at once when it leaves in order.
+        let lease = topics.within(&first).lease;
+        assert!(lease.holds());
+        drop(first);
+        assert!(!lease.holds());
+        wait_for("the second one to have everything", || {
+            has(&second).held == everything() || is_lost(&second)
+        });
+        assert!(has(&second).leaving.is_empty());
+        !is_lost(&second)
     });
-    assert!(has(&second).leaving.is_empty());
+}
+
+#[test]
+fn a_worker_that_is_forgotten_while_it_stops_connectors_is_lost() {
+    // Shorter than the time after which it gives everything up because nothing was released.
+    let soon = Duration::from_secs(35);
+    for are_gone in [false, true] {
+        until_nobody_is_forgotten(|| {
+            let cluster = DemoCluster::start(1).unwrap();
+            let topics = topics(&cluster);
+            cluster.create_topic(&topics.work_topic(), WORK_PARTITIONS).unwrap();
+            let first = join(&topics, "http://a:8083");
+            wait_for("the first one to have everything", || has(&first).held == everything());
+            let second = join(&topics, "http://b:8083");
+            wait_for("the first one to be asked", || {
+                !has(&first).leaving.is_empty() || is_lost(&first) || is_lost(&second)
+            });
+            if is_lost(&first) || is_lost(&second) {
+                return false;
+            }
+            let (lease, begun) = (topics.within(&first).lease, Instant::now());
+            if are_gone {
+                cluster.mock().broker_down(1).unwrap();
+            } else {
+                let unknown = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID; 1_000];
+                cluster.mock().request_errors(RDKafkaApiKey::Heartbeat, &unknown);
+            }
+            wait_for("the loss to be told", || is_lost(&first) || begun.elapsed() > soon);
+            assert!(is_lost(&first), "it keeps what others may have by now");
+            assert!(!lease.holds() && has(&first).leaving.is_empty());
+            true
+        });
+    }
 }
 
 #[test]

@@ -6,7 +6,10 @@
 //! once (`examples/produce.rs` measures both). The wrapper still creates, configures and destroys the client.
 #![allow(unsafe_code)]
 
+mod member;
 pub(crate) mod token;
+
+pub(crate) use member::member_id;
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
