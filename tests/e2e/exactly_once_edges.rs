@@ -228,7 +228,7 @@ fn commands_for_a_file_refuse_an_offset_that_is_in_a_topic() {
     let mut walferry = outbox.start_with(plain(&outbox, [REQUIRED]));
     outbox.insert("k", 1, 1);
     wait_for_rows(&world, &outbox, 1);
-    walferry.terminate();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     let config = walferry.config_file().display().to_string();
     for command in ["show", "export", "reset", "accept-history"] {
         let refused = walferry.command(["offsets", command, "--config", &config]);

@@ -358,6 +358,34 @@ fn a_first_start_that_fails_for_good_leaves_no_slot() {
     assert_eq!(slots(&outbox), [outbox.slot()]);
 }
 
+/// The rows were committed after the slot had been created, and a new slot would be behind them.
+#[test]
+fn a_first_start_that_fails_for_good_after_changes_have_come_keeps_them() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "first_changes");
+    let replicas = |count| {
+        outbox.config_with([
+            ("topic.creation.default.partitions", "1"),
+            ("topic.creation.default.replication.factor", count),
+        ])
+    };
+    // There is one broker, so the topic cannot be created when the first record needs it.
+    let mut walferry = outbox.start_with(replicas("3"));
+    outbox.insert("k", 1, 5);
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    assert!(
+        walferry.output().contains("could not be created"),
+        "{}",
+        walferry.output()
+    );
+    assert_eq!(slots(&outbox), [outbox.slot()], "{}", walferry.output());
+    outbox.insert("k", 6, 8);
+    walferry.options().config = replicas("1");
+    walferry.start_again();
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 8), &["k"], 8);
+    outbox.wait_until_confirmed();
+}
+
 #[test]
 fn a_failed_first_start_leaves_the_slot_to_a_process_that_has_adopted_it() {
     let world = world::shared();

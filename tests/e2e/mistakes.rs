@@ -219,6 +219,6 @@ fn topics_that_differ_only_in_dots_and_underscores_are_told_with_both_names() {
     world.kafka.wait_for_records("twins.public.t.w", 1);
     sql.run("insert into t_w values (1)");
     assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
-    let told = "topic twins.public.t_w could not be created, because its name and that of topic twins.public.t.w differ only in";
+    let told = "topic twins.public.t_w could not be created, because its name collides with that of topic twins.public.t.w: they differ only in";
     assert!(walferry.output().contains(told), "{}", walferry.output());
 }

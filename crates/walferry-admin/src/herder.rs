@@ -181,7 +181,7 @@ pub trait Herder: fmt::Debug + Send + Sync {
         true
     }
 
-    /// The state of a connector that another worker runs. `None` if this one runs it, or its state is unknown.
+    /// The state of a connector that another worker runs, or that has not begun in this process. `None` if this one runs it, or its state is unknown.
     fn elsewhere(&self, name: &str) -> Option<ElsewhereState> {
         let _ = name;
         None

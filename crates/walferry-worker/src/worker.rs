@@ -397,8 +397,10 @@ impl Herder for Herd {
         self.0.duty.borrow().has(name)
     }
 
+    /// Also that of a connector of this process that has not begun: right after a start, the last worker's state counts, as in Connect.
     fn elsewhere(&self, name: &str) -> Option<ElsewhereState> {
-        if self.runs_here(name) || !self.lock().contains_key(name) {
+        let has_begun = self.runs_here(name) && self.status(name).is_some();
+        if has_begun || !self.lock().contains_key(name) {
             return None;
         }
         let states = self.0.states.as_ref()?.borrow().clone();
@@ -957,6 +959,10 @@ mod tests {
 
     /// A worker without connectors, with a book that stores nothing.
     fn start() -> (Herd, ClerkTask) {
+        start_with(Vec::new(), None)
+    }
+
+    fn start_with(entries: Vec<BookEntry>, shared: Option<SharedBook>) -> (Herd, ClerkTask) {
         let beginning = HerdParts {
             worker: Worker::default(),
             bootstrap_servers: "127.0.0.1:1".into(),
@@ -965,7 +971,7 @@ mod tests {
                 topic: None,
             },
             loaded: Vec::new(),
-            shared: None,
+            shared,
             output: WorkerOutput {
                 progress: None,
                 report: |_, _, _| {},
@@ -973,7 +979,7 @@ mod tests {
         };
         let book = OpenBook {
             book: Box::new(Blank),
-            entries: Vec::new(),
+            entries,
         };
         Herd::start(beginning, Ok(book)).expect("it starts")
     }
@@ -1024,6 +1030,45 @@ mod tests {
                 (Kind::Panic, Disposition::Stop(Exit::GaveUp))
             );
             assert_eq!(herd.remove("a").await.unwrap_err().code, 503);
+        });
+    }
+
+    /// Operators ask for the status as soon as the API answers, and take 404 for a connector that is gone.
+    #[test]
+    fn a_connector_that_has_not_begun_has_the_state_that_the_last_worker_left() {
+        block_on(async {
+            let record = |state: &str| serde_json::json!({ "state": state, "worker_id": "127.0.0.1:8083" });
+            let states = StateRecords::from([
+                (StatusKey::Connector("a".into()), record("RUNNING")),
+                (StatusKey::Task("a".into(), 0), record("FAILED")),
+            ]);
+            let (_states, states) = watch::channel(Arc::new(states));
+            let entry = |name: &str| BookEntry {
+                name: name.into(),
+                configuration: configuration("1"),
+                target: WantedState::Stopped,
+            };
+            let shared = SharedBook {
+                duty: Duty::alone(),
+                changed: Arc::default(),
+                states,
+            };
+            let (herd, _clerk) = start_with(vec![entry("a"), entry("new")], Some(shared));
+            // The clerk has not run yet.
+            let left = herd.elsewhere("a").expect("it is in the status topic");
+            assert_eq!(
+                (&left.connector["state"], &left.task.expect("it had one")["state"]),
+                (&"RUNNING".into(), &"FAILED".into())
+            );
+            assert!(
+                herd.elsewhere("new").is_none(),
+                "nobody has written a state of it, as in Connect"
+            );
+            assert!(herd.elsewhere("unknown").is_none());
+            while herd.supervisor().statuses().len() < 2 {
+                sleep(Duration::from_millis(1)).await;
+            }
+            assert!(herd.elsewhere("a").is_none(), "it has a state of its own");
         });
     }
 

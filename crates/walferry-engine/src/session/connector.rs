@@ -184,10 +184,14 @@ where
             gaps: self.remember_gap().await,
             other_reader: OtherReader::default(),
         };
+        let changes = |status: &Status| status.counters.changes.load(Relaxed);
+        let changes_before = changes(&self.status);
         let mut ended = self.sessions(&mut carried, &mut target).await;
-        // If the run is abandoned, another process may be using the slot, so it stays. It also stays if a change cannot be sent: the next
-        // start begins with that change and those after it.
-        if !is_abandoned(&target) && ended.as_ref().is_err_and(|failure| failure.change.is_some()) {
+        // If the run is abandoned, another process may be using the slot, so it stays. It also stays if the stream has brought a change: the
+        // next start begins with the first change that was not delivered, and a new slot would be behind it.
+        let has_changes =
+            ended.as_ref().is_err_and(|failure| failure.change.is_some()) || changes(&self.status) > changes_before;
+        if !is_abandoned(&target) && has_changes {
             carried.new_slot.is_in_use();
         } else if !is_abandoned(&target)
             && let Err(failure) = ended

@@ -236,7 +236,7 @@ fn collides(name: &str, twin: &str) -> Failure {
     Failure::stop(
         Kind::TopicNotCreated,
         format!(
-            "topic {name} could not be created, because its name and that of topic {twin} differ only in \".\" and \"_\""
+            "topic {name} could not be created, because its name collides with that of topic {twin}: they differ only in \".\" and \"_\""
         ),
         "give one of them another name: rename the table, or use a transform such as RegexRouter for it",
     )
