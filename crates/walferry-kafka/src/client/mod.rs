@@ -1,6 +1,7 @@
 //! From the client properties of Kafka Connect's users to those of librdkafka.
 
 mod acknowledge;
+pub(crate) mod ended_aside;
 mod jaas;
 mod java;
 mod kerberos;

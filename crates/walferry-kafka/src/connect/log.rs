@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     fmt,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},
     },
     time::{Duration, Instant},
@@ -17,13 +17,19 @@ use rdkafka::{
     error::{KafkaError, RDKafkaErrorCode as Code},
     message::{DeliveryResult, Header, Headers as _, OwnedHeaders},
     producer::{BaseRecord, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer},
+    topic_partition_list::TopicPartitionListElem,
 };
 use tokio::sync::oneshot;
 use tracing::info;
 use walferry_engine::{Failure, Kind};
 
 use super::{ConnectTopics, Lease, Queue, Topic};
-use crate::{auth::tokens::LoggedIn, client::Properties, failure, topics::is_for_good};
+use crate::{
+    auth::tokens::LoggedIn,
+    client::{Properties, ended_aside::EndedAside},
+    failure,
+    topics::is_for_good,
+};
 
 /// How long a broker may take for an answer.
 const REQUEST: Duration = Duration::from_secs(15);
@@ -52,11 +58,24 @@ pub struct Log {
 #[derive(Default)]
 struct Reader {
     /// Created for the first reading. A topic that is only written needs none.
-    consumer: Option<LoggedIn<BaseConsumer>>,
+    consumer: Option<Arc<LoggedIn<BaseConsumer>>>,
     /// The offset behind the last record that was read, by partition.
     next: HashMap<i32, i64>,
     /// The number of the last reading that reached the end of the topic.
     complete: u64,
+}
+
+impl Reader {
+    /// The consumer of committed records: with `exactly.once.source.support`, Connect writes in transactions, and aborted records do not count.
+    fn open(
+        &mut self,
+        create: impl FnOnce() -> Result<LoggedIn<BaseConsumer>, Failure>,
+    ) -> Result<Arc<LoggedIn<BaseConsumer>>, Failure> {
+        match &self.consumer {
+            Some(consumer) => Ok(Arc::clone(consumer)),
+            None => Ok(Arc::clone(self.consumer.insert(Arc::new(create()?)))),
+        }
+    }
 }
 
 /// A record of a log.
@@ -109,7 +128,7 @@ impl fmt::Debug for Log {
 impl Topic {
     /// Checks the topic, and creates it if it is missing.
     pub(super) fn ensure(&self, client: &Properties) -> Result<(), Failure> {
-        let admin = client.admin().map_err(|error| failure::of_settings(&error))?;
+        let admin = EndedAside::new(client.admin().map_err(|error| failure::of_settings(&error))?);
         admin.ready()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
@@ -151,7 +170,7 @@ impl Topic {
     /// # Errors
     /// A start would refuse it, or could not ask for it.
     pub(super) fn look(&self, client: &Properties) -> Result<bool, Failure> {
-        let admin = client.admin().map_err(|error| failure::of_settings(&error))?;
+        let admin = EndedAside::new(client.admin().map_err(|error| failure::of_settings(&error))?);
         admin.ready()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
@@ -356,7 +375,8 @@ impl Log {
             ("auto.offset.reset", "earliest"),
             ("isolation.level", isolation),
             ("enable.partition.eof", "true"),
-            ("fetch.wait.max.ms", "50"),
+            // Nobody waits for more at the end of the topic.
+            ("fetch.wait.max.ms", "1"),
             ("queued.max.messages.kbytes", "1024"),
         ] {
             config.set(name, value);
@@ -371,19 +391,14 @@ impl Log {
     /// one of them reads and passes on the records. Blocks.
     pub(super) fn read_to_end(&self, take: impl FnMut(i32, LogRecord)) -> Result<(), Failure> {
         let before = self.begun.load(SeqCst);
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.lock_reader();
         // Another caller's reading began after this call, and has reached the end.
         if reader.complete > before {
             return Ok(());
         }
         let number = self.begun.fetch_add(1, SeqCst) + 1;
-        let Reader { consumer, next, .. } = &mut *reader;
-        let consumer = match consumer {
-            Some(consumer) => consumer,
-            // With `exactly.once.source.support`, Connect writes in transactions. Aborted records do not count.
-            None => consumer.insert(self.consumer(COMMITTED)?),
-        };
-        let read = self.read_with(consumer, next, take);
+        let consumer = reader.open(|| self.consumer(COMMITTED))?;
+        let read = self.read_with(&consumer, &mut reader.next, take);
         // Fetch nothing until the next reading.
         let _ = consumer.unassign();
         read?;
@@ -394,47 +409,71 @@ impl Log {
     /// Waits until all transactions that are open now have ended. A reading of committed records ends before the first one that is open,
     /// whoever has opened it, and does not show what was committed behind it. Blocks.
     pub(super) fn wait_for_open_transactions(&self) -> Result<(), Failure> {
-        let unread = |error: KafkaError| {
-            Failure::retry(
-                Kind::ConnectTopic,
-                format!("topic {} cannot be read: {error}", self.topic),
-            )
-        };
-        // A client asks for the end of a partition as it would read it.
-        let (all, committed) = (self.consumer("read_uncommitted")?, self.consumer(COMMITTED)?);
+        // A client asks for the ends of partitions as it would read them.
+        let all = EndedAside::new(self.consumer("read_uncommitted")?);
+        let committed = self.lock_reader().open(|| self.consumer(COMMITTED))?;
         let metadata = all.fetch_metadata(Some(&self.topic), REQUEST);
         let metadata = metadata.map_err(|error| unreachable(&self.client, &error))?;
         let described = metadata.topics().iter().find(|topic| topic.name() == self.topic);
-        let begun = Instant::now();
-        for partition in described.map_or(&[][..], |topic| topic.partitions()) {
-            let (_, end) = all
-                .fetch_watermarks(&self.topic, partition.id(), REQUEST)
-                .map_err(unread)?;
-            while committed
-                .fetch_watermarks(&self.topic, partition.id(), REQUEST)
-                .map_err(unread)?
-                .1
-                < end
-            {
-                if begun.elapsed() > REQUEST {
-                    return Err(Failure::new(
-                        walferry_engine::Disposition::Retry,
-                        Kind::ConnectTopic,
-                        format!(
-                            "in topic {}, another producer has a transaction open, so it is not known which offset was committed last",
-                            self.topic
-                        ),
-                        Some(
-                            "nothing has to be done as a rule: when its process is gone, Kafka ends the transaction after its \
-                             transaction.timeout.ms; `kafka-transactions.sh find-hanging` finds one that stays"
-                                .into(),
-                        ),
-                    ));
-                }
-                std::thread::sleep(LOOK);
-            }
+        let partitions = described.map_or(&[][..], |topic| topic.partitions());
+        let mut asked = TopicPartitionList::new();
+        for partition in partitions {
+            asked
+                .add_partition_offset(&self.topic, partition.id(), Offset::End)
+                .map_err(|error| self.unread(&error))?;
         }
-        Ok(())
+        let ends = self.ends(&all, &asked)?;
+        let begun = Instant::now();
+        loop {
+            let now = self.ends(&committed, &asked)?;
+            let is_behind = |(partition, end): (&i32, &i64)| now.get(partition).is_none_or(|now| now < end);
+            if !ends.iter().any(is_behind) {
+                return Ok(());
+            }
+            if begun.elapsed() > REQUEST {
+                return Err(Failure::new(
+                    walferry_engine::Disposition::Retry,
+                    Kind::ConnectTopic,
+                    format!(
+                        "in topic {}, another producer has a transaction open, so it is not known which offset was committed last",
+                        self.topic
+                    ),
+                    Some(
+                        "nothing has to be done as a rule: when its process is gone, Kafka ends the transaction after its \
+                         transaction.timeout.ms; `kafka-transactions.sh find-hanging` finds one that stays"
+                            .into(),
+                    ),
+                ));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The offset behind the last record of each partition that the consumer would read, in one request to each broker.
+    fn ends(&self, consumer: &BaseConsumer, asked: &TopicPartitionList) -> Result<HashMap<i32, i64>, Failure> {
+        // Kafka takes -1, which `Offset::End` is, for the latest time.
+        let found = consumer
+            .offsets_for_times(asked.clone(), REQUEST)
+            .map_err(|error| self.unread(&error))?;
+        let end = |element: &TopicPartitionListElem<'_>| {
+            element.error().map_err(|error| self.unread(&error))?;
+            match element.offset() {
+                Offset::Offset(end) => Ok((element.partition(), end)),
+                other => Err(self.unread(&format!("its end is {other:?}"))),
+            }
+        };
+        found.elements().iter().map(end).collect()
+    }
+
+    fn unread(&self, error: &dyn fmt::Display) -> Failure {
+        Failure::retry(
+            Kind::ConnectTopic,
+            format!("topic {} cannot be read: {error}", self.topic),
+        )
+    }
+
+    fn lock_reader(&self) -> MutexGuard<'_, Reader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read_with(
@@ -443,12 +482,7 @@ impl Log {
         next: &mut HashMap<i32, i64>,
         mut take: impl FnMut(i32, LogRecord),
     ) -> Result<(), Failure> {
-        let unread = |error: &dyn fmt::Display| {
-            Failure::retry(
-                Kind::ConnectTopic,
-                format!("topic {} cannot be read: {error}", self.topic),
-            )
-        };
+        let unread = |error: &dyn fmt::Display| self.unread(error);
         let metadata = consumer
             .fetch_metadata(Some(&self.topic), REQUEST)
             .map_err(|error| unreachable(&self.client, &error))?;

@@ -16,6 +16,7 @@ use std::{
 };
 
 use rdkafka::{
+    ClientContext,
     error::{KafkaError, RDKafkaErrorCode as Code},
     producer::{BaseProducer, Producer as _},
 };
@@ -126,6 +127,7 @@ impl Transactions {
             .map_err(|error| failure::of_settings(&error))?;
         let producer = LoggedIn::new(producer, &properties);
         producer.ready()?;
+        self.connect(producer.client());
         let begun = Instant::now();
         loop {
             let Err(error) = producer.init_transactions(CALL) else {
@@ -141,6 +143,13 @@ impl Transactions {
                     format!("Kafka does not end the earlier transactions of {}: {error}", self.0.id),
                 ));
             }
+        }
+    }
+
+    /// Waits until a broker is connected. Without one, the Kafka client looks for the coordinator of the transactions again only after half a second.
+    fn connect<C: ClientContext>(&self, client: &rdkafka::client::Client<C>) {
+        if let Err(error) = client.fetch_metadata(Some(self.0.log.topic()), CALL) {
+            debug!(%error, "no broker is connected yet");
         }
     }
 
@@ -234,6 +243,7 @@ impl Transactions {
     /// Makes the producer known to Kafka, which ends what earlier producers with this id have left. Returns whether it is known:
     /// `false` when it is to stop.
     fn init(&self, attached: &Attached) -> Result<bool, Failure> {
+        self.connect(attached.client.producer().client());
         while !attached.acks.is_stopping() {
             match attached.client.producer().init_transactions(CALL) {
                 Ok(()) => {
