@@ -538,6 +538,15 @@ fn a_blocking_snapshot_takes_quoted_names_and_conditions_and_every_captured_tabl
         [1],
         "the filter holds, though it names the table in quotes"
     );
+    // The snapshot shows the transaction of its signal, so that is the last commit of its rows, also before any other change.
+    let rows = world.kafka.read(&[format!("{name}.public.items_h")]);
+    let source = value(&rows[0])["source"].clone();
+    let position = &source["lsn"];
+    assert_eq!(
+        source["sequence"],
+        format!("[\"{position}\",\"{position}\"]"),
+        "{source}"
+    );
     block(
         &mut walferry,
         &[quoted],
