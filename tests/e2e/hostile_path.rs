@@ -622,6 +622,36 @@ fn statements_of_walferry_find_nothing_of_a_schema_that_comes_first_in_the_path(
     }
     // Rows that were sent together with one that is refused are repeated.
     kafka.wait_for_records("hostile_relay.order", sent);
+
+    // Somebody else has all lanes, and then the table.
+    let other = server.postgres.in_database("hostile_path");
+    let marking = relay("public.relayed", &[]);
+    other.run(
+        "select pg_advisory_lock(('public.relayed'::regclass::oid::bigint::bit(32) # x'5746524c')::int, 8 * 4096 + lane) from generate_series(0, 7) lane",
+    );
+    sql.run("insert into public.relayed (aggregateid, payload) values ('k', 'last')");
+    let mut walferry = Walferry::start(options("hostile_relay", marking));
+    let wait_for_line = |walferry: &mut Walferry, part: &str| {
+        wait_for(part, || {
+            assert!(walferry.runs(), "{}", walferry.output());
+            walferry.output().contains(part).then_some(())
+        });
+        assert_eq!(called_since(), Vec::<String>::new(), "after {part:?}");
+    };
+    wait_for_line(&mut walferry, "no rows are sent by this process");
+    other.run("select pg_advisory_unlock_all(); begin");
+    wait_for("the row to be sent", || {
+        let left = sql.value("select count(*) from public.relayed where status <> 'SENT'");
+        (left.as_deref() == Some("0")).then_some(())
+    });
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    other.run("lock table public.relayed");
+    let mut walferry = Walferry::start(options("hostile_relay", relay("public.relayed", &[])));
+    wait_for_line(&mut walferry, "is locked by process");
+    other.run("rollback");
+    walferry.wait_until_ready();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert_eq!(called_since(), Vec::<String>::new(), "by relay mode that waits");
     let paths = pooler.paths_left();
     assert!(paths.iter().all(|path| path == "evil, pg_catalog, public"), "{paths:?}");
 }
