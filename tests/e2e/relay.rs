@@ -122,7 +122,7 @@ fn rows_of_a_poller_are_sent_once_and_marked() {
     for part in [
         "status in \"status\" ('PENDING' to 'SENT'), attempts in \"attempts\"",
         "ordered by \"id\" within \"aggregateid\"; sent rows are marked",
-        "CREATE INDEX ON \"public\".\"events\" (\"id\") WHERE \"status\" = 'PENDING';",
+        "CREATE INDEX CONCURRENTLY ON \"public\".\"events\" (\"id\") WHERE \"status\" = 'PENDING';",
     ] {
         assert!(checked.stdout.contains(part), "{part}: {}", checked.stdout);
     }

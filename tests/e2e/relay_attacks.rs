@@ -2,12 +2,13 @@
 
 use std::process::{Command, Output};
 
-use walferry_testkit::servers::{Checked, Walferry, folder, wait_for, walferry_program};
+use serde_json::json;
+use walferry_testkit::servers::{Checked, Registry, Walferry, folder, wait_for, walferry_program};
 
 use crate::{
     attacks::TRIES,
     hostile_names::assert_is_printable,
-    relay::{POLLER, Relayed},
+    relay::{POLLER, Relayed, assert_runs},
     world,
 };
 
@@ -218,4 +219,171 @@ fn a_role_without_rights_can_hold_up_the_relay_only_as_long_as_nobody_looks() {
     assert_eq!(relayed.numbers()["a"], [1, 2, 3]);
     assert_eq!(walferry.terminate(), Some(0));
     assert_is_printable("run", &walferry.output());
+}
+
+/// A trigger, a rule, a policy or a constraint may refuse the mark of one row, or undo it. Kafka has the row. All others have to be marked, or they
+/// would be sent again and again.
+#[test]
+fn a_row_that_cannot_be_marked_keeps_back_its_own_key_and_no_other() {
+    let world = world::shared();
+    let relayed = Relayed::new(world, "relay_unmarkable", POLLER);
+    let sql = relayed.database().sql();
+    sql.run(
+        "create function refuse() returns trigger language plpgsql as $$ begin
+           if new.aggregateid = 'raise' and new.status = 'SENT' then raise exception 'not % at all', new.aggregateid; end if;
+           if new.aggregateid = 'skip' then return null; end if;
+           if new.aggregateid = 'back' then new.status := 'PENDING'; end if;
+           return new; end $$;
+         create trigger refuse before update on events for each row execute function refuse();
+         create function late() returns trigger language plpgsql as $$ begin
+           if new.aggregateid = 'late' and new.status = 'SENT' then raise exception 'too late'; end if; return null; end $$;
+         create constraint trigger late after update on events deferrable initially deferred for each row execute function late();
+         insert into events (aggregateid, payload) select key, n from generate_series(1, 100) n,
+           unnest(case when n = 50 then array['a', 'raise', 'skip', 'back', 'late', 'b'] else array['a', 'b'] end) key order by n",
+    );
+    let mut walferry = relayed.start(&[("relay.max.attempts", "3"), ("relay.backoff.ms", "20")]);
+    relayed.wait_until_none("status = 'PENDING' and aggregateid in ('a', 'b', 'raise', 'late')");
+    let numbers = relayed.numbers();
+    for key in ["a", "b"] {
+        assert_runs(&numbers[key], 100);
+        // The look in which the first mark was refused is repeated.
+        assert!(numbers[key].len() <= 200, "{key}: {:?}", numbers[key]);
+    }
+    assert_eq!(relayed.count("status = 'FAILED'"), 2);
+    assert_eq!(numbers["raise"].len(), 4, "the first attempt was not noted");
+    for (key, part) in [("raise", "not raise at all"), ("late", "too late")] {
+        let error = sql.value(&format!("select last_error from events where aggregateid = '{key}'"));
+        let error = error.unwrap_or_default();
+        assert!(
+            error.starts_with("Kafka has the row") && error.contains(part),
+            "{error}"
+        );
+    }
+    // Later rows are marked in one look, and nothing of them is repeated.
+    for key in ["a", "b"] {
+        relayed.insert(key, 101, 150);
+    }
+    relayed.wait_until_none("status = 'PENDING' and aggregateid in ('a', 'b')");
+    sql.run("drop trigger refuse on events; drop trigger late on events");
+    relayed.wait_until_none("status = 'PENDING'");
+    assert!(retry(&walferry, &[]).status.success());
+    relayed.wait_until_none("status <> 'SENT'");
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+/// Rows that others refer to cannot be deleted. The table has no column in which that could be noted.
+#[test]
+fn a_row_that_cannot_be_deleted_keeps_back_its_own_key_and_no_other() {
+    let world = world::shared();
+    let relayed = Relayed::new(world, "relay_undeletable", "note text");
+    let sql = relayed.database().sql();
+    relayed.insert("kept", 1, 2);
+    for key in ["a", "b"] {
+        relayed.insert(key, 1, 100);
+    }
+    sql.run("create table referring (id bigint references events); insert into referring select min(id) from events");
+    let mut walferry = relayed.start(&[("relay.done", "delete"), ("relay.backoff.ms", "20")]);
+    relayed.wait_until_none("aggregateid <> 'kept'");
+    relayed.insert("a", 101, 110);
+    relayed.wait_until_none("aggregateid <> 'kept'");
+    wait_for_line(&mut walferry, "was sent and cannot be marked");
+    let numbers = relayed.numbers();
+    assert_runs(&numbers["a"], 110);
+    assert_runs(&numbers["b"], 100);
+    assert!(numbers["a"].len() <= 210, "{:?}", numbers["a"]);
+    sql.run("delete from referring");
+    relayed.wait_until_none("true");
+    assert_runs(&relayed.numbers()["kept"], 2);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+/// NULL is neither less than a number nor not less than it.
+#[test]
+fn attempts_and_columns_of_the_order_may_be_null() {
+    let world = world::shared();
+    let relayed = Relayed::new(
+        world,
+        "relay_null",
+        "at timestamptz, published_at timestamptz, attempts int, available_at timestamptz",
+    );
+    let sql = relayed.database().sql();
+    sql.run(
+        "insert into events (aggregatetype, aggregateid, payload, at) values ('no topic', 'a', 1, now());
+         insert into events (aggregateid, payload) values ('a', 2), ('b', 1)",
+    );
+    let changes = [("relay.order.by", "at,id"), ("relay.max.attempts", "1")];
+    let mut walferry = relayed.start(&changes);
+    relayed.wait_until_none("aggregateid = 'b' and published_at is null");
+    relayed.wait_until_none("aggregatetype = 'no topic' and attempts is null");
+    // A look after the one in which it failed.
+    relayed.insert("b", 2, 2);
+    relayed.wait_until_none("aggregateid = 'b' and published_at is null");
+    let keys: Vec<String> = relayed.numbers().into_keys().collect();
+    assert_eq!(keys, ["b"], "a row without a time comes after all that have one");
+    sql.run("update events set aggregatetype = 'order'");
+    assert!(retry(&walferry, &[]).status.success());
+    relayed.wait_until_none("published_at is null");
+    assert_eq!(relayed.numbers()["a"], [1, 2]);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+/// What waits for a schema is not sent, and neither is what comes after it. All before it is sent, and marked.
+#[test]
+fn while_the_registry_is_away_no_row_is_sent_twice() {
+    let world = world::shared();
+    let mut registry = Registry::start();
+    let relayed = Relayed::new(
+        world,
+        "relay_registry",
+        "published_at timestamptz, attempts int not null default 0, available_at timestamptz",
+    );
+    let sql = relayed.database().sql();
+    for topic in ["new", "odd"] {
+        world.kafka.create_topic(&relayed.outbox.topic(topic), 1);
+    }
+    let large = |topic: &str, number: i64| {
+        sql.run(&format!(
+            "insert into events (aggregatetype, aggregateid, payload) values ('{topic}', 'k{number}', repeat('{number}', 30000))"
+        ));
+    };
+    let sent = |topic: &str| world.kafka.read(&[relayed.outbox.topic(topic)]).len();
+    let url = registry.confluent();
+    let mut walferry = relayed.start(&[
+        ("value.converter", "io.confluent.connect.avro.AvroConverter"),
+        ("value.converter.schema.registry.url", &url),
+        ("relay.backoff.ms", "20"),
+        ("relay.max.attempts", "2"),
+    ]);
+    large("order", 1);
+    relayed.wait_until_none("published_at is null");
+    registry.stop();
+    (2..=9).for_each(|number| large("order", number));
+    large("new", 1);
+    large("order", 10);
+    relayed.wait_until_none("aggregatetype = 'order' and published_at is null and aggregateid <> 'k10'");
+    // It is tried again meanwhile.
+    wait_for("retries", || {
+        (walferry.output().matches("waiting for the id").count() >= 2).then_some(())
+    });
+    assert_eq!(relayed.count("published_at is null"), 2);
+    assert_eq!(sent("order"), 9);
+    registry.start_again();
+    relayed.wait_until_none("published_at is null");
+    assert_eq!((sent("order"), sent("new")), (10, 1));
+    // A schema that the registry refuses is a failure of its row.
+    let odd = format!("{}-value", relayed.outbox.topic("odd"));
+    let number = json!({ "schema": "\"int\"" });
+    registry.ask("POST", &format!("/subjects/{odd}/versions"), Some(&number));
+    registry.ask(
+        "PUT",
+        &format!("/config/{odd}"),
+        Some(&json!({ "compatibility": "BACKWARD" })),
+    );
+    large("order", 11);
+    large("odd", 1);
+    large("order", 12);
+    relayed.wait_until_none("published_at is null and aggregatetype = 'order'");
+    relayed.wait_until_none("published_at is null and attempts < 2");
+    assert_eq!((sent("order"), sent("odd")), (12, 0));
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }

@@ -1,7 +1,7 @@
 //! Relay mode at its edges: tables, roles, rows and servers that are not as usual.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
     sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst},
@@ -555,8 +555,10 @@ fn rows_that_cannot_be_sent_go_to_the_dead_letter_topic() {
     assert_runs(&numbers["b"], 10);
     assert_eq!(numbers.len(), 2);
     assert_eq!(relayed.count("attempts > 0"), 1, "one attempt before the last one");
+    // A look that Kafka has not acknowledged in time repeats them.
     let dead = world.kafka.wait_for_records("relay_dead.dead", 3);
-    assert_eq!(dead.len(), 3, "{}", walferry.output());
+    let keys: BTreeSet<&str> = dead.iter().filter_map(|record| record.key_text()).collect();
+    assert_eq!(keys.len(), 3, "{}", walferry.output());
 }
 
 /// A look reads no more than memory is meant for, however many rows wait.

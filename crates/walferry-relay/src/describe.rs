@@ -228,6 +228,7 @@ pub async fn check(connector: &Connector) -> Result<Vec<Diagnosis>, Failure> {
     let mut remarks = vec![Diagnosis::good(table.sentence())];
     remarks.extend(table.missing());
     remarks.extend(table.random_order());
+    remarks.extend(table.local_time());
     // Without it, the look fails.
     if let Some(missing) = missing_privilege(&sql, &table).await? {
         remarks.push(missing);
@@ -350,10 +351,13 @@ pub(crate) async fn row_security(sql: &Sql, table: &RelayTable) -> Result<Option
 async fn missing_indexes(sql: &Sql, table: &RelayTable) -> Result<Vec<Diagnosis>, Failure> {
     let query = format!(
         "SELECT pg_catalog.pg_get_indexdef(i.indexrelid, 1, true), pg_catalog.pg_get_expr(i.indpred, i.indrelid)
-         FROM pg_catalog.pg_index i WHERE i.indrelid = {} AND i.indisvalid",
-        table.oid.0
+         FROM pg_catalog.pg_index i WHERE i.indrelid = {oid} AND i.indisvalid
+         UNION ALL SELECT NULL, c.relkind::text FROM pg_catalog.pg_class c WHERE c.oid = {oid}",
+        oid = table.oid.0
     );
-    let found = sql.texts(DESCRIBING, &query).await?;
+    let mut found = sql.texts(DESCRIBING, &query).await?;
+    let kind = found.pop().into_iter().flatten().nth(1).flatten();
+    let is_partitioned = kind.as_deref() == Some("p");
     let unquoted = |text: &Option<String>| text.as_deref().unwrap_or_default().trim_matches('"').to_owned();
     let serves = |column: &String, of_part: bool| {
         found.iter().any(|row| {
@@ -364,27 +368,24 @@ async fn missing_indexes(sql: &Sql, table: &RelayTable) -> Result<Vec<Diagnosis>
     };
     let missing = statements::indexes(table)
         .into_iter()
-        .filter(|index| !serves(&index.column, index.is_partial))
-        .map(|index| index.statement);
+        .filter(|index| !serves(&index.column, index.is_partial));
     Ok(missing
-        .map(|statement| {
-            let fix = without_semicolon(&statement);
+        .map(|index| {
+            let by_hand = match is_partitioned {
+                true => index.statement(),
+                false => index.concurrently(),
+            };
             Diagnosis::warning(
                 Kind::RelayTable,
                 format!(
-                    "table {} has no index for rows that wait, so each look reads more of it the larger it is",
-                    table.name
+                    "table {} has no index for {}, so each look reads more of it the larger it is",
+                    table.name, index.finds
                 ),
             )
-            .with_hint(format!("create one: {statement}"))
-            .with_fix(vec![fix], Needs::Owner)
+            .with_hint(format!("create one: {by_hand};"))
+            .with_fix(vec![index.statement()], Needs::Owner)
         })
         .collect())
-}
-
-/// A statement as `walferry check --fix` runs it.
-fn without_semicolon(statement: &str) -> String {
-    statement.trim_end_matches(';').to_owned()
 }
 
 pub(crate) fn problem(what: impl Into<String>, hint: impl Into<String>) -> Diagnosis {

@@ -8,10 +8,13 @@
 //! - *while sending*: rows are handed to the producer until a deadline. Then the producer is given up with its queue.
 //! - *when marking*: the statements change nothing unless they run in the transaction of the look, whose rows are locked by it.
 //!
+//! A row that cannot be marked (a trigger, a constraint, a policy) must not keep others from being marked, or all would be sent again and again. So after
+//! marks that were refused, those of the next looks are made with savepoints, in parts that are halved until the row is known. It counts as failed.
+//!
 //! What the producer has handed to the network when its process is stopped may still arrive: that is what "at least once" repeats.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ops::ControlFlow,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
@@ -55,6 +58,15 @@ const LANES_AWAY: Duration = Duration::from_secs(15);
 const MOST_LEFT: usize = 4;
 /// So many failures are remembered for a table without columns for them.
 const MOST_REMEMBERED: usize = 10_000;
+/// A look is slow if the server takes so long for it, and for so long afterwards others may be.
+const SLOW: Duration = Duration::from_millis(250);
+const SLOW_LOOKS: Duration = Duration::from_secs(60);
+/// Of the time, looks that find nothing take one part, and pauses so many.
+const IDLE_PARTS: u32 = 4;
+/// After marks that were refused, so many looks are marked with savepoints.
+const CAREFUL_LOOKS: u32 = 20;
+/// How long after the beginning of a look the last statement with savepoints may end.
+const CAREFUL: Duration = Duration::from_millis(4500);
 
 /// What the relay must know of Kafka.
 pub struct KafkaLink {
@@ -88,8 +100,12 @@ struct Carried {
     rows_in_time: RowsInTime,
     /// Kafka has refused one of the rows that were sent together.
     one_by_one: bool,
-    /// Failures of rows whose table has no columns for them, by message key.
+    /// Failures of rows that could not be noted in the table, by message key.
     remembered: HashMap<String, Remembered>,
+    /// For so many looks more, rows are marked with savepoints.
+    careful_looks: u32,
+    /// Until when looks may be slow, because many rows are held back.
+    slow_until: Option<Instant>,
     late: LateRows,
     is_logged: bool,
     /// Whether the log has said that another process counts with another number of lanes.
@@ -216,7 +232,10 @@ where
             let table = &described.table;
             info!("{}", table.sentence());
             let hidden = row_security(&sql, table).await?;
-            for remark in [table.missing(), table.random_order(), hidden].into_iter().flatten() {
+            for remark in [table.missing(), table.random_order(), table.local_time(), hidden]
+                .into_iter()
+                .flatten()
+            {
                 warn!(
                     code = remark.code(),
                     hint = remark.hint.as_deref(),
@@ -273,7 +292,7 @@ const WITHOUT_PEEK: u32 = 10;
 /// With notifications, the pause between looks that find nothing grows up to so many poll intervals,
 const NOTIFIED_PAUSES: u32 = 10;
 /// or up to this.
-const NOTIFIED_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 impl Idle {
     /// Whether to peek before a look.
@@ -292,14 +311,15 @@ impl Idle {
     }
 
     /// The pause before the next look. Without notifications, or if they are not listened to, it is the poll interval.
-    fn pause(&self, interval: Duration, is_listening: bool) -> Duration {
+    /// It is longer if the last look took long, so that the server has other things to do.
+    fn pause(&self, interval: Duration, is_listening: bool, took: Duration) -> Duration {
+        let rest = (took * IDLE_PARTS).min(LONGEST_PAUSE);
         if !is_listening {
-            return interval;
+            return interval.max(rest);
         }
-        let longest = (interval * NOTIFIED_PAUSES).min(NOTIFIED_PAUSE).max(interval);
-        interval
-            .saturating_mul(1 << self.looks.saturating_sub(1).min(16))
-            .min(longest)
+        let longest = (interval * NOTIFIED_PAUSES).min(LONGEST_PAUSE).max(interval);
+        let pause = interval.saturating_mul(1 << self.looks.saturating_sub(1).min(16));
+        pause.min(longest).max(rest)
     }
 }
 
@@ -382,11 +402,8 @@ impl<'a> FoundRows<'a> {
         };
         let key = key.unwrap_or_default();
         let in_table: u32 = in_table.and_then(|attempts| attempts.parse().ok()).unwrap_or_default();
-        let attempts = if self.table.attempts.is_some() {
-            in_table
-        } else {
-            self.remembered.get(key).map(|known| known.attempts).unwrap_or_default()
-        };
+        let remembered = self.remembered.get(key).map(|known| known.attempts);
+        let attempts = in_table.max(remembered.unwrap_or_default());
         let start = self.bytes.len();
         let count = u16::try_from(self.table.columns.len()).unwrap_or(u16::MAX);
         self.bytes.extend_from_slice(&count.to_be_bytes());
@@ -481,7 +498,7 @@ impl Rounds<'_> {
                         self.idle.is_notified = true;
                         sleep(WAKES.saturating_sub(begun.elapsed())).await;
                     }
-                    () = sleep(self.idle.pause(self.section.poll_interval, self.notifications.is_listening())) => {}
+                    () = sleep(self.idle.pause(self.section.poll_interval, self.notifications.is_listening(), begun.elapsed())) => {}
                 },
             }
         }
@@ -564,9 +581,20 @@ impl Rounds<'_> {
                 return Ok(RoundEnd::Refused);
             }
         };
-        if let Err(failure) = self.mark(&rows, &fates, &token).await {
-            self.carried.rows_in_time.were_too_many(rows.len());
-            return Err(failure);
+        let end = fates.iter().find_map(|fate| match fate {
+            RowFate::EndsSession(failure) => Some(Failure::clone(failure)),
+            _ => None,
+        });
+        match self.mark(&rows, &fates, &token, begun).await {
+            Ok(()) => {}
+            Err(NotMarked::Refused(failure)) => {
+                self.carried.careful_looks = CAREFUL_LOOKS;
+                return Err(failure);
+            }
+            Err(NotMarked::Lost(failure)) => {
+                self.carried.rows_in_time.were_too_many(rows.len());
+                return Err(failure);
+            }
         }
         self.carried.rows_in_time.were_marked(self.section.batch_rows);
         self.figures.transactions.observe(begun.elapsed().as_micros() as i64);
@@ -574,6 +602,9 @@ impl Rounds<'_> {
         let late = noted.map(|((row, fate), place)| (row.key.as_str(), fate, place));
         let late = self.carried.late.note(late);
         self.figures.late_rows.fetch_add(late, Relaxed);
+        if let Some(end) = end {
+            return Err(end);
+        }
         if self.sender.failure().is_some() {
             // Other rows of the look may be refused, too.
             return Ok(RoundEnd::Refused);
@@ -609,9 +640,8 @@ impl Rounds<'_> {
     async fn look(&mut self) -> Result<Looked, Failure> {
         self.number += 1;
         let token = format!("{}-{}", std::process::id(), self.number);
-        let table = &self.described.table;
         let now = Instant::now();
-        let held: Vec<String> = {
+        let mut held: Vec<String> = {
             let waiting = self
                 .carried
                 .remembered
@@ -619,6 +649,10 @@ impl Rounds<'_> {
                 .filter(|(_, known)| known.not_before > now);
             waiting.map(|(key, _)| key.clone()).collect()
         };
+        if self.carried.slow_until.is_some_and(|until| now < until) {
+            held.extend(self.held_keys().await);
+        }
+        let table = &self.described.table;
         let lanes = match self.shares_lanes {
             0 => table.lanes,
             _ => table.lanes.div_ceil(2),
@@ -651,6 +685,9 @@ impl Rounds<'_> {
             Some(_) => found.push(values),
         });
         let read = read.await;
+        if begun.elapsed() > SLOW {
+            self.carried.slow_until = Some(Instant::now() + SLOW_LOOKS);
+        }
         let FoundRows {
             rows,
             bytes,
@@ -684,6 +721,15 @@ impl Rounds<'_> {
                 one_by_one: self.carried.one_by_one,
             },
         }))
+    }
+
+    /// Message keys that are held back. A look need not find that out for each of their rows, which may be many. Without an answer, it does.
+    async fn held_keys(&self) -> Vec<String> {
+        let Some(statement) = statements::held_keys(&self.described.table) else {
+            return Vec::new();
+        };
+        let keys = self.sql.texts(LOOKING, &statement).await.unwrap_or_default();
+        keys.into_iter().flatten().flatten().collect()
     }
 
     /// How many rows the next look may read: what is under way must not be more than the memory for it.
@@ -792,57 +838,174 @@ impl Rounds<'_> {
     }
 
     /// Marks rows that were sent, notes failures, and ends the transaction.
-    async fn mark(&mut self, rows: &[LookedRow], fates: &[RowFate], token: &str) -> Result<(), Failure> {
-        let table = &self.described.table;
+    async fn mark(
+        &mut self,
+        rows: &[LookedRow],
+        fates: &[RowFate],
+        token: &str,
+        begun: Instant,
+    ) -> Result<(), NotMarked> {
         let own_path = self.sql.own_path();
         let in_look = InLook {
             token,
             own_path: &own_path,
         };
-        let rows_with = |wanted: fn(&RowFate) -> bool| {
-            let both = rows.iter().zip(fates).filter(move |(_, fate)| wanted(fate));
-            both.map(|(row, _)| row)
-        };
-        let sent: Vec<RowAddress> = rows_with(|fate| *fate == RowFate::Sent)
-            .map(|row| row.address.clone())
+        let both = || rows.iter().zip(fates);
+        let sent: Vec<&LookedRow> = both()
+            .filter(|(_, fate)| **fate == RowFate::Sent)
+            .map(|(row, _)| row)
             .collect();
-        let mut statements = statements::done(table, &sent, in_look);
-        let mut expected = sent.len() as u64;
-        for (row, fate) in rows.iter().zip(fates) {
-            if let RowFate::Failed(failure) = fate {
-                let statement = self.note_failure(row, failure, in_look);
-                expected += u64::from(statement.is_some());
-                statements.extend(statement);
+        let failed = both().filter_map(|(row, fate)| match fate {
+            RowFate::Failed(failure) => Some((row, Failure::clone(failure))),
+            _ => None,
+        });
+        let failed: Vec<(&LookedRow, Failure)> = failed.collect();
+        // A row that has failed before may be one that cannot be marked.
+        let is_careful = self.carried.careful_looks > 0 || sent.iter().any(|row| row.attempts > 0);
+        self.carried.careful_looks = self.carried.careful_looks.saturating_sub(1);
+        let unmarked = match is_careful {
+            true => self.mark_carefully(&sent, failed, in_look, begun).await?,
+            false => {
+                self.mark_together(&sent, failed, in_look).await?;
+                HashSet::new()
             }
-        }
-        let answer = self.sql.texts(MARKING, &statements::marks(&statements)).await?;
-        let changed: u64 = answer
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|count| count.parse::<u64>().ok())
-            .sum();
-        if changed != expected {
-            return Err(lost(&format!(
-                "of {expected} rows, only {changed} could be marked; if this goes on, a trigger or rule of the table undoes it"
-            )));
-        }
-        if table.attempts.is_none() {
-            for row in rows_with(|fate| *fate == RowFate::Sent) {
+        };
+        let marked = sent.iter().filter(|row| !unmarked.contains(&row.address));
+        let mut count = 0;
+        for row in marked {
+            count += 1;
+            if !self.carried.remembered.is_empty() {
                 self.carried.remembered.remove(&row.key);
             }
         }
-        self.sent += sent.len() as u64;
-        self.figures.sent_rows.fetch_add(sent.len() as u64, Relaxed);
-        if !sent.is_empty() {
+        self.sent += count;
+        self.figures.sent_rows.fetch_add(count, Relaxed);
+        if count > 0 {
             self.reach.deliver(0, 1);
             self.status.counters.in_flight_records.store(0, Relaxed);
         }
         Ok(())
     }
 
+    /// Marks all in one round trip.
+    async fn mark_together(
+        &mut self,
+        sent: &[&LookedRow],
+        failed: Vec<(&LookedRow, Failure)>,
+        in_look: InLook<'_>,
+    ) -> Result<(), NotMarked> {
+        let addresses: Vec<RowAddress> = sent.iter().map(|row| row.address.clone()).collect();
+        let mut statements = statements::done(&self.described.table, &addresses, in_look);
+        let mut expected = sent.len() as u64;
+        for (row, failure) in failed {
+            let statement = self.note_failure(row, &failure, in_look).statement;
+            expected += u64::from(statement.is_some());
+            statements.extend(statement);
+        }
+        let answer = self.sql.texts(MARKING, &statements::marks(&statements)).await;
+        let changed = match answer.map_err(Failure::from) {
+            Ok(answer) => sum(answer),
+            Err(failure) if matches!(failure.disposition, Disposition::Stop(_)) => {
+                let what = format!("the database refuses to mark rows: {failure}");
+                return Err(NotMarked::Refused(lost(&what)));
+            }
+            Err(failure) => return Err(NotMarked::Lost(failure)),
+        };
+        match changed == expected {
+            true => Ok(()),
+            false => Err(NotMarked::Refused(not_changed(expected, changed))),
+        }
+    }
+
+    /// Marks what can be marked. Of each key, the first row that cannot be marked is noted as one that has failed. Returns the rows that are not marked.
+    async fn mark_carefully(
+        &mut self,
+        sent: &[&LookedRow],
+        mut failed: Vec<(&LookedRow, Failure)>,
+        in_look: InLook<'_>,
+        begun: Instant,
+    ) -> Result<HashSet<RowAddress>, NotMarked> {
+        let table = &self.described.table;
+        let (mut unmarked, mut keys, mut refused) = (HashSet::new(), HashSet::new(), Vec::new());
+        let mut parts = if sent.is_empty() { Vec::new() } else { vec![sent] };
+        while let Some(part) = parts.pop() {
+            let addresses: Vec<RowAddress> = part.iter().map(|row| row.address.clone()).collect();
+            let statements = statements::done(table, &addresses, in_look);
+            match (part, self.in_savepoint(&statements, part.len(), begun).await?) {
+                (_, Ok(())) => {}
+                ([row], Err(refusal)) => {
+                    unmarked.insert(row.address.clone());
+                    if keys.insert(row.key.as_str()) {
+                        refused.push((*row, refusal));
+                    }
+                }
+                (_, Err(_)) => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+            }
+        }
+        if keys.len() > 1
+            && unmarked.len() == sent.len()
+            && sent.iter().any(|row| row.attempts == 0)
+            && let Some((_, refusal)) = refused.pop()
+        {
+            // It seems to be about all rows, so none of them has failed.
+            return Err(NotMarked::Refused(match refusal.kind {
+                Kind::PrivilegeMissing => refusal,
+                _ => of_row(refusal),
+            }));
+        }
+        failed.extend(refused.into_iter().map(|(row, refusal)| (row, of_row(refusal))));
+        for (row, failure) in failed {
+            let NotedFailure {
+                statement,
+                attempts,
+                pause,
+            } = self.note_failure(row, &failure, in_look);
+            let Some(statement) = statement else { continue };
+            if self.in_savepoint(&[statement], 1, begun).await?.is_err() {
+                self.remember(&row.key, attempts, pause);
+            }
+        }
+        let ended = self.sql.texts(MARKING, statements::END).await;
+        ended.map_err(|error| NotMarked::Lost(error.into()))?;
+        Ok(unmarked)
+    }
+
+    /// Runs statements that change so many rows. `Ok(Err(…))`: the database has refused that, and nothing of it is left.
+    async fn in_savepoint(
+        &self,
+        statements: &[String],
+        rows: usize,
+        begun: Instant,
+    ) -> Result<Result<(), Failure>, NotMarked> {
+        let lost_because = |error| NotMarked::Lost(Failure::from(error));
+        let left = CAREFUL.saturating_sub(begun.elapsed());
+        if left < Duration::from_millis(20) {
+            return Err(NotMarked::Lost(lost("there was no time to mark all rows of a look")));
+        }
+        let answer = self
+            .sql
+            .texts(MARKING, &statements::in_savepoint(statements, left))
+            .await;
+        let refusal = match answer {
+            Ok(answer) => match sum(answer) {
+                changed if changed == rows as u64 => {
+                    self.sql.texts(MARKING, statements::KEEP).await.map_err(lost_because)?;
+                    return Ok(Ok(()));
+                }
+                changed => not_changed(rows as u64, changed),
+            },
+            Err(error) => error.into(),
+        };
+        // Fails, too, if the transaction or the connection is gone.
+        self.sql.texts(MARKING, statements::UNDO).await.map_err(lost_because)?;
+        Ok(Err(refusal))
+    }
+
     /// What a failure of a row leaves in the table.
-    fn note_failure(&mut self, row: &LookedRow, failure: &Failure, in_look: InLook<'_>) -> Option<String> {
+    fn note_failure(&mut self, row: &LookedRow, failure: &Failure, in_look: InLook<'_>) -> NotedFailure {
         self.figures.failed_attempts.fetch_add(1, Relaxed);
         let table = &self.described.table;
         let attempts = row.attempts.saturating_add(1);
@@ -856,27 +1019,15 @@ impl Rounds<'_> {
             attempts,
             pause_ms = pause.as_millis() as u64,
             "{}",
-            match is_last && statements::failed_for_good(table, "").is_some() {
-                true => "a row of the outbox cannot be sent, and is not tried again",
-                false => "a row of the outbox cannot be sent; it is tried again after a pause",
+            match (failure.kind, is_last && statements::failed_for_good(table, "").is_some()) {
+                (Kind::RelayLost, true) => "a row of the outbox was sent and cannot be marked; it counts as failed, and is not sent again",
+                (Kind::RelayLost, false) => "a row of the outbox was sent and cannot be marked; it is sent again after a pause",
+                (_, true) => "a row of the outbox cannot be sent, and is not tried again",
+                (_, false) => "a row of the outbox cannot be sent; it is tried again after a pause",
             }
         );
         if table.attempts.is_none() || table.available_at.is_none() {
-            if self.carried.remembered.len() >= MOST_REMEMBERED {
-                let now = Instant::now();
-                self.carried.remembered.retain(|_, known| known.not_before > now);
-            }
-            if self.carried.remembered.len() >= MOST_REMEMBERED {
-                // It is tried again early.
-                let soonest = self.carried.remembered.iter().min_by_key(|(_, known)| known.not_before);
-                let soonest = soonest.map(|(key, _)| key.clone());
-                soonest.and_then(|key| self.carried.remembered.remove(&key));
-            }
-            let known = Remembered {
-                attempts,
-                not_before: Instant::now() + pause,
-            };
-            self.carried.remembered.insert(row.key.clone(), known);
+            self.remember(&row.key, attempts, pause);
         }
         let attempt = FailedAttempt {
             attempts,
@@ -884,8 +1035,67 @@ impl Rounds<'_> {
             pause,
             is_last,
         };
-        statements::failed(table, &row.address, &attempt, in_look)
+        NotedFailure {
+            statement: statements::failed(table, &row.address, &attempt, in_look),
+            attempts,
+            pause,
+        }
     }
+
+    /// Remembers a failure that is not in the table.
+    fn remember(&mut self, key: &str, attempts: u32, pause: Duration) {
+        let remembered = &mut self.carried.remembered;
+        if remembered.len() >= MOST_REMEMBERED {
+            let now = Instant::now();
+            remembered.retain(|_, known| known.not_before > now);
+        }
+        if remembered.len() >= MOST_REMEMBERED {
+            // It is tried again early.
+            let soonest = remembered.iter().min_by_key(|(_, known)| known.not_before);
+            let soonest = soonest.map(|(key, _)| key.clone());
+            soonest.and_then(|key| remembered.remove(&key));
+        }
+        let not_before = Instant::now() + pause;
+        remembered.insert(key.to_owned(), Remembered { attempts, not_before });
+    }
+}
+
+/// Why rows are not marked.
+enum NotMarked {
+    /// The database refuses to change some of them.
+    Refused(Failure),
+    /// The transaction has ended, or there was not enough time.
+    Lost(Failure),
+}
+
+/// A failed attempt that is to be noted in the table. `None`: the table has no column for it.
+struct NotedFailure {
+    statement: Option<String>,
+    attempts: u32,
+    pause: Duration,
+}
+
+/// A refusal to mark a row, as its failure.
+fn of_row(refusal: Failure) -> Failure {
+    match refusal.kind {
+        Kind::RelayLost => refusal,
+        _ => Failure::retry(
+            Kind::RelayLost,
+            format!("Kafka has the row, but it cannot be marked, so it is sent again: {refusal}"),
+        ),
+    }
+}
+
+/// How many rows statements have changed.
+fn sum(answer: Vec<Vec<Option<String>>>) -> u64 {
+    let counts = answer.into_iter().flatten().flatten();
+    counts.filter_map(|count| count.parse::<u64>().ok()).sum()
+}
+
+fn not_changed(expected: u64, changed: u64) -> Failure {
+    lost(&format!(
+        "of {expected} rows, only {changed} could be marked; if this goes on, a trigger or rule of the table undoes it"
+    ))
 }
 
 /// For so many looks after one that has met another owner, only half of the lanes are taken.
@@ -911,6 +1121,17 @@ fn lost(what: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looks_that_find_nothing_take_a_fifth_of_the_time_at_most() {
+        let idle = Idle::default();
+        let interval = Duration::from_millis(200);
+        let pause = |took| idle.pause(interval, false, Duration::from_millis(took)).as_millis();
+        assert_eq!(
+            [pause(1), pause(50), pause(400), pause(2_500)],
+            [200, 200, 1_600, 5_000]
+        );
+    }
 
     #[test]
     fn looks_that_are_not_marked_in_time_have_fewer_rows_until_they_are() {

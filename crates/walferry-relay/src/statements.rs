@@ -24,6 +24,9 @@ pub const CONFIRM: Duration = Duration::from_millis(3500);
 /// How long marking may take.
 const MARK: Duration = Duration::from_millis(1000);
 
+/// How many keys that are held back a look may name.
+const HELD_KEYS: u32 = 200;
+
 /// The setting that tells one look from another, as long as its transaction lasts.
 const TOKEN: &str = "walferry.look";
 /// The setting with the lanes that a look has.
@@ -63,7 +66,7 @@ pub struct ServerTimeouts {
 }
 
 /// A row, as it was locked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RowAddress {
     /// The table or partition that has it.
     pub table_oid: u32,
@@ -112,12 +115,17 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
         None => "0".to_owned(),
     };
     let held = held(table);
+    // As records they are compared as ORDER BY does it: NULL comes last. Otherwise a comparison with it would be neither true nor false.
+    let as_record = match table.order.iter().any(|column| table.may_be_null(column)) {
+        true => "::record",
+        false => "",
+    };
     let (with, not_held) = match &held {
         None => (String::new(), String::new()),
         Some(held) => (
             format!("WITH held AS MATERIALIZED ({held}) "),
             format!(
-                " AND NOT EXISTS (SELECT FROM held WHERE held.key = {} AND ROW({}) < ROW({}))",
+                " AND NOT EXISTS (SELECT FROM held WHERE held.key = {} AND ROW({}){as_record} < ROW({}){as_record})",
                 key(table, "t"),
                 list(
                     &(0..table.order.len())
@@ -132,7 +140,16 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
         [] => String::new(),
         keys => {
             let keys: Vec<String> = keys.iter().map(|key| text(key)).collect();
-            format!(" AND {} <> ALL (ARRAY[{}])", key(table, "t"), list(&keys))
+            let keys = list(&keys);
+            // The first condition is the same for most rows, and costs the server less.
+            let column = match table.key.as_slice() {
+                [only] => format!(
+                    " AND (t.{}::text COLLATE \"C\" = ANY (ARRAY[{keys}])) IS NOT TRUE",
+                    sql_name(only)
+                ),
+                _ => String::new(),
+            };
+            format!("{column} AND {} <> ALL (ARRAY[{keys}])", key(table, "t"))
         }
     };
     format!(
@@ -142,8 +159,8 @@ pub fn look(table: &RelayTable, options: LookOptions<'_>) -> String {
          WHERE pg_catalog.pg_try_advisory_xact_lock({locks}, lane + {lock_base}) LIMIT {lanes}) taken), true) \
          WHERE pg_catalog.set_config('{TOKEN}', {token}, true) IS NOT NULL; \
          {with}SELECT t.tableoid, t.ctid, {key}, {attempts}, {columns} FROM {name} t \
-         WHERE pg_catalog.current_setting('{LANES}') <> '{{}}' AND {pending}{available} \
-         AND {lane} = ANY ((SELECT pg_catalog.current_setting('{LANES}'))::int[]){unwanted}{not_held} \
+         WHERE pg_catalog.current_setting('{LANES}') <> '{{}}' AND {pending}{unwanted}{available} \
+         AND {lane} = ANY ((SELECT pg_catalog.current_setting('{LANES}')::int[])::int[]){not_held} \
          ORDER BY {order} LIMIT {rows} FOR UPDATE OF t SKIP LOCKED",
         look_ms = LOOK.as_millis(),
         idle_ms = IDLE.as_millis(),
@@ -329,6 +346,21 @@ pub fn marks(statements: &[String]) -> String {
     )
 }
 
+/// Statements of which nothing is left if they are undone. Checks of constraints that would come with the commit come now.
+pub fn in_savepoint(statements: &[String], limit: Duration) -> String {
+    let pin = format!("SET LOCAL search_path = {PATH}");
+    format!(
+        "{pin}; SET LOCAL statement_timeout = {}; SAVEPOINT walferry; {}; SET CONSTRAINTS ALL IMMEDIATE",
+        limit.min(MARK).as_millis(),
+        statements.join(&format!("; {pin}; "))
+    )
+}
+
+/// Keeps what statements in a savepoint have done.
+pub const KEEP: &str = "RELEASE SAVEPOINT walferry";
+/// Undoes it.
+pub const UNDO: &str = "ROLLBACK TO SAVEPOINT walferry; RELEASE SAVEPOINT walferry";
+
 /// Changes rows, and answers with how many are `is_done` afterwards. Names in it are looked up before the role's path is set, which is in time for
 /// triggers.
 fn counted(change: &str, table_oid: u32, ctids: &[&str], is_done: &str, look: InLook<'_>) -> String {
@@ -390,13 +422,27 @@ pub struct Index {
     pub column: String,
     /// Whether it has only a part of the rows.
     pub is_partial: bool,
-    /// The SQL that creates it.
-    pub statement: String,
+    /// The rows that it finds.
+    pub finds: &'static str,
+    /// The SQL that creates it, after `CREATE INDEX`.
+    definition: String,
+}
+
+impl Index {
+    /// The SQL that creates it while others may write to the table. Not for a partitioned table.
+    pub fn concurrently(&self) -> String {
+        format!("CREATE INDEX CONCURRENTLY {}", self.definition)
+    }
+
+    /// The SQL that creates it in a transaction.
+    pub fn statement(&self) -> String {
+        format!("CREATE INDEX {}", self.definition)
+    }
 }
 
 /// An index by which rows that wait are found in their order, and one for rows that hold others back.
 pub fn indexes(table: &RelayTable) -> Vec<Index> {
-    let index = |columns: &[String], condition: Option<String>| {
+    let index = |finds: &'static str, columns: &[String], condition: Option<String>| {
         let names: Vec<String> = columns.iter().map(|column| sql_name(column)).collect();
         let part = condition
             .as_ref()
@@ -405,14 +451,16 @@ pub fn indexes(table: &RelayTable) -> Vec<Index> {
         Index {
             column: columns.first().cloned().unwrap_or_default(),
             is_partial: condition.is_some(),
-            statement: format!("CREATE INDEX ON {} ({}){part};", table.name, list(&names)),
+            finds,
+            definition: format!("ON {} ({}){part}", table.name, list(&names)),
         }
     };
     let waiting = Some(waiting(table, "")).filter(|condition| condition != "true");
-    let mut indexes = vec![index(&table.order, waiting)];
+    let mut indexes = vec![index("rows that wait", &table.order, waiting)];
     if let Some(held) = held_condition(table) {
         let column = table.key.first().or(table.order.first());
-        indexes.extend(column.map(|column| index(std::slice::from_ref(column), Some(held))));
+        let finds = "rows that have failed and hold back others";
+        indexes.extend(column.map(|column| index(finds, std::slice::from_ref(column), Some(held))));
     }
     indexes
 }
@@ -467,6 +515,15 @@ fn held(table: &RelayTable) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" UNION ALL "))
 }
 
+/// Lists message keys that are held back, some at most. `None` if rows of the table hold back none.
+pub fn held_keys(table: &RelayTable) -> Option<String> {
+    let held = held(table)?;
+    Some(format!(
+        "SET LOCAL statement_timeout = {}; SELECT DISTINCT held.key FROM ({held}) held LIMIT {HELD_KEYS}",
+        MARK.as_millis()
+    ))
+}
+
 /// The rows that are to be sent, now or later.
 pub fn waiting(table: &RelayTable, alias: &str) -> String {
     let attempts = match (&table.status, &table.attempts) {
@@ -477,9 +534,13 @@ pub fn waiting(table: &RelayTable, alias: &str) -> String {
         (_, attempts) => attempts,
     };
     let unsent = unsent(table, alias);
-    let tried = attempts
-        .as_ref()
-        .map(|attempts| format!("{} < {}", column(alias, attempts), table.max_attempts));
+    let tried = attempts.as_ref().map(|attempts| {
+        let (name, most) = (column(alias, attempts), table.max_attempts);
+        match table.may_be_null(attempts) {
+            true => format!("({name} IS NULL OR {name} < {most})"),
+            false => format!("{name} < {most}"),
+        }
+    });
     match (unsent.as_str(), tried) {
         ("true", Some(tried)) => tried,
         (_, None) => unsent,

@@ -180,13 +180,28 @@ impl RelayTable {
             )),
             _ => {}
         }
-        for column in key.iter().chain(&section.order_by) {
-            if !facts.columns.iter().any(|known| known.name == *column) {
-                problems.push(problem(
-                    format!("table {name} has no column {}, which orders its rows", sql_name(column)),
-                    "correct the option of the EventRouter for the key (table.field.event.key), or relay.order.by",
-                ));
-            }
+        let is_missing = |column: &&String| !facts.columns.iter().any(|known| known.name == **column);
+        let known = || {
+            let names: Vec<String> = facts.columns.iter().map(|column| sql_name(&column.name)).collect();
+            names.join(", ")
+        };
+        for column in key.iter().filter(is_missing) {
+            problems.push(problem(
+                format!("table {name} has no column {} for the message key", sql_name(column)),
+                format!(
+                    "name one of its columns in the EventRouter's option table.field.event.key (transforms.NAME.table.field.event.key): {}",
+                    known()
+                ),
+            ));
+        }
+        for column in section.order_by.iter().filter(is_missing) {
+            problems.push(problem(
+                format!(
+                    "relay.order.by names {}, but table {name} has no such column",
+                    sql_name(column)
+                ),
+                format!("name one of its columns: {}", known()),
+            ));
         }
         let order = order(&facts, section);
         if order.is_empty() {
@@ -238,6 +253,30 @@ impl RelayTable {
             })
             .collect();
         parts.join(",")
+    }
+
+    /// A warning if the time before which a row is not sent has no time zone. An application that writes local times is off by hours.
+    pub fn local_time(&self) -> Option<Diagnosis> {
+        let name = self.available_at.as_ref()?;
+        let mut columns = self.catalog.table.iter().flat_map(|facts| &facts.columns);
+        columns.find(|column| column.name == *name && column.type_oid == TIMESTAMP)?;
+        let what = format!(
+            "column {} of table {} has no time zone and is read as UTC: rows with a local time are sent hours too early or too late",
+            sql_name(name),
+            self.name
+        );
+        let hint = format!(
+            "write it in UTC, or let it have a time zone: ALTER TABLE {} ALTER COLUMN {} TYPE timestamptz;",
+            self.name,
+            sql_name(name)
+        );
+        Some(Diagnosis::warning(Kind::RelayTable, what).with_hint(hint))
+    }
+
+    /// Whether a column may be NULL.
+    pub(crate) fn may_be_null(&self, name: &str) -> bool {
+        let mut columns = self.catalog.table.iter().flat_map(|facts| &facts.columns);
+        columns.any(|column| column.name == name && !column.not_null)
     }
 
     /// A warning if rows are ordered by a key that may well be random.
@@ -313,25 +352,30 @@ impl RelayTable {
         )
     }
 
-    /// The columns without which failures are not remembered in the table, with the SQL that adds them.
+    /// The columns without which failures are not remembered in the table, with the SQL that adds them, and what follows.
     pub fn missing(&self) -> Option<Diagnosis> {
-        let mut add = Vec::new();
+        let (mut add, mut without) = (Vec::new(), Vec::new());
         if self.attempts.is_none() {
             add.push("ADD COLUMN attempts integer NOT NULL DEFAULT 0");
+            without
+                .push("a row that cannot be sent is tried again, and holds back later rows of its key, without an end");
         }
         if self.available_at.is_none() {
             add.push("ADD COLUMN available_at timestamptz NOT NULL DEFAULT now()");
+            without
+                .push("another process does not know of the pause after a failed attempt, and tries the row at once");
         }
         if self.last_error.is_none() {
             add.push("ADD COLUMN last_error text");
+            without.push("only the log says why a row was not sent");
         }
         if add.is_empty() {
             return None;
         }
         let what = format!(
-            "table {} has no columns in which failures are remembered: a row that cannot be sent is tried again, and holds back later rows of its key, \
-             without an end",
-            self.name
+            "table {} lacks columns in which failures are remembered: {}",
+            self.name,
+            without.join("; ")
         );
         let statement = format!("ALTER TABLE {} {}", self.name, add.join(", "));
         let hint = format!("add them: {statement};");
@@ -583,8 +627,8 @@ mod tests {
              \"available_at\", ordered by \"seq\", \"id\" within \"partition_key\"; sent rows are marked"
         );
         // Rows that somebody else has marked as failed have no attempts of ours. The index must have them, or it does not serve the look.
-        let held = &statements::indexes(&table)[1].statement;
-        let serves = r#"WHERE "status" IN ('pending', 'failed') AND ("attempts" > 0 OR "status" = 'failed');"#;
+        let held = statements::indexes(&table)[1].statement();
+        let serves = r#"WHERE "status" IN ('pending', 'failed') AND ("attempts" > 0 OR "status" = 'failed')"#;
         assert!(held.ends_with(serves), "{held}");
         for (columns, unsent, order) in [
             (

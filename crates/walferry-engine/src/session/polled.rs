@@ -82,6 +82,8 @@ pub enum RowFate {
     HeldBack,
     /// There was no time for it.
     NotTried,
+    /// The session has to end at it: what it waits for is away, such as the schema registry. Rows before it were sent, those after it are not tried.
+    EndsSession(Box<Failure>),
 }
 
 /// Why rows could not be sent.
@@ -281,12 +283,9 @@ impl<K: Sink> SenderThread<K> {
                     return Err(self.over());
                 }
             }
-            let made = self.make(&table, row, &job.bytes, deadline, &mut batch);
-            let made = match made {
-                Ok(false) => break,
-                Ok(true) if is_alone => self.deliver_alone(&mut batch, deadline)?,
-                Ok(true) => Ok(()),
-                Err(failure) => Err(failure),
+            let made = match self.make(&table, row, &job.bytes, (deadline, last_begin), &mut batch)? {
+                Ok(()) if is_alone => self.deliver_alone(&mut batch, deadline)?,
+                made => made,
             };
             match made {
                 Ok(()) => *fate = RowFate::Sent,
@@ -299,7 +298,10 @@ impl<K: Sink> SenderThread<K> {
                         return Ok(fates);
                     }
                 }
-                Err(failure) => return Err(NotSent::Failed(failure)),
+                Err(failure) => {
+                    *fate = RowFate::EndsSession(Box::new(failure));
+                    break;
+                }
             }
             if batch.len() >= BATCH_BYTES {
                 self.deliver(&mut batch, deadline)?;
@@ -323,37 +325,48 @@ impl<K: Sink> SenderThread<K> {
         Ok(table)
     }
 
-    /// Makes the records of a row. Returns false if there was no time for that.
+    /// Makes the record of a row. If that fails, the batch has nothing of it.
     fn make(
         &mut self,
         table: &PolledTable,
         row: &PolledRow,
         bytes: &[u8],
-        deadline: Deadline,
+        (deadline, last_begin): (Deadline, Instant),
         batch: &mut Batch,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Result<(), Failure>, NotSent> {
         self.pipeline.emitter().set_aside_failures(row.is_last_try);
         let now_ns = status::now_us() * 1000;
-        self.pipeline
-            .polled_row(table, &bytes[row.tuple.clone()], now_ns, batch)?;
-        while batch.is_held() {
-            let Some(wait) = self.pipeline.finish(batch)? else {
-                break;
-            };
+        let tuple = &bytes[row.tuple.clone()];
+        if let Err(failure) = self.pipeline.polled_row(table, tuple, now_ns, batch) {
+            return Ok(Err(failure));
+        }
+        if batch.is_held() {
+            // Those before it go, so that the batch has nothing else, and can be given up.
+            self.deliver(batch, deadline)?;
+            if let Err(failure) = self.finish(batch, last_begin) {
+                *batch = Batch::default();
+                return Ok(Err(failure));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Waits until a record is complete, but no longer than until `last`.
+    fn finish(&mut self, batch: &mut Batch, last: Instant) -> Result<(), Failure> {
+        while let Some(wait) = self.pipeline.finish(batch)? {
             if let Some(refusal) = wait.refusal() {
                 let kind = refusal.kind.unwrap_or(Kind::Awaited);
                 return Err(Failure::of(Disposition::stop(kind), kind, vec![refusal]));
             }
-            if !wait.wait_for(LOOK) && (deadline.is_over() || self.progress.is_over()) {
+            if !wait.wait_for(LOOK) && (Instant::now() >= last || self.progress.is_over()) {
                 let what = match wait.trouble() {
                     Some(trouble) => format!("waiting for {}: {}", wait.need(), trouble.sentence()),
                     None => format!("waiting for {}", wait.need()),
                 };
-                // The record has its place in the batch, so the batch cannot be sent.
                 return Err(Failure::retry(Kind::SchemaRegistry, what));
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Delivers a batch with the records of one row.
