@@ -247,6 +247,10 @@ fn connectors_of_a_worker_that_is_killed_ends_or_hangs_go_on_elsewhere() {
         cluster.kafka.wait_for_records(&outbox.topic("order"), 5);
         wait_for_stream(outbox);
     }
+    // Offsets are stored at most once a second: a kill before that would begin the snapshot again.
+    for outbox in &outboxes {
+        outbox.wait_until_confirmed();
+    }
     // The leader is killed.
     let first = cluster.leader();
     let (second, third) = ((first + 1) % 3, (first + 2) % 3);

@@ -191,6 +191,12 @@ pub(crate) fn run(options: &Cluster) -> Vec<String> {
         follow.join().expect("the follower does not panic");
         written
     });
+    if let Some(folder) = &options.logs {
+        for node in driver.nodes.iter().chain([&driver.spare]) {
+            let file = folder.join(format!("w{}.log", node.number));
+            std::fs::write(&file, node.walferry.output()).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        }
+    }
     let Driver {
         times,
         counts,

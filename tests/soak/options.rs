@@ -115,6 +115,9 @@ pub(crate) struct Cluster {
     /// Lines for the worker files, `NAME=VALUE`
     #[arg(long = "worker-line")]
     pub(crate) worker_lines: Vec<String>,
+    /// A folder for what the workers have logged, one file for each
+    #[arg(long)]
+    pub(crate) logs: Option<std::path::PathBuf>,
 }
 
 #[derive(Args)]

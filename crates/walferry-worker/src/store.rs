@@ -8,12 +8,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value as Json;
 use tokio::task::spawn_blocking;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use walferry_engine::{
     Failure, Kind, Position,
     gap::{Gap, GapChoice},
@@ -427,10 +427,15 @@ impl OffsetStore for ConnectorStore {
         let store = store.clone();
         // A process that still runs the connector must not be fenced by one that waits for its end. So this is not done earlier.
         let claim = move || {
+            let begun = Instant::now();
             if let Some(of) = &store.transactions {
                 of.transactions.fence()?;
             }
-            store.log.wait_for_open_transactions()
+            let fenced = begun.elapsed();
+            store.log.wait_for_open_transactions()?;
+            let (fenced_ms, waited_ms) = (fenced.as_millis() as u64, (begun.elapsed() - fenced).as_millis() as u64);
+            debug!(fenced_ms, waited_ms, "earlier producers of the connector have ended");
+            Ok(())
         };
         blocking(claim).await.map(|()| true)
     }

@@ -120,8 +120,10 @@ impl ClientContext for Context {
 }
 
 impl Context {
-    fn lose(&self) {
+    /// Others may have what this member had. Its client must not join again by itself: it would be given connectors that nobody runs.
+    fn lose(&self, consumer: &BaseConsumer<Self>) {
         self.lease.end();
+        consumer.unsubscribe();
         self.share.send_modify(|share| {
             *share = Share {
                 standing: Standing::Lost,
@@ -157,7 +159,7 @@ impl ConsumerContext for Context {
             return;
         }
         if consumer.assignment_lost() || self.is_leaving.load(Relaxed) {
-            self.lose();
+            self.lose(consumer);
             let _ = consumer.incremental_unassign(list);
             return;
         }
@@ -374,7 +376,7 @@ impl MemberLoop {
                 "the brokers do not confirm that this process is still one of the workers of its group, while connectors move: it gives \
                  up all it has, and joins again"
             );
-            context.lose();
+            context.lose(consumer);
         }
     }
 
@@ -394,7 +396,7 @@ impl MemberLoop {
                     "connectors that are to move to another worker have not stopped in time: this worker gives up all it has, and joins again"
                 );
             }
-            context.lose();
+            context.lose(consumer);
         } else if released.as_ref() != Some(&places) {
             return;
         }
@@ -411,6 +413,10 @@ impl Drop for Membership {
     fn drop(&mut self) {
         self.lease.end();
         self.stop.store(true, Relaxed);
+        if self.share.borrow().standing == Standing::Lost {
+            // A client that waits for the brokers needs a while to leave, and nobody waits for it.
+            return;
+        }
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             warn!("the thread that is a member of the group of workers has panicked");
         }

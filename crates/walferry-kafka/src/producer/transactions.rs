@@ -85,6 +85,8 @@ enum Step {
 
 /// How long one call waits: how late a stop is noticed.
 const CALL: Duration = Duration::from_secs(2);
+/// The same while nothing waits for the producer: a stop waits for the call, too.
+const EARLY_CALL: Duration = Duration::from_millis(200);
 /// How long a commit is waited for when the session is to end.
 const LAST_CALL: Duration = Duration::from_secs(5);
 /// How long an answer to a new producer may take.
@@ -170,7 +172,55 @@ impl Transactions {
             topic,
             acks: acks.clone(),
         });
+        drop(state);
+        let (transactions, client, span) = (self.clone(), Arc::clone(client), tracing::Span::current());
+        // Without the thread, the first record waits a little longer.
+        let _ = thread::Builder::new()
+            .name("transactions".into())
+            .spawn(move || span.in_scope(|| transactions.get_ready(&client)));
         Ok(())
+    }
+
+    /// Makes a producer ready for its first transaction while the connector still begins, so that the first record need not wait for it. Others
+    /// get the lock between two calls: the producer may be closed meanwhile.
+    fn get_ready(&self, client: &Arc<Client>) {
+        self.connect(client.producer().client());
+        loop {
+            let mut state = self.lock();
+            let is_attached = |attached: &Attached| Arc::ptr_eq(&attached.client, client);
+            if state.step != Step::New || !state.attached.as_ref().is_some_and(is_attached) {
+                return;
+            }
+            match client
+                .producer()
+                .init_transactions(EARLY_CALL)
+                .map_err(TransactionError::from)
+            {
+                Ok(()) => {
+                    self.is_known(&mut state);
+                    // What fails here is tried again with the first record, and told then.
+                    if let Err(failure) = self.prepare(&mut state) {
+                        debug!(
+                            id = self.0.id,
+                            "the producer is not ready for transactions yet: {failure}"
+                        );
+                    }
+                    return;
+                }
+                Err(error) if error.is_retriable => {}
+                Err(_) => return,
+            }
+            drop(state);
+            thread::sleep(FULL_WAIT);
+        }
+    }
+
+    fn is_known(&self, state: &mut State) {
+        info!(
+            transactional.id = self.0.id,
+            "records and offsets are sent in transactions"
+        );
+        state.step = Step::Known;
     }
 
     /// A producer is closed. Its transaction is aborted, so that consumers need not wait for it.
@@ -203,6 +253,23 @@ impl Transactions {
     }
 
     fn open(&self, state: &mut State) -> Result<bool, Failure> {
+        if !self.prepare(state)? {
+            return Ok(false);
+        }
+        let Some(attached) = &state.attached else {
+            return Err(self.lost());
+        };
+        if state.step == Step::Ready {
+            let begun = attached.client.producer().begin_transaction();
+            begun.map_err(|error| self.failed(&TransactionError::from(error)))?;
+            state.step = Step::Open;
+            self.0.is_open.store(true, Release);
+        }
+        Ok(true)
+    }
+
+    /// Does what comes before the first transaction of a producer. Returns `false` when the producer is to stop.
+    fn prepare(&self, state: &mut State) -> Result<bool, Failure> {
         let Some(attached) = &state.attached else {
             return Err(self.lost());
         };
@@ -213,7 +280,7 @@ impl Transactions {
             if !self.init(attached)? {
                 return Ok(false);
             }
-            state.step = Step::Known;
+            self.is_known(state);
         }
         if state.step == Step::Known {
             // Only now it is certain whether the last transaction was committed.
@@ -231,12 +298,6 @@ impl Transactions {
             }
             state.step = Step::Ready;
         }
-        if state.step == Step::Ready {
-            let begun = attached.client.producer().begin_transaction();
-            begun.map_err(|error| self.failed(&TransactionError::from(error)))?;
-            state.step = Step::Open;
-            self.0.is_open.store(true, Release);
-        }
         Ok(true)
     }
 
@@ -246,13 +307,7 @@ impl Transactions {
         self.connect(attached.client.producer().client());
         while !attached.acks.is_stopping() {
             match attached.client.producer().init_transactions(CALL) {
-                Ok(()) => {
-                    info!(
-                        transactional.id = self.0.id,
-                        "records and offsets are sent in transactions"
-                    );
-                    return Ok(true);
-                }
+                Ok(()) => return Ok(true),
                 Err(error) => {
                     let error = TransactionError::from(error);
                     if !error.is_retriable {
