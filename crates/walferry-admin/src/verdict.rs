@@ -140,10 +140,9 @@ impl Verdict {
             ))
             .with_cost(observed);
         verdict.hints.extend(gap.mend.clone());
-        let name = shell_word(&observed.status.name);
+        let command = observed.status.gap_command();
         verdict.hints.push(format!(
-            "then decide: `walferry offsets skip-gap {name}` continues without the missing changes, `walferry offsets skip-gap {name} \
-             --snapshot` reads all existing rows again; `--show` shows both positions"
+            "then decide: `{command}` continues without the missing changes, `{command} --snapshot` reads all existing rows again; `--show` shows both positions"
         ));
         if gap.mend.is_none() {
             verdict.hints[0].replace_range(.."then ".len(), "");

@@ -18,7 +18,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fmt, mem,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -26,7 +26,7 @@ use std::{
 
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
-use walferry_diagnosis::Kind;
+use walferry_diagnosis::{Kind, printed::shell_word};
 
 use walferry_event::Notification;
 pub use walferry_transform::Mismatched;
@@ -72,6 +72,8 @@ pub struct Status {
     pub xmin: SlotXmin,
     /// Signals that came from elsewhere than the stream.
     pub signals: Arc<Inbox>,
+    /// The command with which a person decides what happens at a gap, for the hints.
+    pub gap_command: OnceLock<String>,
     /// Figures of relay mode; `None` for a connector that reads the stream.
     pub relay: Option<Arc<RelayFigures>>,
     course: Mutex<ConnectorCourse>,
@@ -557,6 +559,12 @@ impl Status {
             created_us: now_us(),
             ..Self::default()
         }
+    }
+
+    /// The command with which a person decides what happens at a gap: with the data directory, where that is known.
+    pub fn gap_command(&self) -> String {
+        let known = self.gap_command.get().cloned();
+        known.unwrap_or_else(|| format!("walferry offsets skip-gap {}", shell_word(&self.name)))
     }
 
     /// The present phase.

@@ -70,6 +70,8 @@ pub fn connector(
     let mut settings = settings(loaded, sharers);
     // The request is left in the folder, also where the offset is in a topic: it goes into the offset with the next start.
     settings.skip_command = Some(offsets.skip_command(config));
+    // A run after another one finds the same.
+    let _ = status.gap_command.set(offsets.gap_command(config));
     // With Connect's topics, the group decides which process works.
     settings.other_reader = offsets.topic.is_none().then_some(config.slot.patience);
     if let Some(connector::CommitTiming::Every(interval)) = &mut settings.boundary {

@@ -85,10 +85,23 @@ impl Offsets {
 
     /// How a person has one change of a connector passed over.
     pub(crate) fn skip_command(&self, connector: &Connector) -> SkipCommand {
-        let mut command = format!("walferry offsets skip-record {}", shell_word(&connector.name));
-        let folder = std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone());
-        command.push_str(&format!(" --data-dir {}", shell_word(&folder.to_string_lossy())));
+        let command = self.command("skip-record", connector);
         SkipCommand { command, starts: false }
+    }
+
+    /// How a person decides what happens at a gap.
+    pub(crate) fn gap_command(&self, connector: &Connector) -> String {
+        self.command("skip-gap", connector)
+    }
+
+    /// A command of `walferry offsets` for this connector, which may be run in any folder.
+    fn command(&self, which: &str, connector: &Connector) -> String {
+        let folder = std::path::absolute(&self.data_dir).unwrap_or_else(|_| self.data_dir.clone());
+        format!(
+            "walferry offsets {which} {} --data-dir {}",
+            shell_word(&connector.name),
+            shell_word(&folder.to_string_lossy())
+        )
     }
 
     /// The topic in which a start of the connector would look for its offset. `None`: it would look into a file.

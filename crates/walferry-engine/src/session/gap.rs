@@ -17,7 +17,6 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tracing::{error, warn};
-use walferry_diagnosis::printed::shell_word;
 use walferry_pgoutput::Lsn;
 
 use crate::{
@@ -192,7 +191,6 @@ where
     }
 
     async fn tell(&mut self, failure: &Failure, gap: &Gap, gaps: &Gaps) {
-        let name = &self.status.name;
         let earlier = gaps.known();
         let is_new = earlier
             .as_ref()
@@ -209,7 +207,7 @@ where
                 lsn.to = gap.to.map(tracing::field::display),
                 code = failure.code(),
                 mend = gap.mend,
-                decide = %format_args!("walferry offsets skip-gap {}", shell_word(name)),
+                decide = self.status.gap_command(),
                 "changes may be missing, and nothing after them is delivered until you decide: {}", gap.what
             );
         }

@@ -106,12 +106,8 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
     if let Some(gap) = walferry_offset::gap::gap(&data_dir(&which.data), &connector.name)
         .map_err(|error| unusable(&connector, error))?
     {
-        let name = shell_word(&connector.name);
-        say!(
-            "  {:<14} {}; see `walferry offsets skip-gap {name} --show`",
-            "gap",
-            gap.what
-        );
+        let command = skip_gap::command(&connector.name, &which.data);
+        say!("  {:<14} {}; see `{command} --show`", "gap", gap.what);
     }
     for position in walferry_offset::skip::wished(&data_dir(&which.data), &connector.name)
         .map_err(|error| unusable(&connector, error))?
@@ -184,6 +180,7 @@ fn show_history(history: &History) {
 
 fn accept_history(which: &OffsetArgs) -> Result<(), Error> {
     let connector = of_stream(&which.config)?;
+    existing(&connector, which, "changed")?;
     let store = open(&connector, which)?;
     let refuse = || {
         Error::new(
@@ -234,7 +231,10 @@ fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> 
             format!("the offset of connector {:?} was not imported", connector.name),
         )
     };
-    let unreadable = |error: &dyn std::fmt::Display| refuse().cause(format!("{}: {error}", file.display()), None);
+    let unreadable = |error: &dyn std::fmt::Display| {
+        let hint = "correct the path of the file, and let the user that runs this command read it";
+        refuse().cause(format!("{}: {error}", file.display()), Some(hint.to_owned()))
+    };
     let bytes = fs::read(file).map_err(|error| unreadable(&error))?;
     // As Connect's standalone worker and Debezium Server keep it.
     let text = match is_java_file(&bytes) {
@@ -265,17 +265,17 @@ fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> 
 
 fn reset(which: &OffsetArgs) -> Result<(), Error> {
     let connector = of_stream(&which.config)?;
+    let folder = existing(&connector, which, "removed")?;
     let removed = open(&connector, which)?
         .remove()
         .map_err(|error| unusable(&connector, error))?;
-    say!(
-        "{}",
-        if removed {
-            "removed: the next start is a first start"
-        } else {
-            "there was no offset"
-        }
-    );
+    match removed {
+        true => say!("removed: the next start is a first start"),
+        false => say!(
+            "there was no offset in {}: with this data directory, the next start is a first start",
+            folder.display()
+        ),
+    }
     Ok(())
 }
 

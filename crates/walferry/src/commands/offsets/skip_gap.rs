@@ -11,7 +11,7 @@ use walferry_engine::gap::{Gap, GapResolution};
 use walferry_offset::{Folder, gap};
 
 use crate::{
-    cli::GapArgs,
+    cli::{DataArgs, GapArgs},
     error::Error,
     load::{data_dir, load_connector},
     say::say,
@@ -43,7 +43,7 @@ pub(super) fn skip_gap(which: &GapArgs, snapshot: bool, show_only: bool) -> Resu
             ),
         ));
     };
-    show(&name, &gap);
+    show(&name, &which.data, &gap);
     if show_only {
         return Ok(());
     }
@@ -61,7 +61,7 @@ pub(super) fn skip_gap(which: &GapArgs, snapshot: bool, show_only: bool) -> Resu
     wait(&folder, &name, way)
 }
 
-fn show(name: &str, gap: &Gap) {
+fn show(name: &str, data: &DataArgs, gap: &Gap) {
     say!("connector {name:?} waits at a gap: {}", gap.what);
     say!(
         "  {:<14} {:<12} everything committed before this is delivered",
@@ -82,11 +82,20 @@ fn show(name: &str, gap: &Gap) {
     say!(
         "Changes of captured tables between these positions may be missing. The server can no longer send them. The choices:"
     );
-    let skip = format!("walferry offsets skip-gap {}", shell_word(name));
+    let skip = command(name, data);
     let snapshot = format!("{skip} --snapshot");
     let width = snapshot.len();
     say!("  {skip:<width$}  continue without them");
     say!("  {snapshot:<width$}  read all existing rows again; rows that were deleted in the gap stay in the topics");
+}
+
+/// The command for the connector's next decision, with the data directory if it was named.
+pub(super) fn command(name: &str, data: &DataArgs) -> String {
+    let mut command = format!("walferry offsets skip-gap {}", shell_word(name));
+    if let Some(folder) = &data.data_dir {
+        command.push_str(&format!(" --data-dir {}", shell_word(&folder.to_string_lossy())));
+    }
+    command
 }
 
 fn wait(folder: &Path, name: &str, way: GapResolution) -> Result<(), Error> {
