@@ -106,7 +106,8 @@ function snapshot(c) {
     h("p", {class: "quiet small"}, "Without this, rows are read in chunks beside the stream. Each row becomes a record; consumers see it again."),
   ], {label: "Read", run: async () => {
     const name = table.value.trim(), condition = where.value.trim();
-    const answer = await request("POST", at(c.name, "/signals"), {type: "execute-snapshot", data: {
+    // What is known to fail is refused at once, with the reason.
+    const answer = await request("POST", at(c.name, "/signals"), {type: "execute-snapshot", check: true, data: {
       type: blocking.checked ? "BLOCKING" : "INCREMENTAL", "data-collections": [name],
       ...(condition && {"additional-conditions": [{"data-collection": name,
         filter: blocking.checked ? "SELECT * FROM " + name + " WHERE " + condition : condition}]}),

@@ -92,7 +92,8 @@ async function request(method, path, body) {
   const text = await answer.text();
   let json = null;
   try { json = text === "" ? null : JSON.parse(text); } catch { /* Not JSON: the error below shows the text. */ }
-  if (!answer.ok) throw new Error(json?.message ?? (text.slice(0, 2000) || "HTTP " + answer.status));
+  const hints = (json?.obstacles ?? []).map(one => one.hint && "To do: " + one.hint + ".").filter(Boolean);
+  if (!answer.ok) throw new Error([json?.message ?? (text.slice(0, 2000) || "HTTP " + answer.status), ...hints].join(" "));
   return json;
 }
 const at = (name, path) => "connectors/" + encodeURIComponent(name) + path;

@@ -6,7 +6,7 @@ function chosen() {
   const named = data.connectors.find(c => "#" + encodeURIComponent(c.name) === location.hash);
   if (named) return named;
   const first = [...data.connectors].sort(byLevel)[0], last = data.connectors.find(c => c.name === worst);
-  const stays = last && WORST[last.level] <= WORST[first.level] ? last : first;
+  const stays = last && WORST[last.level] <= WORST[first.level] && hasFailed(last) >= hasFailed(first) ? last : first;
   worst = stays?.name;
   return stays;
 }
@@ -38,7 +38,7 @@ function render() {
     + (data.started ? " · up for " + duration((new Date(data.now) - new Date(data.started)) / 1000) : "");
   const main = [];
   if (several) main.push(fleet(c));
-  if (!c) main.push(h("p", {class: "panel"}, "This process has no connector."));
+  if (!c) main.push(h("p", {class: "panel"}, "This process has no connector. ", prose("`walferry apply -f FILE` creates one, and so does POST /connectors.")));
   else {
     const lag = duration, {curves} = c;
     main.push(verdict(c), c.level !== "good" && incidents(c), warnings(c), way(c), figures(c),

@@ -9,8 +9,10 @@ const mark = level => h("span", {class: "mark " + level, role: "img", "aria-labe
 const WORST = {bad: 0, note: 1, good: 2};
 /// Whether somebody has asked for it to do nothing.
 const rests = c => c.phase === "paused" || c.phase === "stopped";
-/// The worst first, and of one level those that rest by request last; the others stay in the order of their names.
-const byLevel = (a, b) => WORST[a.level] - WORST[b.level] || rests(a) - rests(b) || (a.name < b.name ? -1 : 1);
+/// Whether it goes on only if somebody does something.
+const hasFailed = c => c.phase === "failed";
+/// The worst first: of one level what has failed first, and what rests by request last; the others stay in the order of their names.
+const byLevel = (a, b) => WORST[a.level] - WORST[b.level] || hasFailed(b) - hasFailed(a) || rests(a) - rests(b) || (a.name < b.name ? -1 : 1);
 /// Such as "2 of 29 failed, 1 note, 3 paused".
 function summary(connectors) {
   const all = connectors.length, number = level => connectors.filter(c => c.level === level).length;
@@ -32,17 +34,26 @@ function fleet(shown) {
   });
   return h("nav", {class: "fleet", "aria-label": "Connectors"},
     h("div", {class: "fleet-head"}, h("h2", {class: "small"}, summary(data.connectors)), search),
+    data.connectors.length > 8 && h("button", {type: "button", class: "skip", onclick: toVerdict}, "Skip the list"),
+    h("div", {class: "fleet-names quiet", "aria-hidden": "true"}, ["", "Connector", "State", "Behind", "What it does"].map(name => h("span", null, name))),
     found.length === 0 ? h("p", {class: "quiet"}, "No connector has this text in its name or state.")
       : h("ul", null, found.map(one => h("li", {"data-key": one.name},
         h("a", {href: "#" + encodeURIComponent(one.name), "aria-current": one === shown && "true"},
           mark(one.level), h("b", null, one.name), h("span", {class: "tag " + one.level}, PHASES[one.phase]),
-          h("span", {class: "number quiet", title: "Time behind Postgres"}, one.lag_seconds == null ? "–" : duration(one.lag_seconds)),
+          h("span", {class: "number quiet", title: "Time behind Postgres"}, h("span", {class: "hidden"}, "behind: "), one.lag_seconds == null ? "–" : duration(one.lag_seconds)),
           h("span", {class: "line"}, one.reason))))));
+}
+
+/// Leads those who use the keyboard past a long list.
+function toVerdict() {
+  const heading = document.getElementById("name");
+  heading?.focus();
+  heading?.scrollIntoView({block: "start"});
 }
 
 function verdict(c) {
   return h("section", {class: "panel verdict " + c.level, "aria-labelledby": "name"},
-    h("div", {class: "title"}, mark(c.level), h("h2", {id: "name"}, c.name),
+    h("div", {class: "title"}, mark(c.level), h("h2", {id: "name", tabindex: "-1"}, c.name),
       h("span", {class: "tag " + c.level}, PHASES[c.phase]),
       h("span", {class: "quiet small"}, c.since && "since " + time(c.since), c.ready ? "" : " · not ready")),
     h("p", {class: "reason"}, prose(c.reason)),
@@ -180,11 +191,13 @@ function slots(c) {
     s.remark && h("tr", {class: "remark"}, h("td", {colspan: "5"}, s.remark[0].toUpperCase() + s.remark.slice(1) + ". ",
       s.drop_sql && ["If no process will read it again:", copyable(s.drop_sql)])),
   ];
-  return panel("Replication slots on the server", h("div", {class: "scroll"}, h("table", null,
+  // The one of this connector first: a server may have many.
+  const sorted = [...seen.slots.filter(s => s.ours), ...seen.slots.filter(s => !s.ours)];
+  return panel("Replication slots on the server", h("div", {class: "scroll high", role: "region", "aria-label": "Replication slots", tabindex: "0"}, h("table", null,
     h("thead", null, h("tr", null, h("th", {scope: "col"}, "Slot"), h("th", {scope: "col"}, "Use"),
       h("th", {scope: "col", class: "number"}, "WAL kept"), h("th", {scope: "col", class: "number wide"}, "Behind"),
       h("th", {scope: "col", class: "wide"}, "State"))),
-    h("tbody", null, seen.slots.map(row)))),
+    h("tbody", null, sorted.map(row)))),
     h("p", {class: "quiet small"}, "As of " + duration(seen.age_seconds) + " ago; the server’s WAL ended at ", h("span", {class: "lsn"}, seen.wal_end), "."));
 }
 
