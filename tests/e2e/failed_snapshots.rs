@@ -154,7 +154,7 @@ fn what_is_known_to_fail_is_refused_and_what_fails_later_is_told_with_an_exit_co
          insert into items values (1, 'a'), (2, 'b'), (0, 'z'); insert into items_keyless values ('k')"
     ));
     let mut walferry = start_as(world, name, config(name, &database, &[]));
-    let refused: [(&[&str], &[&str]); 9] = [
+    let refused: [(&[&str], &[&str]); 10] = [
         (
             &["--table", "public.nosuch"],
             &["\"public.nosuch\"", "captured are public.items"],
@@ -169,6 +169,10 @@ fn what_is_known_to_fail_is_refused_and_what_fails_later_is_told_with_an_exit_co
         (
             &["--table", "public.items", "--where", "nosuch = 1"],
             &["column \"nosuch\" does not exist"],
+        ),
+        (
+            &["--table", "public.items", "--where", "id = 1) or (true"],
+            &["cannot stand alone", "closes a bracket"],
         ),
         (
             &["--table", "public.items", "--where", "id = 1)) or ((true"],

@@ -206,6 +206,16 @@ pub(crate) fn of_producer(code: Code, reason: &str) -> Failure {
 
 /// No broker answers.
 pub(crate) fn unreachable(servers: &str, reason: &str) -> Failure {
+    // librdkafka takes the first bytes of another protocol for a length.
+    if reason.contains("Invalid response size") {
+        return Failure::new(
+            Disposition::Retry,
+            Kind::KafkaUnreachable,
+            format!("what listens at {} does not answer as a Kafka broker", shown_text(servers)),
+            Some("check `bootstrap.servers`: the port may belong to another service; if the listener speaks TLS, set `security.protocol` to SSL \
+                  or SASL_SSL".into()),
+        );
+    }
     Failure::new(
         Disposition::Retry,
         Kind::KafkaUnreachable,
@@ -359,6 +369,23 @@ mod tests {
         key: Some(b"{\"id\":1}\xff"),
         size: 42,
     };
+
+    #[test]
+    fn what_is_no_broker_is_not_told_in_librdkafkas_words() {
+        let failure = unreachable(
+            "db:5432",
+            "db:5432/bootstrap: Receive failed: Invalid response size 1157627904 (0..100000000): increase receive.message.max.bytes",
+        );
+        let told = format!("{failure} {}", failure.hint().unwrap_or_default());
+        assert!(
+            told.contains("what listens at db:5432 does not answer as a Kafka broker"),
+            "{told}"
+        );
+        assert!(
+            told.contains("another service") && !told.contains("receive.message"),
+            "{told}"
+        );
+    }
 
     #[test]
     fn an_error_names_table_lsn_and_size_and_keeps_the_key_for_the_log() {

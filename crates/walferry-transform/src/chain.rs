@@ -431,6 +431,8 @@ fn known<T: ?Sized>(
                 .kind(Kind::ClassUnknown)
                 .hint(absent.instead);
         }
+        // That it is required is said already.
+        Class::Unknown(_) if name.is_empty() => {}
         Class::Unknown(near) => {
             let message =
                 format!("is {name:?}, which is not a {kind} that Walferry has; it cannot load custom classes");
@@ -575,6 +577,7 @@ mod tests {
             transform("a", "io.debezium.transforms.ToLogicalTopicRouter", &[], None),
             transform("b", "com.example.Mine", &[], None),
             transform("c", "EventRooter", &[], Some(("unsed", false))),
+            transform("e", "", &[], None),
             transform(
                 "d",
                 "RegexRouter",

@@ -162,7 +162,10 @@ fn bootstrap_servers(args: &ConnectorArgs, worker: Option<&Worker>, problems: &m
                 "bootstrap.servers has {}, which is not a host with a port",
                 quoted(server)
             ),
-            "write host:port,host:port, such as localhost:9092; brokers do not speak HTTP",
+            match server.contains("://") {
+                true => "write host:port,host:port, such as localhost:9092; brokers do not speak HTTP",
+                false => "write host:port,host:port, such as localhost:9092",
+            },
         );
     }
     servers

@@ -255,7 +255,8 @@ impl SetupProblem {
                     .to_owned()
             }
             Self::PublicationMissing { publication } => format!(
-                "CREATE PUBLICATION {} FOR TABLE …; or set `publication.autocreate.mode` to \"filtered\"",
+                "create it: `walferry check --fix` prints the whole CREATE PUBLICATION {}, with the captured tables; or set \
+                 `publication.autocreate.mode` to \"filtered\"",
                 identifier(publication)
             ),
             Self::PublicationMissingOnStandby { statement, .. } => format!("on the primary: {statement};"),

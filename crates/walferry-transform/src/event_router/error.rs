@@ -154,7 +154,7 @@ impl TransformFault for Error {
                 ))
             }
             Self::NullRoute { column } => Some(format!(
-                "declare {column} NOT NULL; to let the connector continue, delete the row or add a predicate to the transform"
+                "declare {column} NOT NULL, so that no further row comes without it; a predicate of the transform can leave out such rows"
             )),
             Self::Envelope(_) => Some(
                 "put the EventRouter before transforms that change the envelope, such as Flatten, or exclude such records with a predicate"

@@ -135,6 +135,12 @@ async fn select_of(sql: &Sql, execute: &Execute, table: &str) -> Result<Option<D
 /// Whether the table can be read in chunks, or as a whole, as the signal wants it.
 async fn chunks_of(sql: &Sql, execute: &Execute, table: &str, wanted: &Wanted) -> Result<Option<Diagnosis>, Error> {
     let condition = execute.condition(table);
+    // Once it is in brackets, one that closes them and opens others looks like any other.
+    if let Err(why) = stays_enclosed(condition, sql.has_backslash_escapes()) {
+        let text = format!("the condition for table {table} cannot stand alone: {why}");
+        let hint = "write it as what follows WHERE in a SELECT from this table";
+        return Ok(Some(Diagnosis::error(Kind::TableNotRead, text).with_hint(hint)));
+    }
     let ask = ChunkAsk {
         chunk: String::new(),
         opens: false,
