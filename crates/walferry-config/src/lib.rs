@@ -34,6 +34,7 @@ pub use finding::Findings;
 pub use foreign::Foreign;
 pub use jaas::{Jaas, JaasError};
 pub use name::{HostName, SlotName, TopicPart};
+pub use nearest::near_value;
 pub use otlp::{OtlpSection, parse_headers as parse_otlp_headers};
 pub use property::{Declaration, Group, Property, Support};
 pub use provider::{KubernetesKind, LeadsOut, LimitedLookup, Lookup, NotAllowed, Nowhere, Providers, is_below};

@@ -1,7 +1,7 @@
 //! What is likely meant by a text that is not known.
 
 /// The value that is likely meant by a text that is none of them.
-pub(crate) fn near_value<'a>(text: &str, values: &[&'a str]) -> Option<&'a str> {
+pub fn near_value<'a>(text: &str, values: &[&'a str]) -> Option<&'a str> {
     nearest(text, values.iter().copied()).or_else(|| only_completion(text, values))
 }
 

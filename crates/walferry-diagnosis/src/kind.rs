@@ -84,9 +84,11 @@ impl Kind {
         self.page().exit.unwrap_or(Exit::Setup)
     }
 
-    /// The kind with a code (in any case) or a word.
+    /// The kind with a code (in any case, and also its number alone) or a word.
     pub fn find(text: &str) -> Option<Self> {
-        let text = text.trim();
+        let is_number = (1..=4).contains(&text.trim().len()) && text.trim().bytes().all(|byte| byte.is_ascii_digit());
+        let number = is_number.then(|| format!("WF{:0>4}", text.trim()));
+        let text = number.as_deref().unwrap_or(text.trim());
         let is = |page: &&Page| page.code.eq_ignore_ascii_case(text) || page.word.eq_ignore_ascii_case(text);
         PAGES.iter().find(is).map(|page| page.kind)
     }
@@ -164,10 +166,11 @@ mod tests {
 
     #[test]
     fn a_kind_is_found_by_code_and_by_word_and_a_slip_by_what_is_nearest() {
-        for text in ["WF0301", "wf0301", " slot_in_use "] {
+        for text in ["WF0301", "wf0301", " slot_in_use ", "301", "0301"] {
             assert_eq!(Kind::find(text), Some(Kind::SlotInUse), "{text}");
         }
         assert_eq!(Kind::find("WF9999"), None);
+        assert_eq!(Kind::find(""), None);
         assert_eq!(Kind::nearest("slot_in_us"), Some(Kind::SlotInUse));
         assert_eq!(Kind::nearest("WF301"), Some(Kind::SlotInUse));
         assert_eq!(Kind::nearest("something else entirely"), None);

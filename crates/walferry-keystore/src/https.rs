@@ -58,9 +58,12 @@ impl TlsFailure {
     }
 }
 
-/// The text of an error of the HTTP client.
+/// The text of an error of the HTTP client, without the client's own word for its kind.
 pub fn error_text(error: &ureq::Error) -> String {
-    TlsFailure::of(error).map_or_else(|| error.to_string(), ToString::to_string)
+    match error {
+        ureq::Error::Io(error) => error.to_string(),
+        _ => TlsFailure::of(error).map_or_else(|| error.to_string(), ToString::to_string),
+    }
 }
 
 impl Https {

@@ -125,7 +125,7 @@ pub(crate) struct LogsArgs {
     #[arg(long, short)]
     pub(crate) follow: bool,
     /// Begin with so many of the last lines; the process keeps 200 for each connector
-    #[arg(long, value_name = "LINES")]
+    #[arg(long, short = 'n', value_name = "LINES", allow_negative_numbers = true)]
     pub(crate) lines: Option<usize>,
     #[command(flatten)]
     pub(crate) endpoint: EndpointArgs,

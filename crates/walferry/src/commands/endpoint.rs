@@ -14,7 +14,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::Value as Json;
 use ureq::{Agent, http::Response};
-use walferry_config::quoted;
+use walferry_config::{near_value, quoted};
+use walferry_diagnosis::printed::one_line;
 use walferry_keystore::{
     self as keystore, ClientIdentity, StoreError, X509,
     https::{Https, TlsFailure, error_text},
@@ -269,8 +270,8 @@ impl Endpoint {
         )
     }
 
-    /// The endpoint has refused a request about this connector.
-    pub(crate) fn refused(&self, answer: &Answer, connector: &str, usage: &str) -> EndpointError {
+    /// The endpoint has refused a request about this connector. `of_400` is what to do if the request itself is wrong.
+    pub(crate) fn refused(&self, answer: &Answer, connector: &str, of_400: &str) -> EndpointError {
         let code = answer.code;
         let message = answer.body["message"].as_str();
         let hint = match (code, &self.authorization) {
@@ -286,11 +287,11 @@ impl Endpoint {
             (404, _) => match self.connectors() {
                 Some(names) if names.is_empty() => "this process has no connector: check --admin or --url".to_owned(),
                 Some(names) if names.iter().any(|name| name == connector) => return self.unknown_request(),
-                Some(names) => format!("the process has other connectors than {connector}: {}", names.join(", ")),
+                Some(names) => other_names(connector, &names),
                 None => "compare the name with the list of GET /connectors".to_owned(),
             },
-            (400, _) => format!("compare it with `{usage}`"),
-            _ => "look at the status page of the process, and at its log".to_owned(),
+            (400, _) => of_400.to_owned(),
+            _ => "correct what it names, if it names something; the page and the log of the process may say more".to_owned(),
         };
         let message = message.unwrap_or("it gives no reason");
         trouble(
@@ -324,15 +325,39 @@ impl Endpoint {
     }
 }
 
+/// What to do about a name that no connector has.
+fn other_names(connector: &str, names: &[String]) -> String {
+    /// More would hide the error.
+    const MOST: usize = 10;
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let near = all.iter().find(|name| name.eq_ignore_ascii_case(connector)).copied();
+    if let Some(near) = near.or_else(|| near_value(connector, &all)) {
+        return format!("did you mean {}?", one_line(near));
+    }
+    let more = match all.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" and {more} more (`walferry list`)"),
+    };
+    let some = all.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    format!("its connectors are {}{more}", one_line(&some))
+}
+
 /// The URL without a slash at its end. `of` says where it was found.
 fn base(of: &str, url: &str) -> Result<String, EndpointError> {
     let address = ["http://", "https://"]
         .iter()
         .find_map(|scheme| url.strip_prefix(scheme));
     let Some(address) = address.filter(|address| !address.is_empty()) else {
+        let hint = match url.contains("://") || url.is_empty() || url.contains(char::is_whitespace) {
+            true => "write it as in http://HOST:8083 or https://HOST:8443".to_owned(),
+            false => format!(
+                "write http:// before it, or https:// if it speaks TLS, as in http://{}",
+                one_line(url)
+            ),
+        };
         return Err(trouble(
             format!("{of} is {}, which is not a URL of http or https", quoted(url)),
-            "write it as in https://HOST:8443",
+            hint,
         ));
     };
     if address.split('/').next().is_some_and(|host| host.contains('@')) {
@@ -532,6 +557,31 @@ mod tests {
             }
             assert_eq!(said.as_deref().ok(), expected, "{url}");
         }
+    }
+
+    #[test]
+    fn a_url_without_a_scheme_is_shown_with_one() {
+        for (url, hint) in [
+            ("db:8083", "as in http://db:8083"),
+            ("ftp://db", "http://HOST:8083 or https://HOST:8443"),
+            ("", "http://HOST:8083 or https://HOST:8443"),
+        ] {
+            let said = base("--url", url).unwrap_err();
+            assert!(said.hint.ends_with(hint), "{url}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_name_that_no_connector_has_the_one_that_is_meant_is_shown_or_some_of_all() {
+        let names: Vec<String> = (1..=12).map(|n| format!("orders-{n:02}-{}", "x".repeat(n))).collect();
+        assert_eq!(other_names("ORDERS-03-xxx", &names), "did you mean orders-03-xxx?");
+        assert_eq!(other_names("shp", &["shop".to_owned()]), "did you mean shop?");
+        let told = other_names("billing", &names);
+        assert!(
+            told.starts_with("its connectors are orders-01-x, orders-02-xx, "),
+            "{told}"
+        );
+        assert!(told.ends_with(" and 2 more (`walferry list`)"), "{told}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    env, fs,
     io::{self, IsTerminal as _, Read as _},
     path::Path,
     thread,
@@ -36,6 +36,8 @@ const REACHES: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(250);
 /// How often to ask for further lines of a log.
 const FOLLOWS: Duration = Duration::from_millis(500);
+/// What to do about a request that is wrong in itself: nearly always a configuration.
+const OF_400: &str = "correct it: `walferry check --config FILE` says more about a configuration";
 /// Larger files hold no configuration.
 const MOST_BYTES: u64 = 4 << 20;
 
@@ -104,7 +106,7 @@ impl Process {
         let answer = self.ask(method, &path, body)?;
         match codes.contains(&answer.code) {
             true => Ok(answer.body),
-            false => Err(not_done(what, self.0.refused(&answer, connector, "walferry --help"))),
+            false => Err(not_done(what, self.0.refused(&answer, connector, OF_400))),
         }
     }
 
@@ -116,7 +118,7 @@ impl Process {
             404 => Ok(None),
             _ => Err(not_done(
                 "the process was not asked",
-                self.0.refused(&answer, "", "walferry --help"),
+                self.0.refused(&answer, "", OF_400),
             )),
         }
     }
@@ -293,11 +295,13 @@ fn status(args: &ListArgs) -> Result<(), Error> {
                 None => ("", trace(&connector["status"]).unwrap_or_default().to_owned()),
             };
             let (rank, colour) = match (level, rank(&state)) {
-                (_, 0) | ("bad", _) => (0, Colour::Bad),
+                (_, 0) => (0, Colour::Bad),
+                // It tries again by itself.
+                ("bad", _) => (1, Colour::Bad),
                 // Somebody has asked for it, so it comes behind what nobody has asked for.
-                (_, 1) if is_idle(&state) => (2, Colour::Note),
-                (_, 1) | ("note", _) => (1, Colour::Note),
-                _ => (3, Colour::of_state(&state)),
+                (_, 1) if is_idle(&state) => (3, Colour::Note),
+                (_, 1) | ("note", _) => (2, Colour::Note),
+                _ => (4, Colour::of_state(&state)),
             };
             (rank, name.clone(), state, colour, why)
         })
@@ -312,12 +316,12 @@ fn status(args: &ListArgs) -> Result<(), Error> {
     let kind = if ready.is_some() { "Walferry" } else { "Kafka Connect" };
     match args.output.output {
         Format::Table => {
-            let bad = rows.iter().filter(|(rank, ..)| *rank == 0).count();
+            let bad = rows.iter().filter(|(rank, ..)| *rank <= 1).count();
             // What starts or is restarted needs nobody, but does not work yet: the exit code says so.
             let is_ready = |name: &String| sentences.get(name).is_none_or(|(is_ready, ..)| *is_ready);
             let unready = rows
                 .iter()
-                .filter(|(rank, name, ..)| *rank > 0 && !is_ready(name))
+                .filter(|(rank, name, ..)| *rank > 1 && !is_ready(name))
                 .count();
             let version = one_line(version(&worker)).into_owned();
             let states = rows.iter().map(|(_, _, state, ..)| state.as_str());
@@ -498,7 +502,7 @@ fn for_each(names: &[String], verb: &str, mut act: impl FnMut(&str) -> Result<()
         if let Err(error) = act(name) {
             match names.len() {
                 1 => return Err(error),
-                _ => causes.extend(error.causes().into_iter().map(|cause| cause.at(name.clone()))),
+                _ => causes.extend(error.causes().into_iter().map(|cause| cause.at(format!("{name}:")))),
             }
         }
     }
@@ -522,7 +526,8 @@ fn reach(process: &Process, name: &str, wanted: &Wanted) -> Result<(), Error> {
         if is_there {
             return Ok(());
         }
-        if state == "FAILED" && wanted.state == "RUNNING" && begun.elapsed() > Duration::from_secs(2) {
+        // A task that has failed is not paused either, as in Connect.
+        if state == "FAILED" && wanted.state != "STOPPED" && begun.elapsed() > Duration::from_secs(2) {
             let why = trace(&status).unwrap_or("it gives no reason").to_owned();
             return Err(failed(what).cause(why, Some(format!("`walferry describe {name}` shows more"))));
         }
@@ -539,7 +544,13 @@ fn submitted(file: &Path) -> Result<(String, BTreeMap<String, String>), Error> {
     let place = file.display();
     let refused =
         |why: String, hint: &str| failed(format!("{place} was not applied")).cause(why, Some(hint.to_owned()));
-    let unreadable = |error: io::Error| refused(format!("it cannot be read: {error}"), "correct the path");
+    let unreadable = |error: io::Error| match env::current_dir() {
+        Ok(here) if file.is_relative() && file != Path::new("-") => {
+            let hint = format!("correct the path: it is relative to {}", here.display());
+            refused(format!("it cannot be read: {error}"), &hint)
+        }
+        _ => refused(format!("it cannot be read: {error}"), "correct the path"),
+    };
     let mut content = String::new();
     if file == Path::new("-") {
         io::stdin()
@@ -553,7 +564,8 @@ fn submitted(file: &Path) -> Result<(String, BTreeMap<String, String>), Error> {
             .read_to_string(&mut content)
             .map_err(unreadable)?;
     }
-    let (submitted, findings) = Submitted::read(&content).map_err(|error| refused(error.to_string(), error.hint()))?;
+    let (submitted, findings) =
+        Submitted::read(&content).map_err(|error| refused(format!("the file {error}"), error.hint()))?;
     if findings.has_problems() {
         return Err(failed(format!("{place} was not applied")).because(findings.problems().cloned()));
     }
@@ -689,10 +701,7 @@ fn logs(args: &LogsArgs) -> Result<(), Error> {
             return Err(failed(what).cause(why, Some(hint.into())));
         }
         if answer.code != 200 {
-            return Err(not_done(
-                &what,
-                process.0.refused(&answer, name, "walferry logs --help"),
-            ));
+            return Err(not_done(&what, process.0.refused(&answer, name, OF_400)));
         }
         let lines = answer.body["lines"].as_array().map_or(&[][..], Vec::as_slice);
         let skipped = left.map_or(0, |most| lines.len().saturating_sub(most));
@@ -730,6 +739,11 @@ fn top(args: &TopArgs) -> Result<(), Error> {
             say::text(text.into_bytes());
             return Ok(());
         }
+        // What is wider or higher than the terminal would move the lines that the next look overwrites.
+        let text = match printing::terminal_size() {
+            Some((columns, rows)) => printing::fitted(&text, columns, rows),
+            None => text,
+        };
         // Home, the lines, and nothing of an older one behind them.
         let text = text.replace('\n', "\x1b[K\n");
         say::text(format!("\x1b[H{text}\x1b[J").into_bytes());
@@ -751,10 +765,11 @@ fn top_text(data: &Json, seen: &mut Seen, now: Instant, is_coloured: bool) -> St
         });
         let phase = text(&connector["phase"]).to_uppercase();
         let (rank, colour) = match level {
-            "bad" => (0, Colour::Bad),
-            "note" if is_idle(&phase) => (2, Colour::Note),
-            "note" => (1, Colour::Note),
-            _ => (3, Colour::Good),
+            "bad" if phase == "FAILED" => (0, Colour::Bad),
+            "bad" => (1, Colour::Bad),
+            "note" if is_idle(&phase) => (3, Colour::Note),
+            "note" => (2, Colour::Note),
+            _ => (4, Colour::Good),
         };
         states.push(phase);
         let seconds = connector["lag_seconds"].as_f64();
@@ -771,7 +786,7 @@ fn top_text(data: &Json, seen: &mut Seen, now: Instant, is_coloured: bool) -> St
         rows.push((rank, name, row));
     }
     rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-    let bad = rows.iter().filter(|(rank, ..)| *rank == 0).count();
+    let bad = rows.iter().filter(|(rank, ..)| *rank <= 1).count();
     let rows: Vec<Vec<Cell>> = rows.into_iter().map(|(_, _, row)| row).collect();
     let resident = data["resident_bytes"].as_u64().map_or("-".to_owned(), bytes);
     let head = format!(
@@ -827,6 +842,7 @@ mod tests {
             json!({"version": "1", "now": "10:00", "resident_bytes": 3 << 20, "connectors": [
                 {"name": "a", "level": "good", "phase": "streaming", "lag_seconds": 0.2, "lag_bytes": 2048,
                  "totals": {"records": records}, "in_flight": {"bytes": 10}, "reason": "Streaming."},
+                {"name": "aa", "level": "bad", "phase": "waiting", "reason": "Retrying."},
                 {"name": "b\u{1b}[2J", "level": "bad", "phase": "failed", "reason": "Failed."},
                 {"name": "relay", "level": "good", "phase": "relaying", "relay": {"waiting": 10_000, "most": 10_000}},
             ]})
@@ -836,11 +852,13 @@ mod tests {
         let text = top_text(&data(300), &mut seen, begun + Duration::from_secs(2), false);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines[0].contains("memory 3.0 MiB") && lines[0].contains("1 of 3 connectors"),
+            lines[0].contains("memory 3.0 MiB") && lines[0].contains("2 of 4 connectors"),
             "{text}"
         );
         assert!(lines[2].starts_with("b") && lines[2].contains("Failed."), "{text}");
-        let columns: Vec<&str> = lines[3]
+        // What tries again by itself comes behind what has failed for good.
+        assert!(lines[3].starts_with("aa"), "{text}");
+        let columns: Vec<&str> = lines[4]
             .split("  ")
             .map(str::trim)
             .filter(|part| !part.is_empty())
@@ -849,7 +867,7 @@ mod tests {
             columns,
             ["a", "streaming", "0.2 s", "2.0 KiB", "100", "300", "10 B", "Streaming."]
         );
-        assert!(lines[4].contains("10000+ rows"), "{text}");
+        assert!(lines[5].contains("10000+ rows"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text:?}");
     }
 

@@ -6,6 +6,7 @@ use std::{
     io::{self, IsTerminal as _},
 };
 
+use rustix::termios::tcgetwinsize;
 use serde_json::Value as Json;
 use walferry_diagnosis::printed::one_line;
 
@@ -107,6 +108,63 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<Cell>], is_coloured: bool) -> Str
         out.push_str(line.trim_end());
         out.push('\n');
     }
+    out
+}
+
+/// Columns and lines of the terminal that standard output is.
+pub(crate) fn terminal_size() -> Option<(usize, usize)> {
+    let size = tcgetwinsize(io::stdout()).ok()?;
+    let size = (usize::from(size.ws_col), usize::from(size.ws_row));
+    Some(size).filter(|(columns, rows)| *columns > 0 && *rows > 0)
+}
+
+/// What of a text fits on a screen: longer lines end with "…", and the last line says how many more there are. The line after the text stays
+/// free, because the cursor is there.
+pub(crate) fn fitted(text: &str, columns: usize, rows: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    let room = rows.saturating_sub(1).max(1);
+    let shown = match all.len() > room {
+        true => room - 1,
+        false => all.len(),
+    };
+    let mut out = String::new();
+    for line in &all[..shown] {
+        out.push_str(&cut(line, columns));
+        out.push('\n');
+    }
+    if shown < all.len() {
+        out.push_str(&cut(&format!("… and {} more", all.len() - shown), columns));
+        out.push('\n');
+    }
+    out
+}
+
+/// A line of at most so many characters. Colours take no room.
+fn cut(line: &str, columns: usize) -> String {
+    let (mut out, mut width, mut is_code) = (String::new(), 0, false);
+    let visible = |line: &str| {
+        let mut is_code = false;
+        line.chars()
+            .filter(|c| {
+                let is_hidden = is_code || *c == '\x1b';
+                is_code = is_hidden && *c != 'm';
+                !is_hidden
+            })
+            .count()
+    };
+    if visible(line) <= columns {
+        return line.to_owned();
+    }
+    for c in line.chars() {
+        if is_code || c == '\x1b' {
+            is_code = c != 'm';
+            out.push(c);
+        } else if width + 1 < columns {
+            width += 1;
+            out.push(c);
+        }
+    }
+    out.push('…');
     out
 }
 
@@ -221,6 +279,23 @@ mod tests {
         for text in [output, yaml(&value), escaped(&value.to_string())] {
             assert!(!text.chars().any(|c| c != '\n' && is_dangerous(c)), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_screen_is_no_wider_and_no_higher_than_the_terminal() {
+        let red = "\x1b[31mFAILED\x1b[0m";
+        let text = format!("head\nshop  {red}  the record is larger\nb\nc\n");
+        assert_eq!(fitted(&text, 80, 24), text);
+        assert_eq!(
+            fitted(&text, 16, 24),
+            format!("head\nshop  {red}  …\nb\nc\n").replace("  …", "  t…")
+        );
+        // The colour ends, whatever is cut off.
+        assert_eq!(
+            fitted(&text, 9, 4),
+            "head\nshop  \x1b[31mFA\x1b[0m…\n… and 2…\n".replace("… and 2…", "… and 2 …")
+        );
+        assert_eq!(fitted(&text, 80, 1), "… and 4 more\n");
     }
 
     #[test]

@@ -68,7 +68,11 @@ pub(crate) fn give(args: &EndpointArgs, name: &str, body: &Value) -> Result<Give
         }),
         // Each obstacle with its own remedy.
         400 if answer.body["obstacles"].is_array() => Err(obstructed(&answer.body)),
-        _ => Err(failure(endpoint.refused(&answer, name, "walferry signal --help"))),
+        _ => Err(failure(endpoint.refused(
+            &answer,
+            name,
+            "compare it with `walferry signal --help`",
+        ))),
     }
 }
 

@@ -84,7 +84,11 @@ fn wait(args: &SnapshotArgs, id: &str, bars: &Bars) -> Result<(), Error> {
                 let since = *silent_since.get_or_insert_with(Instant::now);
                 if since.elapsed() > SILENCE {
                     return Err(match result {
-                        Ok(answer) => unknown_end(endpoint.refused(&answer, &args.name, "walferry snapshot --help")),
+                        Ok(answer) => unknown_end(endpoint.refused(
+                            &answer,
+                            &args.name,
+                            "compare it with `walferry snapshot --help`",
+                        )),
                         Err(error) => unknown_end(error),
                     });
                 }
